@@ -1,0 +1,29 @@
+# make test   everything that CI runs: packages, formatting, lints, all tests (under 15 minutes on two cores)
+# make check  the quick half: formatting, lints, tests that need neither root nor packages
+# make bench  performance claims, each against something else in the same run
+# make soak   what takes longer than CI may; its last figures are kept in docs/
+
+CARGO ?= cargo
+PACKAGES := $(shell sed 's/\#.*//' tests/packages.txt)
+
+.PHONY: test check packages lint bench soak
+
+test: packages lint
+	TRIMTAB_TESTS=full $(CARGO) test --workspace --locked
+
+check: lint
+	$(CARGO) test --workspace --locked
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+
+# Installs what the tests compare with and mount, from Debian, when root; otherwise the tests say what they miss.
+packages:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  missing=$$(for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	  if [ -n "$$missing" ]; then \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; \
+	  fi; \
+	else echo "not root or no apt-get: tests that need $(PACKAGES) will say why they are skipped"; fi

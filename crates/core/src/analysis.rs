@@ -1,0 +1,3 @@
+//! What numbers mean: histograms, steady state, change points, comparison.
+
+pub mod histogram;

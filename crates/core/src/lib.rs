@@ -1,0 +1,21 @@
+//! The pure part of Trimtab: drives, volumes, workloads, trim policies and what their numbers mean.
+//!
+//! Nothing here touches a file, a clock, a thread or the environment; `no_std` makes the compiler
+//! check that. Floating-point functions come from `libm`, so that a modelled result is the same to
+//! the byte on every machine. Randomness comes from [`rng`] and a printed seed, from nowhere else.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod analysis;
+pub mod data;
+pub mod drive;
+pub mod op;
+pub mod policy;
+pub mod rng;
+pub mod run;
+pub mod target;
+pub mod units;
+pub mod workload;

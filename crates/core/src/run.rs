@@ -1,0 +1,259 @@
+//! The result of a run: plain data. JSON and the store have explicit, versioned shapes of it at the boundary.
+
+use crate::analysis::histogram::Histogram;
+use crate::op::OpKind;
+use crate::units::{Bytes, Nanos};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Where a figure comes from. A fitted figure is never shown as a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Provenance {
+    /// Taken on a real target with the real clock.
+    Measured,
+    /// Came out of a model, in virtual time.
+    Modelled,
+    /// Typed in or imported from elsewhere.
+    Entered,
+}
+
+/// What executed the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TargetKind {
+    /// A directory on a mounted filesystem.
+    Directory,
+    /// A block device.
+    BlockDevice,
+    /// A file used as a block device.
+    File,
+    /// A modelled drive.
+    ModelledDrive,
+    /// A modelled filesystem on a modelled drive.
+    ModelledVolume,
+    /// Nothing: the tool's own cost.
+    Null,
+    /// Elsewhere; the figures were entered.
+    Elsewhere,
+}
+
+/// One `key = value` of settings or environment. Keys are dotted (`drive.model`, `queue.scheduler`), values are as a person reads them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Field {
+    /// Dotted key.
+    pub key: String,
+    /// Value.
+    pub value: String,
+}
+
+impl Field {
+    /// A field.
+    pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { key: key.into(), value: value.into() }
+    }
+}
+
+/// The unit of a metric or a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Nanoseconds.
+    Nanos,
+    /// 10^6 bytes per second.
+    MegabytesPerSecond,
+    /// Operations per second.
+    OpsPerSecond,
+    /// Bytes.
+    Bytes,
+    /// A count.
+    Count,
+    /// A plain ratio (WAF, amplification).
+    Ratio,
+    /// Per cent.
+    Percent,
+}
+
+/// In which direction a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+    /// Neither: a fact.
+    Neither,
+}
+
+/// A figure of a run, with its repeats.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Dotted name: `delete.seconds`, `seq1m-q1.write.rate`.
+    pub name: String,
+    /// Unit of the samples.
+    pub unit: Unit,
+    /// Which direction is better.
+    pub better: Better,
+    /// One per repeat, in order. Never empty.
+    pub samples: Vec<f64>,
+}
+
+/// Which part of an operation's time a histogram holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LatencyPart {
+    /// From issue until handed to the target.
+    Submission,
+    /// From handed over until complete.
+    Completion,
+    /// From issue until complete.
+    Total,
+}
+
+/// Latencies of one kind of operation in one phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latency {
+    /// Kind of operation.
+    pub kind: OpKind,
+    /// Which part.
+    pub part: LatencyPart,
+    /// Nanoseconds.
+    pub histogram: Histogram,
+}
+
+/// What a series is plotted over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Axis {
+    /// Nanoseconds since the start of the run.
+    Time,
+    /// Bytes written since the start of the run, measured.
+    BytesWritten,
+}
+
+/// Values over time or over bytes written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Dotted name.
+    pub name: String,
+    /// What `x` is.
+    pub axis: Axis,
+    /// Increasing.
+    pub x: Vec<u64>,
+    /// Unit of `y`.
+    pub unit: Unit,
+    /// As long as `x`.
+    pub y: Vec<f64>,
+}
+
+/// Discards: asked, accepted, refused and effective, each on its own. A missing one is unknown, not zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscardAccount {
+    /// Requests made.
+    pub asked_commands: u64,
+    /// Bytes of them.
+    pub asked: Bytes,
+    /// Commands that the device accepted, where it counts them.
+    pub accepted_commands: Option<u64>,
+    /// Bytes of them.
+    pub accepted: Option<Bytes>,
+    /// Requests refused.
+    pub refused_commands: u64,
+    /// The error numbers of the refusals, each once.
+    pub refused_errnos: Vec<i32>,
+    /// Bytes that were mapped before and not after, where that is known.
+    pub effective: Option<Bytes>,
+    /// Bytes that the workload freed meanwhile, where that is known; discard amplification is accepted / freed.
+    pub freed: Option<Bytes>,
+}
+
+/// One phase of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Name.
+    pub name: String,
+    /// When it began, on the target's clock.
+    pub started: Nanos,
+    /// How long it took.
+    pub took: Nanos,
+    /// Operations done, by kind.
+    pub ops: Vec<(OpKind, u64)>,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Latencies.
+    pub latencies: Vec<Latency>,
+    /// Discards meanwhile, if anybody looked.
+    pub discards: Option<DiscardAccount>,
+}
+
+impl Phase {
+    /// Operations of all kinds.
+    #[must_use]
+    pub fn ops_total(&self) -> u64 {
+        self.ops.iter().map(|(_, n)| n).sum()
+    }
+}
+
+/// How much a warning matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Good to know.
+    Note,
+    /// The figures may be off.
+    Caution,
+    /// The figures do not mean what they seem to.
+    Serious,
+}
+
+/// Something that may have distorted the result: data first, words later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Stable name, such as `interference.other-io`.
+    pub code: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The figures behind it.
+    pub facts: Vec<Field>,
+    /// The sentence.
+    pub text: String,
+}
+
+/// One workload on one target under one policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Workload name: `postmark`, `tree`, `crystal` …
+    pub workload: String,
+    /// Its settings.
+    pub settings: Vec<Field>,
+    /// Kind of target.
+    pub target: TargetKind,
+    /// The target as the user named it.
+    pub target_label: String,
+    /// Trim policy: `as-mounted`, `none`, `online`, `batched`, `adaptive`, `idle`.
+    pub policy: String,
+    /// The policy's settings.
+    pub policy_settings: Vec<Field>,
+    /// Seed.
+    pub seed: u64,
+    /// Where the figures come from.
+    pub provenance: Provenance,
+    /// Independent systems whose figures are summed here; 1 for everything measured by this tool.
+    pub systems: u32,
+    /// When it began, milliseconds since 1970 UTC.
+    pub started_unix_ms: u64,
+    /// Version of the tool.
+    pub tool_version: String,
+    /// False if it was interrupted.
+    pub complete: bool,
+    /// Everything about the machine, the drive and the filesystem that could matter.
+    pub environment: Vec<Field>,
+    /// Phases in order.
+    pub phases: Vec<Phase>,
+    /// Headline figures, with repeats.
+    pub metrics: Vec<Metric>,
+    /// Time series.
+    pub series: Vec<Series>,
+    /// Plain counts (of the model, of the device).
+    pub counters: Vec<(String, u64)>,
+    /// What may have distorted the result.
+    pub warnings: Vec<Warning>,
+}

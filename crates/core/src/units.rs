@@ -1,0 +1,297 @@
+//! Time and size with their units, and the one way they are written and read.
+//!
+//! `MB` is 10^6 bytes and `MiB` is 2^20 bytes, everywhere.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::iter::Sum;
+use core::ops::{Add, AddAssign, Sub, SubAssign};
+use core::str::FromStr;
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(transparent)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// Zero.
+            pub const ZERO: Self = Self(0);
+            /// The largest value; used for "never" and "no limit".
+            pub const MAX: Self = Self(u64::MAX);
+
+            /// Difference that stops at zero.
+            #[must_use]
+            pub const fn saturating_sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+
+            /// Sum that stops at [`Self::MAX`].
+            #[must_use]
+            pub const fn saturating_add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+
+            /// Sum, or `None` on overflow.
+            #[must_use]
+            pub const fn checked_add(self, other: Self) -> Option<Self> {
+                match self.0.checked_add(other.0) {
+                    Some(v) => Some(Self(v)),
+                    None => None,
+                }
+            }
+
+            /// The value as a float, for rates and ratios.
+            #[must_use]
+            pub const fn as_f64(self) -> f64 {
+                self.0 as f64
+            }
+        }
+
+        impl Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0.checked_add(other.0).expect(concat!(stringify!($name), " sum exceeds 64 bits")))
+            }
+        }
+        impl Sub for $name {
+            type Output = Self;
+            fn sub(self, other: Self) -> Self {
+                Self(self.0.checked_sub(other.0).expect(concat!(stringify!($name), " difference below zero")))
+            }
+        }
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                *self = *self + other;
+            }
+        }
+        impl SubAssign for $name {
+            fn sub_assign(&mut self, other: Self) {
+                *self = *self - other;
+            }
+        }
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+                iter.fold(Self::ZERO, Add::add)
+            }
+        }
+    };
+}
+
+quantity! {
+    /// A duration, or an instant counted from the start of a target's clock, in nanoseconds.
+    Nanos
+}
+quantity! {
+    /// A size, or an offset, in bytes.
+    Bytes
+}
+
+impl Nanos {
+    /// From microseconds.
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us * 1_000)
+    }
+    /// From milliseconds.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+    /// From whole seconds.
+    #[must_use]
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s * 1_000_000_000)
+    }
+    /// In seconds.
+    #[must_use]
+    pub const fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// Three significant digits with the unit that fits: `850 ns`, `12.3 µs`, `5.00 ms`, `1.21 s`, `6m00s`, `2h05m`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0;
+        let text = match ns {
+            0..=999 => format!("{ns} ns"),
+            1_000..=999_999 => format!("{} µs", three_digits(ns as f64 / 1e3)),
+            1_000_000..=999_999_999 => format!("{} ms", three_digits(ns as f64 / 1e6)),
+            1_000_000_000..=119_999_999_999 => format!("{} s", three_digits(ns as f64 / 1e9)),
+            120_000_000_000..=7_199_999_999_999 => {
+                let s = ns / 1_000_000_000;
+                format!("{}m{:02}s", s / 60, s % 60)
+            }
+            _ => {
+                let m = ns / 60_000_000_000;
+                format!("{}h{:02}m", m / 60, m % 60)
+            }
+        };
+        f.pad(&text)
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// Decimal units, three significant digits: `512 B`, `4.10 kB`, `493 MB`, `1.80 TB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let b = self.0 as f64;
+        let text = match self.0 {
+            0..=999 => format!("{} B", self.0),
+            1_000..=999_999 => format!("{} kB", three_digits(b / 1e3)),
+            1_000_000..=999_999_999 => format!("{} MB", three_digits(b / 1e6)),
+            1_000_000_000..=999_999_999_999 => format!("{} GB", three_digits(b / 1e9)),
+            _ => format!("{} TB", three_digits(b / 1e12)),
+        };
+        f.pad(&text)
+    }
+}
+
+/// `value` with three significant digits (`1.21`, `12.3`, `123`, `1234`).
+#[must_use]
+pub fn three_digits(value: f64) -> String {
+    let magnitude = if value < 0.0 { -value } else { value };
+    if magnitude >= 99.95 {
+        format!("{value:.0}")
+    } else if magnitude >= 9.995 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// Why a size or a duration could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is not {expected}")]
+pub struct ParseQuantityError {
+    /// What was given.
+    pub text: String,
+    /// What would have been right, with an example.
+    pub expected: &'static str,
+}
+
+impl FromStr for Bytes {
+    type Err = ParseQuantityError;
+
+    /// Reads `4096`, `4KiB`, `1.8TB`, `500 MB`. `k`, `M`, `G`, `T` alone are decimal; `Ki` … `Ti` are binary.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const UNITS: &[(&str, u64)] = &[
+            ("", 1),
+            ("b", 1),
+            ("k", 1_000),
+            ("kb", 1_000),
+            ("ki", 1 << 10),
+            ("kib", 1 << 10),
+            ("m", 1_000_000),
+            ("mb", 1_000_000),
+            ("mi", 1 << 20),
+            ("mib", 1 << 20),
+            ("g", 1_000_000_000),
+            ("gb", 1_000_000_000),
+            ("gi", 1 << 30),
+            ("gib", 1 << 30),
+            ("t", 1_000_000_000_000),
+            ("tb", 1_000_000_000_000),
+            ("ti", 1 << 40),
+            ("tib", 1 << 40),
+            ("p", 1_000_000_000_000_000),
+            ("pb", 1_000_000_000_000_000),
+            ("pib", 1 << 50),
+        ];
+        scaled(text, UNITS)
+            .map(Self)
+            .ok_or_else(|| ParseQuantityError { text: text.to_string(), expected: "a size such as 4096, 4KiB, 500MB or 1.8TB" })
+    }
+}
+
+impl FromStr for Nanos {
+    type Err = ParseQuantityError;
+
+    /// Reads `250us`, `5ms`, `1.5s`, `30min`, `2h`, `7d`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const UNITS: &[(&str, u64)] = &[
+            ("ns", 1),
+            ("us", 1_000),
+            ("µs", 1_000),
+            ("ms", 1_000_000),
+            ("s", 1_000_000_000),
+            ("sec", 1_000_000_000),
+            ("min", 60_000_000_000),
+            ("m", 60_000_000_000),
+            ("h", 3_600_000_000_000),
+            ("d", 86_400_000_000_000),
+        ];
+        scaled(text, UNITS)
+            .map(Self)
+            .ok_or_else(|| ParseQuantityError { text: text.to_string(), expected: "a duration such as 5ms, 1.5s, 30min, 2h or 7d" })
+    }
+}
+
+/// A non-negative decimal number and a unit of the table, as a whole number of base units.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text.trim();
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit = unit.trim().to_lowercase();
+    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let mut value = u128::from(whole) * u128::from(factor);
+    let mut scale = 1_u128;
+    for digit in fraction.chars() {
+        scale = scale.checked_mul(10)?;
+        value = value.checked_add(u128::from(digit.to_digit(10)?) * u128::from(factor) / scale)?;
+    }
+    u64::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_the_unit_they_say() {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("4KiB", 4096),
+            ("4 kB", 4000),
+            ("1.8TB", 1_800_000_000_000),
+            ("0.5GiB", 1 << 29),
+            (".5k", 500),
+            ("2G", 2_000_000_000),
+        ] {
+            assert_eq!(text.parse::<Bytes>(), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "x", "-1", "1.2.3", "4QB", "99999999999TB", "1e9", "."] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_and_written() {
+        assert_eq!("5ms".parse(), Ok(Nanos::from_millis(5)));
+        assert_eq!("1.5h".parse(), Ok(Nanos::from_secs(5400)));
+        assert!("5".parse::<Nanos>().is_err(), "a duration without a unit is ambiguous");
+        let shown: alloc::vec::Vec<String> =
+            [850, 12_340, 5_000_000, 1_210_000_000, 360_000_000_000, 7_500_000_000_000].map(|ns| Nanos(ns).to_string()).into();
+        assert_eq!(shown, ["850 ns", "12.3 µs", "5.00 ms", "1.21 s", "6m00s", "2h05m"]);
+    }
+
+    #[test]
+    fn sizes_are_written_in_decimal_units() {
+        assert_eq!(Bytes(493_000_000).to_string(), "493 MB");
+        assert_eq!(Bytes(1_800_000_000_000).to_string(), "1.80 TB");
+        assert_eq!(Bytes(999).to_string(), "999 B");
+    }
+
+    #[test]
+    #[should_panic(expected = "below zero")]
+    fn subtraction_is_checked() {
+        let _ = Bytes(1) - Bytes(2);
+    }
+}

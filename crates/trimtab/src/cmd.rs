@@ -1,0 +1,14 @@
+//! One module a command: its arguments, and what it does with them.
+
+pub mod completions;
+
+use crate::cli::Command;
+use crate::output::Context;
+use std::process::ExitCode;
+
+/// Runs the command and says with which status to exit.
+pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Completions(args) => completions::run(&args, context),
+    }
+}

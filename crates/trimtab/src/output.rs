@@ -1,0 +1,97 @@
+//! Standard output: text for people, one JSON document for programs. Progress and errors go to standard error.
+
+use crate::cli::Global;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+/// How this invocation talks, from the options of every command.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// One JSON document instead of text.
+    pub json: bool,
+    /// Show progress on standard error: not with `--quiet`, and not unless it is a terminal.
+    pub progress: bool,
+    /// No progress and no remarks on standard error.
+    pub quiet: bool,
+    /// Every question is answered yes.
+    pub yes: bool,
+    /// `--store`.
+    pub store: Option<PathBuf>,
+}
+
+impl Context {
+    /// From the options.
+    pub fn new(global: &Global) -> Self {
+        Self {
+            json: global.json,
+            progress: !global.quiet && std::io::stderr().is_terminal(),
+            quiet: global.quiet,
+            yes: global.yes,
+            store: global.store.clone(),
+        }
+    }
+
+    /// Writes a remark to standard error, unless `--quiet`.
+    pub fn remark(&self, text: &str) {
+        if !self.quiet {
+            anstream::eprintln!("{text}");
+        }
+    }
+
+    /// Prints `text`, or with `--json` the document `{"schema": schema, "version": version, …value}`.
+    pub fn report<T: serde::Serialize>(&self, schema: &str, version: u32, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        if !self.json {
+            return print(&text());
+        }
+        let mut document = serde_json::Map::new();
+        document.insert("schema".into(), format!("trimtab.{schema}").into());
+        document.insert("version".into(), version.into());
+        match serde_json::to_value(value)? {
+            serde_json::Value::Object(fields) => document.extend(fields),
+            other => {
+                document.insert(schema.into(), other);
+            }
+        }
+        print(&serde_json::to_string_pretty(&document)?)
+    }
+}
+
+/// Lets a closed pipe end the program quietly, as it ends every other filter: Rust ignores SIGPIPE at start.
+pub fn restore_default_sigpipe() {
+    // SAFETY: no other thread exists yet, and the default action is what every child of a shell starts with.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
+/// Prints `text` and a newline to standard output, with colours only where they can be seen (`NO_COLOR` is honoured).
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes raw bytes to standard output.
+pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// A table in the tool's one style: rules between header and body only, as wide as the terminal at most;
+/// columns from the second on are right-aligned.
+pub fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
