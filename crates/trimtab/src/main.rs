@@ -1,14 +1,8 @@
 //! `trimtab`: parse, do, exit. Errors are printed here and nowhere else.
 
-mod cli;
-mod cmd;
-mod error;
-mod interrupt;
-mod output;
-mod progress;
-
 use clap::Parser as _;
 use std::process::ExitCode;
+use trimtab::{cli, cmd, error, output};
 
 fn main() -> ExitCode {
     output::restore_default_sigpipe();

@@ -89,7 +89,7 @@ pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
 /// columns from the second on are right-aligned.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -1,0 +1,10 @@
+//! Everything in Trimtab that has an effect: targets, host, store, reports, the virtual SSD, the command line.
+//!
+//! The binary is a thin `main` over this library, so that tests and benchmarks reach the same code.
+
+pub mod cli;
+pub mod cmd;
+pub mod error;
+pub mod interrupt;
+pub mod output;
+pub mod progress;

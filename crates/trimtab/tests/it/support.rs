@@ -1,0 +1,20 @@
+//! What the integration tests share: running the binary, and saying why a test cannot run here.
+
+use assert_cmd::Command;
+
+/// The binary under test, with a store of its own and no colours.
+pub fn trimtab() -> Command {
+    let mut command = Command::cargo_bin("trimtab").unwrap();
+    command.env("NO_COLOR", "1").env_remove("RUST_BACKTRACE");
+    command
+}
+
+/// Why a test that needs `what` does not run here. Where everything must run (`TRIMTAB_TESTS=full` as root, or CI) that is a failure.
+///
+/// Use as `if !have_root() { return skip("root"); }`.
+#[allow(dead_code)]
+pub fn skip(what: &str) {
+    let full = std::env::var_os("CI").is_some();
+    assert!(!full, "this test needs {what}, and in CI a skip is a failure");
+    eprintln!("skipped: needs {what}");
+}
