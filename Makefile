@@ -4,7 +4,7 @@
 # make soak   what takes longer than CI may; its last figures are kept in docs/
 
 CARGO ?= cargo
-PACKAGES := $(shell sed 's/\#.*//' tests/packages.txt)
+PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
 .PHONY: test check packages lint bench soak
 

@@ -1,4 +1,5 @@
 //! The one integration-test binary. Each module tries the program as a user would.
+#![allow(clippy::unwrap_used, missing_docs)]
 
 mod cli;
 mod support;
