@@ -1,5 +1,7 @@
 //! Workloads: deterministic streams of operations from settings and a seed. They know no target and no clock.
 
+pub mod synthetic;
+
 use crate::op::{BlockOp, FileOp};
 use crate::units::{Bytes, Nanos};
 use alloc::string::String;

@@ -1,0 +1,398 @@
+//! Synthetic block workloads: sequential, uniform, hot and cold, Zipf, with mixed sizes and mixed kinds.
+
+use crate::data::DataClass;
+use crate::op::BlockOp;
+use crate::rng::Stream;
+use crate::units::{Bytes, Nanos};
+use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Which addresses are used how often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pattern {
+    /// One after another, starting again at the end.
+    Sequential,
+    /// Every aligned place equally often.
+    Uniform,
+    /// A share of the space receives a share of the operations, both in (0, 1), uniformly within each part.
+    /// The hot places are spread over the whole space.
+    HotCold {
+        /// Share of the space that is hot.
+        space: f64,
+        /// Share of the operations that go there.
+        ops: f64,
+    },
+    /// Zipf's law: the k-th most popular place is used in proportion to 1 / k^`theta`; above 0, not 1.
+    /// Popularity is spread over the space by a fixed permutation.
+    Zipf {
+        /// Exponent.
+        theta: f64,
+    },
+}
+
+/// Shares of the operations in per cent; the rest are writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mix {
+    /// Reads.
+    pub read_percent: u8,
+    /// Trims.
+    pub trim_percent: u8,
+}
+
+/// What to do, where, how much at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where.
+    pub pattern: Pattern,
+    /// Kinds.
+    pub mix: Mix,
+    /// Sizes in bytes with their weights. Places are aligned to the smallest.
+    pub sizes: Vec<(u32, u32)>,
+    /// What written data is like.
+    pub data: DataClass,
+    /// First byte of the space used.
+    pub offset: u64,
+    /// Bytes of the space used.
+    pub span: u64,
+    /// Operations kept in flight.
+    pub queue_depth: u32,
+    /// When it ends.
+    pub limit: Limit,
+}
+
+/// Why settings are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(String);
+
+/// The workload of some [`Settings`].
+#[derive(Clone, Debug)]
+pub struct Synthetic {
+    settings: Settings,
+    /// Alignment of every offset: the smallest size.
+    grain: u64,
+    /// Number of aligned places.
+    places: u64,
+    weight_total: u64,
+    next_place: u64,
+    zipf: Option<Zipf>,
+    spread: Spread,
+    kinds: Stream,
+    sizes: Stream,
+    addresses: Stream,
+    started: bool,
+}
+
+impl Synthetic {
+    /// The workload of `settings` under `seed`.
+    ///
+    /// # Errors
+    /// Settings that mean nothing: no size, a size of 0 or larger than the span, shares over 100 %, an exponent outside its range.
+    pub fn new(settings: Settings, seed: u64) -> Result<Self, SettingsError> {
+        let grain = check(&settings)?;
+        let places = settings.span / grain;
+        let zipf = match settings.pattern {
+            Pattern::Zipf { theta } => Some(Zipf::new(places, theta)),
+            _ => None,
+        };
+        Ok(Self {
+            grain,
+            places,
+            weight_total: settings.sizes.iter().map(|(_, weight)| u64::from(*weight)).sum(),
+            next_place: 0,
+            zipf,
+            spread: Spread::new(places, seed),
+            kinds: Stream::new(seed, "synthetic.kinds"),
+            sizes: Stream::new(seed, "synthetic.sizes"),
+            addresses: Stream::new(seed, "synthetic.addresses"),
+            started: false,
+            settings,
+        })
+    }
+
+    fn size(&mut self) -> u32 {
+        if self.settings.sizes.len() == 1 {
+            return self.settings.sizes[0].0;
+        }
+        let mut draw = self.sizes.below(self.weight_total);
+        for (size, weight) in &self.settings.sizes {
+            if draw < u64::from(*weight) {
+                return *size;
+            }
+            draw -= u64::from(*weight);
+        }
+        self.settings.sizes[0].0
+    }
+
+    /// An aligned place at which `len` bytes fit.
+    fn place(&mut self, len: u64) -> u64 {
+        let last = self.places - len.div_ceil(self.grain);
+        match self.settings.pattern {
+            Pattern::Sequential => {
+                let place = if self.next_place > last { 0 } else { self.next_place };
+                self.next_place = place + len.div_ceil(self.grain);
+                place
+            }
+            Pattern::Uniform => self.addresses.below(last + 1),
+            Pattern::HotCold { space, ops } => {
+                let hot = ((self.places as f64 * space) as u64).clamp(1, self.places.max(2) - 1);
+                let rank =
+                    if self.addresses.chance(ops) { self.addresses.below(hot) } else { hot + self.addresses.below(self.places - hot) };
+                self.spread.place(rank.min(self.places - 1)).min(last)
+            }
+            Pattern::Zipf { .. } => {
+                let draw = self.addresses.unit();
+                let rank = self.zipf.as_ref().map_or(0, |zipf| zipf.rank(draw));
+                self.spread.place(rank).min(last)
+            }
+        }
+    }
+}
+
+/// Refuses settings that mean nothing; gives the smallest size.
+fn check(settings: &Settings) -> Result<u64, SettingsError> {
+    let sizes = || settings.sizes.iter().map(|(size, _)| u64::from(*size));
+    let smallest = sizes().min().unwrap_or(0);
+    let shares = u32::from(settings.mix.read_percent) + u32::from(settings.mix.trim_percent);
+    let problem = if smallest == 0 || settings.sizes.iter().all(|(_, weight)| *weight == 0) {
+        "a workload needs operation sizes above 0, at least one of them with a weight above 0"
+    } else if sizes().max().unwrap_or(0) > settings.span / smallest * smallest {
+        "the largest operation does not fit into the space used"
+    } else if shares > 100 {
+        "the shares of reads and trims add up to more than 100 per cent"
+    } else if settings.queue_depth == 0 {
+        "the queue depth must be at least 1"
+    } else {
+        match settings.pattern {
+            Pattern::HotCold { space, ops } if !(space > 0.0 && space < 1.0 && ops > 0.0 && ops < 1.0) => {
+                "the hot shares of space and operations must lie between 0 and 1"
+            }
+            Pattern::Zipf { theta } if !(theta > 0.0 && theta < 10.0) || (theta - 1.0).abs() < 1e-6 => {
+                "the Zipf exponent must be above 0, below 10 and not 1"
+            }
+            _ => return Ok(smallest),
+        }
+    };
+    Err(SettingsError(problem.to_string()))
+}
+
+impl BlockWorkload for Synthetic {
+    fn plan(&self) -> Plan {
+        let write_share = u64::from(100 - self.settings.mix.read_percent - self.settings.mix.trim_percent);
+        let (written, ops) = match self.settings.limit {
+            Limit::Bytes(bytes) => (Bytes((u128::from(bytes.0) * u128::from(write_share) / 100) as u64), None),
+            Limit::Ops(ops) => {
+                let largest = self.settings.sizes.iter().map(|(size, _)| u64::from(*size)).max().unwrap_or(0);
+                (Bytes(ops.saturating_mul(largest)), Some(ops))
+            }
+            Limit::Time(_) | Limit::Stream => (Bytes::MAX, None),
+        };
+        Plan { written, space: Bytes(self.settings.span), ops }
+    }
+
+    fn next_phase(&mut self) -> Option<BlockPhase> {
+        if self.started {
+            return None;
+        }
+        self.started = true;
+        let name = match self.settings.pattern {
+            Pattern::Sequential => "sequential",
+            Pattern::Uniform => "uniform",
+            Pattern::HotCold { .. } => "hot-cold",
+            Pattern::Zipf { .. } => "zipf",
+        };
+        Some(BlockPhase {
+            name: name.to_string(),
+            queue_depth: self.settings.queue_depth,
+            limit: self.settings.limit,
+            record: true,
+            idle_before: Nanos::ZERO,
+        })
+    }
+
+    fn next_op(&mut self) -> Option<BlockOp> {
+        let len = self.size();
+        let offset = self.settings.offset + self.place(u64::from(len)) * self.grain;
+        let Mix { read_percent, trim_percent } = self.settings.mix;
+        let draw = if read_percent == 0 && trim_percent == 0 { 100 } else { self.kinds.below(100) as u8 };
+        Some(if draw < read_percent {
+            BlockOp::Read { offset, len }
+        } else if draw < read_percent + trim_percent {
+            BlockOp::Trim { offset, len: u64::from(len) }
+        } else {
+            BlockOp::Write { offset, len, class: self.settings.data }
+        })
+    }
+}
+
+/// Ranks of Zipf's law from uniform draws, by inverting the integral of the density: constant time, no table.
+#[derive(Clone, Debug)]
+struct Zipf {
+    places: u64,
+    exponent: f64,
+    low: f64,
+    integral: f64,
+}
+
+impl Zipf {
+    fn new(places: u64, theta: f64) -> Self {
+        let exponent = 1.0 - theta;
+        // Integral of x^-theta from 0.5 to places + 0.5: the half steps centre each rank on its density.
+        let low = libm::pow(0.5, exponent);
+        let high = libm::pow(places as f64 + 0.5, exponent);
+        Self { places, exponent, low, integral: high - low }
+    }
+
+    fn rank(&self, draw: f64) -> u64 {
+        let x = libm::pow(self.low + draw * self.integral, 1.0 / self.exponent);
+        (libm::round(x) as u64).clamp(1, self.places) - 1
+    }
+}
+
+/// A fixed permutation of `0..places` that scatters neighbours: a four-round Feistel network over the next power of
+/// four, walked until the value is inside (cycle walking).
+#[derive(Clone, Debug)]
+struct Spread {
+    places: u64,
+    half_bits: u32,
+    keys: [u64; 4],
+}
+
+impl Spread {
+    fn new(places: u64, seed: u64) -> Self {
+        let bits = 64 - places.saturating_sub(1).leading_zeros();
+        let mut rng = Stream::new(seed, "synthetic.spread");
+        Self { places, half_bits: bits.div_ceil(2).max(1), keys: core::array::from_fn(|_| rng.next_u64()) }
+    }
+
+    fn place(&self, rank: u64) -> u64 {
+        let mask = (1_u64 << self.half_bits) - 1;
+        let mut value = rank;
+        loop {
+            let (mut left, mut right) = (value >> self.half_bits, value & mask);
+            for key in self.keys {
+                let mixed = (right ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (left, right) = (right, left ^ ((mixed >> 32) & mask));
+            }
+            value = (left << self.half_bits) | right;
+            if value < self.places {
+                return value;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn settings(pattern: Pattern) -> Settings {
+        Settings {
+            pattern,
+            mix: Mix::default(),
+            sizes: vec![(4096, 1)],
+            data: DataClass::Random,
+            offset: 0,
+            span: 4096 * 1000,
+            queue_depth: 1,
+            limit: Limit::Stream,
+        }
+    }
+
+    fn histogram(pattern: Pattern, draws: usize) -> Vec<u32> {
+        let mut workload = Synthetic::new(settings(pattern), 1).unwrap();
+        let mut counts = vec![0; 1000];
+        for _ in 0..draws {
+            let Some(BlockOp::Write { offset, .. }) = workload.next_op() else { panic!("only writes were asked for") };
+            counts[(offset / 4096) as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn sequential_covers_every_place_once_a_round() {
+        assert!(histogram(Pattern::Sequential, 3000).iter().all(|n| *n == 3));
+    }
+
+    #[test]
+    fn uniform_reaches_everything_about_equally() {
+        assert!(histogram(Pattern::Uniform, 200_000).iter().all(|n| (120..300).contains(n)));
+    }
+
+    #[test]
+    fn hot_places_get_their_share() {
+        let mut counts = histogram(Pattern::HotCold { space: 0.1, ops: 0.9 }, 100_000);
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let hot: u32 = counts[..100].iter().sum();
+        assert!((88_000..92_000).contains(&hot), "{hot}");
+    }
+
+    #[test]
+    fn zipf_follows_its_law() {
+        let mut counts = histogram(Pattern::Zipf { theta: 0.99 }, 1_000_000);
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        // The tenth is used about 10^0.99 times less often than the first.
+        let ratio = f64::from(counts[0]) / f64::from(counts[9]);
+        assert!((8.0..12.0).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let refused = |change: fn(&mut Settings)| {
+            let mut bad = settings(Pattern::Uniform);
+            change(&mut bad);
+            assert!(Synthetic::new(bad, 1).is_err());
+        };
+        refused(|s| s.sizes.clear());
+        refused(|s| s.sizes = vec![(0, 1)]);
+        refused(|s| s.span = 4095);
+        refused(|s| s.queue_depth = 0);
+        refused(|s| s.mix = Mix { read_percent: 60, trim_percent: 60 });
+        refused(|s| s.pattern = Pattern::Zipf { theta: 1.0 });
+        refused(|s| s.pattern = Pattern::HotCold { space: 0.0, ops: 0.5 });
+    }
+
+    proptest! {
+        #[test]
+        fn spreading_is_a_permutation(places in 1_u64..3000, seed in any::<u64>()) {
+            let spread = Spread::new(places, seed);
+            let mut seen = vec![false; places as usize];
+            for rank in 0..places {
+                let place = spread.place(rank) as usize;
+                prop_assert!(!seen[place]);
+                seen[place] = true;
+            }
+        }
+
+        #[test]
+        fn operations_stay_inside_the_span(
+            seed in any::<u64>(), offset in 0_u64..100, span in 16_u64..5000,
+            kind in 0..4, read in 0_u8..50, trim in 0_u8..50,
+        ) {
+            let pattern = match kind {
+                0 => Pattern::Sequential,
+                1 => Pattern::Uniform,
+                2 => Pattern::HotCold { space: 0.2, ops: 0.8 },
+                _ => Pattern::Zipf { theta: 1.2 },
+            };
+            let settings = Settings {
+                pattern, mix: Mix { read_percent: read, trim_percent: trim },
+                sizes: vec![(4096, 3), (16384, 1), (65536, 1)], data: DataClass::Zero,
+                offset: offset * 4096, span: span * 4096, queue_depth: 4, limit: Limit::Stream,
+            };
+            let mut workload = Synthetic::new(settings, seed).unwrap();
+            for _ in 0..200 {
+                let (start, len) = match workload.next_op().unwrap() {
+                    BlockOp::Read { offset, len } | BlockOp::Write { offset, len, .. } => (offset, u64::from(len)),
+                    BlockOp::Trim { offset, len } => (offset, len),
+                    BlockOp::Flush => unreachable!(),
+                };
+                prop_assert!(start >= offset * 4096 && start + len <= (offset + span) * 4096);
+                prop_assert_eq!(start % 4096, 0);
+            }
+        }
+    }
+}
