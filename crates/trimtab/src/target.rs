@@ -1,0 +1,3 @@
+//! Targets: what executes operations.
+
+pub mod drive;
