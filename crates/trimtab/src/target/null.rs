@@ -1,0 +1,160 @@
+//! Targets that do nothing, at once, with real time stamps: what remains is the tool's own cost per operation.
+
+use std::time::{Duration, Instant};
+use trimtab_core::op::{BlockOp, Payload};
+use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, TargetResult};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// The most operations that the null block target lets be in flight.
+const QUEUE_DEPTH_MAX: u32 = 4096;
+
+/// A file target where every operation succeeds at once.
+#[derive(Debug)]
+pub struct NullFiles {
+    started: Instant,
+}
+
+impl NullFiles {
+    /// A target whose clock starts now.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { started: Instant::now() }
+    }
+}
+
+impl Default for NullFiles {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for NullFiles {
+    #[inline]
+    fn now(&mut self) -> Nanos {
+        since(self.started)
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        sleep_until(self.started, instant);
+    }
+}
+
+impl FileTarget for NullFiles {
+    #[inline]
+    fn make_dir(&mut self, _path: &str) -> TargetResult {
+        Ok(())
+    }
+    #[inline]
+    fn remove_dir(&mut self, _path: &str) -> TargetResult {
+        Ok(())
+    }
+    #[inline]
+    fn create(&mut self, _path: &str, _payload: &Payload<'_>) -> TargetResult {
+        Ok(())
+    }
+    #[inline]
+    fn append(&mut self, _path: &str, _payload: &Payload<'_>) -> TargetResult {
+        Ok(())
+    }
+    #[inline]
+    fn read(&mut self, _path: &str, _len: u64) -> TargetResult {
+        Ok(())
+    }
+    #[inline]
+    fn delete(&mut self, _path: &str) -> TargetResult {
+        Ok(())
+    }
+    #[inline]
+    fn sync(&mut self) -> TargetResult {
+        Ok(())
+    }
+}
+
+/// A block target where every operation completes as soon as it is reaped.
+#[derive(Debug)]
+pub struct NullBlocks {
+    started: Instant,
+    info: BlockInfo,
+    issued: Vec<(u32, Nanos)>,
+}
+
+impl NullBlocks {
+    /// A target that pretends to have `size` bytes in blocks of 512.
+    #[must_use]
+    pub fn new(size: Bytes) -> Self {
+        let info = BlockInfo { size, block_size: 512, queue_depth_max: QUEUE_DEPTH_MAX, trim: true };
+        Self { started: Instant::now(), info, issued: Vec::with_capacity(QUEUE_DEPTH_MAX as usize) }
+    }
+}
+
+impl Clock for NullBlocks {
+    #[inline]
+    fn now(&mut self) -> Nanos {
+        since(self.started)
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        sleep_until(self.started, instant);
+    }
+}
+
+impl BlockTarget for NullBlocks {
+    fn info(&self) -> &BlockInfo {
+        &self.info
+    }
+
+    #[inline]
+    fn submit(&mut self, tag: u32, _op: BlockOp) -> TargetResult {
+        let issued = self.now();
+        self.issued.push((tag, issued));
+        Ok(())
+    }
+
+    #[inline]
+    fn reap(&mut self, _min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        let submitted = self.now();
+        let completed = self.now();
+        done.extend(self.issued.drain(..).map(|(tag, issued)| BlockCompletion { tag, issued, submitted, completed, result: Ok(()) }));
+        Ok(())
+    }
+}
+
+/// The real clock of a target that was opened at `started`.
+#[inline]
+pub(crate) fn since(started: Instant) -> Nanos {
+    Nanos(started.elapsed().as_nanos() as u64)
+}
+
+/// Sleeps until `instant` on that clock, or until the user wants it to stop.
+pub(crate) fn sleep_until(started: Instant, instant: Nanos) {
+    while let Some(left) = instant.0.checked_sub(since(started).0).filter(|left| *left > 0) {
+        if crate::interrupt::requested() {
+            return;
+        }
+        std::thread::sleep(Duration::from_nanos(left.min(100_000_000)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_completes_with_ordered_stamps() {
+        let mut target = NullBlocks::new(Bytes(1 << 20));
+        let mut done = Vec::new();
+        for tag in 0..3 {
+            target.submit(tag, BlockOp::Read { offset: 0, len: 512 }).unwrap();
+        }
+        target.reap(1, &mut done).unwrap();
+        assert_eq!(done.iter().map(|d| d.tag).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(done.iter().all(|d| d.issued <= d.submitted && d.submitted <= d.completed));
+    }
+
+    #[test]
+    fn idling_takes_the_time_it_says() {
+        let mut target = NullFiles::new();
+        target.idle_until(Nanos::from_millis(20));
+        assert!(target.now() >= Nanos::from_millis(20));
+    }
+}
