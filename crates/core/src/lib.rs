@@ -17,5 +17,6 @@ pub mod policy;
 pub mod rng;
 pub mod run;
 pub mod target;
+pub mod trace;
 pub mod units;
 pub mod workload;
