@@ -79,6 +79,16 @@ impl FileOp<'_> {
             Self::Sync => OpKind::Sync,
         }
     }
+
+    /// Bytes that the operation reads or writes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        match self {
+            Self::Create(_, payload) | Self::Append(_, payload) => payload.len(),
+            Self::Read(_, len) => *len,
+            Self::MakeDir(_) | Self::RemoveDir(_) | Self::Delete(_) | Self::Sync => 0,
+        }
+    }
 }
 
 /// One block operation. Offsets and lengths are in bytes and multiples of the target's block size.

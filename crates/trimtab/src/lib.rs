@@ -8,4 +8,5 @@ pub mod error;
 pub mod interrupt;
 pub mod output;
 pub mod progress;
+pub mod runner;
 pub mod target;

@@ -1,0 +1,452 @@
+//! A directory on a mounted filesystem: file operations by plain system calls relative to an open directory.
+
+use crate::interrupt;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use trimtab_core::op::Payload;
+use trimtab_core::rng::Stream;
+use trimtab_core::target::{Clock, FileTarget, TargetError, TargetResult};
+use trimtab_core::units::Nanos;
+
+/// Size of the C library's buffer on Linux filesystems, which decides the calls of [`Calls::Stdio`].
+const STDIO_BUFFER: usize = 4096;
+/// Bytes between two looks at whether the user wants to stop, inside one operation.
+const INTERRUPT_EVERY: u64 = 64 << 20;
+
+/// How contents reach the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// One call for each block, and one for the remainder.
+    Blocks {
+        /// Make that last call even if there is no remainder, as PostMark does.
+        empty_remainder: bool,
+    },
+    /// As a program that hands its blocks to C's buffered streams: gathered into calls of 4096 bytes,
+    /// or multiples of that where a block is larger.
+    Stdio,
+}
+
+/// Whether written files are made durable one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Fsync {
+    /// Left to the filesystem.
+    #[default]
+    Never,
+    /// `fsync` before each file that was written is closed.
+    Close,
+}
+
+/// How a directory is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirOptions {
+    /// Bytes a write call, or a block of the program in front of [`Calls::Stdio`].
+    pub write_block: u32,
+    /// Bytes a read call, likewise.
+    pub read_block: u32,
+    /// How contents reach the system.
+    pub calls: Calls,
+    /// Cut a file that exists already when it is created.
+    pub truncate: bool,
+    /// Durability of single files.
+    pub fsync: Fsync,
+    /// Seed of the data that the target makes up.
+    pub seed: u64,
+}
+
+impl Default for DirOptions {
+    fn default() -> Self {
+        Self {
+            write_block: 128 << 10,
+            read_block: 128 << 10,
+            calls: Calls::Blocks { empty_remainder: false },
+            truncate: false,
+            fsync: Fsync::Never,
+            seed: 0,
+        }
+    }
+}
+
+/// A directory as a target. All paths are relative to it and nothing outside is touched.
+#[derive(Debug)]
+pub struct DirTarget {
+    dir: OwnedFd,
+    path: PathBuf,
+    options: DirOptions,
+    epoch: Instant,
+    data: Stream,
+    buffer: Vec<u8>,
+}
+
+impl DirTarget {
+    /// The directory open as `dir`, which errors call `path`.
+    pub fn new(dir: OwnedFd, path: &Path, options: DirOptions) -> Self {
+        let buffer = (options.write_block.max(options.read_block).max(1) as usize).max(STDIO_BUFFER);
+        Self {
+            dir,
+            path: path.to_owned(),
+            options,
+            epoch: Instant::now(),
+            data: Stream::new(options.seed, "file-data"),
+            buffer: vec![0; buffer],
+        }
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// The directory's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[cold]
+    fn error(&self, action: &'static str, path: &str, errno: Errno) -> TargetError {
+        error(action, &self.path, path, errno)
+    }
+
+    /// Opens `path`, writes all of `payload` to it and closes it.
+    fn write(&mut self, action: &'static str, path: &str, flags: OFlags, mode: u32, payload: &Payload<'_>) -> TargetResult {
+        let file = rustix::fs::openat(&self.dir, path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode))
+            .map_err(|errno| self.error(action, path, errno))?;
+        let written = match self.options.calls {
+            Calls::Blocks { empty_remainder } => self.write_blocks(&file, payload, empty_remainder),
+            Calls::Stdio => self.write_stdio(&file, payload),
+        };
+        written.map_err(|errno| self.error("write", path, errno))?;
+        if self.options.fsync == Fsync::Close {
+            rustix::fs::fsync(&file).map_err(|errno| self.error("fsync", path, errno))?;
+        }
+        close(file).map_err(|errno| self.error("close", path, errno))
+    }
+
+    fn write_blocks(&mut self, file: &OwnedFd, payload: &Payload<'_>, empty_remainder: bool) -> Result<(), Errno> {
+        let block = u64::from(self.options.write_block.max(1));
+        let mut at = 0;
+        let mut looked = 0;
+        while at + block <= payload.len() {
+            write_all(file, piece(payload, at, block, &mut self.data, &mut self.buffer))?;
+            at += block;
+            if at - looked >= INTERRUPT_EVERY {
+                looked = at;
+                check_interrupt()?;
+            }
+        }
+        let rest = payload.len() - at;
+        if rest > 0 {
+            write_all(file, piece(payload, at, rest, &mut self.data, &mut self.buffer))?;
+        } else if empty_remainder {
+            rustix::io::write(file, &[])?;
+        }
+        Ok(())
+    }
+
+    /// The calls that the C library makes for one `fwrite` a block: what fits is gathered in the buffer; when the buffer is full and more
+    /// comes, it goes out, whole multiples of its size follow directly, and the rest is gathered again.
+    fn write_stdio(&mut self, file: &OwnedFd, payload: &Payload<'_>) -> Result<(), Errno> {
+        let block = u64::from(self.options.write_block.max(1));
+        let whole = STDIO_BUFFER as u64;
+        let len = payload.len();
+        // Bytes handed over so far, bytes of them that wait in the buffer, and whether the buffer exists yet.
+        let (mut handed, mut waiting, mut allocated) = (0, 0, false);
+        while handed < len {
+            let mut want = block.min(len - handed);
+            let room = if allocated { whole - waiting } else { 0 };
+            let gathered = room.min(want);
+            waiting += gathered;
+            want -= gathered;
+            handed += gathered;
+            if want > 0 {
+                allocated = true;
+                let direct = want - want % whole;
+                self.write_pieces(file, payload, handed - waiting, waiting)?;
+                self.write_pieces(file, payload, handed, direct)?;
+                waiting = want - direct;
+                handed += want;
+            }
+        }
+        self.write_pieces(file, payload, len - waiting, waiting)
+    }
+
+    /// One call for `len` bytes of the payload from `at`; no call for nothing.
+    fn write_pieces(&mut self, file: &OwnedFd, payload: &Payload<'_>, at: u64, len: u64) -> Result<(), Errno> {
+        if len == 0 {
+            return Ok(());
+        }
+        write_all(file, piece(payload, at, len, &mut self.data, &mut self.buffer))
+    }
+
+    fn read_file(&mut self, file: &OwnedFd, len: u64) -> Result<(), ReadError> {
+        let block = u64::from(self.options.read_block.max(1));
+        let whole = STDIO_BUFFER as u64;
+        let mut at = 0;
+        let mut ready = 0;
+        let mut looked = 0;
+        while at < len {
+            let mut want = block.min(len - at);
+            at += want;
+            match self.options.calls {
+                Calls::Blocks { .. } => read_exact(file, &mut self.buffer[..want as usize])?,
+                Calls::Stdio => loop {
+                    let taken = want.min(ready);
+                    ready -= taken;
+                    want -= taken;
+                    if want == 0 {
+                        break;
+                    }
+                    if want >= whole {
+                        let direct = want - want % whole;
+                        read_exact(file, &mut self.buffer[..direct as usize])?;
+                        want -= direct;
+                    } else {
+                        ready = read_some(file, &mut self.buffer[..STDIO_BUFFER])? as u64;
+                    }
+                },
+            }
+            if at - looked >= INTERRUPT_EVERY {
+                looked = at;
+                check_interrupt()?;
+            }
+        }
+        if let Calls::Blocks { empty_remainder: true } = self.options.calls
+            && len.is_multiple_of(block)
+        {
+            rustix::io::read(file, &mut [0_u8; 0][..])?;
+        }
+        Ok(())
+    }
+}
+
+impl Clock for DirTarget {
+    fn now(&mut self) -> Nanos {
+        super::null::since(self.epoch)
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        super::null::sleep_until(self.epoch, instant);
+    }
+}
+
+impl FileTarget for DirTarget {
+    fn make_dir(&mut self, path: &str) -> TargetResult {
+        rustix::fs::mkdirat(&self.dir, path, Mode::RWXU).map_err(|errno| self.error("make directory", path, errno))
+    }
+
+    fn remove_dir(&mut self, path: &str) -> TargetResult {
+        rustix::fs::unlinkat(&self.dir, path, AtFlags::REMOVEDIR).map_err(|errno| self.error("remove directory", path, errno))
+    }
+
+    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        let (flags, mode) = match self.options.calls {
+            Calls::Blocks { .. } if self.options.truncate => (OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC, 0o644),
+            Calls::Blocks { .. } => (OFlags::RDWR | OFlags::CREATE, 0o644),
+            Calls::Stdio => (OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o666),
+        };
+        self.write("create", path, flags, mode, payload)
+    }
+
+    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        let flags = match self.options.calls {
+            Calls::Blocks { .. } => OFlags::RDWR | OFlags::APPEND,
+            Calls::Stdio => OFlags::WRONLY | OFlags::APPEND,
+        };
+        self.write("append to", path, flags, 0, payload)
+    }
+
+    fn read(&mut self, path: &str, len: u64) -> TargetResult {
+        let file = rustix::fs::openat(&self.dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| self.error("open", path, errno))?;
+        self.read_file(&file, len).map_err(|error| match error {
+            ReadError::System(errno) => self.error("read", path, errno),
+            ReadError::TooShort => TargetError {
+                action: "read",
+                object: self.path.join(path).display().to_string(),
+                reason: format!("the file is shorter than the {len} bytes that were written to it"),
+                errno: None,
+            },
+        })?;
+        close(file).map_err(|errno| self.error("close", path, errno))
+    }
+
+    fn delete(&mut self, path: &str) -> TargetResult {
+        rustix::fs::unlinkat(&self.dir, path, AtFlags::empty()).map_err(|errno| self.error("delete", path, errno))
+    }
+
+    fn sync(&mut self) -> TargetResult {
+        rustix::fs::syncfs(&self.dir).map_err(|errno| self.error("sync", "", errno))
+    }
+}
+
+/// The error of an operation on `path` in `dir`.
+#[cold]
+pub fn error(action: &'static str, dir: &Path, path: &str, errno: Errno) -> TargetError {
+    let object = if path.is_empty() { dir.to_owned() } else { dir.join(path) };
+    TargetError {
+        action,
+        object: object.display().to_string(),
+        reason: std::io::Error::from(errno).to_string(),
+        errno: Some(errno.raw_os_error()),
+    }
+}
+
+enum ReadError {
+    System(Errno),
+    TooShort,
+}
+
+impl From<Errno> for ReadError {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
+    }
+}
+
+/// `len` bytes of the payload from `at`: its own, or made up in `buffer`.
+fn piece<'a>(payload: &Payload<'a>, at: u64, len: u64, data: &mut Stream, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+    match payload {
+        Payload::Bytes { bytes, .. } => &bytes[at as usize..(at + len) as usize],
+        Payload::Fill { class, .. } => {
+            if buffer.len() < len as usize {
+                buffer.resize(len as usize, 0);
+            }
+            let buffer = &mut buffer[..len as usize];
+            class.fill(data, buffer);
+            buffer
+        }
+    }
+}
+
+/// Writes all of `bytes`, in one call unless the system takes less; then the next call tells why.
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    loop {
+        match rustix::io::write(file, bytes) {
+            Ok(n) if n == bytes.len() => return Ok(()),
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(n) => bytes = &bytes[n..],
+            Err(Errno::INTR) => check_interrupt()?,
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn read_exact(file: &OwnedFd, buffer: &mut [u8]) -> Result<(), ReadError> {
+    let mut at = 0;
+    while at < buffer.len() {
+        at += read_some(file, &mut buffer[at..])?;
+    }
+    Ok(())
+}
+
+fn read_some(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, ReadError> {
+    loop {
+        match rustix::io::read(file, &mut *buffer) {
+            Ok(0) => return Err(ReadError::TooShort),
+            Ok(n) => return Ok(n),
+            Err(Errno::INTR) => check_interrupt()?,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn check_interrupt() -> Result<(), Errno> {
+    if interrupt::requested() { Err(Errno::INTR) } else { Ok(()) }
+}
+
+/// Closes and says how that went: network filesystems and quotas report late errors here.
+fn close(file: OwnedFd) -> Result<(), Errno> {
+    use std::os::fd::IntoRawFd as _;
+    // SAFETY: `file` gives up the descriptor, so it is closed exactly once.
+    let result = unsafe { libc::close(file.into_raw_fd()) };
+    if result == 0 {
+        return Ok(());
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        // On Linux the descriptor is closed even then.
+        None | Some(libc::EINTR) => Ok(()),
+        Some(errno) => Err(Errno::from_raw_os_error(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_core::data::DataClass;
+
+    fn open(options: DirOptions) -> (tempfile::TempDir, DirTarget) {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+        let target = DirTarget::new(fd, dir.path(), options);
+        (dir, target)
+    }
+
+    fn bytes(bytes: &[u8]) -> Payload<'_> {
+        Payload::Bytes { bytes, class: DataClass::Text }
+    }
+
+    fn every_way() -> impl Iterator<Item = DirOptions> {
+        let calls = [Calls::Blocks { empty_remainder: false }, Calls::Blocks { empty_remainder: true }, Calls::Stdio];
+        let blocks = [1, 7, 512, 1000, 4096, 5000, 12288, 100_000];
+        calls.into_iter().flat_map(move |calls| {
+            blocks.into_iter().map(move |block| DirOptions { calls, write_block: block, read_block: block, ..DirOptions::default() })
+        })
+    }
+
+    #[test]
+    fn contents_are_the_same_however_the_calls_are_cut() {
+        let content: Vec<u8> = (0..25_000_u32).map(|i| (i % 251) as u8).collect();
+        for options in every_way() {
+            let (dir, mut target) = open(options);
+            target.make_dir("d").unwrap();
+            for len in [0, 1, 999, 4096, 12_288, 20_000] {
+                let name = format!("d/{len}");
+                target.create(&name, &bytes(&content[..len])).unwrap();
+                target.append(&name, &bytes(&content[len..len + 5000])).unwrap();
+                assert_eq!(std::fs::read(dir.path().join(&name)).unwrap(), content[..len + 5000], "{options:?} {len}");
+                target.read(&name, len as u64 + 5000).unwrap();
+                target.delete(&name).unwrap();
+            }
+            target.remove_dir("d").unwrap();
+            target.sync().unwrap();
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn made_up_data_has_the_length_and_class_asked_for_and_is_fresh() {
+        let (dir, mut target) = open(DirOptions { write_block: 4096, ..DirOptions::default() });
+        let random = Payload::Fill { len: 10_000, class: DataClass::Random };
+        target.create("a", &random).unwrap();
+        target.create("b", &random).unwrap();
+        let (a, b) = (std::fs::read(dir.path().join("a")).unwrap(), std::fs::read(dir.path().join("b")).unwrap());
+        assert_eq!((a.len(), b.len()), (10_000, 10_000));
+        assert_ne!(a, b);
+        assert_ne!(a[..4096], a[4096..8192]);
+    }
+
+    #[test]
+    fn errors_keep_the_action_the_path_and_the_number() {
+        for options in every_way() {
+            let (dir, mut target) = open(options);
+            let missing = target.delete("no").unwrap_err();
+            assert_eq!((missing.action, missing.errno), ("delete", Some(libc::ENOENT)));
+            assert_eq!(missing.object, dir.path().join("no").display().to_string());
+            target.create("short", &bytes(b"12345")).unwrap();
+            let short = target.read("short", 6).unwrap_err();
+            assert!(short.reason.contains("shorter than the 6 bytes"), "{short}");
+            assert_eq!(target.create("no/file", &bytes(b"1")).unwrap_err().errno, Some(libc::ENOENT));
+            target.make_dir("d").unwrap();
+            assert_eq!(target.make_dir("d").unwrap_err().errno, Some(libc::EEXIST));
+            drop(dir);
+            assert_eq!(target.create("a", &bytes(b"1")).unwrap_err().errno, Some(libc::ENOENT), "the directory is gone");
+        }
+    }
+
+    #[test]
+    fn a_full_device_is_an_error_and_not_a_short_success() {
+        let full = rustix::fs::open("/dev/full", OFlags::WRONLY, Mode::empty()).unwrap();
+        assert_eq!(write_all(&full, b"x"), Err(Errno::NOSPC));
+    }
+}
