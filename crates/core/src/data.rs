@@ -20,6 +20,8 @@ pub enum DataClass {
     Compressible(u8),
     /// Printable random text, as PostMark writes it.
     Text,
+    /// Live data, found to keep this many per mille (0 to 1000) of its size when compressed.
+    Measured(u16),
 }
 
 impl DataClass {
@@ -36,6 +38,13 @@ impl DataClass {
                 (100 - percent as u16) * 10
             }
             Self::Text => 821,
+            Self::Measured(permille) => {
+                if permille > 1000 {
+                    1000
+                } else {
+                    permille
+                }
+            }
         }
     }
 
@@ -44,10 +53,10 @@ impl DataClass {
         match self {
             Self::Zero => buffer.fill(0),
             Self::Random => fill_random(rng, buffer),
-            Self::Compressible(percent) => {
+            Self::Compressible(_) | Self::Measured(_) => {
                 // 512-byte chunks, so that every block of any size has the same share of zeros.
                 for chunk in buffer.chunks_mut(512) {
-                    let keep = chunk.len() * (100 - usize::from(percent.min(100))) / 100;
+                    let keep = chunk.len() * usize::from(self.incompressible_permille()) / 1000;
                     let (random, zero) = chunk.split_at_mut(keep);
                     fill_random(rng, random);
                     zero.fill(0);
@@ -79,6 +88,7 @@ impl fmt::Display for DataClass {
             Self::Random => f.pad("random"),
             Self::Compressible(percent) => f.pad(&format!("{percent}% compressible")),
             Self::Text => f.pad("text"),
+            Self::Measured(permille) => f.pad(&format!("measured {permille}/1000")),
         }
     }
 }
@@ -91,6 +101,13 @@ impl FromStr for DataClass {
             "zero" => Ok(Self::Zero),
             "random" => Ok(Self::Random),
             "text" => Ok(Self::Text),
+            _ if text.starts_with("measured ") => text
+                .strip_prefix("measured ")
+                .and_then(|share| share.strip_suffix("/1000"))
+                .and_then(|permille| permille.parse().ok())
+                .filter(|permille| *permille <= 1000)
+                .map(Self::Measured)
+                .ok_or_else(|| format!("measured data keep a share such as 'measured 420/1000', not '{text}'")),
             _ => text
                 .trim_end_matches("compressible")
                 .trim()
@@ -126,9 +143,10 @@ mod tests {
 
     #[test]
     fn classes_survive_being_written_and_read() {
-        for class in [DataClass::Zero, DataClass::Random, DataClass::Text, DataClass::Compressible(40)] {
+        for class in [DataClass::Zero, DataClass::Random, DataClass::Text, DataClass::Compressible(40), DataClass::Measured(421)] {
             assert_eq!(class.to_string().parse(), Ok(class));
         }
         assert!("101%".parse::<DataClass>().is_err());
+        assert!("measured 1001/1000".parse::<DataClass>().is_err());
     }
 }

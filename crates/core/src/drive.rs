@@ -1,5 +1,8 @@
 //! Modelled drives: a specification, a state and one call.
 
+pub mod layout;
+pub mod spec;
+
 use crate::data::DataClass;
 use crate::units::{Bytes, Nanos};
 

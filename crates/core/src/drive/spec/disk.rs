@@ -1,0 +1,50 @@
+//! The parts of a disk.
+
+use alloc::vec::Vec;
+
+/// A rotating disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Revolutions per minute.
+    pub rpm: u32,
+    /// Seek to the next track, in nanoseconds.
+    pub seek_track_ns: u64,
+    /// Mean seek (over a third of the stroke), in nanoseconds.
+    pub seek_average_ns: u64,
+    /// Seek over the whole stroke, in nanoseconds.
+    pub seek_full_ns: u64,
+    /// Recording zones from the outermost in; their shares sum to 1000.
+    pub zones: Vec<Zone>,
+    /// Buffer in bytes, for writes and read-ahead.
+    pub cache_bytes: u64,
+    /// True if a write completes once it is in the buffer.
+    pub write_cache: bool,
+}
+
+/// A zone of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Share of the capacity, in per mille.
+    pub share_permille: u16,
+    /// Bytes per second that pass under the head.
+    pub rate_bytes_per_s: u64,
+}
+
+impl Default for Disk {
+    /// A 2.5-inch disk of 7200 revolutions per minute.
+    fn default() -> Self {
+        Self {
+            rpm: 7200,
+            seek_track_ns: 1_000_000,
+            seek_average_ns: 11_000_000,
+            seek_full_ns: 20_000_000,
+            zones: alloc::vec![
+                Zone { share_permille: 400, rate_bytes_per_s: 105_000_000 },
+                Zone { share_permille: 350, rate_bytes_per_s: 85_000_000 },
+                Zone { share_permille: 250, rate_bytes_per_s: 60_000_000 },
+            ],
+            cache_bytes: 16 << 20,
+            write_cache: true,
+        }
+    }
+}
