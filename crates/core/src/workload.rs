@@ -1,5 +1,6 @@
 //! Workloads: deterministic streams of operations from settings and a seed. They know no target and no clock.
 
+pub mod postmark;
 pub mod synthetic;
 
 use crate::op::{BlockOp, FileOp};
@@ -11,6 +12,9 @@ use alloc::string::String;
 pub enum FileStep<'a> {
     /// What follows belongs to a phase of this name, timed apart from the others.
     Phase(&'a str),
+    /// What follows is due this long after the phase began, not earlier: an open-loop rate. If that has passed, go on at
+    /// once; a driver that records latency counts it from when the operation was due.
+    NotBefore(Nanos),
     /// Do this.
     Op(FileOp<'a>),
 }
