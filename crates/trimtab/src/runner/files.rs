@@ -33,7 +33,7 @@ where
 {
     let now = target.now();
     let mut recorder = Recorder::new(now);
-    let mut state = State { last: now, due: now, progress_at: now + PROGRESS_EVERY };
+    let mut state = State { phase_started: now, last: now, due: now, progress_at: now + PROGRESS_EVERY };
     let end = match steps(workload, target, options, events, &mut recorder, &mut state) {
         // A target gives up an operation when the user interrupts: that is not its failure.
         Err(_) if interrupt::requested() => End::Interrupted,
@@ -45,6 +45,7 @@ where
 }
 
 struct State {
+    phase_started: Nanos,
     /// End of the operation before.
     last: Nanos,
     /// When the next operation is due, with an interval.
@@ -77,7 +78,13 @@ where
                 events.between(target, recorder, Some(name))?;
                 state.last = target.now();
                 state.due = state.last;
+                state.phase_started = state.last;
                 recorder.begin_phase(name, state.last);
+            }
+            Some(FileStep::NotBefore(since_phase)) => {
+                let due = state.phase_started.saturating_add(since_phase);
+                target.idle_until(due);
+                state.last = due;
             }
             Some(FileStep::Op(op)) => {
                 if let Some(interval) = options.interval {
@@ -242,6 +249,21 @@ mod tests {
         let deletes = phase.latencies.iter().find(|l| l.kind == OpKind::Delete).unwrap();
         // Due at 10 and 20 ms, done at 1001 and 1002 ms.
         assert!(deletes.histogram.min() >= Nanos::from_millis(981), "{:?}", deletes.histogram.min());
+    }
+
+    #[test]
+    fn a_workload_that_says_when_is_waited_for_and_charged_for_what_is_late() {
+        let mut target = Scripted::default();
+        let step = |ms| FileStep::NotBefore(Nanos::from_millis(ms));
+        let delete = FileStep::Op(FileOp::Delete("a"));
+        let steps = vec![FileStep::Phase("before"), delete, FileStep::Phase("p"), step(10), delete, delete, step(11), delete];
+        let outcome = run(&mut script(steps), &mut target, &Options::default(), &mut ());
+        let phase = &outcome.recorded.phases[1];
+        assert_eq!(phase.took, Nanos::from_millis(13), "10 waited, then three operations");
+        // Due at 10, 11 (follows) and 11 ms; done at 11, 12 and 13 ms.
+        let histogram = &phase.latencies[0].histogram;
+        assert_eq!(histogram.count(), 3);
+        assert!(histogram.max() >= Nanos::from_millis(2) && histogram.min() <= Nanos(1_001_000), "{histogram:?}");
     }
 
     #[test]
