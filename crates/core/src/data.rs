@@ -1,5 +1,7 @@
 //! What written data looks like: to a compressing controller it decides how much flash a write costs.
 
+pub mod content;
+
 use crate::rng::Stream;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -48,37 +50,10 @@ impl DataClass {
         }
     }
 
-    /// Fills `buffer` with fresh bytes of this class.
+    /// Fills `buffer` with fresh bytes of this class. One draw from `rng` decides all of them.
     pub fn fill(self, rng: &mut Stream, buffer: &mut [u8]) {
-        match self {
-            Self::Zero => buffer.fill(0),
-            Self::Random => fill_random(rng, buffer),
-            Self::Compressible(_) | Self::Measured(_) => {
-                // 512-byte chunks, so that every block of any size has the same share of zeros.
-                for chunk in buffer.chunks_mut(512) {
-                    let keep = chunk.len() * usize::from(self.incompressible_permille()) / 1000;
-                    let (random, zero) = chunk.split_at_mut(keep);
-                    fill_random(rng, random);
-                    zero.fill(0);
-                }
-            }
-            Self::Text => {
-                for byte in buffer {
-                    *byte = b' ' + rng.below(95) as u8;
-                }
-            }
-        }
+        content::fill_keyed(self, rng.next_u64(), buffer);
     }
-}
-
-fn fill_random(rng: &mut Stream, buffer: &mut [u8]) {
-    let mut chunks = buffer.chunks_exact_mut(8);
-    for chunk in &mut chunks {
-        chunk.copy_from_slice(&rng.next_u64().to_le_bytes());
-    }
-    let rest = chunks.into_remainder();
-    let len = rest.len();
-    rest.copy_from_slice(&rng.next_u64().to_le_bytes()[..len]);
 }
 
 impl fmt::Display for DataClass {

@@ -1,0 +1,282 @@
+//! Block content that is fresh for every write, made at memory speed, and recognised when it is read back.
+//!
+//! Each unit of 4 KiB starts with a nonce of 8 bytes: seed, place and number of the write, mixed so that it looks random.
+//! The rest follows from the seed, the place and the nonce. So no two writes are alike (nothing to deduplicate), nothing in
+//! a unit predicts the rest of it (nothing to compress), and a unit that was damaged, or landed in the wrong place, is
+//! known by itself, without a copy of what was written.
+
+use super::DataClass;
+
+/// Content is made and checked in units of this many bytes.
+pub const UNIT: usize = 4096;
+
+/// Independent generators side by side: as many as fill the widest vector registers, so that the compiler can use them.
+const LANES: usize = 8;
+/// Bytes that one step of all lanes gives.
+const STEP: usize = LANES * 8;
+/// Compressible units are part random and part zero in each chunk of this many bytes, so that every block has its share.
+const CHUNK: usize = 512;
+
+/// Content under one seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Content {
+    seed: u64,
+}
+
+/// What a unit turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// What a write under this seed put at this place; its nonce.
+    Written(u64),
+    /// Zeros only: nothing was written, or class [`DataClass::Zero`].
+    Zeros,
+    /// Neither.
+    Foreign,
+}
+
+impl Content {
+    /// Content under `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    /// The nonce of the unit that write number `sequence` puts at `offset`: what [`check`](Self::check) finds there.
+    #[inline]
+    #[must_use]
+    pub const fn nonce(&self, class: DataClass, offset: u64, sequence: u64) -> u64 {
+        let nonce = mix(mix(self.seed ^ sequence) ^ offset);
+        match class {
+            DataClass::Text => u64::from_le_bytes(printable(nonce, mix(nonce))),
+            _ => nonce,
+        }
+    }
+
+    /// Fills `buffer` with what write number `sequence` puts at `offset`.
+    ///
+    /// Always inlined, so that a caller compiled for wider vectors gets them.
+    #[inline(always)]
+    pub fn fill(&self, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
+        if class.incompressible_permille() == 0 {
+            buffer.fill(0);
+            return;
+        }
+        let mut place = offset;
+        for unit in buffer.chunks_mut(UNIT) {
+            let nonce = self.nonce(class, place, sequence);
+            fill_unit(class, nonce, self.key(place, nonce), unit);
+            place = place.wrapping_add(UNIT as u64);
+        }
+    }
+
+    /// Says what `unit` (at most [`UNIT`] bytes), read from `offset`, is, if it was written as `class`.
+    #[inline(always)]
+    #[must_use]
+    pub fn check(&self, class: DataClass, offset: u64, unit: &[u8]) -> Found {
+        if unit.iter().all(|byte| *byte == 0) {
+            return Found::Zeros;
+        }
+        let Some((head, _)) = unit.split_first_chunk::<8>() else { return Found::Foreign };
+        let nonce = u64::from_le_bytes(*head);
+        let mut expected = [0; UNIT];
+        let Some(expected) = expected.get_mut(..unit.len()) else { return Found::Foreign };
+        fill_unit(class, nonce, self.key(offset, nonce), expected);
+        if expected == unit { Found::Written(nonce) } else { Found::Foreign }
+    }
+
+    #[inline(always)]
+    const fn key(&self, offset: u64, nonce: u64) -> u64 {
+        mix(nonce ^ mix(self.seed.wrapping_add(offset)))
+    }
+}
+
+/// Fills `buffer` with the bytes of `class` that belong to `key`, without nonces.
+#[inline(always)]
+pub(super) fn fill_keyed(class: DataClass, key: u64, buffer: &mut [u8]) {
+    let mut lanes = Lanes::new(key);
+    match class {
+        DataClass::Zero => buffer.fill(0),
+        DataClass::Random => lanes.fill(buffer),
+        DataClass::Compressible(_) | DataClass::Measured(_) => {
+            for chunk in buffer.chunks_mut(CHUNK) {
+                let keep = chunk.len() * usize::from(class.incompressible_permille()) / 1000;
+                let (random, zero) = chunk.split_at_mut(keep);
+                lanes.fill(random);
+                zero.fill(0);
+            }
+        }
+        DataClass::Text => {
+            for chunk in buffer.chunks_mut(STEP) {
+                let words: [u64; LANES * 2] = {
+                    let (a, b) = (lanes.step(), lanes.step());
+                    core::array::from_fn(|i| if i < LANES { a[i] } else { b[i - LANES] })
+                };
+                for (text, words) in chunk.chunks_mut(8).zip(words.chunks_exact(2)) {
+                    let len = text.len();
+                    text.copy_from_slice(&printable(words[0], words[1])[..len]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn fill_unit(class: DataClass, nonce: u64, key: u64, unit: &mut [u8]) {
+    fill_keyed(class, key, unit);
+    let len = unit.len().min(8);
+    unit[..len].copy_from_slice(&nonce.to_le_bytes()[..len]);
+}
+
+/// Eight characters from ' ' to '~', each from 16 bits, which leaves no bias worth measuring.
+const fn printable(a: u64, b: u64) -> [u8; 8] {
+    let mut text = [0; 8];
+    let mut i = 0;
+    while i < 8 {
+        let word = if i < 4 { a } else { b };
+        let draw = (word >> (16 * (i % 4))) as u16;
+        text[i] = b' ' + ((draw as u32 * 95) >> 16) as u8;
+        i += 1;
+    }
+    text
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014) on its Weyl increment: a bijection that looks random.
+#[inline(always)]
+const fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// xoroshiro128+ (Blackman and Vigna 2018) in every lane.
+struct Lanes {
+    s0: [u64; LANES],
+    s1: [u64; LANES],
+}
+
+impl Lanes {
+    #[inline(always)]
+    fn new(key: u64) -> Self {
+        Self {
+            s0: core::array::from_fn(|lane| mix(key.wrapping_add(2 * lane as u64))),
+            // Odd, so that no lane is all zero, from which it would never leave.
+            s1: core::array::from_fn(|lane| mix(key.wrapping_add(2 * lane as u64 + 1)) | 1),
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self) -> [u64; LANES] {
+        let mut out = [0; LANES];
+        for ((out, s0), s1) in out.iter_mut().zip(&mut self.s0).zip(&mut self.s1) {
+            *out = s0.wrapping_add(*s1);
+            let mixed = *s1 ^ *s0;
+            *s0 = s0.rotate_left(24) ^ mixed ^ (mixed << 16);
+            *s1 = mixed.rotate_left(37);
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, buffer: &mut [u8]) {
+        let (steps, rest) = buffer.as_chunks_mut::<STEP>();
+        for bytes in steps {
+            *bytes = to_bytes(self.step());
+        }
+        if !rest.is_empty() {
+            let len = rest.len();
+            rest.copy_from_slice(&to_bytes(self.step())[..len]);
+        }
+    }
+}
+
+#[inline(always)]
+fn to_bytes(words: [u64; LANES]) -> [u8; STEP] {
+    let mut bytes = [0; STEP];
+    for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const CLASSES: [DataClass; 5] =
+        [DataClass::Random, DataClass::Compressible(40), DataClass::Compressible(99), DataClass::Text, DataClass::Zero];
+
+    #[test]
+    fn no_two_units_are_alike_in_a_write_or_between_writes() {
+        let content = Content::new(7);
+        let mut seen = BTreeSet::new();
+        for sequence in 0..50 {
+            let mut buffer = vec![0; 8 * UNIT];
+            // The same place again and again: what a repeated buffer would give away.
+            content.fill(DataClass::Random, 0, sequence, &mut buffer);
+            for unit in buffer.chunks(512) {
+                assert!(seen.insert(Vec::from(unit)), "a block of write {sequence} has been seen before");
+            }
+        }
+    }
+
+    #[test]
+    fn random_content_has_eight_bits_a_byte() {
+        let mut buffer = vec![0; 1 << 20];
+        Content::new(1).fill(DataClass::Random, 0, 0, &mut buffer);
+        let mut pairs = vec![0_u32; 65536];
+        for pair in buffer.chunks_exact(2) {
+            pairs[usize::from(u16::from_le_bytes([pair[0], pair[1]]))] += 1;
+        }
+        // Chi-square over 65536 cells of mean 8: mean 65535, deviation 362; five of them either way.
+        let chi: f64 = pairs.iter().map(|n| (f64::from(*n) - 8.0) * (f64::from(*n) - 8.0) / 8.0).sum();
+        assert!((chi - 65535.0).abs() < 5.0 * 362.0, "{chi}");
+    }
+
+    #[test]
+    fn text_is_printable_and_uses_every_character() {
+        let mut buffer = vec![0; 8192];
+        Content::new(1).fill(DataClass::Text, 0, 0, &mut buffer);
+        assert!(buffer.iter().all(|byte| (b' '..=b'~').contains(byte)));
+        assert_eq!(buffer.iter().collect::<BTreeSet<_>>().len(), 95);
+    }
+
+    #[test]
+    fn zeros_and_what_was_never_written_are_told_apart() {
+        let content = Content::new(3);
+        assert_eq!(content.check(DataClass::Random, 0, &[0; UNIT]), Found::Zeros);
+        assert_eq!(content.check(DataClass::Random, 0, &[7; UNIT]), Found::Foreign);
+        let mut other = [0; UNIT];
+        Content::new(4).fill(DataClass::Random, 0, 0, &mut other);
+        assert_eq!(content.check(DataClass::Random, 0, &other), Found::Foreign);
+    }
+
+    proptest! {
+        #[test]
+        fn every_unit_is_recognised_and_no_damage_goes_unseen(
+            class in prop::sample::select(&CLASSES[..4]), seed in any::<u64>(), sequence in any::<u64>(),
+            place in 0_u64..1 << 40, bit in 0..UNIT * 8,
+        ) {
+            let content = Content::new(seed);
+            let offset = place * UNIT as u64;
+            let mut buffer = vec![0; 2 * UNIT];
+            content.fill(class, offset, sequence, &mut buffer);
+            let second = &mut buffer[UNIT..];
+            let nonce = content.nonce(class, offset + UNIT as u64, sequence);
+            prop_assert_eq!(content.check(class, offset + UNIT as u64, second), Found::Written(nonce));
+            prop_assert_eq!(content.check(class, offset, second), Found::Foreign, "landed one unit too low");
+            second[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(content.check(class, offset + UNIT as u64, second), Found::Foreign, "a flipped bit");
+        }
+
+        #[test]
+        fn any_length_is_filled(class in prop::sample::select(&CLASSES[..]), len in 0_usize..10_000) {
+            let mut buffer = vec![0; len];
+            Content::new(1).fill(class, 0, 5, &mut buffer);
+        }
+    }
+}
