@@ -5,6 +5,7 @@
 pub mod cli;
 pub mod cmd;
 pub mod error;
+pub mod host;
 pub mod interrupt;
 pub mod output;
 pub mod progress;

@@ -1,0 +1,388 @@
+//! Block devices and what they stand on: from a filesystem through partitions, device-mapper, md and loop devices to the drives.
+
+use super::mountinfo::{self, DevNumber, Mount};
+use super::root::Root;
+use super::stat::SECTOR_BYTES;
+use std::path::{Path, PathBuf};
+use trimtab_core::units::Bytes;
+
+/// The most layers of one stack. More is a recorded tree that lies.
+const LAYERS_MAX: usize = 512;
+
+/// How a drive is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bus {
+    /// SATA or PATA, through libata.
+    Ata,
+    /// A USB bridge or stick.
+    Usb,
+    /// SAS and other SCSI, iSCSI too.
+    Scsi,
+    /// NVMe.
+    Nvme,
+    /// virtio-blk, a virtual machine's disk.
+    Virtio,
+    /// virtio-scsi.
+    VirtioScsi,
+    /// eMMC or SD card.
+    Mmc,
+    /// Network block device.
+    Nbd,
+    /// Compressed memory.
+    Zram,
+    /// Anything else.
+    Other,
+}
+
+impl Bus {
+    /// As shown.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ata => "ata",
+            Self::Usb => "usb",
+            Self::Scsi => "scsi",
+            Self::Nvme => "nvme",
+            Self::Virtio => "virtio",
+            Self::VirtioScsi => "virtio-scsi",
+            Self::Mmc => "mmc",
+            Self::Nbd => "nbd",
+            Self::Zram => "zram",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// What a layer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A partition; below is its disk.
+    Partition,
+    /// A loop device; below is its file or device.
+    Loop,
+    /// A file on a filesystem, below a loop device; below are the filesystem's devices.
+    File {
+        /// Type of the filesystem that holds it.
+        fs_type: String,
+        /// Where that is mounted.
+        mount_point: PathBuf,
+    },
+    /// dm-crypt.
+    Crypt,
+    /// An LVM volume that is neither thin nor a pool.
+    Lvm,
+    /// A thin volume; below is its pool.
+    Thin,
+    /// A thin pool.
+    ThinPool,
+    /// Another device-mapper device, by the prefix of its UUID (`mpath`, `VDO`, `INTEGRITY` …); empty if it has none.
+    Mapper(String),
+    /// md RAID, by level (`raid1`, `raid5`, `linear` …).
+    Md(String),
+    /// bcache.
+    Bcache,
+    /// The end: something that is not made of other block devices.
+    Drive(Bus),
+}
+
+/// One layer of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Kernel name (`sda1`, `dm-0`, `nvme0n1`), or the path of a file.
+    pub name: String,
+    /// The name that people gave it, where there is one (`home`, `vg-root`).
+    pub label: Option<String>,
+    /// What it is.
+    pub kind: Kind,
+    /// Its directory below `/sys/devices`; empty for a file.
+    pub sys: PathBuf,
+    /// Device number; 0:0 for a file.
+    pub dev: DevNumber,
+    /// Size.
+    pub size: Bytes,
+    /// What it stands on: indices into [`Stack::layers`].
+    pub below: Vec<usize>,
+}
+
+impl Layer {
+    /// Where the queue attributes are: a partition has its disk's.
+    #[must_use]
+    pub fn queue(&self) -> PathBuf {
+        if self.kind == Kind::Partition { self.sys.parent().unwrap_or(&self.sys).join("queue") } else { self.sys.join("queue") }
+    }
+
+    /// Kernel name and, if it has one, the name that people gave it: `dm-0 (home)`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match &self.label {
+            Some(label) => format!("{} ({label})", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// Everything below a filesystem or a device, top first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stack {
+    /// All layers; one that several stand on is there once.
+    pub layers: Vec<Layer>,
+    /// The devices that the filesystem itself is on: one, or several with btrfs.
+    pub tops: Vec<usize>,
+}
+
+impl Stack {
+    /// What the device with this number stands on, itself first. Empty if the kernel has no such device.
+    #[must_use]
+    pub fn of_device(root: &Root, mounts: &[Mount], dev: DevNumber) -> Self {
+        let mut walk = Walk { root, mounts, stack: Self::default() };
+        if let Some(top) = device_directory(root, dev).and_then(|sys| walk.add(&sys)) {
+            walk.stack.tops.push(top);
+        }
+        walk.stack
+    }
+
+    /// What a mounted filesystem stands on. Empty if it is on no block device (tmpfs, network), or on one that cannot be found.
+    #[must_use]
+    pub fn of_mount(root: &Root, mounts: &[Mount], mount: &Mount) -> Self {
+        let mut walk = Walk { root, mounts, stack: Self::default() };
+        for sys in mount_devices(root, mount) {
+            if let Some(top) = walk.add(&sys)
+                && !walk.stack.tops.contains(&top)
+            {
+                walk.stack.tops.push(top);
+            }
+        }
+        walk.stack
+    }
+
+    /// The drives at the bottom.
+    pub fn drives(&self) -> impl Iterator<Item = &Layer> {
+        self.layers.iter().filter(|l| matches!(l.kind, Kind::Drive(_)))
+    }
+
+    /// The devices that the filesystem is on.
+    pub fn top_layers(&self) -> impl Iterator<Item = &Layer> {
+        self.tops.iter().filter_map(|&i| self.layers.get(i))
+    }
+}
+
+/// `/sys/devices/…` of a device number.
+#[must_use]
+pub fn device_directory(root: &Root, dev: DevNumber) -> Option<PathBuf> {
+    root.canonical(format!("/sys/dev/block/{dev}"))
+}
+
+/// `/sys/devices/…` of a kernel name (`sda1`), or of the name a device-mapper device was given.
+#[must_use]
+pub fn device_by_name(root: &Root, name: &str) -> Option<PathBuf> {
+    // Slashes in device names (cciss/c0d0) are exclamation marks in sysfs.
+    let kernel = name.replace('/', "!");
+    if kernel.is_empty() || kernel == "." || kernel == ".." {
+        return None;
+    }
+    root.canonical(format!("/sys/class/block/{kernel}")).or_else(|| {
+        let mut mapped = root.list("/sys/class/block").into_iter().filter(|n| n.starts_with("dm-"));
+        let name_of = |n: &String| root.read(format!("/sys/class/block/{n}/dm/name"));
+        mapped.find(|n| name_of(n).as_deref() == Some(name)).and_then(|n| root.canonical(format!("/sys/class/block/{n}")))
+    })
+}
+
+/// The devices of a mounted filesystem.
+fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
+    if mount.fs_type == "btrfs" {
+        let members = btrfs_devices(root, &mount.source);
+        if !members.is_empty() {
+            return members;
+        }
+    }
+    device_directory(root, mount.dev).or_else(|| device_of_source(root, &mount.source)).into_iter().collect()
+}
+
+/// The device that a mount source such as `/dev/mapper/home` names.
+#[must_use]
+pub fn device_of_source(root: &Root, source: &Path) -> Option<PathBuf> {
+    mountinfo::device_name(source)?;
+    if root.is_live()
+        && let Ok(stat) = rustix::fs::stat(source)
+        && rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice
+        && let Some(sys) = device_directory(root, DevNumber::from_raw(stat.st_rdev))
+    {
+        return Some(sys);
+    }
+    device_by_name(root, source.strip_prefix("/dev/mapper").or_else(|_| source.strip_prefix("/dev")).ok()?.to_str()?)
+}
+
+/// The `/sys/fs/btrfs/UUID` directory of the filesystem that has the device `source`.
+#[must_use]
+pub fn btrfs_directory(root: &Root, source: &Path) -> Option<PathBuf> {
+    let member = device_of_source(root, source)?;
+    let uuids = root.list("/sys/fs/btrfs").into_iter().map(|uuid| Path::new("/sys/fs/btrfs").join(uuid));
+    uuids.into_iter().find(|dir| btrfs_members(root, dir).contains(&member))
+}
+
+fn btrfs_members(root: &Root, directory: &Path) -> Vec<PathBuf> {
+    let devices = directory.join("devices");
+    root.list(&devices).iter().filter_map(|name| root.canonical(devices.join(name))).collect()
+}
+
+fn btrfs_devices(root: &Root, source: &Path) -> Vec<PathBuf> {
+    btrfs_directory(root, source).map(|dir| btrfs_members(root, &dir)).unwrap_or_default()
+}
+
+/// Walks down; each device becomes one layer.
+struct Walk<'a> {
+    root: &'a Root,
+    mounts: &'a [Mount],
+    stack: Stack,
+}
+
+impl Walk<'_> {
+    /// Adds the device at `sys` and all below it; its index, also if it was there already.
+    fn add(&mut self, sys: &Path) -> Option<usize> {
+        if let Some(known) = self.stack.layers.iter().position(|l| l.sys == sys) {
+            return Some(known);
+        }
+        let name = sys.file_name()?.to_str()?.to_owned();
+        if self.stack.layers.len() >= LAYERS_MAX || !self.root.exists(sys.join("dev")) {
+            return None;
+        }
+        let index = self.stack.layers.len();
+        self.stack.layers.push(Layer {
+            name,
+            label: self.root.read(sys.join("dm/name")).filter(|n| !n.is_empty()),
+            kind: Kind::Drive(Bus::Other),
+            sys: sys.to_owned(),
+            dev: self.root.read(sys.join("dev")).and_then(|d| DevNumber::parse(&d)).unwrap_or(DevNumber { major: 0, minor: 0 }),
+            size: Bytes(self.root.read_u64(sys.join("size")).unwrap_or(0).saturating_mul(SECTOR_BYTES)),
+            below: Vec::new(),
+        });
+        let below = self.below(sys);
+        let kind = self.kind(sys, &below);
+        let layer = &mut self.stack.layers[index];
+        layer.below = below;
+        layer.kind = kind;
+        Some(index)
+    }
+
+    /// The layers that the device at `sys` stands on.
+    fn below(&mut self, sys: &Path) -> Vec<usize> {
+        if self.root.exists(sys.join("partition")) {
+            return sys.parent().and_then(|disk| self.add(disk)).into_iter().collect();
+        }
+        if let Some(file) = self.root.read(sys.join("loop/backing_file")).filter(|f| !f.is_empty()) {
+            return self.add_backing(&file).into_iter().collect();
+        }
+        let slaves = sys.join("slaves");
+        let members: Vec<PathBuf> = self.root.list(&slaves).iter().filter_map(|n| self.root.canonical(slaves.join(n))).collect();
+        members.iter().filter_map(|member| self.add(member)).collect()
+    }
+
+    /// The file, or block device, below a loop device.
+    fn add_backing(&mut self, file: &str) -> Option<usize> {
+        let path = Path::new(file.strip_suffix(" (deleted)").unwrap_or(file));
+        if path.starts_with("/dev/")
+            && let Some(sys) = device_of_source(self.root, path)
+        {
+            return self.add(&sys);
+        }
+        if self.stack.layers.len() >= LAYERS_MAX {
+            return None;
+        }
+        let mounts = self.mounts;
+        let mount = mountinfo::containing(mounts, path)?;
+        let known = self.stack.layers.iter().position(|l| matches!(l.kind, Kind::File { .. }) && l.name == file);
+        if known.is_some() {
+            return known;
+        }
+        let index = self.stack.layers.len();
+        let kind = Kind::File { fs_type: mount.fs_type.clone(), mount_point: mount.mount_point.clone() };
+        let dev = DevNumber { major: 0, minor: 0 };
+        self.stack.layers.push(Layer {
+            name: file.to_owned(),
+            label: None,
+            kind,
+            sys: PathBuf::new(),
+            dev,
+            size: Bytes::ZERO,
+            below: Vec::new(),
+        });
+        let below = mount_devices(self.root, mount).iter().filter_map(|sys| self.add(sys)).collect();
+        self.stack.layers[index].below = below;
+        Some(index)
+    }
+
+    fn kind(&self, sys: &Path, below: &[usize]) -> Kind {
+        if self.root.exists(sys.join("partition")) {
+            return Kind::Partition;
+        }
+        if self.root.exists(sys.join("loop")) {
+            return Kind::Loop;
+        }
+        if let Some(level) = self.root.read(sys.join("md/level")) {
+            return Kind::Md(level);
+        }
+        if self.root.exists(sys.join("dm")) {
+            return self.mapper_kind(&self.root.read(sys.join("dm/uuid")).unwrap_or_default(), below);
+        }
+        if self.root.exists(sys.join("bcache")) && !below.is_empty() {
+            return Kind::Bcache;
+        }
+        Kind::Drive(bus(sys))
+    }
+
+    /// By the prefix that each tool gives to the UUIDs of its devices, and by what is below.
+    fn mapper_kind(&self, uuid: &str, below: &[usize]) -> Kind {
+        let on_pool = below.iter().any(|&i| self.stack.layers[i].kind == Kind::ThinPool);
+        match uuid.split('-').next().unwrap_or_default() {
+            "CRYPT" => Kind::Crypt,
+            "LVM" if uuid.ends_with("-tpool") => Kind::ThinPool,
+            "LVM" if on_pool => Kind::Thin,
+            "LVM" => Kind::Lvm,
+            other => Kind::Mapper(other.to_owned()),
+        }
+    }
+}
+
+/// How a drive is attached, from its place in the device tree.
+fn bus(sys: &Path) -> Bus {
+    let mut bus = Bus::Other;
+    for part in sys.iter().filter_map(|c| c.to_str()) {
+        let numbered = |prefix: &str| part.strip_prefix(prefix).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+        bus = match bus {
+            Bus::Other if numbered("usb") => Bus::Usb,
+            Bus::Other if numbered("ata") => Bus::Ata,
+            Bus::Other if part == "nvme" || part.starts_with("nvme-") || part.starts_with("nvme") => Bus::Nvme,
+            Bus::Other if part == "mmc_host" => Bus::Mmc,
+            Bus::Other if numbered("virtio") => Bus::Virtio,
+            Bus::Virtio if numbered("host") => Bus::VirtioScsi,
+            Bus::Other if numbered("host") => Bus::Scsi,
+            Bus::Other if numbered("nbd") => Bus::Nbd,
+            Bus::Other if numbered("zram") => Bus::Zram,
+            known => known,
+        };
+    }
+    bus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bus_is_read_off_the_place_in_the_device_tree() {
+        for (path, expected) in [
+            ("/sys/devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda", Bus::Ata),
+            ("/sys/devices/pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host4/target4:0:0/4:0:0:0/block/sdb", Bus::Usb),
+            ("/sys/devices/pci0000:00/0000:00:1d.0/0000:03:00.0/nvme/nvme0/nvme0n1", Bus::Nvme),
+            ("/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1", Bus::Nvme),
+            ("/sys/devices/pci0000:00/0000:00:02.0/virtio1/block/vda", Bus::Virtio),
+            ("/sys/devices/pci0000:00/0000:00:05.0/virtio2/host2/target2:0:0/2:0:0:0/block/sda", Bus::VirtioScsi),
+            ("/sys/devices/pci0000:00/0000:01:00.0/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0/block/sdc", Bus::Scsi),
+            ("/sys/devices/platform/soc/mmc_host/mmc0/mmc0:0001/block/mmcblk0", Bus::Mmc),
+            ("/sys/devices/virtual/block/zram0", Bus::Zram),
+            ("/sys/devices/virtual/block/nbd3", Bus::Nbd),
+        ] {
+            assert_eq!(bus(Path::new(path)), expected, "{path}");
+        }
+    }
+}

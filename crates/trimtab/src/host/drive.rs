@@ -1,0 +1,142 @@
+//! What a drive says about itself, as far as the kernel shows it to everybody.
+
+use super::block::{Bus, Kind, Layer};
+use super::root::{Root, printable};
+use std::path::PathBuf;
+
+/// The most bytes of a vital-product-data page.
+const VPD_BYTES_MAX: u64 = 4096;
+/// Where the ATA Information page (SAT, VPD page 89h) holds the answer to IDENTIFY DEVICE.
+const VPD_ATA_IDENTIFY_OFFSET: usize = 60;
+
+/// Name and firmware of a drive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Model, in full where the kernel keeps it in full.
+    pub model: Option<String>,
+    /// Firmware revision.
+    pub firmware: Option<String>,
+}
+
+/// The answer of an ATA drive to IDENTIFY DEVICE: 256 words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AtaIdentify {
+    words: Vec<u16>,
+}
+
+impl AtaIdentify {
+    /// From VPD page 89h, which libata fills from the drive and SAT bridges may.
+    #[must_use]
+    pub fn from_vpd(page: &[u8]) -> Option<Self> {
+        let bytes = page.get(VPD_ATA_IDENTIFY_OFFSET..VPD_ATA_IDENTIFY_OFFSET + 512)?;
+        Some(Self { words: bytes.chunks_exact(2).map(|w| u16::from_le_bytes([w[0], w[1]])).collect() })
+    }
+
+    /// Word `n`.
+    #[must_use]
+    pub fn word(&self, n: usize) -> u16 {
+        self.words.get(n).copied().unwrap_or(0)
+    }
+
+    /// Text: two characters a word, the first in the high byte.
+    fn text(&self, words: std::ops::Range<usize>) -> Option<String> {
+        let bytes: Vec<u8> = words.flat_map(|n| self.word(n).to_be_bytes()).collect();
+        Some(printable(&bytes)).filter(|t| !t.is_empty())
+    }
+
+    /// Model number, words 27 to 46.
+    #[must_use]
+    pub fn model(&self) -> Option<String> {
+        self.text(27..47)
+    }
+
+    /// Firmware revision, words 23 to 26.
+    #[must_use]
+    pub fn firmware(&self) -> Option<String> {
+        self.text(23..27)
+    }
+
+    /// TRIM is supported: word 169, bit 0.
+    #[must_use]
+    pub fn trim(&self) -> bool {
+        self.word(169) & 1 != 0
+    }
+
+    /// Reads after TRIM are the same every time (DRAT): word 69, bit 14.
+    #[must_use]
+    pub fn deterministic_after_trim(&self) -> bool {
+        self.word(69) & (1 << 14) != 0
+    }
+
+    /// Reads after TRIM are zeroes (RZAT): word 69, bit 5.
+    #[must_use]
+    pub fn zero_after_trim(&self) -> bool {
+        self.deterministic_after_trim() && self.word(69) & (1 << 5) != 0
+    }
+}
+
+/// The SCSI (or NVMe, MMC, virtio) device directory of a drive.
+#[must_use]
+pub fn device_directory(layer: &Layer) -> PathBuf {
+    layer.sys.join("device")
+}
+
+/// IDENTIFY DEVICE of a drive, where the kernel shows it.
+#[must_use]
+pub fn ata_identify(root: &Root, layer: &Layer) -> Option<AtaIdentify> {
+    AtaIdentify::from_vpd(&root.read_bytes(&device_directory(layer).join("vpd_pg89"), VPD_BYTES_MAX).ok()?)
+}
+
+/// A vital-product-data page of a SCSI device.
+#[must_use]
+pub fn vpd(root: &Root, layer: &Layer, page: &str) -> Option<Vec<u8>> {
+    root.read_bytes(&device_directory(layer).join(format!("vpd_{page}")), VPD_BYTES_MAX).ok()
+}
+
+/// Model and firmware.
+#[must_use]
+pub fn identity(root: &Root, layer: &Layer) -> Identity {
+    let device = device_directory(layer);
+    let attribute = |name: &str| root.read(device.join(name)).filter(|t| !t.is_empty());
+    let Kind::Drive(bus) = &layer.kind else { return Identity::default() };
+    match bus {
+        Bus::Nvme => Identity { model: attribute("model"), firmware: attribute("firmware_rev") },
+        Bus::Mmc => Identity { model: attribute("name"), firmware: attribute("fwrev") },
+        Bus::Virtio => Identity { model: Some("virtio-blk".into()), firmware: None },
+        _ => {
+            let ata = ata_identify(root, layer);
+            let short = || match (attribute("vendor"), attribute("model")) {
+                (Some(vendor), Some(model)) if vendor != "ATA" => Some(format!("{vendor} {model}")),
+                (_, model) => model,
+            };
+            Identity {
+                model: ata.as_ref().and_then(AtaIdentify::model).or_else(short),
+                firmware: ata.as_ref().and_then(AtaIdentify::firmware).or_else(|| attribute("rev")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identify_words_are_where_the_standard_puts_them() {
+        let mut page = vec![0_u8; 572];
+        let mut set = |word: usize, value: u16| page[60 + 2 * word..62 + 2 * word].copy_from_slice(&value.to_le_bytes());
+        for (i, pair) in format!("{:<40}", "OCZ-VERTEX LE").as_bytes().chunks(2).enumerate() {
+            set(27 + i, u16::from_be_bytes([pair[0], pair[1]]));
+        }
+        for (i, pair) in b"1.05    ".chunks(2).enumerate() {
+            set(23 + i, u16::from_be_bytes([pair[0], pair[1]]));
+        }
+        set(169, 1);
+        set(69, 1 << 14 | 1 << 5);
+        let identify = AtaIdentify::from_vpd(&page).unwrap();
+        assert_eq!(identify.model().as_deref(), Some("OCZ-VERTEX LE"));
+        assert_eq!(identify.firmware().as_deref(), Some("1.05"));
+        assert!(identify.trim() && identify.deterministic_after_trim() && identify.zero_after_trim());
+        assert_eq!(AtaIdentify::from_vpd(&page[..500]), None);
+    }
+}

@@ -1,0 +1,444 @@
+//! What else was going on while something was measured: I/O of others on the same device, CPU time of others, pressure,
+//! heat. Two samples and their difference; the thresholds of the warnings are constants here.
+
+use super::block::{Kind, Layer, Stack};
+use super::drive;
+use super::root::Root;
+use super::stat::DiskStat;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use trimtab_core::run::{Field, Severity, Warning};
+use trimtab_core::units::Bytes;
+
+/// I/O of others below this is never worth a warning.
+const OTHER_IO_BYTES_MIN: u64 = 4 << 20;
+/// I/O of others above this share of all I/O on the device is worth one.
+const OTHER_IO_SHARE: f64 = 0.02;
+/// Without a list of processes, I/O that buffered files' metadata does not explain any more.
+const UNEXPLAINED_IO_SHARE: f64 = 0.5;
+/// CPU time of other programs, as a share of all CPUs.
+const OTHER_CPU_SHARE: f64 = 0.10;
+/// CPU time taken by the hypervisor, as a share of all CPUs.
+const STEAL_SHARE: f64 = 0.02;
+/// Share of time in which some task waited for memory.
+const MEMORY_PRESSURE_SHARE: f64 = 0.01;
+
+/// What the measured code itself read and wrote on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnIo {
+    /// Bytes read from the device.
+    pub read: Bytes,
+    /// Bytes written to the device.
+    pub written: Bytes,
+}
+
+/// CPU time of all CPUs since boot, in clock ticks.
+#[derive(Clone, Copy, Debug, Default)]
+struct CpuTicks {
+    total: u64,
+    steal: u64,
+}
+
+/// One other program.
+#[derive(Clone, Debug)]
+struct Process {
+    name: String,
+    ticks: u64,
+    /// `None` without the right to see it.
+    io_bytes: Option<u64>,
+}
+
+/// One temperature.
+#[derive(Clone, Debug)]
+struct Temperature {
+    name: String,
+    milli_celsius: i64,
+    limit: Option<i64>,
+    of_drive: bool,
+}
+
+/// The state of everything at one moment.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    at: Instant,
+    device: Option<(String, DiskStat)>,
+    own: OwnIo,
+    cpu: CpuTicks,
+    pressure_us: BTreeMap<&'static str, u64>,
+    processes: BTreeMap<(u32, u64), Process>,
+    temperatures: Vec<Temperature>,
+    throttled: u64,
+}
+
+impl Sample {
+    /// Takes a sample; what cannot be read is left out.
+    #[must_use]
+    pub fn take(root: &Root, stack: &Stack) -> Self {
+        let watched = watched(stack);
+        Self {
+            at: Instant::now(),
+            device: watched.and_then(|l| Some((l.name.clone(), DiskStat::read(root, &l.sys)?))),
+            own: own_io(root),
+            cpu: cpu_ticks(&root.read("/proc/stat").unwrap_or_default()),
+            pressure_us: pressures(root),
+            processes: processes(root),
+            temperatures: temperatures(root, stack),
+            throttled: throttled(root),
+        }
+    }
+}
+
+/// The device whose counters can be compared with what the measured code did: as far down as every byte goes through one
+/// device unchanged, so that I/O of others on other partitions of the drive is seen, but not below arrays or files.
+fn watched(stack: &Stack) -> Option<&Layer> {
+    let [top] = stack.tops[..] else { return None };
+    let mut layer = stack.layers.get(top)?;
+    while let [below] = layer.below[..] {
+        match stack.layers.get(below) {
+            Some(next) if !matches!(next.kind, Kind::File { .. }) => layer = next,
+            _ => break,
+        }
+    }
+    Some(layer)
+}
+
+/// What this process caused to be read and written, by the kernel's accounting.
+fn own_io(root: &Root) -> OwnIo {
+    let text = root.read("/proc/self/io").unwrap_or_default();
+    let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0_u64);
+    OwnIo { read: Bytes(value("read_bytes:")), written: Bytes(value("write_bytes:")) }
+}
+
+fn cpu_ticks(stat: &str) -> CpuTicks {
+    let Some(line) = stat.lines().find_map(|l| l.strip_prefix("cpu ")) else { return CpuTicks::default() };
+    // user nice system idle iowait irq softirq steal; guest times after that are part of user already.
+    let fields: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|f| f.parse().ok()).collect();
+    CpuTicks { total: fields.iter().fold(0, |sum, f| sum.saturating_add(*f)), steal: fields.get(7).copied().unwrap_or(0) }
+}
+
+/// Total stall times in microseconds (Documentation/accounting/psi.rst).
+fn pressures(root: &Root) -> BTreeMap<&'static str, u64> {
+    let kinds = [("cpu", "some", "cpu_some"), ("io", "some", "io_some"), ("io", "full", "io_full"), ("memory", "some", "memory_some")];
+    let mut totals = BTreeMap::new();
+    for (resource, line, key) in kinds {
+        let text = root.read(format!("/proc/pressure/{resource}")).unwrap_or_default();
+        let total = text.lines().find(|l| l.starts_with(line)).and_then(|l| l.split_once("total=")?.1.trim().parse().ok());
+        if let Some(total) = total {
+            totals.insert(key, total);
+        }
+    }
+    totals
+}
+
+/// All programs but this one and the kernel's own threads, by process id and start time.
+fn processes(root: &Root) -> BTreeMap<(u32, u64), Process> {
+    if !root.is_live() {
+        return BTreeMap::new();
+    }
+    let own = std::process::id();
+    let pids = root.list("/proc").into_iter().filter_map(|n| n.parse::<u32>().ok()).filter(|&pid| pid != own);
+    pids.filter_map(|pid| {
+        let (key, mut process) = parse_process(pid, &root.read(format!("/proc/{pid}/stat"))?)?;
+        process.io_bytes = root.read(format!("/proc/{pid}/io")).map(|io| process_io(&io));
+        Some((key, process))
+    })
+    .collect()
+}
+
+fn process_io(io: &str) -> u64 {
+    let value = |key: &str| io.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0_u64);
+    value("read_bytes:").saturating_add(value("write_bytes:"))
+}
+
+/// `/proc/PID/stat`; `None` for kernel threads, whose work may well be ours.
+fn parse_process(pid: u32, stat: &str) -> Option<((u32, u64), Process)> {
+    // The name may contain anything, also parentheses; the last one ends it.
+    let (head, tail) = stat.rsplit_once(')')?;
+    let name = head.split_once('(')?.1.to_owned();
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    let number = |n: usize| fields.get(n).and_then(|f| f.parse::<u64>().ok());
+    // Fields are counted from the state, number 3 in proc(5): ppid 4, flags 9, utime 14, stime 15, starttime 22.
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    if number(6)? & PF_KTHREAD != 0 {
+        return None;
+    }
+    let ticks = number(11)?.saturating_add(number(12)?);
+    Some(((pid, number(19)?), Process { name, ticks, io_bytes: None }))
+}
+
+fn temperatures(root: &Root, stack: &Stack) -> Vec<Temperature> {
+    let drives: Vec<PathBuf> = stack.drives().filter_map(|d| root.canonical(drive::device_directory(d))).collect();
+    let mut all = Vec::new();
+    for name in root.list("/sys/class/hwmon") {
+        let Some(dir) = root.canonical(Path::new("/sys/class/hwmon").join(&name)) else { continue };
+        let chip = root.read(dir.join("name")).unwrap_or(name);
+        let of_drive = drives.iter().any(|d| dir.starts_with(d));
+        for input in root.list(&dir).iter().filter(|n| n.starts_with("temp") && n.ends_with("_input")) {
+            let attribute = |suffix: &str| dir.join(input.replace("_input", suffix));
+            let Some(milli_celsius) = root.read_i64(dir.join(input)) else { continue };
+            let limit = root.read_i64(attribute("_max")).or_else(|| root.read_i64(attribute("_crit")));
+            let label = root.read(attribute("_label")).unwrap_or_else(|| input.replace("_input", ""));
+            all.push(Temperature { name: format!("{chip} {label}"), milli_celsius, limit, of_drive });
+        }
+    }
+    for zone in root.list("/sys/class/thermal").iter().filter(|n| n.starts_with("thermal_zone")) {
+        let dir = Path::new("/sys/class/thermal").join(zone);
+        if let Some(milli_celsius) = root.read_i64(dir.join("temp")) {
+            let name = root.read(dir.join("type")).unwrap_or_else(|| zone.clone());
+            all.push(Temperature { name, milli_celsius, limit: None, of_drive: false });
+        }
+    }
+    all
+}
+
+/// How often a CPU was slowed down because of heat, since boot.
+fn throttled(root: &Root) -> u64 {
+    let base = Path::new("/sys/devices/system/cpu");
+    let cpus = root.list(base).into_iter().filter(|n| n.strip_prefix("cpu").is_some_and(|d| d.parse::<u32>().is_ok()));
+    cpus.filter_map(|cpu| root.read_u64(base.join(cpu).join("thermal_throttle/core_throttle_count"))).fold(0, u64::saturating_add)
+}
+
+/// The difference of two samples as fields (`interference.*`) and warnings.
+#[must_use]
+pub fn judge(before: &Sample, after: &Sample, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
+    let mut report = Report::default();
+    let seconds = after.at.duration_since(before.at).as_secs_f64();
+    report.field("interference.seconds", format!("{seconds:.3}"));
+    let others = Others::between(before, after);
+    judge_io(before, after, own, &others, &mut report);
+    judge_cpu(before, after, &others, &mut report);
+    judge_pressure(before, after, seconds, &mut report);
+    judge_heat(before, after, &mut report);
+    (report.fields, report.warnings)
+}
+
+#[derive(Default)]
+struct Report {
+    fields: Vec<Field>,
+    warnings: Vec<Warning>,
+}
+
+impl Report {
+    fn field(&mut self, key: &str, value: String) {
+        self.fields.push(Field::new(key, value));
+    }
+
+    fn warn(&mut self, code: &str, facts: &[(&str, String)], text: String) {
+        let facts = facts.iter().map(|(key, value)| Field::new(*key, value.clone())).collect();
+        self.warnings.push(Warning { code: code.to_owned(), severity: Severity::Caution, facts, text });
+    }
+}
+
+/// What other programs did between two samples.
+struct Others {
+    ticks: u64,
+    busiest: Option<String>,
+    /// `None` if the I/O of some could not be seen.
+    io_bytes: Option<u64>,
+    greediest: Option<String>,
+}
+
+impl Others {
+    fn between(before: &Sample, after: &Sample) -> Self {
+        let mut sum = Self { ticks: 0, busiest: None, io_bytes: Some(0), greediest: None };
+        let (mut busiest, mut greediest) = (0, 0);
+        for (key, now) in &after.processes {
+            let then = before.processes.get(key);
+            let ticks = now.ticks.saturating_sub(then.map_or(0, |p| p.ticks));
+            sum.ticks += ticks;
+            if ticks > busiest {
+                busiest = ticks;
+                sum.busiest = Some(now.name.clone());
+            }
+            let io = now.io_bytes.map(|io| io.saturating_sub(then.and_then(|p| p.io_bytes).unwrap_or(0)));
+            sum.io_bytes = sum.io_bytes.zip(io).map(|(a, b)| a.saturating_add(b));
+            if io.unwrap_or(0) > greediest {
+                greediest = io.unwrap_or(0);
+                sum.greediest = Some(now.name.clone());
+            }
+        }
+        sum
+    }
+}
+
+fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &Others, report: &mut Report) {
+    let (Some((name, then)), Some((_, now))) = (&before.device, &after.device) else { return };
+    let device = now.since(then);
+    let exact = own.is_some();
+    let own = own.unwrap_or(OwnIo {
+        read: after.own.read.saturating_sub(before.own.read),
+        written: after.own.written.saturating_sub(before.own.written),
+    });
+    let excess = device.read.saturating_sub(own.read).saturating_add(device.written.saturating_sub(own.written));
+    let total = device.read.saturating_add(device.written);
+    report.field("interference.device", name.clone());
+    report.field("interference.device_read_bytes", device.read.0.to_string());
+    report.field("interference.device_written_bytes", device.written.0.to_string());
+    report.field("interference.not_ours_bytes", excess.0.to_string());
+    // Without an exact count of our own I/O, metadata and journal look like I/O of others: then the programs that did any are asked.
+    let (other, share) = match (exact, others.io_bytes) {
+        (true, _) => (excess.0, OTHER_IO_SHARE),
+        (false, Some(bytes)) => (excess.0.min(bytes), OTHER_IO_SHARE),
+        (false, None) => (excess.0, UNEXPLAINED_IO_SHARE),
+    };
+    if other > OTHER_IO_BYTES_MIN && other as f64 > share * total.as_f64() {
+        let who = others.greediest.as_deref().map(|name| format!(" ('{name}' did the most I/O)")).unwrap_or_default();
+        let facts = [("other_bytes", other.to_string()), ("device_bytes", total.0.to_string())];
+        let text = format!("{} of {} on {name} were not of this run{who}: the figures may be too low", Bytes(other), total);
+        report.warn("interference.other-io", &facts, text);
+    }
+}
+
+fn judge_cpu(before: &Sample, after: &Sample, others: &Others, report: &mut Report) {
+    let total = after.cpu.total.saturating_sub(before.cpu.total);
+    if total == 0 {
+        return;
+    }
+    let share = others.ticks as f64 / total as f64;
+    let steal = after.cpu.steal.saturating_sub(before.cpu.steal) as f64 / total as f64;
+    report.field("interference.other_cpu", percent(share));
+    report.field("interference.steal", percent(steal));
+    // Two clock ticks decide nothing.
+    if share > OTHER_CPU_SHARE && others.ticks > 2 {
+        let who = others.busiest.as_deref().map(|name| format!(", '{name}' most")).unwrap_or_default();
+        let text = format!("other programs used {} of all CPU time{who}: latencies may be too high", percent(share));
+        report.warn("interference.cpu", &[("share", percent(share))], text);
+    }
+    if steal > STEAL_SHARE {
+        let text = format!("the hypervisor took {} of all CPU time: latencies may be too high", percent(steal));
+        report.warn("interference.steal", &[("share", percent(steal))], text);
+    }
+}
+
+fn judge_pressure(before: &Sample, after: &Sample, seconds: f64, report: &mut Report) {
+    if seconds <= 0.0 {
+        return;
+    }
+    for (key, now) in &after.pressure_us {
+        let Some(then) = before.pressure_us.get(key) else { continue };
+        let share = now.saturating_sub(*then) as f64 / 1e6 / seconds;
+        report.field(&format!("interference.pressure_{key}"), percent(share));
+        if *key == "memory_some" && share > MEMORY_PRESSURE_SHARE {
+            let text = format!("programs waited for memory {} of the time: buffered figures may be too low", percent(share));
+            report.warn("interference.memory-pressure", &[("share", percent(share))], text);
+        }
+    }
+}
+
+fn judge_heat(before: &Sample, after: &Sample, report: &mut Report) {
+    let celsius = |milli: i64| format!("{:.1} °C", milli as f64 / 1000.0);
+    let peak = |n: usize, t: &Temperature| before.temperatures.get(n).map_or(t.milli_celsius, |b| b.milli_celsius.max(t.milli_celsius));
+    let all = || after.temperatures.iter().enumerate().map(|(n, t)| (peak(n, t), t));
+    if let Some((hottest, which)) = all().max_by_key(|(milli, _)| *milli) {
+        report.field("interference.temperature_max", format!("{} ({})", celsius(hottest), which.name));
+    }
+    if let Some((hottest, which)) = all().filter(|(_, t)| t.of_drive).max_by_key(|(milli, _)| *milli) {
+        report.field("interference.drive_temperature_max", format!("{} ({})", celsius(hottest), which.name));
+    }
+    for (milli, sensor) in all().filter(|(milli, t)| t.of_drive && t.limit.is_some_and(|limit| limit > 0 && *milli >= limit)) {
+        let text = format!("the drive reached {} ({}), its limit: it may have slowed itself down", celsius(milli), sensor.name);
+        report.warn("interference.drive-hot", &[("temperature", celsius(milli))], text);
+    }
+    let throttled = after.throttled.saturating_sub(before.throttled);
+    if throttled > 0 {
+        let text = format!("CPUs were slowed down {throttled} times because of heat");
+        report.warn("interference.throttled", &[("events", throttled.to_string())], text);
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn sample() -> Sample {
+        Sample {
+            at: Instant::now(),
+            device: Some(("sda".into(), DiskStat::default())),
+            own: OwnIo::default(),
+            cpu: CpuTicks { total: 1000, steal: 0 },
+            pressure_us: BTreeMap::from([("memory_some", 0), ("cpu_some", 0)]),
+            processes: BTreeMap::from([((7, 70), Process { name: "rsync".into(), ticks: 10, io_bytes: Some(0) })]),
+            temperatures: Vec::new(),
+            throttled: 0,
+        }
+    }
+
+    fn later(change: impl FnOnce(&mut Sample)) -> (Sample, Sample) {
+        let before = sample();
+        let mut after = before.clone();
+        after.at += Duration::from_secs(10);
+        after.cpu.total += 2000;
+        change(&mut after);
+        (before, after)
+    }
+
+    fn codes(before: &Sample, after: &Sample, own: Option<OwnIo>) -> Vec<String> {
+        judge(before, after, own).1.into_iter().map(|w| w.code).collect()
+    }
+
+    fn written(mib: u64) -> Option<(String, DiskStat)> {
+        Some(("sda".into(), DiskStat { written: Bytes(mib << 20), ..DiskStat::default() }))
+    }
+
+    #[test]
+    fn a_quiet_machine_gives_no_warning() {
+        let (before, after) = later(|a| a.device = written(1000));
+        let own = OwnIo { written: Bytes(990 << 20), ..OwnIo::default() };
+        assert!(codes(&before, &after, Some(own)).is_empty());
+        // The same with files: twice the bytes, all of it the filesystem's own doing.
+        let (before, after) = later(|a| {
+            a.device = written(1000);
+            a.own.written = Bytes(500 << 20);
+        });
+        assert!(codes(&before, &after, None).is_empty());
+    }
+
+    #[test]
+    fn io_of_others_is_named() {
+        let (before, after) = later(|a| {
+            a.device = written(1000);
+            a.own.written = Bytes(500 << 20);
+            a.processes.values_mut().for_each(|p| p.io_bytes = Some(300 << 20));
+        });
+        let (_, warnings) = judge(&before, &after, None);
+        assert_eq!(warnings[0].code, "interference.other-io");
+        assert!(warnings[0].text.contains("'rsync'") && warnings[0].text.contains("315 MB of 1.05 GB"), "{}", warnings[0].text);
+        assert_eq!(codes(&before, &after, Some(OwnIo { written: Bytes(1000 << 20), ..OwnIo::default() })), [""; 0]);
+    }
+
+    #[test]
+    fn cpu_memory_and_heat_are_seen() {
+        let (before, after) = later(|a| {
+            a.processes.values_mut().for_each(|p| p.ticks += 500);
+            a.cpu.steal = 100;
+            a.pressure_us.insert("memory_some", 1_000_000);
+            a.throttled = 3;
+            a.temperatures =
+                vec![Temperature { name: "nvme Composite".into(), milli_celsius: 85_000, limit: Some(84_850), of_drive: true }];
+        });
+        let expected =
+            ["interference.cpu", "interference.steal", "interference.memory-pressure", "interference.drive-hot", "interference.throttled"];
+        assert_eq!(codes(&before, &after, None), expected);
+    }
+
+    #[test]
+    fn process_names_may_contain_parentheses() {
+        let stat = "12 (a) (b) S 1 12 12 0 -1 4194560 1 2 3 4 50 60 0 0 20 0 1 0 777 0 0";
+        let (key, process) = parse_process(12, stat).unwrap();
+        assert_eq!((key, process.name.as_str(), process.ticks), ((12, 777), "a) (b", 110));
+        assert!(parse_process(2, "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 2 0 0 20 0 1 0 5 0 0").is_none(), "kernel thread");
+        assert!(parse_process(2, "garbage").is_none());
+    }
+
+    #[test]
+    fn counters_of_proc_stat_are_summed_once() {
+        let ticks = cpu_ticks("cpu  10 20 30 40 50 60 70 80 900 1000\ncpu0 1 1 1 1\n");
+        assert_eq!((ticks.total, ticks.steal), (360, 80));
+    }
+}

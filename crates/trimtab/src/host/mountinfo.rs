@@ -1,0 +1,264 @@
+//! The mount table, `/proc/self/mountinfo`: which filesystem a path is on, with which options, from which device.
+
+use super::root::{Root, TABLE_BYTES_MAX};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+/// A device number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DevNumber {
+    /// Major number; 0 for filesystems that are not on one block device.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+impl std::fmt::Display for DevNumber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl DevNumber {
+    /// Reads `major:minor`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.trim().split_once(':')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
+
+    /// From a raw `dev_t`.
+    #[must_use]
+    pub fn from_raw(raw: u64) -> Self {
+        Self { major: rustix::fs::major(raw), minor: rustix::fs::minor(raw) }
+    }
+}
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Mount id, unique while mounted.
+    pub id: u32,
+    /// Id of the mount it is on.
+    pub parent: u32,
+    /// Device number as `stat` reports it for files on it.
+    pub dev: DevNumber,
+    /// The directory of the filesystem that is mounted: `/`, or another one for bind mounts and subvolumes.
+    pub root: PathBuf,
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// Options of this mount: `rw,relatime`.
+    pub options: String,
+    /// Filesystem type.
+    pub fs_type: String,
+    /// Source as mounted: `/dev/sda1`, `/dev/mapper/home`, `tmpfs`.
+    pub source: PathBuf,
+    /// Options of the filesystem: `rw,discard`.
+    pub fs_options: String,
+}
+
+impl Mount {
+    /// Whether an option (`discard`, or `discard=async` in full) is set on the mount or the filesystem.
+    #[must_use]
+    pub fn has_option(&self, name: &str) -> bool {
+        self.all_options().any(|o| o == name)
+    }
+
+    /// The value of `name=value`.
+    #[must_use]
+    pub fn option_value(&self, name: &str) -> Option<&str> {
+        self.all_options().find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// Whether it can be written to: neither the mount nor the filesystem is read-only.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        !self.has_option("ro")
+    }
+
+    /// All options, those of the mount first.
+    pub fn all_options(&self) -> impl Iterator<Item = &str> {
+        self.options.split(',').chain(self.fs_options.split(','))
+    }
+}
+
+/// Reads the mount table of `root`, in the kernel's order.
+pub fn read(root: &Root) -> std::io::Result<Vec<Mount>> {
+    Ok(parse(&root.read_bytes(Path::new("/proc/self/mountinfo"), TABLE_BYTES_MAX)?))
+}
+
+/// Parses a mount table; lines that are not as proc(5) describes them are left out.
+#[must_use]
+pub fn parse(table: &[u8]) -> Vec<Mount> {
+    table.split(|&b| b == b'\n').filter_map(parse_line).collect()
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&b| b == b' ');
+    let mut next = || fields.next();
+    let id = number(next()?)?;
+    let parent = number(next()?)?;
+    let dev = DevNumber::parse(std::str::from_utf8(next()?).ok()?)?;
+    let root = path(next()?);
+    let mount_point = path(next()?);
+    let options = text(next()?);
+    while next()? != b"-" {}
+    let fs_type = text(next()?);
+    let source = path(next()?);
+    // An empty list of options is possible; a kernel that prints none at all is not known.
+    let fs_options = next().map(text).unwrap_or_default();
+    mount_point.is_absolute().then_some(Mount { id, parent, dev, root, mount_point, options, fs_type, source, fs_options })
+}
+
+fn number(field: &[u8]) -> Option<u32> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+fn text(field: &[u8]) -> String {
+    super::root::printable(&unescape(field))
+}
+
+fn path(field: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(unescape(field)))
+}
+
+/// Undoes the kernel's `\040`: a backslash and three octal digits stand for a byte.
+#[must_use]
+pub fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
+                bytes.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
+                rest = tail;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    bytes
+}
+
+/// The mount that `path` (absolute, without links) is on: the deepest mount point that contains it, and of several on one
+/// mount point the one mounted last.
+#[must_use]
+pub fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let mut best: Option<&Mount> = None;
+    for mount in mounts {
+        let deeper = |b: &Mount| mount.mount_point.as_os_str().len() >= b.mount_point.as_os_str().len();
+        if path.starts_with(&mount.mount_point) && best.is_none_or(deeper) {
+            best = Some(mount);
+        }
+    }
+    best
+}
+
+/// The mount that `path` is on, on the running machine: by the kernel's own answer (`statx`, since Linux 5.8), else by name.
+pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Result<Option<&'a Mount>> {
+    if !root.is_live() {
+        let path = root.canonical(path).unwrap_or_else(|| lexical(path));
+        return Ok(containing(mounts, &path));
+    }
+    let absolute = std::fs::canonicalize(path)?;
+    Ok(mount_id(&absolute).and_then(|id| mounts.iter().find(|m| m.id == id)).or_else(|| containing(mounts, &absolute)))
+}
+
+fn mount_id(path: &Path) -> Option<u32> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let stat = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID).then(|| u32::try_from(stat.stx_mnt_id).ok())?
+}
+
+/// `path` made absolute and rid of `.` and `..` without looking at any file.
+fn lexical(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            std::path::Component::Normal(name) => clean.push(name),
+            std::path::Component::ParentDir => {
+                clean.pop();
+            }
+            _ => {}
+        }
+    }
+    clean
+}
+
+/// The last component of a source such as `/dev/sda1`, if it is a path.
+#[must_use]
+pub fn device_name(source: &Path) -> Option<&OsStr> {
+    source.as_os_str().as_bytes().starts_with(b"/").then(|| source.file_name())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TABLE: &[u8] = br"27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
+36 27 0:31 /@home /home rw,noatime shared:7 master:1 propagate_from:2 - btrfs /dev/sda2 rw,discard=async,subvol=/@home
+40 27 8:1 / /mnt/with\040space\134n rw - xfs /dev/sda1 rw
+41 40 8:17 / /mnt/with\040space\134n ro - ext4 /dev/sdb1 ro
+42 27 0:50 / /ho rw - tmpfs tmpfs
+not a mount line
+43 27 x:1 / /bad rw - ext4 /dev/x rw
+";
+
+    #[test]
+    fn the_fields_of_proc_5_are_read() {
+        let mounts = parse(TABLE);
+        assert_eq!(mounts.len(), 5);
+        assert_eq!(mounts[0].dev, DevNumber { major: 254, minor: 0 });
+        assert!(mounts[0].has_option("discard") && !mounts[1].has_option("discard"));
+        assert_eq!(mounts[1].option_value("discard"), Some("async"));
+        assert_eq!(mounts[1].root, Path::new("/@home"));
+        assert_eq!(mounts[2].mount_point, Path::new(r"/mnt/with space\n"));
+        assert!(mounts[2].is_writable() && !mounts[3].is_writable());
+        assert_eq!(mounts[4].fs_options, "");
+    }
+
+    #[test]
+    fn the_deepest_and_last_mount_contains_a_path() {
+        let mounts = parse(TABLE);
+        let id = |path: &str| containing(&mounts, Path::new(path)).map(|m| m.id);
+        assert_eq!(id("/home/user"), Some(36));
+        assert_eq!(id("/homes"), Some(27), "/home is not a prefix of /homes in components");
+        assert_eq!(id(r"/mnt/with space\n/x"), Some(41), "mounted over");
+        assert_eq!(id("/"), Some(27));
+    }
+
+    #[test]
+    fn the_running_machine_has_a_root() {
+        let root = Root::live().unwrap();
+        let mounts = read(&root).unwrap();
+        let mount = of_path(&root, &mounts, Path::new("/proc/self")).unwrap().unwrap();
+        assert_eq!(mount.fs_type, "proc");
+    }
+
+    proptest! {
+        #[test]
+        fn no_table_is_a_reason_to_panic(table in proptest::collection::vec(any::<u8>(), 0..400)) {
+            for mount in parse(&table) {
+                prop_assert!(mount.mount_point.is_absolute());
+            }
+        }
+
+        #[test]
+        fn what_the_kernel_escapes_comes_back(name in proptest::collection::vec(any::<u8>(), 1..40)) {
+            let mut escaped = Vec::new();
+            for &byte in &name {
+                if matches!(byte, b' ' | b'\t' | b'\n' | b'\\') {
+                    escaped.extend(format!("\\{byte:03o}").bytes());
+                } else {
+                    escaped.push(byte);
+                }
+            }
+            prop_assert_eq!(unescape(&escaped), name);
+        }
+    }
+}

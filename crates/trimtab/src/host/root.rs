@@ -1,0 +1,284 @@
+//! A file tree to read `/sys`, `/proc` and `/etc` from: the running machine's, or a recorded one (`--sysroot`).
+//!
+//! Nothing in a tree is trusted. Symbolic links, absolute ones too, are resolved inside the tree and never leave it; loops end;
+//! only regular files are opened, never a device or a pipe; what is read has a limit.
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+/// The most links followed for one path, as in the kernel.
+const LINKS_MAX: usize = 40;
+/// The most components of one path, links resolved.
+const COMPONENTS_MAX: usize = 256;
+/// The most bytes read of an attribute. A page is what sysfs gives.
+const ATTRIBUTE_BYTES_MAX: u64 = 64 << 10;
+/// The most bytes read of a table such as mountinfo.
+pub const TABLE_BYTES_MAX: u64 = 16 << 20;
+/// The most names read of a directory.
+const ENTRIES_MAX: usize = 65_536;
+
+/// A tree to read from.
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+    live: bool,
+}
+
+/// A name resolved: the object itself, and its path in the tree without links.
+struct Found {
+    object: OwnedFd,
+    kind: FileType,
+    path: PathBuf,
+}
+
+impl Root {
+    /// The running machine.
+    pub fn live() -> std::io::Result<Self> {
+        Ok(Self { directory: open_root(Path::new("/"))?, live: true })
+    }
+
+    /// A recorded tree.
+    pub fn recorded(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { directory: open_root(path)?, live: false })
+    }
+
+    /// Whether this is the running machine, so that system calls describe the same thing as the files do.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// The path without links, inside the tree; `None` if there is no such object.
+    #[must_use]
+    pub fn canonical(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        self.find(path.as_ref()).ok().map(|found| found.path)
+    }
+
+    /// Whether the object exists (links followed).
+    #[must_use]
+    pub fn exists(&self, path: impl AsRef<Path>) -> bool {
+        self.find(path.as_ref()).is_ok()
+    }
+
+    /// The text of an attribute without surrounding white space, at most 64 KiB of it. Bytes that are not UTF-8 and control
+    /// characters other than line ends and tabs are replaced, so that it can be shown.
+    #[must_use]
+    pub fn read(&self, path: impl AsRef<Path>) -> Option<String> {
+        self.read_bytes(path.as_ref(), ATTRIBUTE_BYTES_MAX).ok().map(|bytes| printable(&bytes))
+    }
+
+    /// The attribute as an unsigned number.
+    #[must_use]
+    pub fn read_u64(&self, path: impl AsRef<Path>) -> Option<u64> {
+        self.read(path)?.parse().ok()
+    }
+
+    /// The attribute as a signed number.
+    #[must_use]
+    pub fn read_i64(&self, path: impl AsRef<Path>) -> Option<i64> {
+        self.read(path)?.parse().ok()
+    }
+
+    /// The bytes of a regular file, at most `limit` of them.
+    pub fn read_bytes(&self, path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+        let found = self.find(path)?;
+        if found.kind != FileType::RegularFile {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        let file = File::from(reopen(&found.object, OFlags::RDONLY | OFlags::NONBLOCK)?);
+        let mut bytes = Vec::new();
+        file.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The names in a directory, sorted; empty if there is none.
+    #[must_use]
+    pub fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
+        self.try_list(path.as_ref()).unwrap_or_default()
+    }
+
+    /// The text of a link.
+    #[must_use]
+    pub fn link(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        let path = path.as_ref();
+        let parent = self.find(path.parent()?).ok()?;
+        let text = readlinkat(&parent.object, path.file_name()?, Vec::new()).ok()?;
+        Some(PathBuf::from(OsString::from_vec(text.into_bytes())))
+    }
+
+    fn try_list(&self, path: &Path) -> std::io::Result<Vec<String>> {
+        let found = self.find(path)?;
+        if found.kind != FileType::Directory {
+            return Ok(Vec::new());
+        }
+        let directory = openat(&found.object, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in Dir::new(directory)?.take(ENTRIES_MAX) {
+            // A name that is not UTF-8 is nothing that sysfs makes.
+            if let Ok(name) = entry?.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Walks `path` one component at a time below the root, holding a descriptor of each directory on the way, so that neither
+    /// a link nor a rename meanwhile can lead outside.
+    fn find(&self, path: &Path) -> Result<Found, Errno> {
+        let mut todo: Vec<OsString> = components_reversed(path);
+        let mut above: Vec<(OwnedFd, OsString, FileType)> = Vec::new();
+        let mut links = 0;
+        while let Some(name) = todo.pop() {
+            if name == ".." {
+                above.pop();
+                continue;
+            }
+            let parent: BorrowedFd<'_> = above.last().map_or(self.directory.as_fd(), |(fd, ..)| fd.as_fd());
+            let object = openat(parent, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+            let kind = FileType::from_raw_mode(fstat(&object)?.st_mode);
+            if kind == FileType::Symlink {
+                links += 1;
+                let target = readlinkat(&object, c"", Vec::new())?;
+                let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+                if target.is_absolute() {
+                    above.clear();
+                }
+                todo.extend(components_reversed(target));
+            } else {
+                above.push((object, name, kind));
+            }
+            if links > LINKS_MAX || above.len() + todo.len() > COMPONENTS_MAX {
+                return Err(Errno::LOOP);
+            }
+        }
+        let path = above.iter().fold(PathBuf::from("/"), |path, (_, name, _)| path.join(name));
+        match above.pop() {
+            Some((object, _, kind)) => Ok(Found { object, kind, path }),
+            None => {
+                let object = openat(&self.directory, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+                Ok(Found { object, kind: FileType::Directory, path })
+            }
+        }
+    }
+}
+
+fn open_root(path: &Path) -> std::io::Result<OwnedFd> {
+    Ok(openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens for reading what an `O_PATH` descriptor stands for.
+fn reopen(object: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    use std::os::fd::AsRawFd as _;
+    let path = format!("/proc/self/fd/{}", object.as_raw_fd());
+    openat(CWD, path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
+}
+
+/// The components of `path`, last first; a leading `/` and `.` are dropped: every path starts at the root or at the link's directory.
+fn components_reversed(path: &Path) -> Vec<OsString> {
+    path.as_os_str()
+        .as_bytes()
+        .split(|&b| b == b'/')
+        .filter(|c| !c.is_empty() && *c != b".")
+        .rev()
+        .map(|c| OsString::from_vec(c.to_vec()))
+        .collect()
+}
+
+/// Text that can be shown: trimmed, with everything that could steer a terminal replaced.
+#[must_use]
+pub fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.trim_matches(|c: char| c.is_whitespace() || c == '\0')
+        .chars()
+        .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+/// Whether `path` exists outside any tree, without following a final link.
+#[must_use]
+pub fn exists_here(path: &Path) -> bool {
+    rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn tree() -> (tempfile::TempDir, Root) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::recorded(directory.path()).unwrap();
+        (directory, root)
+    }
+
+    #[test]
+    fn links_resolve_inside_the_tree() {
+        let (directory, root) = tree();
+        let at = |p: &str| directory.path().join(p);
+        fs::create_dir_all(at("sys/devices/a/queue")).unwrap();
+        fs::create_dir_all(at("sys/block")).unwrap();
+        fs::write(at("sys/devices/a/queue/rotational"), "0\n").unwrap();
+        symlink("../devices/a", at("sys/block/a")).unwrap();
+        symlink("/sys/devices/a", at("sys/block/absolute")).unwrap();
+        symlink("../../../../../../../../sys/devices/a", at("sys/block/up")).unwrap();
+        for name in ["a", "absolute", "up"] {
+            assert_eq!(root.read(format!("/sys/block/{name}/queue/rotational")).as_deref(), Some("0"), "{name}");
+            assert_eq!(root.canonical(format!("/sys/block/{name}/")), Some(PathBuf::from("/sys/devices/a")), "{name}");
+        }
+        assert_eq!(root.list("/sys/block"), ["a", "absolute", "up"]);
+        assert_eq!(root.link("/sys/block/a"), Some(PathBuf::from("../devices/a")));
+        assert_eq!(root.canonical("/"), Some(PathBuf::from("/")));
+    }
+
+    #[test]
+    fn nothing_leads_out_of_the_tree() {
+        let (directory, root) = tree();
+        let outside = tempfile::tempdir().unwrap();
+        let secret = outside.path().join("secret");
+        fs::write(&secret, "secret").unwrap();
+        symlink(&secret, directory.path().join("absolute")).unwrap();
+        let up = "../".repeat(30) + secret.to_str().unwrap();
+        symlink(&up, directory.path().join("up")).unwrap();
+        symlink(outside.path(), directory.path().join("dir")).unwrap();
+        for name in ["absolute", "up", "dir/secret", &up] {
+            assert_eq!(root.read(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn loops_pipes_devices_and_long_paths_end() {
+        let (directory, root) = tree();
+        let at = |p: &str| directory.path().join(p);
+        symlink("b", at("a")).unwrap();
+        symlink("a", at("b")).unwrap();
+        symlink(".", at("here")).unwrap();
+        symlink("x/".repeat(2000), at("long")).unwrap();
+        rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for name in ["a", "pipe", "long"] {
+            assert_eq!(root.read(name), None, "{name}");
+        }
+        assert!(!root.exists("here/".repeat(60)), "more links than the kernel would follow");
+        assert!(root.list("a").is_empty());
+    }
+
+    #[test]
+    fn what_is_read_is_limited_and_printable() {
+        let (directory, root) = tree();
+        let huge = File::create(directory.path().join("huge")).unwrap();
+        huge.set_len(1 << 40).unwrap();
+        assert!(root.read("huge").unwrap().len() <= 3 * ATTRIBUTE_BYTES_MAX as usize);
+        fs::write(directory.path().join("junk"), b" \x1b[2Jname\xff\n").unwrap();
+        assert_eq!(root.read("junk").as_deref(), Some("\u{fffd}[2Jname\u{fffd}"));
+    }
+}

@@ -1,0 +1,148 @@
+//! The I/O counters of a block device, `/sys/block/…/stat`: exact, unprivileged, for every layer.
+
+use super::root::Root;
+use std::path::Path;
+use trimtab_core::units::{Bytes, Nanos};
+
+/// The unit of sector counts in `stat`, whatever the device's block size.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// Counters of one device since boot (Documentation/block/stat.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskStat {
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes of them.
+    pub read: Bytes,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes of them.
+    pub written: Bytes,
+    /// Time that reads and writes took, summed over requests.
+    pub read_write_time: Nanos,
+    /// Requests in flight now.
+    pub in_flight: u64,
+    /// Time during which the device had requests.
+    pub busy: Nanos,
+    /// Discards completed; `None` before Linux 4.18.
+    pub discards: Option<Discards>,
+    /// Flushes completed; `None` before Linux 5.5.
+    pub flushes: Option<u64>,
+}
+
+/// The discard fields of `stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Discards {
+    /// Commands completed (after merging).
+    pub commands: u64,
+    /// Requests that were merged into others before they were sent.
+    pub merged: u64,
+    /// Bytes.
+    pub bytes: Bytes,
+    /// Time they took, summed over commands.
+    pub took: Nanos,
+}
+
+impl DiskStat {
+    /// Reads the counters of the device at `sys`, a directory such as `/sys/devices/…/block/sda/sda1`.
+    #[must_use]
+    pub fn read(root: &Root, sys: &Path) -> Option<Self> {
+        Self::parse(&root.read(sys.join("stat"))?)
+    }
+
+    /// Parses the one line of `stat`: 11, 15 or 17 numbers, depending on the kernel.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut numbers = line.split_ascii_whitespace().map_while(|n| n.parse::<u64>().ok());
+        let mut field = [0_u64; 17];
+        let mut count = 0;
+        for (slot, number) in field.iter_mut().zip(&mut numbers) {
+            *slot = number;
+            count += 1;
+        }
+        if count < 11 {
+            return None;
+        }
+        let sectors = |n: u64| Bytes(n.saturating_mul(SECTOR_BYTES));
+        let millis = |n: u64| Nanos(n.saturating_mul(1_000_000));
+        Some(Self {
+            reads: field[0],
+            read: sectors(field[2]),
+            writes: field[4],
+            written: sectors(field[6]),
+            read_write_time: millis(field[3].saturating_add(field[7])),
+            in_flight: field[8],
+            busy: millis(field[9]),
+            discards: (count >= 15).then(|| Discards {
+                commands: field[11],
+                merged: field[12],
+                bytes: sectors(field[13]),
+                took: millis(field[14]),
+            }),
+            flushes: (count >= 16).then_some(field[15]),
+        })
+    }
+
+    /// What happened since `before`. A counter that went back (device replaced, reset) counts from zero.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let n = |now: u64, then: u64| if now >= then { now - then } else { now };
+        let b = |now: Bytes, then: Bytes| Bytes(n(now.0, then.0));
+        let t = |now: Nanos, then: Nanos| Nanos(n(now.0, then.0));
+        Self {
+            reads: n(self.reads, before.reads),
+            read: b(self.read, before.read),
+            writes: n(self.writes, before.writes),
+            written: b(self.written, before.written),
+            read_write_time: t(self.read_write_time, before.read_write_time),
+            in_flight: self.in_flight,
+            busy: t(self.busy, before.busy),
+            discards: self.discards.map(|now| {
+                let then = before.discards.unwrap_or_default();
+                Discards {
+                    commands: n(now.commands, then.commands),
+                    merged: n(now.merged, then.merged),
+                    bytes: b(now.bytes, then.bytes),
+                    took: t(now.took, then.took),
+                }
+            }),
+            flushes: self.flushes.map(|now| n(now, before.flushes.unwrap_or_default())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "  145503    12498 12804546   137376   202464    92709 45285664   179612        2    30876   318439    10581       36  1474152     1287     4080      163";
+
+    #[test]
+    fn fields_are_where_the_kernel_puts_them() {
+        let stat = DiskStat::parse(LINE).unwrap();
+        assert_eq!((stat.reads, stat.read), (145_503, Bytes(12_804_546 * 512)));
+        assert_eq!((stat.writes, stat.written), (202_464, Bytes(45_285_664 * 512)));
+        assert_eq!((stat.in_flight, stat.busy), (2, Nanos::from_millis(30_876)));
+        let discards = stat.discards.unwrap();
+        assert_eq!((discards.commands, discards.merged, discards.bytes), (10_581, 36, Bytes(1_474_152 * 512)));
+        assert_eq!(stat.flushes, Some(4080));
+    }
+
+    #[test]
+    fn old_kernels_have_fewer_fields_and_junk_has_none() {
+        let old = LINE.split_whitespace().take(11).collect::<Vec<_>>().join(" ");
+        assert_eq!(DiskStat::parse(&old).unwrap().discards, None);
+        for junk in ["", "1 2 3", "a b c d e f g h i j k l", &"9".repeat(400)] {
+            assert_eq!(DiskStat::parse(junk), None, "{junk}");
+        }
+        assert!(DiskStat::parse(&format!("{} ", u64::MAX).repeat(17)).is_some(), "absurd numbers saturate");
+    }
+
+    #[test]
+    fn a_reset_counter_counts_from_zero() {
+        let before = DiskStat { writes: 100, ..DiskStat::default() };
+        let after = DiskStat { writes: 7, ..DiskStat::default() };
+        assert_eq!(after.since(&before).writes, 7);
+        assert_eq!(before.since(&after).writes, 93);
+    }
+}
