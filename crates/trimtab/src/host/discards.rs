@@ -32,33 +32,20 @@ impl Snapshot {
     /// What every layer got since `before`, in the order of the stack.
     #[must_use]
     pub fn since(&self, before: &Self) -> Vec<LayerDiscards> {
-        let delta = |(now, then): (&(PathBuf, Option<Discards>), &(PathBuf, Option<Discards>))| {
-            let (now, then) = (now.1?, then.1?);
-            let n = |a: u64, b: u64| if a >= b { a - b } else { a };
-            Some(Discards {
-                commands: n(now.commands, then.commands),
-                merged: n(now.merged, then.merged),
-                bytes: trimtab_core::units::Bytes(n(now.bytes.0, then.bytes.0)),
-                took: trimtab_core::units::Nanos(n(now.took.0, then.took.0)),
-            })
-        };
-        let pairs = self.layers.iter().zip(&before.layers).enumerate();
-        pairs.map(|(layer, pair)| LayerDiscards { layer, discards: delta(pair) }).collect()
+        let then = |layer: usize| before.layers.get(layer).and_then(|l| l.1);
+        let deltas = self.layers.iter().enumerate().map(|(layer, now)| {
+            let discards = now.1.zip(then(layer)).map(|(now, then)| now.since(&then));
+            LayerDiscards { layer, discards }
+        });
+        deltas.collect()
     }
+}
 
-    /// The sum over the devices that the filesystem is on; `None` if one of them does not count.
-    #[must_use]
-    pub fn top(&self, stack: &Stack) -> Option<Discards> {
-        let mut sum = Discards::default();
-        for &i in &stack.tops {
-            let one = self.layers.get(i)?.1?;
-            sum.commands += one.commands;
-            sum.merged += one.merged;
-            sum.bytes += one.bytes;
-            sum.took += one.took;
-        }
-        (!stack.tops.is_empty()).then_some(sum)
-    }
+/// The sum over the devices that the filesystem is on; `None` if one of them does not count.
+#[must_use]
+pub fn on_top(stack: &Stack, layers: &[LayerDiscards]) -> Option<Discards> {
+    let tops: Option<Vec<Discards>> = stack.tops.iter().map(|&i| layers.get(i)?.discards).collect();
+    tops?.into_iter().reduce(|a, b| a + b)
 }
 
 /// Counts the discards that reach the devices of one filesystem (or one device).
@@ -86,15 +73,7 @@ impl Meter {
     /// What the devices of the filesystem got since the start; `None` if they do not count.
     #[must_use]
     pub fn count(&self) -> Option<Discards> {
-        let delta = Snapshot::take(&self.root, &self.stack).since(&self.before);
-        let tops: Option<Vec<Discards>> = self.stack.tops.iter().map(|&i| delta.get(i)?.discards).collect();
-        let tops = tops.filter(|t| !t.is_empty())?;
-        Some(tops.into_iter().fold(Discards::default(), |sum, d| Discards {
-            commands: sum.commands + d.commands,
-            merged: sum.merged + d.merged,
-            bytes: sum.bytes + d.bytes,
-            took: sum.took + d.took,
-        }))
+        on_top(&self.stack, &self.layers())
     }
 
     /// What every layer got since the start.

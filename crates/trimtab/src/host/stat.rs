@@ -43,6 +43,37 @@ pub struct Discards {
     pub took: Nanos,
 }
 
+impl Discards {
+    /// What happened since `before`. A counter that went back counts from zero.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            commands: delta(self.commands, before.commands),
+            merged: delta(self.merged, before.merged),
+            bytes: Bytes(delta(self.bytes.0, before.bytes.0)),
+            took: Nanos(delta(self.took.0, before.took.0)),
+        }
+    }
+}
+
+impl std::ops::Add for Discards {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            commands: self.commands.saturating_add(other.commands),
+            merged: self.merged.saturating_add(other.merged),
+            bytes: self.bytes.saturating_add(other.bytes),
+            took: self.took.saturating_add(other.took),
+        }
+    }
+}
+
+/// The advance of a counter; one that went back (device replaced, reset) started from zero.
+fn delta(now: u64, then: u64) -> u64 {
+    if now >= then { now - then } else { now }
+}
+
 impl DiskStat {
     /// Reads the counters of the device at `sys`, a directory such as `/sys/devices/…/block/sda/sda1`.
     #[must_use]
@@ -86,27 +117,16 @@ impl DiskStat {
     /// What happened since `before`. A counter that went back (device replaced, reset) counts from zero.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let n = |now: u64, then: u64| if now >= then { now - then } else { now };
-        let b = |now: Bytes, then: Bytes| Bytes(n(now.0, then.0));
-        let t = |now: Nanos, then: Nanos| Nanos(n(now.0, then.0));
         Self {
-            reads: n(self.reads, before.reads),
-            read: b(self.read, before.read),
-            writes: n(self.writes, before.writes),
-            written: b(self.written, before.written),
-            read_write_time: t(self.read_write_time, before.read_write_time),
+            reads: delta(self.reads, before.reads),
+            read: Bytes(delta(self.read.0, before.read.0)),
+            writes: delta(self.writes, before.writes),
+            written: Bytes(delta(self.written.0, before.written.0)),
+            read_write_time: Nanos(delta(self.read_write_time.0, before.read_write_time.0)),
             in_flight: self.in_flight,
-            busy: t(self.busy, before.busy),
-            discards: self.discards.map(|now| {
-                let then = before.discards.unwrap_or_default();
-                Discards {
-                    commands: n(now.commands, then.commands),
-                    merged: n(now.merged, then.merged),
-                    bytes: b(now.bytes, then.bytes),
-                    took: t(now.took, then.took),
-                }
-            }),
-            flushes: self.flushes.map(|now| n(now, before.flushes.unwrap_or_default())),
+            busy: Nanos(delta(self.busy.0, before.busy.0)),
+            discards: self.discards.map(|now| now.since(&before.discards.unwrap_or_default())),
+            flushes: self.flushes.map(|now| delta(now, before.flushes.unwrap_or_default())),
         }
     }
 }
