@@ -2,6 +2,7 @@
 
 pub mod postmark;
 pub mod synthetic;
+pub mod tree;
 
 use crate::op::{BlockOp, FileOp};
 use crate::units::{Bytes, Nanos};
