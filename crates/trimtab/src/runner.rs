@@ -24,8 +24,10 @@ pub struct Progress<'a> {
 
 /// Who wants to know, and to act between phases. The target is passed through, so that a trim policy or a counter can use it.
 pub trait Events<T: ?Sized> {
-    /// Called now and then: at least every 256 operations, at most a few thousand times a second.
-    fn progress(&mut self, _progress: Progress<'_>) {}
+    /// Called now and then: at least every 256 operations, and after slow ones. An error ends the run.
+    fn progress(&mut self, _progress: Progress<'_>) -> TargetResult {
+        Ok(())
+    }
 
     /// Called before each phase with its name, and once after the last with `None`. The phases so far are in `recorder`;
     /// phases may be added. The time spent here belongs to no phase but to those.

@@ -192,7 +192,7 @@ mod tests {
                     assert!(!files.range(inside.clone()..).next().is_some_and(|f| f.starts_with(&inside)), "{path} is not empty");
                 }
                 FileStep::Op(FileOp::Sync) => peaks.push(files.len() as u64),
-                FileStep::Op(op) => panic!("{op:?}"),
+                step => panic!("{step:?}"),
             }
         }
         assert!(dirs.is_empty() && files.is_empty(), "something is left");

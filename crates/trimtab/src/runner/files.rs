@@ -13,19 +13,12 @@ const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
 /// Operations between two calls of [`Events::progress`], at most.
 const PROGRESS_OPS: u64 = 256;
 
-/// How to run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Operations are due at this interval, not as fast as they go. Latency then counts from when an operation was due,
-    /// so that one slow operation is charged for those that it delays.
-    pub interval: Option<Nanos>,
-}
-
 /// Runs all of `workload` on `target`.
 ///
-/// One clock read an operation: an operation lasts from the end of the one before (or from when it was due) to its own end, and so
-/// includes what the workload takes to think of it. The null target shows how much that is.
-pub fn run<W, T, E>(workload: &mut W, target: &mut T, options: &Options, events: &mut E) -> Outcome
+/// One clock read an operation: an operation lasts from the end of the one before to its own end, and so
+/// includes what the workload takes to think of it. The null target shows how much that is. An operation that was due at a certain
+/// time counts from then, so that a slow one is charged for those that it delays.
+pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> Outcome
 where
     W: FileWorkload + ?Sized,
     T: FileTarget + ?Sized,
@@ -33,8 +26,8 @@ where
 {
     let now = target.now();
     let mut recorder = Recorder::new(now);
-    let mut state = State { phase_started: now, last: now, due: now, progress_at: now + PROGRESS_EVERY };
-    let end = match steps(workload, target, options, events, &mut recorder, &mut state) {
+    let mut state = State { last: now, phase: now, progress_at: now + PROGRESS_EVERY };
+    let end = match steps(workload, target, events, &mut recorder, &mut state) {
         // A target gives up an operation when the user interrupts: that is not its failure.
         Err(_) if interrupt::requested() => End::Interrupted,
         Err(error) => End::Failed(error),
@@ -45,22 +38,14 @@ where
 }
 
 struct State {
-    phase_started: Nanos,
-    /// End of the operation before.
+    /// End of the operation before, or when the next was due.
     last: Nanos,
-    /// When the next operation is due, with an interval.
-    due: Nanos,
+    /// When the phase began.
+    phase: Nanos,
     progress_at: Nanos,
 }
 
-fn steps<W, T, E>(
-    workload: &mut W,
-    target: &mut T,
-    options: &Options,
-    events: &mut E,
-    recorder: &mut Recorder,
-    state: &mut State,
-) -> TargetResult<End>
+fn steps<W, T, E>(workload: &mut W, target: &mut T, events: &mut E, recorder: &mut Recorder, state: &mut State) -> TargetResult<End>
 where
     W: FileWorkload + ?Sized,
     T: FileTarget + ?Sized,
@@ -77,32 +62,22 @@ where
                 recorder.end_phase(state.last);
                 events.between(target, recorder, Some(name))?;
                 state.last = target.now();
-                state.due = state.last;
-                state.phase_started = state.last;
+                state.phase = state.last;
                 recorder.begin_phase(name, state.last);
             }
-            Some(FileStep::NotBefore(since_phase)) => {
-                let due = state.phase_started.saturating_add(since_phase);
+            Some(FileStep::NotBefore(offset)) => {
+                let due = state.phase.saturating_add(offset);
                 target.idle_until(due);
                 state.last = due;
             }
             Some(FileStep::Op(op)) => {
-                if let Some(interval) = options.interval {
-                    target.idle_until(state.due);
-                    state.last = state.due;
-                    state.due = state.due.saturating_add(interval);
-                }
                 execute(target, &op)?;
                 let now = target.now();
                 recorder.op(op.kind(), state.last, now, op.bytes());
                 state.last = now;
                 if recorder.ops().is_multiple_of(PROGRESS_OPS) || now >= state.progress_at {
-                    events.progress(Progress {
-                        phase: recorder.phase(),
-                        ops: recorder.ops(),
-                        read: recorder.read(),
-                        written: recorder.written(),
-                    });
+                    let (read, written) = (recorder.read(), recorder.written());
+                    events.progress(Progress { phase: recorder.phase(), ops: recorder.ops(), read, written })?;
                     // Drawing a progress bar is no part of the next operation.
                     state.last = target.now();
                     state.progress_at = state.last + PROGRESS_EVERY;
@@ -220,7 +195,7 @@ mod tests {
             FileStep::Phase("sync"),
             FileStep::Op(FileOp::Sync),
         ]);
-        let outcome = run(&mut workload, &mut target, &Options::default(), &mut ());
+        let outcome = run(&mut workload, &mut target, &mut ());
         assert_eq!(outcome.end, End::Complete);
         assert_eq!(target.log, ["mkdir d", "create d/f 1000", "append d/f 1000", "read d/f 2000", "sync"]);
         let phases = &outcome.recorded.phases;
@@ -232,7 +207,7 @@ mod tests {
     fn what_was_measured_before_a_failure_is_kept() {
         let mut target = Scripted::default();
         let mut workload = script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Create("a", DATA)), FileStep::Op(FileOp::Delete("bad"))]);
-        let outcome = run(&mut workload, &mut target, &Options::default(), &mut ());
+        let outcome = run(&mut workload, &mut target, &mut ());
         assert_eq!(outcome.recorded.phases[0].ops, [(OpKind::Create, 1)]);
         assert!(matches!(&outcome.end, End::Failed(error) if error.errno == Some(2)));
         assert_eq!(outcome.complete().unwrap_err().to_string(), "cannot delete bad: gone");
@@ -241,29 +216,23 @@ mod tests {
     #[test]
     fn paced_operations_count_their_latency_from_when_they_were_due() {
         let mut target = Scripted::default();
-        let steps =
-            [FileStep::Phase("p"), FileStep::Op(FileOp::Sync), FileStep::Op(FileOp::Delete("a")), FileStep::Op(FileOp::Delete("b"))];
-        let options = Options { interval: Some(Nanos::from_millis(10)) };
-        let outcome = run(&mut script(steps.to_vec()), &mut target, &options, &mut ());
+        let due = |ms| FileStep::NotBefore(Nanos::from_millis(ms));
+        let steps = vec![
+            FileStep::Phase("p"),
+            due(5),
+            FileStep::Op(FileOp::Sync),
+            due(10),
+            FileStep::Op(FileOp::Delete("a")),
+            due(2000),
+            FileStep::Op(FileOp::Read("b", 1)),
+        ];
+        let outcome = run(&mut script(steps), &mut target, &mut ());
         let phase = &outcome.recorded.phases[0];
-        let deletes = phase.latencies.iter().find(|l| l.kind == OpKind::Delete).unwrap();
-        // Due at 10 and 20 ms, done at 1001 and 1002 ms.
-        assert!(deletes.histogram.min() >= Nanos::from_millis(981), "{:?}", deletes.histogram.min());
-    }
-
-    #[test]
-    fn a_workload_that_says_when_is_waited_for_and_charged_for_what_is_late() {
-        let mut target = Scripted::default();
-        let step = |ms| FileStep::NotBefore(Nanos::from_millis(ms));
-        let delete = FileStep::Op(FileOp::Delete("a"));
-        let steps = vec![FileStep::Phase("before"), delete, FileStep::Phase("p"), step(10), delete, delete, step(11), delete];
-        let outcome = run(&mut script(steps), &mut target, &Options::default(), &mut ());
-        let phase = &outcome.recorded.phases[1];
-        assert_eq!(phase.took, Nanos::from_millis(13), "10 waited, then three operations");
-        // Due at 10, 11 (follows) and 11 ms; done at 11, 12 and 13 ms.
-        let histogram = &phase.latencies[0].histogram;
-        assert_eq!(histogram.count(), 3);
-        assert!(histogram.max() >= Nanos::from_millis(2) && histogram.min() <= Nanos(1_001_000), "{histogram:?}");
+        let latency = |kind| phase.latencies.iter().find(|l| l.kind == kind).unwrap().histogram.max();
+        // Due at 10 ms, but the sync took until 1005 ms.
+        assert!(latency(OpKind::Delete).0.abs_diff(Nanos::from_millis(996).0) < 1_000_000, "{}", latency(OpKind::Delete));
+        assert!(latency(OpKind::Read).0.abs_diff(MS.0) < 1000, "waiting for its time is not latency");
+        assert_eq!(phase.took, Nanos::from_millis(2001));
     }
 
     #[test]
@@ -282,8 +251,7 @@ mod tests {
             }
         }
         let mut target = Scripted::default();
-        let outcome =
-            run(&mut script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Delete("a"))]), &mut target, &Options::default(), &mut Trims);
+        let outcome = run(&mut script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Delete("a"))]), &mut target, &mut Trims);
         let took: Vec<_> = outcome.recorded.phases.iter().map(|p| (p.name.as_str(), p.took)).collect();
         assert_eq!(took, [("p", Nanos::from_millis(1)), ("trim", Nanos::from_secs(3))]);
     }
