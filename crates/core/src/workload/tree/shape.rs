@@ -164,7 +164,7 @@ fn normal(p: f64) -> f64 {
     const TAIL: f64 = 0.024_25;
     let horner = |c: &[f64], x: f64| c.iter().fold(0.0, |sum, c| sum * x + c);
     let p = p.clamp(1e-300, 1.0 - 1e-16);
-    if p < TAIL || p > 1.0 - TAIL {
+    if p.min(1.0 - p) < TAIL {
         let q = libm::sqrt(-2.0 * libm::log(p.min(1.0 - p)));
         let x = horner(&C, q) / (horner(&D, q) * q + 1.0);
         return if p < TAIL { x } else { -x };
