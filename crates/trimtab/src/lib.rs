@@ -10,4 +10,5 @@ pub mod interrupt;
 pub mod output;
 pub mod progress;
 pub mod runner;
+pub mod serve;
 pub mod target;

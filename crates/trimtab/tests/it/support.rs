@@ -18,3 +18,8 @@ pub fn skip(what: &str) {
     assert!(!full, "this test needs {what}, and in CI a skip is a failure");
     eprintln!("skipped: needs {what}");
 }
+
+/// True if this process may mount and attach.
+pub fn have_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

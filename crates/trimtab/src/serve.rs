@@ -1,0 +1,13 @@
+//! The virtual SSD: a modelled drive attached as a real block device.
+//!
+//! One engine, thin front ends. A front end turns what the kernel or an emulator sends into a [`request::Request`]; the
+//! [`engine::Engine`] keeps the data, asks the model how long the drive would have taken, and says when to answer;
+//! the [`pace::Pacer`] answers then. Faults wrap the engine ([`faults`]) and are known to neither side.
+
+pub mod engine;
+pub mod fuse;
+pub mod ledger;
+pub mod loopdev;
+pub mod pace;
+pub mod request;
+pub mod store;

@@ -1,0 +1,263 @@
+//! Loop devices: attach, tune, see who uses one, detach.
+
+use crate::serve::request::Geometry;
+use anyhow::Context as _;
+use std::fs::File;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
+const LO_FLAGS_PARTSCAN: u32 = 8;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+
+/// `struct loop_info64` of `linux/loop.h`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LoopInfo64 {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config` of `linux/loop.h`.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo64,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopInfo64>() == 232 && size_of::<LoopConfig>() == 304);
+
+/// A loop device by its number. Knowing one does not keep it attached, and dropping this detaches nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopDevice(pub u32);
+
+impl LoopDevice {
+    /// Attaches `backing` to a free loop device with this logical block size, unbuffered, scanning for partitions.
+    pub fn attach(backing: &Path, logical_block: u32) -> anyhow::Result<Self> {
+        let control = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/loop-control")
+            .context("cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)")?;
+        let file = File::options().read(true).write(true).open(backing).context("cannot open the served file")?;
+        let name = backing.as_os_str().as_encoded_bytes();
+        let mut file_name = [0; 64];
+        let kept = name.len().min(63);
+        file_name[..kept].copy_from_slice(&name[..kept]);
+        // Between asking for a free device and taking it, another process may have taken it.
+        for _ in 0..64 {
+            let number = ioctl(&control, LOOP_CTL_GET_FREE, 0).context("no free loop device")?;
+            let this = Self(number as u32);
+            let device = match File::options().read(true).write(true).open(this.path()) {
+                Ok(device) => device,
+                Err(error) => return Err(error).with_context(|| format!("cannot open {}", this.path().display())),
+            };
+            let config = LoopConfig {
+                fd: file.as_raw_fd() as u32,
+                block_size: logical_block,
+                info: LoopInfo64 {
+                    device: 0,
+                    inode: 0,
+                    rdevice: 0,
+                    offset: 0,
+                    sizelimit: 0,
+                    number: 0,
+                    encrypt_type: 0,
+                    encrypt_key_size: 0,
+                    flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO,
+                    file_name,
+                    crypt_name: [0; 64],
+                    encrypt_key: [0; 32],
+                    init: [0; 2],
+                },
+                reserved: [0; 8],
+            };
+            match ioctl(&device, LOOP_CONFIGURE, &raw const config as libc::c_ulong) {
+                Ok(_) => return Ok(this),
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                Err(error) => return Err(error).with_context(|| format!("cannot configure {}", this.path().display())),
+            }
+        }
+        anyhow::bail!("every free loop device was taken by somebody else at the same moment")
+    }
+
+    /// The device node.
+    pub fn path(self) -> PathBuf {
+        PathBuf::from(format!("/dev/loop{}", self.0))
+    }
+
+    /// Its directory in sysfs.
+    pub fn sysfs(self) -> PathBuf {
+        PathBuf::from(format!("/sys/block/loop{}", self.0))
+    }
+
+    /// The file it is attached to; `None` if it is free.
+    pub fn backing_file(self) -> Option<PathBuf> {
+        let text = std::fs::read_to_string(self.sysfs().join("loop/backing_file")).ok()?;
+        let path = text.trim_end_matches('\n');
+        Some(PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(path)))
+    }
+
+    /// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
+    pub fn tune(self, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
+        let queue = self.sysfs().join("queue");
+        let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
+        let settings = [
+            ("rotational", u8::from(geometry.rotational).to_string()),
+            ("write_cache", write_cache.to_owned()),
+            ("discard_max_bytes", geometry.discard_max_bytes.to_string()),
+            ("max_sectors_kb", (request_bytes_max >> 10).to_string()),
+        ];
+        let mut missed = Vec::new();
+        for (name, value) in settings {
+            if let Err(error) = std::fs::write(queue.join(name), &value) {
+                missed.push(format!("cannot set queue/{name} of loop{} to {value}: {error}", self.0));
+            }
+        }
+        missed
+    }
+
+    /// Writes what the kernel still holds of the device to the drive.
+    pub fn sync(self) -> io::Result<()> {
+        File::options().read(true).write(true).open(self.path())?.sync_all()
+    }
+
+    /// Who uses the device or a partition of it, in words; empty if nobody does.
+    pub fn users(self) -> Vec<String> {
+        let mut users = Vec::new();
+        let mut numbers = Vec::new();
+        let mut nodes = Vec::new();
+        for directory in self.with_partitions() {
+            let Some(name) = directory.file_name().and_then(|name| name.to_str()).map(str::to_owned) else { continue };
+            if let Ok(number) = std::fs::read_to_string(directory.join("dev")) {
+                numbers.push(number.trim().to_owned());
+            }
+            for holder in std::fs::read_dir(directory.join("holders")).into_iter().flatten().flatten() {
+                users.push(format!("{} on top of {name}", holder.file_name().to_string_lossy()));
+            }
+            nodes.push(PathBuf::from("/dev").join(name));
+        }
+        users.extend(mounts_of(&numbers, &nodes));
+        users.extend(swaps_of(&nodes));
+        users.extend(openers_of(&nodes));
+        users
+    }
+
+    /// Detaches it; returns once it is free. If somebody still has it open, the kernel detaches it when they close it,
+    /// and the result is `false`.
+    pub fn detach(self) -> io::Result<bool> {
+        let device = match File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(self.path()) {
+            Ok(device) => device,
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) || error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        match ioctl(&device, LOOP_CLR_FD, 0) {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(true),
+            Err(error) => return Err(error),
+        }
+        drop(device);
+        let patience = Instant::now() + Duration::from_secs(5);
+        while self.backing_file().is_some() {
+            if Instant::now() > patience {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(true)
+    }
+
+    fn with_partitions(self) -> Vec<PathBuf> {
+        let own = self.sysfs();
+        let prefix = format!("loop{}p", self.0);
+        let mut all = vec![own.clone()];
+        for entry in std::fs::read_dir(&own).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                all.push(entry.path());
+            }
+        }
+        all
+    }
+}
+
+/// All loop devices whose backing file is `path`.
+pub fn attached_to(path: &Path) -> Vec<LoopDevice> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(number) = name.to_str().and_then(|name| name.strip_prefix("loop")).and_then(|n| n.parse().ok()) else { continue };
+        let device = LoopDevice(number);
+        if device.backing_file().as_deref() == Some(path) {
+            found.push(device);
+        }
+    }
+    found
+}
+
+/// Where devices with these numbers (or, for btrfs, these nodes) are mounted.
+fn mounts_of(numbers: &[String], nodes: &[PathBuf]) -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            let (mount, filesystem) = line.split_once(" - ")?;
+            let fields: Vec<&str> = mount.split(' ').collect();
+            let mut filesystem = filesystem.split(' ');
+            let (kind, source) = (filesystem.next()?, filesystem.next()?);
+            let ours = numbers.iter().any(|number| number == fields[2]) || nodes.iter().any(|node| node.as_os_str() == source);
+            ours.then(|| format!("mounted on {} ({kind})", fields[4]))
+        })
+        .collect()
+}
+
+fn swaps_of(nodes: &[PathBuf]) -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let used = |line: &str| nodes.iter().find(|node| line.split_whitespace().next() == node.to_str()).map(|_| "used as swap".to_owned());
+    text.lines().skip(1).filter_map(used).collect()
+}
+
+/// Processes other than this one that have one of the nodes open.
+fn openers_of(nodes: &[PathBuf]) -> Vec<String> {
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if pid == own {
+            continue;
+        }
+        let opens = std::fs::read_dir(process.path().join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|target| nodes.contains(&target)));
+        if opens {
+            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            found.push(format!("open in {} (pid {pid})", name.trim()));
+        }
+    }
+    found
+}
+
+fn ioctl(file: &File, request: libc::c_ulong, argument: libc::c_ulong) -> io::Result<i32> {
+    // SAFETY: the three requests used here take no argument, or a pointer to a `LoopConfig` that outlives the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,82 @@
+//! What front ends ask, and what they are answered.
+
+use rustix::io::Errno;
+use std::time::Instant;
+use trimtab_core::drive::Extent;
+
+/// One request of a host. Offsets and lengths are bytes.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// Fills the buffer from `offset` on.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Receives the data; its length is the length of the request.
+        into: &'a mut [u8],
+    },
+    /// Writes.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// The data.
+        data: &'a [u8],
+        /// Durable when answered ("force unit access").
+        fua: bool,
+    },
+    /// TRIM of these ranges in one command.
+    Trim(&'a [Extent]),
+    /// Makes a range read as zeros.
+    Zero {
+        /// The range.
+        extent: Extent,
+        /// The drive may do so by unmapping it.
+        may_unmap: bool,
+        /// Durable when answered.
+        fua: bool,
+    },
+    /// Makes everything answered so far durable.
+    Flush,
+}
+
+/// How a request ended and when the host may hear of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the host waits for an answer"]
+pub struct Served {
+    /// Done, or the error that the host sees.
+    pub result: Result<(), Errno>,
+    /// Not before this; `None`: at once.
+    pub due: Option<Instant>,
+}
+
+impl Served {
+    /// Refused at once.
+    pub const fn refused(errno: Errno) -> Self {
+        Self { result: Err(errno), due: None }
+    }
+}
+
+/// What a served drive looks like to its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes.
+    pub size: u64,
+    /// Logical block in bytes.
+    pub logical_block: u32,
+    /// What TRIM ranges should be multiples of, in bytes; 0 if TRIM is not supported.
+    pub discard_granularity: u32,
+    /// The most bytes of one TRIM range; 0 if TRIM is not supported.
+    pub discard_max_bytes: u64,
+    /// A volatile write cache: flushes matter.
+    pub volatile_cache: bool,
+    /// A disk with heads to move.
+    pub rotational: bool,
+}
+
+/// Anything that serves requests: the engine, or faults around it. Called from several threads at once.
+pub trait Serve: Send + Sync {
+    /// What the drive looks like.
+    fn geometry(&self) -> Geometry;
+
+    /// Does it, and says when to answer.
+    fn serve(&self, request: Request<'_>) -> Served;
+}

@@ -1,0 +1,206 @@
+//! The bytes on the drive: sparse, in memory or in a file. Both are one open file to which the kernel gives
+//! pages when they are written and from which it takes them when they are trimmed; no lock of ours is needed.
+
+use anyhow::Context as _;
+use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use trimtab_core::drive::Extent;
+
+/// How many bytes may be written between two looks at the free memory.
+const LOOK_AT_MEMORY_EVERY: u64 = 32 << 20;
+/// Memory that is left to the rest of the machine.
+const MEMORY_RESERVE: u64 = 256 << 20;
+
+/// A sparse array of bytes; what was never written, or trimmed, reads as zeros and takes no space.
+#[derive(Debug)]
+pub struct Store {
+    file: File,
+    in_memory: bool,
+    /// Bytes that may still be written before the free memory is looked at again; 0: memory is short.
+    credit: AtomicU64,
+}
+
+impl Store {
+    /// `size` bytes in memory.
+    pub fn in_memory(size: u64) -> anyhow::Result<Self> {
+        let fd = rustix::fs::memfd_create("trimtab-drive", MemfdFlags::CLOEXEC).context("cannot create a file in memory")?;
+        let file = File::from(fd);
+        file.set_len(size).context("cannot size the file in memory")?;
+        Ok(Self { file, in_memory: true, credit: AtomicU64::new(0) })
+    }
+
+    /// `size` bytes in the file at `path`, which is created if it does not exist and locked against a second server.
+    pub fn in_file(path: &Path, size: u64) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .with_context(|| format!("cannot open the data file {shown}"))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => anyhow::bail!("the data file {shown} is in use by another attached drive (see `trimtab drive status`)"),
+            Err(errno) => return Err(errno).with_context(|| format!("cannot lock the data file {shown}")),
+        }
+        let metadata = file.metadata().with_context(|| format!("cannot examine the data file {shown}"))?;
+        anyhow::ensure!(metadata.is_file(), "the data file {shown} is not a regular file");
+        anyhow::ensure!(
+            metadata.len() == 0 || metadata.len() == size,
+            "the data file {shown} has {} bytes, but the drive has {size}",
+            metadata.len()
+        );
+        if metadata.len() == 0 {
+            file.set_len(size).with_context(|| format!("cannot size the data file {shown}"))?;
+        }
+        Ok(Self { file, in_memory: false, credit: AtomicU64::new(0) })
+    }
+
+    /// Reads all of `into`.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+        self.file.read_exact_at(into, offset).map_err(|error| errno_of(&error))
+    }
+
+    /// Writes all of `data`. `ENOSPC` if there is no room for it; what was there before may then be partly overwritten.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        if self.in_memory {
+            self.check_memory(offset, data.len() as u64)?;
+        }
+        self.file.write_all_at(data, offset).map_err(|error| errno_of(&error))
+    }
+
+    /// Makes the range read as zeros and gives its space back.
+    pub fn discard(&self, extent: Extent) -> Result<(), Errno> {
+        if extent.len == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, extent.offset, extent.len) {
+            Err(Errno::OPNOTSUPP) => self.write_zeros(extent),
+            result => result,
+        }
+    }
+
+    /// Makes what was written durable beneath us.
+    pub fn sync(&self) -> std::io::Result<()> {
+        if self.in_memory { Ok(()) } else { self.file.sync_data() }
+    }
+
+    /// Bytes of storage that the data take.
+    pub fn allocated(&self) -> u64 {
+        rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_blocks as u64 * 512)
+    }
+
+    /// The ranges that hold data (not holes), in order.
+    pub fn data_extents(&self) -> impl Iterator<Item = Result<Extent, Errno>> + '_ {
+        let mut position = 0;
+        std::iter::from_fn(move || {
+            let start = match rustix::fs::seek(&self.file, SeekFrom::Data(position)) {
+                Ok(start) => start,
+                Err(Errno::NXIO) => return None,
+                Err(errno) => return Some(Err(errno)),
+            };
+            let end = match rustix::fs::seek(&self.file, SeekFrom::Hole(start)) {
+                Ok(end) => end,
+                Err(errno) => return Some(Err(errno)),
+            };
+            position = end;
+            Some(Ok(Extent { offset: start, len: end - start }))
+        })
+    }
+
+    /// For filesystems without holes: the same effect, without the saving.
+    fn write_zeros(&self, extent: Extent) -> Result<(), Errno> {
+        const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        let mut done = 0;
+        while done < extent.len {
+            let part = (extent.len - done).min(ZEROS.len() as u64);
+            self.file.write_all_at(&ZEROS[..part as usize], extent.offset + done).map_err(|error| errno_of(&error))?;
+            done += part;
+        }
+        Ok(())
+    }
+
+    /// Refuses to take new pages once the machine is short of memory: an I/O error to the host is better than the
+    /// kernel's choosing whom to kill. Overwriting what is there already stays possible.
+    fn check_memory(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let credit = self.credit.load(Ordering::Relaxed);
+        if let Some(rest) = credit.checked_sub(len) {
+            // Lost updates between threads only make the next look come a little later or earlier.
+            self.credit.store(rest, Ordering::Relaxed);
+            return Ok(());
+        }
+        if available_memory().is_none_or(|free| free > MEMORY_RESERVE + LOOK_AT_MEMORY_EVERY) {
+            self.credit.store(LOOK_AT_MEMORY_EVERY, Ordering::Relaxed);
+            return Ok(());
+        }
+        let first_hole = rustix::fs::seek(&self.file, SeekFrom::Hole(offset))?;
+        if first_hole >= offset + len { Ok(()) } else { Err(Errno::NOSPC) }
+    }
+}
+
+/// Memory that the kernel thinks it can give out without swapping; `None` if it does not say.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM | libc::EDQUOT) => Errno::NOSPC,
+        Some(code) => Errno::from_raw_os_error(code),
+        None => Errno::IO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(store: &Store) {
+        let mut buffer = [1; 8192];
+        store.read(4096, &mut buffer).unwrap();
+        assert_eq!(buffer, [0; 8192], "never written");
+        store.write(4096, &[7; 8192]).unwrap();
+        store.discard(Extent { offset: 8192, len: 512 }).unwrap();
+        store.read(4096, &mut buffer).unwrap();
+        assert!(buffer[..4096].iter().all(|b| *b == 7) && buffer[4608..].iter().all(|b| *b == 7));
+        assert!(buffer[4096..4608].iter().all(|b| *b == 0), "a trim of less than a page");
+        assert_eq!(store.allocated(), 8192);
+        store.discard(Extent { offset: 4096, len: 8192 }).unwrap();
+        assert_eq!(store.allocated(), 0, "trimmed space costs nothing");
+    }
+
+    #[test]
+    fn data_in_memory_and_in_a_file_behave_alike() {
+        round_trip(&Store::in_memory(1 << 40).unwrap());
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        round_trip(&Store::in_file(&dir.path().join("data"), 1 << 30).unwrap());
+    }
+
+    #[test]
+    fn a_second_server_and_a_wrong_size_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        let first = Store::in_file(&path, 1 << 20).unwrap();
+        let error = Store::in_file(&path, 1 << 20).unwrap_err().to_string();
+        assert!(error.contains("in use"), "{error}");
+        drop(first);
+        let error = Store::in_file(&path, 2 << 20).unwrap_err().to_string();
+        assert!(error.contains("1048576 bytes"), "{error}");
+    }
+
+    #[test]
+    fn extents_with_data_are_found() {
+        let store = Store::in_memory(1 << 30).unwrap();
+        store.write(1 << 20, &[1; 4096]).unwrap();
+        store.write(512 << 20, &[1; 8192]).unwrap();
+        let extents: Vec<Extent> = store.data_extents().map(Result::unwrap).collect();
+        assert_eq!(extents, [Extent { offset: 1 << 20, len: 4096 }, Extent { offset: 512 << 20, len: 8192 }]);
+    }
+}

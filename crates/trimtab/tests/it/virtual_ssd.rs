@@ -1,0 +1,97 @@
+//! The virtual SSD: what is written through the kernel comes back, and what the kernel trims is accounted.
+
+use crate::support::{have_root, skip};
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+use trimtab::serve::engine::Engine;
+use trimtab::serve::fuse::{MAX_REQUEST_BYTES, OneFile};
+use trimtab::serve::loopdev::LoopDevice;
+use trimtab::serve::pace::{Pacer, Speed};
+use trimtab::serve::request::Geometry;
+use trimtab::serve::store::Store;
+use trimtab_core::data::DataClass;
+use trimtab_core::drive::{Command, Completion, Device};
+use trimtab_core::rng::Stream;
+use trimtab_core::units::{Bytes, Nanos};
+
+const SIZE: u64 = 64 << 20;
+
+/// Takes a microsecond for everything.
+struct Quick;
+
+impl Device for Quick {
+    fn size(&self) -> Bytes {
+        Bytes(SIZE)
+    }
+    fn logical_block(&self) -> u32 {
+        4096
+    }
+    fn supports_trim(&self) -> bool {
+        true
+    }
+    fn submit(&mut self, now: Nanos, _command: &Command<'_>) -> Completion {
+        Completion { done: now + Nanos(1000), result: Ok(()) }
+    }
+    fn idle(&mut self, _until: Nanos) {}
+}
+
+fn discard(device: &File, offset: u64, len: u64) -> std::io::Result<()> {
+    const BLKDISCARD: libc::c_ulong = 0x1277;
+    let range = [offset, len];
+    // SAFETY: BLKDISCARD reads two numbers of 64 bits, which live until it returns.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD as _, range.as_ptr()) };
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[test]
+fn data_come_back_and_trims_are_accounted() {
+    if !have_root() {
+        return skip("root");
+    }
+    let geometry = Geometry {
+        size: SIZE,
+        logical_block: 4096,
+        discard_granularity: 8192,
+        discard_max_bytes: 16 << 20,
+        volatile_cache: true,
+        rotational: true,
+    };
+    let engine = Arc::new(Engine::new(Box::new(Quick), Store::in_memory(SIZE).unwrap(), geometry, Speed::REALTIME, 32));
+    let directory = tempfile::tempdir().unwrap();
+    let file = OneFile::new(engine.clone(), Arc::new(Pacer::start().unwrap()), "drive");
+    let session = file.mount(directory.path(), 2).unwrap();
+    let device = LoopDevice::attach(&directory.path().join("drive"), 4096).unwrap();
+    let missed = device.tune(&geometry, MAX_REQUEST_BYTES);
+    let queue = |name: &str| std::fs::read_to_string(device.sysfs().join("queue").join(name)).unwrap().trim().to_owned();
+    let shown = ["logical_block_size", "rotational", "write_cache", "discard_granularity", "discard_max_bytes"].map(queue);
+
+    let mut content = vec![0; SIZE as usize];
+    DataClass::Random.fill(&mut Stream::new(1, "content"), &mut content);
+    let node = File::options().read(true).write(true).open(device.path()).unwrap();
+    node.write_all_at(&content, 0).unwrap();
+    node.sync_all().unwrap();
+    discard(&node, 1 << 20, 20 << 20).unwrap();
+    discard(&node, 1 << 20, 20 << 20).unwrap();
+    let users = device.users();
+    drop(node);
+
+    let mut back = vec![1; SIZE as usize];
+    File::open(device.path()).unwrap().read_exact_at(&mut back, 0).unwrap();
+    let detached = device.detach().unwrap();
+    session.umount_and_join().unwrap();
+
+    assert_eq!(missed, Vec::<String>::new());
+    assert_eq!(shown, ["4096", "1", "write back", "8192", "16777216"].map(str::to_owned));
+    assert_eq!(users, Vec::<String>::new(), "this process does not count");
+    assert!(detached);
+    let trimmed = 1 << 20..21 << 20;
+    assert!(back[trimmed.clone()].iter().all(|b| *b == 0), "trimmed space reads as zeros");
+    assert!(back[..trimmed.start] == content[..trimmed.start] && back[trimmed.end..] == content[trimmed.end..]);
+    let discards = engine.discards();
+    assert_eq!(discards.asked.bytes, 40 << 20);
+    assert_eq!((discards.effective_bytes, discards.repeated_bytes), (20 << 20, 20 << 20));
+    assert_eq!(discards.amplification(), Some(2.0));
+    assert!(engine.counts().flush.count >= 1, "fsync of the device is a flush of the drive");
+}
