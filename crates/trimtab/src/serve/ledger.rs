@@ -82,7 +82,11 @@ impl UnitMap {
             changed += self.chunks[(at / CHUNK) as usize].change(part, to, chunk_len);
             at = part_end;
         }
-        if to { self.set += changed } else { self.set -= changed }
+        if to {
+            self.set += changed
+        } else {
+            self.set -= changed
+        }
         changed
     }
 }

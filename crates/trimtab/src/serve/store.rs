@@ -45,7 +45,9 @@ impl Store {
             .with_context(|| format!("cannot open the data file {shown}"))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => anyhow::bail!("the data file {shown} is in use by another attached drive (see `trimtab drive status`)"),
+            Err(Errno::WOULDBLOCK) => {
+                anyhow::bail!("the data file {shown} is in use by another attached drive (see `trimtab drive status`)")
+            }
             Err(errno) => return Err(errno).with_context(|| format!("cannot lock the data file {shown}")),
         }
         let metadata = file.metadata().with_context(|| format!("cannot examine the data file {shown}"))?;
