@@ -87,13 +87,8 @@ impl Engine {
     fn valid(&self, extent: Extent) -> Result<(), Errno> {
         let block = u64::from(self.geometry.logical_block);
         let end = extent.offset.checked_add(extent.len).ok_or(Errno::INVAL)?;
-        if end > self.geometry.size {
-            Err(Errno::INVAL)
-        } else if !extent.offset.is_multiple_of(block) || !extent.len.is_multiple_of(block) {
-            Err(Errno::INVAL)
-        } else {
-            Ok(())
-        }
+        let aligned = extent.offset.is_multiple_of(block) && extent.len.is_multiple_of(block);
+        if end <= self.geometry.size && aligned { Ok(()) } else { Err(Errno::INVAL) }
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Served {

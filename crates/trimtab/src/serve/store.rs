@@ -117,7 +117,7 @@ impl Store {
 
     /// For filesystems without holes: the same effect, without the saving.
     fn write_zeros(&self, extent: Extent) -> Result<(), Errno> {
-        const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         let mut done = 0;
         while done < extent.len {
             let part = (extent.len - done).min(ZEROS.len() as u64);
