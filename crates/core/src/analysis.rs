@@ -1,3 +1,5 @@
 //! What numbers mean: histograms, steady state, change points, comparison.
 
+pub mod change_points;
 pub mod histogram;
+pub mod steady;
