@@ -76,7 +76,8 @@ pub fn change_points(values: &[f64], options: &Options) -> Vec<ChangePoint> {
     let group = present.len().div_ceil(SEARCHED_MAX);
     let grouped: Vec<f64> = present.chunks(group).map(|c| c.iter().sum::<f64>() / c.len() as f64).collect();
     let filtered = without_outliers(&grouped);
-    let mut cuts: Vec<usize> = search(&filtered, options.penalty, segment_min.div_ceil(group).max(2)).iter().map(|cut| cut * group).collect();
+    let mut cuts: Vec<usize> =
+        search(&filtered, options.penalty, segment_min.div_ceil(group).max(2)).iter().map(|cut| cut * group).collect();
     if group > 1 {
         for i in 0..cuts.len() {
             let start = if i == 0 { 0 } else { cuts[i - 1] };
@@ -326,12 +327,24 @@ mod tests {
                 Noise::Normal => normal(rng),
                 Noise::Uniform => (rng.unit() - 0.5) * libm::sqrt(12.0),
                 Noise::HeavyTailed => (libm::exp(normal(rng)) - 1.65) / 2.16,
-                Noise::TwoLevels => if rng.chance(0.3) { 1.53 } else { -0.65 },
+                Noise::TwoLevels => {
+                    if rng.chance(0.3) {
+                        1.53
+                    } else {
+                        -0.65
+                    }
+                }
                 Noise::Correlated => {
                     state = 0.5 * state + 0.866 * normal(rng);
                     state
                 }
-                Noise::Spikes => if rng.chance(0.03) { -8.0 } else { 0.5 * normal(rng) },
+                Noise::Spikes => {
+                    if rng.chance(0.03) {
+                        -8.0
+                    } else {
+                        0.5 * normal(rng)
+                    }
+                }
             })
             .collect()
     }
@@ -345,13 +358,12 @@ mod tests {
     #[test]
     fn stationary_noise_has_no_knees() {
         // The rates in the module's text come from 2000 series of each kind and length; this is a shorter repeat.
-        for (kind, allowed) in
-            [(Normal, 0), (Uniform, 0), (HeavyTailed, 0), (Spikes, 1), (Correlated, 5), (TwoLevels, 15)]
-        {
+        for (kind, allowed) in [(Normal, 0), (Uniform, 0), (HeavyTailed, 0), (Spikes, 1), (Correlated, 5), (TwoLevels, 15)] {
             let mut rng = Stream::new(1, "stationary");
             let mut found = 0;
             for n in [10, 20, 40, 100, 300] {
-                let of_length = (0..100).filter(|_| !change_points(&series(&[(n, 100.0)], kind, 10.0, &mut rng), &Options::default()).is_empty());
+                let of_length =
+                    (0..100).filter(|_| !change_points(&series(&[(n, 100.0)], kind, 10.0, &mut rng), &Options::default()).is_empty());
                 found += of_length.count();
             }
             assert!(found <= allowed, "{kind:?}: {found} of 500 series");
