@@ -1,5 +1,6 @@
 //! Workload × target → run. Never prints; says how far it is through [`Events`].
 
+pub mod blocks;
 pub mod files;
 pub mod recorder;
 

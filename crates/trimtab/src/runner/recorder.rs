@@ -135,8 +135,24 @@ impl Recorder {
         self.count(kind, latency, completed, bytes);
     }
 
+    /// One operation of `kind` on `bytes` bytes of which nothing else is kept: no latency, no point of the series.
+    #[inline]
+    pub fn count_op(&mut self, kind: OpKind, bytes: u64) {
+        if let Some(current) = &mut self.current {
+            let kind = current.kind(kind);
+            kind.count = kind.count.wrapping_add(1);
+        }
+        self.count_bytes(kind, bytes);
+    }
+
     #[inline]
     fn count(&mut self, kind: OpKind, latency: Nanos, completed: Nanos, bytes: u64) {
+        let (read, written) = self.count_bytes(kind, bytes);
+        self.series.add(completed, latency, read, written);
+    }
+
+    #[inline]
+    fn count_bytes(&mut self, kind: OpKind, bytes: u64) -> (u64, u64) {
         // Wrapping: 64-bit counts of bytes moved by one run do not overflow, and this is the measured inner loop.
         self.ops = self.ops.wrapping_add(1);
         let (read, written) = match kind {
@@ -150,7 +166,7 @@ impl Recorder {
             current.read = current.read.wrapping_add(read);
             current.written = current.written.wrapping_add(written);
         }
-        self.series.add(completed, latency, read, written);
+        (read, written)
     }
 
     /// Ends the run.
@@ -184,7 +200,9 @@ impl Current {
                 phase.latencies.push(Latency { kind, part: LatencyPart::Submission, histogram: parts.0 });
                 phase.latencies.push(Latency { kind, part: LatencyPart::Completion, histogram: parts.1 });
             }
-            phase.latencies.push(Latency { kind, part: LatencyPart::Total, histogram: data.total });
+            if data.total.count() > 0 {
+                phase.latencies.push(Latency { kind, part: LatencyPart::Total, histogram: data.total });
+            }
         }
         phase
     }
