@@ -6,34 +6,63 @@ use crate::units::{Bytes, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Where a figure comes from. A fitted figure is never shown as a prediction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Provenance {
-    /// Taken on a real target with the real clock.
-    Measured,
-    /// Came out of a model, in virtual time.
-    Modelled,
-    /// Typed in or imported from elsewhere.
-    Entered,
+/// An enumeration whose values have names: the ones in JSON, CSV and the store.
+macro_rules! named {
+    ($(#[$attribute:meta])* pub enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)+ }) => {
+        $(#[$attribute])*
+        pub enum $type { $($(#[$doc])* $value),+ }
+
+        impl $type {
+            /// Every value.
+            pub const ALL: &'static [Self] = &[$(Self::$value),+];
+
+            /// The name in JSON, CSV and the store.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$value => $name),+ }
+            }
+
+            /// The value of that name.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| value.name() == name)
+            }
+        }
+    };
 }
 
-/// What executed the workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TargetKind {
-    /// A directory on a mounted filesystem.
-    Directory,
-    /// A block device.
-    BlockDevice,
-    /// A file used as a block device.
-    File,
-    /// A modelled drive.
-    ModelledDrive,
-    /// A modelled filesystem on a modelled drive.
-    ModelledVolume,
-    /// Nothing: the tool's own cost.
-    Null,
-    /// Elsewhere; the figures were entered.
-    Elsewhere,
+named! {
+    /// Where a figure comes from. A fitted figure is never shown as a prediction.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Provenance {
+        /// Taken on a real target with the real clock.
+        Measured = "measured",
+        /// Came out of a model, in virtual time.
+        Modelled = "modelled",
+        /// Typed in or imported from elsewhere.
+        Entered = "entered",
+    }
+}
+
+named! {
+    /// What executed the workload.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum TargetKind {
+        /// A directory on a mounted filesystem.
+        Directory = "directory",
+        /// A block device.
+        BlockDevice = "block-device",
+        /// A file used as a block device.
+        File = "file",
+        /// A modelled drive.
+        ModelledDrive = "modelled-drive",
+        /// A modelled filesystem on a modelled drive.
+        ModelledVolume = "modelled-volume",
+        /// Nothing: the tool's own cost.
+        Null = "null",
+        /// Elsewhere; the figures were entered.
+        Elsewhere = "elsewhere",
+    }
 }
 
 /// One `key = value` of settings or environment. Keys are dotted (`drive.model`, `queue.scheduler`), values are as a person reads them.
@@ -52,36 +81,40 @@ impl Field {
     }
 }
 
-/// The unit of a metric or a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unit {
-    /// Seconds.
-    Seconds,
-    /// Nanoseconds.
-    Nanos,
-    /// 10^6 bytes per second.
-    MegabytesPerSecond,
-    /// Operations per second.
-    OpsPerSecond,
-    /// Bytes.
-    Bytes,
-    /// A count.
-    Count,
-    /// A plain ratio (WAF, amplification).
-    Ratio,
-    /// Per cent.
-    Percent,
+named! {
+    /// The unit of a metric or a series.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Unit {
+        /// Seconds.
+        Seconds = "s",
+        /// Nanoseconds.
+        Nanos = "ns",
+        /// 10^6 bytes per second.
+        MegabytesPerSecond = "MB/s",
+        /// Operations per second.
+        OpsPerSecond = "ops/s",
+        /// Bytes.
+        Bytes = "B",
+        /// A count.
+        Count = "count",
+        /// A plain ratio (WAF, amplification).
+        Ratio = "ratio",
+        /// Per cent.
+        Percent = "%",
+    }
 }
 
-/// In which direction a metric is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Better {
-    /// More is better.
-    Higher,
-    /// Less is better.
-    Lower,
-    /// Neither: a fact.
-    Neither,
+named! {
+    /// In which direction a metric is better.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Better {
+        /// More is better.
+        Higher = "higher",
+        /// Less is better.
+        Lower = "lower",
+        /// Neither: a fact.
+        Neither = "neither",
+    }
 }
 
 /// A figure of a run, with its repeats.
@@ -97,15 +130,17 @@ pub struct Metric {
     pub samples: Vec<f64>,
 }
 
-/// Which part of an operation's time a histogram holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LatencyPart {
-    /// From issue until handed to the target.
-    Submission,
-    /// From handed over until complete.
-    Completion,
-    /// From issue until complete.
-    Total,
+named! {
+    /// Which part of an operation's time a histogram holds.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum LatencyPart {
+        /// From issue until handed to the target.
+        Submission = "submission",
+        /// From handed over until complete.
+        Completion = "completion",
+        /// From issue until complete.
+        Total = "total",
+    }
 }
 
 /// Latencies of one kind of operation in one phase.
@@ -119,13 +154,15 @@ pub struct Latency {
     pub histogram: Histogram,
 }
 
-/// What a series is plotted over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Axis {
-    /// Nanoseconds since the start of the run.
-    Time,
-    /// Bytes written since the start of the run, measured.
-    BytesWritten,
+named! {
+    /// What a series is plotted over.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Axis {
+        /// Nanoseconds since the start of the run.
+        Time = "time",
+        /// Bytes written since the start of the run, measured.
+        BytesWritten = "bytes-written",
+    }
 }
 
 /// Values over time or over bytes written.
@@ -193,15 +230,17 @@ impl Phase {
     }
 }
 
-/// How much a warning matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Good to know.
-    Note,
-    /// The figures may be off.
-    Caution,
-    /// The figures do not mean what they seem to.
-    Serious,
+named! {
+    /// How much a warning matters.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Severity {
+        /// Good to know.
+        Note = "note",
+        /// The figures may be off.
+        Caution = "caution",
+        /// The figures do not mean what they seem to.
+        Serious = "serious",
+    }
 }
 
 /// Something that may have distorted the result: data first, words later.

@@ -7,6 +7,17 @@ use crate::units::Nanos;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
+/// Why buckets make no histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BucketError {
+    /// A bucket that counts nothing.
+    #[error("the bucket at {} ns counts nothing", .0.0)]
+    Empty(Nanos),
+    /// The counts overflow.
+    #[error("the counts add up to more than 64 bits hold")]
+    TooMany,
+}
+
 impl Default for Histogram {
     fn default() -> Self {
         Self::new()
@@ -70,8 +81,52 @@ impl Histogram {
         self.0.mean()
     }
 
+    /// The histogram with these buckets, as [`Self::buckets`] gives them: value, count. Gives back every histogram exactly.
+    ///
+    /// # Errors
+    /// If counts are 0 or add up to more than 64 bits hold: no histogram has such buckets.
+    pub fn from_buckets(buckets: impl IntoIterator<Item = (Nanos, u64)>) -> Result<Self, BucketError> {
+        let mut histogram = Self::new();
+        let mut total = 0_u64;
+        for (value, count) in buckets {
+            if count == 0 {
+                return Err(BucketError::Empty(value));
+            }
+            total = total.checked_add(count).ok_or(BucketError::TooMany)?;
+            histogram.record_n(value, count);
+        }
+        Ok(histogram)
+    }
+
     /// The non-empty buckets: largest value in the bucket, count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         self.0.iter_recorded().map(|v| (Nanos(v.value_iterated_to()), v.count_at_value()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn buckets_give_the_histogram_back(values in prop::collection::vec((any::<u64>(), 0_u32..64, 1_u64..1000), 0..100)) {
+            let mut histogram = Histogram::new();
+            for (value, shift, n) in values {
+                histogram.record_n(Nanos(value >> shift), n);
+            }
+            let back = Histogram::from_buckets(histogram.buckets().collect::<Vec<_>>()).unwrap();
+            prop_assert_eq!(&back, &histogram);
+            prop_assert_eq!((back.max(), back.min(), back.percentile(99.0)), (histogram.max(), histogram.min(), histogram.percentile(99.0)));
+        }
+    }
+
+    #[test]
+    fn impossible_buckets_are_refused() {
+        assert_eq!(Histogram::from_buckets([(Nanos(5), 0)]), Err(BucketError::Empty(Nanos(5))));
+        assert_eq!(Histogram::from_buckets([(Nanos(5), u64::MAX), (Nanos(6), 1)]), Err(BucketError::TooMany));
     }
 }
