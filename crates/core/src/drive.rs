@@ -1,5 +1,6 @@
 //! Modelled drives: a specification, a state and one call.
 
+pub mod hdd;
 pub mod layout;
 pub mod spec;
 

@@ -19,6 +19,10 @@ pub struct Disk {
     pub cache_bytes: u64,
     /// True if a write completes once it is in the buffer.
     pub write_cache: bool,
+    /// Bytes that the head reads on after a read, for the next one.
+    pub read_ahead_bytes: u64,
+    /// Among how many buffered writes the disk picks the one it reaches first; 1 is plain elevator order.
+    pub position_candidates: u32,
 }
 
 /// A zone of a disk.
@@ -45,6 +49,8 @@ impl Default for Disk {
             ],
             cache_bytes: 16 << 20,
             write_cache: true,
+            read_ahead_bytes: 1 << 20,
+            position_candidates: 8,
         }
     }
 }

@@ -112,6 +112,8 @@ impl Disk {
         if share != 1000 {
             return Err(wrong("disk.zones", format!("a list of shares that sum to {share}"), "the shares must sum to 1000 per mille"));
         }
+        size_within("disk.read_ahead_bytes", self.read_ahead_bytes, 0, TIB)?;
+        within("disk.position_candidates", self.position_candidates, 1, 1024)?;
         size_within("disk.cache_bytes", self.cache_bytes, 0, TIB)
     }
 }
