@@ -11,4 +11,5 @@ pub mod output;
 pub mod progress;
 pub mod runner;
 pub mod serve;
+pub mod report;
 pub mod target;

@@ -1,0 +1,6 @@
+//! Results as text and as pictures: pure functions from data to strings.
+
+pub mod document;
+pub mod html;
+pub mod svg;
+pub mod text;
