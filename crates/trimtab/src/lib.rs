@@ -12,4 +12,5 @@ pub mod progress;
 pub mod runner;
 pub mod serve;
 pub mod report;
+pub mod runner;
 pub mod target;

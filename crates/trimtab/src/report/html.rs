@@ -2,6 +2,7 @@
 
 use super::document::{Block, Chart, ChartKind, Document, Table, Verdict, thinned};
 use super::svg;
+use super::text::clean;
 use std::fmt::Write as _;
 use trimtab_core::run::{Severity, Warning};
 
@@ -151,7 +152,7 @@ fn write_warnings(html: &mut String, warnings: &[Warning]) {
 }
 
 fn write_chart(html: &mut String, chart: &Chart, number: usize) {
-    let chart = thin(chart);
+    let chart = prepared(chart);
     let title = escape(&chart.title);
     let _ = writeln!(html, "<figure>\n<figcaption>{title}</figcaption>");
     let linear = svg::draw(&chart, false);
@@ -177,13 +178,20 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize) {
     html.push_str("</details>\n</figure>\n");
 }
 
-/// The chart with few enough points to draw and to list.
-fn thin(chart: &Chart) -> Chart {
+/// The chart with few enough points to draw and to list, and without control characters, which the drawing library lets through.
+fn prepared(chart: &Chart) -> Chart {
     let mut chart = chart.clone();
-    if let ChartKind::Lines { lines, .. } = &mut chart.kind {
-        for line in lines {
-            line.points = thinned(&line.points, POINTS_MAX);
+    for text in [&mut chart.title, &mut chart.x_label, &mut chart.y_label] {
+        *text = clean(text);
+    }
+    match &mut chart.kind {
+        ChartKind::Lines { lines, marks } => {
+            for line in lines {
+                line.points = thinned(&line.points, POINTS_MAX);
+            }
+            marks.iter_mut().for_each(|mark| mark.label = clean(&mark.label));
         }
+        ChartKind::Bars { categories, .. } => categories.iter_mut().for_each(|category| *category = clean(category)),
     }
     chart
 }
@@ -251,8 +259,7 @@ mod tests {
         let mut table = Table::new(hostile, &["a", hostile]);
         table.row([hostile, "1"]);
         let line = Line { name: hostile.into(), points: (0..5000).map(|i| (f64::from(i), f64::from(i % 7) + 1.0)).collect() };
-        let warning =
-            Warning { code: hostile.into(), severity: Severity::Serious, facts: vec![], text: hostile.into() };
+        let warning = Warning { code: hostile.into(), severity: Severity::Serious, facts: vec![], text: hostile.into() };
         let chart = |kind| Block::Chart(Chart { title: hostile.into(), x_label: hostile.into(), y_label: hostile.into(), kind });
         let blocks = vec![
             Block::Verdict(Verdict { headline: hostile.into(), evidence: vec![hostile.into()], caveats: vec![hostile.into()] }),

@@ -38,6 +38,11 @@ fn scalable(svg: &str, title: &str) -> String {
     svg.replacen(&fixed, &format!("<svg role=\"img\" aria-label=\"{}\"", super::html::escape(title)), 1)
 }
 
+fn label(size: i32, colour: RGBColor) -> TextStyle<'static> {
+    use plotters::style::IntoFont as _;
+    TextStyle { color: plotters::style::Color::to_backend_color(&colour), ..("sans-serif", size).into_font().into() }
+}
+
 fn colour(index: usize) -> RGBColor {
     let hex = PALETTE[index % PALETTE.len()].trim_start_matches('#');
     let value = u32::from_str_radix(hex, 16).unwrap_or(0);
@@ -77,7 +82,7 @@ fn draw_lines(
         for mark in marks {
             let ends = [(mark.x, y_range.start), (mark.x, y_range.end)];
             context.draw_series(std::iter::once(PathElement::new(ends, MARK.stroke_width(1))))?;
-            context.draw_series(std::iter::once(Text::new(mark.label.clone(), (mark.x, y_range.end), ("sans-serif", 11, &MARK))))?;
+            context.draw_series(std::iter::once(Text::new(mark.label.clone(), (mark.x, y_range.end), label(11, MARK))))?;
         }
     } else {
         let top = if y_high > 0.0 { y_high * 1.08 } else { 1.0 };
@@ -89,7 +94,7 @@ fn draw_lines(
         }
         for mark in marks {
             context.draw_series(std::iter::once(PathElement::new([(mark.x, bottom), (mark.x, top)], MARK.stroke_width(1))))?;
-            context.draw_series(std::iter::once(Text::new(mark.label.clone(), (mark.x, top), ("sans-serif", 11, &MARK))))?;
+            context.draw_series(std::iter::once(Text::new(mark.label.clone(), (mark.x, top), label(11, MARK))))?;
         }
     }
     Ok(true)
@@ -110,8 +115,8 @@ where
         .axis_style(INK)
         .bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
-        .label_style(("sans-serif", 12, &INK))
-        .axis_desc_style(("sans-serif", 13, &INK))
+        .label_style(label(12, INK))
+        .axis_desc_style(label(13, INK))
         .draw()?;
     Ok(())
 }
@@ -141,22 +146,22 @@ fn draw_bars(
         .axis_style(INK)
         .bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
-        .label_style(("sans-serif", 12, &INK))
-        .axis_desc_style(("sans-serif", 13, &INK))
+        .label_style(label(12, INK))
+        .axis_desc_style(label(13, INK))
         .draw()?;
     let width = 0.8 / series.len().max(1) as f64;
     for (s, (_, values)) in series.iter().enumerate() {
         for (group, value) in values.iter().enumerate().filter_map(|(g, v)| v.map(|v| (g, v))) {
             let left = group as f64 + 0.1 + s as f64 * width;
             context.draw_series(std::iter::once(Rectangle::new([(left, 0.0), (left + width * 0.92, value)], colour(s).filled())))?;
-            let label = Text::new(short_number(value), (left, value + top * 0.05), ("sans-serif", 11, &INK));
-            context.draw_series(std::iter::once(label))?;
+            let text = Text::new(short_number(value), (left, value + top * 0.05), label(11, INK));
+            context.draw_series(std::iter::once(text))?;
         }
     }
     let area = context.plotting_area();
     for (group, category) in categories.iter().enumerate() {
         let (x, y) = area.map_coordinate(&(group as f64 + 0.5, 0.0));
-        let style = TextStyle::from(("sans-serif", 12)).color(&INK).pos(plotters::style::text_anchor::Pos::new(
+        let style = label(12, INK).pos(plotters::style::text_anchor::Pos::new(
             plotters::style::text_anchor::HPos::Center,
             plotters::style::text_anchor::VPos::Top,
         ));
@@ -208,7 +213,9 @@ mod tests {
         chart.kind = ChartKind::Lines { lines: vec![line], marks: vec![Mark { x: 0.5, label: "<script>".into() }] };
         for log in [false, true] {
             let svg = draw(&chart, log).unwrap();
-            assert!(svg.contains("&lt;x&gt;") && svg.contains("&lt;script&gt;") && svg.contains("aria-label=\"&lt;a &amp; &quot;b&quot;&gt;\""));
+            assert!(
+                svg.contains("&lt;x&gt;") && svg.contains("&lt;script&gt;") && svg.contains("aria-label=\"&lt;a &amp; &quot;b&quot;&gt;\"")
+            );
             assert!(!svg.contains("<script>"));
         }
     }
