@@ -11,6 +11,5 @@ pub mod output;
 pub mod progress;
 pub mod report;
 pub mod runner;
-pub mod runner;
 pub mod serve;
 pub mod target;

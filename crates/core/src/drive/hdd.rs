@@ -322,7 +322,7 @@ impl Device for Hdd {
             let block = self.logical_block;
             if extent.offset.checked_add(extent.len).is_none_or(|end| end > self.size) {
                 Err(Refusal::OutOfRange)
-            } else if extent.offset % block != 0 || extent.len % block != 0 {
+            } else if !extent.offset.is_multiple_of(block) || !extent.len.is_multiple_of(block) {
                 Err(Refusal::Misaligned)
             } else {
                 Ok(())
