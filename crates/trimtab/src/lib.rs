@@ -11,5 +11,6 @@ pub mod output;
 pub mod progress;
 pub mod report;
 pub mod runner;
+pub mod safety;
 pub mod serve;
 pub mod target;

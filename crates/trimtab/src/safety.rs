@@ -1,0 +1,81 @@
+//! Real drives are precious: what every command that writes goes through first.
+//!
+//! Writes stay inside a directory that this program made, which is gone afterwards. Free space keeps a reserve. How much
+//! will be written is said first, and much of it needs consent. What a crashed run left behind is found on the next start.
+
+pub mod consent;
+pub mod remove;
+pub mod space;
+pub mod workspace;
+
+pub use self::space::Guard;
+pub use self::workspace::Workspace;
+
+use crate::host::root::Root;
+use crate::host::{self, block};
+use crate::output::Context;
+use anyhow::Context as _;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use std::path::{Path, PathBuf};
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::Plan;
+
+/// Options of every command that writes into a directory.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "Safety")]
+pub struct SafetyArgs {
+    /// Free space to leave alone [default: 5% of the filesystem, at least 1 GiB].
+    #[arg(long, value_name = "SIZE")]
+    pub reserve: Option<Bytes>,
+}
+
+/// A directory that a command is about to write into; looked at, nothing made yet.
+#[derive(Debug)]
+pub struct Ground {
+    /// The directory.
+    pub dir: OwnedFd,
+    /// Its path without links.
+    pub path: PathBuf,
+    /// Size of the smallest drive below it; `None` if what is written does not wear a drive (memory), or none can be found.
+    pub drive: Option<Bytes>,
+    /// Filesystem type, where known.
+    pub fs_type: String,
+}
+
+impl Ground {
+    /// Looks at `path`.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let dir = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(std::io::Error::from)
+            .with_context(|| format!("cannot use {} as a directory to write in", path.display()))?;
+        let path = std::fs::canonicalize(path).with_context(|| format!("cannot find out where {} is", path.display()))?;
+        let place = Root::live().and_then(|root| host::Place::of_path(&root, &path)).ok();
+        let fs_type = place.as_ref().and_then(|p| p.mount.as_ref()).map(|m| m.fs_type.clone()).unwrap_or_default();
+        let drive = place.and_then(|place| drive_size(&place.stack));
+        Ok(Self { dir, path, drive, fs_type })
+    }
+}
+
+/// The smallest drive; without one, the smallest device of the filesystem, unless all of it is in memory.
+fn drive_size(stack: &block::Stack) -> Option<Bytes> {
+    let in_memory =
+        |layer: &block::Layer| matches!(&layer.kind, block::Kind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs");
+    let smallest = stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
+    if smallest.is_some() || stack.layers.iter().any(in_memory) {
+        return smallest;
+    }
+    stack.top_layers().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min()
+}
+
+/// Everything that has to be in order before a command writes `plan` below `path`, and the directory to write in.
+/// `what` completes the sentence "TRIMTAB: `what` writes up to …".
+pub fn prepare(context: &Context, args: &SafetyArgs, path: &Path, what: &str, plan: &Plan) -> anyhow::Result<Workspace> {
+    let ground = Ground::open(path)?;
+    workspace::deal_with_leftovers(context, &ground)?;
+    let reserve = space::check(&ground, args.reserve, plan.space)?;
+    consent::announce_and_ask(context, &ground, what, plan)?;
+    crate::interrupt::install().context("cannot catch signals")?;
+    crate::interrupt::check()?;
+    Workspace::create(&ground, reserve)
+}

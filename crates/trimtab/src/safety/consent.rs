@@ -1,0 +1,69 @@
+//! Saying how much will be written, and asking where it is much.
+
+use super::Ground;
+use crate::error::UsageError;
+use crate::output::Context;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::Plan;
+
+/// More than this needs consent …
+const FREE_BYTES: Bytes = Bytes(10_000_000_000);
+/// … and so does more than this share of the drive: one part in a hundred.
+const FREE_SHARE: u64 = 100;
+
+/// Why writing `written` bytes to a drive of this size needs consent, if it does.
+#[must_use]
+pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
+    if written > FREE_BYTES {
+        return Some(format!("that is more than {FREE_BYTES}"));
+    }
+    let drive = drive.filter(|drive| written.0 > drive.0 / FREE_SHARE)?;
+    Some(format!("that is {:.1} % of the drive's {drive}", written.as_f64() / drive.as_f64() * 100.0))
+}
+
+/// Says what `what` will write where, and asks if it is much. Without consent it is wrong usage.
+pub fn announce_and_ask(context: &Context, ground: &Ground, what: &str, plan: &Plan) -> anyhow::Result<()> {
+    let most = if plan.space < plan.written { format!(", {} at a time", plan.space) } else { String::new() };
+    let announcement = format!("{what} writes up to {}{most} in {} and removes it afterwards", plan.written, ground.path.display());
+    let Some(reason) = reason(plan.written, ground.drive) else {
+        context.remark(&format!("{announcement}."));
+        return Ok(());
+    };
+    if ask(context, &format!("{announcement}; {reason}. Go on?"))? {
+        return Ok(());
+    }
+    Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())
+}
+
+/// Asks on the terminal. `--yes` answers yes without asking; without a terminal the answer is no.
+pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
+    if context.yes {
+        context.remark(&format!("{question} Yes (--yes)."));
+        return Ok(true);
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    let mut err = anstream::stderr().lock();
+    write!(err, "{question} [y/N] ")?;
+    err.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn much_is_over_10_gb_or_over_one_per_cent_of_the_drive() {
+        let gb = |n: u64| Bytes(n * 1_000_000_000);
+        assert_eq!(reason(gb(10), None), None);
+        assert_eq!(reason(Bytes(10_000_000_001), None).unwrap(), "that is more than 10.0 GB");
+        assert_eq!(reason(gb(1), Some(gb(100))), None);
+        assert_eq!(reason(gb(3), Some(gb(100))).unwrap(), "that is 3.0 % of the drive's 100 GB");
+        assert_eq!(reason(Bytes::ZERO, Some(gb(1))), None);
+    }
+}

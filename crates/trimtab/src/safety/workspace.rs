@@ -1,0 +1,414 @@
+//! The directory that a command makes for itself, and finding those that crashed runs left behind.
+//!
+//! A workspace holds `marker`, which says whose it is and is locked while that process lives, and the directories of the runs.
+
+use super::{Ground, Guard, consent, remove};
+use crate::output::Context;
+use anyhow::{Context as _, anyhow};
+use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::fs::{Dir, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fmt;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use trimtab_core::units::Bytes;
+
+/// Names of workspaces begin with this.
+const PREFIX: &str = "trimtab-work-";
+const MARKER: &str = "marker";
+/// First line of a marker: what it is, and its version.
+const MAGIC: &str = "trimtab workspace 1";
+/// A marker is never longer.
+const MARKER_BYTES_MAX: u64 = 4096;
+
+/// A directory of our own. Removed when it is dropped, with all that is in it.
+#[derive(Debug)]
+pub struct Workspace {
+    parent: OwnedFd,
+    name: String,
+    path: PathBuf,
+    dir: OwnedFd,
+    reserve: Bytes,
+    /// Locked as long as this process lives.
+    _marker: File,
+    removed: bool,
+}
+
+impl Workspace {
+    /// Makes one in `ground`.
+    pub fn create(ground: &Ground, reserve: Bytes) -> anyhow::Result<Self> {
+        let failed = |errno: Errno| {
+            anyhow!(std::io::Error::from(errno)).context(format!("cannot make a directory to work in in {}", ground.path.display()))
+        };
+        let parent = ground.dir.try_clone().context("cannot keep the directory open")?;
+        let name = make_unique(&parent).map_err(failed)?;
+        let path = ground.path.join(&name);
+        match furnish(&parent, &name) {
+            Ok((dir, marker)) => Ok(Self { parent, name, path, dir, reserve, _marker: marker, removed: false }),
+            Err(error) => {
+                // Nothing of ours may stay; the first error is the one that counts.
+                let _ = remove::tree(parent.as_fd(), &name);
+                Err(anyhow!(error).context(format!("cannot set up {}", path.display())))
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The reserve of free space that was agreed on.
+    pub fn reserve(&self) -> Bytes {
+        self.reserve
+    }
+
+    /// Makes a directory in it, for one run.
+    pub fn subdirectory(&self, name: &str) -> anyhow::Result<(OwnedFd, PathBuf)> {
+        let path = self.path.join(name);
+        let make = || {
+            rustix::fs::mkdirat(&self.dir, name, Mode::RWXU)?;
+            rustix::fs::openat(&self.dir, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        };
+        let dir = make().map_err(std::io::Error::from).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok((dir, path))
+    }
+
+    /// Removes a directory in it, with all that a run left there.
+    pub fn remove_subdirectory(&self, name: &str) -> anyhow::Result<()> {
+        let path = || format!("cannot remove {}", self.path.join(name).display());
+        remove::tree(self.dir.as_fd(), name).map_err(std::io::Error::from).with_context(path)
+    }
+
+    /// Watches the reserve during a run.
+    pub fn guard(&self) -> anyhow::Result<Guard> {
+        let dir = self.dir.try_clone().context("cannot keep the directory open")?;
+        Ok(Guard::new(dir, self.path.clone(), self.reserve))
+    }
+
+    /// Removes it, and says if that did not work.
+    pub fn close(mut self) -> anyhow::Result<()> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> anyhow::Result<()> {
+        if self.removed {
+            return Ok(());
+        }
+        self.removed = true;
+        remove::tree(self.parent.as_fd(), &self.name)
+            .map_err(std::io::Error::from)
+            .with_context(|| format!("cannot remove {}; please remove it by hand", self.path.display()))
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            anstream::eprintln!("trimtab: {error:#}");
+        }
+    }
+}
+
+/// Makes a directory with a name that nothing has.
+fn make_unique(parent: &OwnedFd) -> Result<String, Errno> {
+    let pid = std::process::id();
+    for n in 1_u64.. {
+        let name = format!("{PREFIX}{pid}-{n}");
+        match rustix::fs::mkdirat(parent, &name, Mode::RWXU) {
+            Err(Errno::EXIST) => {}
+            result => return result.map(|()| name),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Opens the new directory, and puts the locked marker into it.
+fn furnish(parent: &OwnedFd, name: &str) -> std::io::Result<(OwnedFd, File)> {
+    let dir = rustix::fs::openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut marker = File::from(rustix::fs::openat(&dir, MARKER, flags, Mode::RUSR | Mode::WUSR)?);
+    // A filesystem without locks leaves the process id as the sign of life.
+    let _ = rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive);
+    marker.write_all(Owner::this_process().to_string().as_bytes())?;
+    // So that a power cut leaves a directory that is known as ours.
+    marker.sync_all()?;
+    Ok((dir, marker))
+}
+
+/// Whose a workspace is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Owner {
+    pid: u32,
+    /// When the process started, in clock ticks since boot: the same pid with another start is another process.
+    started: u64,
+    boot: String,
+    host: String,
+}
+
+impl Owner {
+    fn this_process() -> Self {
+        let pid = std::process::id();
+        Self { pid, started: process_start(pid).unwrap_or(0), boot: boot_id(), host: host_name() }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        if lines.next()? != MAGIC {
+            return None;
+        }
+        let mut value = |key: &str| lines.next()?.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned);
+        Some(Self {
+            pid: value("pid")?.parse().ok()?,
+            started: value("started")?.parse().ok()?,
+            boot: value("boot")?,
+            host: value("host")?,
+        })
+    }
+
+    /// Whether that process lives, as far as its id tells on this machine and boot.
+    fn lives(&self) -> bool {
+        self.boot == boot_id() && process_start(self.pid) == Some(self.started)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{MAGIC}\npid {}\nstarted {}\nboot {}\nhost {}\n", self.pid, self.started, self.boot, self.host)
+    }
+}
+
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Field 22 of `/proc/PID/stat`; `None` if there is no such process.
+fn process_start(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may contain anything, also parentheses; 19 fields lie between it and the start time.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// What stands in the directory and looks like one of ours.
+#[derive(Debug)]
+pub struct Leftover {
+    name: String,
+    state: State,
+    /// Holds the lock while it is dealt with, so that two processes do not.
+    _marker: Option<File>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    /// Its process is gone.
+    Dead,
+    /// In use, or being set up right now.
+    Alive,
+    /// Made by another machine that shares the filesystem.
+    Elsewhere(String),
+    /// Named like one of ours, but without a marker of ours.
+    Unknown,
+}
+
+/// Finds what runs that crashed left in `ground`, and offers to remove it. What lives or is not ours is left alone.
+pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result<()> {
+    for leftover in find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
+        let path = ground.path.join(&leftover.name);
+        let path = path.display();
+        match &leftover.state {
+            State::Alive => {}
+            State::Elsewhere(host) => context.remark(&format!("{path} was made on {host}; if nothing runs there any more, remove it.")),
+            State::Unknown => {
+                context.remark(&format!("{path} is named like a directory of trimtab's but does not say that it is one; left alone."))
+            }
+            State::Dead if consent::ask(context, &format!("{path} was left by a run that crashed. Remove it?"))? => {
+                remove::tree(ground.dir.as_fd(), &leftover.name)
+                    .map_err(std::io::Error::from)
+                    .with_context(|| format!("cannot remove {path}"))?;
+            }
+            State::Dead => context.remark(&format!("{path} was left by a run that crashed; --yes removes it.")),
+        }
+    }
+    Ok(())
+}
+
+/// Everything in `ground` that is named like a workspace.
+pub fn find(ground: &Ground) -> std::io::Result<Vec<Leftover>> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(&ground.dir)? {
+        let entry = entry?;
+        if let Ok(name) = entry.file_name().to_str()
+            && name.starts_with(PREFIX)
+            && let Some(leftover) = examine(ground, name)
+        {
+            found.push(leftover);
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// `None` if it is no directory or gone by now.
+fn examine(ground: &Ground, name: &str) -> Option<Leftover> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = match rustix::fs::openat(&ground.dir, name, flags, Mode::empty()) {
+        Ok(dir) => dir,
+        // Another user's.
+        Err(Errno::ACCESS) => return Some(Leftover { name: name.to_owned(), state: State::Alive, _marker: None }),
+        Err(_) => return None,
+    };
+    let (state, marker) = state(&dir);
+    Some(Leftover { name: name.to_owned(), state, _marker: marker })
+}
+
+fn state(dir: &OwnedFd) -> (State, Option<File>) {
+    let ours = rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
+    if !ours {
+        return (State::Unknown, None);
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let marker = match rustix::fs::openat(dir, MARKER, flags, Mode::empty()) {
+        Ok(marker) => File::from(marker),
+        // Being set up, or removed; or a crash came in between, and it is empty.
+        Err(Errno::NOENT) if is_old(dir) && is_empty(dir) => return (State::Dead, None),
+        Err(Errno::NOENT) if !is_old(dir) => return (State::Alive, None),
+        Err(_) => return (State::Unknown, None),
+    };
+    if rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return (State::Alive, None);
+    }
+    let mut text = String::new();
+    let _ = (&marker).take(MARKER_BYTES_MAX).read_to_string(&mut text);
+    let state = match Owner::parse(&text) {
+        None if !is_old(dir) => State::Alive,
+        None => State::Unknown,
+        Some(owner) if owner.lives() => State::Alive,
+        Some(owner) if owner.host != host_name() => State::Elsewhere(owner.host),
+        Some(_) => State::Dead,
+    };
+    (state, Some(marker))
+}
+
+/// Not made within the last minute.
+fn is_old(dir: &OwnedFd) -> bool {
+    let modified = rustix::fs::fstat(dir).map_or(i64::MAX, |stat| stat.st_mtime);
+    let now = i64::try_from(crate::runner::unix_ms() / 1000).unwrap_or(0);
+    now.saturating_sub(modified) > 60
+}
+
+fn is_empty(dir: &OwnedFd) -> bool {
+    Dir::read_from(dir).is_ok_and(|mut entries| entries.all(|e| e.is_ok_and(|e| e.file_name() == c"." || e.file_name() == c"..")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn context(yes: bool) -> Context {
+        Context { json: false, progress: false, quiet: true, yes, store: None }
+    }
+
+    fn ground() -> (tempfile::TempDir, Ground) {
+        let dir = tempfile::tempdir().unwrap();
+        let ground = Ground::open(dir.path()).unwrap();
+        (dir, ground)
+    }
+
+    fn crashed(dir: &Path, name: &str, owner: &Owner) -> PathBuf {
+        let path = dir.join(format!("{PREFIX}{name}"));
+        fs::create_dir_all(path.join("run/tree")).unwrap();
+        fs::write(path.join(MARKER), owner.to_string()).unwrap();
+        fs::write(path.join("run/tree/file"), b"left").unwrap();
+        path
+    }
+
+    #[test]
+    fn a_workspace_goes_with_all_that_is_in_it() {
+        let (dir, ground) = ground();
+        let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
+        let (_, sub) = workspace.subdirectory("run").unwrap();
+        fs::write(sub.join("file"), b"x").unwrap();
+        assert_eq!(find(&ground).unwrap()[0].state, State::Alive, "ours lives");
+        drop(workspace);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_workspace_that_vanished_is_no_trouble() {
+        let (dir, ground) = ground();
+        let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
+        fs::remove_dir_all(workspace.path()).unwrap();
+        workspace.close().unwrap();
+        drop(dir);
+    }
+
+    #[test]
+    fn leftovers_of_dead_processes_go_with_consent_only() {
+        let (dir, ground) = ground();
+        let dead = Owner { pid: u32::MAX, ..Owner::this_process() };
+        let earlier_boot = Owner { boot: "an earlier one".into(), ..Owner::this_process() };
+        let reused_pid = Owner { started: 1, ..Owner::this_process() };
+        let left = [crashed(dir.path(), "a", &dead), crashed(dir.path(), "b", &earlier_boot), crashed(dir.path(), "c", &reused_pid)];
+        deal_with_leftovers(&context(false), &ground).unwrap();
+        assert!(left.iter().all(|path| path.join("run/tree/file").exists()), "nobody said yes");
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert!(left.iter().all(|path| !path.exists()));
+    }
+
+    #[test]
+    fn what_lives_or_is_not_ours_stays() {
+        let (dir, ground) = ground();
+        let mine = crashed(dir.path(), "mine", &Owner::this_process());
+        let elsewhere = crashed(dir.path(), "nfs", &Owner { host: "another".into(), boot: "x".into(), ..Owner::this_process() });
+        let locked = crashed(dir.path(), "locked", &Owner { pid: u32::MAX, ..Owner::this_process() });
+        let lock = File::open(locked.join(MARKER)).unwrap();
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let foreign = dir.path().join(format!("{PREFIX}photos"));
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("precious"), b"x").unwrap();
+        let fake = dir.path().join(format!("{PREFIX}fake"));
+        fs::create_dir(&fake).unwrap();
+        fs::write(fake.join(MARKER), b"something else").unwrap();
+        fs::write(dir.path().join(format!("{PREFIX}file")), b"x").unwrap();
+        std::os::unix::fs::symlink(&foreign, dir.path().join(format!("{PREFIX}link"))).unwrap();
+        let before = fs::read_dir(dir.path()).unwrap().count();
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), before);
+        for path in [&mine, &elsewhere, &locked] {
+            assert!(path.join("run/tree/file").exists(), "{}", path.display());
+        }
+        assert!(foreign.join("precious").exists());
+    }
+
+    #[test]
+    fn an_old_empty_directory_without_a_marker_is_a_leftover_and_one_with_contents_is_not() {
+        let (dir, ground) = ground();
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+        let (empty, full) = (dir.path().join(format!("{PREFIX}empty")), dir.path().join(format!("{PREFIX}full")));
+        for path in [&empty, &full] {
+            fs::create_dir(path).unwrap();
+        }
+        fs::write(full.join("precious"), b"x").unwrap();
+        for path in [&empty, &full] {
+            File::open(path).unwrap().set_modified(long_ago).unwrap();
+        }
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert!(!empty.exists() && full.join("precious").exists());
+    }
+
+    #[test]
+    fn owners_survive_being_written_and_read() {
+        let owner = Owner::this_process();
+        assert_eq!(Owner::parse(&owner.to_string()), Some(owner.clone()));
+        assert!(owner.lives());
+        for text in ["", "trimtab workspace 2\npid 1\n", &owner.to_string()[..30]] {
+            assert_eq!(Owner::parse(text), None);
+        }
+    }
+}
