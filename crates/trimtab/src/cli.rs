@@ -40,6 +40,8 @@ pub struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run one benchmark on one target.
+    Bench(cmd::bench::Args),
     /// Print a completion script for a shell.
     Completions(cmd::completions::Args),
 }

@@ -1,5 +1,6 @@
 //! One module a command: its arguments, and what it does with them.
 
+pub mod bench;
 pub mod completions;
 
 use crate::cli::Command;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 /// Runs the command and says with which status to exit.
 pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Bench(args) => bench::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }
 }

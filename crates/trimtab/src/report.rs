@@ -2,5 +2,6 @@
 
 pub mod document;
 pub mod html;
+pub mod run;
 pub mod svg;
 pub mod text;

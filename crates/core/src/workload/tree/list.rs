@@ -10,6 +10,9 @@ use alloc::vec::Vec;
 /// The directory that everything is in.
 pub(super) const ROOT: &str = "tree";
 
+/// A file lies in at most this many directories inside each other.
+pub const DEPTH_MAX: usize = 256;
+
 /// One directory or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -105,6 +108,9 @@ pub enum TreeError {
     /// Too many names for this workload.
     #[error("the names in the tree take more than 2 GiB")]
     TooManyNames,
+    /// More directories inside each other than any tree needs.
+    #[error("'{0}' lies deeper than {DEPTH_MAX} directories")]
+    TooDeep(String),
     /// The totals cannot be met.
     #[error("{size} bytes are too few for {files} files: a file has at least one")]
     TooSmall {
@@ -156,6 +162,12 @@ impl TreeBuilder {
     /// Adds a file of this size, whose content the target makes up.
     pub(super) fn sized_file(&mut self, path: &str, size: u64) -> Result<(), TreeError> {
         self.insert_file(path, Item::File { size, offset: 0 })
+    }
+
+    /// The contents so far, one after the other.
+    #[must_use]
+    pub fn content(&self) -> &[u8] {
+        &self.content
     }
 
     /// True if there is no file yet.
@@ -276,11 +288,13 @@ fn clean(path: &str) -> Result<String, TreeError> {
         return Err(outside());
     }
     let mut clean = String::new();
+    let mut depth = 0;
     for part in path.split('/') {
         match part {
             "" | "." => {}
             ".." => return Err(outside()),
             part => {
+                depth += 1;
                 if !clean.is_empty() {
                     clean.push('/');
                 }
@@ -288,12 +302,16 @@ fn clean(path: &str) -> Result<String, TreeError> {
             }
         }
     }
+    if depth > DEPTH_MAX {
+        return Err(TreeError::TooDeep(clean));
+    }
     Ok(clean)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::ops::Add as _;
 
     #[test]
     fn paths_that_lead_out_are_refused() {
@@ -306,6 +324,13 @@ mod tests {
             assert!(builder.dir(path).is_ok(), "{path:?} is the root, as archives of '.' have it");
         }
         assert!(builder.is_empty());
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        let mut builder = TreeBuilder::default();
+        assert!(builder.file(&"d/".repeat(255).add("f"), b"").is_ok());
+        assert!(matches!(builder.file(&"d/".repeat(256).add("f"), b""), Err(TreeError::TooDeep(_))));
     }
 
     #[test]

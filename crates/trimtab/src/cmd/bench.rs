@@ -1,0 +1,33 @@
+//! `trimtab bench WORKLOAD [TARGET]`: one workload on one target.
+
+pub mod finish;
+pub mod overhead;
+pub mod tree;
+
+use crate::output::Context;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Arguments of `trimtab bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trimtab bench tree /mnt/ssd                   unpack, sync, delete, sync a tree of 36,706 files (493 MB), three times
+  trimtab bench tree --tar linux.tar.xz /mnt    the same with an archive of yours
+  trimtab bench tree null:                      what the tool itself costs")]
+pub struct Args {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+#[derive(Debug, Subcommand)]
+enum Workload {
+    Tree(tree::Args),
+}
+
+/// Runs the workload and reports.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    match &args.workload {
+        Workload::Tree(args) => tree::run(args, context),
+    }
+}

@@ -1,0 +1,72 @@
+//! The tool's own cost in a run: the same operations on a target that does nothing, and the making of the data.
+
+use crate::runner::files;
+use crate::target::null::NullFiles;
+use std::time::Instant;
+use trimtab_core::data::DataClass;
+use trimtab_core::rng::Stream;
+use trimtab_core::run::{Field, Run, Severity, Warning};
+use trimtab_core::workload::FileWorkload;
+
+/// Above this share of the measured time, the tool's own cost is worth a warning.
+const SHARE_MAX: f64 = 0.05;
+/// Bytes made to find out what data costs.
+const DATA_SAMPLE: usize = 8 << 20;
+
+/// What the tool itself costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Overhead {
+    /// Nanoseconds an operation, on the null target.
+    pub op_ns: f64,
+    /// Nanoseconds to make a byte of data; 0 where the workload brings its data.
+    pub byte_ns: f64,
+}
+
+impl Overhead {
+    /// Measures it: `workload` is run to its end on the null target.
+    pub fn of_files<W: FileWorkload + ?Sized>(workload: &mut W, makes: Option<DataClass>) -> Self {
+        let outcome = files::run(workload, &mut NullFiles::new(), &mut ());
+        let (ops, ns) = outcome.recorded.phases.iter().fold((0, 0), |(ops, ns), phase| (ops + phase.ops_total(), ns + phase.took.0));
+        Self { op_ns: ns as f64 / (ops as f64).max(1.0), byte_ns: makes.map_or(0.0, data_cost) }
+    }
+
+    /// Notes it with the run, and warns where it distorts.
+    pub fn note(&self, run: &mut Run) {
+        run.counters.push(("tool.picoseconds-per-op".to_owned(), (self.op_ns * 1e3) as u64));
+        run.counters.push(("tool.picoseconds-per-byte".to_owned(), (self.byte_ns * 1e3) as u64));
+        for phase in &run.phases {
+            let own = self.op_ns * phase.ops_total() as f64 + self.byte_ns * phase.written.as_f64();
+            let share = own / phase.took.as_f64().max(1.0);
+            if share > SHARE_MAX && !run.warnings.iter().any(|w| w.code == "tool.overhead") {
+                let facts = vec![Field::new("phase", phase.name.clone()), Field::new("share", format!("{:.0} %", share * 100.0))];
+                run.warnings.push(Warning {
+                    code: "tool.overhead".to_owned(),
+                    severity: Severity::Caution,
+                    facts,
+                    text: format!(
+                        "{:.0} % of the time of '{}' is the tool's own: {:.0} ns an operation, {:.2} ns a byte of data",
+                        share * 100.0,
+                        phase.name,
+                        self.op_ns,
+                        self.byte_ns
+                    ),
+                });
+            }
+        }
+    }
+}
+
+/// Nanoseconds to make a byte of `class`: the best of three, since anything else only adds.
+fn data_cost(class: DataClass) -> f64 {
+    let mut rng = Stream::new(0, "overhead");
+    let mut buffer = vec![0_u8; DATA_SAMPLE];
+    let once = |_| {
+        let started = Instant::now();
+        for piece in buffer.chunks_mut(128 << 10) {
+            class.fill(&mut rng, piece);
+        }
+        std::hint::black_box(&mut buffer);
+        started.elapsed().as_nanos() as f64 / DATA_SAMPLE as f64
+    };
+    (0..3).map(once).fold(f64::MAX, f64::min)
+}

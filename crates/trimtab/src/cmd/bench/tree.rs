@@ -1,0 +1,162 @@
+//! `trimtab bench tree [TARGET]`.
+
+use super::finish::{self, Watch};
+use super::overhead::Overhead;
+use crate::archive;
+use crate::error::UsageError;
+use crate::host::Observer;
+use crate::output::Context;
+use crate::runner::{End, Header, Outcome, files};
+use crate::safety::{self, SafetyArgs};
+use crate::target::TargetSpec;
+use crate::target::dir::{DirOptions, DirTarget};
+use crate::target::null::NullFiles;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use trimtab_core::data::DataClass;
+use trimtab_core::run::{Field, Run, TargetKind};
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::FileWorkload as _;
+use trimtab_core::workload::tree::{self, DEFAULT_FILES, DEFAULT_SIZE, Tree, TreeList};
+
+/// Unpack a source tree, sync, delete it, sync; each timed apart.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The default tree has 36,706 files and 493 MB (10^6 bytes) in the shape of a kernel source tree; see docs/method.md.
+
+Examples:
+  trimtab bench tree /mnt/ssd
+  trimtab bench tree --tries 5 --tar linux-6.1.tar.xz /mnt/ssd
+  trimtab bench tree --files 3670 --size 49MB .")]
+pub struct Args {
+    /// A directory on the filesystem to measure, or null: for the tool's own cost.
+    #[arg(default_value = ".")]
+    target: String,
+    /// Repeat this often.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    tries: u32,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    safety: SafetyArgs,
+}
+
+/// Which tree.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SourceArgs {
+    /// Unpack this archive (tar; plain or compressed by gzip, xz or zstd). It is read into memory first.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "size", "data"])]
+    tar: Option<PathBuf>,
+    /// Files of the synthetic tree.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_FILES)]
+    files: u64,
+    /// Bytes of the synthetic tree, in all [default: 493MB, or in proportion to --files].
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Bytes>,
+    /// What its data is like: random, zero, text or a share that compresses, such as 40%.
+    #[arg(long, value_name = "CLASS", default_value = "68%")]
+    data: DataClass,
+    /// Seed of its shape and data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// A tree, and how it is described in results.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The tree.
+    pub list: Arc<TreeList>,
+    /// Its settings.
+    pub settings: Vec<Field>,
+    /// Entries of an archive that are neither files nor directories.
+    pub skipped: u64,
+    /// Seed.
+    pub seed: u64,
+}
+
+impl SourceArgs {
+    /// Makes or reads the tree.
+    pub fn load(&self) -> anyhow::Result<Source> {
+        let (list, name, skipped) = match &self.tar {
+            Some(path) => {
+                let archive = archive::read(path)?;
+                (archive.list, path.display().to_string(), archive.skipped)
+            }
+            None => {
+                let in_proportion = u128::from(DEFAULT_SIZE.0) * u128::from(self.files) / u128::from(DEFAULT_FILES);
+                let size = self.size.unwrap_or(Bytes(u64::try_from(in_proportion).unwrap_or(u64::MAX)));
+                let list =
+                    TreeList::synthetic(self.files, size, self.data, self.seed).map_err(|error| UsageError::new(error.to_string()))?;
+                (list, "synthetic".to_owned(), 0)
+            }
+        };
+        let settings = vec![
+            Field::new("tree", name),
+            Field::new("files", list.files().to_string()),
+            Field::new("directories", list.dirs().to_string()),
+            Field::new("bytes", list.size().0.to_string()),
+            Field::new("data", list.class().to_string()),
+        ];
+        Ok(Source { list: Arc::new(list), settings, skipped, seed: self.seed })
+    }
+
+    /// The class of the data that the target has to make; `None` for an archive.
+    pub fn made(&self) -> Option<DataClass> {
+        self.tar.is_none().then_some(self.data)
+    }
+}
+
+/// Runs it and reports.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let spec = TargetSpec::resolve(&args.target)?;
+    let source = args.source.load()?;
+    if source.skipped > 0 {
+        context.remark(&format!("{} entries of the archive that are neither files nor directories are left out", source.skipped));
+    }
+    let workload = Tree::new(Arc::clone(&source.list), args.tries);
+    let (mut run, end) = match &spec {
+        TargetSpec::Directory(path) => on_directory(args, context, &source, workload.clone(), path)?,
+        TargetSpec::Null(_) => on_null(args, context, &source, workload.clone()),
+        other => {
+            return Err(UsageError::new(format!("the tree workload needs a directory, and {other} is none")).into());
+        }
+    };
+    if spec_is_real(&spec) && end == End::Complete {
+        Overhead::of_files(&mut Tree::new(source.list, 1), args.source.made()).note(&mut run);
+    }
+    finish::conclude(context, &run, end)
+}
+
+fn spec_is_real(spec: &TargetSpec) -> bool {
+    matches!(spec, TargetSpec::Directory(_))
+}
+
+fn header(args: &Args, source: &Source, kind: TargetKind) -> Header {
+    let mut settings = source.settings.clone();
+    settings.push(Field::new("tries", args.tries.to_string()));
+    Header::new("tree", settings, kind, &args.target, "as-mounted", source.seed)
+}
+
+fn on_directory(args: &Args, context: &Context, source: &Source, mut workload: Tree, path: &Path) -> anyhow::Result<(Run, End)> {
+    let workspace = safety::prepare(context, &args.safety, path, "bench tree", &workload.plan())?;
+    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let (dir, dir_path) = workspace.subdirectory("run")?;
+    let options = DirOptions { seed: source.seed, ..DirOptions::default() };
+    let mut target = DirTarget::new(dir, &dir_path, options);
+    let header = header(args, source, TargetKind::Directory);
+    let mut watch = Watch::new(context, "tree", &workload.plan(), Some(workspace.guard()?));
+    let outcome = files::run(&mut workload, &mut target, &mut watch);
+    drop(watch);
+    let assembled = finish::assemble(header, Some(observer), outcome, tree::metrics);
+    workspace.close()?;
+    Ok(assembled)
+}
+
+fn on_null(args: &Args, context: &Context, source: &Source, mut workload: Tree) -> (Run, End) {
+    let header = header(args, source, TargetKind::Null);
+    let mut watch = Watch::new(context, "tree", &workload.plan(), None);
+    let outcome: Outcome = files::run(&mut workload, &mut NullFiles::new(), &mut watch);
+    finish::assemble(header, None, outcome, tree::metrics)
+}
