@@ -42,6 +42,8 @@ pub struct Global {
 pub enum Command {
     /// Run one benchmark on one target.
     Bench(cmd::bench::Args),
+    /// Modelled drives: specifications, simulation, and drives attached as block devices.
+    Drive(cmd::drive::Args),
     /// Print a completion script for a shell.
     Completions(cmd::completions::Args),
 }

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod completions;
+pub mod drive;
 
 use crate::cli::Command;
 use crate::output::Context;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
     match command {
         Command::Bench(args) => bench::run(&args, context),
+        Command::Drive(args) => drive::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }
 }

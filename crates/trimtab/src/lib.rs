@@ -5,6 +5,7 @@
 pub mod archive;
 pub mod cli;
 pub mod cmd;
+pub mod drives;
 pub mod error;
 pub mod host;
 pub mod interrupt;

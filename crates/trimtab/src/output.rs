@@ -1,8 +1,7 @@
 //! Standard output: text for people, one JSON document for programs. Progress and errors go to standard error.
 
 use crate::cli::Global;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
@@ -85,11 +84,12 @@ pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A table in the tool's one style: rules between header and body only, as wide as the terminal at most;
+/// A table in the tool's one style: a rule below the header only, as wide as the terminal at most;
 /// columns from the second on are right-aligned.
 pub fn table(header: &[&str]) -> Table {
+    const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -18,6 +18,7 @@ pub(in crate::drive) use validate::wrong;
 
 use alloc::string::String;
 use core::fmt;
+use serde::{Deserialize, Serialize};
 
 /// A drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +48,8 @@ pub enum Medium {
 }
 
 /// The link to the host and the command processor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Interface {
     /// Payload bytes per second that the link carries.
     pub rate_bytes_per_s: u64,

@@ -1,9 +1,11 @@
 //! The parts of a disk.
 
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// A rotating disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Disk {
     /// Revolutions per minute.
     pub rpm: u32,
@@ -26,7 +28,8 @@ pub struct Disk {
 }
 
 /// A zone of a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Zone {
     /// Share of the capacity, in per mille.
     pub share_permille: u16,

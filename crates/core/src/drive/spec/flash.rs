@@ -1,7 +1,10 @@
 //! The parts of an SSD.
 
+use serde::{Deserialize, Serialize};
+
 /// An SSD.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Flash {
     /// How the flash is arranged.
     pub geometry: Geometry,
@@ -24,7 +27,8 @@ pub struct Flash {
 }
 
 /// How the flash is arranged. Raw capacity is the product of all its parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Geometry {
     /// Channels, each with a bus of its own.
     pub channels: u32,
@@ -101,7 +105,8 @@ impl Geometry {
 }
 
 /// The translation layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Ftl {
     /// Bytes that one entry of the mapping covers. A write that covers only part of a mapped unit first reads the rest.
     pub mapping_unit_bytes: u64,
@@ -132,7 +137,8 @@ impl Default for Ftl {
 }
 
 /// Which data are written to superblocks of their own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Streams {
     /// Relocated data are kept apart from fresh data.
     pub separate_gc: bool,
@@ -147,14 +153,16 @@ impl Default for Streams {
 }
 
 /// What counts as hot: a unit whose previous version is young when it is overwritten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HotCold {
     /// Age below which the old version counts as young, in per mille of the user capacity written since then.
     pub hot_age_permille: u32,
 }
 
 /// Which superblock is collected next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum VictimPolicy {
     /// The one with the fewest valid units.
     Greedy,
@@ -169,7 +177,8 @@ pub enum VictimPolicy {
 }
 
 /// When garbage is collected. Watermarks count free superblocks (erased, not open for writing).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct GarbageCollection {
     /// Foreground collection starts when a superblock is opened and fewer than this many are free. At least 2.
     pub free_low: u32,
@@ -199,7 +208,8 @@ impl Default for GarbageCollection {
 }
 
 /// How the time of foreground collection falls on host writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum GcPacing {
     /// Each program of host data carries its share: even service.
     Smooth,
@@ -208,7 +218,8 @@ pub enum GcPacing {
 }
 
 /// Wear levelling and wear-out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Wear {
     /// The free superblock with the fewest erases is written next (else the one freed longest ago).
     pub dynamic: bool,
@@ -227,7 +238,8 @@ impl Default for Wear {
 }
 
 /// What flash operations take.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct NandTiming {
     /// From cell to page register.
     pub read_ns: u64,
@@ -261,7 +273,8 @@ impl Default for NandTiming {
 }
 
 /// The buffer for writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct WriteCache {
     /// Size; 0 means that a write completes when it has been programmed.
     pub bytes: u64,
@@ -288,7 +301,8 @@ impl Default for WriteCache {
 }
 
 /// What a flush does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FlushBehaviour {
     /// Programs everything buffered, the last page padded, and completes when that is done. With power-loss protection it
     /// completes at once, since what is buffered is safe.
@@ -298,7 +312,8 @@ pub enum FlushBehaviour {
 }
 
 /// Part of the flash used with one bit a cell: fast, and moved to native blocks later.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SlcCache {
     /// How large.
     pub size: SlcSize,
@@ -313,7 +328,8 @@ pub struct SlcCache {
 }
 
 /// How large an SLC cache is, in bytes of data that it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SlcSize {
     /// Always this much.
     Fixed {
@@ -330,7 +346,8 @@ pub enum SlcSize {
 }
 
 /// What happens to writes when the SLC cache is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SlcFull {
     /// They go to native blocks directly.
     WriteDirect,
@@ -339,7 +356,8 @@ pub enum SlcFull {
 }
 
 /// Heat and throttling. Temperatures in thousandths of a degree Celsius.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Thermal {
     /// Temperature without work.
     pub ambient_mc: i32,
@@ -356,7 +374,8 @@ pub struct Thermal {
 }
 
 /// Compression in the controller: a unit occupies the share of its size that its data class keeps.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Compression {
     /// Least share that a unit occupies, in per mille (headers, error correction).
     pub stored_permille_min: u16,
@@ -367,7 +386,8 @@ pub struct Compression {
 }
 
 /// TRIM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Trim {
     /// Accepted at all.
     pub supported: bool,
@@ -418,7 +438,8 @@ impl Default for Trim {
 }
 
 /// When a TRIM drops the mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TrimInvalidation {
     /// Within the command.
     Immediate,
@@ -430,7 +451,8 @@ pub enum TrimInvalidation {
 }
 
 /// What reads of trimmed space return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TrimmedReads {
     /// Zeros, at once (deterministic, RZAT).
     Zeros,
@@ -441,7 +463,8 @@ pub enum TrimmedReads {
 }
 
 /// Secure erase and format.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct EraseCommands {
     /// Time besides that of erasing every block, in nanoseconds.
     pub secure_erase_ns: u64,

@@ -1,0 +1,93 @@
+//! `trimtab drive show`.
+
+use crate::drives::{self, Drive, SourceKind};
+use crate::output::{self, Context};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use trimtab_core::drive::spec::Medium;
+
+/// Arguments of `trimtab drive show`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  trimtab drive show ocz-vertex-le-100gb\n  trimtab drive show ocz-vertex-le-100gb --toml > mine.toml\n  trimtab drive show ./mine.toml --json"
+)]
+pub struct Args {
+    /// A shipped drive, or the path of a specification file.
+    drive: String,
+    /// Print the file itself, to start a specification of your own from.
+    #[arg(long, conflicts_with = "json")]
+    toml: bool,
+}
+
+/// Prints the specification.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    if args.toml {
+        output::print(&drives::text(&args.drive)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let drive = drives::load(&args.drive)?;
+    let mut rows = Vec::new();
+    flatten("", &as_json(&drive)?, &mut rows);
+    let document = json!({
+        "name": drive.spec.name,
+        "description": drive.spec.description,
+        "fields": rows.iter().map(|(field, value)| json!({ "field": field, "value": value, "source": drive.source_of(field) })).collect::<Vec<_>>(),
+    });
+    context.report("drive", 1, &document, || {
+        let mut table = output::table(&["field", "value", "source"]);
+        for (field, value) in &rows {
+            let source = drive.source_of(field).map_or_else(
+                || "default".to_owned(),
+                |source| {
+                    let kind = match source.kind {
+                        SourceKind::Published => "published",
+                        SourceKind::Fitted => "fitted",
+                        SourceKind::Assumed => "assumed",
+                    };
+                    format!("{kind}: {}", source.text)
+                },
+            );
+            table.add_row([field.clone(), shown(value), source]);
+        }
+        if let Some(column) = table.column_mut(2) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Left);
+        }
+        format!("{}: {}\n{table}", drive.spec.name, drive.spec.description)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The specification with every field, defaults included.
+fn as_json(drive: &Drive) -> anyhow::Result<Value> {
+    let spec = &drive.spec;
+    let mut value = json!({
+        "capacity_bytes": spec.capacity_bytes,
+        "logical_block_bytes": spec.logical_block_bytes,
+        "interface": serde_json::to_value(&spec.interface)?,
+    });
+    match &spec.medium {
+        Medium::Flash(flash) => value["flash"] = serde_json::to_value(flash)?,
+        Medium::Disk(disk) => value["disk"] = serde_json::to_value(disk)?,
+    }
+    Ok(value)
+}
+
+/// Every value with its dotted name. Lists stay whole.
+fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                flatten(&if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") }, value, rows);
+            }
+        }
+        other => rows.push((prefix.to_owned(), other.clone())),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "none".to_owned(),
+        other => other.to_string(),
+    }
+}
