@@ -1,5 +1,6 @@
 //! Targets: what executes operations. And the one place where the TARGET of a command line becomes one of them.
 
+pub mod block;
 pub mod dir;
 pub mod drive;
 pub mod null;

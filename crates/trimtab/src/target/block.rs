@@ -1,0 +1,477 @@
+//! Files and block devices as block targets: direct I/O through io_uring, or through threads where there is none.
+
+pub mod device;
+pub mod maker;
+mod open;
+mod pool;
+mod ring;
+mod signature;
+mod threads;
+mod verify;
+
+use self::maker::Maker;
+use self::pool::Pool;
+use self::ring::Ring;
+use self::threads::Threads;
+use self::verify::Verifier;
+use super::null::{since, sleep_until};
+use rustix::fd::OwnedFd;
+use std::time::Instant;
+use trimtab_core::op::BlockOp;
+use trimtab_core::run::{TargetKind, Warning};
+use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// How operations reach the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum EngineChoice {
+    /// io_uring, or threads where there is none.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    Uring,
+    /// Threads with blocking calls.
+    Threads,
+}
+
+/// How a file or a device is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockOptions {
+    /// The most operations in flight.
+    pub queue_depth_max: u32,
+    /// The most bytes in flight: for the deepest, or the largest, phase of a workload.
+    pub bytes_in_flight_max: u64,
+    /// Seed of the data that is written.
+    pub seed: u64,
+    /// Check on every read that it finds what was written.
+    pub verify: bool,
+    /// How operations reach the kernel.
+    pub engine: EngineChoice,
+    /// Without the page cache. What cannot do that is used with it, and says so.
+    pub direct: bool,
+}
+
+impl Default for BlockOptions {
+    fn default() -> Self {
+        Self { queue_depth_max: 32, bytes_in_flight_max: 32 << 20, seed: 0, verify: false, engine: EngineChoice::Auto, direct: true }
+    }
+}
+
+/// What is asked of an engine.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    tag: u32,
+    action: Action,
+    /// Memory of reads and writes.
+    address: *mut u8,
+    offset: u64,
+    len: u64,
+}
+
+// SAFETY: the memory behind `address` belongs to the tag until its completion has been taken; no thread uses it but the one that executes it.
+unsafe impl Send for Request {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Read,
+    Write,
+    Flush,
+    /// Trim of a file.
+    PunchHole,
+    /// Trim of a device.
+    Discard,
+}
+
+#[expect(clippy::large_enum_variant, reason = "there is one, and another indirection would cost every operation")]
+enum Engine {
+    Ring(Ring),
+    Threads(Threads),
+}
+
+/// How trims are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trims {
+    /// By the engine.
+    Queued(Action),
+    /// One at a time, by a blocking call.
+    Blocking,
+    /// Not.
+    Unsupported,
+}
+
+/// An operation in flight.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    op: BlockOp,
+    issued: Nanos,
+    submitted: Nanos,
+}
+
+/// A file or a block device as a target.
+pub struct BlockFile {
+    // Before the pool and the file, which it uses, so that it is dropped first.
+    engine: Engine,
+    pool: Pool,
+    file: OwnedFd,
+    label: String,
+    kind: TargetKind,
+    info: BlockInfo,
+    started: Instant,
+    maker: Maker,
+    sequence: u64,
+    verifier: Option<Box<Verifier>>,
+    trims: Trims,
+    slots: Vec<Slot>,
+    /// Tags handed to the engine, but by the engine not yet to the kernel.
+    queued: Vec<u32>,
+    in_flight: u32,
+    /// Completions taken before somebody asked for them.
+    early: Vec<BlockCompletion>,
+    /// Bytes of the pool for each tag.
+    stride: usize,
+    warnings: Vec<Warning>,
+}
+
+impl std::fmt::Debug for BlockFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockFile").field("label", &self.label).field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl BlockFile {
+    /// What it is.
+    pub fn kind(&self) -> TargetKind {
+        self.kind
+    }
+
+    /// What may distort figures taken here: no io_uring, no direct I/O …
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Name of the engine, for settings.
+    pub fn engine(&self) -> &'static str {
+        match self.engine {
+            Engine::Ring(_) => "io_uring",
+            Engine::Threads(_) => "threads",
+        }
+    }
+
+    /// Bytes that were read and found to be what was written; `None` unless that was asked for.
+    pub fn verified(&self) -> Option<Bytes> {
+        self.verifier.as_ref().map(|verifier| verifier.checked())
+    }
+
+    /// The part of `size` bytes, read in 1 MiB pieces spread evenly over the first `span` bytes, that remains when they are compressed
+    /// together (zstd, level 1). Near 1 for incompressible data; above 1 because of the compressor's own overhead.
+    pub fn compressed_share(&mut self, span: Bytes, size: Bytes) -> anyhow::Result<f64> {
+        open::compressed_share(&self.file, &self.label, span, size)
+    }
+
+    #[cold]
+    fn error(&self, op: &BlockOp, errno: i32) -> TargetError {
+        let reason = std::io::Error::from_raw_os_error(errno).to_string();
+        TargetError { action: op.kind().name(), object: describe(op, &self.label), reason, errno: Some(errno) }
+    }
+
+    /// Where the engine itself does not work any more.
+    #[cold]
+    fn engine_error(&self, error: &std::io::Error) -> TargetError {
+        TargetError {
+            action: "drive",
+            object: format!("io_uring on {}", self.label),
+            reason: error.to_string(),
+            errno: error.raw_os_error(),
+        }
+    }
+
+    #[inline]
+    fn check(&self, op: &BlockOp) -> TargetResult {
+        let (offset, len) = match *op {
+            BlockOp::Read { offset, len } | BlockOp::Write { offset, len, .. } => (offset, u64::from(len)),
+            BlockOp::Trim { offset, len } => (offset, len),
+            BlockOp::Flush => return Ok(()),
+        };
+        let mask = u64::from(self.info.block_size - 1);
+        let end = offset.checked_add(len);
+        if (offset | len) & mask == 0 && len > 0 && end.is_some_and(|end| end <= self.info.size.0) {
+            return Ok(());
+        }
+        Err(self.misplaced(op))
+    }
+
+    #[cold]
+    fn misplaced(&self, op: &BlockOp) -> TargetError {
+        TargetError {
+            action: op.kind().name(),
+            object: describe(op, &self.label),
+            reason: format!("it is not in whole blocks of {} within {} bytes", self.info.block_size, self.info.size.0),
+            errno: None,
+        }
+    }
+
+    /// Memory of `len` bytes for `tag`. Where the layout of the pool does not suit, everything in flight has to complete before it changes.
+    #[inline]
+    fn place(&mut self, tag: u32, op: &BlockOp) -> TargetResult<usize> {
+        let len = op.len() as usize;
+        let at = tag as usize * self.stride;
+        if len <= self.stride && at + len <= self.pool.len() {
+            return Ok(at);
+        }
+        self.relayout(tag, op)
+    }
+
+    #[cold]
+    fn relayout(&mut self, tag: u32, op: &BlockOp) -> TargetResult<usize> {
+        let mut early = std::mem::take(&mut self.early);
+        let drained = self.take(self.in_flight, &mut early);
+        self.early = early;
+        drained?;
+        self.stride = (op.len() as usize).next_multiple_of(4096);
+        let at = tag as usize * self.stride;
+        if at + op.len() as usize <= self.pool.len() {
+            return Ok(at);
+        }
+        Err(TargetError {
+            action: op.kind().name(),
+            object: describe(op, &self.label),
+            reason: format!("with {} in flight that is more than the {} bytes of memory prepared", tag + 1, self.pool.len()),
+            errno: None,
+        })
+    }
+
+    /// Hands what is queued to the kernel, waits for `min` and takes everything that has completed.
+    #[inline]
+    fn take(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        if !self.queued.is_empty() {
+            if let Engine::Ring(ring) = &mut self.engine
+                && let Err(error) = ring.submit()
+            {
+                return Err(self.engine_error(&error));
+            }
+            let submitted = since(self.started);
+            for tag in self.queued.drain(..) {
+                self.slots[tag as usize].submitted = submitted;
+            }
+        }
+        let mut missing = min.min(self.in_flight);
+        loop {
+            let before = done.len();
+            self.take_completed(missing, done)?;
+            missing = missing.saturating_sub((done.len() - before) as u32);
+            if missing == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn take_completed(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        let waited = match &mut self.engine {
+            Engine::Ring(ring) => ring.wait(min as usize),
+            Engine::Threads(threads) => {
+                threads.wait(min as usize);
+                Ok(())
+            }
+        };
+        if let Err(error) = waited {
+            return Err(self.engine_error(&error));
+        }
+        let completed = since(self.started);
+        let from = done.len();
+        let slots = &self.slots;
+        let mut unhappy = false;
+        let each = |tag: u32, result: i32| {
+            let Slot { op, issued, submitted } = slots[tag as usize];
+            let whole = match op {
+                BlockOp::Read { len, .. } | BlockOp::Write { len, .. } => result == len as i32,
+                BlockOp::Trim { .. } | BlockOp::Flush => result == 0,
+            };
+            unhappy |= !whole;
+            let result = if whole { Ok(()) } else { Err(unexplained(result)) };
+            done.push(BlockCompletion { tag, issued, submitted, completed, result });
+        };
+        match &mut self.engine {
+            Engine::Ring(ring) => ring.take(each),
+            Engine::Threads(threads) => threads.take(each),
+        }
+        self.in_flight -= (done.len() - from) as u32;
+        if unhappy || self.verifier.is_some() {
+            self.inspect(&mut done[from..]);
+        }
+        Ok(())
+    }
+
+    /// Explains failures and checks what was read.
+    #[cold]
+    fn inspect(&mut self, done: &mut [BlockCompletion]) {
+        for completion in done {
+            let op = self.slots[completion.tag as usize].op;
+            if let Err(error) = &completion.result {
+                let result = error.errno;
+                completion.result = self.explain(&op, result);
+                // A trim may have been done again by a blocking call.
+                completion.completed = since(self.started);
+            }
+            if let Some(verifier) = &mut self.verifier {
+                let at = completion.tag as usize * self.stride;
+                let read = match op {
+                    BlockOp::Read { len, .. } if completion.result.is_ok() => Some(&*self.pool.bytes(at, len as usize)),
+                    _ => None,
+                };
+                if let Err((offset, problem)) = verifier.end(completion.tag, &self.maker, read) {
+                    completion.result = Err(TargetError {
+                        action: "verify",
+                        object: format!("4096 bytes at {offset} of {}", self.label),
+                        reason: problem.to_owned(),
+                        errno: None,
+                    });
+                }
+            }
+        }
+    }
+
+    /// The error of an operation whose system call gave `result` (negative error number, or bytes); `None` if that is unknown.
+    fn explain(&mut self, op: &BlockOp, result: Option<i32>) -> TargetResult {
+        let result = result.unwrap_or(-libc::EIO);
+        if result >= 0 {
+            return Err(TargetError {
+                action: op.kind().name(),
+                object: describe(op, &self.label),
+                reason: format!("only {result} bytes were moved; has the file been cut?"),
+                errno: None,
+            });
+        }
+        let unknown_command = matches!(-result, libc::EINVAL | libc::EOPNOTSUPP | libc::ENOTTY);
+        if let BlockOp::Trim { offset, len } = *op
+            && unknown_command
+            && self.trims == Trims::Queued(Action::Discard)
+            && matches!(self.engine, Engine::Ring(_))
+        {
+            self.trims = Trims::Blocking;
+            self.warnings.push(open::blocking_trims());
+            return self.trim_now(op, offset, len);
+        }
+        Err(self.error(op, -result))
+    }
+
+    fn trim_now(&self, op: &BlockOp, offset: u64, len: u64) -> TargetResult {
+        match threads::discard(&self.file, offset, len) {
+            0 => Ok(()),
+            result => Err(self.error(op, -result)),
+        }
+    }
+
+    #[inline]
+    fn hand_over(&mut self, request: &Request) {
+        match &mut self.engine {
+            Engine::Ring(ring) => ring.push(request),
+            Engine::Threads(threads) => threads.push(request),
+        }
+        self.queued.push(request.tag);
+        self.in_flight += 1;
+    }
+
+    fn submit_trim(&mut self, tag: u32, op: BlockOp, offset: u64, len: u64) -> TargetResult {
+        if let Some(verifier) = &mut self.verifier {
+            verifier.begin_trim(tag, offset, len);
+        }
+        let action = match self.trims {
+            Trims::Queued(action) => action,
+            Trims::Blocking => {
+                let issued = since(self.started);
+                let result = self.trim_now(&op, offset, len);
+                let completed = since(self.started);
+                self.early.push(BlockCompletion { tag, issued, submitted: issued, completed, result });
+                if let Some(verifier) = &mut self.verifier {
+                    verifier.end_unread(tag);
+                }
+                return Ok(());
+            }
+            Trims::Unsupported => return Err(self.error(&op, libc::EOPNOTSUPP)),
+        };
+        self.slots[tag as usize] = Slot { op, issued: since(self.started), submitted: Nanos::ZERO };
+        self.hand_over(&Request { tag, action, address: std::ptr::null_mut(), offset, len });
+        Ok(())
+    }
+}
+
+/// Carries a bad result to where it is explained.
+#[cold]
+fn unexplained(result: i32) -> TargetError {
+    TargetError { action: "", object: String::new(), reason: String::new(), errno: Some(result) }
+}
+
+fn describe(op: &BlockOp, label: &str) -> String {
+    match op {
+        BlockOp::Read { offset, .. } | BlockOp::Write { offset, .. } | BlockOp::Trim { offset, .. } => {
+            format!("{} bytes at {offset} of {label}", op.len())
+        }
+        BlockOp::Flush => label.to_owned(),
+    }
+}
+
+impl Clock for BlockFile {
+    #[inline]
+    fn now(&mut self) -> Nanos {
+        since(self.started)
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        sleep_until(self.started, instant);
+    }
+}
+
+impl BlockTarget for BlockFile {
+    fn info(&self) -> &BlockInfo {
+        &self.info
+    }
+
+    #[inline]
+    fn submit(&mut self, tag: u32, op: BlockOp) -> TargetResult {
+        self.check(&op)?;
+        let (action, at, offset, len) = match op {
+            BlockOp::Read { offset, len } => {
+                if let Some(verifier) = &mut self.verifier {
+                    verifier.begin_read(tag, offset, u64::from(len));
+                }
+                (Action::Read, self.place(tag, &op)?, offset, len)
+            }
+            BlockOp::Write { offset, len, class } => {
+                let at = self.place(tag, &op)?;
+                self.sequence = match &mut self.verifier {
+                    Some(verifier) => verifier.begin_write(tag, offset, u64::from(len), class),
+                    None => self.sequence.wrapping_add(1),
+                };
+                self.maker.fill(class, offset, self.sequence, self.pool.bytes(at, len as usize));
+                (Action::Write, at, offset, len)
+            }
+            BlockOp::Trim { offset, len } => return self.submit_trim(tag, op, offset, len),
+            BlockOp::Flush => (Action::Flush, 0, 0, 0),
+        };
+        // After the data has been made: that is not the drive's time.
+        let issued = since(self.started);
+        self.slots[tag as usize] = Slot { op, issued, submitted: issued };
+        let address = self.pool.address(at);
+        self.hand_over(&Request { tag, action, address, offset, len: u64::from(len) });
+        Ok(())
+    }
+
+    #[inline]
+    fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        let early = self.early.len() as u32;
+        done.append(&mut self.early);
+        self.take(min.saturating_sub(early), done)
+    }
+}
+
+impl Drop for BlockFile {
+    /// The kernel must not write into memory that is gone.
+    fn drop(&mut self) {
+        let mut done = Vec::new();
+        let _ = self.take(self.in_flight, &mut done);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Opening files and devices as block targets, and looking at what is on them afterwards.
+
+use super::device::Claim;
+use super::maker::Maker;
+use super::pool::Pool;
+use super::ring::Ring;
+use super::threads::Threads;
+use super::verify::Verifier;
+use super::{Action, BlockFile, BlockOptions, Engine, EngineChoice, Slot, Trims};
+use anyhow::{Context as _, bail};
+use rustix::fd::{AsFd, AsRawFd as _, OwnedFd};
+use rustix::fs::{FallocateFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Instant;
+use trimtab_core::op::BlockOp;
+use trimtab_core::run::{Field, Severity, TargetKind, Warning};
+use trimtab_core::target::BlockInfo;
+use trimtab_core::units::{Bytes, Nanos};
+
+/// Direct I/O where the system does not say in what units: this suits every drive.
+const BLOCK_SIZE_DEFAULT: u32 = 4096;
+/// More memory in flight than this is a mistake.
+const IN_FLIGHT_MAX: u64 = 1 << 30;
+/// More operations in flight than this are a mistake: a ring has at most 32768 entries.
+const QUEUE_DEPTH_MAX: u32 = 32768;
+
+impl BlockFile {
+    /// Makes the file `name` of `size` bytes in `dir`, with all its blocks allocated. Errors call the directory `path`.
+    pub fn create(dir: impl AsFd, path: &Path, name: &str, size: Bytes, options: &BlockOptions) -> anyhow::Result<Self> {
+        let label = path.join(name).display().to_string();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mut warnings = Vec::new();
+        let open = |flags| rustix::fs::openat(&dir, name, flags, Mode::RUSR | Mode::WUSR);
+        let file = open_direct(flags, options.direct, &mut warnings, |flags| {
+            open(flags).inspect_err(|errno| {
+                if *errno == Errno::INVAL {
+                    // Made before direct I/O was refused, it would be in the way of the second attempt.
+                    let _ = rustix::fs::unlinkat(&dir, name, rustix::fs::AtFlags::empty());
+                }
+            })
+        })
+        .map_err(std::io::Error::from)
+        .with_context(|| format!("cannot create {label}"))?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0) {
+            Ok(()) => {}
+            // Not every filesystem can; then the first write of each block allocates it.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(&file, size.0)
+                .map_err(std::io::Error::from)
+                .with_context(|| format!("cannot make {label} {size} long"))?,
+            Err(errno) => return Err(std::io::Error::from(errno)).with_context(|| format!("cannot reserve {size} for {label}")),
+        }
+        let block_size = block_size(&file);
+        Self::assemble(file, label, TargetKind::Directory, size, block_size, Trims::Queued(Action::PunchHole), warnings, options)
+    }
+
+    /// Opens a file that exists. Its length stays, its content does not.
+    pub fn open_file(path: &Path, writable: bool, options: &BlockOptions) -> anyhow::Result<Self> {
+        let label = path.display().to_string();
+        let mut warnings = Vec::new();
+        let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
+        let file = open_direct(access, options.direct, &mut warnings, |flags| rustix::fs::open(path, flags, Mode::empty()))
+            .map_err(std::io::Error::from)
+            .with_context(|| format!("cannot open {label}"))?;
+        let stat = rustix::fs::fstat(&file).map_err(std::io::Error::from).with_context(|| format!("cannot look at {label}"))?;
+        let size = Bytes(u64::try_from(stat.st_size).unwrap_or(0));
+        let block_size = block_size(&file);
+        Self::assemble(file, label, TargetKind::File, size, block_size, Trims::Queued(Action::PunchHole), warnings, options)
+    }
+
+    /// Uses a block device that [`device::claim`](super::device::claim) has given free.
+    pub fn open_device(claim: Claim, options: &BlockOptions) -> anyhow::Result<Self> {
+        let Claim { file, label, size, block_size, trims } = claim;
+        let mut warnings = Vec::new();
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(std::io::Error::from)?;
+        if options.direct {
+            rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT).map_err(std::io::Error::from).context("cannot use direct I/O")?;
+        } else {
+            warnings.push(page_cache("it was asked for"));
+        }
+        let trims = if trims { Trims::Queued(Action::Discard) } else { Trims::Unsupported };
+        Self::assemble(file, label, TargetKind::BlockDevice, size, block_size, trims, warnings, options)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one structure, put together in one place")]
+    fn assemble(
+        file: OwnedFd,
+        label: String,
+        kind: TargetKind,
+        size: Bytes,
+        block_size: u32,
+        trims: Trims,
+        mut warnings: Vec<Warning>,
+        options: &BlockOptions,
+    ) -> anyhow::Result<Self> {
+        let size = Bytes(size.0 - size.0 % u64::from(block_size));
+        if size == Bytes::ZERO {
+            bail!("{label} has less than one block of {block_size} bytes");
+        }
+        let depth = options.queue_depth_max;
+        if depth == 0 || depth > QUEUE_DEPTH_MAX || options.bytes_in_flight_max > IN_FLIGHT_MAX {
+            bail!(
+                "cannot keep {depth} operations and {} bytes in flight: at most {QUEUE_DEPTH_MAX} and 1 GiB",
+                options.bytes_in_flight_max
+            );
+        }
+        let pool = Pool::new(options.bytes_in_flight_max as usize).context("cannot get memory for what is in flight")?;
+        let engine = engine(&file, &pool, options, &mut warnings)?;
+        let idle = Slot { op: BlockOp::Flush, issued: Nanos::ZERO, submitted: Nanos::ZERO };
+        Ok(Self {
+            engine,
+            pool,
+            file,
+            label,
+            kind,
+            info: BlockInfo { size, block_size, queue_depth_max: depth, trim: trims != Trims::Unsupported },
+            started: Instant::now(),
+            maker: Maker::new(options.seed),
+            sequence: 0,
+            verifier: options.verify.then(|| Box::new(Verifier::new(size))),
+            trims,
+            slots: vec![idle; depth as usize],
+            queued: Vec::with_capacity(depth as usize),
+            in_flight: 0,
+            early: Vec::new(),
+            stride: BLOCK_SIZE_DEFAULT as usize,
+            warnings,
+        })
+    }
+}
+
+/// Opens with direct I/O if that is wanted and possible; notes if not.
+fn open_direct(
+    flags: OFlags,
+    direct: bool,
+    warnings: &mut Vec<Warning>,
+    open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC;
+    if !direct {
+        warnings.push(page_cache("it was asked for"));
+        return open(flags);
+    }
+    match open(flags | OFlags::DIRECT) {
+        Err(Errno::INVAL) => {
+            let file = open(flags)?;
+            warnings.push(page_cache("the filesystem has no direct I/O"));
+            Ok(file)
+        }
+        result => result,
+    }
+}
+
+/// The unit of direct I/O on `file`.
+fn block_size(file: &OwnedFd) -> u32 {
+    let told = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        .ok()
+        .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0)
+        .map(|stat| stat.stx_dio_offset_align);
+    told.filter(|align| align.is_power_of_two() && *align <= 1 << 16).map_or(BLOCK_SIZE_DEFAULT, |align| align.max(512))
+}
+
+fn engine(file: &OwnedFd, pool: &Pool, options: &BlockOptions, warnings: &mut Vec<Warning>) -> anyhow::Result<Engine> {
+    if options.engine != EngineChoice::Threads {
+        match Ring::new(file.as_raw_fd(), options.queue_depth_max, pool) {
+            Ok(ring) => {
+                if !ring.registered() {
+                    warnings.push(unregistered());
+                }
+                return Ok(Engine::Ring(ring));
+            }
+            Err(error) if options.engine == EngineChoice::Uring => return Err(error).context("cannot use io_uring"),
+            Err(error) => warnings.push(no_uring(&error)),
+        }
+    }
+    let file = file.try_clone().context("cannot keep the file open twice")?;
+    let threads = Threads::new(file, options.queue_depth_max).context("cannot start threads for block operations")?;
+    Ok(Engine::Threads(threads))
+}
+
+fn warning(code: &str, severity: Severity, facts: Vec<Field>, text: String) -> Warning {
+    Warning { code: code.to_owned(), severity, facts, text }
+}
+
+fn page_cache(why: &str) -> Warning {
+    let text = format!("The page cache was in between ({why}): figures are of memory as much as of the drive.");
+    warning("target.page-cache", Severity::Serious, Vec::new(), text)
+}
+
+fn no_uring(error: &std::io::Error) -> Warning {
+    let facts = vec![Field::new("errno", error.raw_os_error().unwrap_or(0).to_string())];
+    let text = format!("No io_uring here ({error}): threads with blocking calls were used, which cost more CPU and latency an operation.");
+    warning("target.no-io-uring", Severity::Caution, facts, text)
+}
+
+fn unregistered() -> Warning {
+    let text =
+        "Memory could not be registered with io_uring (the limit of locked memory, ulimit -l): it was pinned anew for every operation.";
+    warning("target.unregistered-memory", Severity::Note, Vec::new(), text.to_owned())
+}
+
+pub(super) fn blocking_trims() -> Warning {
+    let text = "This kernel cannot discard through io_uring (Linux 6.12 can): trims were done one at a time, at any queue depth.";
+    warning("target.blocking-trims", Severity::Caution, Vec::new(), text.to_owned())
+}
+
+/// See [`BlockFile::compressed_share`].
+pub(super) fn compressed_share(file: &OwnedFd, label: &str, span: Bytes, size: Bytes) -> anyhow::Result<f64> {
+    const PIECE: u64 = 1 << 20;
+    let mut memory = Pool::new(PIECE as usize).context("cannot get memory to read into")?;
+    let whole = span.0 / PIECE;
+    let pieces = (size.0 / PIECE).clamp(1, whole.max(1));
+    let mut encoder = zstd::stream::write::Encoder::new(Counter(0), 1).context("cannot set up the compressor")?;
+    let mut taken = 0_u64;
+    for piece in 0..pieces {
+        let offset = whole * piece / pieces * PIECE;
+        let len = PIECE.min(span.0 - offset) as usize;
+        let bytes = memory.bytes(0, len);
+        let read = rustix::io::pread(file, &mut *bytes, offset)
+            .map_err(std::io::Error::from)
+            .with_context(|| format!("cannot read {len} bytes at {offset} of {label}"))?;
+        encoder.write_all(&bytes[..read]).context("cannot compress")?;
+        taken += read as u64;
+    }
+    let Counter(compressed) = encoder.finish().context("cannot compress")?;
+    Ok(if taken == 0 { 0.0 } else { compressed as f64 / taken as f64 })
+}
+
+struct Counter(u64);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

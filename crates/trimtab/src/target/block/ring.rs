@@ -1,0 +1,128 @@
+//! io_uring: one ring, one file, one range of registered memory.
+
+use super::pool::Pool;
+use super::{Action, Request};
+use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
+use std::io;
+use std::os::fd::RawFd;
+
+/// The only registered file.
+const FILE: types::Fixed = types::Fixed(0);
+/// `BLOCK_URING_CMD_DISCARD` of `linux/blkdev.h`, Linux 6.12: discards without blocking the submitter.
+const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
+/// Longest range that can be registered as one buffer.
+const REGISTERED_MAX: usize = 1 << 30;
+
+/// A ring with its file registered, and the pool if the limit of locked memory allows.
+pub struct Ring {
+    ring: IoUring,
+    registered: bool,
+}
+
+impl Ring {
+    /// A ring for `entries` operations in flight on `file` and `pool`, which outlives it.
+    pub fn new(file: RawFd, entries: u32, pool: &Pool) -> io::Result<Self> {
+        let ring = build(entries.next_power_of_two())?;
+        ring.submitter().register_files(&[file])?;
+        let memory = libc::iovec { iov_base: pool.base().cast(), iov_len: pool.len() };
+        // SAFETY: the pool outlives the ring, in whose owner it is declared after it.
+        let registered = pool.len() <= REGISTERED_MAX && unsafe { ring.submitter().register_buffers(&[memory]) }.is_ok();
+        Ok(Self { ring, registered })
+    }
+
+    /// Whether the memory is registered: pinned once and not for every operation.
+    pub fn registered(&self) -> bool {
+        self.registered
+    }
+
+    /// Queues a request. There is room: the ring has an entry for every tag.
+    #[inline]
+    pub fn push(&mut self, request: &Request) {
+        let entry = self.entry(request).user_data(u64::from(request.tag));
+        // SAFETY: the memory of the request belongs to its tag until its completion is taken, and lies in the pool.
+        unsafe { self.ring.submission().push(&entry) }.expect("the ring has an entry for every tag");
+    }
+
+    #[inline]
+    fn entry(&self, request: &Request) -> squeue::Entry {
+        let Request { address, offset, len, .. } = *request;
+        match request.action {
+            Action::Read if self.registered => opcode::ReadFixed::new(FILE, address, len as u32, 0).offset(offset).build(),
+            Action::Read => opcode::Read::new(FILE, address, len as u32).offset(offset).build(),
+            Action::Write if self.registered => opcode::WriteFixed::new(FILE, address, len as u32, 0).offset(offset).build(),
+            Action::Write => opcode::Write::new(FILE, address, len as u32).offset(offset).build(),
+            Action::Flush => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+            Action::PunchHole => {
+                opcode::Fallocate::new(FILE, len).offset(offset).mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE).build()
+            }
+            Action::Discard => {
+                let mut command = [0; 16];
+                command[..8].copy_from_slice(&len.to_ne_bytes());
+                opcode::UringCmd16::new(FILE, BLOCK_URING_CMD_DISCARD).addr(Some(offset)).cmd(command).build()
+            }
+        }
+    }
+
+    /// Hands everything queued to the kernel.
+    #[inline]
+    pub fn submit(&mut self) -> io::Result<()> {
+        loop {
+            let queued = self.ring.submission().len();
+            if queued == 0 {
+                return Ok(());
+            }
+            // SAFETY: no argument is passed, and the entries are valid (see `push`).
+            match unsafe { self.ring.submitter().enter::<()>(queued as u32, 0, 0, None) } {
+                Ok(_) => {}
+                Err(error) => self.retry(error)?,
+            }
+        }
+    }
+
+    /// Waits until `min` completions can be taken.
+    #[inline]
+    pub fn wait(&mut self, min: usize) -> io::Result<()> {
+        while self.ring.completion().len() < min {
+            // SAFETY: no argument is passed.
+            match unsafe { self.ring.submitter().enter::<()>(0, min as u32, EnterFlags::GETEVENTS.bits(), None) } {
+                Ok(_) => {}
+                Err(error) => self.retry(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Interruptions and a shortage of request memory pass; other errors do not.
+    #[cold]
+    fn retry(&self, error: io::Error) -> io::Result<()> {
+        match error.raw_os_error() {
+            Some(libc::EINTR) => Ok(()),
+            Some(libc::EAGAIN | libc::EBUSY) => {
+                std::thread::yield_now();
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Takes all completions: tag, and what the system call would have returned.
+    #[inline]
+    pub fn take(&mut self, mut each: impl FnMut(u32, i32)) {
+        for completion in self.ring.completion() {
+            each(completion.user_data() as u32, completion.result());
+        }
+    }
+}
+
+/// The leanest ring that this kernel has: completions run by the waiting thread (6.1), else without interrupting it (5.19), else any.
+fn build(entries: u32) -> io::Result<IoUring> {
+    let deferred = IoUring::builder().setup_clamp().setup_single_issuer().setup_defer_taskrun().build(entries);
+    match deferred {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+        result => return result,
+    }
+    match IoUring::builder().setup_clamp().setup_coop_taskrun().build(entries) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries),
+        result => result,
+    }
+}

@@ -1,0 +1,181 @@
+//! Block targets on files, with both engines.
+
+use super::*;
+use crate::runner::{End, blocks};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use trimtab_core::data::DataClass;
+use trimtab_core::op::OpKind;
+use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_core::workload::{BlockWorkload, Limit};
+
+const ENGINES: [EngineChoice; 2] = [EngineChoice::Uring, EngineChoice::Threads];
+const SIZE: u64 = 4 << 20;
+
+fn options(engine: EngineChoice) -> BlockOptions {
+    BlockOptions { engine, verify: true, queue_depth_max: 16, bytes_in_flight_max: 1 << 20, ..BlockOptions::default() }
+}
+
+fn file(dir: &Path, options: &BlockOptions) -> BlockFile {
+    let fd = rustix::fs::open(dir, rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+    BlockFile::create(fd, dir, "data", Bytes(SIZE), options).unwrap()
+}
+
+/// Whether the kernel gives us io_uring: containers often do not.
+fn usable(engine: EngineChoice) -> bool {
+    engine != EngineChoice::Uring || io_uring::IoUring::new(2).is_ok()
+}
+
+fn synthetic(pattern: Pattern, mix: Mix, sizes: &[(u32, u32)], depth: u32, ops: u64) -> Synthetic {
+    let settings = Settings {
+        pattern,
+        mix,
+        sizes: sizes.to_vec(),
+        data: DataClass::Random,
+        offset: 0,
+        span: SIZE,
+        queue_depth: depth,
+        limit: Limit::Ops(ops),
+    };
+    Synthetic::new(settings, 1).unwrap()
+}
+
+fn run_ok<W: BlockWorkload>(workload: &mut W, target: &mut BlockFile) -> trimtab_core::run::Phase {
+    let outcome = blocks::run(workload, target, &mut ());
+    assert_eq!(outcome.end, End::Complete);
+    outcome.recorded.phases.into_iter().next().unwrap()
+}
+
+#[test]
+fn what_is_written_is_read_back_whole_and_incompressible() {
+    for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut target = file(dir.path(), &options(engine));
+        let writes = run_ok(&mut synthetic(Pattern::Sequential, Mix::default(), &[(1 << 16, 1)], 8, SIZE >> 16), &mut target);
+        assert_eq!((writes.ops_total(), writes.written), (SIZE >> 16, Bytes(SIZE)));
+        let reads =
+            run_ok(&mut synthetic(Pattern::Uniform, Mix { read_percent: 100, trim_percent: 0 }, &[(4096, 1)], 16, 500), &mut target);
+        assert_eq!((reads.ops, reads.read), (vec![(OpKind::Read, 500)], Bytes(500 * 4096)));
+        assert_eq!(target.verified(), Some(Bytes(500 * 4096)), "{engine:?}");
+        let share = target.compressed_share(Bytes(SIZE), Bytes(SIZE)).unwrap();
+        assert!((0.999..1.01).contains(&share), "random data compresses to {share}");
+    }
+}
+
+#[test]
+fn sizes_and_kinds_may_mix_in_flight() {
+    for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut target = file(dir.path(), &options(engine));
+        let mix = Mix { read_percent: 40, trim_percent: 10 };
+        let phase = run_ok(&mut synthetic(Pattern::Uniform, mix, &[(4096, 5), (16384, 2), (65536, 1)], 16, 3000), &mut target);
+        assert_eq!(phase.ops_total(), 3000);
+        assert!(target.verified().unwrap() > Bytes(100 * 4096), "{engine:?}");
+    }
+}
+
+#[test]
+fn damage_and_lost_writes_end_the_run() {
+    for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut target = file(dir.path(), &options(engine));
+        run_ok(&mut synthetic(Pattern::Sequential, Mix::default(), &[(1 << 16, 1)], 4, SIZE >> 16), &mut target);
+        let outside = std::fs::File::options().write(true).open(dir.path().join("data")).unwrap();
+        outside.write_all_at(&[0x55; 512], 40 * 4096 + 512).unwrap();
+        outside.sync_all().unwrap();
+        let mut reads = synthetic(Pattern::Sequential, Mix { read_percent: 100, trim_percent: 0 }, &[(1 << 16, 1)], 4, 64);
+        let outcome = blocks::run(&mut reads, &mut target, &mut ());
+        let error = outcome.complete().unwrap_err().to_string();
+        assert!(error.starts_with("cannot verify 4096 bytes at 163840 of "), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_under_way_is_an_error_that_says_so() {
+    for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut target = file(dir.path(), &options(engine));
+        std::fs::File::options().write(true).open(dir.path().join("data")).unwrap().set_len(SIZE / 2).unwrap();
+        let mut reads = synthetic(Pattern::Sequential, Mix { read_percent: 100, trim_percent: 0 }, &[(1 << 16, 1)], 4, 64);
+        let error = blocks::run(&mut reads, &mut target, &mut ()).complete().unwrap_err().to_string();
+        assert!(error.contains("only 0 bytes were moved"), "{error}");
+    }
+}
+
+#[test]
+fn operations_outside_or_across_blocks_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut target = file(dir.path(), &options(EngineChoice::Auto));
+    let block = target.info().block_size;
+    for op in [
+        BlockOp::Read { offset: SIZE, len: block },
+        BlockOp::Read { offset: SIZE - u64::from(block), len: 2 * block },
+        BlockOp::Write { offset: 1, len: block, class: DataClass::Zero },
+        BlockOp::Write { offset: 0, len: block / 2, class: DataClass::Zero },
+        BlockOp::Trim { offset: u64::MAX - u64::from(block) + 1, len: u64::from(block) },
+        BlockOp::Read { offset: 0, len: 0 },
+    ] {
+        let error = target.submit(0, op).unwrap_err();
+        assert!(error.reason.contains("whole blocks"), "{error}");
+    }
+    // More than the memory prepared for what is in flight.
+    assert!(target.submit(15, BlockOp::Read { offset: 0, len: 1 << 20 }).unwrap_err().reason.contains("memory prepared"));
+}
+
+#[test]
+fn trims_of_a_file_give_its_blocks_back() {
+    use std::os::unix::fs::MetadataExt as _;
+    for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut target = file(dir.path(), &options(engine));
+        run_ok(&mut synthetic(Pattern::Sequential, Mix::default(), &[(1 << 16, 1)], 4, SIZE >> 16), &mut target);
+        let blocks = || std::fs::metadata(dir.path().join("data")).unwrap().blocks();
+        let before = blocks();
+        let trims = Mix { read_percent: 0, trim_percent: 100 };
+        let phase = run_ok(&mut synthetic(Pattern::Sequential, trims, &[(1 << 20, 1)], 2, 3), &mut target);
+        assert_eq!(phase.ops, [(OpKind::Trim, 3)]);
+        assert!(before - blocks() >= (3 << 20) / 512 - 64, "{before} then {}", blocks());
+    }
+}
+
+#[test]
+fn dropping_a_target_waits_for_what_is_in_flight() {
+    for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut target = file(dir.path(), &options(engine));
+        for tag in 0..16 {
+            target.submit(tag, BlockOp::Write { offset: u64::from(tag) << 16, len: 1 << 16, class: DataClass::Random }).unwrap();
+        }
+        drop(target);
+        let data = std::fs::read(dir.path().join("data")).unwrap();
+        assert!(data[..1 << 20].chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)), "all sixteen arrived");
+    }
+}
+
+#[test]
+fn flushes_complete_and_stamps_are_ordered() {
+    for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut target = file(dir.path(), &options(engine));
+        target.submit(0, BlockOp::Write { offset: 0, len: 4096, class: DataClass::Zero }).unwrap();
+        target.submit(1, BlockOp::Flush).unwrap();
+        let mut done = Vec::new();
+        target.reap(2, &mut done).unwrap();
+        assert_eq!(done.len(), 2);
+        for completion in done {
+            assert_eq!(completion.result, Ok(()));
+            assert!(completion.issued <= completion.submitted && completion.submitted <= completion.completed, "{completion:?}");
+        }
+    }
+}
+
+#[test]
+fn absurd_amounts_in_flight_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let fd = rustix::fs::open(dir.path(), rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+    for (queue_depth_max, bytes_in_flight_max) in [(0, 4096), (1 << 20, 4096), (1, 1 << 40)] {
+        let options = BlockOptions { queue_depth_max, bytes_in_flight_max, ..BlockOptions::default() };
+        let error = BlockFile::create(&fd, dir.path(), &format!("f{queue_depth_max}"), Bytes(SIZE), &options).unwrap_err();
+        assert!(error.to_string().contains("in flight"), "{error}");
+    }
+}
