@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod completions;
+pub mod doctor;
 pub mod drive;
 
 use crate::cli::Command;
@@ -13,6 +14,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
     match command {
         Command::Bench(args) => bench::run(&args, context),
         Command::Drive(args) => drive::run(&args, context),
+        Command::Doctor(args) => doctor::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }
 }

@@ -2,5 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cli;
+mod doctor;
 mod support;
+mod sysroot;
 mod virtual_ssd;
