@@ -1,5 +1,6 @@
 //! Workloads: deterministic streams of operations from settings and a seed. They know no target and no clock.
 
+pub mod crystal;
 pub mod postmark;
 pub mod synthetic;
 pub mod tree;
