@@ -15,4 +15,6 @@ pub mod report;
 pub mod runner;
 pub mod safety;
 pub mod serve;
+pub mod shape;
+pub mod store;
 pub mod target;

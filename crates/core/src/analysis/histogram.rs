@@ -1,11 +1,19 @@
 //! Latency histograms of bounded relative error.
 
 use crate::units::Nanos;
+use core::fmt;
 
 /// Latencies in nanoseconds, 1 ns to over an hour, to three significant digits:
 /// any reported value is within 0.1 % of a recorded one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
+
+impl fmt::Debug for Histogram {
+    /// The buckets, not the tens of thousands of empty ones.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.buckets().map(|(value, count)| (value.0, count))).finish()
+    }
+}
 
 /// Why buckets make no histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

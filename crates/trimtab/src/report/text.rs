@@ -26,9 +26,11 @@ pub fn render(document: &Document) -> String {
     text
 }
 
-/// `text` without control characters: names of drives and paths must not be able to steer a terminal.
+/// `text` without control characters, nor such as turn the direction of what follows: names of drives, paths and imported
+/// results must not be able to steer a terminal.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
 fn write_block(text: &mut String, block: &Block) {
@@ -145,6 +147,6 @@ mod tests {
 
     #[test]
     fn control_characters_cannot_steer_the_terminal() {
-        assert_eq!(clean("a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
+        assert_eq!(clean("a\u{1b}[2Jb\u{202e}c"), "a\u{fffd}[2Jb\u{fffd}c");
     }
 }

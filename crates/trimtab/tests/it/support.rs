@@ -5,8 +5,14 @@ use assert_cmd::Command;
 /// The binary under test, with a store of its own and no colours.
 pub fn trimtab() -> Command {
     let mut command = Command::cargo_bin("trimtab").unwrap();
-    command.env("NO_COLOR", "1").env_remove("RUST_BACKTRACE");
+    command.env("NO_COLOR", "1").env_remove("RUST_BACKTRACE").env("XDG_DATA_HOME", data_directory());
     command
+}
+
+/// Where the tests' default store is, so that nobody's own results are touched.
+fn data_directory() -> &'static std::path::Path {
+    static DIRECTORY: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
+    DIRECTORY.get_or_init(|| std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("data"))
 }
 
 /// Why a test that needs `what` does not run here. Where everything must run (`TRIMTAB_TESTS=full` as root, or CI) that is a failure.

@@ -6,6 +6,9 @@ use crate::progress::{Counting, Progress as Bar};
 use crate::report;
 use crate::runner::{End, Events, Header, Outcome, Progress};
 use crate::safety::Guard;
+use crate::shape::run::{RunV1, SCHEMA, VERSION};
+use crate::store::{self, RunId};
+use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_core::run::{Field, Metric, Phase, Run, Severity, Warning};
 use trimtab_core::target::TargetResult;
@@ -54,17 +57,33 @@ pub fn assemble(header: Header, observer: Option<Observer>, outcome: Outcome, me
     (run, outcome.end)
 }
 
-/// Reports the run, and ends as it ended.
+/// Keeps the run in the store, prints it, and ends as it ended. Called after each run, because a later one may fail.
+///
+/// A run that cannot be kept is printed nevertheless; the error that is returned then says so.
 pub fn conclude(context: &Context, run: &Run, end: End) -> anyhow::Result<ExitCode> {
-    if context.json {
-        return Err(crate::error::UsageError::new("runs cannot be printed as JSON yet").into());
-    }
-    if !run.phases.is_empty() {
-        crate::output::print(&report::text::render(&report::run::document(run)))?;
-    }
+    let kept = if run.phases.is_empty() { Ok(()) } else { keep_and_print(context, run) };
     match end {
-        End::Complete => Ok(ExitCode::SUCCESS),
-        End::Interrupted => Err(crate::error::Interrupted.into()),
-        End::Failed(error) => Err(error.into()),
+        End::Complete => kept.map(|()| ExitCode::SUCCESS),
+        End::Interrupted => Err(remark_on(context, kept, crate::error::Interrupted.into())),
+        End::Failed(error) => Err(remark_on(context, kept, error.into())),
     }
+}
+
+/// How the run ended matters more than that it could not be kept, which is remarked.
+fn remark_on(context: &Context, kept: anyhow::Result<()>, end: anyhow::Error) -> anyhow::Error {
+    if let Err(error) = kept {
+        context.remark(&format!("{error:#}"));
+    }
+    end
+}
+
+/// Keeps the run in the store, and prints it with the id that it got there, or without.
+pub fn keep_and_print(context: &Context, run: &Run) -> anyhow::Result<()> {
+    let kept = store::save(context, run);
+    let mut shape = RunV1::from(run);
+    shape.id = kept.as_ref().ok().map(RunId::to_string);
+    context.report(SCHEMA, VERSION, &shape, || report::text::render(&report::run::document(run)))?;
+    let id = kept.context("the result above could not be kept")?;
+    context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
+    Ok(())
 }

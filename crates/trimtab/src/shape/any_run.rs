@@ -1,0 +1,172 @@
+//! Runs for tests: one that is always the same, and any at all.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use trimtab_core::analysis::histogram::Histogram;
+use trimtab_core::op::OpKind;
+use trimtab_core::run::{
+    Axis, Better, DiscardAccount, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
+};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// A small run with a bit of everything.
+pub fn example() -> Run {
+    let mut histogram = Histogram::new();
+    for us in [100, 120, 150, 9000] {
+        histogram.record(Nanos::from_micros(us));
+    }
+    let latency = Latency { kind: OpKind::Delete, part: LatencyPart::Total, histogram };
+    let discards = DiscardAccount {
+        asked_commands: 1,
+        asked: Bytes(4 << 30),
+        accepted_commands: Some(6470),
+        accepted: Some(Bytes(410_000_000_000)),
+        refused_commands: 1,
+        refused_errnos: vec![95],
+        effective: None,
+        freed: Some(Bytes(493_000_000)),
+    };
+    Run {
+        workload: "tree".into(),
+        settings: vec![Field::new("files", "36706")],
+        target: TargetKind::Directory,
+        target_label: "/mnt/x".into(),
+        policy: "online".into(),
+        policy_settings: Vec::new(),
+        seed: 42,
+        provenance: Provenance::Measured,
+        systems: 1,
+        started_unix_ms: 1_700_000_000_000,
+        tool_version: "0.1.0".into(),
+        complete: true,
+        environment: vec![Field::new("fs.type", "ext4"), Field::new("kernel.release", "6.18.0")],
+        phases: vec![Phase {
+            name: "delete".into(),
+            started: Nanos::from_secs(3),
+            took: Nanos::from_millis(470),
+            ops: vec![(OpKind::Delete, 4)],
+            read: Bytes::ZERO,
+            written: Bytes(4096),
+            latencies: vec![latency],
+            discards: Some(discards),
+        }],
+        metrics: vec![Metric { name: "delete.seconds".into(), unit: Unit::Seconds, better: Better::Lower, samples: vec![1.25, 1.5] }],
+        series: vec![Series {
+            name: "ops.rate".into(),
+            axis: Axis::Time,
+            x: vec![1_000_000_000, 2_000_000_000],
+            unit: Unit::OpsPerSecond,
+            y: vec![3.0, f64::NAN],
+        }],
+        counters: vec![("nand.erases".into(), u64::MAX)],
+        warnings: vec![Warning {
+            code: "interference.other-io".into(),
+            severity: Severity::Caution,
+            facts: vec![Field::new("bytes", "1 MB")],
+            text: "others wrote 1 MB".into(),
+        }],
+    }
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z.-]{0,12}", any::<String>()]
+}
+
+fn fields() -> impl Strategy<Value = Vec<Field>> {
+    vec((text(), text()).prop_map(|(key, value)| Field { key, value }), 0..5)
+}
+
+fn histogram() -> impl Strategy<Value = Histogram> {
+    vec((any::<u64>(), 0_u32..64, 1_u64..1 << 40), 0..40).prop_map(|records| {
+        let mut histogram = Histogram::new();
+        for (value, shift, n) in records {
+            histogram.record_n(Nanos(value >> shift), n);
+        }
+        histogram
+    })
+}
+
+fn discards() -> impl Strategy<Value = DiscardAccount> {
+    let maybe = || prop::option::of(any::<u64>());
+    let counts = (any::<u64>(), any::<u64>(), maybe(), maybe(), any::<u64>());
+    (counts, vec(any::<i32>(), 0..3), maybe(), maybe()).prop_map(|(counts, refused_errnos, effective, freed)| DiscardAccount {
+        asked_commands: counts.0,
+        asked: Bytes(counts.1),
+        accepted_commands: counts.2,
+        accepted: counts.3.map(Bytes),
+        refused_commands: counts.4,
+        refused_errnos,
+        effective: effective.map(Bytes),
+        freed: freed.map(Bytes),
+    })
+}
+
+fn phase() -> impl Strategy<Value = Phase> {
+    let latency = (select(OpKind::ALL), select(LatencyPart::ALL), histogram());
+    let latencies = vec(latency.prop_map(|(kind, part, histogram)| Latency { kind, part, histogram }), 0..3);
+    let numbers = any::<[u64; 4]>();
+    (text(), numbers, vec((select(OpKind::ALL), any::<u64>()), 0..4), latencies, prop::option::of(discards())).prop_map(
+        |(name, [started, took, read, written], ops, latencies, discards)| Phase {
+            name,
+            started: Nanos(started),
+            took: Nanos(took),
+            ops,
+            read: Bytes(read),
+            written: Bytes(written),
+            latencies,
+            discards,
+        },
+    )
+}
+
+fn metric() -> impl Strategy<Value = Metric> {
+    (text(), select(Unit::ALL), select(Better::ALL), vec(prop::num::f64::ANY, 1..5)).prop_map(|(name, unit, better, samples)| Metric {
+        name,
+        unit,
+        better,
+        samples,
+    })
+}
+
+fn series() -> impl Strategy<Value = Series> {
+    (text(), select(Axis::ALL), select(Unit::ALL), vec((any::<u64>(), prop::num::f64::ANY), 0..20)).prop_map(
+        |(name, axis, unit, mut points)| {
+            points.sort_by_key(|p| p.0);
+            let (x, y) = points.into_iter().unzip();
+            Series { name, axis, x, unit, y }
+        },
+    )
+}
+
+fn warning() -> impl Strategy<Value = Warning> {
+    (text(), select(Severity::ALL), fields(), text()).prop_map(|(code, severity, facts, text)| Warning { code, severity, facts, text })
+}
+
+/// Any run.
+pub fn any_run() -> impl Strategy<Value = Run> {
+    let head = (text(), text(), text(), text(), select(TargetKind::ALL), select(Provenance::ALL));
+    let numbers = (any::<u64>(), 1..=u32::MAX, any::<u64>(), any::<bool>());
+    let lists = (fields(), fields(), fields(), vec((text(), any::<u64>()), 0..4));
+    let data = (vec(phase(), 0..3), vec(metric(), 0..4), vec(series(), 0..3), vec(warning(), 0..3));
+    (head, numbers, lists, data).prop_map(|(head, numbers, lists, data)| Run {
+        workload: head.0,
+        settings: lists.0,
+        target: head.4,
+        target_label: head.1,
+        policy: head.2,
+        policy_settings: lists.1,
+        seed: numbers.0,
+        provenance: head.5,
+        systems: numbers.1,
+        started_unix_ms: numbers.2,
+        tool_version: head.3,
+        complete: numbers.3,
+        environment: lists.2,
+        phases: data.0,
+        metrics: data.1,
+        series: data.2,
+        counters: lists.3,
+        warnings: data.3,
+    })
+}

@@ -1,0 +1,267 @@
+//! Where results are kept: one SQLite file.
+//!
+//! It holds at any moment: a rollback journal (no side files at rest, and right on any filesystem with working locks),
+//! one transaction a change, everything synced before a save returns. Migrations are only ever added.
+
+pub mod blob;
+pub mod id;
+mod load;
+mod save;
+
+pub use id::{Reference, RunId};
+pub use load::{Filter, Summary};
+
+use crate::output::Context;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use trimtab_core::run::Run;
+
+/// The migrations in order; version `n` of the store is what the first `n` of them make. Only ever append.
+const MIGRATIONS: &[&str] = &[include_str!("store/1.sql")];
+
+/// "TRMT": marks the file as ours.
+const APPLICATION_ID: i32 = 0x5452_4d54;
+
+/// How long to wait for another process that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why the store could not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Made by a newer trimtab.
+    #[error(
+        "store {path} has version {found}, and this trimtab knows versions up to {known}; use a newer trimtab, or another file with --store"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: usize,
+    },
+    /// Something else than a store.
+    #[error("{0} is not a store of trimtab; name another file with --store")]
+    Foreign(PathBuf),
+    /// The file cannot be read as what it should be.
+    #[error("store {path} is damaged ({detail}); restore it from a copy, or move it away and a new one is made")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
+    /// There is none.
+    #[error("store {0} does not exist")]
+    Missing(PathBuf),
+    /// The file or its directory cannot be opened or made.
+    #[error("cannot {action} {path}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// No directory is known for it.
+    #[error("there is no place for the store: neither XDG_DATA_HOME nor HOME is set; name a file with --store")]
+    NoPlace,
+    /// Anything else that SQLite says.
+    #[error("cannot {action} store {path}")]
+    Sqlite {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: rusqlite::Error,
+    },
+    /// No run is meant.
+    #[error("store {path} has no run '{reference}'; see trimtab results list")]
+    NoSuchRun {
+        /// The file.
+        path: PathBuf,
+        /// What was said.
+        reference: String,
+    },
+    /// More than one run is meant.
+    #[error("'{reference}' could be any of {ids}; say more digits")]
+    Ambiguous {
+        /// What was said.
+        reference: String,
+        /// What it fits.
+        ids: String,
+    },
+    /// Two runs of one id.
+    #[error("store {path} has another run with the id {id}")]
+    Conflict {
+        /// The file.
+        path: PathBuf,
+        /// The id.
+        id: RunId,
+    },
+}
+
+/// Result of an operation on the store.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// What saving did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// The run's id.
+    pub id: RunId,
+    /// False if the same run was there already.
+    pub new: bool,
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens the store at `path`, and makes it if there is none.
+    pub fn create_or_open(path: &Path) -> Result<Self> {
+        Self::connect(path, OpenFlags::SQLITE_OPEN_CREATE)
+    }
+
+    /// Opens the store at `path`, which must exist.
+    pub fn open(path: &Path) -> Result<Self> {
+        match path.try_exists() {
+            Ok(true) => Self::connect(path, OpenFlags::empty()),
+            Ok(false) => Err(StoreError::Missing(path.to_owned())),
+            Err(source) => Err(StoreError::Io { action: "open store", path: path.to_owned(), source }),
+        }
+    }
+
+    fn connect(path: &Path, create: OpenFlags) -> Result<Self> {
+        // SQLite takes a name that begins with "file:" or ":memory:" for something else than a file of that name.
+        let absolute = std::path::absolute(path).map_err(|source| StoreError::Io { action: "find", path: path.to_owned(), source })?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | create;
+        let opened = Connection::open_with_flags(&absolute, flags);
+        let connection = opened.map_err(|source| Self::explain("open", path, source, !create.is_empty()))?;
+        let mut store = Self { connection, path: path.to_owned() };
+        store.prepare().map_err(|source| Self::explain("open", path, source, !create.is_empty()))??;
+        Ok(store)
+    }
+
+    /// Sets the connection up and brings the file to the newest version.
+    fn prepare(&mut self) -> rusqlite::Result<Result<()>> {
+        self.connection.busy_timeout(BUSY_TIMEOUT)?;
+        self.connection.pragma_update(None, "foreign_keys", true)?;
+        // EXTRA also syncs the directory once the journal is gone: what a save returned from survives a power cut.
+        self.connection.pragma_update(None, "synchronous", "EXTRA")?;
+        if version(&self.connection)? == MIGRATIONS.len() as i64 && application_id(&self.connection)? == APPLICATION_ID {
+            return Ok(Ok(()));
+        }
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Again, now that nobody else can change it.
+        let found = version(&transaction)?;
+        let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        let application = application_id(&transaction)?;
+        let ours = application == APPLICATION_ID || (application == 0 && found == 0 && tables == 0);
+        if !ours || found < 0 {
+            return Ok(Err(StoreError::Foreign(self.path.clone())));
+        }
+        let Some(missing) = usize::try_from(found).ok().and_then(|n| MIGRATIONS.get(n..)) else {
+            return Ok(Err(StoreError::Newer { path: self.path.clone(), found, known: MIGRATIONS.len() }));
+        };
+        for migration in missing {
+            transaction.execute_batch(migration)?;
+        }
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+        transaction.commit()?;
+        Ok(Ok(()))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn error(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
+        move |source| Self::explain(action, &self.path, source, false)
+    }
+
+    fn damaged(&self, detail: impl Into<String>) -> StoreError {
+        StoreError::Damaged { path: self.path.clone(), detail: detail.into() }
+    }
+
+    /// An error of SQLite in words that say what to do.
+    fn explain(action: &'static str, path: &Path, source: rusqlite::Error, create: bool) -> StoreError {
+        let path = path.to_owned();
+        use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+        if matches!(source, FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)) {
+            return StoreError::Damaged { path, detail: source.to_string() };
+        }
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, detail: source.to_string() },
+            Some(ErrorCode::NotADatabase) => StoreError::Foreign(path),
+            // SQLite does not say why; the system does.
+            Some(ErrorCode::CannotOpen) => {
+                let tried = std::fs::OpenOptions::new().read(true).write(true).create(create).truncate(false).open(&path);
+                match tried {
+                    Err(source) => StoreError::Io { action: "open store", path, source },
+                    Ok(_) => StoreError::Sqlite { action, path, source },
+                }
+            }
+            _ => StoreError::Sqlite { action, path, source },
+        }
+    }
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+fn application_id(connection: &Connection) -> rusqlite::Result<i32> {
+    connection.pragma_query_value(None, "application_id", |row| row.get(0))
+}
+
+/// The file that `context` means: `--store`, or `trimtab/results.db` in the XDG data directory.
+pub fn path(context: &Context) -> Result<PathBuf> {
+    match &context.store {
+        Some(path) => Ok(path.clone()),
+        None => default_path(|name| std::env::var_os(name)),
+    }
+}
+
+fn default_path(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result<PathBuf> {
+    // The XDG base directory specification: relative paths are to be ignored.
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+    data.map(|data| data.join("trimtab/results.db")).ok_or(StoreError::NoPlace)
+}
+
+/// Opens the store that `context` means, and makes it if there is none.
+pub fn open_to_write(context: &Context) -> Result<Store> {
+    let path = path(context)?;
+    if context.store.is_none()
+        && let Some(directory) = path.parent()
+    {
+        std::fs::create_dir_all(directory).map_err(|source| StoreError::Io { action: "make", path: directory.to_owned(), source })?;
+    }
+    Store::create_or_open(&path)
+}
+
+/// Opens the store that `context` means, to read; `None` if it is the default one and nothing has been stored yet.
+pub fn open_to_read(context: &Context) -> Result<Option<Store>> {
+    match Store::open(&path(context)?) {
+        Err(StoreError::Missing(_)) if context.store.is_none() => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Keeps `run` in the store that `context` means.
+pub fn save(context: &Context, run: &Run) -> Result<RunId> {
+    Ok(open_to_write(context)?.save(run)?.id)
+}
+
+#[cfg(test)]
+mod tests;

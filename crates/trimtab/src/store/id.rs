@@ -1,0 +1,116 @@
+//! Names of stored runs.
+
+use super::blob;
+use crate::shape::run::RunV1;
+use std::fmt;
+use std::str::FromStr;
+use trimtab_core::run::Run;
+
+/// The id of a run: 16 hexadecimal digits that follow from its content. So the same run, saved or imported again, is the
+/// same entry, and an export that was altered is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(u64);
+
+impl RunId {
+    /// Digits that lists show.
+    pub const SHORT: usize = 8;
+
+    /// The id of `run`: FNV-1a of 64 bits, mixed, over the shape of version 1 without what only repeats its histograms.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        let mut bare = run.clone();
+        for latency in bare.phases.iter_mut().flat_map(|phase| std::mem::take(&mut phase.latencies)) {
+            hash.add(latency.kind.name().as_bytes());
+            hash.add(latency.part.name().as_bytes());
+            hash.add(&blob::from_histogram(&latency.histogram));
+        }
+        let json = serde_json::to_vec(&RunV1::from(&bare)).expect("the shape holds only what JSON can say");
+        hash.add(&json);
+        Self(hash.finish())
+    }
+
+    /// The first digits, as lists show them.
+    #[must_use]
+    pub fn short(self) -> String {
+        let mut digits = self.to_string();
+        digits.truncate(Self::SHORT);
+        digits
+    }
+}
+
+struct Fnv(u64);
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    /// Mixes the high bits down, which FNV leaves weak (the finaliser of SplitMix64).
+    const fn finish(self) -> u64 {
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:016x}", self.0))
+    }
+}
+
+impl FromStr for RunId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        match u64::from_str_radix(text, 16) {
+            Ok(id) if digits => Ok(Self(id)),
+            _ => Err(format!("'{}' is not an id of 16 hexadecimal digits", text.escape_debug())),
+        }
+    }
+}
+
+/// How a user names a stored run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// The first digits of its id, in lower case.
+    Prefix(String),
+    /// `last` (0), `last~1` …
+    Last(u32),
+}
+
+impl FromStr for Reference {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let back = match text.strip_prefix("last") {
+            Some("") => Some(0),
+            Some(rest) => rest.strip_prefix('~').and_then(|n| n.parse().ok()),
+            None => None,
+        };
+        if let Some(back) = back {
+            return Ok(Self::Last(back));
+        }
+        let digits = (1..=16).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        if digits {
+            Ok(Self::Prefix(text.to_ascii_lowercase()))
+        } else {
+            Err(format!("'{}' names no run; say the first digits of its id, last, or last~1", text.escape_debug()))
+        }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prefix(prefix) => f.write_str(prefix),
+            Self::Last(0) => f.write_str("last"),
+            Self::Last(n) => write!(f, "last~{n}"),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+use super::*;
+use crate::shape::any_run::{any_run, example};
+use proptest::prelude::*;
+use std::fs;
+
+fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    (directory, path)
+}
+
+fn message(error: StoreError) -> String {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    message
+}
+
+fn json(run: &Run) -> String {
+    serde_json::to_string(&crate::shape::run::RunV1::from(run)).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn runs_come_back_without_loss(runs in prop::collection::vec(any_run(), 1..4)) {
+        let (_directory, path) = scratch();
+        let mut store = Store::create_or_open(&path).unwrap();
+        let saved = store.save_all(&runs, true).unwrap();
+        for (run, saved) in runs.iter().zip(&saved) {
+            prop_assert_eq!(json(&store.load(saved.id).unwrap()), json(run));
+        }
+        prop_assert_eq!(store.list(&Filter::default()).unwrap().len(), runs.len());
+        let ids: Vec<RunId> = saved.iter().map(|s| s.id).collect();
+        prop_assert_eq!(store.delete(&ids).unwrap(), runs.len());
+        for table in ["runs", "fields", "phases", "phase_ops", "latencies", "discards", "metrics", "samples", "series", "counters", "warnings", "warning_facts"] {
+            let left: i64 = store.connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+            prop_assert_eq!(left, 0, "{}", table);
+        }
+    }
+}
+
+#[test]
+fn the_same_run_is_one_entry_and_saving_it_again_makes_it_the_last() {
+    let (_directory, path) = scratch();
+    let mut store = Store::create_or_open(&path).unwrap();
+    let (a, b) = (example(), Run { seed: 7, ..example() });
+    let first = store.save(&a).unwrap();
+    let second = store.save(&b).unwrap();
+    assert!(first.new && second.new && first.id != second.id);
+    assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), second.id);
+    assert_eq!(store.save_all(&[a.clone()], false).unwrap(), [Saved { id: first.id, new: false }]);
+    assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), second.id, "an import does not change what is last");
+    assert_eq!(store.save(&a).unwrap(), Saved { id: first.id, new: false });
+    assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), first.id);
+    assert_eq!(store.find(&"last~1".parse().unwrap()).unwrap(), second.id);
+    let missing = message(store.find(&"last~2".parse().unwrap()).unwrap_err());
+    assert!(missing.contains("has no run 'last~2'"), "{missing}");
+}
+
+#[test]
+fn ids_follow_from_the_content_and_stay_what_they_are() {
+    // If this changes, runs that were exported before are taken for altered ones.
+    assert_eq!(RunId::of(&example()).to_string(), "bd7f940661348eb2");
+}
+
+#[test]
+fn references_are_prefixes_in_either_case_and_ambiguity_is_said() {
+    let (_directory, path) = scratch();
+    let mut store = Store::create_or_open(&path).unwrap();
+    let runs: Vec<Run> = (0..40).map(|seed| Run { seed, ..example() }).collect();
+    let ids: Vec<String> = store.save_all(&runs, true).unwrap().iter().map(|s| s.id.to_string()).collect();
+    let found = store.find(&ids[5][..9].to_uppercase().parse().unwrap()).unwrap();
+    assert_eq!(found.to_string(), ids[5]);
+    // 40 ids share 16 first digits.
+    let shared = ids.iter().find(|a| ids.iter().filter(|b| b[..1] == a[..1]).count() > 1).unwrap();
+    let ambiguous = message(store.find(&shared[..1].parse().unwrap()).unwrap_err());
+    assert!(ambiguous.contains("could be any of") && ambiguous.contains(shared), "{ambiguous}");
+    for nonsense in ["", "last~", "last~x", "lastly", "xyz", "0123456789abcdef0", "*", "'; DROP TABLE runs"] {
+        assert!(nonsense.parse::<Reference>().is_err(), "{nonsense}");
+    }
+}
+
+#[test]
+fn lists_are_filtered_and_end_with_the_newest() {
+    let (_directory, path) = scratch();
+    let mut store = Store::create_or_open(&path).unwrap();
+    for (seed, workload, label) in [(1, "tree", "/mnt/A"), (2, "postmark", "/mnt/a"), (3, "tree", "drive:x")] {
+        store.save(&Run { seed, workload: workload.into(), target_label: label.into(), started_unix_ms: seed, ..example() }).unwrap();
+    }
+    let labels = |filter| store.list(&filter).unwrap().into_iter().map(|s| s.target_label).collect::<Vec<_>>();
+    assert_eq!(labels(Filter { workload: Some("tree".into()), ..Filter::default() }), ["/mnt/A", "drive:x"]);
+    assert_eq!(labels(Filter { target: Some("MNT/a".into()), ..Filter::default() }), ["/mnt/A", "/mnt/a"]);
+    assert_eq!(labels(Filter { limit: Some(2), ..Filter::default() }), ["/mnt/a", "drive:x"]);
+    assert_eq!(labels(Filter { since_unix_ms: Some(3), ..Filter::default() }), ["drive:x"]);
+    let summary = store.list(&Filter::default()).unwrap().remove(0);
+    assert_eq!((summary.metric.unwrap().samples, summary.warnings), (vec![1.25, 1.5], 1));
+}
+
+#[test]
+fn a_newer_store_is_refused_and_left_alone() {
+    let (_directory, path) = scratch();
+    let store = Store::create_or_open(&path).unwrap();
+    store.connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(store);
+    let before = fs::read(&path).unwrap();
+    let refused = message(Store::create_or_open(&path).unwrap_err());
+    assert!(refused.contains(&format!("has version 99, and this trimtab knows versions up to {}", MIGRATIONS.len())), "{refused}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_store_of_version_1_is_brought_up_to_date_with_its_runs() {
+    let (_directory, path) = scratch();
+    let fixture = Connection::open(&path).unwrap();
+    fixture.execute_batch(include_str!("../../tests/fixtures/store-v1.sql")).unwrap();
+    drop(fixture);
+    let store = Store::open(&path).unwrap();
+    assert_eq!(version(&store.connection).unwrap(), MIGRATIONS.len() as i64);
+    let id = store.find(&"last".parse().unwrap()).unwrap();
+    assert_eq!(id.to_string(), "bd7f940661348eb2");
+    assert_eq!(json(&store.load(id).unwrap()), json(&example()));
+}
+
+#[test]
+fn other_files_are_not_taken_for_stores() {
+    let (directory, path) = scratch();
+    fs::write(&path, "a shopping list, longer than the header of a database, which has one hundred bytes, as everybody knows by heart")
+        .unwrap();
+    assert!(message(Store::create_or_open(&path).unwrap_err()).contains("is not a store of trimtab"));
+    let other = directory.path().join("other.db");
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+    assert!(message(Store::create_or_open(&other).unwrap_err()).contains("is not a store of trimtab"));
+    let there: i64 = Connection::open(&other).unwrap().query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+    assert_eq!(there, 0, "and left alone");
+    let empty = directory.path().join("empty.db");
+    fs::write(&empty, "").unwrap();
+    Store::create_or_open(&empty).unwrap().save(&example()).unwrap();
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let (directory, path) = scratch();
+    assert!(message(Store::open(&path).unwrap_err()).contains("does not exist"));
+    assert!(message(Store::create_or_open(directory.path()).unwrap_err()).contains("Is a directory"));
+    let nowhere = message(Store::create_or_open(&directory.path().join("no/such/results.db")).unwrap_err());
+    assert!(nowhere.contains("No such file or directory"), "{nowhere}");
+}
+
+#[test]
+fn a_damaged_store_says_so() {
+    let (_directory, path) = scratch();
+    let mut store = Store::create_or_open(&path).unwrap();
+    let runs: Vec<Run> = (0..50).map(|seed| Run { seed, ..example() }).collect();
+    store.save_all(&runs, true).unwrap();
+    drop(store);
+    let sound = fs::read(&path).unwrap();
+    let mut reported = 0;
+    for page in 1..sound.len() / 4096 {
+        let mut bytes = sound.clone();
+        bytes[page * 4096..(page + 1) * 4096].fill(0xa5);
+        fs::write(&path, &bytes).unwrap();
+        let read = || -> Result<()> {
+            let store = Store::open(&path)?;
+            for summary in store.list(&Filter::default())? {
+                store.load(summary.id)?;
+            }
+            Ok(())
+        };
+        match read() {
+            Err(error @ StoreError::Damaged { .. }) => {
+                reported += 1;
+                assert!(message(error).contains("is damaged ("));
+            }
+            Err(error) => panic!("page {page}: {}", message(error)),
+            Ok(()) => {}
+        }
+    }
+    assert!(reported > 5, "{reported}");
+    let store = Store::create_or_open({
+        fs::write(&path, &sound).unwrap();
+        &path
+    })
+    .unwrap();
+    store.connection.execute("UPDATE latencies SET histogram = x'80'", []).unwrap();
+    let error = message(store.load(RunId::of(&example())).unwrap_err());
+    assert!(error.contains("a histogram of run 43 ends within a number"), "{error}");
+}
+
+#[test]
+fn the_place_follows_the_xdg_specification() {
+    let place = |pairs: &'static [(&str, &str)]| {
+        default_path(|name| pairs.iter().find(|p| p.0 == name).map(|p| p.1.into())).map(|p| p.display().to_string()).ok()
+    };
+    assert_eq!(place(&[("XDG_DATA_HOME", "/data"), ("HOME", "/home/u")]).unwrap(), "/data/trimtab/results.db");
+    assert_eq!(place(&[("HOME", "/home/u")]).unwrap(), "/home/u/.local/share/trimtab/results.db");
+    assert_eq!(place(&[("XDG_DATA_HOME", "relative"), ("HOME", "/home/u")]).unwrap(), "/home/u/.local/share/trimtab/results.db");
+    assert_eq!(place(&[]), None);
+}
