@@ -52,7 +52,7 @@ fn the_same_run_is_one_entry_and_saving_it_again_makes_it_the_last() {
     let second = store.save(&b).unwrap();
     assert!(first.new && second.new && first.id != second.id);
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), second.id);
-    assert_eq!(store.save_all(&[a.clone()], false).unwrap(), [Saved { id: first.id, new: false }]);
+    assert_eq!(store.save_all(std::slice::from_ref(&a), false).unwrap(), [Saved { id: first.id, new: false }]);
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), second.id, "an import does not change what is last");
     assert_eq!(store.save(&a).unwrap(), Saved { id: first.id, new: false });
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), first.id);
