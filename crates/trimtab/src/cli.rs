@@ -42,10 +42,10 @@ pub struct Global {
 pub enum Command {
     /// Run one benchmark on one target.
     Bench(cmd::bench::Args),
+    /// PostMark's own command language, exact operations and reports.
+    Postmark(cmd::postmark::Args),
     /// Modelled drives: specifications, simulation, and drives attached as block devices.
     Drive(cmd::drive::Args),
-    /// Say whether TRIM reaches the drive, and what to do if it does not.
-    Doctor(cmd::doctor::Args),
     /// Print a completion script for a shell.
     Completions(cmd::completions::Args),
 }

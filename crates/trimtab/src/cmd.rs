@@ -2,8 +2,8 @@
 
 pub mod bench;
 pub mod completions;
-pub mod doctor;
 pub mod drive;
+pub mod postmark;
 
 use crate::cli::Command;
 use crate::output::Context;
@@ -13,8 +13,8 @@ use std::process::ExitCode;
 pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
     match command {
         Command::Bench(args) => bench::run(&args, context),
+        Command::Postmark(args) => postmark::run(&args, context),
         Command::Drive(args) => drive::run(&args, context),
-        Command::Doctor(args) => doctor::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }
 }

@@ -65,7 +65,7 @@ pub fn print_and_exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 /// The message and its causes, joined by `: `, without repeating a cause that the message already ends with.
-fn one_line(error: &anyhow::Error) -> String {
+pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();

@@ -5,7 +5,6 @@
 
 pub mod block;
 pub mod discards;
-pub mod doctor;
 pub mod drive;
 pub mod environment;
 pub mod interference;

@@ -65,6 +65,24 @@ pub fn restore_default_sigpipe() {
     }
 }
 
+/// Makes a closed pipe an error of the write that meets it: for commands that have something to clean up.
+pub fn ignore_sigpipe() {
+    // SAFETY: ignoring a signal runs no code of ours.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+}
+
+/// Ends the program as a closed pipe ends other filters, once everything is cleaned up.
+pub fn end_as_by_sigpipe() -> ! {
+    // SAFETY: restores the default action, which ends the process when the signal comes.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::raise(libc::SIGPIPE);
+    }
+    std::process::exit(128 + libc::SIGPIPE)
+}
+
 /// Prints `text` and a newline to standard output, with colours only where they can be seen (`NO_COLOR` is honoured).
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();

@@ -3,6 +3,7 @@
 pub mod blocks;
 pub mod files;
 pub mod recorder;
+pub mod together;
 
 use self::recorder::{Recorded, Recorder};
 use std::time::{SystemTime, UNIX_EPOCH};

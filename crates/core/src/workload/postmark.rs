@@ -3,12 +3,17 @@
 //! Every operation, name, size and byte follows from the settings alone, draw for draw as in the original, so the
 //! counts of published results come out exactly. The order of draws is documented where they are made, in `stream`.
 
+mod figures;
 pub mod mt19937;
 mod stream;
 mod table;
 mod text;
+mod tries;
 
+pub use figures::metrics;
 pub use stream::{Leftover, Postmark, phase};
+pub use text::text_prefix;
+pub use tries::Tries;
 
 use crate::rng::derive_seed;
 use crate::run::Field;

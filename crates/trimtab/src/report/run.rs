@@ -14,6 +14,11 @@ pub fn document(run: &Run) -> Document {
     if !latencies.rows.is_empty() {
         sections.push(Section::new("Latency", vec![Block::Table(latencies)]));
     }
+    if !run.counters.is_empty() {
+        let mut table = Table::new("", &["count", "value"]);
+        run.counters.iter().for_each(|(name, value)| table.row([name.clone(), value.to_string()]));
+        sections.push(Section::new("Counts", vec![Block::Table(table)]));
+    }
     if !run.warnings.is_empty() {
         sections.push(Section::new("Warnings", vec![Block::Warnings(run.warnings.clone())]));
     }

@@ -26,7 +26,7 @@ where
 {
     let now = target.now();
     let mut recorder = Recorder::new(now);
-    let mut state = State { last: now, phase: now, progress_at: now + PROGRESS_EVERY };
+    let mut state = State { last: now, ended: now, phase: now, progress_at: now + PROGRESS_EVERY };
     let end = match steps(workload, target, events, &mut recorder, &mut state) {
         // A target gives up an operation when the user interrupts: that is not its failure.
         Err(_) if interrupt::requested() => End::Interrupted,
@@ -40,6 +40,8 @@ where
 struct State {
     /// End of the operation before, or when the next was due.
     last: Nanos,
+    /// End of the operation before, always.
+    ended: Nanos,
     /// When the phase began.
     phase: Nanos,
     progress_at: Nanos,
@@ -54,14 +56,15 @@ where
     loop {
         match workload.next_step() {
             None => {
-                recorder.end_phase(state.last);
+                recorder.end_phase(state.last.max(state.ended));
                 events.between(target, recorder, None)?;
                 return Ok(End::Complete);
             }
             Some(FileStep::Phase(name)) => {
-                recorder.end_phase(state.last);
+                recorder.end_phase(state.last.max(state.ended));
                 events.between(target, recorder, Some(name))?;
                 state.last = target.now();
+                state.ended = state.last;
                 state.phase = state.last;
                 recorder.begin_phase(name, state.last);
             }
@@ -75,6 +78,7 @@ where
                 let now = target.now();
                 recorder.op(op.kind(), state.last, now, op.bytes());
                 state.last = now;
+                state.ended = now;
                 if recorder.ops().is_multiple_of(PROGRESS_OPS) || now >= state.progress_at {
                     let (read, written) = (recorder.read(), recorder.written());
                     events.progress(Progress { phase: recorder.phase(), ops: recorder.ops(), read, written })?;
@@ -233,6 +237,14 @@ mod tests {
         assert!(latency(OpKind::Delete).0.abs_diff(Nanos::from_millis(996).0) < 1_000_000, "{}", latency(OpKind::Delete));
         assert!(latency(OpKind::Read).0.abs_diff(MS.0) < 1000, "waiting for its time is not latency");
         assert_eq!(phase.took, Nanos::from_millis(2001));
+    }
+
+    #[test]
+    fn a_due_time_that_has_passed_does_not_shorten_the_phase() {
+        let mut target = Scripted::default();
+        let steps = vec![FileStep::Phase("p"), FileStep::Op(FileOp::Sync), FileStep::NotBefore(MS)];
+        let outcome = run(&mut script(steps), &mut target, &mut ());
+        assert_eq!(outcome.recorded.phases[0].took, Nanos::from_secs(1));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! A directory on a mounted filesystem: file operations by plain system calls relative to an open directory.
 
+pub mod direct;
+
+use self::direct::Aligned;
 use crate::interrupt;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -52,8 +55,31 @@ pub struct DirOptions {
     pub truncate: bool,
     /// Durability of single files.
     pub fsync: Fsync,
+    /// Bypass the page cache with whole aligned blocks. Needs [`Calls::Blocks`] and block sizes that are multiples of [`direct::ALIGNMENT`].
+    pub direct: bool,
     /// Seed of the data that the target makes up.
     pub seed: u64,
+}
+
+impl DirOptions {
+    /// Says what cannot be combined, if anything.
+    pub fn check(&self) -> Result<(), String> {
+        if !self.direct {
+            return Ok(());
+        }
+        if self.calls == Calls::Stdio {
+            return Err("direct I/O and the C library's buffer exclude each other: switch buffering off".to_owned());
+        }
+        match [("read", self.read_block), ("write", self.write_block)]
+            .iter()
+            .find(|(_, size)| *size == 0 || !size.is_multiple_of(direct::ALIGNMENT))
+        {
+            Some((which, size)) => {
+                Err(format!("direct I/O needs blocks of a multiple of {} bytes, and {which} blocks have {size}", direct::ALIGNMENT))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl Default for DirOptions {
@@ -64,6 +90,7 @@ impl Default for DirOptions {
             calls: Calls::Blocks { empty_remainder: false },
             truncate: false,
             fsync: Fsync::Never,
+            direct: false,
             seed: 0,
         }
     }
@@ -78,6 +105,8 @@ pub struct DirTarget {
     epoch: Instant,
     data: Stream,
     buffer: Vec<u8>,
+    /// For direct I/O.
+    aligned: Option<Aligned>,
 }
 
 impl DirTarget {
@@ -87,11 +116,18 @@ impl DirTarget {
         Self {
             dir,
             path: path.to_owned(),
+            aligned: options.direct.then(|| Aligned::new(buffer)),
             options,
             epoch: Instant::now(),
             data: Stream::new(options.seed, "file-data"),
             buffer: vec![0; buffer],
         }
+    }
+
+    /// With a clock that started at `epoch`, for targets that share one.
+    #[must_use]
+    pub fn with_epoch(self, epoch: Instant) -> Self {
+        Self { epoch, ..self }
     }
 
     /// The directory.
@@ -109,19 +145,49 @@ impl DirTarget {
         error(action, &self.path, path, errno)
     }
 
+    /// One `openat`, with nothing but what the operation asks for. Not even `O_CLOEXEC`: no process is started while a file is open.
+    #[inline]
+    fn open(&self, action: &'static str, path: &str, flags: OFlags, mode: u32) -> TargetResult<OwnedFd> {
+        rustix::fs::openat(&self.dir, path, flags, Mode::from_raw_mode(mode)).map_err(|errno| self.open_error(action, path, errno))
+    }
+
+    #[cold]
+    fn open_error(&self, action: &'static str, path: &str, errno: Errno) -> TargetError {
+        let mut error = self.error(action, path, errno);
+        if self.options.direct && errno == Errno::INVAL {
+            error.reason = "this filesystem has no direct I/O".to_owned();
+        }
+        error
+    }
+
     /// Opens `path`, writes all of `payload` to it and closes it.
+    #[inline]
     fn write(&mut self, action: &'static str, path: &str, flags: OFlags, mode: u32, payload: &Payload<'_>) -> TargetResult {
-        let file = rustix::fs::openat(&self.dir, path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode))
-            .map_err(|errno| self.error(action, path, errno))?;
+        let file = self.open(action, path, flags, mode)?;
         let written = match self.options.calls {
+            Calls::Blocks { .. } if self.options.direct => self.write_direct(&file, flags, payload),
             Calls::Blocks { empty_remainder } => self.write_blocks(&file, payload, empty_remainder),
-            Calls::Stdio => self.write_stdio(&file, payload),
+            Calls::Stdio => self.append_check(&file, flags).and_then(|()| self.write_stdio(&file, payload)),
         };
         written.map_err(|errno| self.error("write", path, errno))?;
         if self.options.fsync == Fsync::Close {
             rustix::fs::fsync(&file).map_err(|errno| self.error("fsync", path, errno))?;
         }
         close(file).map_err(|errno| self.error("close", path, errno))
+    }
+
+    /// The seek to the end that the C library makes when it appends. It also creates a missing file then: an empty one is taken for that.
+    fn append_check(&self, file: &OwnedFd, flags: OFlags) -> Result<(), Errno> {
+        if flags.contains(OFlags::APPEND) && rustix::fs::seek(file, SeekFrom::End(0))? == 0 {
+            return Err(Errno::NOENT);
+        }
+        Ok(())
+    }
+
+    fn write_direct(&mut self, file: &OwnedFd, flags: OFlags, payload: &Payload<'_>) -> Result<(), Errno> {
+        let end = if flags.contains(OFlags::APPEND) { rustix::fs::seek(file, SeekFrom::End(0))? } else { 0 };
+        let Self { options, data, buffer, aligned: Some(aligned), .. } = self else { return Err(Errno::INVAL) };
+        direct::write(file, flags, end, payload, options.write_block.into(), data, (buffer, aligned))
     }
 
     fn write_blocks(&mut self, file: &OwnedFd, payload: &Payload<'_>, empty_remainder: bool) -> Result<(), Errno> {
@@ -183,6 +249,9 @@ impl DirTarget {
     fn read_file(&mut self, file: &OwnedFd, len: u64) -> Result<(), ReadError> {
         let block = u64::from(self.options.read_block.max(1));
         let whole = STDIO_BUFFER as u64;
+        if let Some(aligned) = &mut self.aligned {
+            return direct::read(file, len, block, aligned);
+        }
         let mut at = 0;
         let mut ready = 0;
         let mut looked = 0;
@@ -242,6 +311,7 @@ impl FileTarget for DirTarget {
 
     fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
         let (flags, mode) = match self.options.calls {
+            Calls::Blocks { .. } if self.options.direct => (OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::DIRECT, 0o644),
             Calls::Blocks { .. } if self.options.truncate => (OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC, 0o644),
             Calls::Blocks { .. } => (OFlags::RDWR | OFlags::CREATE, 0o644),
             Calls::Stdio => (OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o666),
@@ -250,16 +320,16 @@ impl FileTarget for DirTarget {
     }
 
     fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        let flags = match self.options.calls {
-            Calls::Blocks { .. } => OFlags::RDWR | OFlags::APPEND,
-            Calls::Stdio => OFlags::WRONLY | OFlags::APPEND,
+        let (flags, mode) = match self.options.calls {
+            Calls::Blocks { .. } if self.options.direct => (OFlags::RDWR | OFlags::APPEND | OFlags::DIRECT, 0),
+            Calls::Blocks { .. } => (OFlags::RDWR | OFlags::APPEND, 0),
+            Calls::Stdio => (OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, 0o666),
         };
-        self.write("append to", path, flags, 0, payload)
+        self.write("append to", path, flags, mode, payload)
     }
 
     fn read(&mut self, path: &str, len: u64) -> TargetResult {
-        let file = rustix::fs::openat(&self.dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| self.error("open", path, errno))?;
+        let file = self.open("open", path, if self.options.direct { OFlags::DIRECT } else { OFlags::empty() } | OFlags::RDONLY, 0)?;
         self.read_file(&file, len).map_err(|error| match error {
             ReadError::System(errno) => self.error("read", path, errno),
             ReadError::TooShort => TargetError {
@@ -293,6 +363,7 @@ pub fn error(action: &'static str, dir: &Path, path: &str, errno: Errno) -> Targ
     }
 }
 
+#[derive(Debug)]
 enum ReadError {
     System(Errno),
     TooShort,
@@ -341,9 +412,15 @@ fn read_exact(file: &OwnedFd, buffer: &mut [u8]) -> Result<(), ReadError> {
 }
 
 fn read_some(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, ReadError> {
+    match read_once(file, buffer)? {
+        0 => Err(ReadError::TooShort),
+        n => Ok(n),
+    }
+}
+
+fn read_once(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, ReadError> {
     loop {
         match rustix::io::read(file, &mut *buffer) {
-            Ok(0) => return Err(ReadError::TooShort),
             Ok(n) => return Ok(n),
             Err(Errno::INTR) => check_interrupt()?,
             Err(errno) => return Err(errno.into()),
@@ -401,6 +478,9 @@ mod tests {
             let (dir, mut target) = open(options);
             target.make_dir("d").unwrap();
             for len in [0, 1, 999, 4096, 12_288, 20_000] {
+                if len == 0 && options.calls == Calls::Stdio {
+                    continue;
+                }
                 let name = format!("d/{len}");
                 target.create(&name, &bytes(&content[..len])).unwrap();
                 target.append(&name, &bytes(&content[len..len + 5000])).unwrap();
@@ -412,6 +492,35 @@ mod tests {
             target.sync().unwrap();
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         }
+    }
+
+    #[test]
+    fn direct_io_writes_and_reads_files_of_any_size() {
+        let content: Vec<u8> = (0..60_000_u32).map(|i| (i % 251) as u8).collect();
+        for block in [4096, 8192] {
+            let (dir, mut target) = open(DirOptions { direct: true, write_block: block, read_block: block, ..DirOptions::default() });
+            for len in [1, 999, 4096, 12_288, 20_000] {
+                match target.create("f", &bytes(&content[..len])) {
+                    Err(error) if error.errno == Some(libc::EINVAL) => return assert!(error.reason.contains("direct"), "{error}"),
+                    result => result.unwrap(),
+                }
+                let mut end = len;
+                for more in [5000, 1, 8192, 40] {
+                    target.append("f", &bytes(&content[end..end + more])).unwrap();
+                    end += more;
+                    assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), content[..end], "{len} to {end}");
+                    target.read("f", end as u64).unwrap();
+                    assert!(target.read("f", end as u64 + 1).unwrap_err().reason.contains("shorter"));
+                }
+                target.delete("f").unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn an_appending_stream_makes_no_file_out_of_nothing() {
+        let (_dir, mut target) = open(DirOptions { calls: Calls::Stdio, ..DirOptions::default() });
+        assert_eq!(target.append("vanished", &bytes(b"x")).unwrap_err().errno, Some(libc::ENOENT));
     }
 
     #[test]

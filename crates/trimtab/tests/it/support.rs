@@ -29,3 +29,8 @@ pub fn skip(what: &str) {
 pub fn have_root() -> bool {
     rustix::process::geteuid().is_root()
 }
+
+/// True if `tool` can be started.
+pub fn have_tool(tool: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file()))
+}

@@ -32,6 +32,8 @@ pub mod phase {
 pub struct Postmark {
     text: Text,
     decisions: Decisions,
+    /// What was decided last, and the path that it is about.
+    current: Option<Decision>,
     path: String,
 }
 
@@ -41,7 +43,7 @@ impl Postmark {
         settings.check()?;
         let mut rng = Mt19937::new(settings.seed);
         let text = Text::new(settings, &mut rng)?;
-        Ok(Self { text, decisions: Decisions::new(settings, rng)?, path: String::new() })
+        Ok(Self { text, decisions: Decisions::new(settings, rng)?, current: None, path: String::new() })
     }
 
     /// The locations exist: their directories `l0`, `l1` … are neither made nor removed.
@@ -61,6 +63,51 @@ impl Postmark {
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts { draws: self.decisions.rng.taken(), ..self.decisions.counts }
+    }
+
+    /// Transactions finished: those whose operations have all been handed out and followed by another step.
+    #[must_use]
+    pub const fn transactions_finished(&self) -> u32 {
+        self.decisions.counts.transactions
+    }
+
+    /// Decides the next step; false at the end.
+    #[inline]
+    pub fn advance(&mut self) -> bool {
+        let Self { decisions, current, path, .. } = self;
+        *current = decisions.next();
+        match current {
+            Some(Decision::MakeDir(at) | Decision::RemoveDir(at)) => decisions.write_dir_path(*at, path),
+            Some(Decision::Create(slot) | Decision::Append(slot, _) | Decision::Read(slot) | Decision::Delete(slot)) => {
+                decisions.write_file_path(*slot, path);
+            }
+            Some(Decision::Phase(_) | Decision::NotBefore(_)) | None => {}
+        }
+        current.is_some()
+    }
+
+    /// The step decided last begins a phase.
+    #[must_use]
+    pub const fn at_phase(&self) -> bool {
+        matches!(self.current, Some(Decision::Phase(_)))
+    }
+
+    /// The step decided last.
+    #[inline]
+    #[must_use]
+    pub fn current(&self) -> Option<FileStep<'_>> {
+        let path = &self.path;
+        let data = |len: u32| Payload::Bytes { bytes: self.text.prefix(len), class: DataClass::Text };
+        Some(FileStep::Op(match self.current? {
+            Decision::Phase(name) => return Some(FileStep::Phase(name)),
+            Decision::NotBefore(due) => return Some(FileStep::NotBefore(due)),
+            Decision::MakeDir(_) => FileOp::MakeDir(path),
+            Decision::RemoveDir(_) => FileOp::RemoveDir(path),
+            Decision::Create(slot) => FileOp::Create(path, data(slot.size)),
+            Decision::Append(_, amount) => FileOp::Append(path, data(amount)),
+            Decision::Read(slot) => FileOp::Read(path, slot.size.into()),
+            Decision::Delete(_) => FileOp::Delete(path),
+        }))
     }
 
     /// Calls `each` with the path of everything that this run may have left if it ends now: files first, then directories from
@@ -101,38 +148,7 @@ impl FileWorkload for Postmark {
 
     #[inline]
     fn next_step(&mut self) -> Option<FileStep<'_>> {
-        let Self { text, decisions, path } = self;
-        let decision = decisions.next()?;
-        let data = |len: u32| Payload::Bytes { bytes: text.prefix(len), class: DataClass::Text };
-        let op = match decision {
-            Decision::Phase(name) => return Some(FileStep::Phase(name)),
-            Decision::NotBefore(due) => return Some(FileStep::NotBefore(due)),
-            Decision::MakeDir(at) => {
-                decisions.write_dir_path(at, path);
-                FileOp::MakeDir(path)
-            }
-            Decision::RemoveDir(at) => {
-                decisions.write_dir_path(at, path);
-                FileOp::RemoveDir(path)
-            }
-            Decision::Create(slot) => {
-                decisions.write_file_path(slot, path);
-                FileOp::Create(path, data(slot.size))
-            }
-            Decision::Append(slot, amount) => {
-                decisions.write_file_path(slot, path);
-                FileOp::Append(path, data(amount))
-            }
-            Decision::Read(slot) => {
-                decisions.write_file_path(slot, path);
-                FileOp::Read(path, slot.size.into())
-            }
-            Decision::Delete(slot) => {
-                decisions.write_file_path(slot, path);
-                FileOp::Delete(path)
-            }
-        };
-        Some(FileStep::Op(op))
+        if self.advance() { self.current() } else { None }
     }
 }
 

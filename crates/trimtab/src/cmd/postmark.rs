@@ -1,0 +1,115 @@
+//! `trimtab postmark [CONFIG]`.
+
+use crate::error::{Interrupted, UsageError};
+use crate::interrupt;
+use crate::output::Context;
+use crate::postmark::config::{Config, THREADS_MAX, interval_of_rate};
+use crate::postmark::live::{Live, Record};
+use crate::postmark::session::{DEFAULT_FILE, Session, Voice};
+use crate::report;
+use crate::target::dir::Fsync;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// PostMark: its command language, its operations, its reports.
+///
+/// Reads commands from CONFIG (or .pmrc in the current directory, if there is one), then from standard input until 'quit'. Standard output is what
+/// the original prints, so old scripts run unchanged; exact counts, sub-second times and latencies follow on standard error (not with --quiet).
+/// Files go straight into the locations that were set, under the names 1, 2, 3 …; a run does not start where one of them is taken.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Commands: 'help' lists them. The options below set what a session begins with; 'set fsync', 'set direct', 'set threads' and 'set rate' change it.
+
+Examples:
+  trimtab postmark old.conf                     as ever
+  printf 'set location /mnt/ssd\\nset number 10000\\nrun\\nquit\\n' | trimtab postmark
+  trimtab postmark --fsync close --threads 4    type commands at the prompt
+  trimtab postmark --json old.conf              the runs as JSON, without the classic report")]
+pub struct Args {
+    /// File of commands [default: .pmrc, if it is there].
+    config: Option<PathBuf>,
+    /// Make written files durable: never, or before each is closed.
+    #[arg(long, value_enum, default_value_t = Fsync::Never)]
+    fsync: Fsync,
+    /// Bypass the page cache (needs 'set buffering false' and block sizes in multiples of 4096).
+    #[arg(long)]
+    direct: bool,
+    /// Independent streams that run at once, each with files and a seed of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
+    threads: u32,
+    /// Start at most N transactions a second in each stream; latency then counts from when a transaction was due.
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+}
+
+/// Runs the session.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let mut config = Config { fsync: args.fsync, direct: args.direct, threads: args.threads, ..Config::default() };
+    if let Some(rate) = args.rate {
+        if !(1e-6..=1e9).contains(&rate) {
+            return Err(UsageError::new(format!("--rate {rate} is not a number of transactions per second")).into());
+        }
+        config.settings.interval = interval_of_rate(rate);
+    }
+    // A reader of the output that goes away must not leave files behind.
+    crate::output::ignore_sigpipe();
+    let mut records = Vec::new();
+    let result = session(args, context, config, &mut records);
+    match result {
+        Err(error) if is_closed_pipe(&error) => crate::output::end_as_by_sigpipe(),
+        Err(error) => Err(error),
+        Ok(failed) => Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }),
+    }
+}
+
+/// True if a run failed.
+fn session(args: &Args, context: &Context, config: Config, records: &mut Vec<Record>) -> anyhow::Result<bool> {
+    let mut finished = |record: Record| -> anyhow::Result<()> {
+        if context.json {
+            records.push(record);
+        } else if !context.quiet {
+            let run = record.to_run();
+            context.remark(report::text::render(&report::run::document(&run)).trim_end());
+        }
+        Ok(())
+    };
+    let mut classic: Box<dyn Write + Send> =
+        if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?))) };
+    let mut complain = |text: &str| anstream::eprintln!("trimtab: {text}");
+    let voice = Voice { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
+    let mut live = Live::new(context, &mut finished);
+    let file = args.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
+    let ended = Session::new(config, voice, &mut live).execute(file, &mut BufReader::new(Typed));
+    match ended {
+        Err(_) if interrupt::requested() => Err(Interrupted.into()),
+        Err(error) => Err(error),
+        Ok(ended) => Ok(ended.failed),
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Standard input that an interrupt ends, also while it waits for a line.
+struct Typed;
+
+impl Read for Typed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let stdin = io::stdin();
+        loop {
+            if interrupt::requested() {
+                return Err(io::Error::other(Interrupted));
+            }
+            match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], None) {
+                Ok(_) => return Ok(rustix::io::read(&stdin, buffer)?),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The lines of PostMark's command language: what they say, and how they are cut out of a file or a terminal.
+
+use super::config::Setting;
+use std::io::{self, BufRead};
+
+/// Characters of a line that are read at once; the rest of a longer one is the next line.
+const LINE_MAX: usize = 254;
+
+/// What a line asks for, with its argument, if there is one: what follows the name and one more character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// Set something.
+    Set(Setting, Option<&'a [u8]>),
+    /// Run; the report goes to a file.
+    Run(Option<&'a [u8]>),
+    /// Execute a file.
+    Load(Option<&'a [u8]>),
+    /// Show the settings, or append them to a file.
+    Show(Option<&'a [u8]>),
+    /// Help on the commands that begin so.
+    Help(Option<&'a [u8]>),
+    /// End the file or the session.
+    Quit,
+    /// Run in the shell; empty for the user's own shell.
+    Shell(&'a [u8]),
+    /// Not understood.
+    Unknown,
+}
+
+/// What a name stands for, before the argument is known.
+#[derive(Clone, Copy)]
+enum Name {
+    Set(Setting),
+    Run,
+    Load,
+    Show,
+    Help,
+    Quit,
+}
+
+/// The commands in the order in which they are tried. Those that the original does not have come last, so that they change no line that it understands.
+const COMMANDS: &[(&str, Name, &str)] = &[
+    ("set size", Name::Set(Setting::Size), "LOW [HIGH]: sizes of new files in bytes, LOW up to but not including HIGH"),
+    ("set number", Name::Set(Setting::Number), "N: files created before the transactions"),
+    ("set seed", Name::Set(Setting::Seed), "N: seed of the random numbers; the same seed gives the same operations"),
+    ("set transactions", Name::Set(Setting::Transactions), "N: transactions in a run"),
+    ("set location", Name::Set(Setting::Location), "DIR [WEIGHT], +DIR [WEIGHT] or -DIR: use, add or remove a directory"),
+    ("set subdirectories", Name::Set(Setting::Subdirectories), "N: spread the files over N subdirectories of each location (2 or more)"),
+    ("set read", Name::Set(Setting::Read), "BYTES: size of a read call"),
+    ("set write", Name::Set(Setting::Write), "BYTES: size of a write call"),
+    ("set buffering", Name::Set(Setting::Buffering), "true or false: calls gathered in a 4096-byte buffer, or one call a block"),
+    ("set bias read", Name::Set(Setting::BiasRead), "0 to 10: tenths of transactions that read rather than append; -1 for neither"),
+    ("set bias create", Name::Set(Setting::BiasCreate), "0 to 10: tenths of transactions that create rather than delete; -1 for neither"),
+    ("set report", Name::Set(Setting::Report), "verbose or terse"),
+    ("run", Name::Run, "[FILE]: run, and print the report or append it to FILE"),
+    ("load", Name::Load, "FILE: execute the commands in FILE"),
+    ("show", Name::Show, "[FILE]: show the settings, or append them to FILE"),
+    ("help", Name::Help, "[START]: this list, or the commands that begin with START"),
+    ("quit", Name::Quit, "end"),
+    ("set fsync", Name::Set(Setting::Fsync), "never or close: make written files durable before they are closed"),
+    ("set direct", Name::Set(Setting::Direct), "true or false: bypass the page cache"),
+    ("set threads", Name::Set(Setting::Threads), "N: streams that run at once, each with its own files and seed"),
+    ("set rate", Name::Set(Setting::Rate), "N: start at most N transactions a second in each stream (0: no limit)"),
+];
+
+/// Understands a line: the first command whose full name it begins with.
+pub fn parse(line: &[u8]) -> Command<'_> {
+    if let Some(rest) = line.strip_prefix(b"!") {
+        return Command::Shell(rest);
+    }
+    let Some((name, command, _)) = COMMANDS.iter().find(|(name, ..)| line.starts_with(name.as_bytes())) else {
+        return Command::Unknown;
+    };
+    let argument = line.get(name.len() + 1..);
+    match command {
+        Name::Set(setting) => Command::Set(*setting, argument),
+        Name::Run => Command::Run(argument),
+        Name::Load => Command::Load(argument),
+        Name::Show => Command::Show(argument),
+        Name::Help => Command::Help(argument),
+        Name::Quit => Command::Quit,
+    }
+}
+
+/// Help on the commands that begin with `start`; on all if none does.
+pub fn help(start: &[u8]) -> String {
+    let line = |(name, _, text): &(&str, Name, &str)| format!("{name} - {text}\n");
+    let matching: String = COMMANDS.iter().filter(|(name, ..)| name.as_bytes().starts_with(start)).map(line).collect();
+    if matching.is_empty() { COMMANDS.iter().map(line).collect() } else { matching }
+}
+
+/// A line as the original sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Without its last character, whatever that is, and without what follows a NUL.
+    pub text: Vec<u8>,
+    /// The input ended without a newline, so that the character that went was not one.
+    pub cut_at_end: bool,
+}
+
+/// Reads the next line, or piece of a long one.
+pub fn read_line(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
+    let mut text = Vec::new();
+    while text.len() < LINE_MAX && text.last() != Some(&b'\n') {
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            break;
+        }
+        let most = buffer.len().min(LINE_MAX - text.len());
+        let take = buffer[..most].iter().position(|c| *c == b'\n').map_or(most, |newline| newline + 1);
+        text.extend_from_slice(&buffer[..take]);
+        input.consume(take);
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let cut_at_end = text.len() < LINE_MAX && text.last() != Some(&b'\n');
+    if let Some(nul) = text.iter().position(|c| *c == 0) {
+        text.truncate(nul);
+    }
+    text.pop();
+    Ok(Some(Line { text, cut_at_end }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_line_means_the_first_command_that_it_begins_with() {
+        assert_eq!(parse(b"run"), Command::Run(None));
+        assert_eq!(parse(b"runner"), Command::Run(Some(b"er")));
+        assert_eq!(parse(b"runx"), Command::Run(Some(b"")));
+        assert_eq!(parse(b"quitter"), Command::Quit);
+        assert_eq!(parse(b"set sizeX700 800"), Command::Set(Setting::Size, Some(b"700 800")));
+        assert_eq!(parse(b"set size500 600"), Command::Set(Setting::Size, Some(b"00 600")));
+        assert_eq!(parse(b"set bias create -1"), Command::Set(Setting::BiasCreate, Some(b"-1")));
+        assert_eq!(parse(b"!ls -l"), Command::Shell(b"ls -l"));
+        for line in [&b""[..], b" show", b"SHOW", b"set", b"set bias", b"exit now", b"? "] {
+            assert_eq!(parse(line), Command::Unknown, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn additions_come_after_the_originals_commands_and_hide_none() {
+        let names: Vec<&str> = COMMANDS.iter().map(|(name, ..)| *name).collect();
+        for (at, name) in names.iter().enumerate() {
+            assert!(!names[..at].iter().any(|earlier| name.starts_with(earlier)), "'{name}' can never be reached");
+        }
+        assert_eq!(names[16], "quit");
+    }
+
+    #[test]
+    fn help_lists_what_begins_so_or_everything() {
+        assert_eq!(help(b"set b").lines().count(), 3);
+        assert_eq!(help(b"").lines().count(), COMMANDS.len());
+        assert_eq!(help(b"zzz"), help(b""));
+    }
+
+    fn lines(input: &[u8]) -> Vec<Line> {
+        let mut input = input;
+        std::iter::from_fn(|| read_line(&mut input).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_last_character_goes_even_if_it_is_no_newline() {
+        let line = |text: &str, cut_at_end| Line { text: text.into(), cut_at_end };
+        assert_eq!(lines(b"show\n\nquit"), [line("show", false), line("", false), line("qui", true)]);
+        assert_eq!(lines(b"set report terse\r\n"), [line("set report terse\r", false)]);
+        assert_eq!(lines(b"ab\0cd\n"), [line("a", false)]);
+    }
+
+    #[test]
+    fn long_lines_come_in_pieces_that_lose_a_character_each() {
+        let input = [vec![b'x'; 300], b"\nshow\n".to_vec()].concat();
+        let lengths: Vec<usize> = lines(&input).iter().map(|line| line.text.len()).collect();
+        assert_eq!(lengths, [253, 46, 4]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_input_is_read_to_its_end(input in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let all = lines(&input);
+            prop_assert!(all.iter().all(|line| line.text.len() < LINE_MAX));
+            for line in &all {
+                parse(&line.text);
+            }
+        }
+    }
+}

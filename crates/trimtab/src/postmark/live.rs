@@ -1,0 +1,227 @@
+//! Runs on real directories: looks first, runs, cleans up, and keeps what was measured.
+
+use super::announce::{Announced, Announcer};
+use super::config::Config;
+use super::details;
+use super::places::{Held, Names, Obstacles, Places, hold};
+use super::report::{Stamps, Totals};
+use super::session::{Finished, Runner};
+use crate::error::{Interrupted, UsageError};
+use crate::output::Context;
+use crate::runner::recorder::Recorded;
+use crate::runner::{End, Header, Outcome, together};
+use crate::safety::consent;
+use crate::target::dir::{Calls, DirOptions};
+use anyhow::{Context as _, bail};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_core::run::{Run, TargetKind};
+use trimtab_core::target::{FileTarget as _, TargetError};
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::FileWorkload as _;
+use trimtab_core::workload::Plan;
+use trimtab_core::workload::postmark::{Counts, Leftover, Postmark, Settings};
+
+/// The seed that leftovers were most likely made with, besides that of the run.
+const SEED_DEFAULT: u32 = 42;
+
+/// One run, with everything that was measured.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// As it was configured.
+    pub config: Config,
+    /// When it began.
+    pub started_unix_ms: u64,
+    /// Sums over all streams.
+    pub totals: Totals,
+    /// Counts of each stream.
+    pub streams: Vec<Counts>,
+    /// The seconds of the original's report.
+    pub stamps: Stamps,
+    /// Phases, latencies, series.
+    pub recorded: Recorded,
+}
+
+impl Record {
+    /// The run as every workload has it, for reports and the store.
+    pub fn to_run(&self) -> Run {
+        let settings = self.config.run_settings();
+        let label = match &self.config.locations[..] {
+            [] => std::env::current_dir().map_or_else(|_| ".".to_owned(), |dir| dir.display().to_string()),
+            locations => locations.iter().map(|location| location.path().display().to_string()).collect::<Vec<_>>().join(", "),
+        };
+        let fields = details::fields(&settings, self.config.fsync, self.config.direct, self.config.threads);
+        let mut header = Header::new("postmark", fields, TargetKind::Directory, &label, "as-mounted", settings.seed.into());
+        header.started_unix_ms = self.started_unix_ms;
+        let mut run = header.into_run(self.recorded.clone(), true);
+        details::add(&mut run, &settings, &self.streams.iter().map(std::slice::from_ref).collect::<Vec<_>>());
+        run
+    }
+
+    /// The files ran out in some stream.
+    pub fn out_of_files(&self) -> bool {
+        self.streams.iter().any(|counts| counts.out_of_files)
+    }
+}
+
+/// Runs PostMark where the user says.
+pub struct Live<'a> {
+    context: &'a Context,
+    /// Told of every run that ended in order.
+    finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>,
+}
+
+impl<'a> Live<'a> {
+    /// Hands every run to `finished`.
+    pub fn new(context: &'a Context, finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>) -> Self {
+        Self { context, finished }
+    }
+}
+
+impl Runner for Live<'_> {
+    fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished> {
+        let record = run(self.context, config, out)?;
+        let finished = Finished { totals: record.totals, stamps: record.stamps, all_done: !record.out_of_files() };
+        (self.finished)(record)?;
+        Ok(finished)
+    }
+}
+
+/// How the target is used.
+pub fn dir_options(settings: &Settings, config: &Config) -> DirOptions {
+    DirOptions {
+        write_block: settings.write_block,
+        read_block: settings.read_block,
+        calls: if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } },
+        fsync: config.fsync,
+        direct: config.direct,
+        ..DirOptions::default()
+    }
+}
+
+fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Record> {
+    let settings = config.run_settings();
+    settings.check().map_err(|error| UsageError::new(error.to_string()))?;
+    let options = dir_options(&settings, config);
+    options.check().map_err(UsageError::new)?;
+    let mut paths: Vec<PathBuf> = config.locations.iter().map(|location| location.path().to_owned()).collect();
+    if paths.is_empty() {
+        paths.push(PathBuf::from("."));
+    }
+    let held = hold(&paths)?;
+    clear_the_way(context, &held, &settings, config.threads)?;
+    crate::interrupt::install().context("cannot catch signals")?;
+    crate::interrupt::check()?;
+
+    let mut runs = Vec::new();
+    for index in 0..config.threads {
+        runs.push(Postmark::new(&settings.stream(index)).map_err(|error| UsageError::new(error.to_string()))?.in_existing_locations());
+    }
+    fits(&held, &plan(&runs))?;
+    let started_unix_ms = crate::runner::unix_ms();
+    let mut seconds = wall_seconds();
+    let announcer = Announcer::new(out, &mut seconds, settings.transactions);
+    let epoch = Instant::now();
+    let mut streams = Vec::new();
+    for (index, run) in runs.into_iter().enumerate() {
+        let places = Places::new(&held, options, epoch, index as u32, config.threads)?;
+        streams.push((Announced::new(run, (index == 0).then_some(&announcer)), places));
+    }
+    let outcome = together::run(&mut streams, &mut &announcer);
+    let recorded = ended(outcome, &mut streams)?;
+    let mut totals = Totals::default();
+    let counts: Vec<Counts> = streams.iter().map(|(stream, _)| stream.run.counts()).collect();
+    for ((stream, _), counts) in streams.iter().zip(&counts) {
+        totals.add(stream.run.settings(), counts);
+    }
+    Ok(Record { config: config.clone(), started_unix_ms, totals, streams: counts, stamps: announcer.stamps(), recorded })
+}
+
+/// Removes what a run that did not end in order made, and says why it did not.
+fn ended(outcome: Outcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyhow::Result<Recorded> {
+    let cause = match outcome.end {
+        End::Complete => return Ok(outcome.recorded),
+        End::Interrupted => anyhow::Error::new(Interrupted),
+        End::Failed(error) => anyhow::Error::new(error),
+    };
+    let is_there = |error: TargetError| error.errno != Some(libc::ENOENT);
+    let mut left = 0_u64;
+    for (stream, places) in streams {
+        stream.run.for_each_leftover(|leftover| {
+            let there = match leftover {
+                // What could not be removed may never have come to be: a filesystem that cannot be written to does not tell.
+                Leftover::File(path) => {
+                    places.delete(path).is_err_and(is_there) && !places.read(path, 0).is_err_and(|error| !is_there(error))
+                }
+                Leftover::Dir(path) => places.remove_dir(path).is_err_and(is_there),
+            };
+            left += u64::from(there);
+        });
+    }
+    if left > 0 {
+        let what = if left == 1 { "a file or directory".to_owned() } else { format!("{left} files and directories") };
+        return Err(cause.context(format!("{what} of the run could not be removed again")));
+    }
+    Err(cause)
+}
+
+/// Nothing may be where the run's files go. What an earlier run left there may be removed, if the user says so.
+fn clear_the_way(context: &Context, held: &[Held], settings: &Settings, threads: u32) -> anyhow::Result<()> {
+    let number_max = u64::from(settings.number) + u64::from(settings.transactions);
+    let obstacles = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories, streams: threads })?;
+    let Some(example) = obstacles.example() else { return Ok(()) };
+    let example = example.display().to_string();
+    let others = match obstacles.len() - 1 {
+        0 => String::new(),
+        1 => " and another file".to_owned(),
+        more => format!(" and {more} more files"),
+    };
+    let mut seeds: Vec<u32> = (0..threads).map(|index| settings.stream(index).seed).collect();
+    seeds.push(SEED_DEFAULT);
+    if !obstacles.are_leftovers(&seeds) {
+        bail!("{example}{others} would be overwritten, and PostMark did not make them: move them away or set another location");
+    }
+    if consent::ask(context, &format!("{example}{others} were left by an earlier PostMark run. Remove them?"))? {
+        return obstacles.remove();
+    }
+    bail!("{example}{others} were left by an earlier PostMark run: remove them, or say --yes to have them removed")
+}
+
+/// Says what will be written, and that it cannot fit if it cannot.
+fn fits(held: &[Held], plan: &Plan) -> anyhow::Result<()> {
+    let mut free: Option<u64> = Some(0);
+    let mut devices = Vec::new();
+    for place in held {
+        let stat = rustix::fs::fstat(&place.dir).map_err(std::io::Error::from)?;
+        let sizes = rustix::fs::fstatvfs(&place.dir).map_err(std::io::Error::from)?;
+        if devices.contains(&stat.st_dev) {
+            continue;
+        }
+        devices.push(stat.st_dev);
+        // A filesystem that does not tell its size may have room.
+        let here = (sizes.f_blocks > 0).then(|| sizes.f_frsize.saturating_mul(sizes.f_bavail));
+        free = free.zip(here).map(|(sum, here)| sum.saturating_add(here));
+    }
+    match free.map(Bytes) {
+        Some(free) if plan.space > free => {
+            bail!("the files will hold up to {} at a time, and {free} are free in {}", plan.space, held[0].path.display())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn plan(runs: &[Postmark]) -> Plan {
+    runs.iter().map(|run| run.plan()).fold(Plan::default(), |sum, plan| Plan {
+        written: sum.written.saturating_add(plan.written),
+        space: sum.space.saturating_add(plan.space),
+        ops: sum.ops.zip(plan.ops).map(|(a, b)| a.saturating_add(b)),
+    })
+}
+
+/// The wall clock in whole seconds: what it showed at the start and how long ago that is, so that setting the clock does not turn a run's time.
+fn wall_seconds() -> impl FnMut() -> i64 + Send {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let start = Instant::now();
+    move || i64::try_from((wall + start.elapsed()).as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,332 @@
+//! Several independent streams at once, a thread each: phases begin together and their results are added up.
+
+use super::files;
+use super::recorder::{Recorded, Recorder};
+use super::{End, Events, Outcome, Progress};
+use std::sync::{Condvar, Mutex, PoisonError};
+use trimtab_core::run::{Latency, Phase, Series};
+use trimtab_core::target::{FileTarget, TargetError, TargetResult};
+use trimtab_core::workload::FileWorkload;
+
+/// Runs every workload on its target, the first on the calling thread with `events`, the others on threads of their own.
+///
+/// A phase begins when all streams have ended the one before; `events` acts in between, while all of them wait. The targets' clocks must
+/// have the same start. When one stream fails, the others stop.
+pub fn run<W, T, E>(streams: &mut [(W, T)], events: &mut E) -> Outcome
+where
+    W: FileWorkload + Send,
+    T: FileTarget + Send,
+    E: Events<T> + ?Sized,
+{
+    let gate = Gate::new(streams.len());
+    let Some(((workload, target), others)) = streams.split_first_mut() else {
+        return Outcome { recorded: Recorded::default(), end: End::Complete };
+    };
+    if others.is_empty() {
+        return files::run(workload, target, events);
+    }
+    let outcomes = std::thread::scope(|scope| {
+        let threads: Vec<_> = others.iter_mut().map(|(workload, target)| scope.spawn(|| gate.run(workload, target, &mut ()))).collect();
+        let mut outcomes = vec![gate.run(workload, target, events)];
+        // A panic of a stream goes on here, after the gate has let the others end.
+        outcomes.extend(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))));
+        outcomes
+    });
+    merge(outcomes)
+}
+
+/// Where streams wait for each other.
+struct Gate {
+    streams: usize,
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    waiting: usize,
+    /// How often all have met.
+    meetings: u64,
+    /// A stream has failed: nobody waits any more, and all end.
+    broken: bool,
+}
+
+/// What the error of a stream says that ended because another failed. It never reaches the user.
+const ANOTHER_FAILED: &str = "another stream failed";
+
+impl Gate {
+    fn new(streams: usize) -> Self {
+        Self { streams, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Waits until all streams are here.
+    fn meet(&self) -> TargetResult {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting += 1;
+        if state.waiting == self.streams {
+            state.waiting = 0;
+            state.meetings += 1;
+            self.changed.notify_all();
+        }
+        let meeting = state.meetings + u64::from(state.waiting > 0);
+        while state.meetings < meeting && !state.broken {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.broken { Err(stopped()) } else { Ok(()) }
+    }
+
+    fn check(&self) -> TargetResult {
+        if self.state.lock().unwrap_or_else(PoisonError::into_inner).broken { Err(stopped()) } else { Ok(()) }
+    }
+
+    fn breach(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).broken = true;
+        self.changed.notify_all();
+    }
+
+    fn run<W: FileWorkload, T: FileTarget, E: Events<T> + ?Sized>(&self, workload: &mut W, target: &mut T, events: &mut E) -> Outcome {
+        /// Lets the others go, also if this stream panics.
+        struct Breach<'a>(&'a Gate, bool);
+        impl Drop for Breach<'_> {
+            fn drop(&mut self) {
+                if self.1 {
+                    self.0.breach();
+                }
+            }
+        }
+        let mut breach = Breach(self, true);
+        let outcome = files::run(workload, target, &mut Gated { gate: self, events });
+        breach.1 = outcome.end != End::Complete;
+        outcome
+    }
+}
+
+fn stopped() -> TargetError {
+    TargetError { action: "continue", object: String::new(), reason: ANOTHER_FAILED.to_owned(), errno: None }
+}
+
+struct Gated<'a, E: ?Sized> {
+    gate: &'a Gate,
+    events: &'a mut E,
+}
+
+impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for Gated<'_, E> {
+    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+        self.gate.check()?;
+        self.events.progress(progress)
+    }
+
+    fn between(&mut self, target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        self.gate.meet()?;
+        self.events.between(target, recorder, next)?;
+        self.gate.meet()
+    }
+}
+
+/// One outcome of several: the first failure that is a stream's own, or the user's wish, or success.
+fn merge(outcomes: Vec<Outcome>) -> Outcome {
+    let mut recorded = Recorded::default();
+    let mut end = End::Complete;
+    for outcome in outcomes {
+        end = match (end, outcome.end) {
+            (End::Complete, other) => other,
+            (End::Failed(first), second @ (End::Failed(_) | End::Interrupted)) if first.reason == ANOTHER_FAILED => second,
+            (first, _) => first,
+        };
+        add(&mut recorded, outcome.recorded);
+    }
+    Outcome { recorded, end }
+}
+
+fn add(sum: &mut Recorded, other: Recorded) {
+    for (at, phase) in other.phases.into_iter().enumerate() {
+        match sum.phases.get_mut(at) {
+            Some(into) if into.name == phase.name => add_phase(into, phase),
+            _ => sum.phases.insert(at.min(sum.phases.len()), phase),
+        }
+    }
+    sum.series = add_series(std::mem::take(&mut sum.series), other.series);
+}
+
+fn add_phase(into: &mut Phase, phase: Phase) {
+    let end = (into.started + into.took).max(phase.started + phase.took);
+    into.started = into.started.min(phase.started);
+    into.took = end.saturating_sub(into.started);
+    for (kind, count) in phase.ops {
+        match into.ops.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, sum)) => *sum += count,
+            None => into.ops.push((kind, count)),
+        }
+    }
+    into.ops.sort_by_key(|(kind, _)| *kind);
+    into.read += phase.read;
+    into.written += phase.written;
+    for latency in phase.latencies {
+        match into.latencies.iter_mut().find(|other| (other.kind, other.part) == (latency.kind, latency.part)) {
+            Some(Latency { histogram, .. }) => histogram.merge(&latency.histogram),
+            None => into.latencies.push(latency),
+        }
+    }
+    into.latencies.sort_by_key(|latency| (latency.kind, latency.part));
+}
+
+/// Adds rates, each of which holds from the point before it to its own. A mean is weighted with the operations behind it.
+fn add_series(a: Vec<Series>, b: Vec<Series>) -> Vec<Series> {
+    let points = |all: &[Series]| all.iter().map(|series| series.x.len()).max().unwrap_or(0);
+    let (long, short) = if points(&a) >= points(&b) { (a, b) } else { (b, a) };
+    let value = |name: &str, x: u64| {
+        let series = short.iter().find(|series| series.name == name)?;
+        series.y.get(series.x.partition_point(|end| *end < x)).copied()
+    };
+    let ops: Vec<f64> = long.iter().find(|series| series.name == OPS).map(|series| series.y.clone()).unwrap_or_default();
+    let mut sum = long.clone();
+    for series in &mut sum {
+        for (at, (x, y)) in series.x.iter().zip(&mut series.y).enumerate() {
+            let Some(other) = value(&series.name, *x) else { continue };
+            *y = match series.name.as_str() {
+                "latency.max" => y.max(other),
+                "latency.mean" => {
+                    let (mine, theirs) = (ops.get(at).copied().unwrap_or(0.0), value(OPS, *x).unwrap_or(0.0));
+                    if mine + theirs > 0.0 { (*y * mine + other * theirs) / (mine + theirs) } else { 0.0 }
+                }
+                _ => *y + other,
+            };
+        }
+    }
+    sum.extend(short.into_iter().filter(|series| !long.iter().any(|other| other.name == series.name)));
+    sum
+}
+
+const OPS: &str = "ops.rate";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::null::NullFiles;
+    use trimtab_core::op::{FileOp, OpKind, Payload};
+    use trimtab_core::run::{Axis, Unit};
+    use trimtab_core::target::Clock;
+    use trimtab_core::units::Nanos;
+    use trimtab_core::workload::{FileStep, Plan};
+
+    /// `phases` of `ops` deletions each.
+    struct Deletes {
+        phases: u32,
+        ops: u32,
+        at: u32,
+    }
+
+    impl FileWorkload for Deletes {
+        fn plan(&self) -> Plan {
+            Plan::default()
+        }
+        fn next_step(&mut self) -> Option<FileStep<'_>> {
+            let (phase, op) = (self.at / (self.ops + 1), self.at % (self.ops + 1));
+            self.at += 1;
+            match (phase < self.phases, op) {
+                (false, _) => None,
+                (true, 0) => Some(FileStep::Phase("p")),
+                (true, _) => Some(FileStep::Op(FileOp::Delete("f"))),
+            }
+        }
+    }
+
+    /// Does nothing, at once, until its `fails_at`th deletion.
+    struct Failing {
+        null: NullFiles,
+        left: u32,
+    }
+
+    impl Clock for Failing {
+        fn now(&mut self) -> Nanos {
+            self.null.now()
+        }
+        fn idle_until(&mut self, instant: Nanos) {
+            self.null.idle_until(instant);
+        }
+    }
+
+    impl FileTarget for Failing {
+        fn make_dir(&mut self, _: &str) -> TargetResult {
+            Ok(())
+        }
+        fn remove_dir(&mut self, _: &str) -> TargetResult {
+            Ok(())
+        }
+        fn create(&mut self, _: &str, _: &Payload<'_>) -> TargetResult {
+            Ok(())
+        }
+        fn append(&mut self, _: &str, _: &Payload<'_>) -> TargetResult {
+            Ok(())
+        }
+        fn read(&mut self, _: &str, _: u64) -> TargetResult {
+            Ok(())
+        }
+        fn delete(&mut self, path: &str) -> TargetResult {
+            self.left = self.left.saturating_sub(1);
+            if self.left > 0 {
+                return Ok(());
+            }
+            Err(TargetError { action: "delete", object: path.into(), reason: "broken".into(), errno: Some(5) })
+        }
+        fn sync(&mut self) -> TargetResult {
+            Ok(())
+        }
+    }
+
+    fn streams(lives: &[u32]) -> Vec<(Deletes, Failing)> {
+        lives.iter().map(|left| (Deletes { phases: 3, ops: 1000, at: 0 }, Failing { null: NullFiles::new(), left: *left })).collect()
+    }
+
+    #[test]
+    fn streams_add_up_phase_by_phase() {
+        #[derive(Default)]
+        struct Between(Vec<bool>);
+        impl Events<Failing> for Between {
+            fn between(&mut self, _: &mut Failing, _: &mut Recorder, next: Option<&str>) -> TargetResult {
+                self.0.push(next.is_some());
+                Ok(())
+            }
+        }
+        let mut between = Between::default();
+        let outcome = run(&mut streams(&[u32::MAX; 4]), &mut between);
+        assert_eq!(outcome.end, End::Complete);
+        assert_eq!(between.0, [true, true, true, false], "once for all streams");
+        assert_eq!(outcome.recorded.phases.len(), 3);
+        for phase in &outcome.recorded.phases {
+            assert_eq!(phase.ops, [(OpKind::Delete, 4000)]);
+            assert_eq!(phase.latencies[0].histogram.count(), 4000);
+        }
+    }
+
+    #[test]
+    fn when_one_stream_fails_all_end_and_its_error_is_the_one_that_counts() {
+        for broken in 0..3 {
+            let mut lives = [u32::MAX; 3];
+            lives[broken] = 1500;
+            let outcome = run(&mut streams(&lives), &mut ());
+            assert!(matches!(&outcome.end, End::Failed(error) if error.errno == Some(5)), "{:?}", outcome.end);
+        }
+    }
+
+    #[test]
+    fn rates_add_maxima_compete_and_means_are_weighted() {
+        let series = |name: &str, y: &[f64]| Series {
+            name: name.into(),
+            axis: Axis::Time,
+            x: (1..=y.len() as u64).collect(),
+            unit: Unit::Count,
+            y: y.to_vec(),
+        };
+        let a = vec![series(OPS, &[1.0, 3.0]), series("latency.mean", &[10.0, 10.0]), series("latency.max", &[11.0, 12.0])];
+        let b = vec![series(OPS, &[3.0]), series("latency.mean", &[30.0]), series("latency.max", &[9.0]), series("read.rate", &[5.0])];
+        for (a, b) in [(a.clone(), b.clone()), (b, a)] {
+            let sum = add_series(a, b);
+            let y = |name: &str| sum.iter().find(|series| series.name == name).unwrap().y.clone();
+            assert_eq!(
+                (y(OPS), y("latency.mean"), y("latency.max"), y("read.rate")),
+                (vec![4.0, 3.0], vec![25.0, 10.0], vec![11.0, 12.0], vec![5.0])
+            );
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! `trimtab postmark` against sessions, trees and system calls recorded with the original, and against its faults.
+
+use crate::support::{have_root, have_tool, skip, trimtab};
+use predicates::prelude::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A fixture's section, up to the next line that begins with `===`.
+fn section(text: &str, name: &str) -> String {
+    let (_, rest) = text.split_once(&format!("=== {name}")).unwrap_or_else(|| panic!("no section {name}"));
+    let (_, rest) = rest.split_once('\n').unwrap();
+    rest.split("\n===").next().unwrap().to_owned() + "\n"
+}
+
+fn fixture(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/postmark").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+/// A scratch directory in memory.
+fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::Builder::new().prefix("pm").tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    (dir, path)
+}
+
+/// The same, with two directories to work in.
+fn work() -> (tempfile::TempDir, PathBuf) {
+    let (dir, path) = scratch();
+    fs::create_dir(path.join("pm")).unwrap();
+    fs::create_dir(path.join("pm2")).unwrap();
+    (dir, path)
+}
+
+fn entries(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// What is printed without help and complaints, whose words are free.
+fn without_free_words(text: &str) -> String {
+    text.split_inclusive('\n')
+        .map(|line| {
+            let line = line.split("Error: ").next().unwrap();
+            let (prompt, command) = line.split_at(line.rfind("pm>").map_or(0, |at| at + 3));
+            if command.contains(" - ") { prompt } else { line }
+        })
+        .collect()
+}
+
+#[test]
+fn old_sessions_print_the_same_on_real_directories() {
+    for (name, config) in [
+        ("03_defaults_realclock.txt", None),
+        ("05_many_runs_one_session.txt", None),
+        ("07_biases_and_out_of_files.txt", None),
+        ("10_pmrc.txt", None),
+        ("11_missing_config_argument.txt", Some("nope.cfg")),
+        ("19a_location_72_characters.txt", None),
+        ("20_golden_tree_default.txt", None),
+    ] {
+        let text = fixture(name);
+        let (_dir, work) = if text.contains("WORK/pm") { work() } else { scratch() };
+        let place = |text: &str| text.replace("WORK", work.to_str().unwrap());
+        if text.contains("=== FILE .pmrc") {
+            fs::write(work.join(".pmrc"), section(&text, "FILE .pmrc")).unwrap();
+        }
+        let output = trimtab()
+            .arg("postmark")
+            .args(config)
+            .current_dir(&work)
+            .write_stdin(place(&section(&text, "INPUT")))
+            .assert()
+            .success()
+            .get_output()
+            .clone();
+        let wanted = section(&text, "OUTPUT").replace("[no newline at end]\n", "");
+        assert_eq!(without_free_words(&String::from_utf8(output.stdout).unwrap()), place(&without_free_words(&wanted)), "{name}");
+        if text.contains("AFTERWARDS: cat out.txt") {
+            let out = fs::read_to_string(work.join("out.txt")).unwrap();
+            assert_eq!(out, place(section(&text, "AFTERWARDS").trim_end()) + "\n");
+        }
+    }
+}
+
+#[test]
+fn files_have_the_contents_of_the_originals() {
+    let text = fixture("20_golden_tree_default.txt");
+    let (_dir, work) = work();
+    let input = section(&text, "INPUT").replace("WORK", work.to_str().unwrap());
+    if !have_tool("strace") {
+        return skip("strace");
+    }
+    // Nothing is removed: the system calls that would are made to do nothing.
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=unlinkat", "-e", "inject=unlinkat:retval=0"]);
+    run_with_input(command.arg(binary()).args(["-q", "postmark"]), &input);
+    let mut seen = 0;
+    for line in section(&text, "AFTERWARDS").lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [size, mode, sum, path] = fields[..] else { continue };
+        let path = PathBuf::from(path.replace("WORK", work.to_str().unwrap()));
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!(
+            (metadata.len().to_string(), format!("{:o}", metadata.permissions().mode() & 0o777)),
+            (size.into(), mode.into()),
+            "{path:?}"
+        );
+        let output = Command::new("sha256sum").arg(&path).output().unwrap();
+        assert!(String::from_utf8(output.stdout).unwrap().starts_with(sum), "{path:?}");
+        seen += 1;
+    }
+    assert_eq!((seen, entries(&work.join("pm")).len()), (28, 28));
+}
+
+fn binary() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_trimtab"))
+}
+
+fn run_with_input(command: &mut Command, input: &str) -> std::process::Output {
+    use std::io::Write as _;
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// The system calls on the working files, as strace prints them, in the words of the recorded ones: paths from WORK on, the descriptor 4, and
+/// the older calls that mean the same.
+fn calls(trace: &str, work: &str) -> Vec<String> {
+    let mut dirs: BTreeMap<String, String> = BTreeMap::new();
+    let mut files: Vec<String> = Vec::new();
+    let mut calls = Vec::new();
+    for line in trace.lines() {
+        let line = line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+        let Some((name, rest)) = line.split_once('(') else { continue };
+        let Some((arguments, result)) = rest.rsplit_once(" = ") else { continue };
+        let result = result.trim().to_owned();
+        let arguments = arguments.trim_end().strip_suffix(')').unwrap_or(arguments);
+        let (first, others) = arguments.split_once(", ").unwrap_or((arguments, ""));
+        let opens = name == "open" || (name == "openat" && first == "AT_FDCWD");
+        if opens && arguments.contains(&format!("\"{work}")) && arguments.contains("O_DIRECTORY") {
+            let path = arguments.split('"').nth(1).unwrap();
+            dirs.insert(result, path.replace(work, "WORK"));
+        } else if name == "fcntl" && dirs.contains_key(first) && others.starts_with("F_DUPFD") {
+            let path = dirs[first].clone();
+            dirs.insert(result, path);
+        } else if let (Some(dir), Some(path)) = (dirs.get(first), others.strip_prefix('"').and_then(|rest| rest.split('"').next())) {
+            let rest = &others[path.len() + 2..];
+            let path = format!("\"{dir}/{path}\"");
+            match name {
+                "openat" => {
+                    files.push(result);
+                    // A flag that has no effect on 64-bit systems.
+                    let rest = rest.replace("|O_LARGEFILE", "");
+                    calls.push(format!("openat(AT_FDCWD, {path}{rest}) = 4"));
+                }
+                "mkdirat" => calls.push(format!("mkdir({path}{rest}) = {result}")),
+                "unlinkat" if rest == ", AT_REMOVEDIR" => calls.push(format!("rmdir({path}) = {result}")),
+                "unlinkat" => calls.push(format!("unlink({path}) = {result}")),
+                _ => calls.push(line.to_owned()),
+            }
+        } else if files.last().is_some_and(|file| file == first) {
+            let others = if others.is_empty() { String::new() } else { format!(", {others}") };
+            calls.push(format!("{name}(4{others}) = {result}"));
+            if name == "close" {
+                files.clear();
+            }
+        }
+    }
+    calls
+}
+
+#[test]
+fn system_calls_are_those_of_the_original() {
+    if !have_tool("strace") {
+        return skip("strace");
+    }
+    for name in ["30_syscalls_unbuffered.txt", "31_syscalls_unbuffered_exact_multiple.txt", "32_syscalls_buffered.txt"] {
+        let text = fixture(name);
+        let (_dir, work) = work();
+        let trace = work.join("trace");
+        let input = section(&text, "CONFIG").replace("WORK", work.to_str().unwrap());
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-s", "16", "-o"]).arg(&trace).arg(binary()).args(["-q", "postmark"]);
+        assert!(run_with_input(&mut command, &input).status.success());
+        let mut got = calls(&fs::read_to_string(&trace).unwrap(), work.to_str().unwrap());
+        // What comes before the run looks at what is there already.
+        got.drain(..got.iter().position(|call| call.starts_with("mkdir") || call.contains("O_CREAT")).unwrap());
+        let wanted: Vec<String> =
+            section(&text, "CALLS").trim_end().lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let got: Vec<String> = got.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(got, wanted, "{name}");
+    }
+}
+
+/// Runs random settings with the original and with ours, and compares the reports.
+#[test]
+fn random_settings_count_like_the_original() {
+    if !have_tool("postmark") {
+        return skip("postmark");
+    }
+    let (_dir, work) = work();
+    let mut rng = trimtab_core::rng::Stream::new(1, "postmark-settings");
+    let mut session = String::from("set report terse\n");
+    for _ in 0..40 {
+        let low = rng.between(1, 60);
+        session += &format!(
+            "set size {low} {}\nset number {}\nset transactions {}\nset seed {}\nset read {}\nset write {}\n",
+            low + rng.below(4000),
+            rng.between(1, 40),
+            rng.between(10, 400),
+            rng.between(1, 1 << 31) as u32 & 0x7fff_ffff | 1,
+            rng.between(1, 9000),
+            rng.between(1, 9000),
+        );
+        session += &format!("set bias read {}\nset bias create {}\n", rng.between(0, 11) as i64 - 1, rng.between(0, 11) as i64 - 1);
+        session += &format!("set buffering {}\nset subdirectories {}\n", rng.chance(0.5), rng.between(1, 4));
+        let pm = work.join("pm").display().to_string();
+        let pm2 = work.join("pm2").display().to_string();
+        session += &format!("set location {pm} {}\n", rng.between(1, 4));
+        if rng.chance(0.5) {
+            session += &format!("set location +{pm2} {}\n", rng.between(1, 4));
+        }
+        session += "show\nrun\n";
+    }
+    let original = run_with_input(&mut Command::new("postmark"), &session);
+    let ours = run_with_input(Command::new(binary()).args(["-q", "postmark"]), &session);
+    assert_eq!(String::from_utf8_lossy(&ours.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&original.stdout));
+    assert!(entries(&work.join("pm")).is_empty());
+}
+
+fn session(lines: &[&str]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn fewer_than_ten_transactions_and_long_paths_work() {
+    let (_dir, work) = work();
+    let long = work.join("x".repeat(120)).join("y".repeat(90));
+    fs::create_dir_all(&long).unwrap();
+    let input = session(&[&format!("set location {}", long.display()), "set number 3", "set transactions 9", "run"]);
+    trimtab()
+        .args(["-q", "postmark"])
+        .write_stdin(input)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("Performing transactions.........Done\n").and(predicate::str::contains("(9 per second)")));
+    assert!(entries(&long).is_empty());
+}
+
+#[test]
+fn a_missing_location_ends_the_run_with_one_error_and_the_session_goes_on() {
+    let (_dir, work) = work();
+    let input = session(&[&format!("set location {}/nowhere", work.display()), "run", "set location pm", "run"]);
+    let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(input).assert().code(1);
+    assert
+        .stderr(
+            predicate::str::is_match(r"^trimtab: cannot use the location .*/nowhere: No such file or directory \(os error 2\)\n$").unwrap(),
+        )
+        .stdout(predicate::str::contains("pm>pm>\npm>pm>Creating files...Done"));
+    let assert = trimtab().args(["-q", "postmark"]).write_stdin("set location /etc/passwd\nrun\n").assert().code(1);
+    assert.stderr(predicate::str::contains("Not a directory"));
+}
+
+#[test]
+fn files_that_are_there_are_neither_overwritten_nor_removed() {
+    let (_dir, work) = work();
+    let pm = work.join("pm");
+    fs::write(pm.join("17"), b"precious").unwrap();
+    fs::create_dir(pm.join("s1")).unwrap();
+    fs::write(pm.join("s1/4"), b"precious too").unwrap();
+    fs::write(pm.join("notes"), b"not in the way").unwrap();
+    for buffering in ["true", "false"] {
+        let run = |first: &str| session(&[&format!("set location {}", pm.display()), &format!("set buffering {buffering}"), first, "run"]);
+        let assert = trimtab().args(["-q", "--yes", "postmark"]).write_stdin(run("set number 20")).assert().code(1);
+        assert.stderr(predicate::str::contains("pm/17").and(predicate::str::contains("would be overwritten")));
+        let assert = trimtab().args(["-q", "postmark"]).write_stdin(run("set subdirectories 2")).assert().code(1);
+        assert.stderr(predicate::str::contains("would be overwritten"));
+        fs::rename(pm.join("17"), pm.join("99999")).unwrap();
+        trimtab().args(["-q", "postmark"]).write_stdin(run("set number 20")).assert().success();
+        fs::rename(pm.join("99999"), pm.join("17")).unwrap();
+    }
+    assert_eq!(entries(&pm), ["17", "notes", "s1"]);
+    assert_eq!((fs::read(pm.join("17")).unwrap(), fs::read(pm.join("s1/4")).unwrap()), (b"precious".into(), b"precious too".into()));
+}
+
+#[test]
+fn leftovers_of_a_killed_run_are_found_and_removed_with_consent() {
+    let (_dir, work) = work();
+    let config = work.join("config");
+    fs::write(&config, session(&["set location pm", "set number 5000", "set transactions 2000000", "set subdirectories 2", "run", "quit"]))
+        .unwrap();
+    let mut child = Command::new(binary()).args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !work.join("pm/s0").is_dir() || entries(&work.join("pm/s0")).len() < 200 {
+        assert!(Instant::now() < deadline, "the run does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Meanwhile nobody else may run there.
+    fs::write(&config, session(&["set location pm", "set number 50", "set transactions 20", "set subdirectories 2", "run", "quit"]))
+        .unwrap();
+    let second = || {
+        let mut command = trimtab();
+        command.args(["-q", "postmark"]).arg(&config).current_dir(&work);
+        command
+    };
+    second().assert().code(1).stderr(predicate::str::contains("another run of PostMark is going on in pm"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!entries(&work.join("pm/s1")).is_empty());
+    second()
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("were left by an earlier PostMark run").and(predicate::str::contains("--yes")));
+    second().arg("--yes").assert().success();
+    let left = entries(&work.join("pm")).join(" ");
+    assert!(left.is_empty() || left == "s0 s1", "only numbers beyond this run's may stay: {left}");
+}
+
+#[test]
+fn an_interrupt_cleans_up() {
+    let (_dir, work) = work();
+    for (signal, threads, subdirectories) in [("INT", "1", "1"), ("TERM", "3", "4")] {
+        let config = work.join("config");
+        let lines =
+            ["set location pm", "set location +pm2", "set transactions 100000000", &format!("set subdirectories {subdirectories}"), "run"];
+        fs::write(&config, session(&lines)).unwrap();
+        let child = Command::new(binary())
+            .args(["-q", "postmark", "--threads", threads])
+            .arg(&config)
+            .current_dir(&work)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while entries(&work.join("pm")).is_empty() {
+            assert!(Instant::now() < deadline, "the run does not begin");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "trimtab: interrupted\n");
+        assert!(entries(&work.join("pm")).is_empty() && entries(&work.join("pm2")).is_empty());
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_leaves_no_files_behind() {
+    let (_dir, work) = work();
+    let config = work.join("config");
+    fs::write(&config, session(&["set location pm", "set transactions 20000", "run", "run", "quit"])).unwrap();
+    let mut child = Command::new(binary()).args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let status = child.wait().unwrap();
+    assert!(!status.success() && entries(&work.join("pm")).is_empty(), "{status}");
+}
+
+#[test]
+fn a_full_filesystem_is_an_error_and_leaves_nothing() {
+    if !have_root() {
+        return skip("root");
+    }
+    let (_dir, work) = work();
+    let mount = Mounted::tmpfs(&work.join("pm"), "size=256k,nr_inodes=2000");
+    for buffering in ["true", "false"] {
+        let setting = format!("set buffering {buffering}");
+        let lines = ["set location pm", "set number 100", "set transactions 200", &setting, "run", "run"];
+        let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
+        assert.stderr(predicate::str::contains("at a time, and 262 kB are free"));
+        // It fits by its sizes and fails by whole pages, in the middle.
+        let lines = ["set location pm", "set size 1000 1500", "set number 100", "set transactions 200", &setting, "run"];
+        let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
+        assert.stderr(predicate::str::is_match(r"^trimtab: cannot write pm/\d+: No space left on device \(os error 28\)\n$").unwrap());
+        assert!(entries(&work.join("pm")).is_empty());
+    }
+    drop(mount);
+}
+
+#[test]
+fn a_directory_that_vanishes_or_is_read_only_is_an_error() {
+    let (_dir, work) = work();
+    let config = work.join("config");
+    fs::write(&config, session(&["set location pm", "set transactions 100000000", "run"])).unwrap();
+    let child = Command::new(binary())
+        .args(["-q", "postmark"])
+        .arg(&config)
+        .current_dir(&work)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while entries(&work.join("pm")).is_empty() {
+        assert!(Instant::now() < deadline, "the run does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    while work.join("pm").exists() {
+        let _ = fs::remove_dir_all(work.join("pm"));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with("trimtab: cannot ") && error.contains("No such file or directory") && error.lines().count() == 1, "{error}");
+    if !have_root() {
+        return skip("root");
+    }
+    let mount = Mounted::tmpfs(&work.join("pm2"), "ro");
+    let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin("set location pm2\nrun\n").assert().code(1);
+    assert.stderr("trimtab: cannot create pm2/1: Read-only file system (os error 30)\n");
+    drop(mount);
+}
+
+/// A tmpfs that goes with its value.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn tmpfs(path: &Path, options: &str) -> Self {
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(path).status().unwrap();
+        assert!(mount.success());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn details_go_to_standard_error_and_say_when_files_run_out() {
+    let (_dir, work) = work();
+    let lines = ["set number 100", "set bias create 0", "set transactions 101", "run"];
+    let assert = trimtab().arg("postmark").current_dir(&work).write_stdin(session(&lines)).assert().success();
+    assert
+        .stdout(predicate::str::ends_with("out of files!\nFor this workload, either increase the number of files or\ndecrease the number of transactions.\nDeleting files...Done\npm>"))
+        .stderr(predicate::str::contains("the files ran out after 100 of 101 transactions").and(predicate::str::contains("99.9 %")));
+}
+
+#[test]
+fn the_additions_do_what_they_say() {
+    let (_dir, work) = work();
+    let lines = [
+        "set location pm",
+        "set buffering false",
+        "set read 4096",
+        "set write 8192",
+        "set size 1 30000",
+        "set fsync close",
+        "set direct true",
+        "set rate 5000",
+        "run",
+    ];
+    let assert = trimtab().arg("postmark").current_dir(&work).write_stdin(session(&lines)).assert().success();
+    assert.stderr(
+        predicate::str::contains("fsync close, direct true, threads 1").and(predicate::str::contains("transaction_interval_ns 200000")),
+    );
+    let assert = trimtab().args(["-q", "postmark", "--direct"]).current_dir(&work).write_stdin("run\n").assert().code(1);
+    assert.stderr(predicate::str::contains("switch buffering off"));
+    let threads = |n: &str| {
+        let assert = trimtab().args(["postmark", "--threads", n]).current_dir(work.join("pm")).write_stdin("run\n").assert().success();
+        String::from_utf8(assert.get_output().stdout.clone()).unwrap()
+    };
+    assert!(threads("1").contains("\t764 created"));
+    assert!(threads("3").contains("\t2265 created"), "the sum of three streams with seeds of their own");
+    assert!(entries(&work.join("pm")).is_empty());
+}
+
+#[test]
+fn wrong_usage_is_said_in_one_line() {
+    trimtab().args(["postmark", "--rate", "-3"]).assert().code(2);
+    trimtab().args(["postmark", "--rate", "0"]).assert().code(2).stderr(predicate::str::contains("--rate 0"));
+    trimtab().args(["postmark", "--threads", "0"]).assert().code(2);
+    trimtab().args(["postmark", "a", "b"]).assert().code(2);
+}
