@@ -2,11 +2,12 @@
 # make check  the quick half: formatting, lints, tests that need neither root nor packages
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
+# make fuzz   ten minutes of fuzzing for each parser
 
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test check packages lint bench soak
+.PHONY: test check packages lint bench soak fuzz
 
 test: packages lint
 	TRIMTAB_TESTS=full $(CARGO) test --workspace --locked
@@ -27,3 +28,9 @@ packages:
 	    apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; \
 	  fi; \
 	else echo "not root or no apt-get: tests that need $(PACKAGES) will say why they are skipped"; fi
+
+# Ten minutes of coverage-guided fuzzing for each parser (cargo install cargo-fuzz). Works with a stable toolchain.
+FUZZ_SECONDS ?= 600
+fuzz:
+	for t in $$(cd fuzz && sed -n 's/^name = "\(.*\)"/\1/p' Cargo.toml | tail -n +2); do \
+	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$t -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; done
