@@ -1,5 +1,32 @@
 //! Trim policies: step functions that decide when to trim what. No I/O, no sleeping, no clock of their own,
 //! so that the same code steers a modelled drive inside a run and a mounted filesystem from the daemon.
+//!
+//! The contract between a policy and the driver that calls it:
+//!
+//! * The clock is monotonic. A driver that stores the policy's [state](Policy::state) and goes on after a restart must use a
+//!   clock that goes on too (time since 1970, say); a nightly policy takes instants modulo 24 h as the time of day.
+//! * After [`Action::Trim`] the driver trims the window and asks again when that has ended, with what it did in
+//!   [`Observation::last_trim`]. `None` there means that it failed: the policy keeps the window and tries again later.
+//! * After [`Action::WaitUntil`] the driver asks again at that instant at the latest, sooner when something changes (the user
+//!   forces a trim, the system goes down, the mains comes back).
+
+mod adaptive;
+mod batched;
+mod counter;
+mod idle;
+mod simple;
+mod spec;
+mod state;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+pub use adaptive::{Adaptive, AdaptiveSettings};
+pub use batched::{Batched, BatchedSettings, Schedule};
+pub use idle::{Idle, IdleSettings};
+pub use simple::{ByHand, Online};
+pub use spec::{ParsePolicyError, PolicySpec};
+pub use state::State;
 
 use crate::target::{TrimOutcome, TrimWindow};
 use crate::units::{Bytes, Nanos};
@@ -17,13 +44,17 @@ pub struct Observation<'a> {
     pub free: Bytes,
     /// The windows of the filesystem, in the order in which a full trim visits them.
     pub windows: &'a [TrimWindow],
+    /// The smallest part of a window that may be trimmed alone, at a multiple of itself from the window's start.
+    /// [`Bytes::MAX`] where a window is only right as a whole (ext4 forgets that a group is trimmed, and sends free space
+    /// beyond the range, unless the range is the whole group).
+    pub granule: Bytes,
     /// Requests of others in flight on the device now, or being waited for.
     pub in_flight: u32,
     /// Since when the device has had no request of others.
     pub idle_since: Option<Nanos>,
     /// The longest that a request of others waited since the last call; `None` if there was none.
     pub foreground_wait_max: Option<Nanos>,
-    /// What the window trimmed last did, on the first call after it.
+    /// What the window trimmed last did, on the first call after it; `None` on that call if it failed.
     pub last_trim: Option<&'a TrimOutcome>,
     /// The user asked for a trim now.
     pub forced: bool,
@@ -38,10 +69,13 @@ pub struct Observation<'a> {
 pub enum Action {
     /// Trim this window, then ask again.
     Trim {
-        /// What to trim.
+        /// What to trim: one of the windows, or a part of one in whole granules.
         window: TrimWindow,
         /// Leave smaller free extents alone.
         min_extent: Bytes,
+        /// The largest single discard command meanwhile ([`Bytes::MAX`] for no limit): other requests can be served between two
+        /// commands, so this bounds how long they wait. Linux: `queue/discard_max_bytes`.
+        command_max: Bytes,
     },
     /// Ask again at this instant at the latest (sooner is fine).
     WaitUntil(Nanos),
@@ -61,4 +95,7 @@ pub trait Policy {
 
     /// Decides.
     fn decide(&mut self, observation: &Observation<'_>) -> Action;
+
+    /// What it has to remember across a restart, as plain data; [`PolicySpec::build`] takes it back.
+    fn state(&self) -> State;
 }

@@ -162,6 +162,23 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// `duration` in the largest unit that leaves a whole number, as it can be read again: `5ms`, `90s`, `7d`.
+#[must_use]
+pub fn exact(duration: Nanos) -> String {
+    const UNITS: [(&str, u64); 7] = [
+        ("d", 86_400_000_000_000),
+        ("h", 3_600_000_000_000),
+        ("min", 60_000_000_000),
+        ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("ns", 1),
+    ];
+    let fits = |(_, ns): &&(&str, u64)| duration.0 != 0 && duration.0.is_multiple_of(*ns);
+    let (unit, ns) = UNITS.iter().find(fits).unwrap_or(&("s", 1_000_000_000));
+    format!("{}{unit}", duration.0 / ns)
+}
+
 /// Why a size or a duration could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {expected}")]

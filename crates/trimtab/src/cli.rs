@@ -46,6 +46,8 @@ pub enum Command {
     Postmark(cmd::postmark::Args),
     /// Modelled drives: specifications, simulation, and drives attached as block devices.
     Drive(cmd::drive::Args),
+    /// Say whether TRIM reaches the drive, and what to do if it does not.
+    Doctor(cmd::doctor::Args),
     /// Print a completion script for a shell.
     Completions(cmd::completions::Args),
 }

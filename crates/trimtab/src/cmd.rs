@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod completions;
+pub mod doctor;
 pub mod drive;
 pub mod postmark;
 
@@ -15,6 +16,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::run(&args, context),
         Command::Postmark(args) => postmark::run(&args, context),
         Command::Drive(args) => drive::run(&args, context),
+        Command::Doctor(args) => doctor::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }
 }

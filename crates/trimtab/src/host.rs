@@ -5,6 +5,7 @@
 
 pub mod block;
 pub mod discards;
+pub mod doctor;
 pub mod drive;
 pub mod environment;
 pub mod interference;

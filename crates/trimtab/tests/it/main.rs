@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cli;
+mod doctor;
 mod postmark;
 mod support;
+mod sysroot;
 mod virtual_ssd;

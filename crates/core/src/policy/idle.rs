@@ -1,0 +1,241 @@
+//! `idle`: small pieces, one after another, only while nobody else uses the device, so small that nobody who comes along waits
+//! longer than a budget. The cost of a trim is not known beforehand; it is learned from what the pieces took.
+
+use super::adaptive::Trigger;
+use super::sweep::{Step, Sweep};
+use super::{Action, Observation, Policy, State};
+use crate::target::{TrimOutcome, TrimWindow};
+use crate::units::{Bytes, Nanos};
+
+/// Settings of [`Idle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleSettings {
+    /// The longest that a request of others may wait because of a trim. Default 5 ms.
+    pub budget: Nanos,
+    /// Per cent of the free space that must have been written since the last pass began. Default 10: idle trimming costs little,
+    /// so it may come early.
+    pub share_percent: u32,
+    /// A pass begins at the latest this long after the one before. Default 1 day.
+    pub at_least_every: Nanos,
+    /// The device must have been idle this long before a piece is sent, to begin with; shorter if it never is. Default 100 ms.
+    pub quiet: Nanos,
+    /// A piece is sent all the same when none could be for this long, so that a device that is never idle gets trimmed too.
+    /// It still keeps to the budget. Default 1 min.
+    pub patience: Nanos,
+    /// The first, and smallest, piece. Default 64 KiB.
+    pub piece_min: Bytes,
+    /// The largest piece. Default 1 GiB.
+    pub piece_max: Bytes,
+    /// Whether a pass is due is looked at this often. Default 10 s.
+    pub poll: Nanos,
+    /// Leave smaller free extents alone. Default 0.
+    pub min_extent: Bytes,
+    /// Trim on battery too. Default no.
+    pub on_battery: bool,
+}
+
+impl Default for IdleSettings {
+    fn default() -> Self {
+        Self {
+            budget: Nanos::from_millis(5),
+            share_percent: 10,
+            at_least_every: Nanos::from_secs(86_400),
+            quiet: Nanos::from_millis(100),
+            patience: Nanos::from_secs(60),
+            piece_min: Bytes(64 << 10),
+            piece_max: Bytes(1 << 30),
+            poll: Nanos::from_secs(10),
+            min_extent: Bytes::ZERO,
+            on_battery: false,
+        }
+    }
+}
+
+/// Trims in pieces within idle time.
+///
+/// A piece bounds two things: the part of a window that is trimmed by one request, where windows can be divided, and the largest discard
+/// command meanwhile, where they cannot. Either way a request that arrives in the middle waits for one command at most, and that is what is
+/// kept within the budget.
+#[derive(Clone, Debug)]
+pub struct Idle {
+    settings: IdleSettings,
+    trigger: Trigger,
+    sweep: Sweep,
+    pace: Pace,
+}
+
+impl Idle {
+    /// The policy, as it was when `state` was taken.
+    #[must_use]
+    pub fn new(settings: IdleSettings, state: &State) -> Self {
+        Self { settings, trigger: Trigger::restore(state), sweep: Sweep::restore(state), pace: Pace::restore(&settings, state) }
+    }
+
+    /// The size of the pieces now: the largest that is expected to stay within the budget.
+    #[must_use]
+    pub fn piece(&self) -> Bytes {
+        self.pace.piece
+    }
+
+    /// Trims the next piece if the device is idle, or says when to look again.
+    fn next_piece(&mut self, observation: &Observation<'_>) -> Option<Action> {
+        let piece = self.pace.piece;
+        let part = if observation.granule <= piece {
+            Bytes(piece.0 / observation.granule.0.max(1) * observation.granule.0.max(1))
+        } else {
+            Bytes::MAX
+        };
+        match self.sweep.step(observation, part) {
+            Step::Done => {
+                self.pace.waiting = None;
+                None
+            }
+            Step::Later(instant) => Some(Action::WaitUntil(instant)),
+            Step::Window(window) => Some(match self.pace.must_wait(&self.settings, observation) {
+                Some(until) => Action::WaitUntil(until),
+                None => {
+                    self.pace.sent(window, observation.now);
+                    self.sweep.send(window, self.settings.min_extent, piece)
+                }
+            }),
+        }
+    }
+}
+
+impl Policy for Idle {
+    fn name(&self) -> &'static str {
+        "idle"
+    }
+
+    fn decide(&mut self, observation: &Observation<'_>) -> Action {
+        self.pace.learn(&self.settings, observation);
+        self.sweep.settle(observation);
+        self.trigger.observe(observation);
+        if observation.forced {
+            self.trigger.fired(observation.now);
+        }
+        self.sweep.request(observation.forced);
+        if observation.shutting_down || (observation.on_battery && !self.settings.on_battery && !self.sweep.forced()) {
+            // A pass that is under way goes on later.
+            return Action::Nothing;
+        }
+        if !self.sweep.running() && self.trigger.due(observation, self.settings.share_percent, Nanos::ZERO, self.settings.at_least_every) {
+            self.trigger.fired(observation.now);
+            self.sweep.start();
+        }
+        self.next_piece(observation).unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.settings.poll)))
+    }
+
+    fn state(&self) -> State {
+        let mut state = State::default();
+        self.sweep.save(&mut state);
+        self.trigger.save(&mut state);
+        state.set("idle.piece", self.pace.piece.0);
+        state
+    }
+}
+
+/// Pieces that cost little grow after this many in a row: what one piece cost says little about the next, several say more.
+const GROW_AFTER: u32 = 4;
+/// How much longer than the required quiet to wait for it before less will do.
+const QUIET_TRIES: u64 = 20;
+/// The least quiet that is waited for; below it only that nothing is in flight counts.
+const QUIET_LEAST: Nanos = Nanos::from_micros(500);
+
+/// How large a piece may be, and when one may be sent.
+#[derive(Clone, Debug)]
+struct Pace {
+    piece: Bytes,
+    /// Cheap pieces in a row.
+    cheap: u32,
+    /// Idle time that is required now.
+    quiet: Nanos,
+    /// Since when a piece has been waiting to be sent, and since when the present quiet has been asked for.
+    waiting: Option<(Nanos, Nanos)>,
+    /// The piece that was sent and has not been answered.
+    sent: Option<TrimWindow>,
+}
+
+impl Pace {
+    fn restore(settings: &IdleSettings, state: &State) -> Self {
+        let (least, most) = (settings.piece_min, settings.piece_max.max(settings.piece_min));
+        Self {
+            piece: state.bytes("idle.piece").unwrap_or(least).clamp(least, most),
+            cheap: 0,
+            quiet: settings.quiet,
+            waiting: None,
+            sent: None,
+        }
+    }
+
+    fn sent(&mut self, window: TrimWindow, now: Nanos) {
+        self.sent = Some(window);
+        self.waiting = Some((now, now));
+    }
+
+    /// Takes what the last piece cost, and whether somebody waited too long for it.
+    fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) {
+        let Some(sent) = self.sent.take() else { return };
+        let Some(outcome) = observation.last_trim else { return };
+        let (budget, least) = (settings.budget.0.max(1), settings.piece_min);
+        let most = settings.piece_max.max(least);
+        let Some(cost) = command_cost(outcome, sent, self.piece) else { return };
+        let waited = observation.foreground_wait_max.map_or(0, |wait| wait.0);
+        // Others may wait for reasons of their own: their waiting counts only where a command of the trim can explain half of it.
+        let worst = if waited > budget && cost >= waited / 2 { cost.max(waited) } else { cost };
+        if worst > budget / 10 * 9 {
+            let shrunk = u128::from(self.piece.0) * u128::from(budget) / 2 / u128::from(worst);
+            self.piece = Bytes(shrunk.min(u128::from(self.piece.0 / 2)) as u64).clamp(least, most);
+            self.cheap = 0;
+        } else if worst < budget / 10 * 4 {
+            self.cheap += 1;
+            if self.cheap >= GROW_AFTER {
+                self.piece = Bytes(self.piece.0.saturating_mul(2)).clamp(least, most);
+                self.cheap = 0;
+            }
+        } else {
+            self.cheap = 0;
+        }
+    }
+
+    /// Until when a piece has to wait, if it has to.
+    fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Nanos> {
+        let now = observation.now;
+        let idle = match observation.idle_since {
+            Some(since) if observation.in_flight == 0 => Some(now.saturating_sub(since)),
+            _ => None,
+        };
+        if idle.is_some_and(|idle| idle >= self.quiet) {
+            if idle.is_some_and(|idle| idle.0 >= self.quiet.0.saturating_mul(4)) {
+                self.quiet = Nanos(self.quiet.0.saturating_mul(2)).min(settings.quiet);
+            }
+            return None;
+        }
+        let (waiting_since, quiet_since) = self.waiting.get_or_insert((now, now));
+        if now.saturating_sub(*waiting_since) >= settings.patience {
+            return None;
+        }
+        if now.saturating_sub(*quiet_since).0 >= self.quiet.0.saturating_mul(QUIET_TRIES) {
+            self.quiet = if self.quiet > QUIET_LEAST { Nanos(self.quiet.0 / 2) } else { Nanos::ZERO };
+            *quiet_since = now;
+        }
+        let wait = self.quiet.saturating_sub(idle.unwrap_or_default()).max(QUIET_LEAST);
+        Some(now.saturating_add(wait).min(waiting_since.saturating_add(settings.patience)))
+    }
+}
+
+/// What the dearest single command of a trim is taken to have cost, in nanoseconds; `None` if nothing was sent.
+///
+/// Only the sum is known. Where the whole window was one piece the sum is the bound; where many commands were sent, twice their mean.
+fn command_cost(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes) -> Option<u64> {
+    let took = outcome.took.0;
+    match outcome.device_commands {
+        Some(0) => None,
+        Some(n) => Some((took / n).saturating_mul(2).min(took)),
+        None if outcome.returned == Bytes::ZERO => None,
+        None => {
+            let pieces = window.len.div_ceil(piece.0.max(1)).max(1);
+            Some((took / pieces).saturating_mul(2).min(took))
+        }
+    }
+}

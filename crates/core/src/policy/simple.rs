@@ -1,0 +1,68 @@
+//! The policies that leave it to others: nothing at all, and the filesystem's own online discard.
+
+use super::sweep::Sweep;
+use super::{Action, Observation, Policy, State};
+use crate::units::Bytes;
+
+/// `none`: trims only when the user asks for it.
+#[derive(Clone, Debug, Default)]
+pub struct ByHand {
+    sweep: Sweep,
+    min_extent: Bytes,
+}
+
+impl ByHand {
+    /// The policy, as it was when `state` was taken.
+    #[must_use]
+    pub fn new(min_extent: Bytes, state: &State) -> Self {
+        Self { sweep: Sweep::restore(state), min_extent }
+    }
+}
+
+impl Policy for ByHand {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn decide(&mut self, observation: &Observation<'_>) -> Action {
+        self.sweep.settle(observation);
+        self.sweep.request(observation.forced);
+        self.sweep.drive(observation, self.min_extent).unwrap_or(Action::Nothing)
+    }
+
+    fn state(&self) -> State {
+        let mut state = State::default();
+        self.sweep.save(&mut state);
+        state
+    }
+}
+
+/// `online`: the filesystem discards what it frees (`mount -o discard`); beyond that as [`ByHand`].
+#[derive(Clone, Debug, Default)]
+pub struct Online(ByHand);
+
+impl Online {
+    /// The policy, as it was when `state` was taken.
+    #[must_use]
+    pub fn new(min_extent: Bytes, state: &State) -> Self {
+        Self(ByHand::new(min_extent, state))
+    }
+}
+
+impl Policy for Online {
+    fn name(&self) -> &'static str {
+        "online"
+    }
+
+    fn online(&self) -> bool {
+        true
+    }
+
+    fn decide(&mut self, observation: &Observation<'_>) -> Action {
+        self.0.decide(observation)
+    }
+
+    fn state(&self) -> State {
+        self.0.state()
+    }
+}

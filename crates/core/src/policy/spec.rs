@@ -1,0 +1,299 @@
+//! How a policy is written down: `adaptive:share=50%:at-least=3d`.
+
+use super::{Adaptive, AdaptiveSettings, Batched, BatchedSettings, ByHand, Idle, IdleSettings, Online, Policy, Schedule, State};
+use crate::run::Field;
+use crate::units::{Bytes, Nanos, exact};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+
+/// Which policy, with which settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicySpec {
+    /// No trim but by hand.
+    None,
+    /// The filesystem discards what it frees.
+    Online,
+    /// Everything at set times.
+    Batched(BatchedSettings),
+    /// Everything when enough has been written.
+    Adaptive(AdaptiveSettings),
+    /// Small pieces in idle time.
+    Idle(IdleSettings),
+}
+
+/// Why a policy could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParsePolicyError {
+    /// There is no such policy.
+    #[error("there is no trim policy '{0}'; policies are none, online, batched, adaptive and idle")]
+    Unknown(String),
+    /// The policy has no such setting.
+    #[error("trim policy {policy} has no setting '{key}'; it has {known}")]
+    Setting {
+        /// The policy.
+        policy: &'static str,
+        /// What was given.
+        key: String,
+        /// What it has.
+        known: &'static str,
+    },
+    /// The setting cannot have this value.
+    #[error("{policy}:{key}: {reason}")]
+    Value {
+        /// The policy.
+        policy: &'static str,
+        /// The setting.
+        key: String,
+        /// What is wrong, with an example of what is right.
+        reason: String,
+    },
+}
+
+impl PolicySpec {
+    /// Every policy with its defaults, in the order in which a study runs them.
+    pub const NAMES: [&'static str; 5] = ["none", "online", "batched", "adaptive", "idle"];
+
+    /// Its name, as on the command line.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Online => "online",
+            Self::Batched(_) => "batched",
+            Self::Adaptive(_) => "adaptive",
+            Self::Idle(_) => "idle",
+        }
+    }
+
+    /// The policy, where it left off if there is a state of it.
+    #[must_use]
+    pub fn build(&self, state: &State) -> Box<dyn Policy> {
+        match *self {
+            Self::None => Box::new(ByHand::new(Bytes::ZERO, state)),
+            Self::Online => Box::new(Online::new(Bytes::ZERO, state)),
+            Self::Batched(settings) => Box::new(Batched::new(settings, state)),
+            Self::Adaptive(settings) => Box::new(Adaptive::new(settings, state)),
+            Self::Idle(settings) => Box::new(Idle::new(settings, state)),
+        }
+    }
+
+    /// The settings, for reports and the store: everything that decides what the policy does.
+    #[must_use]
+    pub fn settings(&self) -> Vec<Field> {
+        self.pairs().into_iter().map(|(key, value)| Field::new(format!("policy.{key}"), value)).collect()
+    }
+
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::None | Self::Online => Vec::new(),
+            Self::Batched(s) => {
+                let schedule = match s.schedule {
+                    Schedule::Every(period) => ("every", exact(period)),
+                    Schedule::Nightly(time) => ("nightly", exact(time)),
+                    Schedule::AtShutdown => ("shutdown", "yes".to_string()),
+                };
+                let mut pairs = alloc::vec![schedule];
+                pairs.extend(common(s.min_extent, s.on_battery));
+                pairs
+            }
+            Self::Adaptive(s) => {
+                let mut pairs = alloc::vec![
+                    ("share", format!("{}%", s.share_percent)),
+                    ("at-most", exact(s.at_most_every)),
+                    ("at-least", exact(s.at_least_every)),
+                    ("poll", exact(s.poll)),
+                ];
+                pairs.extend(common(s.min_extent, s.on_battery));
+                pairs
+            }
+            Self::Idle(s) => {
+                let mut pairs = alloc::vec![
+                    ("budget", exact(s.budget)),
+                    ("share", format!("{}%", s.share_percent)),
+                    ("at-least", exact(s.at_least_every)),
+                    ("quiet", exact(s.quiet)),
+                    ("patience", exact(s.patience)),
+                    ("piece-min", s.piece_min.0.to_string()),
+                    ("piece-max", s.piece_max.0.to_string()),
+                    ("poll", exact(s.poll)),
+                ];
+                pairs.extend(common(s.min_extent, s.on_battery));
+                pairs
+            }
+        }
+    }
+
+    /// What the policy's settings are called.
+    const fn known(&self) -> &'static str {
+        match self {
+            Self::None | Self::Online => "none",
+            Self::Batched(_) => "every, nightly, shutdown, min-extent, battery",
+            Self::Adaptive(_) => "share, at-most, at-least, poll, min-extent, battery",
+            Self::Idle(_) => "budget, share, at-least, quiet, patience, piece-min, piece-max, poll, min-extent, battery",
+        }
+    }
+
+    /// Changes one setting.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), ParsePolicyError> {
+        let (policy, known) = (self.name(), self.known());
+        let wrong = |reason: String| ParsePolicyError::Value { policy, key: key.to_string(), reason };
+        let unknown = || ParsePolicyError::Setting { policy, key: key.to_string(), known };
+        let nanos = || value.parse::<Nanos>().map_err(|e| wrong(e.to_string()));
+        let positive = || match value.parse::<Nanos>() {
+            Ok(Nanos::ZERO) => Err(wrong("must be longer than nothing".to_string())),
+            other => other.map_err(|e| wrong(e.to_string())),
+        };
+        let bytes = || value.parse::<Bytes>().map_err(|e| wrong(e.to_string()));
+        let flag = || yes_or_no(value).ok_or_else(|| wrong(format!("'{value}' is neither yes nor no")));
+        let share = || percent(value).ok_or_else(|| wrong(format!("'{value}' is not a share such as 75%, from 1% to 1000%")));
+        match self {
+            Self::None | Self::Online => return Err(unknown()),
+            Self::Batched(s) => match key {
+                "every" => s.schedule = Schedule::Every(positive()?),
+                "nightly" if nanos()? < Nanos::from_secs(86_400) => s.schedule = Schedule::Nightly(nanos()?),
+                "nightly" => return Err(wrong("is a time of the day, such as 3h".to_string())),
+                "shutdown" if flag()? => s.schedule = Schedule::AtShutdown,
+                "shutdown" => {}
+                "min-extent" => s.min_extent = bytes()?,
+                "battery" => s.on_battery = flag()?,
+                _ => return Err(unknown()),
+            },
+            Self::Adaptive(s) => match key {
+                "share" => s.share_percent = share()?,
+                "at-most" => s.at_most_every = nanos()?,
+                "at-least" => s.at_least_every = positive()?,
+                "poll" => s.poll = positive()?,
+                "min-extent" => s.min_extent = bytes()?,
+                "battery" => s.on_battery = flag()?,
+                _ => return Err(unknown()),
+            },
+            Self::Idle(s) => match key {
+                "budget" => s.budget = positive()?,
+                "share" => s.share_percent = share()?,
+                "at-least" => s.at_least_every = positive()?,
+                "quiet" => s.quiet = nanos()?,
+                "patience" => s.patience = positive()?,
+                "piece-min" => s.piece_min = bytes()?.max(Bytes(4096)),
+                "piece-max" => s.piece_max = bytes()?.max(Bytes(4096)),
+                "poll" => s.poll = positive()?,
+                "min-extent" => s.min_extent = bytes()?,
+                "battery" => s.on_battery = flag()?,
+                _ => return Err(unknown()),
+            },
+        }
+        Ok(())
+    }
+}
+
+fn common(min_extent: Bytes, on_battery: bool) -> [(&'static str, String); 2] {
+    [("min-extent", min_extent.0.to_string()), ("battery", if on_battery { "yes" } else { "no" }.to_string())]
+}
+
+fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "yes" | "true" | "on" | "" => Some(true),
+        "no" | "false" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn percent(text: &str) -> Option<u32> {
+    text.trim_end_matches('%').trim().parse().ok().filter(|percent| (1..=1000).contains(percent))
+}
+
+impl fmt::Display for PolicySpec {
+    /// The name and all settings that differ from the default.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = match self {
+            Self::None | Self::Online => *self,
+            Self::Batched(_) => Self::Batched(BatchedSettings::default()),
+            Self::Adaptive(_) => Self::Adaptive(AdaptiveSettings::default()),
+            Self::Idle(_) => Self::Idle(IdleSettings::default()),
+        };
+        let mut text = self.name().to_string();
+        let defaults = default.pairs();
+        for (key, value) in self.pairs() {
+            if !defaults.contains(&(key, value.clone())) {
+                text.push_str(&format!(":{key}={value}"));
+            }
+        }
+        f.pad(&text)
+    }
+}
+
+impl FromStr for PolicySpec {
+    type Err = ParsePolicyError;
+
+    /// Reads `NAME[:KEY=VALUE]…`: `none`, `batched:every=24h`, `batched:nightly=3h`, `batched:shutdown`, `adaptive:share=50%`,
+    /// `idle:budget=2ms:patience=10s`.
+    fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
+        let mut parts = text.split(':');
+        let mut policy = match parts.next().unwrap_or_default() {
+            "none" => Self::None,
+            "online" => Self::Online,
+            "batched" => Self::Batched(BatchedSettings::default()),
+            "adaptive" => Self::Adaptive(AdaptiveSettings::default()),
+            "idle" => Self::Idle(IdleSettings::default()),
+            other => return Err(ParsePolicyError::Unknown(other.to_string())),
+        };
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            policy.set(key, value)?;
+        }
+        if let Self::Idle(s) = &policy
+            && s.piece_min > s.piece_max
+        {
+            return Err(ParsePolicyError::Value {
+                policy: "idle",
+                key: "piece-min".to_string(),
+                reason: format!("{} is more than piece-max, {}", s.piece_min, s.piece_max),
+            });
+        }
+        Ok(policy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_survive_being_written_and_read() {
+        for text in [
+            "none",
+            "online",
+            "batched",
+            "batched:every=1d",
+            "batched:nightly=3h",
+            "batched:shutdown=yes:battery=yes",
+            "adaptive:share=50%:at-least=3d",
+            "idle:budget=2500us:patience=10s:piece-max=1048576",
+        ] {
+            let policy: PolicySpec = text.parse().unwrap();
+            assert_eq!(policy.to_string(), text);
+        }
+        assert_eq!("batched:every=168h".parse::<PolicySpec>().unwrap().to_string(), "batched", "the default is not repeated");
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_what_would_be_right() {
+        for (text, part) in [
+            ("adaptve", "policies are none, online, batched, adaptive and idle"),
+            ("none:share=1%", "no setting 'share'"),
+            ("batched:share=1%", "it has every, nightly"),
+            ("adaptive:share=lots", "75%"),
+            ("adaptive:share=0%", "75%"),
+            ("batched:every=0s", "longer than nothing"),
+            ("batched:nightly=25h", "time of the day"),
+            ("idle:budget=5", "such as 5ms"),
+            ("idle:piece-min=2MiB:piece-max=1MiB", "more than piece-max"),
+        ] {
+            let error = text.parse::<PolicySpec>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

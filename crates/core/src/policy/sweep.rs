@@ -1,0 +1,135 @@
+//! One pass over all windows of a filesystem, resumable, with windows that failed kept for later.
+
+use super::{Action, Observation, State};
+use crate::target::TrimWindow;
+use crate::units::{Bytes, Nanos};
+
+/// A window that fails is tried again after this long, then twice as long, and so on …
+const RETRY_FIRST: Nanos = Nanos::from_secs(60);
+/// … up to this long.
+const RETRY_LAST: Nanos = Nanos::from_secs(86_400);
+
+/// A pass: everything that starts below `next` is done.
+///
+/// Keeps a position, not a list, so that it survives restarts and windows that come and go meanwhile (btrfs chunks). Windows are visited
+/// in order of their addresses, whatever order the observation gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sweep {
+    /// Where it goes on; `None` when no pass is under way.
+    next: Option<u64>,
+    /// What was sent and has not been answered.
+    sent: Option<TrimWindow>,
+    /// Failures in a row at this position.
+    failures: u32,
+    /// Not before.
+    retry_at: Nanos,
+    /// The user asked for this pass.
+    forced: bool,
+    /// The user asked for one while this one was under way: space that was freed behind its back is still to be trimmed.
+    again: bool,
+}
+
+/// What a sweep has to say when it is asked for the next window.
+pub(super) enum Step {
+    /// Trim this window, or the rest of it.
+    Window(TrimWindow),
+    /// The last one failed; nothing before this.
+    Later(Nanos),
+    /// All windows are done.
+    Done,
+}
+
+impl Sweep {
+    pub(super) fn restore(state: &State) -> Self {
+        let flag = |name| state.get(name).is_some_and(|value| value != 0);
+        Self { next: state.get("sweep.next"), forced: flag("sweep.forced"), again: flag("sweep.again"), ..Self::default() }
+    }
+
+    pub(super) fn save(&self, state: &mut State) {
+        // A window that was sent and not answered counts as not done.
+        state.set_some("sweep.next", self.next);
+        state.set("sweep.forced", u64::from(self.forced));
+        state.set("sweep.again", u64::from(self.again));
+    }
+
+    /// True while a pass is under way.
+    pub(super) const fn running(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Begins a pass at the first window.
+    pub(super) fn start(&mut self) {
+        *self = Self { next: Some(0), ..Self::default() };
+    }
+
+    /// Begins a pass because the user asked for one, or makes another follow the one under way. Does nothing if `asked` is false.
+    pub(super) fn request(&mut self, asked: bool) {
+        if asked && self.running() {
+            self.again = true;
+            self.forced = true;
+        } else if asked {
+            self.start();
+            self.forced = true;
+        }
+    }
+
+    /// True while a pass is under way that the user asked for: neither battery nor schedule hold it back.
+    pub(super) const fn forced(&self) -> bool {
+        self.forced
+    }
+
+    /// Takes the answer to the window that was sent, if one was.
+    pub(super) fn settle(&mut self, observation: &Observation<'_>) {
+        let Some(sent) = self.sent.take() else { return };
+        if observation.last_trim.is_some() {
+            self.next = Some(sent.start.saturating_add(sent.len));
+            self.failures = 0;
+        } else {
+            let wait = RETRY_FIRST.0.saturating_mul(1 << self.failures.min(20)).min(RETRY_LAST.0);
+            self.failures = self.failures.saturating_add(1);
+            self.retry_at = observation.now.saturating_add(Nanos(wait));
+        }
+    }
+
+    /// What comes next. With a `piece` below a window's length the window comes in pieces of that many bytes.
+    pub(super) fn step(&mut self, observation: &Observation<'_>, piece: Bytes) -> Step {
+        let Some(next) = self.next else { return Step::Done };
+        if self.failures > 0 && observation.now < self.retry_at {
+            return Step::Later(self.retry_at);
+        }
+        let ends_after = |w: &&TrimWindow| w.len > 0 && w.start.saturating_add(w.len) > next;
+        let Some(window) = observation.windows.iter().filter(ends_after).min_by_key(|w| w.start) else {
+            let again = self.again;
+            *self = Self::default();
+            if again {
+                self.request(true);
+                return self.step(observation, piece);
+            }
+            return Step::Done;
+        };
+        Step::Window(rest_of(*window, next, piece))
+    }
+
+    /// Remembers that `window` is being trimmed, and says so.
+    pub(super) fn send(&mut self, window: TrimWindow, min_extent: Bytes, command_max: Bytes) -> Action {
+        self.sent = Some(window);
+        Action::Trim { window, min_extent, command_max }
+    }
+
+    /// A whole pass without pauses, window by window: what `fstrim` does. `None` when it is over.
+    pub(super) fn drive(&mut self, observation: &Observation<'_>, min_extent: Bytes) -> Option<Action> {
+        match self.step(observation, Bytes::MAX) {
+            Step::Window(window) => Some(self.send(window, min_extent, Bytes::MAX)),
+            Step::Later(instant) => Some(Action::WaitUntil(instant)),
+            Step::Done => None,
+        }
+    }
+}
+
+/// The part of `window` from `next` on, at most `piece` long.
+fn rest_of(window: TrimWindow, next: u64, piece: Bytes) -> TrimWindow {
+    let start = window.start.max(next);
+    let left = window.start.saturating_add(window.len) - start;
+    // Only ever inside a window after a piece of it: a whole one is never left half done.
+    TrimWindow { start, len: left.min(piece.0.max(1)) }
+}

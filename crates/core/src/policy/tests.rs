@@ -1,0 +1,457 @@
+//! The policies against a small filesystem of their own, whose trim costs they do not know.
+
+use super::*;
+use crate::rng::Stream;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const UNIT: u64 = 64 << 10;
+const UNITS_PER_WINDOW: usize = 64;
+const WINDOW: u64 = UNIT * UNITS_PER_WINDOW as u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Live,
+    Freed,
+    Trimmed,
+}
+
+/// What trims cost on the drive below, and how its write counter behaves.
+#[derive(Clone, Copy, Debug)]
+struct Drive {
+    command_ns: u64,
+    ns_per_kib: u64,
+    counter_step: u64,
+    has_counter: bool,
+}
+
+/// Units of a filesystem on such a drive; a foreground that uses it; and the driver of a policy.
+struct Rig {
+    units: Vec<Unit>,
+    windows: Vec<TrimWindow>,
+    granule: Bytes,
+    drive: Drive,
+    now: u64,
+    written: u64,
+    counter_base: u64,
+    /// Instants at which foreground requests arrive, latest first.
+    arrivals: Vec<u64>,
+    last_request: u64,
+    wait_max: Option<u64>,
+    /// Longest wait because of a trim, ever.
+    stall_max: u64,
+    stall_sum: u64,
+    outcome: Option<TrimOutcome>,
+    fail_share: f64,
+    rng: Stream,
+    passes: Vec<u64>,
+    written_at_pass: Vec<u64>,
+    forced: bool,
+    shutting_down: bool,
+    /// The filesystem claims this many times the free space that it has.
+    scale: u64,
+}
+
+impl Rig {
+    fn new(windows: usize, granule: Bytes, drive: Drive, seed: u64) -> Self {
+        Self {
+            units: vec![Unit::Freed; windows * UNITS_PER_WINDOW],
+            windows: (0..windows as u64).map(|i| TrimWindow { start: i * WINDOW, len: WINDOW }).collect(),
+            granule,
+            drive,
+            now: 0,
+            written: 0,
+            counter_base: 0,
+            arrivals: Vec::new(),
+            last_request: 0,
+            wait_max: None,
+            stall_max: 0,
+            stall_sum: 0,
+            outcome: None,
+            fail_share: 0.0,
+            rng: Stream::new(seed, "rig"),
+            passes: Vec::new(),
+            written_at_pass: Vec::new(),
+            forced: false,
+            shutting_down: false,
+            scale: 1,
+        }
+    }
+
+    fn free(&self) -> u64 {
+        self.units.iter().filter(|u| **u != Unit::Live).count() as u64 * UNIT * self.scale
+    }
+
+    fn freed(&self) -> usize {
+        self.units.iter().filter(|u| **u == Unit::Freed).count()
+    }
+
+    fn write_and_free(&mut self, n: usize) {
+        for _ in 0..n {
+            let at = self.rng.below(self.units.len() as u64) as usize;
+            self.units[at] = if self.rng.chance(0.5) { Unit::Live } else { Unit::Freed };
+            self.written += UNIT;
+        }
+    }
+
+    fn decide(&mut self, policy: &mut dyn Policy) -> Action {
+        let counter = Bytes((self.written - self.counter_base) / self.drive.counter_step * self.drive.counter_step);
+        let outcome = self.outcome.take();
+        let observation = Observation {
+            now: Nanos(self.now),
+            written: self.drive.has_counter.then_some(counter),
+            written_step: Bytes(self.drive.counter_step),
+            free: Bytes(self.free()),
+            windows: &self.windows,
+            granule: self.granule,
+            in_flight: 0,
+            idle_since: Some(Nanos(self.last_request)),
+            foreground_wait_max: self.wait_max.take().map(Nanos),
+            last_trim: outcome.as_ref(),
+            forced: core::mem::take(&mut self.forced),
+            shutting_down: self.shutting_down,
+            on_battery: false,
+        };
+        policy.decide(&observation)
+    }
+
+    /// Serves the foreground requests that arrive until `until`, the drive being busy until `busy` with one command.
+    fn serve(&mut self, until: u64, busy: u64) {
+        while self.arrivals.last().is_some_and(|at| *at < until) {
+            let at = self.arrivals.pop().unwrap_or_default();
+            let wait = busy.saturating_sub(at);
+            self.stall_max = self.stall_max.max(wait);
+            self.stall_sum += wait;
+            self.wait_max = Some(self.wait_max.unwrap_or(0).max(wait));
+            self.last_request = at + wait;
+        }
+    }
+
+    fn trim(&mut self, window: TrimWindow, command_max: Bytes) {
+        assert!(self.windows.iter().any(|w| w.start <= window.start && window.start + window.len <= w.start + w.len), "{window:?}");
+        let whole = self.windows.contains(&window);
+        if !whole {
+            assert!(self.granule < Bytes::MAX, "part of a window that cannot be divided");
+            assert!(window.start.is_multiple_of(self.granule.0) && window.len.is_multiple_of(self.granule.0), "{window:?}");
+        }
+        if window.start == 0 {
+            self.passes.push(self.now);
+            self.written_at_pass.push(self.written);
+        }
+        let from = self.now;
+        let (first, last) = ((window.start / UNIT) as usize, ((window.start + window.len).div_ceil(UNIT)) as usize);
+        let failed = self.rng.chance(self.fail_share);
+        let (mut commands, mut bytes) = (0, 0);
+        let mut at = first;
+        while at < last && !failed {
+            let run = self.units[at..last].iter().take_while(|u| **u != Unit::Live).count();
+            let mut left = run as u64 * UNIT;
+            while left > 0 {
+                let len = left.min(command_max.0);
+                let busy = self.now + self.drive.command_ns + self.drive.ns_per_kib * (len >> 10);
+                self.serve(busy, busy);
+                self.now = busy;
+                left -= len;
+                commands += 1;
+                bytes += len;
+            }
+            self.units[at..at + run].fill(Unit::Trimmed);
+            at += run.max(1);
+        }
+        self.outcome = (!failed).then(|| TrimOutcome {
+            asked: Bytes(window.len),
+            returned: Bytes(bytes),
+            device_commands: Some(commands),
+            device_bytes: Some(Bytes(bytes)),
+            took: Nanos(self.now - from),
+        });
+    }
+
+    /// Runs `policy` until `until`, asking it as the contract says.
+    fn run(&mut self, policy: &mut dyn Policy, until: u64) {
+        while self.now < until {
+            let wait = match self.decide(policy) {
+                Action::Trim { window, command_max, .. } => {
+                    self.trim(window, command_max);
+                    continue;
+                }
+                Action::WaitUntil(at) => {
+                    assert!(at.0 > self.now, "waiting for {at:?} at {} would never end", self.now);
+                    at.0.min(until)
+                }
+                Action::Nothing => until,
+            };
+            self.serve(wait, 0);
+            self.now = wait;
+        }
+    }
+}
+
+const S: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+const DAY: u64 = 86_400 * S;
+
+const CHEAP: Drive = Drive { command_ns: 50_000, ns_per_kib: 1, counter_step: 512, has_counter: true };
+
+fn build(text: &str) -> Box<dyn Policy> {
+    text.parse::<PolicySpec>().unwrap().build(&State::default())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever the policy, the counter and the failures: what is freed gets trimmed, across restarts, within its period.
+    #[test]
+    fn every_freed_byte_is_eventually_trimmed(
+        seed: u64,
+        which in prop::sample::select(vec!["batched:every=1d", "batched:nightly=3h", "adaptive:at-least=2d", "idle", "idle:quiet=0s"]),
+        divisible: bool,
+        has_counter: bool,
+        fail_share in 0.0..0.5_f64,
+        busy: bool,
+    ) {
+        let granule = if divisible { Bytes(4096) } else { Bytes::MAX };
+        let drive = Drive { has_counter, counter_step: 64 << 30, ..CHEAP };
+        let mut rig = Rig::new(4, granule, drive, seed);
+        rig.fail_share = fail_share;
+        let spec: PolicySpec = which.parse().unwrap();
+        let mut policy = spec.build(&State::default());
+        for _ in 0..20 {
+            rig.write_and_free(40);
+            let pause = rig.rng.below(DAY / 4);
+            rig.run(&mut *policy, rig.now + pause);
+            policy = spec.build(&policy.state());
+        }
+        rig.fail_share = 0.0;
+        if busy {
+            // Never idle: a request every 5 ms, for two minutes. Patience has to get through; after that it is quiet again.
+            rig.arrivals = (0..24_000).map(|i| rig.now + i * 5 * MS).rev().collect();
+        }
+        // Two periods, and the longest wait after failures.
+        let until = rig.now + 6 * DAY;
+        rig.run(&mut *policy, until);
+        prop_assert_eq!(rig.freed(), 0, "{}", which);
+    }
+
+    /// On a drive whose trim cost it does not know, within what a smallest piece can keep, nobody waits longer than the budget.
+    #[test]
+    fn idle_keeps_to_the_budget(
+        seed: u64,
+        command_us in 0..2000_u64,
+        // Up to 20 ms a MiB; an OCZ Vertex LE takes 9.
+        ns_per_kib in 0..20_000_u64,
+        divisible: bool,
+        rate in 1..200_u64,
+    ) {
+        let granule = if divisible { Bytes(4096) } else { Bytes::MAX };
+        let drive = Drive { command_ns: command_us * 1000, ns_per_kib, ..CHEAP };
+        let mut rig = Rig::new(8, granule, drive, seed);
+        let mut policy = build("idle");
+        rig.forced = true;
+        let mut at = 0;
+        for _ in 0..2000 {
+            at += 1 + rig.rng.below(2 * S / rate);
+            rig.arrivals.push(at);
+        }
+        rig.arrivals.reverse();
+        rig.run(&mut *policy, at + 100 * S);
+        prop_assert!(rig.stall_max <= 5 * MS, "waited {} ns", rig.stall_max);
+        prop_assert_eq!(rig.freed(), 0, "and it is done all the same");
+    }
+
+    /// The trigger fires within one step of its threshold, whatever the step, across restarts of policy and counter.
+    #[test]
+    fn adaptive_fires_within_one_step(
+        seed: u64,
+        step in prop::sample::select(vec![512, 1 << 10, 32 << 20, 1 << 30]),
+        restart_at in 0..400_usize,
+        reset_at in 0..400_usize,
+    ) {
+        // 16 GiB free: the threshold is 12 GiB.
+        let mut rig = Rig::new(4, Bytes::MAX, Drive { counter_step: step, ..CHEAP }, seed);
+        rig.scale = 1024;
+        let spec: PolicySpec = "adaptive:at-most=0s:poll=5s".parse().unwrap();
+        let mut policy = spec.build(&State::default());
+        rig.run(&mut *policy, S);
+        let mut lost = 0;
+        for i in 0..400 {
+            rig.written += 97 << 20;
+            if i == reset_at {
+                // A reboot: what came after the last step is lost to a coarse counter.
+                lost = step;
+                rig.counter_base = rig.written;
+            }
+            if i == restart_at {
+                policy = spec.build(&policy.state());
+            }
+            rig.run(&mut *policy, rig.now + 10 * S);
+        }
+        // The counter was looked at every 97 MiB.
+        let slack = (97 << 20) + step + lost;
+        let threshold = 12_u64 << 30;
+        prop_assert!(rig.written_at_pass.len() >= 2, "{:?}", rig.written_at_pass);
+        let mut before = 0;
+        for at in rig.written_at_pass {
+            let written = at - before;
+            prop_assert!(written + step >= threshold && written <= threshold + slack + (97 << 20), "after {} of {}", written, threshold);
+            before = at;
+        }
+    }
+}
+
+#[test]
+fn a_counter_that_never_advances_leaves_the_longest_interval() {
+    let mut rig = Rig::new(4, Bytes::MAX, Drive { counter_step: u64::MAX, ..CHEAP }, 1);
+    let mut policy = build("adaptive");
+    for _ in 0..30 {
+        rig.write_and_free(200);
+        rig.run(&mut *policy, rig.now + DAY);
+    }
+    let days: Vec<u64> = rig.passes.iter().map(|at| at / DAY).collect();
+    assert_eq!(days, [7, 14, 21, 28]);
+}
+
+#[test]
+fn a_counter_in_steps_of_64_gib_fires_at_its_first_step() {
+    // 100 GB free would be the window sizes of a drive; here the free space is small, so that one step exceeds the threshold by far.
+    let mut rig = Rig::new(4, Bytes::MAX, Drive { counter_step: 64 << 30, ..CHEAP }, 1);
+    let mut policy = build("adaptive:poll=1s");
+    rig.run(&mut *policy, S);
+    for gib in 1..=63 {
+        rig.written = gib << 30;
+        rig.run(&mut *policy, rig.now + 100 * S);
+        assert!(rig.passes.is_empty(), "after {gib} GiB the counter has not moved");
+    }
+    rig.written = 64 << 30;
+    rig.run(&mut *policy, rig.now + 100 * S);
+    assert_eq!(rig.passes.len(), 1);
+}
+
+#[test]
+fn adaptive_keeps_its_distance() {
+    let mut rig = Rig::new(4, Bytes::MAX, CHEAP, 1);
+    let mut policy = build("adaptive:at-most=1h:poll=1s");
+    for _ in 0..3600 * 3 {
+        rig.write_and_free(250);
+        rig.run(&mut *policy, rig.now + S);
+    }
+    let apart: Vec<u64> = rig.passes.windows(2).map(|w| (w[1] - w[0]) / S).collect();
+    assert!(rig.passes.len() == 3 && apart.iter().all(|s| (3600..3602).contains(s)), "{apart:?}");
+}
+
+#[test]
+fn nightly_is_at_its_time_of_the_day_and_missed_ones_are_made_up_for() {
+    let mut rig = Rig::new(2, Bytes::MAX, CHEAP, 1);
+    let spec: PolicySpec = "batched:nightly=3h".parse().unwrap();
+    let mut policy = spec.build(&State::default());
+    rig.run(&mut *policy, 2 * DAY);
+    assert_eq!(rig.passes, [3 * 3600 * S, DAY + 3 * 3600 * S]);
+    // Off from the evening until noon two days later.
+    let state = policy.state();
+    rig.now = 3 * DAY + 12 * 3600 * S;
+    let mut policy = spec.build(&state);
+    rig.run(&mut *policy, 5 * DAY);
+    assert_eq!(rig.passes[2..], [3 * DAY + 12 * 3600 * S, 4 * DAY + 3 * 3600 * S]);
+}
+
+#[test]
+fn at_shutdown_trims_once_and_a_timer_does_not_hold_the_shutdown_up() {
+    for (text, passes) in [("batched:shutdown", 1), ("batched:every=1s", 0), ("adaptive", 0), ("idle", 0), ("none", 0)] {
+        let mut rig = Rig::new(2, Bytes::MAX, CHEAP, 1);
+        let mut policy = build(text);
+        rig.decide(&mut *policy);
+        rig.shutting_down = true;
+        rig.now = 10 * S;
+        rig.run(&mut *policy, 20 * S);
+        assert_eq!(rig.passes.len(), passes, "{text}");
+    }
+}
+
+#[test]
+fn whoever_asks_gets_a_pass_under_every_policy() {
+    for text in PolicySpec::NAMES {
+        let mut rig = Rig::new(2, Bytes::MAX, CHEAP, 1);
+        let mut policy = build(text);
+        rig.run(&mut *policy, S);
+        rig.forced = true;
+        rig.run(&mut *policy, 100 * S);
+        assert_eq!((rig.passes.len(), rig.freed()), (1, 0), "{text}");
+        assert_eq!(policy.name(), text);
+        assert_eq!(policy.online(), text == "online");
+    }
+}
+
+#[test]
+fn on_battery_only_what_the_user_asks_for_is_trimmed() {
+    for text in ["batched:every=1s", "adaptive:at-least=1s", "idle:at-least=1s"] {
+        let mut policy = build(text);
+        let window = [TrimWindow { start: 0, len: WINDOW }];
+        let observation = Observation {
+            now: Nanos::from_secs(100),
+            written: Some(Bytes(1 << 40)),
+            written_step: Bytes(512),
+            free: Bytes(1 << 30),
+            windows: &window,
+            granule: Bytes::MAX,
+            in_flight: 0,
+            idle_since: Some(Nanos::ZERO),
+            foreground_wait_max: None,
+            last_trim: None,
+            forced: false,
+            shutting_down: false,
+            on_battery: true,
+        };
+        for now in 100..200 {
+            let action = policy.decide(&Observation { now: Nanos::from_secs(now), ..observation.clone() });
+            assert!(!matches!(action, Action::Trim { .. }), "{text}");
+        }
+        let action = policy.decide(&Observation { now: Nanos::from_secs(300), forced: true, ..observation.clone() });
+        assert!(matches!(action, Action::Trim { .. }), "{text}");
+    }
+}
+
+#[test]
+fn a_window_that_fails_is_kept_and_tried_less_and_less_often() {
+    let mut rig = Rig::new(1, Bytes::MAX, CHEAP, 1);
+    rig.fail_share = 1.0;
+    let mut policy = build("none");
+    rig.forced = true;
+    rig.run(&mut *policy, 1000 * S);
+    let at: Vec<u64> = rig.passes.iter().map(|at| at / S).collect();
+    assert_eq!(at, [0, 60, 180, 420, 900]);
+    assert_eq!(rig.freed(), UNITS_PER_WINDOW);
+    rig.fail_share = 0.0;
+    rig.run(&mut *policy, 3000 * S);
+    assert_eq!(rig.freed(), 0);
+}
+
+#[test]
+fn idle_learns_how_large_a_piece_may_be() {
+    // 9 ms a MiB: half a MiB is within 5 ms. And a drive where anything goes.
+    for (ns_per_kib, from, to) in [(9_000, 128 << 10, 512 << 10), (0, 1 << 30, 1 << 30)] {
+        let mut rig = Rig::new(64, Bytes(4096), Drive { ns_per_kib, command_ns: 1000, ..CHEAP }, 1);
+        let mut policy = Idle::new(IdleSettings::default(), &State::default());
+        for _ in 0..10 {
+            rig.units.fill(Unit::Freed);
+            rig.forced = true;
+            rig.run(&mut policy, rig.now + 1000 * S);
+        }
+        assert!((from..=to).contains(&policy.piece().0), "{} at {ns_per_kib} ns/KiB", policy.piece());
+        let again = Idle::new(IdleSettings::default(), &policy.state());
+        assert_eq!(again.piece(), policy.piece(), "and remembers it");
+    }
+}
+
+#[test]
+fn idle_waits_for_quiet_but_less_where_there_never_is_any() {
+    let mut rig = Rig::new(4, Bytes(4096), CHEAP, 1);
+    let mut policy = build("idle:patience=1d");
+    // A request every 5 ms for a minute: 100 ms of quiet do not come.
+    rig.arrivals = (0..12_000).map(|i| i * 5 * MS).rev().collect();
+    rig.forced = true;
+    rig.run(&mut *policy, 60 * S);
+    assert_eq!(rig.freed(), 0);
+    assert!(rig.passes[0] > 2 * S, "not before it had tried to find more quiet: {:?}", rig.passes);
+}

@@ -1,0 +1,355 @@
+//! Whether discards get from a filesystem (or a device) down to the drives: layer by layer, with the evidence and the command
+//! that mends it. Reads `/sys`, `/proc` and `/etc` only, of the running machine or of a recorded tree.
+
+mod drives;
+mod filesystem;
+mod layers;
+mod limits;
+mod mapper;
+mod mechanisms;
+mod quirks;
+mod reach;
+mod text;
+
+pub use mapper::Tables;
+pub use reach::{Verdict, VerdictKind};
+pub use text::render;
+
+use super::block::{Kind, Layer, Stack};
+use super::environment::kind_name;
+use super::mountinfo::{self, Mount};
+use super::root::{Root, printable};
+use super::{Place, drive};
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
+use std::path::{Path, PathBuf};
+
+/// Whether discards get through one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gate {
+    /// They do.
+    Passes,
+    /// They do not.
+    Blocks,
+    /// The layer has no use for them (hard disk, read-only image).
+    NotNeeded,
+    /// It cannot be told from here.
+    Unknown,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Good to know.
+    Note,
+    /// Costs speed or space; worth mending.
+    Caution,
+    /// TRIM does not work, or endangers data.
+    Serious,
+}
+
+/// Something found, with what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Stable name, such as `crypt.no-allow-discards`.
+    pub code: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The sentence.
+    pub text: String,
+    /// The command or the setting that mends it.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(code: &'static str, severity: Severity, text: impl Into<String>) -> Self {
+        Self { code, severity, text: text.into(), remedy: None }
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// Where a statement comes from: attribute and value, in the order in which they were looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence(pub Vec<(String, String)>);
+
+impl Evidence {
+    fn add(&mut self, key: &str, value: impl Into<String>) {
+        self.0.push((key.to_owned(), value.into()));
+    }
+
+    fn add_some(&mut self, key: &str, value: Option<impl ToString>) {
+        if let Some(value) = value {
+            self.add(key, value.to_string());
+        }
+    }
+}
+
+impl Serialize for Evidence {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// What was found about one layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LayerReport {
+    /// Kernel name and given name, mount point or file.
+    pub name: String,
+    /// What it is, in a word.
+    pub kind: String,
+    /// Whether discards get through.
+    pub gate: Gate,
+    /// Why, in a sentence.
+    pub why: String,
+    /// What that is based on.
+    pub evidence: Evidence,
+    /// What else is worth knowing.
+    pub findings: Vec<Finding>,
+    /// The layers below, as indices into [`Diagnosis::layers`].
+    pub below: Vec<usize>,
+}
+
+/// Everything about one filesystem or device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diagnosis {
+    /// What was asked about: mount point or device.
+    pub subject: String,
+    /// Whether discards reach the drives.
+    pub verdict: Verdict,
+    /// The filesystem, if the subject is one.
+    pub filesystem: Option<LayerReport>,
+    /// The devices below it, top first.
+    pub layers: Vec<LayerReport>,
+    /// Which mechanisms trim the filesystem now; empty if none does.
+    pub trimmed_by: Vec<String>,
+    /// What was found about them.
+    pub mechanisms: Vec<Finding>,
+    /// Which counters tell how much was written, with unit and step.
+    pub write_counters: Vec<String>,
+    /// What to do, most important first.
+    pub to_do: Vec<String>,
+    /// What could not be seen with the rights at hand.
+    pub root_would_add: Vec<String>,
+}
+
+/// Everything that a diagnosis reads once.
+pub struct Doctor<'a> {
+    root: &'a Root,
+    mounts: Vec<Mount>,
+    tables: Tables,
+    mechanisms: mechanisms::Configured,
+}
+
+impl<'a> Doctor<'a> {
+    /// Reads the mount table, the device-mapper tables and the configured mechanisms.
+    pub fn new(root: &'a Root) -> std::io::Result<Self> {
+        let mounts = mountinfo::read(root)?;
+        Ok(Self { root, mounts, tables: Tables::read(root), mechanisms: mechanisms::Configured::read(root) })
+    }
+
+    /// The filesystem that `path` is on, or the device that it is.
+    pub fn examine_path(&self, path: &Path) -> std::io::Result<Diagnosis> {
+        let place = Place::of_path(self.root, path)?;
+        let subject = match &place.mount {
+            Some(mount) => shown(&mount.mount_point),
+            None => shown(path),
+        };
+        Ok(self.examine(subject, &place))
+    }
+
+    /// Every mounted filesystem on a block device, each once, and every drive that none of them is on.
+    #[must_use]
+    pub fn examine_all(&self) -> Vec<Diagnosis> {
+        let mut all = Vec::new();
+        let mut seen: Vec<Vec<PathBuf>> = Vec::new();
+        let mut used: Vec<PathBuf> = Vec::new();
+        for mount in &self.mounts {
+            let stack = Stack::of_mount(self.root, &self.mounts, mount);
+            let tops: Vec<PathBuf> = stack.top_layers().map(|l| l.sys.clone()).collect();
+            if tops.is_empty() || seen.contains(&tops) {
+                continue;
+            }
+            used.extend(stack.layers.iter().map(|l| l.sys.clone()));
+            seen.push(tops);
+            all.push(self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack }));
+        }
+        for sys in self.drives() {
+            if used.contains(&sys) {
+                continue;
+            }
+            let Some(dev) = self.root.read(sys.join("dev")).and_then(|d| mountinfo::DevNumber::parse(&d)) else { continue };
+            let stack = Stack::of_device(self.root, &self.mounts, dev);
+            let name = stack.top_layers().next().map_or_else(String::new, |l| format!("/dev/{}", l.name));
+            all.push(self.examine(name, &Place { mount: None, stack }));
+        }
+        all
+    }
+
+    /// The drives of the machine that hold something: no empty loop devices, no optical drives, no memory disks.
+    fn drives(&self) -> Vec<PathBuf> {
+        let names = self.root.list("/sys/block").into_iter();
+        let names = names.filter(|n| !["loop", "ram", "zram", "sr", "fd", "dm-", "md"].iter().any(|p| n.starts_with(p)));
+        let paths = names.filter_map(|n| self.root.canonical(format!("/sys/block/{n}")));
+        paths.filter(|sys| self.root.read_u64(sys.join("size")).unwrap_or(0) > 0).collect()
+    }
+
+    fn examine(&self, subject: String, place: &Place) -> Diagnosis {
+        let stack = &place.stack;
+        let mut layers: Vec<LayerReport> = (0..stack.layers.len()).map(|i| layers::judge(self, stack, i)).collect();
+        excuse(&mut layers);
+        let filesystem = place.mount.as_ref().map(|mount| filesystem::judge(self.root, mount, stack));
+        let verdict = reach::verdict(place, filesystem.as_ref(), &layers);
+        let (trimmed_by, mechanisms) = match &place.mount {
+            Some(mount) if !stack.layers.is_empty() => mechanisms::judge(self, mount, stack, &verdict),
+            _ => (Vec::new(), Vec::new()),
+        };
+        let mut diagnosis = Diagnosis {
+            subject,
+            verdict,
+            filesystem,
+            layers,
+            trimmed_by,
+            mechanisms,
+            write_counters: self.write_counters(place),
+            to_do: Vec::new(),
+            root_would_add: self.root_would_add(stack),
+        };
+        diagnosis.to_do = to_do(&diagnosis);
+        diagnosis
+    }
+
+    fn write_counters(&self, place: &Place) -> Vec<String> {
+        let mut counters = Vec::new();
+        if let Some(mount) = &place.mount
+            && let Some(top) = place.stack.top_layers().next()
+            && let Some(kib) = self.root.read(lifetime_counter(&mount.fs_type, &top.name))
+        {
+            counters.push(format!("{} lifetime_write_kbytes: {kib} KiB, in steps of 1 KiB, kept over reboots", mount.fs_type));
+        }
+        for layer in place.stack.drives() {
+            if self.root.exists(layer.sys.join("stat")) {
+                counters.push(format!("{} stat: in steps of 512 B, since boot", layer.name));
+            }
+        }
+        counters
+    }
+
+    fn root_would_add(&self, stack: &Stack) -> Vec<String> {
+        let mut more = Vec::new();
+        if !self.tables.known()
+            && stack.layers.iter().any(|l| matches!(l.kind, Kind::Crypt | Kind::ThinPool | Kind::Thin | Kind::Mapper(_)))
+        {
+            more.push("the device-mapper tables (dmsetup table, dmsetup status): allow_discards, thin pool passdown".to_owned());
+        }
+        if self.root.is_live() && !rustix::process::geteuid().is_root() && !stack.layers.is_empty() {
+            more.push("a proof with `trimtab verify`: reading raw blocks back after a trim".to_owned());
+        }
+        more
+    }
+}
+
+/// A layer that takes no discards because nothing below has a use for them does not block.
+fn excuse(layers: &mut [LayerReport]) {
+    // Layers stand above what they stand on, so going backwards sees what is below first.
+    for i in (0..layers.len()).rev() {
+        let below = &layers[i].below;
+        let idle = !below.is_empty() && below.iter().all(|&b| layers.get(b).is_some_and(|l| l.gate == Gate::NotNeeded));
+        if idle && layers[i].gate == Gate::Blocks {
+            layers[i].gate = Gate::NotNeeded;
+            layers[i].why = "nothing below has a use for discards".to_owned();
+            layers[i].findings.retain(|f| f.severity < Severity::Serious);
+        }
+    }
+}
+
+/// `lifetime_write_kbytes` of ext4 and f2fs, by the name of the device.
+#[must_use]
+pub fn lifetime_counter(fs_type: &str, device: &str) -> PathBuf {
+    Path::new("/sys/fs").join(fs_type).join(device).join("lifetime_write_kbytes")
+}
+
+fn shown(path: &Path) -> String {
+    printable(path.as_os_str().as_encoded_bytes())
+}
+
+/// The remedies: of the layers that block first, then by severity.
+fn to_do(diagnosis: &Diagnosis) -> Vec<String> {
+    let in_layers = diagnosis.layers.iter().chain(&diagnosis.filesystem).flat_map(|l| &l.findings);
+    let mut findings: Vec<&Finding> = in_layers.chain(&diagnosis.mechanisms).filter(|f| f.severity > Severity::Note).collect();
+    findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    let mut steps: Vec<String> = Vec::new();
+    for remedy in findings.into_iter().filter_map(|f| f.remedy.clone()) {
+        if !steps.contains(&remedy) {
+            steps.push(remedy);
+        }
+    }
+    steps
+}
+
+/// A layer's report before anything is known.
+fn blank(layer: &Layer) -> LayerReport {
+    LayerReport {
+        name: layer.title(),
+        kind: kind_name(&layer.kind),
+        gate: Gate::Unknown,
+        why: String::new(),
+        evidence: Evidence::default(),
+        findings: Vec::new(),
+        below: layer.below.clone(),
+    }
+}
+
+/// `text` as one word of a shell command. Names of devices come from outside.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// `major.minor` of the kernel.
+fn kernel_version(root: &Root) -> Option<(u32, u32)> {
+    let release = root.read("/proc/sys/kernel/osrelease")?;
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// The model of a drive, or its kernel name.
+fn drive_name(root: &Root, layer: &Layer) -> String {
+    match drive::identity(root, layer).model {
+        Some(model) => format!("{} ({model})", layer.name),
+        None => layer.title(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_outside_stay_one_word_of_the_shell() {
+        assert_eq!(quoted("vg-home"), "vg-home");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("$(reboot)'; x"), r"'$(reboot)'\''; x'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn the_running_machine_can_be_examined() {
+        let root = Root::live().unwrap();
+        let doctor = Doctor::new(&root).unwrap();
+        let diagnosis = doctor.examine_path(Path::new("/")).unwrap();
+        assert!(!render(&diagnosis).is_empty());
+        for one in doctor.examine_all() {
+            assert!(!one.verdict.text.is_empty(), "{one:?}");
+        }
+    }
+}

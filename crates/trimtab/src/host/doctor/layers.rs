@@ -1,0 +1,328 @@
+//! What one layer between filesystem and drive does with discards.
+
+use super::super::block::{Kind, Layer, Stack};
+use super::super::root::Root;
+use super::super::stat::SECTOR_BYTES;
+use super::limits::Limits;
+use super::mapper::Tables;
+use super::{Doctor, Finding, Gate, LayerReport, Severity, blank, drives, quoted};
+use trimtab_core::units::Bytes;
+
+/// Judges the layer at `index`.
+pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
+    let layer = &stack.layers[index];
+    let mut report = blank(layer);
+    if let Kind::File { fs_type, mount_point } = &layer.kind {
+        file(layer, fs_type, mount_point, &mut report);
+        return report;
+    }
+    let limits = Limits::read(doctor.root, layer);
+    report.gate = limits.gate();
+    report.why = limits.words();
+    limits.note(&mut report.evidence);
+    lowered(&limits, layer, &mut report);
+    match &layer.kind {
+        Kind::Partition => partition(doctor.root, layer, &limits, &mut report),
+        Kind::Loop => on_loop(stack, layer, &limits, &mut report),
+        Kind::Crypt => crypt(doctor, layer, &mut report),
+        Kind::ThinPool => thin_pool(&doctor.tables, layer, &limits, &mut report),
+        Kind::Thin => thin(&limits, &mut report),
+        Kind::Lvm | Kind::Mapper(_) => mapper(doctor, layer, &mut report),
+        Kind::Md(level) => md(doctor.root, layer, level, &mut report),
+        Kind::Drive(bus) => drives::judge(doctor.root, layer, *bus, &limits, &mut report),
+        Kind::Bcache | Kind::File { .. } => {}
+    }
+    report
+}
+
+/// Somebody lowered what the hardware takes, perhaps to nothing.
+fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
+    let (Some(max), Some(hw)) = (limits.max, limits.max_hw) else { return };
+    let path = format!(
+        "/sys/block/{}/queue/discard_max_bytes",
+        layer.queue().parent().and_then(|d| d.file_name()?.to_str()).unwrap_or(&layer.name)
+    );
+    if limits.switched_off() {
+        let text = "discards were switched off by writing 0 to discard_max_bytes";
+        report.why = text.to_owned();
+        report.findings.push(Finding::new("limits.switched-off", Severity::Serious, text).remedy(format!("echo {hw} > {}", quoted(&path))));
+    } else if max < hw && max < 1 << 20 {
+        let text = format!("discard_max_bytes is only {}: a trim becomes very many small commands", Bytes(max));
+        let remedy = format!("echo {} > {}", hw.min(128 << 20), quoted(&path));
+        report.findings.push(Finding::new("limits.tiny", Severity::Caution, text).remedy(remedy));
+    }
+}
+
+fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mut LayerReport) {
+    let mount_point = super::shown(mount_point);
+    report.gate = Gate::Passes;
+    report.why = "discards punch holes into the file".to_owned();
+    report.evidence.add("filesystem", fs_type);
+    report.evidence.add("mount point", mount_point.clone());
+    if layer.name.ends_with(" (deleted)") {
+        report.findings.push(Finding::new(
+            "file.deleted",
+            Severity::Note,
+            "the file has been deleted; its space is freed with the loop device",
+        ));
+    }
+    let text = format!(
+        "what becomes free on {mount_point} reaches the drive when that filesystem is trimmed: trimtab doctor {}",
+        quoted(&mount_point)
+    );
+    report.findings.push(Finding::new("file.second-filesystem", Severity::Note, text));
+}
+
+/// A partition passes what its disk passes, but where it starts matters.
+fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
+    report.why = match report.gate {
+        Gate::Passes => "passes what its disk takes".to_owned(),
+        _ => "its disk takes no discards".to_owned(),
+    };
+    let Some(start) = root.read_u64(layer.sys.join("start")) else { return };
+    let start_bytes = start.saturating_mul(SECTOR_BYTES);
+    report.evidence.add("start", format!("{start_bytes} B, aligned to {}", super::super::environment::alignment(start_bytes)));
+    let offset = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0);
+    let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
+    let granularity = limits.granularity.unwrap_or(0);
+    let remedy = "when it is next made anew, start the partition on a multiple of 1 MiB (parted -a optimal, fdisk's default)";
+    if start_bytes % physical != 0 {
+        let text =
+            format!("starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut");
+        report.findings.push(Finding::new("partition.misaligned", Severity::Caution, text).remedy(remedy));
+    } else if granularity > 0 && start_bytes % granularity != 0 {
+        let text = format!(
+            "starts at sector {start}, not on a multiple of the discard unit of {granularity} B (discard_alignment {offset}): discards are cut at both ends"
+        );
+        report.findings.push(Finding::new("partition.misaligned", Severity::Caution, text).remedy(remedy));
+    } else if start_bytes % (1 << 20) != 0 {
+        let text = format!("starts at sector {start}, not on a multiple of 1 MiB: erase blocks may straddle its borders");
+        let severity = if start % 8 == 0 { Severity::Note } else { Severity::Caution };
+        let finding = Finding::new("partition.not-on-mib", severity, text);
+        report.findings.push(if start % 8 == 0 { finding } else { finding.remedy(remedy) });
+    }
+}
+
+fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
+    let on_device = layer.below.iter().any(|&i| !matches!(stack.layers[i].kind, Kind::File { .. }));
+    match (report.gate, on_device) {
+        (Gate::Passes, true) => {
+            let text =
+                "a loop device on a block device turns discards into writes of zeroes; whether the drive unmaps them is its own affair";
+            report.findings.push(
+                Finding::new("loop.on-device", Severity::Caution, text)
+                    .remedy("mount the block device itself instead of a loop device on it"),
+            );
+            report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
+        }
+        (Gate::Blocks, true) => {
+            report.why = "a loop device on a block device takes discards only if that can unmap by writing zeroes".to_owned();
+            let finding = Finding::new("loop.on-device", Severity::Serious, report.why.clone());
+            report.findings.push(finding.remedy("mount the block device itself instead of a loop device on it"));
+        }
+        (Gate::Blocks, false) => {
+            report.why = "the filesystem that holds the file cannot punch holes, or the loop device is read-only".to_owned();
+            let remedy = "keep the file on a filesystem that can punch holes (ext4, XFS, btrfs, tmpfs), and attach it writable";
+            report.findings.push(Finding::new("loop.no-holes", Severity::Serious, report.why.clone()).remedy(remedy));
+        }
+        _ => {}
+    }
+}
+
+fn crypt(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
+    let name = layer.label.clone().unwrap_or_else(|| layer.name.clone());
+    let allowed = allowed_by_table(&doctor.tables, &name, report);
+    match allowed {
+        Some(true) => report.why = "allow_discards is set".to_owned(),
+        Some(false) => {
+            report.gate = Gate::Blocks;
+            report.why = "dm-crypt drops discards: allow_discards is not set".to_owned();
+        }
+        None if report.gate == Gate::Blocks => {
+            report.why = "dm-crypt takes no discards (allow_discards not set, or nothing below takes any)".to_owned()
+        }
+        None => {}
+    }
+    if report.gate == Gate::Passes {
+        let text = "discards show an observer of the drive which blocks are free; that is the price of passing them";
+        report.findings.push(Finding::new("crypt.leaks-free-space", Severity::Note, text));
+        return;
+    }
+    let luks2 = doctor.root.read(layer.sys.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("CRYPT-LUKS2"));
+    let set_in_crypttab = crypttab_has_discard(doctor.root, &name);
+    let mut remedy = if luks2 {
+        format!("cryptsetup --allow-discards --persistent refresh {}", quoted(&name))
+    } else {
+        format!(
+            "add the option discard to {} in /etc/crypttab, and now: cryptsetup --allow-discards refresh {}",
+            quoted(&name),
+            quoted(&name)
+        )
+    };
+    if set_in_crypttab {
+        remedy = format!("/etc/crypttab says discard already; open it anew, or now: cryptsetup --allow-discards refresh {}", quoted(&name));
+    }
+    report.findings.push(
+        Finding::new("crypt.no-allow-discards", Severity::Serious, "dm-crypt drops discards unless it is told to pass them").remedy(remedy),
+    );
+    let cmdline = doctor.root.read("/proc/cmdline").unwrap_or_default();
+    if cmdline.contains("rd.luks.allow-discards") && !cmdline.contains("rd.luks.options=discard") {
+        let text = "rd.luks.allow-discards on the kernel command line has no effect under systemd; rd.luks.options=discard has";
+        report.findings.push(
+            Finding::new("crypt.wrong-parameter", Severity::Caution, text).remedy("put rd.luks.options=discard on the kernel command line"),
+        );
+    }
+}
+
+/// What the table says; `None` if there is no table.
+fn allowed_by_table(tables: &Tables, name: &str, report: &mut LayerReport) -> Option<bool> {
+    let mut targets = tables.table(name).peekable();
+    targets.peek()?;
+    let allowed = targets.all(|t| t.says("allow_discards"));
+    report.evidence.add("allow_discards", if allowed { "in the table" } else { "not in the table" });
+    Some(allowed)
+}
+
+/// `name device key options`; options separated by commas.
+fn crypttab_has_discard(root: &Root, name: &str) -> bool {
+    let crypttab = root.read("/etc/crypttab").unwrap_or_default();
+    let mut lines = crypttab.lines().map(str::split_ascii_whitespace);
+    lines.any(|mut words| words.next() == Some(name) && words.nth(2).is_some_and(|options| options.split(',').any(|o| o == "discard")))
+}
+
+fn thin_pool(tables: &Tables, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
+    let name = layer.label.clone().unwrap_or_default();
+    // The state counts: a pool that was told to pass down stops silently if its data device cannot.
+    let says = |word: &str| tables.status(&name).any(|t| t.kind == "thin-pool" && t.says(word));
+    let told = |word: &str| tables.table(&name).any(|t| t.kind == "thin-pool" && t.says(word));
+    let volume = quoted(&lvm_name(name.strip_suffix("-tpool").unwrap_or(&name)));
+    let down = format!("lvchange --discards passdown {volume}");
+    if says("ignore_discard") || told("ignore_discard") {
+        report.gate = Gate::Blocks;
+        report.why = "the pool ignores discards".to_owned();
+        report.findings.push(Finding::new("thin-pool.ignores", Severity::Serious, report.why.clone()).remedy(down));
+    } else if says("no_discard_passdown") || told("no_discard_passdown") {
+        let asked = !told("no_discard_passdown") && tables.table(&name).next().is_some();
+        report.gate = Gate::Blocks;
+        report.why = if asked {
+            "the pool was told to pass discards down, but does not: its data device takes none, or none as long as a chunk".to_owned()
+        } else {
+            "the pool takes discards back into itself and does not pass them down".to_owned()
+        };
+        report.findings.push(Finding::new("thin-pool.no-passdown", Severity::Serious, report.why.clone()).remedy(down));
+    } else if says("discard_passdown") {
+        report.evidence.add("state", "discard_passdown");
+        report.why = format!("passes down whole chunks: {}", limits.words());
+    } else if report.gate == Gate::Passes {
+        report.gate = Gate::Unknown;
+        report.why = "takes discards; whether it passes them down stands in `dmsetup status`, which needs root".to_owned();
+    }
+}
+
+/// `vg-lv` of device-mapper as `vg/lv` of LVM: hyphens inside the names are doubled.
+fn lvm_name(mapped: &str) -> String {
+    let marked = mapped.replace("--", "\0");
+    let (group, volume) = marked.split_once('-').unwrap_or((&marked, ""));
+    format!("{}/{}", group.replace('\0', "-"), volume.replace('\0', "-")).trim_end_matches('/').to_owned()
+}
+
+fn thin(limits: &Limits, report: &mut LayerReport) {
+    if report.gate == Gate::Passes && limits.granularity.unwrap_or(0) > 1 << 20 {
+        let text = format!("discards smaller than a chunk of {} do nothing", Bytes(limits.granularity.unwrap_or(0)));
+        report.findings.push(Finding::new("thin.large-chunks", Severity::Note, text));
+    }
+}
+
+/// Device-mapper targets that need more than their limits.
+fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
+    let name = layer.label.clone().unwrap_or_default();
+    let kinds: Vec<&str> = doctor.tables.table(&name).map(|t| t.kind.as_str()).collect();
+    if !kinds.is_empty() {
+        let mut unique = kinds.clone();
+        unique.dedup();
+        report.evidence.add("targets", unique.join(", "));
+    }
+    if report.gate == Gate::Passes {
+        report.why = "passes discards on".to_owned();
+        if kinds.contains(&"vdo") || layer.kind == Kind::Mapper("VDO".into()) {
+            let text = "VDO works off discards block by block: trim it with pauses, never all at once";
+            report.findings.push(Finding::new("vdo.slow", Severity::Caution, text).remedy("trimtab trim --policy idle, instead of fstrim"));
+        }
+        return;
+    }
+    let (code, text, remedy) = match kinds.first().copied() {
+        Some("integrity") => (
+            "integrity.no-allow-discards",
+            "dm-integrity drops discards: allow_discards is not set",
+            format!("integritysetup refresh --allow-discards {}", quoted(&name)),
+        ),
+        Some("snapshot") => {
+            ("snapshot.no-discards", "an old-style snapshot takes no discards", "use thin snapshots instead of old-style ones".to_owned())
+        }
+        Some("verity") => {
+            report.gate = Gate::NotNeeded;
+            report.why = "read-only: nothing becomes free".to_owned();
+            return;
+        }
+        Some("raid") => (
+            "raid.parity",
+            "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
+            "only if all members do: dm_raid.devices_handle_discard_safely=Y on the kernel command line".to_owned(),
+        ),
+        Some("mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped") | None => {
+            if report.gate == Gate::Blocks {
+                report.why = "takes no discards: some device below takes none".to_owned();
+            }
+            return;
+        }
+        Some(_) => ("dm.no-discards", "this device-mapper target takes no discards", "see its documentation".to_owned()),
+    };
+    report.gate = Gate::Blocks;
+    report.why = text.to_owned();
+    report.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
+}
+
+fn md(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
+    report.evidence.add_some("level", Some(level));
+    report.evidence.add_some("array_state", root.read(layer.sys.join("md/array_state")));
+    report.evidence.add_some("chunk_size", root.read_u64(layer.sys.join("md/chunk_size")).filter(|c| *c > 0));
+    let parity = matches!(level, "raid4" | "raid5" | "raid6");
+    if !parity {
+        report.why = match report.gate {
+            Gate::Passes => "passes discards to every member that takes them".to_owned(),
+            Gate::Blocks => "takes no discards: no member takes any".to_owned(),
+            _ => report.why.clone(),
+        };
+        return;
+    }
+    let safe = root.read("/sys/module/raid456/parameters/devices_handle_discard_safely");
+    report.evidence.add_some("devices_handle_discard_safely", safe.clone());
+    if report.gate == Gate::Passes {
+        report.why = "passes discards of whole stripes".to_owned();
+        let text = "raid456.devices_handle_discard_safely=Y: parity is right only if every member reads zeroes after a discard, each time";
+        report.findings.push(Finding::new("md.parity-trusts-members", Severity::Note, text));
+        return;
+    }
+    if safe.as_deref() == Some("Y") {
+        report.why = "discards are allowed, but a member takes none, or none as long as a stripe".to_owned();
+        report.findings.push(
+            Finding::new("md.parity-stripe", Severity::Serious, report.why.clone()).remedy("look at the discard limits of the members"),
+        );
+    } else {
+        report.why = format!("{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity");
+        let remedy = "only if all members read zeroes after TRIM: raid456.devices_handle_discard_safely=Y on the kernel command line; otherwise leave 10 % to 20 % of each member unused";
+        report.findings.push(Finding::new("md.parity", Severity::Serious, report.why.clone()).remedy(remedy));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lvm_names_undo_doubled_hyphens() {
+        assert_eq!(lvm_name("vg-root"), "vg/root");
+        assert_eq!(lvm_name("my--vg-my--lv"), "my-vg/my-lv");
+        assert_eq!(lvm_name("plain"), "plain");
+    }
+}

@@ -1,0 +1,64 @@
+//! The discard limits that the block layer keeps for every queue.
+
+use super::super::block::Layer;
+use super::super::root::Root;
+use super::{Evidence, Gate};
+use trimtab_core::units::Bytes;
+
+/// Limits of one queue; `None` where the kernel does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Discards smaller than this, or not on its multiples, are cut or dropped; 0: none are taken.
+    pub granularity: Option<u64>,
+    /// The longest discard that is sent; 0: none is. Can be lowered by the administrator.
+    pub max: Option<u64>,
+    /// The longest that the driver takes.
+    pub max_hw: Option<u64>,
+    /// The longest write-zeroes.
+    pub write_zeroes: Option<u64>,
+    /// Physical block size.
+    pub physical: Option<u64>,
+}
+
+impl Limits {
+    pub fn read(root: &Root, layer: &Layer) -> Self {
+        let queue = layer.queue();
+        let read = |name: &str| root.read_u64(queue.join(name));
+        Self {
+            granularity: read("discard_granularity"),
+            max: read("discard_max_bytes"),
+            max_hw: read("discard_max_hw_bytes"),
+            write_zeroes: read("write_zeroes_max_bytes"),
+            physical: read("physical_block_size"),
+        }
+    }
+
+    /// The hardware takes discards, and somebody said that it shall get none.
+    pub fn switched_off(&self) -> bool {
+        self.max == Some(0) && self.max_hw.is_some_and(|hw| hw > 0)
+    }
+
+    /// What the limits alone say.
+    pub fn gate(&self) -> Gate {
+        match (self.granularity, self.max) {
+            (Some(0), _) | (_, Some(0)) => Gate::Blocks,
+            (Some(_), Some(_)) => Gate::Passes,
+            _ => Gate::Unknown,
+        }
+    }
+
+    pub fn note(&self, evidence: &mut Evidence) {
+        evidence.add_some("discard_granularity", self.granularity);
+        evidence.add_some("discard_max_bytes", self.max);
+        evidence.add_some("discard_max_hw_bytes", self.max_hw);
+    }
+
+    /// `up to 2.15 GB each, in steps of 512 B`
+    pub fn words(&self) -> String {
+        match (self.granularity, self.max) {
+            (Some(0), _) | (_, Some(0)) => "takes no discards".to_owned(),
+            (Some(granularity), Some(max)) => format!("discards up to {} each, in units of {granularity} B", Bytes(max)),
+            _ => "does not say what it takes".to_owned(),
+        }
+    }
+}

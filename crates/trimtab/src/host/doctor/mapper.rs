@@ -1,0 +1,111 @@
+//! Device-mapper tables and states, and what they say about discards. sysfs shows only the resulting limits; the tables say why.
+
+use super::super::root::Root;
+use std::path::Path;
+use std::process::Command;
+
+/// Where a recorded tree keeps the output of `dmsetup table` and `dmsetup status`.
+const RECORDED_TABLE: &str = "/dmsetup-table";
+const RECORDED_STATUS: &str = "/dmsetup-status";
+/// Where dmsetup is looked for: never along a PATH that somebody else may have set.
+const DMSETUP: [&str; 2] = ["/usr/sbin/dmsetup", "/sbin/dmsetup"];
+/// The most text taken.
+const BYTES_MAX: usize = 4 << 20;
+
+/// One target (segment) of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Name of the device.
+    pub device: String,
+    /// `crypt`, `thin-pool`, `linear` …
+    pub kind: String,
+    /// What follows.
+    pub arguments: String,
+}
+
+impl Target {
+    /// Whether a word stands among the arguments.
+    pub fn says(&self, word: &str) -> bool {
+        self.arguments.split_ascii_whitespace().any(|w| w == word)
+    }
+}
+
+/// All tables and states; `None` if they could not be read.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    table: Option<Vec<Target>>,
+    status: Option<Vec<Target>>,
+}
+
+impl Tables {
+    /// Reads them: recorded output, or on the running machine as root through dmsetup, which hides the keys of dm-crypt.
+    #[must_use]
+    pub fn read(root: &Root) -> Self {
+        if !root.is_live() {
+            let file = |path: &str| root.read_bytes(Path::new(path), BYTES_MAX as u64).ok().map(|b| parse(&String::from_utf8_lossy(&b)));
+            return Self { table: file(RECORDED_TABLE), status: file(RECORDED_STATUS) };
+        }
+        if !rustix::process::geteuid().is_root() || !root.exists("/sys/class/misc/device-mapper") {
+            return Self::default();
+        }
+        Self { table: dmsetup("table"), status: dmsetup("status") }
+    }
+
+    /// Whether the tables were read.
+    #[must_use]
+    pub fn known(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// The targets of a device; empty if unknown.
+    pub fn table<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Target> {
+        self.table.iter().flatten().filter(move |t| t.device == device)
+    }
+
+    /// The states of a device's targets; empty if unknown.
+    pub fn status<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Target> {
+        self.status.iter().flatten().filter(move |t| t.device == device)
+    }
+}
+
+fn dmsetup(what: &str) -> Option<Vec<Target>> {
+    let program = DMSETUP.iter().find(|p| Path::new(p).exists())?;
+    let output = Command::new(program).arg(what).env_clear().env("LC_ALL", "C").output().ok()?;
+    output.status.success().then(|| parse(&String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(BYTES_MAX)])))
+}
+
+/// `home: 0 976740352 crypt aes-xts-plain64 … 0 8:2 32768 1 allow_discards`, a line for each target.
+pub fn parse(output: &str) -> Vec<Target> {
+    let line = |line: &str| {
+        let (device, rest) = line.split_once(": ")?;
+        let mut words = rest.splitn(4, ' ');
+        let _start: u64 = words.next()?.parse().ok()?;
+        let _length: u64 = words.next()?.parse().ok()?;
+        let kind = words.next()?.to_owned();
+        Some(Target { device: device.to_owned(), kind, arguments: words.next().unwrap_or_default().to_owned() })
+    };
+    output.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn tables_are_read_line_by_line() {
+        let text = "home: 0 976740352 crypt aes-xts-plain64 :64:logon:cryptsetup:x 0 8:2 32768 1 allow_discards\n\
+                    vg-root: 0 8388608 linear 8:3 2048\nvg-root: 8388608 100 linear 8:4 2048\nNo devices found\n";
+        let targets = parse(text);
+        assert_eq!(targets.len(), 3);
+        assert_eq!((targets[0].device.as_str(), targets[0].kind.as_str()), ("home", "crypt"));
+        assert!(targets[0].says("allow_discards") && !targets[0].says("discards"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_output_is_a_reason_to_panic(text in "\\PC{0,200}") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! From the layers to one verdict.
+
+use super::super::Place;
+use super::super::block::Kind;
+use super::{Gate, LayerReport};
+use serde::Serialize;
+
+/// Whether discards reach the drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictKind {
+    /// They reach every drive that has a use for them.
+    Reaches,
+    /// Some layer keeps them from at least one drive.
+    Blocked,
+    /// Nothing below has a use for them.
+    NotNeeded,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// The verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Which one.
+    pub kind: VerdictKind,
+    /// The layers that block, or of which it cannot be told.
+    pub at: Vec<String>,
+    /// The drives, or files below loop devices, that are reached.
+    pub reaches: Vec<String>,
+    /// The sentence.
+    pub text: String,
+}
+
+impl Verdict {
+    fn new(kind: VerdictKind, at: Vec<String>, text: String) -> Self {
+        Self { kind, at, reaches: Vec::new(), text }
+    }
+}
+
+/// What becomes of discards below some layer. Sets of layer indices; the parts are not exclusive with arrays.
+#[derive(Clone, Debug, Default)]
+struct Reach {
+    reached: Vec<usize>,
+    blocked: Vec<usize>,
+    unknown: Vec<usize>,
+    not_needed: Vec<usize>,
+}
+
+impl Reach {
+    fn absorb(&mut self, other: &Self) {
+        for (mine, theirs) in [
+            (&mut self.reached, &other.reached),
+            (&mut self.blocked, &other.blocked),
+            (&mut self.unknown, &other.unknown),
+            (&mut self.not_needed, &other.not_needed),
+        ] {
+            mine.extend(theirs.iter().copied().filter(|i| !mine.contains(i)).collect::<Vec<_>>());
+        }
+    }
+
+    fn only(set: impl FnOnce(&mut Self) -> &mut Vec<usize>, index: usize) -> Self {
+        let mut reach = Self::default();
+        set(&mut reach).push(index);
+        reach
+    }
+}
+
+/// The verdict over filesystem and layers.
+pub fn verdict(place: &Place, filesystem: Option<&LayerReport>, layers: &[LayerReport]) -> Verdict {
+    if let Some(fs) = filesystem {
+        let name = format!("{} [{}]", fs.name, fs.kind);
+        match fs.gate {
+            Gate::Blocks => {
+                let text = format!("TRIM is blocked at {name}: {}", fs.why);
+                return Verdict::new(VerdictKind::Blocked, vec![name], text);
+            }
+            Gate::NotNeeded => return Verdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", fs.why)),
+            Gate::Unknown => return Verdict::new(VerdictKind::Unknown, vec![name], format!("unknown: {}", fs.why)),
+            Gate::Passes => {}
+        }
+    }
+    let mut memo = vec![None; layers.len()];
+    let mut whole = Reach::default();
+    for &top in &place.stack.tops {
+        whole.absorb(&below(place, layers, top, &mut memo));
+    }
+    let names = |set: &[usize]| set.iter().map(|&i| format!("{} [{}]", layers[i].name, layers[i].kind)).collect::<Vec<_>>();
+    let why = |set: &[usize]| set.iter().map(|&i| layers[i].why.clone()).next().unwrap_or_default();
+    let reaches = names(&whole.reached);
+    let elsewhere = if reaches.is_empty() { String::new() } else { format!("; it reaches {}", reaches.join(", ")) };
+    let verdict = if !whole.blocked.is_empty() {
+        let at = names(&whole.blocked);
+        let text = format!("TRIM is blocked at {}: {}{elsewhere}", at.join(", "), why(&whole.blocked));
+        Verdict::new(VerdictKind::Blocked, at, text)
+    } else if !whole.unknown.is_empty() {
+        let at = names(&whole.unknown);
+        let text = format!("unknown whether TRIM gets through {}: {}{elsewhere}", at.join(", "), why(&whole.unknown));
+        Verdict::new(VerdictKind::Unknown, at, text)
+    } else if !reaches.is_empty() {
+        Verdict::new(VerdictKind::Reaches, Vec::new(), format!("TRIM reaches {}", reaches.join(", ")))
+    } else if !whole.not_needed.is_empty() {
+        Verdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", why(&whole.not_needed)))
+    } else {
+        Verdict::new(VerdictKind::Unknown, Vec::new(), "unknown: no device was found".to_owned())
+    };
+    Verdict { reaches, ..verdict }
+}
+
+/// What becomes of discards at layer `index` and below. `memo` holds what is known; a layer on its own way down (a recorded tree
+/// that lies) is unknown.
+fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Option<Reach>>) -> Reach {
+    if let Some(known) = &memo[index] {
+        return known.clone();
+    }
+    memo[index] = Some(Reach::only(|r| &mut r.unknown, index));
+    let layer = &place.stack.layers[index];
+    let mut under = Reach::default();
+    for &next in layer.below.iter().filter(|&&i| !is_metadata(place.stack.layers[i].label.as_deref())) {
+        under.absorb(&below(place, layers, next, memo));
+    }
+    let is_end = matches!(layer.kind, Kind::Drive(_) | Kind::File { .. }) || layer.below.is_empty();
+    let reach = match layers[index].gate {
+        Gate::Passes if is_end => Reach::only(|r| &mut r.reached, index),
+        Gate::NotNeeded => Reach::only(|r| &mut r.not_needed, index),
+        Gate::Passes => under,
+        // Limits of 0 come up from below: the cause is the lowest layer with them.
+        Gate::Blocks if !is_end && under.reached.is_empty() && under.unknown.is_empty() && !under.blocked.is_empty() => under,
+        Gate::Blocks if !is_end && under.reached.is_empty() && under.unknown.is_empty() && !under.not_needed.is_empty() => under,
+        Gate::Blocks => Reach::only(|r| &mut r.blocked, index),
+        Gate::Unknown if !under.blocked.is_empty() => under,
+        Gate::Unknown => Reach::only(|r| &mut r.unknown, index),
+    };
+    memo[index] = Some(reach.clone());
+    reach
+}
+
+/// Devices that hold metadata of an LVM pool or RAID: discards do not go there.
+fn is_metadata(label: Option<&str>) -> bool {
+    let Some(label) = label else { return false };
+    let numbered = |kind: &str| label.rsplit_once(kind).is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    label.ends_with("_tmeta") || label.ends_with("_cmeta") || numbered("_rmeta_")
+}

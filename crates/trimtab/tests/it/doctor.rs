@@ -1,0 +1,193 @@
+//! `trimtab doctor` on recorded trees: what it says, its exit status, and what it does not let itself be led to.
+
+use crate::support::trimtab;
+use crate::sysroot::{self, Sysroot, fixtures, unpack};
+use predicates::prelude::*;
+use proptest::prelude::*;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use trimtab::host::doctor::{Doctor, render};
+use trimtab::host::root::Root;
+
+fn diagnose(tree: &Sysroot) -> Value {
+    let root = Root::recorded(tree.path()).unwrap();
+    let doctor = Doctor::new(&root).unwrap();
+    serde_json::to_value(doctor.examine_path(Path::new(&tree.expected.subject)).unwrap()).unwrap()
+}
+
+/// All findings: code and severity.
+fn findings(diagnosis: &Value) -> Vec<(String, String)> {
+    let of = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let layers = of(&diagnosis["layers"]).into_iter().chain([diagnosis["filesystem"].clone()]);
+    let all = layers.flat_map(|layer| of(&layer["findings"])).chain(of(&diagnosis["mechanisms"]));
+    all.map(|f| (f["code"].as_str().unwrap().to_owned(), f["severity"].as_str().unwrap().to_owned())).collect()
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    value.as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_recorded_machine_gets_its_verdict() {
+    let all = fixtures();
+    assert!(all.len() >= 12, "{} fixtures", all.len());
+    for (name, text) in all {
+        let tree = unpack(&text);
+        let expected = &tree.expected;
+        let diagnosis = diagnose(&tree);
+        let verdict = &diagnosis["verdict"];
+        assert_eq!(diagnosis["subject"], expected.subject.as_str(), "{name}");
+        assert_eq!(verdict["kind"], expected.verdict.as_str(), "{name}: {verdict}");
+        if !expected.at.is_empty() {
+            assert_eq!(strings(&verdict["at"]), expected.at, "{name}");
+        }
+        let found = findings(&diagnosis);
+        for code in &expected.findings {
+            assert!(found.iter().any(|(c, _)| c == code), "{name}: {code} is not among {found:?}");
+        }
+        for (code, severity) in &found {
+            assert!(severity == "note" || expected.findings.contains(code), "{name}: unexpected {severity} {code}");
+        }
+        let to_do = strings(&diagnosis["to_do"]);
+        for step in &expected.to_do {
+            assert!(to_do.iter().any(|t| t.contains(step)), "{name}: '{step}' is not in {to_do:?}");
+        }
+        assert_eq!(strings(&diagnosis["trimmed_by"]), expected.trimmed_by, "{name}");
+        if expected.verdict == "blocked" {
+            assert!(!to_do.is_empty(), "{name}: a blocked verdict says what to do");
+        }
+    }
+}
+
+#[test]
+fn the_exit_status_says_the_verdict() {
+    for (fixture, code) in [("sata-queued", 0), ("hard-disk", 0), ("luks-without-discards", 3), ("thin-pool-unprivileged", 4)] {
+        let (_, text) = fixtures().into_iter().find(|(name, _)| name == fixture).unwrap();
+        let tree = unpack(&text);
+        let run = trimtab().arg("doctor").arg("--sysroot").arg(tree.path()).arg(&tree.expected.subject).assert().code(code);
+        run.stdout(predicate::str::contains("verdict:")).stderr("");
+        // Everything at once: the worst verdict of all.
+        trimtab()
+            .args(["doctor", "--json", "--sysroot"])
+            .arg(tree.path())
+            .assert()
+            .code(code)
+            .stdout(predicate::str::contains("\"schema\": \"trimtab.doctor\""));
+    }
+}
+
+#[test]
+fn blocked_at_any_of_several_is_blocked() {
+    let (_, text) = fixtures().into_iter().find(|(name, _)| name == "luks-without-discards").unwrap();
+    let tree = unpack(&text);
+    let json = trimtab().args(["doctor", "--json", "--sysroot"]).arg(tree.path()).args(["/home", "/dev/nvme0n1"]).assert().code(3);
+    let document: Value = serde_json::from_slice(&json.get_output().stdout).unwrap();
+    let kinds: Vec<&str> = document["diagnoses"].as_array().unwrap().iter().map(|d| d["verdict"]["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["blocked", "reaches"]);
+    assert_eq!(document["version"], 1);
+}
+
+#[test]
+fn bad_input_is_said_in_one_line() {
+    let one_line = predicate::str::contains("\n").count(1);
+    trimtab()
+        .args(["doctor", "/no/such/path"])
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(predicate::str::contains("'/no/such/path'").and(one_line.clone()));
+    trimtab()
+        .args(["doctor", "--sysroot", "/no/such/tree"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("--sysroot").and(one_line.clone()));
+    let empty = tempfile::tempdir().unwrap();
+    trimtab().args(["doctor", "--sysroot"]).arg(empty.path()).assert().code(1).stderr(predicate::str::contains("mountinfo").and(one_line));
+    trimtab().args(["doctor", "--all", "/"]).assert().code(2);
+}
+
+#[test]
+fn the_running_machine_has_a_verdict() {
+    let run = trimtab().args(["doctor", "--json", "/"]).assert();
+    let output = run.get_output();
+    assert!(matches!(output.status.code(), Some(0 | 3 | 4)), "{output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["diagnoses"][0]["subject"], "/");
+}
+
+/// A tree that tries to lead out: the secret must not be read, and nothing may hang or fail.
+#[test]
+fn a_hostile_tree_leads_nowhere() {
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret");
+    fs::write(&secret, "TOP-SECRET-CANARY").unwrap();
+    let secret = secret.to_str().unwrap();
+    let up = "../".repeat(40);
+    let sda = "/sys/devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda";
+    let text = format!(
+        "/proc/self/mountinfo = 27 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+         disk {sda} 8:0 99999999999999999999\n\
+         part {sda}/sda1 8:1 -5 18446744073709551615\n\
+         queue {sda} discard_granularity=-1 discard_max_bytes=99999999999999999999999 rotational=maybe\n\
+         {sda}/device/model -> {secret}\n\
+         {sda}/device/vendor -> {up}{secret}\n\
+         {sda}/device/rev = \\x1b]0;owned\\x07\n\
+         /etc/fstab -> {secret}\n\
+         /etc/crypttab -> /etc/crypttab\n\
+         below {sda}/sda1 sda sda1\n\
+         below {sda} sda1 sda\n\
+         /sys/block/evil -> ../../../../../../../..\n\
+         /sys/block/loopy -> loopy\n\
+         /sys/class/hwmon -> /\n"
+    );
+    let tree = unpack(&text);
+    fs::create_dir_all(tree.path().join("sys/fs/ext4/sda1/lifetime_write_kbytes")).unwrap();
+    let run = trimtab().args(["doctor", "--sysroot"]).arg(tree.path()).timeout(std::time::Duration::from_secs(20)).assert();
+    let output = run.get_output();
+    assert!(matches!(output.status.code(), Some(0 | 3 | 4)), "{output:?}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(!shown.contains("CANARY") && !shown.contains('\x1b'), "{shown}");
+}
+
+fn mutated(text: &str, cuts: &[(usize, u8, String)]) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for (at, how, junk) in cuts {
+        let at = at % lines.len();
+        let line = lines[at].clone();
+        if line.ends_with(" <<") || line == "." || line.starts_with('#') {
+            continue;
+        }
+        lines[at] = match (how % 5, line.split_once(" = ")) {
+            (0, _) => String::new(),
+            (1, Some((path, _))) => format!("{path} = {junk}"),
+            (2, Some((path, _))) => format!("{path} -> {junk}"),
+            (3, Some((path, _))) => format!("{path} -> ../../{}", path.rsplit('/').nth(1).unwrap_or("x")),
+            (4, _) => line.replace("8:", "9:"),
+            _ => line,
+        };
+    }
+    lines.join("\n")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Recorded machines with lines lost, replaced by junk or turned into links: an answer, never a panic.
+    #[test]
+    fn no_tree_is_a_reason_to_panic(
+        which in any::<prop::sample::Index>(),
+        cuts in proptest::collection::vec((any::<usize>(), any::<u8>(), "[a-z0-9:/. =_,-]{0,30}[a-z0-9]"), 1..12),
+    ) {
+        let all = fixtures();
+        let (name, text) = which.get(&all);
+        let Ok(tree) = std::panic::catch_unwind(|| sysroot::unpack(&mutated(text, &cuts))) else { return Ok(()) };
+        let root = Root::recorded(tree.path()).unwrap();
+        if let Ok(doctor) = Doctor::new(&root) {
+            for diagnosis in doctor.examine_all() {
+                prop_assert!(!render(&diagnosis).is_empty(), "{name}");
+            }
+            let _ = doctor.examine_path(Path::new("/"));
+        }
+    }
+}
