@@ -2,6 +2,7 @@
 
 pub mod crystal;
 pub mod postmark;
+pub mod synced;
 pub mod synthetic;
 pub mod tree;
 

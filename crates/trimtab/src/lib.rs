@@ -19,3 +19,4 @@ pub mod serve;
 pub mod shape;
 pub mod store;
 pub mod target;
+pub mod trim;

@@ -6,4 +6,5 @@ mod doctor;
 mod postmark;
 mod support;
 mod sysroot;
+mod trim;
 mod virtual_ssd;

@@ -34,3 +34,103 @@ pub fn have_root() -> bool {
 pub fn have_tool(tool: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file()))
 }
+
+/// A filesystem of its own, mounted; all of it is gone when this is dropped.
+pub struct LoopMount {
+    scratch: tempfile::TempDir,
+    device: Option<FreshLoop>,
+}
+
+impl LoopMount {
+    /// Makes `fs_type` on a loop device over a file of `mib` MiB in memory, and mounts it with `options`. `None` if that cannot be done here.
+    pub fn new(fs_type: &str, mib: u64, options: &str) -> Option<Self> {
+        let mut mount = Self::scratch()?;
+        let image = mount.scratch.path().join("image");
+        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        let force = if fs_type == "ext4" { "-F" } else { "-f" };
+        run("mkfs", &["-t", fs_type, "-q", force, image.to_str()?])?;
+        let device = FreshLoop::attach(image.to_str()?)?;
+        let node = device.node();
+        mount.device = Some(device);
+        let options = if options.is_empty() { "defaults" } else { options };
+        run("mount", &["-o", options, &node, mount.path().to_str()?])?;
+        Some(mount)
+    }
+
+    /// A filesystem in memory of `mib` MiB.
+    pub fn tmpfs(mib: u64) -> Option<Self> {
+        let mount = Self::scratch()?;
+        run("mount", &["-t", "tmpfs", "-o", &format!("size={mib}M"), "none", mount.path().to_str()?])?;
+        Some(mount)
+    }
+
+    fn scratch() -> Option<Self> {
+        if !have_root() {
+            return None;
+        }
+        let scratch = tempfile::Builder::new().prefix("trimtab-test-").tempdir_in("/dev/shm").ok()?;
+        std::fs::create_dir(scratch.path().join("mnt")).ok()?;
+        Some(Self { scratch, device: None })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> std::path::PathBuf {
+        self.scratch.path().join("mnt")
+    }
+
+    /// Remounts it with `options`.
+    pub fn remount(&self, options: &str) {
+        run("mount", &["-o", &format!("remount,{options}"), self.path().to_str().unwrap()]).unwrap();
+    }
+}
+
+impl Drop for LoopMount {
+    fn drop(&mut self) {
+        run("umount", &[self.path().to_str().unwrap()]);
+    }
+}
+
+/// A loop device that was not there before: queue limits that somebody set on an old one outlive what it was attached to.
+struct FreshLoop(i32);
+
+const LOOP_CTL_ADD: libc::c_ulong = 0x4C80;
+const LOOP_CTL_REMOVE: libc::c_ulong = 0x4C81;
+
+impl FreshLoop {
+    fn attach(image: &str) -> Option<Self> {
+        let number = (200..400).find(|number| Self::control(LOOP_CTL_ADD, *number))?;
+        let fresh = Self(number);
+        run("losetup", &[&fresh.node(), image])?;
+        Some(fresh)
+    }
+
+    fn node(&self) -> String {
+        format!("/dev/loop{}", self.0)
+    }
+
+    fn control(request: libc::c_ulong, number: i32) -> bool {
+        use std::os::fd::AsRawFd as _;
+        let Ok(control) = std::fs::File::options().read(true).write(true).open("/dev/loop-control") else { return false };
+        // SAFETY: both requests take a number and no pointer.
+        unsafe { libc::ioctl(control.as_raw_fd(), request, number) >= 0 }
+    }
+}
+
+impl Drop for FreshLoop {
+    fn drop(&mut self) {
+        run("losetup", &["--detach", &self.node()]);
+        // Detaching finishes in the background.
+        for _ in 0..100 {
+            if Self::control(LOOP_CTL_REMOVE, self.0) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+/// What a program printed, if it succeeded.
+fn run(program: &str, args: &[&str]) -> Option<String> {
+    let output = std::process::Command::new(program).args(args).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,4 @@
+//! Trimming mounted filesystems.
+
+pub mod discard_option;
+pub mod fitrim;

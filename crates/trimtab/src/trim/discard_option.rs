@@ -1,0 +1,181 @@
+//! The `discard` mount option, changed for a while and put back.
+//!
+//! Only that option of the filesystem is touched: `fspick` and `fsconfig` change what they are told, where a remount by
+//! `mount` states all options anew.
+
+use crate::host::mountinfo::{self, Mount};
+use crate::host::root::Root;
+use anyhow::{Context as _, bail};
+use rustix::fs::CWD;
+use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Whether a filesystem discards what it frees, as it frees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Discard {
+    /// `nodiscard`.
+    Off,
+    /// `discard`.
+    On,
+    /// `discard=VALUE`, such as `discard=async` of btrfs.
+    Mode(String),
+}
+
+impl Discard {
+    /// As it is set on `mount`.
+    pub fn of(mount: &Mount) -> Self {
+        let value = mount.all_options().find_map(|option| match option.split_once('=') {
+            None if option == "discard" => Some(Self::On),
+            Some(("discard", mode)) => Some(Self::Mode(mode.to_owned())),
+            _ => None,
+        });
+        value.unwrap_or(Self::Off)
+    }
+
+    /// True for anything but `nodiscard`.
+    pub fn is_on(&self) -> bool {
+        *self != Self::Off
+    }
+
+    /// What this filesystem calls online discard.
+    pub fn online(fs_type: &str) -> Self {
+        if fs_type == "btrfs" { Self::Mode("async".to_owned()) } else { Self::On }
+    }
+}
+
+impl fmt::Display for Discard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.pad("nodiscard"),
+            Self::On => f.pad("discard"),
+            Self::Mode(mode) => write!(f, "discard={mode}"),
+        }
+    }
+}
+
+impl FromStr for Discard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "nodiscard" => Ok(Self::Off),
+            "discard" => Ok(Self::On),
+            _ => match text.strip_prefix("discard=") {
+                Some(mode) if !mode.is_empty() && mode.bytes().all(|b| b.is_ascii_alphanumeric()) => Ok(Self::Mode(mode.to_owned())),
+                _ => Err(format!("'{text}' is no discard option")),
+            },
+        }
+    }
+}
+
+/// The mount that `path` is on, now.
+pub fn mount_of(path: &Path) -> anyhow::Result<Mount> {
+    let root = Root::live()?;
+    let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
+    let mount = mountinfo::of_path(&root, &mounts, path).with_context(|| format!("cannot find {}", path.display()))?;
+    mount.cloned().with_context(|| format!("the mount of {} is not in the mount table", path.display()))
+}
+
+/// Sets the option on the filesystem that is mounted at `mount_point`, and sees that it took effect.
+pub fn set(mount_point: &Path, wanted: &Discard) -> anyhow::Result<()> {
+    let shown = mount_point.display();
+    let change = || {
+        let fs = fspick(CWD, mount_point, FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_NO_AUTOMOUNT)?;
+        match wanted {
+            Discard::Off => fsconfig_set_flag(&fs, "nodiscard")?,
+            Discard::On => fsconfig_set_flag(&fs, "discard")?,
+            Discard::Mode(mode) => fsconfig_set_string(&fs, "discard", mode.as_str())?,
+        }
+        fsconfig_reconfigure(&fs)
+    };
+    change().map_err(std::io::Error::from).with_context(|| format!("cannot set {wanted} on {shown}"))?;
+    let now = Discard::of(&mount_of(mount_point)?);
+    if now != *wanted {
+        bail!("{shown} took the option {wanted} and ignored it: it still has {now}");
+    }
+    Ok(())
+}
+
+/// A mount whose option was changed; put back when this is dropped.
+#[derive(Debug)]
+pub struct Changed {
+    mount_point: PathBuf,
+    before: Mount,
+    restored: bool,
+}
+
+impl Changed {
+    /// Sets `wanted` on the filesystem that is mounted at `mount`.
+    pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<Self> {
+        // Made first: if setting it half works, it is put back too.
+        let changed = Self { mount_point: mount.mount_point.clone(), before: mount.clone(), restored: false };
+        set(&changed.mount_point, wanted)?;
+        Ok(changed)
+    }
+
+    /// Puts it back, and sees that all options are what they were.
+    pub fn restore(mut self) -> anyhow::Result<()> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> anyhow::Result<()> {
+        if self.restored {
+            return Ok(());
+        }
+        self.restored = true;
+        let before = &self.before;
+        let now = mount_of(&self.mount_point)?;
+        if Discard::of(&now) != Discard::of(before) {
+            set(&self.mount_point, &Discard::of(before))?;
+        }
+        let now = mount_of(&self.mount_point)?;
+        if (&now.options, &now.fs_options) != (&before.options, &before.fs_options) {
+            bail!(
+                "the options of {} were '{},{}' and are now '{},{}'",
+                self.mount_point.display(),
+                before.options,
+                before.fs_options,
+                now.options,
+                now.fs_options
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        if let Err(error) = self.put_back() {
+            anstream::eprintln!("trimtab: cannot put the mount options back: {error:#}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_survive_being_written_and_read() {
+        for discard in [Discard::Off, Discard::On, Discard::Mode("async".into())] {
+            assert_eq!(discard.to_string().parse(), Ok(discard));
+        }
+        for text in ["", "discard=", "discard=a,rw", "ro"] {
+            assert!(text.parse::<Discard>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_option_is_found_among_others() {
+        let mount = |options: &str| {
+            let line = format!("36 27 8:1 / /mnt rw,noatime - ext4 /dev/sda1 {options}\n");
+            Discard::of(&mountinfo::parse(line.as_bytes())[0])
+        };
+        assert_eq!(mount("rw,discard"), Discard::On);
+        assert_eq!(mount("rw,ssd,discard=async,space_cache=v2"), Discard::Mode("async".into()));
+        assert_eq!(mount("rw,nodiscard"), Discard::Off);
+        assert_eq!(mount("rw,discard_granularity=1"), Discard::Off);
+    }
+}

@@ -1,0 +1,144 @@
+//! FITRIM: asking a mounted filesystem to discard its free space.
+//!
+//! The length that the call returns is no proof: it means different things per filesystem. The discard counters of the
+//! devices, before and after, are ([`crate::host::discards`]).
+
+use crate::host::discards::Meter;
+use crate::host::stat::Discards;
+use crate::interrupt;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use std::time::{Duration, Instant};
+use trimtab_core::target::{TrimOutcome, TrimWindow};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// Discards count as over when the counters have not moved for this long.
+const QUIET: Duration = Duration::from_millis(200);
+/// Time between two looks at the counters.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// `struct fstrim_range` of `linux/fs.h`.
+#[repr(C)]
+struct Range {
+    start: u64,
+    len: u64,
+    min_len: u64,
+}
+
+/// `FITRIM` of `linux/fs.h`: `_IOWR('X', 121, struct fstrim_range)`.
+const FITRIM: Opcode = opcode::read_write::<Range>(b'X', 121);
+
+/// The whole filesystem, in one request.
+pub const WHOLE: TrimWindow = TrimWindow { start: 0, len: u64::MAX };
+
+/// Discards the free extents of at least `min_extent` in `window` of the filesystem that `file` is on. Gives what the
+/// filesystem returned.
+pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<Bytes, Errno> {
+    let mut range = Range { start: window.start, len: window.len, min_len: min_extent.0 };
+    // SAFETY: the opcode takes a pointer to a `struct fstrim_range`, which `Range` is, and writes to nothing else.
+    unsafe { ioctl(file, Updater::<FITRIM, Range>::new(&mut range)) }?;
+    Ok(Bytes(range.len))
+}
+
+/// Trims the whole filesystem of `file`, and counts on its devices. `took` is until the call returned; what the devices did
+/// until [`settle`] saw them quiet is counted too, because XFS returns while its discards are still under way.
+pub fn trim_all(file: impl AsFd, meter: &mut Meter, at_most: Duration) -> Result<(TrimOutcome, Settled), Errno> {
+    meter.restart();
+    let started = Instant::now();
+    let returned = fitrim(file, WHOLE, Bytes::ZERO)?;
+    let took = nanos(started.elapsed());
+    let settled = settle(meter, at_most);
+    let outcome = TrimOutcome {
+        asked: Bytes(WHOLE.len),
+        returned,
+        device_commands: settled.counted.map(|c| c.commands),
+        device_bytes: settled.counted.map(|c| c.bytes),
+        took,
+    };
+    Ok((outcome, settled))
+}
+
+/// How discards went on in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    /// What the meter counted since its start; `None` if the devices do not count.
+    pub counted: Option<Discards>,
+    /// How long after the call the counters moved last.
+    pub went_on: Nanos,
+    /// False if they still moved at the end of the patience.
+    pub quiet: bool,
+}
+
+/// Waits until the discard counters have not moved for a while, `at_most` this long.
+pub fn settle(meter: &Meter, at_most: Duration) -> Settled {
+    let started = Instant::now();
+    let mut counted = meter.count();
+    let mut moved = Duration::ZERO;
+    while counted.is_some() && started.elapsed() < at_most && !interrupt::requested() {
+        if started.elapsed() - moved >= QUIET {
+            return Settled { counted, went_on: nanos(moved), quiet: true };
+        }
+        std::thread::sleep(LOOK_EVERY);
+        let now = meter.count();
+        if now != counted {
+            counted = now;
+            moved = started.elapsed();
+        }
+    }
+    Settled { counted, went_on: nanos(moved), quiet: counted.is_none() }
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Why FITRIM cannot work on the filesystem of `file`; `None` if it can.
+///
+/// Asks for a range of no length: filesystems look at permission and at the device first, and only then say that the
+/// range is invalid. Nothing is discarded.
+pub fn obstacle(file: impl AsFd) -> Option<Obstacle> {
+    match fitrim(file, TrimWindow { start: 0, len: 0 }, Bytes::ZERO) {
+        Ok(_) | Err(Errno::INVAL) => None,
+        Err(Errno::PERM | Errno::ACCESS) => Some(Obstacle::Permission),
+        Err(Errno::NOTTY | Errno::NOSYS) => Some(Obstacle::Filesystem),
+        Err(Errno::OPNOTSUPP) => Some(Obstacle::Device),
+        Err(errno) => Some(Obstacle::Other(errno)),
+    }
+}
+
+/// What is in the way of FITRIM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The call is for root.
+    Permission,
+    /// The filesystem has no FITRIM.
+    Filesystem,
+    /// The device below takes no discards.
+    Device,
+    /// Something else.
+    Other(Errno),
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Permission => f.write_str("trimming (FITRIM) needs root"),
+            Self::Filesystem => f.write_str("the filesystem cannot trim (it has no FITRIM)"),
+            Self::Device => f.write_str("the device below the filesystem takes no discards"),
+            Self::Other(errno) => write!(f, "FITRIM fails: {}", std::io::Error::from(*errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filesystem_in_memory_has_no_fitrim() {
+        let Ok(shm) = std::fs::File::open("/dev/shm") else { return };
+        assert!(matches!(obstacle(&shm), Some(Obstacle::Filesystem | Obstacle::Permission)));
+        assert!(fitrim(&shm, WHOLE, Bytes::ZERO).is_err());
+    }
+}
