@@ -1,0 +1,171 @@
+//! `bench tree`, and with it what every command that writes into a directory owes to the drive.
+
+use crate::support::{LoopMount, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SMALL: [&str; 8] = ["bench", "tree", "--files", "60", "--size", "300kB", "--reserve", "0"];
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).filter(|p| !p.ends_with("lost+found")).collect()
+}
+
+/// A run that takes long enough to be disturbed, begun in `dir`, with its workspace there and files in it.
+fn long_run(dir: &Path) -> (Child, PathBuf) {
+    let child = Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+        .args(["bench", "tree", "--tries", "500", "--reserve", "0", "--yes"])
+        .arg(dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    loop {
+        assert!(started.elapsed() < Duration::from_secs(20), "nothing happens");
+        if let Some(workspace) = entries(dir).pop()
+            && workspace.join("run/tree/arch").is_dir()
+        {
+            return (child, workspace);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn it_runs_on_real_filesystems_and_leaves_nothing() {
+    for fs_type in ["ext4", "xfs", "btrfs"] {
+        let Some(mount) = LoopMount::new(fs_type, 320, "") else { return skip("root, loop devices and mkfs") };
+        let expected = contains("delete+sync.seconds").and(contains("unpack create")).and(contains("as-mounted"));
+        trimtab().args(SMALL).args(["--tries", "2"]).arg(mount.path()).assert().success().stdout(expected);
+        assert!(entries(&mount.path()).is_empty(), "{fs_type}");
+    }
+}
+
+#[test]
+fn an_archive_is_unpacked_and_one_that_leads_out_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = |name: &str, path: &str| {
+        let mut header = tar::Header::new_gnu();
+        header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_size(5);
+        header.set_cksum();
+        let mut builder = tar::Builder::new(Vec::new());
+        builder.append(&header, &b"hello"[..]).unwrap();
+        let file = dir.path().join(name);
+        std::fs::write(&file, builder.into_inner().unwrap()).unwrap();
+        file
+    };
+    let place = tempfile::tempdir().unwrap();
+    let run = |file: PathBuf| {
+        let mut command = trimtab();
+        command.args(["bench", "tree", "--reserve", "0", "--tar"]).arg(file).arg(place.path());
+        command.assert()
+    };
+    run(archive("good.tar", "a/b")).success().stdout(contains("files 1,"));
+    run(archive("evil.tar", "../evil")).code(1).stderr(contains("leads out of the tree"));
+    assert!(entries(place.path()).is_empty() && !place.path().parent().unwrap().join("evil").exists());
+    run(PathBuf::from("/no/such.tar")).code(1).stderr(contains("cannot open /no/such.tar"));
+}
+
+#[test]
+fn what_is_no_place_to_write_is_refused_with_one_clear_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"x").unwrap();
+    let one_line = || predicate::function(|text: &str| text.lines().count() == 1);
+    trimtab().args(SMALL).arg(&file).assert().code(2).stderr(contains("needs a directory").and(one_line()));
+    trimtab().args(SMALL).arg(dir.path().join("missing")).assert().code(2).stderr(contains("there is no").and(one_line()));
+    trimtab().args(["bench", "tree", "--files", "0"]).arg(dir.path()).assert().code(2).stderr(contains("no file").and(one_line()));
+    let absurd = ["bench", "tree", "--files", "18446744073709551615", "--size", "1"];
+    trimtab().args(absurd).arg(dir.path()).assert().code(2).stderr(contains("too many"));
+    let huge = ["bench", "tree", "--tries", "1", "--size", "1000PB", "--yes"];
+    trimtab().args(huge).arg(dir.path()).assert().code(1).stderr(contains("do not fit"));
+    assert_eq!(entries(dir.path()), [file]);
+}
+
+#[test]
+fn read_only_and_immutable_directories_are_errors_with_the_systems_reason() {
+    let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("root, loop devices and mkfs") };
+    let fixed = mount.path().join("fixed");
+    std::fs::create_dir(&fixed).unwrap();
+    let chattr = |flag: &str| Command::new("chattr").arg(flag).arg(&fixed).status().unwrap().success();
+    assert!(chattr("+i"));
+    trimtab().args(SMALL).arg(&fixed).assert().code(1).stderr(contains("cannot make a directory").and(contains("Operation not permitted")));
+    assert!(chattr("-i"));
+    mount.remount("ro");
+    trimtab().args(SMALL).arg(mount.path()).assert().code(1).stderr(contains("Read-only file system"));
+}
+
+#[test]
+fn a_filesystem_that_fills_up_ends_the_run_and_nothing_is_left() {
+    let Some(mount) = LoopMount::tmpfs(8) else { return skip("root") };
+    let large = ["bench", "tree", "--files", "60", "--size", "9MB", "--reserve", "0"];
+    trimtab().args(large).arg(mount.path()).assert().code(1).stderr(contains("do not fit"));
+    // Bytes would fit, but there are no more inodes.
+    mount.remount("nr_inodes=40");
+    trimtab().args(SMALL).arg(mount.path()).assert().code(1).stderr(contains("No space left on device").and(contains("cannot create")));
+    assert!(entries(&mount.path()).is_empty());
+}
+
+#[test]
+fn an_interrupt_ends_the_run_and_nothing_is_left() {
+    for sent in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let dir = tempfile::tempdir().unwrap();
+        let (child, _) = long_run(dir.path());
+        signal(&child, sent);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
+        assert!(entries(dir.path()).is_empty());
+    }
+}
+
+#[test]
+fn a_directory_that_vanishes_ends_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (child, workspace) = long_run(dir.path());
+    let moved = dir.path().join("moved");
+    std::fs::rename(&workspace, &moved).unwrap();
+    while std::fs::remove_dir_all(&moved).is_err() {}
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("No such file or directory"), "{stderr}");
+}
+
+#[test]
+fn what_a_killed_run_left_is_found_and_removed_with_consent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut child, workspace) = long_run(dir.path());
+    let alive = trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().success();
+    alive.stderr(contains("crashed").not());
+    assert!(workspace.exists(), "the other run lives");
+    signal(&child, rustix::process::Signal::KILL);
+    child.wait().unwrap();
+    assert!(workspace.exists());
+    trimtab().args(SMALL).arg(dir.path()).assert().success().stderr(contains("left by a run that crashed").and(contains("--yes")));
+    assert!(workspace.exists(), "nobody agreed to remove it");
+    trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().success();
+    assert!(entries(dir.path()).is_empty());
+}
+
+#[test]
+fn much_data_needs_consent() {
+    let dir = tempfile::tempdir().unwrap();
+    let much = ["bench", "tree", "--tries", "9999", "--reserve", "0"];
+    let expected = contains("--yes").and(contains("4.93 TB")).and(contains("more than 10.0 GB"));
+    trimtab().args(much).arg(dir.path()).assert().code(2).stdout("").stderr(expected);
+    assert!(entries(dir.path()).is_empty());
+}
+
+#[test]
+fn the_null_target_needs_no_consent() {
+    trimtab().args(["bench", "tree", "--files", "500", "--tries", "20", "null:"]).assert().success().stdout(contains("tree on null:"));
+}
