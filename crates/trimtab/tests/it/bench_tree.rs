@@ -14,6 +14,7 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// A run that takes long enough to be disturbed, begun in `dir`, with its workspace there and files in it.
+#[expect(clippy::zombie_processes, reason = "every caller waits for the child")]
 fn long_run(dir: &Path) -> (Child, PathBuf) {
     let child = Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
         .args(["bench", "tree", "--tries", "500", "--reserve", "0", "--yes"])
