@@ -1,8 +1,10 @@
 //! Modelled drives: a specification, a state and one call.
 
+pub mod counters;
 pub mod hdd;
 pub mod layout;
 pub mod spec;
+pub mod ssd;
 
 use crate::data::DataClass;
 use crate::units::{Bytes, Nanos};

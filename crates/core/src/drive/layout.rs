@@ -1,30 +1,37 @@
-//! Sizes of an SSD in mapping units, derived from its specification.
+//! Sizes of an SSD in mapping units and slots, derived from its specification.
 
 use super::spec::{DriveSpec, Flash, SlcSize, SpecError};
 use crate::drive::spec::wrong;
 use crate::units::Bytes;
 use alloc::format;
 
-/// Sizes in mapping units. A physical address is `(superblock + 1) << shift | offset`, so that 0 and 1 are free to mean
-/// "never written" and "trimmed".
+/// Sizes in mapping units and in slots. A slot is what a physical address counts: a mapping unit, or on a compressing drive the
+/// granularity in which it stores. A physical address is `superblock << shift | slot` with superblocks counted from 1, so that
+/// 0 and 1 are free to mean "never written" and "trimmed".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of a mapping unit.
     pub unit_bytes: u64,
     /// Mapping units of the user capacity.
     pub units: u32,
+    /// Bytes of a slot.
+    pub slot_bytes: u64,
+    /// Slots of an uncompressed mapping unit; 1 unless the drive compresses.
+    pub unit_slots: u32,
     /// Superblocks.
     pub superblocks: u32,
-    /// Mapping units of a superblock.
-    pub superblock_units: u32,
-    /// Mapping units of a superblock in one-bit mode.
-    pub slc_superblock_units: u32,
-    /// Bits of the offset in a physical address.
+    /// Slots of a superblock.
+    pub superblock_slots: u32,
+    /// Slots of a superblock in one-bit mode; 0 without SLC cache.
+    pub slc_superblock_slots: u32,
+    /// Bits of the slot in a physical address.
     pub shift: u32,
-    /// Mapping units that one program operation takes (page times planes); 1 if a unit takes several.
-    pub program_units: u32,
-    /// Program operations of a unit; 1 if several units share one.
-    pub programs_per_unit: u32,
+    /// Slots that a die programs at once, over its planes: a row. 1 if a unit takes several rows.
+    pub row_slots: u32,
+    /// Program operations of a row; 1 unless a mapping unit is larger than what a die programs at once.
+    pub row_programs: u32,
+    /// Slots of a NAND page, to which a row that is programmed early is padded.
+    pub page_slots: u32,
     /// Groups of dies over which superblocks stretch.
     pub groups: u32,
     /// Superblocks open for writing at once, over all streams.
@@ -43,70 +50,77 @@ impl Layout {
     pub fn new(spec: &DriveSpec, flash: &Flash) -> Result<Self, SpecError> {
         let geometry = &flash.geometry;
         let unit = flash.ftl.mapping_unit_bytes;
+        let slot = flash.compression.as_ref().map_or(unit, |compression| u64::from(compression.granularity_bytes));
         let program_bytes = geometry.page_bytes * u64::from(geometry.planes);
-        let (program_units, programs_per_unit) = if program_bytes.is_multiple_of(unit) {
-            (program_bytes / unit, 1)
-        } else if unit.is_multiple_of(program_bytes) {
-            (1, unit / program_bytes)
-        } else {
+        let fits = program_bytes.is_multiple_of(unit) || unit.is_multiple_of(program_bytes);
+        if !fits || !(program_bytes.is_multiple_of(slot) || slot.is_multiple_of(program_bytes)) {
             return Err(wrong(
                 "flash.ftl.mapping_unit_bytes",
                 unit,
                 format!("must divide what a die programs at once, page_bytes x planes = {program_bytes}, or be a multiple of it"),
             ));
-        };
-        let superblock_bytes = geometry.superblock_bytes();
-        let superblock_units = superblock_bytes / u128::from(unit);
-        if superblock_units < 2 || !superblock_bytes.is_multiple_of(u128::from(unit)) || superblock_units > 1 << 30 {
-            return Err(wrong(
-                "flash.ftl.mapping_unit_bytes",
-                unit,
-                format!("a superblock ({superblock_bytes} bytes) must hold a whole number of units from 2 to {}", 1_u32 << 30),
-            ));
         }
-        let superblock_units = superblock_units as u32;
-        let shift = superblock_units.next_power_of_two().trailing_zeros();
-        let superblocks = geometry.superblocks();
-        if superblocks + 1 > u64::from(u32::MAX >> shift) {
-            return Err(wrong(
-                "flash.ftl.mapping_unit_bytes",
-                unit,
-                format!(
-                    "{superblocks} superblocks of {superblock_units} units exceed 32-bit addresses; use a larger mapping unit for {} of flash",
-                    Bytes(u64::try_from(geometry.raw_bytes()).unwrap_or(u64::MAX))
-                ),
-            ));
-        }
-        let groups = (geometry.dies() / u64::from(geometry.superblock_dies)) as u32;
+        let (superblock_slots, shift) = Self::superblock(flash, slot)?;
         let mut layout = Self {
             unit_bytes: unit,
             units: u32::try_from(spec.capacity_bytes.div_ceil(unit))
                 .map_err(|_| wrong("flash.ftl.mapping_unit_bytes", unit, "the user capacity must hold less than 2^32 units"))?,
-            superblocks: superblocks as u32,
-            superblock_units,
-            slc_superblock_units: 0,
+            slot_bytes: slot,
+            unit_slots: (unit / slot) as u32,
+            superblocks: geometry.superblocks() as u32,
+            superblock_slots,
+            slc_superblock_slots: 0,
             shift,
-            program_units: program_units as u32,
-            programs_per_unit: u32::try_from(programs_per_unit)
-                .map_err(|_| wrong("flash.ftl.mapping_unit_bytes", unit, "takes too many program operations"))?,
-            groups,
+            row_slots: (program_bytes / slot).max(1) as u32,
+            row_programs: slot.div_ceil(program_bytes) as u32,
+            page_slots: 0,
+            groups: (geometry.dies() / u64::from(geometry.superblock_dies)) as u32,
             open_superblocks: 0,
             slc_superblocks_min: 0,
             slc_superblocks_max: 0,
         };
+        let page_slots = (geometry.page_bytes / slot).max(1) as u32;
+        layout.page_slots = if layout.row_slots.is_multiple_of(page_slots) { page_slots } else { layout.row_slots };
         layout.size_slc(flash)?;
         layout.check_spare(spec, flash)?;
         Ok(layout)
     }
 
+    /// Slots of a superblock, and the bits to address them.
+    fn superblock(flash: &Flash, slot: u64) -> Result<(u32, u32), SpecError> {
+        let geometry = &flash.geometry;
+        let unit = flash.ftl.mapping_unit_bytes;
+        let bytes = geometry.superblock_bytes();
+        let slots = bytes / u128::from(slot);
+        if bytes < 2 * u128::from(unit) || !bytes.is_multiple_of(u128::from(unit)) || slots > 1 << 30 {
+            return Err(wrong(
+                "flash.ftl.mapping_unit_bytes",
+                unit,
+                format!("a superblock ({bytes} bytes) must hold a whole number of units, at least 2 and at most 2^30 slots"),
+            ));
+        }
+        let slots = slots as u32;
+        let shift = slots.next_power_of_two().trailing_zeros();
+        let superblocks = geometry.superblocks();
+        if superblocks >= u64::from(u32::MAX >> shift) {
+            let raw = Bytes(u64::try_from(geometry.raw_bytes()).unwrap_or(u64::MAX));
+            return Err(wrong(
+                "flash.ftl.mapping_unit_bytes",
+                unit,
+                format!("{superblocks} superblocks of {slots} slots exceed 32-bit addresses; use a larger mapping unit for {raw} of flash"),
+            ));
+        }
+        Ok((slots, shift))
+    }
+
     fn size_slc(&mut self, flash: &Flash) -> Result<(), SpecError> {
         let Some(slc) = &flash.slc_cache else { return Ok(()) };
-        let native = self.superblock_units / u32::from(flash.geometry.bits_per_cell);
-        self.slc_superblock_units = native - native % self.program_units;
-        if self.slc_superblock_units == 0 {
+        let native = self.superblock_slots / u32::from(flash.geometry.bits_per_cell);
+        self.slc_superblock_slots = native - native % self.row_slots;
+        if self.slc_superblock_slots == 0 {
             return Err(wrong("flash.slc_cache", "present", "a superblock in one-bit mode must hold at least one program operation"));
         }
-        let bytes = u64::from(self.slc_superblock_units) * self.unit_bytes;
+        let bytes = u64::from(self.slc_superblock_slots) * self.slot_bytes;
         let blocks = |size: u64| u32::try_from(size.div_ceil(bytes)).unwrap_or(u32::MAX).min(self.superblocks);
         (self.slc_superblocks_min, self.slc_superblocks_max) = match slc.size {
             SlcSize::Fixed { bytes } => (blocks(bytes), blocks(bytes)),
@@ -119,20 +133,19 @@ impl Layout {
         let streams = &flash.ftl.streams;
         let host_streams = 1 + u32::from(streams.hot_cold.is_some()) + u32::from(flash.slc_cache.is_some());
         self.open_superblocks = host_streams * self.groups + u32::from(streams.separate_gc);
-        let taken = u64::from(self.open_superblocks) + u64::from(flash.ftl.gc.free_high) + u64::from(self.slc_superblocks_min);
-        let needed = u64::from(self.units) / u64::from(self.superblock_units) + 1 + taken;
+        let needed = self.superblocks_needed(flash);
         if u64::from(self.superblocks) < needed {
-            let superblock = Bytes(u64::from(self.superblock_units) * self.unit_bytes);
+            let superblock = Bytes(u64::from(self.superblock_slots) * self.slot_bytes);
+            let free = u64::from(flash.ftl.gc.free_high);
             return Err(wrong(
                 "flash.geometry.blocks_per_plane",
                 flash.geometry.blocks_per_plane,
                 format!(
-                    "that is {} superblocks of {superblock}, and {needed} are needed: {} for the user capacity ({}), {} open for writing, {} kept free, {} for the SLC cache",
+                    "that is {} superblocks of {superblock}, and {needed} are needed: {} for the user capacity ({}), {} open for writing, {free} kept free, {} for the SLC cache",
                     self.superblocks,
-                    needed - taken,
+                    needed - free - u64::from(self.open_superblocks) - u64::from(self.slc_superblocks_min),
                     Bytes(spec.capacity_bytes),
                     self.open_superblocks,
-                    flash.ftl.gc.free_high,
                     self.slc_superblocks_min
                 ),
             ));
@@ -140,9 +153,21 @@ impl Layout {
         Ok(())
     }
 
-    /// T: mapping units of the raw capacity.
+    /// The fewest superblocks with which a full drive still takes writes: its data with one stale slot somewhere, what is open, what
+    /// collection keeps free, and the SLC cache.
+    pub(super) fn superblocks_needed(&self, flash: &Flash) -> u64 {
+        // A compressed unit does not straddle superblocks; each may lose up to a unit at its end.
+        let usable = u64::from(self.superblock_slots) - u64::from(self.unit_slots - 1);
+        u64::from(self.units) * u64::from(self.unit_slots) / usable
+            + 1
+            + u64::from(self.open_superblocks)
+            + u64::from(flash.ftl.gc.free_high)
+            + u64::from(self.slc_superblocks_min)
+    }
+
+    /// T: mapping units that the raw capacity holds uncompressed.
     #[must_use]
     pub const fn raw_units(&self) -> u64 {
-        self.superblocks as u64 * self.superblock_units as u64
+        self.superblocks as u64 * self.superblock_slots as u64 / self.unit_slots as u64
     }
 }

@@ -1,0 +1,162 @@
+//! What must be true of an SSD's state after every command. Costs a pass over all tables, so it is for tests and for states read from outside.
+
+use super::victims::{UNLISTED, Victims};
+use super::{NEVER, Ssd, TRIMMED};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Fails with a sentence unless the condition holds.
+macro_rules! require {
+    ($condition:expr, $($said:tt)+) => {
+        if !$condition {
+            return Err(format!($($said)+));
+        }
+    };
+}
+
+/// Where a superblock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Unknown,
+    Free,
+    Open,
+    Listed,
+    Slc,
+    Retired,
+}
+
+impl Ssd {
+    /// Checks every invariant of the state.
+    ///
+    /// # Errors
+    /// The first that does not hold, in words.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        let roles = self.roles()?;
+        self.check_mapping(&roles)?;
+        self.check_victims(&roles)?;
+        self.check_counts(&roles)
+    }
+
+    fn roles(&self) -> Result<Vec<Role>, String> {
+        let ftl = &self.ftl;
+        let mut roles = vec![Role::Unknown; ftl.blocks.len()];
+        let mut assign = |block: u32, role: Role| -> Result<(), String> {
+            let old = core::mem::replace(&mut roles[block as usize], role);
+            require!(old == Role::Unknown, "superblock {block} is {old:?} and {role:?}");
+            Ok(())
+        };
+        for block in ftl.pool.free_list() {
+            assign(block, Role::Free)?;
+        }
+        for frontier in ftl.frontiers.iter().filter(|frontier| frontier.is_open()) {
+            assign(frontier.next >> self.layout.shift, Role::Open)?;
+        }
+        for block in &ftl.slc_queue {
+            assign(*block, Role::Slc)?;
+        }
+        for block in ftl.victims.listed() {
+            assign(block, Role::Listed)?;
+        }
+        for (block, retired) in (0..).zip(&ftl.pool.retired) {
+            if *retired {
+                assign(block, Role::Retired)?;
+            }
+        }
+        if let Some(lost) = (1..roles.len()).find(|block| roles[*block] == Role::Unknown) {
+            return Err(format!("superblock {lost} is nowhere"));
+        }
+        Ok(roles)
+    }
+
+    fn check_mapping(&self, roles: &[Role]) -> Result<(), String> {
+        let (ftl, layout) = (&self.ftl, &self.layout);
+        let mask = (1_u32 << layout.shift) - 1;
+        let mut valid = vec![0_u32; ftl.blocks.len()];
+        let mut extents = Vec::new();
+        let (mut mapped, mut trimmed) = (0, 0);
+        for (unit, address) in (0_u32..).zip(&ftl.map) {
+            match *address {
+                NEVER => continue,
+                TRIMMED => {
+                    trimmed += 1;
+                    continue;
+                }
+                _ => mapped += 1,
+            }
+            let (block, slot) = (address >> layout.shift, address & mask);
+            require!(block <= layout.superblocks && slot < layout.superblock_slots, "unit {unit} maps to nowhere: {address:#x}");
+            let role = roles[block as usize];
+            require!(matches!(role, Role::Open | Role::Listed | Role::Slc), "unit {unit} maps into a superblock that is {role:?}");
+            let slots = match &ftl.packed {
+                None => {
+                    let named = ftl.back[(block as usize - 1) * layout.superblock_slots as usize + slot as usize];
+                    require!(named == unit, "unit {unit} maps to a slot that names unit {named}");
+                    1
+                }
+                Some(packed) => {
+                    require!(packed.contents[block as usize].contains(&unit), "unit {unit} is not listed in superblock {block}");
+                    let slots = packed.slots_of(unit, 1);
+                    extents.push((*address, slots));
+                    slots
+                }
+            };
+            valid[block as usize] += slots;
+        }
+        extents.sort_unstable();
+        for pair in extents.windows(2) {
+            require!(pair[0].0 + pair[0].1 <= pair[1].0, "two units share a slot: {pair:?}");
+        }
+        require!(
+            (mapped, trimmed) == (ftl.mapped, ftl.trimmed),
+            "{mapped} mapped, {trimmed} trimmed, but counted {} and {}",
+            ftl.mapped,
+            ftl.trimmed
+        );
+        for frontier in ftl.frontiers.iter().filter(|frontier| frontier.is_open()) {
+            valid[(frontier.next >> layout.shift) as usize] += frontier.end - frontier.next;
+        }
+        for (block, (valid, entry)) in valid.iter().zip(&ftl.blocks).enumerate().skip(1) {
+            require!(*valid == entry.valid, "superblock {block} holds {valid} valid slots, counted {}", entry.valid);
+        }
+        Ok(())
+    }
+
+    fn check_victims(&self, roles: &[Role]) -> Result<(), String> {
+        let ftl = &self.ftl;
+        for (block, (role, entry)) in roles.iter().zip(&ftl.blocks).enumerate().skip(1) {
+            let listed = entry.pos != UNLISTED;
+            require!(listed == (*role == Role::Listed), "superblock {block} is {role:?}, listed: {listed}");
+        }
+        if matches!(ftl.victims, Victims::Greedy(_)) {
+            let counts: Vec<u32> = ftl.victims.listed().map(|block| ftl.blocks[block as usize].valid).collect();
+            require!(counts.is_sorted(), "victims are out of order: {counts:?}");
+        }
+        Ok(())
+    }
+
+    fn check_counts(&self, roles: &[Role]) -> Result<(), String> {
+        let (ftl, layout) = (&self.ftl, &self.layout);
+        let free = roles.iter().filter(|role| **role == Role::Free).count() as u64;
+        require!(free == u64::from(ftl.pool.free()), "{free} superblocks free, counted {}", ftl.pool.free());
+        require!(free > 0, "no superblock is kept back for collection");
+        let unwritten: u64 = ftl.frontiers.iter().map(|frontier| u64::from(frontier.end - frontier.next)).sum();
+        let slots = free * u64::from(layout.superblock_slots) + unwritten;
+        require!(slots == ftl.free_slots, "{slots} slots free, counted {}", ftl.free_slots);
+        let slc = (1..roles.len()).filter(|block| ftl.in_slc[*block]).count() as u64;
+        require!(slc == u64::from(ftl.slc_used), "{slc} superblocks in one-bit mode, counted {}", ftl.slc_used);
+        let counters = &ftl.counters;
+        if ftl.packed.is_none() {
+            let waiting = self.partial.bytes() + counters.cache_lost_bytes;
+            let written = counters.nand_written_host_slots * layout.slot_bytes;
+            require!(
+                counters.host_written_bytes <= written + waiting,
+                "the host wrote {} bytes, the flash {written}",
+                counters.host_written_bytes
+            );
+        }
+        require!(counters.trim_ignored_bytes <= counters.trim_asked_bytes, "more TRIM ignored than asked");
+        Ok(())
+    }
+}

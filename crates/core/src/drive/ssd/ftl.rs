@@ -1,0 +1,479 @@
+//! The translation layer's state: where every unit lies, and where the next one goes.
+//!
+//! `map` holds a physical address per unit, `back` a unit per slot. A slot is valid exactly if the unit it names maps back to it, so
+//! overwriting and trimming touch `map` and a count per superblock, nothing else.
+
+use super::clock::Clock;
+use super::journal::Journal;
+use super::packed::Packed;
+use super::pool::Pool;
+use super::victims::{UNLISTED, Victims};
+use super::{Block, NEVER, TRIMMED};
+use crate::drive::counters::Counters;
+use crate::drive::layout::Layout;
+use crate::drive::spec::{Flash, GarbageCollection, SlcCache};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The stream of fresh data (of cold data, if hot and cold are kept apart).
+pub(super) const HOST: usize = 0;
+
+/// Where a stream writes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Frontier {
+    /// Physical address of the next slot; equal to `end` if no superblock is open.
+    pub(super) next: u32,
+    /// Where the row being filled ends.
+    pub(super) row_end: u32,
+    /// Where the superblock ends.
+    pub(super) end: u32,
+    /// Index of the next slot in `back`.
+    pub(super) back: usize,
+    /// Group of dies on which it prefers to be.
+    pub(super) group: u32,
+    /// Group on which the open superblock lies.
+    pub(super) lies_on: u32,
+    /// Die of the row, within the group.
+    pub(super) die: u32,
+    /// The row holds fresh data and a row of the write cache.
+    pub(super) taken: bool,
+    /// In one-bit mode.
+    pub(super) slc: bool,
+    /// Which row of the write cache.
+    pub(super) cache_row: u32,
+    /// When that row was free.
+    pub(super) admit: u64,
+    /// When the last data of the row arrived.
+    pub(super) ready: u64,
+}
+
+impl Frontier {
+    pub(super) const fn is_open(&self) -> bool {
+        self.next != self.end
+    }
+}
+
+/// State of the translation layer.
+#[derive(Clone, Debug)]
+pub(super) struct Ftl {
+    pub(super) layout: Layout,
+    pub(super) gc: GarbageCollection,
+    pub(super) slc: Option<SlcCache>,
+    pub(super) static_spread_max: Option<u32>,
+    pub(super) superblock_dies: u32,
+    pub(super) superblocks_needed: u64,
+    /// Physical address of each unit, or [`NEVER`] or [`TRIMMED`].
+    pub(super) map: Vec<u32>,
+    /// Unit in each slot, whatever became of it; empty on a compressing drive.
+    pub(super) back: Vec<u32>,
+    pub(super) packed: Option<Packed>,
+    /// Per superblock from index 1; 0 stands for unmapped units. An open superblock's unwritten slots count as valid.
+    pub(super) blocks: Vec<Block>,
+    /// When the data of each superblock were written, on [`Ftl::stamp`]'s clock.
+    pub(super) stamps: Vec<u32>,
+    pub(super) stamp_shift: u32,
+    /// Superblocks in one-bit mode.
+    pub(super) in_slc: Vec<bool>,
+    /// Closed ones of them, oldest first.
+    pub(super) slc_queue: VecDeque<u32>,
+    /// Superblocks in one-bit mode, open ones included.
+    pub(super) slc_used: u32,
+    pub(super) victims: Victims,
+    pub(super) pool: Pool,
+    /// Of every host stream and group, and last that of collection if it is apart.
+    pub(super) frontiers: Vec<Frontier>,
+    /// Next group of each host stream.
+    pub(super) turn: [u32; 3],
+    pub(super) hot_age: Option<u32>,
+    pub(super) collecting: bool,
+    /// Erases when wear was last looked at.
+    pub(super) wear_checked: u64,
+    pub(super) scratch: Vec<u32>,
+    /// Relocated slots that do not fill a row yet.
+    pub(super) gc_row_rest: u64,
+    /// Units that are mapped.
+    pub(super) mapped: u64,
+    /// Units that were mapped and trimmed, and not written since.
+    pub(super) trimmed: u64,
+    /// Slots erased and not yet written.
+    pub(super) free_slots: u64,
+    pub(super) read_only: bool,
+    pub(super) journal: Option<Journal>,
+    pub(super) counters: Counters,
+}
+
+impl Ftl {
+    pub(super) fn new(flash: &Flash, layout: &Layout, seed: u64) -> Self {
+        let superblocks = layout.superblocks as usize;
+        let streams = &flash.ftl.streams;
+        let host_streams = 1 + u32::from(streams.hot_cold.is_some()) + u32::from(flash.slc_cache.is_some());
+        let frontier = |group| Frontier { group, ..Frontier::default() };
+        let mut frontiers: Vec<Frontier> = (0..host_streams).flat_map(|_| (0..layout.groups).map(frontier)).collect();
+        if streams.separate_gc {
+            frontiers.push(frontier(0));
+        }
+        let stamp_shift = (layout.superblock_slots / 256).max(1).ilog2();
+        let hot_age = streams.hot_cold.map(|hot_cold| {
+            let slots = u64::from(layout.units) * u64::from(layout.unit_slots) * u64::from(hot_cold.hot_age_permille) / 1000;
+            u32::try_from(slots >> stamp_shift).unwrap_or(u32::MAX).max(1)
+        });
+        let slots = superblocks * layout.superblock_slots as usize;
+        Self {
+            gc: flash.ftl.gc.clone(),
+            slc: flash.slc_cache.clone(),
+            static_spread_max: flash.ftl.wear.static_spread_max,
+            superblock_dies: flash.geometry.superblock_dies,
+            superblocks_needed: layout.superblocks_needed(flash),
+            map: vec![NEVER; layout.units as usize],
+            back: if flash.compression.is_some() { Vec::new() } else { vec![0; slots] },
+            packed: flash.compression.as_ref().map(|compression| Packed::new(compression, layout)),
+            blocks: vec![Block { valid: 0, pos: UNLISTED }; superblocks + 1],
+            stamps: vec![0; superblocks + 1],
+            stamp_shift,
+            in_slc: vec![false; superblocks + 1],
+            slc_queue: VecDeque::new(),
+            slc_used: 0,
+            victims: Victims::new(flash.ftl.victim, layout.superblocks, layout.superblock_slots, seed),
+            pool: Pool::new(layout, &flash.ftl.wear, seed),
+            frontiers,
+            turn: [0; 3],
+            hot_age,
+            collecting: false,
+            wear_checked: 0,
+            scratch: Vec::new(),
+            gc_row_rest: 0,
+            mapped: 0,
+            trimmed: 0,
+            free_slots: slots as u64,
+            read_only: false,
+            journal: None,
+            counters: Counters::default(),
+            layout: layout.clone(),
+        }
+    }
+
+    /// The age clock of superblocks: host slots written, coarsely.
+    #[inline]
+    pub(super) fn stamp(&self) -> u32 {
+        (self.counters.nand_written_host_slots >> self.stamp_shift) as u32
+    }
+
+    /// The stream of hot data.
+    const fn hot_stream(&self) -> usize {
+        1
+    }
+
+    /// The stream of the SLC cache: the last host stream.
+    pub(super) fn slc_stream(&self) -> usize {
+        1 + usize::from(self.hot_age.is_some())
+    }
+
+    /// Which stream fresh data of `unit` go to, and its frontier's index.
+    #[inline]
+    fn host_frontier(&self, unit: u32) -> (usize, usize) {
+        let mut stream = HOST;
+        if let Some(hot_age) = self.hot_age {
+            let old = self.map[unit as usize];
+            let young = self.stamp().wrapping_sub(self.stamps[(old >> self.layout.shift) as usize]) < hot_age;
+            if old > TRIMMED && young {
+                stream = self.hot_stream();
+            }
+        }
+        if self.slc.is_some() && self.slc_accepts() {
+            stream = self.slc_stream();
+        }
+        (stream, stream * self.layout.groups as usize + self.turn[stream] as usize)
+    }
+
+    /// Writes `count` units from `unit` on, each of `slots` slots, that are in the drive at `ready`. Gives when the last of them has its place
+    /// in the write cache.
+    pub(super) fn put(&mut self, clock: &mut Clock, unit: u32, count: u32, slots: u32, ready: u64) -> u64 {
+        let mut ack = ready;
+        let (mut unit, mut left) = (unit, count);
+        // Where rows alternate between frontiers or streams are chosen by unit, a run ends with the row.
+        let by_block = self.layout.groups == 1 && self.packed.is_none();
+        while left > 0 {
+            let (stream, at) = self.host_frontier(unit);
+            let room_needed = if self.packed.is_some() { slots } else { 1 };
+            self.ensure_open(clock, at, room_needed, ready);
+            let frontier = &self.frontiers[at];
+            let run = if self.packed.is_some() || self.hot_age.is_some() {
+                1
+            } else if by_block {
+                left.min(frontier.end - frontier.next)
+            } else {
+                left.min(frontier.row_end - frontier.next)
+            };
+            self.place(at, unit, run, slots);
+            if let Some(journal) = &mut self.journal {
+                journal.placed(at, run);
+            }
+            ack = ack.max(self.advance(clock, stream, at, run * slots, ready));
+            unit += run;
+            left -= run;
+        }
+        ack
+    }
+
+    /// Writes one unit on a drive that neither compresses nor keeps streams apart nor has an SLC cache.
+    #[inline]
+    pub(super) fn put_one(&mut self, clock: &mut Clock, unit: u32, ready: u64) -> u64 {
+        let at = self.turn[HOST] as usize;
+        if !self.frontiers[at].is_open() {
+            self.open(clock, at, ready);
+        }
+        let frontier = &self.frontiers[at];
+        let old = core::mem::replace(&mut self.map[unit as usize], frontier.next);
+        self.back[frontier.back] = unit;
+        self.mapped += u64::from(old <= TRIMMED);
+        self.trimmed -= u64::from(old == TRIMMED);
+        self.victims.invalidate(&mut self.blocks, old >> self.layout.shift, 1);
+        self.free_slots -= 1;
+        self.counters.nand_written_host_slots += 1;
+        self.advance(clock, HOST, at, 1, ready)
+    }
+
+    /// Records that `count` units from `unit` on are written at frontier `at`, where there is room for them.
+    fn place(&mut self, at: usize, unit: u32, count: u32, slots: u32) {
+        let first = self.frontiers[at].next;
+        self.forget(unit, count);
+        self.mapped += u64::from(count);
+        let units = unit as usize..(unit + count) as usize;
+        for (address, entry) in (first..).zip(&mut self.map[units]) {
+            *entry = address;
+        }
+        match &mut self.packed {
+            None => {
+                let back = self.frontiers[at].back;
+                for (unit, entry) in (unit..).zip(&mut self.back[back..back + count as usize]) {
+                    *entry = unit;
+                }
+            }
+            Some(packed) => packed.append(first >> self.layout.shift, unit, slots),
+        }
+        let slots = u64::from(count) * u64::from(slots);
+        self.free_slots -= slots;
+        self.counters.nand_written_host_slots += slots;
+    }
+
+    /// Makes `count` units from `unit` on unmapped as far as counts go; the caller sets their map entries.
+    pub(super) fn forget(&mut self, unit: u32, count: u32) -> u64 {
+        let shift = self.layout.shift;
+        let old = &self.map[unit as usize..(unit + count) as usize];
+        let mut forgotten = 0;
+        let mut from = 0;
+        while from < old.len() {
+            let block = old[from] >> shift;
+            let run = old[from..].iter().take_while(|address| **address >> shift == block).count();
+            if block == 0 {
+                self.trimmed -= old[from..from + run].iter().filter(|address| **address == TRIMMED).count() as u64;
+            } else {
+                let slots = match &self.packed {
+                    None => run as u32,
+                    Some(packed) => packed.slots_of(unit + from as u32, run as u32),
+                };
+                self.victims.invalidate(&mut self.blocks, block, slots);
+                if let Some(packed) = &mut self.packed {
+                    packed.valid_slots -= u64::from(slots);
+                }
+                forgotten += run as u64;
+            }
+            from += run;
+        }
+        self.mapped -= forgotten;
+        forgotten
+    }
+
+    /// Moves frontier `at` on by `slots` slots of fresh data that are in the drive at `ready`, programming each row that this fills. Gives when the last
+    /// of them had its place in the write cache.
+    #[inline]
+    fn advance(&mut self, clock: &mut Clock, stream: usize, at: usize, slots: u32, ready: u64) -> u64 {
+        let frontier = &mut self.frontiers[at];
+        let to = frontier.next + slots;
+        frontier.back += slots as usize;
+        loop {
+            if !frontier.taken {
+                (frontier.cache_row, frontier.admit) = clock.take_row(frontier.next);
+                frontier.taken = true;
+            }
+            let ack = ready.max(frontier.admit);
+            frontier.ready = ack;
+            if to < frontier.row_end {
+                frontier.next = to;
+                return ack;
+            }
+            frontier.next = frontier.row_end;
+            frontier.row_end = (frontier.row_end + self.layout.row_slots).min(frontier.end);
+            frontier.taken = false;
+            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, ack, frontier.slc);
+            clock.rows[frontier.cache_row as usize] = end;
+            frontier.die = if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
+            if let Some(journal) = &mut self.journal {
+                let rest = to - frontier.next;
+                journal.programmed(at, end, if self.packed.is_some() { rest.min(1) } else { rest } as usize);
+            }
+            if frontier.next == to {
+                let closed = frontier.next == frontier.end;
+                if self.layout.groups > 1 {
+                    self.turn[stream] = if self.turn[stream] + 1 == self.layout.groups { 0 } else { self.turn[stream] + 1 };
+                }
+                if closed {
+                    self.close(at);
+                }
+                return ack;
+            }
+        }
+    }
+
+    /// Makes sure that frontier `at` has an open superblock with room for `slots`.
+    pub(super) fn ensure_open(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
+        let frontier = &self.frontiers[at];
+        if frontier.is_open() && frontier.end - frontier.next < slots {
+            self.abandon_rest(clock, at, now);
+        }
+        if !self.frontiers[at].is_open() {
+            self.open(clock, at, now);
+        }
+    }
+
+    /// Closes the superblock of frontier `at`, its rest unused.
+    fn abandon_rest(&mut self, clock: &mut Clock, at: usize, now: u64) {
+        let rest = self.frontiers[at].end - self.frontiers[at].next;
+        self.skip(clock, at, rest, now);
+    }
+
+    /// Leaves the next `slots` slots of frontier `at` unused, within its row or to its superblock's end.
+    pub(super) fn skip(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
+        let frontier = &mut self.frontiers[at];
+        let block = frontier.next >> self.layout.shift;
+        frontier.next += slots;
+        frontier.back += slots as usize;
+        self.blocks[block as usize].valid -= slots;
+        self.free_slots -= u64::from(slots);
+        self.counters.nand_written_padding_slots += u64::from(slots);
+        if frontier.taken {
+            frontier.taken = false;
+            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, now.max(frontier.ready), frontier.slc);
+            clock.rows[frontier.cache_row as usize] = end;
+            if let Some(journal) = &mut self.journal {
+                journal.programmed(at, end, 0);
+            }
+        }
+        if frontier.next >= frontier.row_end {
+            frontier.row_end = (frontier.row_end + self.layout.row_slots).min(frontier.end);
+            frontier.die = (frontier.die + 1) % self.superblock_dies;
+        }
+        if frontier.next == frontier.end {
+            self.close(at);
+        }
+    }
+
+    /// Opens a free superblock at frontier `at`, collecting garbage first if few are free.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn open(&mut self, clock: &mut Clock, at: usize, now: u64) {
+        if !self.collecting {
+            self.make_room(clock, now);
+            // Collection may have used the same frontier.
+            if self.frontiers[at].is_open() {
+                return;
+            }
+        }
+        let slc = self.slc.is_some() && self.frontier_stream(at) == self.slc_stream();
+        let block = self
+            .pool
+            .take(self.frontiers[at].group)
+            .expect("a free superblock is always kept back for collection, and every collection frees one");
+        let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
+        self.blocks[block as usize] = Block { valid: slots, pos: UNLISTED };
+        self.stamps[block as usize] = self.stamp();
+        self.in_slc[block as usize] = slc;
+        self.slc_used += u32::from(slc);
+        // The slots that one-bit mode does without come back with the erase.
+        self.free_slots -= u64::from(self.layout.superblock_slots - slots);
+        let frontier = &mut self.frontiers[at];
+        let first = block << self.layout.shift;
+        frontier.next = first;
+        frontier.end = first + slots;
+        frontier.row_end = first + self.layout.row_slots.min(slots);
+        frontier.back = (block as usize - 1) * self.layout.superblock_slots as usize;
+        frontier.lies_on = self.pool.group(block);
+        frontier.die = 0;
+        frontier.taken = false;
+        frontier.slc = slc;
+    }
+
+    /// Which stream a frontier belongs to; that of collection counts as one past the host streams.
+    fn frontier_stream(&self, at: usize) -> usize {
+        at / self.layout.groups as usize
+    }
+
+    /// Lists the completely written superblock of frontier `at` for collection.
+    pub(super) fn close(&mut self, at: usize) {
+        let frontier = &self.frontiers[at];
+        let block = (frontier.end - 1) >> self.layout.shift;
+        if frontier.slc {
+            self.slc_queue.push_back(block);
+        } else {
+            self.victims.insert(&mut self.blocks, block);
+        }
+        if let Some(packed) = &mut self.packed {
+            packed.closed(block);
+        }
+    }
+
+    /// Invalidates `count` units from `unit` on; gives how many of them were mapped.
+    pub(super) fn trim(&mut self, unit: u32, count: u32) -> u64 {
+        let forgotten = self.forget(unit, count);
+        for entry in &mut self.map[unit as usize..(unit + count) as usize] {
+            if *entry != NEVER {
+                *entry = TRIMMED;
+                self.trimmed += 1;
+            }
+        }
+        forgotten
+    }
+
+    /// Programs the row that frontier `at` is filling, complete up to a page; its remaining pages are programmed later by themselves.
+    pub(super) fn program_early(&mut self, clock: &mut Clock, at: usize, now: u64) {
+        let frontier = &mut self.frontiers[at];
+        frontier.taken = false;
+        let die = frontier.lies_on * self.superblock_dies + frontier.die;
+        let end = clock.program(die, now.max(frontier.ready), frontier.slc);
+        clock.rows[frontier.cache_row as usize] = end;
+        if let Some(journal) = &mut self.journal {
+            journal.programmed(at, end, 0);
+        }
+    }
+
+    /// Erases everything that was written and forgets all data. Gives the number of superblocks erased.
+    pub(super) fn erase_all(&mut self) -> u32 {
+        self.map.fill(NEVER);
+        (self.mapped, self.trimmed) = (0, 0);
+        if let Some(packed) = &mut self.packed {
+            packed.clear();
+        }
+        let mut free = vec![false; self.blocks.len()];
+        for block in self.pool.free_list() {
+            free[block as usize] = true;
+        }
+        for frontier in &mut self.frontiers {
+            if frontier.is_open() {
+                let unwritten = u64::from(frontier.end - frontier.next);
+                self.free_slots -= unwritten;
+            }
+            *frontier = Frontier { group: frontier.group, ..Frontier::default() };
+        }
+        self.victims.clear();
+        self.slc_queue.clear();
+        let mut erased = 0;
+        for block in 1..=self.layout.superblocks {
+            if !free[block as usize] && !self.pool.retired[block as usize] {
+                self.erase(block);
+                erased += 1;
+            }
+        }
+        erased
+    }
+}

@@ -1,0 +1,304 @@
+//! Collection of garbage, folding of the SLC cache, levelling of wear: everything that moves data for the drive's own sake.
+
+use super::clock::{Clock, Work};
+use super::ftl::{Ftl, HOST};
+use super::victims::UNLISTED;
+use super::{Block, TRIMMED, prefetch};
+use crate::drive::spec::{SlcFull, SlcSize};
+
+/// How far ahead of the relocation its map entries are fetched.
+const PREFETCH_AHEAD: usize = 24;
+
+/// Why data are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// To free a superblock.
+    Gc,
+    /// Out of the SLC cache.
+    Fold,
+    /// To level wear.
+    Wear,
+}
+
+/// Who waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// Host writes carry the time.
+    Foreground,
+    /// It happens in idle time; the caller accounts for the time.
+    Idle,
+}
+
+impl Ftl {
+    /// The frontier to which data are relocated.
+    fn gc_frontier(&self) -> usize {
+        let host = (self.slc_stream() + usize::from(self.slc.is_some())) * self.layout.groups as usize;
+        if self.frontiers.len() > host { host } else { self.turn[HOST] as usize }
+    }
+
+    /// Makes a free superblock available beyond the one that collection itself may need.
+    pub(super) fn make_room(&mut self, clock: &mut Clock, now: u64) {
+        while self.slc_used > self.slc_limit() && self.fold_oldest(clock, now, When::Foreground).is_some() {}
+        self.level_wear(clock, now);
+        if self.pool.free() >= self.gc.free_low {
+            return;
+        }
+        // Random victims may be full of valid data and free nothing; many in a row are as good as impossible.
+        for _ in 0..64 * u64::from(self.layout.superblocks) {
+            if self.pool.free() >= self.gc.free_high {
+                break;
+            }
+            if self.collect_next(clock, now, When::Foreground).is_none() && self.fold_oldest(clock, now, When::Foreground).is_none() {
+                break;
+            }
+        }
+    }
+
+    /// Collects the policy's next victim; `None` if there is none that would free anything.
+    pub(super) fn collect_next(&mut self, clock: &mut Clock, now: u64, when: When) -> Option<Work> {
+        let stamp = self.stamp();
+        let block = self.victims.take(&mut self.blocks, &self.stamps, self.layout.superblock_slots, stamp)?;
+        let full = self.blocks[block as usize].valid == self.layout.superblock_slots;
+        if (full && self.victims.knows_best()) || self.stale_slots() == 0 {
+            self.victims.insert(&mut self.blocks, block);
+            return None;
+        }
+        Some(self.relocate(clock, block, Cause::Gc, when, now))
+    }
+
+    /// Slots written and no longer valid.
+    pub(super) fn stale_slots(&self) -> u64 {
+        let usable = u64::from(self.layout.superblocks - self.pool.worn_out) * u64::from(self.layout.superblock_slots);
+        let valid = match &self.packed {
+            None => self.mapped,
+            Some(packed) => packed.valid_slots,
+        };
+        let in_slc = u64::from(self.slc_used) * u64::from(self.layout.superblock_slots - self.layout.slc_superblock_slots);
+        usable.saturating_sub(self.free_slots).saturating_sub(valid).saturating_sub(in_slc)
+    }
+
+    /// Collects the least worn superblock if wear has spread too far. Looks once in a while: finding it takes a scan.
+    fn level_wear(&mut self, clock: &mut Clock, now: u64) {
+        let Some(spread_max) = self.static_spread_max else { return };
+        let interval = u64::from(self.layout.superblocks / 8).max(1);
+        if self.counters.erases < self.wear_checked + interval {
+            return;
+        }
+        self.wear_checked = self.counters.erases;
+        let listed = (1..=self.layout.superblocks).filter(|block| self.blocks[*block as usize].pos != UNLISTED);
+        let Some(coldest) = listed.min_by_key(|block| self.pool.erases[*block as usize]) else { return };
+        if self.pool.erases_max - self.pool.erases[coldest as usize] > spread_max && !self.in_slc[coldest as usize] && self.pool.free() > 0
+        {
+            self.victims.remove(&mut self.blocks, coldest);
+            self.relocate(clock, coldest, Cause::Wear, When::Foreground, now);
+        }
+    }
+
+    /// Superblocks that the SLC cache may take now.
+    pub(super) fn slc_limit(&self) -> u32 {
+        match self.slc.as_ref().map(|slc| slc.size) {
+            None => 0,
+            Some(SlcSize::Fixed { .. }) => self.layout.slc_superblocks_min,
+            Some(SlcSize::Dynamic { .. }) => {
+                let unmapped = (u64::from(self.layout.units) - self.mapped) / u64::from(self.layout.superblock_slots);
+                let limit = u64::from(self.layout.slc_superblocks_min) + unmapped;
+                limit.min(u64::from(self.layout.slc_superblocks_max)) as u32
+            }
+        }
+    }
+
+    /// Whether the next fresh data go to the SLC cache.
+    pub(super) fn slc_accepts(&self) -> bool {
+        let stream = self.slc_stream();
+        let at = stream * self.layout.groups as usize + self.turn[stream] as usize;
+        let folds = self.slc.as_ref().is_some_and(|slc| slc.when_full == SlcFull::FoldFirst);
+        self.frontiers[at].is_open() || self.slc_used < self.slc_limit() || (folds && !self.slc_queue.is_empty())
+    }
+
+    /// Moves the oldest superblock of the SLC cache to native ones.
+    pub(super) fn fold_oldest(&mut self, clock: &mut Clock, now: u64, when: When) -> Option<Work> {
+        let block = self.slc_queue.pop_front()?;
+        Some(self.relocate(clock, block, Cause::Fold, when, now))
+    }
+
+    /// Moves what is valid in `block` and erases it.
+    fn relocate(&mut self, clock: &mut Clock, block: u32, cause: Cause, when: When, now: u64) -> Work {
+        let was_collecting = core::mem::replace(&mut self.collecting, true);
+        let slc = self.in_slc[block as usize];
+        let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
+        let valid = self.blocks[block as usize].valid;
+        debug_assert!(valid <= slots);
+        if self.packed.is_some() {
+            self.move_packed(clock, block, now);
+        } else if valid > 0 {
+            self.move_valid(clock, block, slots, valid, now);
+        }
+        self.collecting = was_collecting;
+        let row = u64::from(self.layout.row_slots);
+        let filled = self.gc_row_rest + u64::from(valid);
+        self.gc_row_rest = filled % row;
+        let work = Work {
+            rows_read: (u64::from(slots) / row).min(u64::from(valid)),
+            rows_programmed: filled / row,
+            erases: 1,
+            bytes: u64::from(valid) * self.layout.slot_bytes,
+            from_slc: slc,
+        };
+        self.erase(block);
+        self.account(cause, &work, valid);
+        let die_ns = match when {
+            When::Foreground => clock.charge(now, &work, u64::from(slots - valid) / row),
+            When::Idle => clock.cost(&work).0,
+        };
+        self.counters.gc_die_ns += die_ns;
+        work
+    }
+
+    fn account(&mut self, cause: Cause, work: &Work, slots: u32) {
+        let counters = &mut self.counters;
+        let slots = u64::from(slots);
+        match cause {
+            Cause::Gc => {
+                counters.gc_superblocks += 1;
+                counters.nand_written_gc_slots += slots;
+            }
+            Cause::Fold => {
+                counters.folded_superblocks += 1;
+                counters.nand_written_fold_slots += slots;
+            }
+            Cause::Wear => {
+                counters.levelled_superblocks += 1;
+                counters.nand_written_wear_slots += slots;
+            }
+        }
+        counters.nand_read_internal_rows += work.rows_read;
+    }
+
+    /// Erases `block`, of which nothing is valid any more.
+    pub(super) fn erase(&mut self, block: u32) {
+        self.blocks[block as usize] = Block { valid: 0, pos: UNLISTED };
+        if core::mem::replace(&mut self.in_slc[block as usize], false) {
+            self.slc_used -= 1;
+        }
+        self.counters.erases += 1;
+        if self.read_only {
+            // Nothing is worn out further once the end of life is reached, so that what is there stays readable.
+            self.pool.release(block);
+            self.free_slots += u64::from(self.layout.superblock_slots);
+        } else if self.pool.erase(block) {
+            self.free_slots += u64::from(self.layout.superblock_slots);
+        } else {
+            let good = u64::from(self.layout.superblocks - self.pool.worn_out);
+            self.read_only = good <= self.superblocks_needed;
+        }
+    }
+
+    /// Relocates the `valid` units of `block`.
+    fn move_valid(&mut self, clock: &mut Clock, block: u32, slots: u32, valid: u32, now: u64) {
+        let first = (block as usize - 1) * self.layout.superblock_slots as usize;
+        // A copy, so that source and destination can be borrowed at once; the padding is prefetched, never looked at.
+        let mut units = core::mem::take(&mut self.scratch);
+        units.clear();
+        units.extend_from_slice(&self.back[first..first + slots as usize]);
+        units.resize(slots as usize + PREFETCH_AHEAD, 0);
+        let base = block << self.layout.shift;
+        let (mut from, mut left) = (0, valid);
+        while left > 0 {
+            let at = self.gc_frontier();
+            self.ensure_open(clock, at, 1, now);
+            self.age_like(at, block);
+            let frontier = &self.frontiers[at];
+            let want = left.min(frontier.end - frontier.next);
+            let target = &mut self.back[frontier.back..frontier.back + want as usize];
+            from = move_units(&mut self.map, &units, from, base, target, frontier.next);
+            self.free_slots -= u64::from(want);
+            self.advance_relocated(clock, at, want);
+            left -= want;
+        }
+        self.scratch = units;
+    }
+
+    /// Relocates what is valid in `block` of a compressing drive.
+    fn move_packed(&mut self, clock: &mut Clock, block: u32, now: u64) {
+        let Some(packed) = &mut self.packed else { return };
+        for unit in packed.take(block) {
+            if self.map[unit as usize] >> self.layout.shift != block {
+                continue;
+            }
+            let Some(packed) = &self.packed else { return };
+            let slots = packed.slots_of(unit, 1);
+            let at = self.gc_frontier();
+            self.ensure_open(clock, at, slots, now);
+            self.age_like(at, block);
+            let next = self.frontiers[at].next;
+            self.map[unit as usize] = next;
+            if let Some(packed) = &mut self.packed {
+                packed.valid_slots -= u64::from(slots);
+                packed.append(next >> self.layout.shift, unit, slots);
+            }
+            self.free_slots -= u64::from(slots);
+            self.advance_relocated(clock, at, slots);
+        }
+    }
+
+    /// The superblock open at frontier `at`, if it is collection's own, is as young as the youngest data moved there.
+    fn age_like(&mut self, at: usize, victim: u32) {
+        let host = (self.slc_stream() + usize::from(self.slc.is_some())) * self.layout.groups as usize;
+        if at < host {
+            return;
+        }
+        let open = ((self.frontiers[at].end - 1) >> self.layout.shift) as usize;
+        let first = self.frontiers[at].next & ((1 << self.layout.shift) - 1) == 0;
+        let age = |stamp: u32| self.stamp().wrapping_sub(stamp);
+        if first || age(self.stamps[victim as usize]) < age(self.stamps[open]) {
+            self.stamps[open] = self.stamps[victim as usize];
+        }
+    }
+
+    /// Moves frontier `at` on by `slots` relocated slots. The time of relocation is charged as a whole; only a row of fresh data that
+    /// this completes is programmed here.
+    fn advance_relocated(&mut self, clock: &mut Clock, at: usize, slots: u32) {
+        let frontier = &mut self.frontiers[at];
+        frontier.next += slots;
+        frontier.back += slots as usize;
+        if frontier.next < frontier.row_end {
+            return;
+        }
+        if frontier.taken {
+            frontier.taken = false;
+            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, frontier.ready, frontier.slc);
+            clock.rows[frontier.cache_row as usize] = end;
+            if let Some(journal) = &mut self.journal {
+                journal.programmed(at, end, 0);
+            }
+        }
+        let base = (frontier.end - 1) >> self.layout.shift << self.layout.shift;
+        let row = (frontier.next - base) / self.layout.row_slots;
+        frontier.row_end = (base + (row + 1) * self.layout.row_slots).min(frontier.end);
+        frontier.die = row % self.superblock_dies;
+        if frontier.next == frontier.end {
+            self.close(at);
+        }
+    }
+}
+
+/// Moves the next valid units of a superblock at physical address `base`, which names `units`, from its slot `from` on, until `target`
+/// at address `to` is full. Gives the slot after the last one looked at. There are at least that many.
+///
+/// Without a branch on what is valid, which would be mispredicted every few units.
+#[inline]
+fn move_units(map: &mut [u32], units: &[u32], mut from: usize, base: u32, target: &mut [u32], to: u32) -> usize {
+    let mut moved = 0;
+    while let Some(place) = target.get_mut(moved) {
+        let unit = units[from];
+        prefetch(map, units[from + PREFETCH_AHEAD] as usize);
+        *place = unit;
+        let entry = &mut map[unit as usize];
+        let valid = *entry == base.wrapping_add(from as u32);
+        debug_assert!(*entry != TRIMMED || !valid);
+        *entry = if valid { to.wrapping_add(moved as u32) } else { *entry };
+        moved += usize::from(valid);
+        from += 1;
+    }
+    from
+}

@@ -1,0 +1,119 @@
+//! Reads.
+
+use super::ftl::Frontier;
+use super::{Ssd, TRIMMED};
+use crate::drive::{Extent, Refusal};
+use alloc::collections::VecDeque;
+
+/// Reads remembered for read-ahead.
+const REMEMBERED: usize = 64;
+/// Rows of the write cache, latest first, in which a read looks for its data.
+const CACHE_ROWS_SEARCHED: usize = 1024;
+
+/// Recognises sequential reads. Data ahead of them are fetched before they are asked for, as far as the window reaches.
+#[derive(Clone, Debug)]
+pub(super) struct ReadAhead {
+    window: u64,
+    /// End of each of the last sequential reads and when it began, oldest first.
+    pub(super) recent: VecDeque<(u64, u64)>,
+}
+
+impl ReadAhead {
+    pub(super) fn new(window: u64) -> Self {
+        Self { window, recent: VecDeque::new() }
+    }
+
+    /// When the flash could begin to read `extent`, which is asked for at `now`.
+    fn begin(&mut self, extent: Extent, now: u64) -> u64 {
+        let mut begun = now;
+        if self.recent.back().is_some_and(|(end, _)| *end == extent.offset) {
+            let needed = extent.offset + extent.len;
+            // The earliest read whose window reached this one's end, else the latest that reached into it.
+            begun = self.recent.iter().find(|(end, _)| end + self.window >= needed).map_or(now, |(_, at)| *at);
+        } else {
+            self.recent.clear();
+        }
+        if self.recent.len() == REMEMBERED {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((extent.offset + extent.len, now));
+        begun
+    }
+}
+
+/// Units that are read at once.
+struct Piece {
+    block: u32,
+    row: u32,
+    rows: u32,
+    slots: u32,
+    /// The unit after them.
+    next: u32,
+}
+
+impl Ssd {
+    pub(super) fn read(&mut self, now: u64, extent: Extent) -> Result<u64, Refusal> {
+        self.check(extent)?;
+        let started = self.begin(now);
+        self.ftl.counters.host_reads += 1;
+        self.ftl.counters.host_read_bytes += extent.len;
+        if extent.len == 0 {
+            return Ok(started + self.clock.latency);
+        }
+        let begun = if self.flash.nand.read_ahead_bytes == 0 { started } else { self.read_ahead.begin(extent, started) };
+        let first = extent.offset / self.layout.unit_bytes;
+        let count = (extent.offset + extent.len).div_ceil(self.layout.unit_bytes) - first;
+        let found = self.look_up(first as u32, count as u32, false, begun);
+        let there = self.read_units(first as u32, count as u32, found, started);
+        let tail = extent.len.min(self.clock.row_bytes());
+        Ok(self.clock.send(started, there, extent.len, tail) + self.clock.latency)
+    }
+
+    /// Reads `count` units from `unit` on, the flash beginning at `begun`. Gives when all are in the controller, not before `now`. Units that lie
+    /// next to each other in a row are read at once: this is where fragmentation costs.
+    pub(super) fn read_units(&mut self, unit: u32, count: u32, begun: u64, now: u64) -> u64 {
+        let mut there = now;
+        let mut at = unit;
+        while at < unit + count {
+            let piece = self.piece_at(at, unit + count);
+            at = piece.next;
+            for row in piece.row..piece.row + piece.rows {
+                there = there.max(self.read_row(piece.block, row, piece.slots, begun, now));
+            }
+        }
+        there
+    }
+
+    /// The units from `unit` on, before `end`, that lie in the same row.
+    fn piece_at(&self, unit: u32, end: u32) -> Piece {
+        let (map, layout) = (&self.ftl.map, &self.layout);
+        let address = map[unit as usize];
+        if address <= TRIMMED {
+            return Piece { block: 0, row: 0, rows: 0, slots: 0, next: unit + 1 };
+        }
+        let mask = (1_u32 << layout.shift) - 1;
+        let place = |address: u32| (address >> layout.shift, (address & mask) / layout.row_slots);
+        let together = map[unit as usize + 1..end as usize].iter().take_while(|next| place(**next) == place(address)).count() as u32;
+        let slots = self.ftl.packed.as_ref().map_or(together + 1, |packed| packed.slots_of(unit, together + 1));
+        let (block, row) = place(address);
+        // A compressed unit may reach into the next row.
+        let last_row = ((address & mask) + slots - 1).min(layout.superblock_slots - 1) / layout.row_slots;
+        Piece { block, row, rows: 1 + u32::from(last_row > row && self.ftl.packed.is_some()), slots, next: unit + 1 + together }
+    }
+
+    fn read_row(&mut self, block: u32, row: u32, slots: u32, begun: u64, now: u64) -> u64 {
+        let first = (block << self.layout.shift) + row * self.layout.row_slots;
+        let in_row = |frontier: &Frontier| frontier.taken && frontier.next > first && frontier.next <= first + self.layout.row_slots;
+        if self.ftl.frontiers.iter().any(in_row) {
+            return now;
+        }
+        let dies = self.ftl.superblock_dies;
+        let die = self.ftl.pool.group(block) * dies + row % dies;
+        if self.clock.die_free[die as usize] > now && self.clock.holds_row(first, now, CACHE_ROWS_SEARCHED) {
+            return now;
+        }
+        self.ftl.counters.nand_read_host_rows += self.clock.row_programs();
+        let bytes = u64::from(slots.min(self.layout.row_slots)) * self.layout.slot_bytes;
+        self.clock.read(die, begun, bytes, self.ftl.in_slc[block as usize])
+    }
+}

@@ -1,0 +1,283 @@
+//! Properties that hold after every command, on drives of every kind.
+
+use super::*;
+use crate::data::DataClass;
+use crate::drive::spec::*;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+/// A small drive: 64 KiB superblocks of 4 KiB units unless changed.
+pub(super) fn small(change: impl FnOnce(&mut DriveSpec, &mut Flash)) -> DriveSpec {
+    let geometry = Geometry {
+        channels: 1,
+        dies_per_channel: 1,
+        planes: 1,
+        page_bytes: 4096,
+        pages_per_block: 16,
+        blocks_per_plane: 48,
+        superblock_dies: 1,
+        bits_per_cell: 3,
+    };
+    let mut flash = Flash { geometry, ..Flash::default() };
+    flash.write_cache.bytes = 64 << 10;
+    let mut spec = DriveSpec {
+        name: "small".into(),
+        description: String::new(),
+        capacity_bytes: 2 << 20,
+        logical_block_bytes: 512,
+        interface: Interface::default(),
+        medium: Medium::Flash(flash.clone()),
+    };
+    change(&mut spec, &mut flash);
+    spec.medium = Medium::Flash(flash);
+    spec
+}
+
+fn any_policy() -> impl Strategy<Value = VictimPolicy> {
+    prop_oneof![
+        Just(VictimPolicy::Greedy),
+        Just(VictimPolicy::CostBenefit),
+        Just(VictimPolicy::Fifo),
+        Just(VictimPolicy::Random),
+        (1_u32..6).prop_map(VictimPolicy::DChoices),
+    ]
+}
+
+prop_compose! {
+    fn any_geometry()(
+        shape in prop_oneof![Just((1, 1, 1, 1)), Just((2, 2, 2, 4)), Just((2, 2, 1, 1)), Just((4, 1, 2, 2))],
+        page_bytes in prop_oneof![Just(4096_u64), Just(16384)],
+    ) -> Geometry {
+        let (channels, dies_per_channel, planes, superblock_dies) = shape;
+        Geometry { channels, dies_per_channel, planes, page_bytes, pages_per_block: 12, blocks_per_plane: 1, superblock_dies, bits_per_cell: 3 }
+    }
+}
+
+prop_compose! {
+    /// Specifications with every feature on or off.
+    fn any_spec()(
+        geometry in any_geometry(),
+        victim in any_policy(),
+        separate_gc in any::<bool>(),
+        hot in proptest::option::of(1_u32..500),
+        unit in prop_oneof![4 => Just(4096_u64), 2 => Just(16384), 1 => Just(2048)],
+        extra in prop_oneof![3 => Just(0_u8), 2 => Just(1), 2 => Just(2), 1 => Just(3)],
+        cache in prop_oneof![Just(0_u64), Just(128 << 10), Just(1 << 20)],
+        protected in any::<bool>(),
+        pacing in prop_oneof![Just(GcPacing::Smooth), Just(GcPacing::Burst)],
+        wear in (any::<bool>(), proptest::option::of(2_u32..10), proptest::option::of(20_u32..60)),
+        trim in (any::<bool>(), any::<bool>(), proptest::option::of(0_u32..4), prop_oneof![Just(0_u64), Just(32768)]),
+        slack in 1_u32..20,
+    ) -> DriveSpec {
+        small(|spec, flash| {
+            flash.geometry = geometry;
+            flash.ftl.victim = victim;
+            flash.ftl.streams.separate_gc = separate_gc;
+            flash.ftl.mapping_unit_bytes = unit;
+            flash.ftl.gc.pacing = pacing;
+            flash.write_cache = WriteCache { bytes: cache, power_loss_protection: protected, ..WriteCache::default() };
+            flash.ftl.wear = Wear { dynamic: wear.0, static_spread_max: wear.1, erase_limit: wear.2, erase_limit_spread_permille: 300 };
+            flash.trim.queued = trim.0;
+            flash.trim.starts_gc = trim.1;
+            flash.trim.alignment_bytes = trim.3;
+            if let Some(ranges_max) = trim.2 {
+                flash.trim.invalidation = TrimInvalidation::Deferred { ranges_max };
+            }
+            match extra {
+                1 => flash.compression = Some(Compression { stored_permille_min: 100, granularity_bytes: 512, engine_bytes_per_s: 0 }),
+                2 => {
+                    let size = if slack % 2 == 0 { SlcSize::Fixed { bytes: 256 << 10 } } else { SlcSize::Dynamic { bytes_min: 64 << 10, bytes_max: 1 << 20 } };
+                    let when_full = if slack % 3 == 0 { SlcFull::FoldFirst } else { SlcFull::WriteDirect };
+                    flash.slc_cache = Some(SlcCache { size, program_ns: 200_000, read_ns: 25_000, when_full, idle_fold_ns: Some(1_000_000) });
+                }
+                3 => flash.ftl.mapping_cache_bytes = Some(32 << 10),
+                _ => {}
+            }
+            if extra != 1 {
+                flash.ftl.streams.hot_cold = hot.map(|hot_age_permille| HotCold { hot_age_permille });
+            }
+            spec.capacity_bytes = 100 * 16384 - 2048;
+            // As few superblocks as the specification's own check allows, and some slack.
+            let mut blocks = 1;
+            loop {
+                flash.geometry.blocks_per_plane = blocks;
+                spec.medium = Medium::Flash(flash.clone());
+                match spec.validate() {
+                    Ok(()) => break,
+                    Err(error) => assert!(blocks < 4096, "{error}"),
+                }
+                blocks += 1;
+            }
+            flash.geometry.blocks_per_plane += slack / 4;
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, u64, u16),
+    Read(u64, u64),
+    Trim(Vec<(u64, u64)>),
+    Flush,
+    Idle(u64),
+    Erase,
+    Format,
+    PowerCut(u64),
+}
+
+/// Offsets and lengths in blocks of 512 bytes; taken modulo the drive.
+fn any_step() -> impl Strategy<Value = Step> {
+    let len = prop_oneof![3 => 1_u64..16, 3 => Just(8), 2 => Just(32), 1 => 1_u64..700];
+    let at = prop_oneof![2 => 0_u64..4000, 1 => (0_u64..400).prop_map(|unit| unit * 8)];
+    prop_oneof![
+        12 => (at.clone(), len.clone(), prop_oneof![Just(0_u16), Just(1000), 0_u16..1000]).prop_map(|(at, len, class)| Step::Write(at, len, class)),
+        2 => (at.clone(), len.clone()).prop_map(|(at, len)| Step::Read(at, len)),
+        3 => proptest::collection::vec((at, len), 1..4).prop_map(Step::Trim),
+        1 => Just(Step::Flush),
+        1 => prop_oneof![Just(10_000_u64), Just(100_000_000), Just(5_000_000_000)].prop_map(Step::Idle),
+        1 => prop_oneof![30 => (0_u64..3_000_000).prop_map(Step::PowerCut), 1 => Just(Step::Erase), 1 => Just(Step::Format)],
+    ]
+}
+
+/// What each mapping unit may hold, as version numbers of the write that put it there; 0 is nothing.
+struct Shadow {
+    /// The version a read gives now.
+    versions: Vec<u64>,
+    /// Writes that may be lost: sequence number, block, version, what the block held before.
+    pending: Vec<(u64, usize, u64)>,
+    /// What each block holds on flash for certain.
+    durable: Vec<u64>,
+}
+
+fn extent_of(spec: &DriveSpec, at: u64, len: u64) -> Extent {
+    let blocks = spec.capacity_bytes / 512;
+    let at = at % blocks;
+    Extent { offset: at * 512, len: len.min(blocks - at) * 512 }
+}
+
+fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut ssd = Ssd::new(spec, 7).unwrap();
+    ssd.track_durability();
+    let mut now = Nanos(0);
+    let unit = ssd.layout().unit_bytes;
+    let blocks = (spec.capacity_bytes / 512) as usize;
+    let mut shadow = Shadow { versions: vec![0; blocks], pending: Vec::new(), durable: vec![0; blocks] };
+    let mut version = 0;
+    for step in steps {
+        let trimmed_before = ssd.counters().clone();
+        match step {
+            Step::Write(at, len, class) => {
+                let extent = extent_of(spec, *at, *len);
+                let first = ssd.write_sequence();
+                let done = ssd.submit(now, &Command::Write(extent, DataClass::Measured(*class)));
+                prop_assert!(done.done >= now);
+                if done.result.is_err() {
+                    prop_assert_eq!(done.result, Err(Refusal::ReadOnly));
+                    prop_assert!(ssd.occupancy().read_only);
+                    return ssd.check_invariants().map_err(TestCaseError::fail);
+                }
+                version += 1;
+                // The sequence numbers of a command are its units in order of address.
+                let units = extent.offset / unit..(extent.offset + extent.len).div_ceil(unit);
+                for (sequence, unit_index) in (first..).zip(units.clone()) {
+                    let from = (unit_index * unit).max(extent.offset) / 512;
+                    let to = ((unit_index + 1) * unit).min(extent.offset + extent.len) / 512;
+                    for block in from as usize..to as usize {
+                        shadow.versions[block] = version;
+                        shadow.pending.push((sequence, block, version));
+                    }
+                }
+                prop_assert_eq!(ssd.write_sequence() - first, units.end - units.start);
+                now = done.done;
+            }
+            Step::Read(at, len) => now = ssd.submit(now, &Command::Read(extent_of(spec, *at, *len))).done,
+            Step::Trim(ranges) => {
+                let ranges: Vec<Extent> = ranges.iter().map(|(at, len)| extent_of(spec, *at, *len)).collect();
+                let done = ssd.submit(now, &Command::Trim(&ranges));
+                prop_assert_eq!(done.result, Ok(()));
+                now = done.done;
+                let counted = ssd.counters().since(&trimmed_before);
+                prop_assert_eq!(counted.trim_asked_bytes, ranges.iter().map(|range| range.len).sum::<u64>());
+            }
+            Step::Flush => {
+                now = ssd.submit(now, &Command::Flush).done;
+                let durable = ssd.durable_sequence(now);
+                prop_assert_eq!(durable, ssd.write_sequence(), "a completed flush makes everything durable");
+            }
+            Step::Idle(ns) => {
+                now += Nanos(*ns);
+                ssd.idle(now);
+            }
+            Step::Erase => {
+                now = ssd.secure_erase(now).done;
+                prop_assert_eq!(ssd.occupancy().mapped_units, 0);
+                prop_assert_eq!(ssd.occupancy().stale_slots, 0);
+            }
+            Step::Format => {
+                now = ssd.format(now).done;
+                prop_assert_eq!(ssd.occupancy().mapped_units, 0);
+            }
+            Step::PowerCut(after) => {
+                now += Nanos(*after);
+                settle(&mut shadow, &mut ssd, now);
+                let fates = ssd.power_cut(now);
+                let fate: std::collections::BTreeMap<u64, bool> = fates.iter().map(|fate| (fate.sequence, fate.survives)).collect();
+                for (sequence, block, version) in shadow.pending.drain(..) {
+                    let survives = *fate.get(&sequence).ok_or_else(|| TestCaseError::fail("a write that was not durable has no fate"))?;
+                    prop_assert!(survives || !spec.flash().unwrap().write_cache.power_loss_protection);
+                    if survives {
+                        shadow.durable[block] = version;
+                    }
+                }
+                shadow.versions.copy_from_slice(&shadow.durable);
+            }
+        }
+        if let Err(broken) = ssd.check_invariants() {
+            return Err(TestCaseError::fail(std::format!("after {step:?}: {broken}")));
+        }
+        settle(&mut shadow, &mut ssd, now);
+        check_contents(&mut shadow, &ssd, unit)?;
+    }
+    Ok(())
+}
+
+/// Moves writes that the drive says are durable from pending to certain.
+fn settle(shadow: &mut Shadow, ssd: &mut Ssd, now: Nanos) {
+    let durable = ssd.durable_sequence(now);
+    let certain = &mut shadow.durable;
+    shadow.pending.retain(|(sequence, block, version)| {
+        if *sequence < durable {
+            certain[*block] = *version;
+        }
+        *sequence >= durable
+    });
+}
+
+/// A block with data is mapped; a block that is not mapped was trimmed, erased or never written, and from then on holds nothing.
+fn check_contents(shadow: &mut Shadow, ssd: &Ssd, unit: u64) -> Result<(), TestCaseError> {
+    for block in 0..shadow.versions.len() {
+        let waiting = ssd.partial.parts.iter().any(|part| u64::from(part.unit) == block as u64 * 512 / unit);
+        match ssd.block_state(block as u64 * 512) {
+            BlockState::Mapped => {}
+            BlockState::Trimmed | BlockState::NeverWritten if waiting => {}
+            BlockState::Trimmed => (shadow.versions[block], shadow.durable[block]) = (0, 0),
+            BlockState::NeverWritten => {
+                let erased = ssd.occupancy().mapped_units == 0;
+                prop_assert!(erased || shadow.versions[block] == 0, "block {} lost version {}", block, shadow.versions[block]);
+                (shadow.versions[block], shadow.durable[block]) = (0, 0);
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold_after_every_command(spec in any_spec(), steps in proptest::collection::vec(any_step(), 1..200)) {
+        run(&spec, &steps)?;
+    }
+}
