@@ -19,4 +19,5 @@ pub mod serve;
 pub mod shape;
 pub mod store;
 pub mod target;
+pub mod trace;
 pub mod trim;

@@ -4,10 +4,19 @@
 //! [`engine::Engine`] keeps the data, asks the model how long the drive would have taken, and says when to answer;
 //! the [`pace::Pacer`] answers then. Faults wrap the engine ([`faults`]) and are known to neither side.
 
+pub mod classify;
+pub mod control;
 pub mod engine;
+pub mod faults;
 pub mod fuse;
 pub mod ledger;
 pub mod loopdev;
+pub mod model;
+pub mod nbd;
 pub mod pace;
+pub mod record;
 pub mod request;
+pub mod runtime;
+pub mod server;
+pub mod status;
 pub mod store;

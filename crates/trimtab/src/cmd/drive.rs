@@ -1,7 +1,11 @@
 //! `trimtab drive …`: modelled drives.
 
+mod attach;
+mod detach;
 mod list;
+mod power;
 mod show;
+mod status;
 
 use crate::output::Context;
 use clap::Subcommand;
@@ -20,6 +24,14 @@ enum Command {
     List,
     /// Show a specification: every figure with its source.
     Show(show::Args),
+    /// Attach a modelled drive as a block device.
+    Attach(attach::Args),
+    /// Show attached drives: requests, latencies, discards, the model's counters.
+    Status(status::Args),
+    /// Take the power of an attached drive away, or give it back.
+    Power(power::Args),
+    /// Detach a drive.
+    Detach(detach::Args),
 }
 
 /// Runs it.
@@ -27,5 +39,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::List => list::run(context),
         Command::Show(args) => show::run(args, context),
+        Command::Attach(args) => attach::run(args, context),
+        Command::Status(args) => status::run(args, context),
+        Command::Power(args) => power::run(args, context),
+        Command::Detach(args) => detach::run(args, context),
     }
 }

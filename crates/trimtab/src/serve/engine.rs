@@ -1,77 +1,133 @@
 //! The engine: keeps the data, asks the model, counts.
 
+mod counts;
+mod shape;
+
+pub use counts::{Counts, Done};
+pub use shape::TrimShape;
+
+use crate::serve::classify::classify;
 use crate::serve::ledger::{Discards, Ledger};
+use crate::serve::model::Model;
 use crate::serve::pace::{ModelClock, Speed};
+use crate::serve::record::Recorder;
 use crate::serve::request::{Geometry, Request, Serve, Served};
+use crate::serve::status::Second;
 use crate::serve::store::Store;
+use crate::trace::{Event, Kind};
+use counts::Seconds;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::data::DataClass;
-use trimtab_core::drive::{Command, Device, Extent, Refusal};
+use trimtab_core::drive::{Command, Extent, Refusal};
 use trimtab_core::units::Nanos;
 
-/// Completed requests of one kind.
-#[derive(Clone, Debug, Default)]
-pub struct Done {
-    /// How many.
-    pub count: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// How many failed.
-    pub failed: u64,
-    /// Their latency in model time.
-    pub latency: Histogram,
-}
-
-/// What the engine has done since it was started.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    /// Reads.
-    pub read: Done,
-    /// Writes, with zero-writes that keep the space mapped.
-    pub write: Done,
-    /// TRIM commands, with zero-writes that unmap.
-    pub trim: Done,
-    /// Flushes, with the durable end of each FUA write.
-    pub flush: Done,
+/// How an engine is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// What the host sees.
+    pub geometry: Geometry,
+    /// What the drive takes in one TRIM command.
+    pub trim: TrimShape,
+    /// How model time passes.
+    pub speed: Speed,
+    /// Commands that the drive holds at once.
+    pub queue_depth: u32,
+    /// The drive compresses, so what is written is looked at.
+    pub classify: bool,
 }
 
 /// The model and everything that has to change together with it.
 struct Modelled {
-    device: Box<dyn Device + Send>,
+    device: Box<dyn Model>,
     clock: ModelClock,
     ledger: Ledger,
     counts: Counts,
+    seconds: Seconds,
+    recorder: Option<Recorder>,
+    /// Model time when the engine was made: recordings begin there.
+    origin: Nanos,
 }
 
 /// Serves requests with a data store and a modelled drive.
 pub struct Engine {
-    geometry: Geometry,
+    settings: Settings,
     store: Store,
     modelled: Mutex<Modelled>,
+    /// The model panicked: nothing it says can be believed any more.
+    broken: AtomicBool,
+}
+
+/// What the model and the ledger show at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Requests since the engine was made.
+    pub counts: Counts,
+    /// The discard ledger.
+    pub discards: Discards,
+    /// Bytes that hold data.
+    pub mapped_bytes: u64,
+    /// The model's counters.
+    pub model: BTreeMap<String, u64>,
+    /// Model time.
+    pub model_time: Nanos,
+    /// The last seconds, the latest last.
+    pub seconds: Vec<Second>,
 }
 
 impl Engine {
-    /// An engine over `device` and `store`; `geometry` is what the host sees.
-    pub fn new(device: Box<dyn Device + Send>, store: Store, geometry: Geometry, speed: Speed, queue_depth: u32) -> Self {
+    /// An engine over `device` and `store`.
+    pub fn new(device: Box<dyn Model>, store: Store, settings: Settings, recorder: Option<Recorder>) -> Self {
+        let geometry = settings.geometry;
+        let origin = Nanos::ZERO;
         let modelled = Modelled {
             device,
-            clock: ModelClock::new(speed, Nanos::ZERO, queue_depth),
+            clock: ModelClock::new(settings.speed, origin, settings.queue_depth),
             ledger: Ledger::new(geometry.size, geometry.logical_block),
             counts: Counts::default(),
+            seconds: Seconds::default(),
+            recorder,
+            origin,
         };
-        Self { geometry, store, modelled: Mutex::new(modelled) }
+        Self { settings, store, modelled: Mutex::new(modelled), broken: AtomicBool::new(false) }
     }
 
-    /// What was done so far.
-    pub fn counts(&self) -> Counts {
-        self.lock().counts.clone()
+    /// Everything that can be seen of it now.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut modelled = self.lock();
+        Snapshot {
+            counts: modelled.counts.clone(),
+            discards: modelled.ledger.discards.clone(),
+            mapped_bytes: modelled.ledger.mapped_bytes(),
+            model: modelled.device.counters(),
+            model_time: modelled.clock.now(),
+            seconds: modelled.seconds.recent(),
+        }
     }
 
-    /// What was trimmed so far.
-    pub fn discards(&self) -> Discards {
-        self.lock().ledger.discards.clone()
+    /// Ends a second of the time series; to be called once a second.
+    pub fn tick(&self) {
+        let mut modelled = self.lock();
+        let modelled = &mut *modelled;
+        let (written, freed) = (modelled.device.written(), modelled.ledger.discards.effective_bytes);
+        modelled.seconds.tick(written, freed);
+        if let Some(recorder) = &mut modelled.recorder {
+            recorder.flush();
+        }
+    }
+
+    /// Ends the recording, if there is one.
+    pub fn finish_recording(&self) -> anyhow::Result<()> {
+        let recorder = self.lock().recorder.take();
+        recorder.map_or(Ok(()), Recorder::finish)
+    }
+
+    /// Why the recording had to end early.
+    pub fn recording_failure(&self) -> Option<String> {
+        self.lock().recorder.as_ref().and_then(Recorder::failure)
     }
 
     /// The data.
@@ -79,128 +135,210 @@ impl Engine {
         &self.store
     }
 
-    /// A panic inside the model (an invariant that did not hold) must not hide the counters.
+    /// A TRIM that the drive accepts and does not carry out: it costs a command, and the ledger knows.
+    pub fn pretend_trim(&self, extents: &[Extent]) -> Served {
+        let mut modelled = self.lock();
+        let served = modelled.submit(&Command::Trim(&[]), 0, false);
+        modelled.record(Kind::Trim, extents, served, DataClass::Random, false);
+        modelled.ledger.command();
+        extents.iter().for_each(|extent| modelled.ledger.ignored(extent.len));
+        served.answer
+    }
+
+    /// A TRIM that the drive carries out but whose old data can still be read.
+    pub fn trim_but_keep_data(&self, extents: &[Extent]) -> Served {
+        match extents.iter().try_for_each(|extent| self.valid(*extent)) {
+            Ok(()) => self.lock().trim(extents, self.settings.trim),
+            Err(errno) => Served::refused(errno),
+        }
+    }
+
+    /// To be called before the first write if the power may be cut.
+    pub fn expect_power_cuts(&self) {
+        self.lock().device.expect_power_cuts();
+    }
+
+    /// The power fails: gives the ranges that were only in the drive's volatile cache.
+    pub fn power_cut(&self) -> Vec<Extent> {
+        let mut modelled = self.lock();
+        let now = modelled.clock.now();
+        modelled.device.power_cut(now)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Modelled> {
         self.modelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn valid(&self, extent: Extent) -> Result<(), Errno> {
-        let block = u64::from(self.geometry.logical_block);
+        let Geometry { size, logical_block, .. } = self.settings.geometry;
         let end = extent.offset.checked_add(extent.len).ok_or(Errno::INVAL)?;
-        let aligned = extent.offset.is_multiple_of(block) && extent.len.is_multiple_of(block);
-        if end <= self.geometry.size && aligned { Ok(()) } else { Err(Errno::INVAL) }
+        let aligned = extent.offset.is_multiple_of(logical_block.into()) && extent.len.is_multiple_of(logical_block.into());
+        if end <= size && aligned { Ok(()) } else { Err(Errno::INVAL) }
     }
 
-    fn read(&self, offset: u64, into: &mut [u8]) -> Served {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<Served, Errno> {
         let extent = Extent { offset, len: into.len() as u64 };
-        let mut served = match self.valid(extent) {
-            Ok(()) => self.lock().submit(&Command::Read(extent), extent.len, false),
-            Err(errno) => return Served::refused(errno),
-        };
+        self.valid(extent)?;
+        let mut served = self.lock().read(extent);
         if served.result.is_ok() {
             served.result = self.store.read(offset, into);
         }
-        served
+        Ok(served)
     }
 
-    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Served {
+    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<Served, Errno> {
         let extent = Extent { offset, len: data.len() as u64 };
-        if let Err(errno) = self.valid(extent) {
-            return Served::refused(errno);
-        }
-        let mut served = self.lock().write(extent, DataClass::Random, fua);
+        self.valid(extent)?;
+        let class = if self.settings.classify { classify(data) } else { DataClass::Random };
+        let mut served = self.lock().write(extent, class, fua);
         if served.result.is_ok() {
             served.result = self.store.write(offset, data);
         }
-        served
+        Ok(served)
     }
 
-    fn trim(&self, extents: &[Extent]) -> Served {
-        if let Some(errno) = extents.iter().find_map(|extent| self.valid(*extent).err()) {
-            return Served::refused(errno);
-        }
-        let mut served = self.lock().trim(extents);
+    fn trim(&self, extents: &[Extent]) -> Result<Served, Errno> {
+        extents.iter().try_for_each(|extent| self.valid(*extent))?;
+        let mut served = self.lock().trim(extents, self.settings.trim);
         if served.result.is_ok() {
             served.result = extents.iter().try_for_each(|extent| self.store.discard(*extent));
         }
-        served
+        Ok(served)
     }
 
-    fn zero(&self, extent: Extent, may_unmap: bool, fua: bool) -> Served {
-        if may_unmap && self.geometry.discard_granularity > 0 {
-            let served = self.trim(&[extent]);
-            return if fua && served.result.is_ok() { self.lock().submit(&Command::Flush, 0, true) } else { served };
+    fn zero(&self, extent: Extent, may_unmap: bool, fua: bool) -> Result<Served, Errno> {
+        if may_unmap && self.settings.geometry.discard_granularity > 0 {
+            let trimmed = self.trim(&[extent])?;
+            if !fua || trimmed.result.is_err() {
+                return Ok(trimmed);
+            }
+            let flushed = self.lock().flush();
+            return Ok(Served { due: trimmed.due.max(flushed.due), ..flushed });
         }
-        if let Err(errno) = self.valid(extent) {
-            return Served::refused(errno);
-        }
+        self.valid(extent)?;
         let mut served = self.lock().write(extent, DataClass::Zero, fua);
         if served.result.is_ok() {
             // Zeros need no space of ours, whatever they cost the drive.
             served.result = self.store.discard(extent);
         }
-        served
+        Ok(served)
     }
 }
 
 impl Serve for Engine {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.settings.geometry
     }
 
     fn serve(&self, request: Request<'_>) -> Served {
-        match request {
+        if self.broken.load(Ordering::Relaxed) {
+            return Served::refused(Errno::IO);
+        }
+        // A panic would end the thread with the host's request unanswered for ever.
+        let served = catch_unwind(AssertUnwindSafe(|| match request {
             Request::Read { offset, into } => self.read(offset, into),
             Request::Write { offset, data, fua } => self.write(offset, data, fua),
             Request::Trim(extents) => self.trim(extents),
             Request::Zero { extent, may_unmap, fua } => self.zero(extent, may_unmap, fua),
-            Request::Flush => self.lock().submit(&Command::Flush, 0, true),
+            Request::Flush => Ok(self.lock().flush()),
+        }));
+        match served {
+            Ok(Ok(served)) => served,
+            Ok(Err(errno)) => Served::refused(errno),
+            Err(_) => {
+                self.broken.store(true, Ordering::Relaxed);
+                eprintln!("trimtab: the drive model failed; every request gets an I/O error from here on");
+                Served::refused(Errno::IO)
+            }
         }
     }
 }
 
+/// What the model said of a command.
+#[derive(Clone, Copy)]
+struct Submitted {
+    answer: Served,
+    arrival: Nanos,
+    done: Nanos,
+}
+
+impl Submitted {
+    /// Both commands belong to one request of the host.
+    fn and(self, later: Self) -> Self {
+        let answer = Served { result: self.answer.result.and(later.answer.result), due: self.answer.due.max(later.answer.due) };
+        Self { answer, arrival: self.arrival, done: self.done.max(later.done) }
+    }
+}
+
 impl Modelled {
-    fn submit(&mut self, command: &Command<'_>, bytes: u64, barrier: bool) -> Served {
+    fn submit(&mut self, command: &Command<'_>, bytes: u64, barrier: bool) -> Submitted {
         let arrival = self.clock.arrival();
         let completion = self.device.submit(arrival, command);
-        let done = match command {
-            Command::Read(_) => &mut self.counts.read,
-            Command::Write(..) => &mut self.counts.write,
-            Command::Trim(_) => &mut self.counts.trim,
-            Command::Flush => &mut self.counts.flush,
-        };
-        done.count += 1;
-        done.latency.record(completion.done - arrival);
-        match completion.result {
-            Ok(()) => done.bytes += bytes,
-            Err(_) => done.failed += 1,
-        }
-        Served { result: completion.result.map_err(errno_of), due: self.clock.completes(completion.done, barrier) }
+        let latency = completion.done - arrival;
+        self.counts.of(command).count(completion.result.is_ok(), bytes, latency);
+        self.seconds.current().of(command).count(completion.result.is_ok(), bytes, latency);
+        let answer = Served { result: completion.result.map_err(errno_of), due: self.clock.completes(completion.done, barrier) };
+        Submitted { answer, arrival, done: completion.done }
+    }
+
+    fn read(&mut self, extent: Extent) -> Served {
+        let submitted = self.submit(&Command::Read(extent), extent.len, false);
+        self.record(Kind::Read, &[extent], submitted, DataClass::Random, false);
+        submitted.answer
     }
 
     fn write(&mut self, extent: Extent, class: DataClass, fua: bool) -> Served {
-        let written = self.submit(&Command::Write(extent, class), extent.len, false);
-        if written.result.is_err() {
-            return written;
+        let mut submitted = self.submit(&Command::Write(extent, class), extent.len, false);
+        if submitted.answer.result.is_ok() {
+            self.ledger.wrote(extent.offset, extent.len);
+            if fua {
+                submitted = submitted.and(self.submit(&Command::Flush, 0, true));
+            }
         }
-        self.ledger.wrote(extent.offset, extent.len);
-        if !fua {
-            return written;
-        }
-        let flushed = self.submit(&Command::Flush, 0, true);
-        Served { result: flushed.result, due: written.due.max(flushed.due) }
+        self.record(Kind::Write, &[extent], submitted, class, fua);
+        submitted.answer
     }
 
-    fn trim(&mut self, extents: &[Extent]) -> Served {
-        let served = self.submit(&Command::Trim(extents), extents.iter().map(|extent| extent.len).sum(), false);
+    /// One TRIM of the host, in as many commands as the drive needs for it.
+    fn trim(&mut self, extents: &[Extent], shape: TrimShape) -> Served {
+        let mut all: Option<Submitted> = None;
+        for command in shape.commands(extents) {
+            let part = self.submit(&Command::Trim(&command), command.iter().map(|range| range.len).sum(), false);
+            all = Some(all.map_or(part, |all| all.and(part)));
+        }
+        let Some(submitted) = all else { return Served { result: Ok(()), due: None } };
         self.ledger.command();
         for extent in extents {
-            match served.result {
+            match submitted.answer.result {
                 Ok(()) => self.ledger.trimmed(extent.offset, extent.len),
                 Err(_) => self.ledger.refused(extent.len),
             }
         }
-        served
+        self.record(Kind::Trim, extents, submitted, DataClass::Random, false);
+        submitted.answer
+    }
+
+    fn flush(&mut self) -> Served {
+        let submitted = self.submit(&Command::Flush, 0, true);
+        self.record(Kind::Flush, &[Extent { offset: 0, len: 0 }], submitted, DataClass::Random, false);
+        submitted.answer
+    }
+
+    fn record(&mut self, kind: Kind, extents: &[Extent], submitted: Submitted, class: DataClass, fua: bool) {
+        let Some(recorder) = &mut self.recorder else { return };
+        for (n, extent) in extents.iter().enumerate() {
+            recorder.push(&Event {
+                at: submitted.arrival.saturating_sub(self.origin),
+                kind,
+                offset: extent.offset,
+                len: extent.len,
+                class,
+                fua,
+                continues: n + 1 < extents.len(),
+                latency: submitted.done - submitted.arrival,
+                errno: submitted.answer.result.err().map(|errno| errno.raw_os_error() as u16),
+            });
+        }
     }
 }
 

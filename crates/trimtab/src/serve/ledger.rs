@@ -44,6 +44,11 @@ impl UnitMap {
         self.units == 0
     }
 
+    /// True if `unit` holds data.
+    pub fn contains(&self, unit: u64) -> bool {
+        self.chunks.get((unit / CHUNK) as usize).is_some_and(|chunk| chunk.contains(unit % CHUNK))
+    }
+
     /// Marks units as holding data; says how many did not before.
     pub fn insert(&mut self, units: Range<u64>) -> u64 {
         self.change(units, true)

@@ -1,5 +1,7 @@
 //! Loop devices: attach, tune, see who uses one, detach.
 
+use crate::host::mountinfo::{self, DevNumber};
+use crate::host::root::Root;
 use crate::serve::request::Geometry;
 use anyhow::Context as _;
 use std::fs::File;
@@ -148,9 +150,7 @@ impl LoopDevice {
         let mut nodes = Vec::new();
         for directory in self.with_partitions() {
             let Some(name) = directory.file_name().and_then(|name| name.to_str()).map(str::to_owned) else { continue };
-            if let Ok(number) = std::fs::read_to_string(directory.join("dev")) {
-                numbers.push(number.trim().to_owned());
-            }
+            numbers.extend(std::fs::read_to_string(directory.join("dev")).ok().and_then(|text| DevNumber::parse(&text)));
             for holder in std::fs::read_dir(directory.join("holders")).into_iter().flatten().flatten() {
                 users.push(format!("{} on top of {name}", holder.file_name().to_string_lossy()));
             }
@@ -199,14 +199,14 @@ impl LoopDevice {
     }
 }
 
-/// All loop devices whose backing file is `path`.
-pub fn attached_to(path: &Path) -> Vec<LoopDevice> {
+/// All loop devices whose backing file lies in `directory`.
+pub fn attached_below(directory: &Path) -> Vec<LoopDevice> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(|name| name.strip_prefix("loop")).and_then(|n| n.parse().ok()) else { continue };
         let device = LoopDevice(number);
-        if device.backing_file().as_deref() == Some(path) {
+        if device.backing_file().is_some_and(|file| file.starts_with(directory)) {
             found.push(device);
         }
     }
@@ -214,17 +214,12 @@ pub fn attached_to(path: &Path) -> Vec<LoopDevice> {
 }
 
 /// Where devices with these numbers (or, for btrfs, these nodes) are mounted.
-fn mounts_of(numbers: &[String], nodes: &[PathBuf]) -> Vec<String> {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    text.lines()
-        .filter_map(|line| {
-            let (mount, filesystem) = line.split_once(" - ")?;
-            let fields: Vec<&str> = mount.split(' ').collect();
-            let mut filesystem = filesystem.split(' ');
-            let (kind, source) = (filesystem.next()?, filesystem.next()?);
-            let ours = numbers.iter().any(|number| number == fields[2]) || nodes.iter().any(|node| node.as_os_str() == source);
-            ours.then(|| format!("mounted on {} ({kind})", fields[4]))
-        })
+fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
+    let mounts = Root::live().and_then(|root| mountinfo::read(&root)).unwrap_or_default();
+    mounts
+        .iter()
+        .filter(|mount| numbers.contains(&mount.dev) || nodes.contains(&mount.source))
+        .map(|mount| format!("mounted on {} ({})", mount.mount_point.display(), mount.fs_type))
         .collect()
 }
 

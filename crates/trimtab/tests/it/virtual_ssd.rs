@@ -1,18 +1,20 @@
 //! The virtual SSD: what is written through the kernel comes back, and what the kernel trims is accounted.
 
 use crate::support::{have_root, skip};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use trimtab::serve::engine::Engine;
+use trimtab::serve::engine::{Engine, Settings, TrimShape};
 use trimtab::serve::fuse::{MAX_REQUEST_BYTES, OneFile};
 use trimtab::serve::loopdev::LoopDevice;
+use trimtab::serve::model::Model;
 use trimtab::serve::pace::{Pacer, Speed};
 use trimtab::serve::request::Geometry;
 use trimtab::serve::store::Store;
 use trimtab_core::data::DataClass;
-use trimtab_core::drive::{Command, Completion, Device};
+use trimtab_core::drive::{Command, Completion, Device, Extent};
 use trimtab_core::rng::Stream;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -37,6 +39,19 @@ impl Device for Quick {
     fn idle(&mut self, _until: Nanos) {}
 }
 
+impl Model for Quick {
+    fn counters(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+    fn written(&self) -> (u64, u64) {
+        (0, 0)
+    }
+    fn expect_power_cuts(&mut self) {}
+    fn power_cut(&mut self, _now: Nanos) -> Vec<Extent> {
+        Vec::new()
+    }
+}
+
 fn discard(device: &File, offset: u64, len: u64) -> std::io::Result<()> {
     const BLKDISCARD: libc::c_ulong = 0x1277;
     let range = [offset, len];
@@ -58,7 +73,9 @@ fn data_come_back_and_trims_are_accounted() {
         volatile_cache: true,
         rotational: true,
     };
-    let engine = Arc::new(Engine::new(Box::new(Quick), Store::in_memory(SIZE).unwrap(), geometry, Speed::REALTIME, 32));
+    let trim = TrimShape { ranges_max: 4, range_bytes_max: 4 << 20 };
+    let settings = Settings { geometry, trim, speed: Speed::REALTIME, queue_depth: 32, classify: false };
+    let engine = Arc::new(Engine::new(Box::new(Quick), Store::in_memory(SIZE).unwrap(), settings, None));
     let directory = tempfile::tempdir().unwrap();
     let file = OneFile::new(engine.clone(), Arc::new(Pacer::start().unwrap()), "drive");
     let session = file.mount(directory.path(), 2).unwrap();
@@ -89,9 +106,11 @@ fn data_come_back_and_trims_are_accounted() {
     let trimmed = 1 << 20..21 << 20;
     assert!(back[trimmed.clone()].iter().all(|b| *b == 0), "trimmed space reads as zeros");
     assert!(back[..trimmed.start] == content[..trimmed.start] && back[trimmed.end..] == content[trimmed.end..]);
-    let discards = engine.discards();
+    let snapshot = engine.snapshot();
+    let discards = snapshot.discards;
     assert_eq!(discards.asked.bytes, 40 << 20);
+    assert_eq!(snapshot.counts.trim.bytes, 40 << 20);
     assert_eq!((discards.effective_bytes, discards.repeated_bytes), (20 << 20, 20 << 20));
     assert_eq!(discards.amplification(), Some(2.0));
-    assert!(engine.counts().flush.count >= 1, "fsync of the device is a flush of the drive");
+    assert!(snapshot.counts.flush.count >= 1, "fsync of the device is a flush of the drive");
 }

@@ -1,0 +1,152 @@
+//! `trimtab drive attach`.
+
+use crate::drives;
+use crate::interrupt;
+use crate::output::Context;
+use crate::serve::faults::{Fault, GRAMMAR};
+use crate::serve::model;
+use crate::serve::pace::Speed;
+use crate::serve::runtime::Record;
+use crate::serve::server::{Options, Server};
+use anyhow::Context as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use trimtab_core::units::Bytes;
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab drive attach ocz-vertex-le-100gb             prints the block device
+  trimtab drive attach intel-520-120gb --speed off     as fast as possible; model time is only counted
+  trimtab drive attach ./mine.toml --size 8GiB --data disk.img
+  mkfs.ext4 $(trimtab drive attach crucial-m4-128gb --size 4GiB)
+
+The drive is served in the background until 'trimtab drive detach'. Data are kept in memory unless --data names a file;
+with it, the data and the state of the drive are kept between attachments.";
+
+/// Arguments of `trimtab drive attach`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("{EXAMPLES}\n\nFaults:\n{GRAMMAR}"))]
+pub struct Args {
+    /// A shipped drive, or the path of a specification file.
+    drive: String,
+    /// Another capacity, with the same over-provisioning.
+    #[arg(long)]
+    size: Option<Bytes>,
+    /// Keep the data in this file and the drive's state beside it.
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    /// How to name it [default: the drive's name].
+    #[arg(long)]
+    id: Option<String>,
+    /// Pace of the drive: realtime, a factor such as 10x, or off.
+    #[arg(long, default_value = "realtime")]
+    speed: Speed,
+    /// Also serve NBD clients on this Unix socket, such as `qemu -drive file=nbd+unix:///?socket=SOCKET`.
+    #[arg(long, value_name = "SOCKET")]
+    nbd: Option<PathBuf>,
+    /// No block device, only NBD: needs neither root nor FUSE nor a loop device.
+    #[arg(long, requires = "nbd")]
+    no_block: bool,
+    /// Record every request to this new file, for 'trimtab drive simulate' and 'trimtab drive trace'.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// A fault of the drive; may be given several times, see below.
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<Fault>,
+    /// Seed of everything random in the drive and its faults.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// Stay in the foreground; an interrupt detaches.
+    #[arg(long)]
+    foreground: bool,
+    /// Set by the command that started this one in the background: report on standard output, then become silent.
+    #[arg(long, hide = true)]
+    background_child: bool,
+}
+
+/// Attaches.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    if !args.foreground && !args.background_child {
+        return start_in_background(context);
+    }
+    interrupt::install().context("cannot handle signals")?;
+    if args.background_child {
+        // A session of its own, so that the end of the terminal does not end the drive.
+        let _ = rustix::process::setsid();
+    }
+    let (server, remarks) = Server::start(options(args)?)?;
+    for remark in &remarks {
+        context.remark(&format!("trimtab: {remark}"));
+    }
+    if args.background_child {
+        hand_over(&server)?;
+    } else {
+        report(server.record(), context)?;
+    }
+    server.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &Args) -> anyhow::Result<Options> {
+    let spec = model::sized(drives::load(&args.drive)?.spec, args.size)?;
+    Ok(Options {
+        id: args.id.clone(),
+        drive: spec.name.clone(),
+        settings: model::settings(&spec, args.speed),
+        model: model::build(&spec, args.seed)?,
+        data: args.data.clone(),
+        block: !args.no_block,
+        nbd: args.nbd.clone(),
+        record: args.record.clone(),
+        faults: args.faults.clone(),
+        seed: args.seed,
+    })
+}
+
+/// Starts this program again with the same arguments as a server of its own, and waits until it serves.
+fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut child = Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .arg("--background-child")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the server")?;
+    let pipe = child.stdout.take().expect("it was asked for above");
+    let mut line = String::new();
+    BufReader::new(pipe).read_line(&mut line).context("cannot hear from the server")?;
+    if line.is_empty() {
+        // It has said why on standard error.
+        let code = child.wait().ok().and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok());
+        return Ok(code.filter(|code| *code != 0).map_or(ExitCode::FAILURE, ExitCode::from));
+    }
+    let record: Record = serde_json::from_str(&line).context("the server said what nobody understands")?;
+    report(&record, context)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells the waiting parent that the drive is there, and lets go of its terminal.
+fn hand_over(server: &Server) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(server.record())?;
+    line.push(b'\n');
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null").context("cannot open /dev/null")?;
+    let log = std::fs::File::options().create(true).append(true).open(server.log()).context("cannot open the log")?;
+    std::env::set_current_dir("/").context("cannot leave the current directory")?;
+    // The drive is served even if nobody waits for the message any more.
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(&line).and_then(|()| out.flush());
+    for result in
+        [rustix::stdio::dup2_stdin(null.as_fd()), rustix::stdio::dup2_stdout(null.as_fd()), rustix::stdio::dup2_stderr(log.as_fd())]
+    {
+        result.context("cannot let go of the terminal")?;
+    }
+    Ok(())
+}
+
+fn report(record: &Record, context: &Context) -> anyhow::Result<()> {
+    let text = || record.device.iter().chain(&record.nbd).map(|path| format!("{}\n", path.display())).collect();
+    context.report("drive-attach", 1, record, text)
+}

@@ -1,0 +1,69 @@
+//! `trimtab drive detach`.
+
+use crate::output::Context;
+use crate::serve::control::{Ask, Client};
+use crate::serve::runtime::{self, Entry, Record, Runtime, State};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab drive detach                     the only one that is attached
+  trimtab drive detach ocz-vertex-le-100gb
+  trimtab drive detach /dev/loop0
+  trimtab drive detach --all --force       whatever still uses them gets I/O errors";
+
+/// Arguments of `trimtab drive detach`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Id or block device of the drive; may be left out if there is only one.
+    #[arg(value_name = "DRIVE", conflicts_with = "all")]
+    drive: Option<String>,
+    /// All drives.
+    #[arg(long)]
+    all: bool,
+    /// Even if somebody uses it: they get I/O errors from then on.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Detaches.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let runtime = Runtime::open()?;
+    let entries = if args.all { runtime.entries()? } else { vec![runtime.find(args.drive.as_deref())?] };
+    let mut detached = Vec::new();
+    let mut failed = None;
+    for entry in entries {
+        let result = match &entry.state {
+            State::Running(record) => ask_server(&entry, record, args.force),
+            State::Dead(_) => runtime::remove_remains(&entry, args.force),
+            State::Starting => Err(anyhow::anyhow!("its server is just being started")),
+        };
+        match result {
+            Ok(()) => detached.push(entry.id),
+            // The others are detached all the same.
+            Err(error) => failed = Some(error.context(format!("cannot detach {}", entry.id))),
+        }
+    }
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let text = || detached.iter().map(|id| format!("detached {id}\n")).collect();
+    context.report("drive-detach", 1, &serde_json::json!({ "detached": &detached }), text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has the server take everything away, and waits until it has ended: its data file can then be used again.
+fn ask_server(entry: &Entry, record: &Record, force: bool) -> anyhow::Result<()> {
+    let asked = Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&Ask::Detach { force }));
+    if let Err(error) = asked {
+        // It may have died since it was listed.
+        return if runtime::is_running(record) { Err(error) } else { runtime::remove_remains(entry, force) };
+    }
+    let patience = Instant::now() + Duration::from_secs(30);
+    while runtime::is_running(record) && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}

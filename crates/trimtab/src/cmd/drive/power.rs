@@ -1,0 +1,45 @@
+//! `trimtab drive power`.
+
+use crate::output::Context;
+use crate::serve::control::{Ask, Client};
+use crate::serve::runtime::{Runtime, State};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab drive attach crucial-m4-128gb --fault power-cut
+  trimtab drive power crucial-m4-128gb cut      what was only in its cache is lost; every request fails
+  trimtab drive power crucial-m4-128gb on       it answers again; unmount and check what is on it first";
+
+/// Arguments of `trimtab drive power`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Id or block device of the drive.
+    #[arg(value_name = "DRIVE")]
+    drive: String,
+    /// Take the power away, or give it back.
+    #[arg(value_name = "cut|on")]
+    power: Power,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Power {
+    /// The power fails now.
+    Cut,
+    /// The power is there again.
+    On,
+}
+
+/// Does it.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let entry = Runtime::open()?.find(Some(&args.drive))?;
+    let State::Running(_) = entry.state else { anyhow::bail!("nobody serves {}", entry.id) };
+    let on = matches!(args.power, Power::On);
+    let answer: serde_json::Value = Client::connect(&entry.home.control())?.ask(&Ask::Power { on })?;
+    context.report("drive-power", 1, &answer, || match answer["lost_blocks"].as_u64() {
+        Some(lost) => format!("the power of {} is off; {lost} blocks that were only in its cache are lost", entry.id),
+        None => format!("the power of {} is on", entry.id),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

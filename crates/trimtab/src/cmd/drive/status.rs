@@ -1,0 +1,110 @@
+//! `trimtab drive status`.
+
+use crate::output::{Context, table};
+use crate::serve::control::{Ask, Client};
+use crate::serve::ledger::SIZE_CLASSES;
+use crate::serve::runtime::{Entry, Runtime, State};
+use crate::serve::status::Status;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use trimtab_core::units::{Bytes, Nanos};
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab drive status                     every attached drive
+  trimtab drive status --json              every counter
+  trimtab drive status /dev/loop0";
+
+/// Arguments of `trimtab drive status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Id or block device of the drive [default: all].
+    #[arg(value_name = "DRIVE")]
+    drive: Option<String>,
+}
+
+/// Shows it.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let runtime = Runtime::open()?;
+    let entries = match &args.drive {
+        Some(drive) => vec![runtime.find(Some(drive))?],
+        None => runtime.entries()?,
+    };
+    let mut shown = Vec::new();
+    for entry in &entries {
+        match &entry.state {
+            State::Running(_) => shown.push(status_of(entry)?),
+            State::Starting => context.remark(&format!("trimtab: {}: its server is just being started", entry.id)),
+            State::Dead(_) => context.remark(&format!(
+                "trimtab: {}: its server has crashed; 'trimtab drive detach {}' takes away what it left",
+                entry.id, entry.id
+            )),
+        }
+    }
+    let text = || if shown.is_empty() { "no drive is attached\n".to_owned() } else { shown.iter().map(in_words).collect() };
+    context.report("drive-status", 1, &serde_json::json!({ "drives": &shown }), text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the server of `entry`.
+pub(super) fn status_of(entry: &Entry) -> anyhow::Result<Status> {
+    Client::connect(&entry.home.control())?.ask(&Ask::Status)
+}
+
+fn in_words(status: &Status) -> String {
+    let mut text = String::new();
+    let record = &status.record;
+    let place = record.device.iter().chain(&record.nbd).map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(text, "{}  {}  {} ({} bytes)", record.id, place, Bytes(record.size), record.size);
+    let _ = writeln!(
+        text,
+        "speed {}, attached for {}, model time {}, data {} ({} stored)",
+        status.speed,
+        Nanos((status.uptime_s * 1e9) as u64),
+        Nanos(status.model_time_ns),
+        Bytes(status.mapped_bytes),
+        Bytes(status.stored_bytes)
+    );
+    for fault in &status.faults {
+        let _ = writeln!(text, "fault: {fault}");
+    }
+    let mut requests = table(&["requests", "count", "bytes", "failed", "mean", "p50", "p99", "max"]);
+    let kinds = &status.requests;
+    for (name, kind) in [("read", &kinds.read), ("write", &kinds.write), ("trim", &kinds.trim), ("flush", &kinds.flush)] {
+        let latency = kind.latency;
+        let shown = [latency.mean_ns as u64, latency.p50_ns, latency.p99_ns, latency.max_ns].map(|ns| Nanos(ns).to_string());
+        let mut row = vec![name.to_owned(), kind.count.to_string(), Bytes(kind.bytes).to_string(), kind.failed.to_string()];
+        row.extend(shown);
+        requests.add_row(row);
+    }
+    let _ = writeln!(text, "{requests}");
+    text.push_str(&ledger_in_words(status));
+    let mut model = table(&["model, in its whole life", "value"]);
+    for (name, value) in &status.model {
+        model.add_row([name.clone(), value.to_string()]);
+    }
+    let _ = writeln!(text, "{model}");
+    text
+}
+
+fn ledger_in_words(status: &Status) -> String {
+    let discards = &status.discards;
+    if discards.commands == 0 {
+        return String::new();
+    }
+    let mut ledger = table(&["discards", "ranges", "bytes"]);
+    ledger.add_row(["asked", &discards.asked.count.to_string(), &Bytes(discards.asked.bytes).to_string()]);
+    for ((_, class), tally) in SIZE_CLASSES.iter().zip(&discards.by_size) {
+        if tally.count > 0 {
+            ledger.add_row([format!("  {class}"), tally.count.to_string(), Bytes(tally.bytes).to_string()]);
+        }
+    }
+    ledger.add_row(["effective", "", &Bytes(discards.effective_bytes).to_string()]);
+    ledger.add_row(["held no data before", &discards.repeated_ranges.to_string(), &Bytes(discards.repeated_bytes).to_string()]);
+    ledger.add_row(["part of a block only", "", &Bytes(discards.partial_bytes).to_string()]);
+    ledger.add_row(["refused", &discards.refused.count.to_string(), &Bytes(discards.refused.bytes).to_string()]);
+    ledger.add_row(["ignored (fault)", &discards.ignored.count.to_string(), &Bytes(discards.ignored.bytes).to_string()]);
+    let amplification = status.discard_amplification.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+    format!("{ledger}\ndiscard amplification (bytes discarded / bytes freed): {amplification}\n")
+}

@@ -1,0 +1,132 @@
+//! How compressible data is, cheaply: a compressing drive stores what is written at its real size.
+//!
+//! Per block of 4 KiB, of at most eight blocks spread over the request: bytes that a dictionary coder would find again
+//! (matches of four bytes or more, as LZ4 finds them, each costing three bytes), and the order-0 entropy of the rest.
+
+use trimtab_core::data::DataClass;
+
+const BLOCK: usize = 4096;
+const BLOCKS_MAX: usize = 8;
+const TABLE_BITS: u32 = 10;
+/// What a match costs in the output: a token and an offset of two bytes.
+const MATCH_COST: f64 = 3.0;
+/// At this share and above data count as incompressible: below it would only be the scatter of the estimate.
+const INCOMPRESSIBLE: f64 = 0.97;
+
+/// The class of `data`.
+pub fn classify(data: &[u8]) -> DataClass {
+    if is_zero(data) {
+        return DataClass::Zero;
+    }
+    let blocks = data.len().div_ceil(BLOCK);
+    let samples = blocks.min(BLOCKS_MAX);
+    let sum: f64 = (0..samples)
+        .map(|n| {
+            let start = n * blocks / samples * BLOCK;
+            stored_share(&data[start..data.len().min(start + BLOCK)])
+        })
+        .sum();
+    let share = sum / samples as f64;
+    if share >= INCOMPRESSIBLE { DataClass::Random } else { DataClass::Measured((share * 1000.0).round() as u16) }
+}
+
+/// True if all bytes are zero; looks at sixteen at a time and stops at the first other one.
+fn is_zero(data: &[u8]) -> bool {
+    let (words, rest) = data.as_chunks::<16>();
+    words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
+}
+
+/// The share of its size to which one block could be brought: 0 to 1.
+fn stored_share(block: &[u8]) -> f64 {
+    let mut table = [0_u16; 1 << TABLE_BITS];
+    let mut literals = [0_u16; 256];
+    let (mut literal_bytes, mut matches) = (0_usize, 0_usize);
+    let mut at = 0;
+    while at + 4 <= block.len() {
+        let word = word_at(block, at);
+        let slot = &mut table[(word.wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize];
+        // Positions are kept one higher, so that 0 means none.
+        let candidate = usize::from(std::mem::replace(slot, at as u16 + 1));
+        if candidate > 0 && word_at(block, candidate - 1) == word {
+            at += match_length(block, candidate - 1, at);
+            matches += 1;
+        } else {
+            literals[usize::from(block[at])] += 1;
+            literal_bytes += 1;
+            at += 1;
+        }
+    }
+    for byte in &block[at..] {
+        literals[usize::from(*byte)] += 1;
+        literal_bytes += 1;
+    }
+    let coded = entropy_bytes(&literals, literal_bytes) + matches as f64 * MATCH_COST;
+    (coded / block.len() as f64).min(1.0)
+}
+
+fn word_at(block: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+}
+
+fn match_length(block: &[u8], earlier: usize, at: usize) -> usize {
+    block[at..].iter().zip(&block[earlier..]).take_while(|(a, b)| a == b).count()
+}
+
+/// Bytes that `total` symbols with these counts take at their entropy. Of few symbols only the observed ones are known, so the
+/// estimate is raised by (k - 1) / (2 ln 2) bits for k different ones (Miller and Madow 1955).
+fn entropy_bytes(counts: &[u16; 256], total: usize) -> f64 {
+    if total == 0 {
+        return 0.0;
+    }
+    let n = total as f64;
+    let mut bits = 0.0;
+    let mut different = 0;
+    for count in counts.iter().filter(|count| **count > 0) {
+        let count = f64::from(*count);
+        bits -= count * (count / n).log2();
+        different += 1;
+    }
+    bits += f64::from(different - 1) / (2.0 * std::f64::consts::LN_2);
+    (bits / 8.0).min(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_core::rng::Stream;
+
+    fn class_of(class: DataClass, len: usize) -> DataClass {
+        let mut data = vec![0; len];
+        class.fill(&mut Stream::new(3, "classify"), &mut data);
+        classify(&data)
+    }
+
+    #[test]
+    fn generated_classes_are_recognised() {
+        for len in [512, 4096, 5000, 128 << 10, 1 << 20] {
+            assert_eq!(class_of(DataClass::Zero, len), DataClass::Zero);
+            assert_eq!(class_of(DataClass::Random, len), DataClass::Random, "{len}");
+            for percent in [20, 50, 80] {
+                let got = class_of(DataClass::Compressible(percent), len).incompressible_permille();
+                let expected = 1000 - u16::from(percent) * 10;
+                assert!(got.abs_diff(expected) <= 40, "{got} for {expected} of {len}");
+            }
+        }
+        let text = class_of(DataClass::Text, 64 << 10).incompressible_permille();
+        assert!((810..=840).contains(&text), "text keeps 82.1 %, not {text}/1000");
+    }
+
+    #[test]
+    fn source_code_compresses_as_it_does_with_lz4() {
+        let source = include_str!("classify.rs").as_bytes();
+        let kept = classify(&source[..4096]).incompressible_permille();
+        assert!((250..700).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn one_byte_that_is_not_zero_counts() {
+        let mut data = vec![0; 4096];
+        data[4095] = 1;
+        assert_ne!(classify(&data), DataClass::Zero);
+    }
+}

@@ -1,0 +1,109 @@
+//! Counters of what was served, in all and second by second.
+
+use crate::serve::status::{ByKind, Second};
+use std::collections::VecDeque;
+use trimtab_core::analysis::histogram::Histogram;
+use trimtab_core::drive::Command;
+use trimtab_core::units::Nanos;
+
+/// Completed requests of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// How many.
+    pub count: u64,
+    /// Bytes of those that succeeded.
+    pub bytes: u64,
+    /// How many failed.
+    pub failed: u64,
+    /// Their latency in model time.
+    pub latency: Histogram,
+}
+
+impl Done {
+    /// Counts one.
+    pub fn count(&mut self, success: bool, bytes: u64, latency: Nanos) {
+        self.count += 1;
+        if success {
+            self.bytes += bytes;
+        } else {
+            self.failed += 1;
+        }
+        self.latency.record(latency);
+    }
+}
+
+/// Completed requests by kind.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Reads.
+    pub read: Done,
+    /// Writes, with zero-writes that keep the space mapped.
+    pub write: Done,
+    /// TRIM commands, with zero-writes that unmap.
+    pub trim: Done,
+    /// Flushes, with the durable end of each FUA write.
+    pub flush: Done,
+}
+
+impl Counts {
+    /// Where `command` is counted.
+    pub const fn of(&mut self, command: &Command<'_>) -> &mut Done {
+        match command {
+            Command::Read(_) => &mut self.read,
+            Command::Write(..) => &mut self.write,
+            Command::Trim(_) => &mut self.trim,
+            Command::Flush => &mut self.flush,
+        }
+    }
+}
+
+impl From<&Counts> for ByKind {
+    fn from(counts: &Counts) -> Self {
+        Self { read: (&counts.read).into(), write: (&counts.write).into(), trim: (&counts.trim).into(), flush: (&counts.flush).into() }
+    }
+}
+
+/// Seconds that are kept.
+const SECONDS: usize = 120;
+
+/// The last seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Seconds {
+    current: Counts,
+    done: VecDeque<Second>,
+    /// At the last tick: host bytes and medium bytes written, bytes freed.
+    before: ((u64, u64), u64),
+}
+
+impl Seconds {
+    /// The second that is running.
+    pub const fn current(&mut self) -> &mut Counts {
+        &mut self.current
+    }
+
+    /// Ends it; `written` are host and medium bytes written so far, `freed` bytes freed so far.
+    pub fn tick(&mut self, written: (u64, u64), freed: u64) {
+        let ((host_before, medium_before), freed_before) = self.before;
+        let host = written.0.saturating_sub(host_before);
+        let medium = written.1.saturating_sub(medium_before);
+        self.done.push_back(Second {
+            requests: ByKind::from(&self.current),
+            waf: (host > 0).then(|| medium as f64 / host as f64),
+            trim_effective_bytes: freed.saturating_sub(freed_before),
+        });
+        if self.done.len() > SECONDS {
+            self.done.pop_front();
+        }
+        for done in [&mut self.current.read, &mut self.current.write, &mut self.current.trim, &mut self.current.flush] {
+            if done.count > 0 {
+                *done = Done::default();
+            }
+        }
+        self.before = (written, freed);
+    }
+
+    /// Those that have ended, the latest last.
+    pub fn recent(&self) -> Vec<Second> {
+        self.done.iter().cloned().collect()
+    }
+}

@@ -1,0 +1,345 @@
+//! Faults, wrapped around the engine: it knows nothing of them, and neither do the front ends.
+
+mod power;
+mod spec;
+
+pub use spec::{Cut, Fault, GRAMMAR, On, TrimLie, When};
+
+use crate::serve::engine::Engine;
+use crate::serve::ledger::UnitMap;
+use crate::serve::pace::Speed;
+use crate::serve::request::{Geometry, Request, Serve, Served};
+use power::Undo;
+use rustix::io::Errno;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use trimtab_core::drive::Extent;
+use trimtab_core::rng::{Stream, derive_seed};
+
+/// An engine with faults around it.
+pub struct Faulty {
+    engine: Arc<Engine>,
+    geometry: Geometry,
+    speed: Speed,
+    state: Mutex<State>,
+}
+
+struct State {
+    faults: Vec<Armed>,
+    /// Kept if the power may fail.
+    undo: Option<Undo>,
+    /// The power is off: everything fails.
+    off: bool,
+    written: u64,
+    /// Trimmed space that reads as a pattern, in logical blocks.
+    patterned: Option<(u8, UnitMap)>,
+}
+
+/// A fault with what it needs to know.
+struct Armed {
+    fault: Fault,
+    rng: Stream,
+    seed: u64,
+    /// Requests of the right kind so far.
+    seen: u64,
+    /// How often it struck.
+    hits: u64,
+    /// With which request the power fails.
+    cut_at: Option<u64>,
+}
+
+impl Armed {
+    fn new(fault: Fault, seed: u64, index: usize) -> Self {
+        let purpose = format!("fault {index}");
+        let mut rng = Stream::new(seed, &purpose);
+        let cut_at = match fault {
+            Fault::PowerCut { cut: Cut::At(n), .. } => Some(n),
+            Fault::PowerCut { cut: Cut::Within(n), .. } => Some(rng.between(1, n)),
+            _ => None,
+        };
+        Self { fault, rng, seed: derive_seed(seed, &purpose), seen: 0, hits: 0, cut_at }
+    }
+}
+
+/// What the faults have decided for a request.
+#[derive(Default)]
+struct Decision {
+    cut: bool,
+    fail: bool,
+    delay: Duration,
+}
+
+impl Faulty {
+    /// Wraps `faults` around `engine`. `seed` decides everything that is left to chance.
+    pub fn new(engine: Arc<Engine>, faults: &[Fault], seed: u64, speed: Speed) -> Self {
+        let geometry = engine.geometry();
+        let armed: Vec<Armed> = faults.iter().enumerate().map(|(index, fault)| Armed::new(*fault, seed, index)).collect();
+        let may_cut = faults.iter().any(|fault| matches!(fault, Fault::PowerCut { .. }));
+        if may_cut {
+            engine.expect_power_cuts();
+        }
+        let pattern = faults.iter().find_map(|fault| match fault {
+            Fault::Trim(TrimLie::Pattern(byte)) => Some(*byte),
+            _ => None,
+        });
+        let blocks = geometry.size / u64::from(geometry.logical_block);
+        let state = State {
+            faults: armed,
+            undo: may_cut.then(|| Undo::new(geometry.logical_block)),
+            off: false,
+            written: 0,
+            patterned: pattern.map(|byte| (byte, UnitMap::new(blocks))),
+        };
+        Self { engine, geometry, speed, state: Mutex::new(state) }
+    }
+
+    /// What is in force, and how often it struck.
+    pub fn in_words(&self) -> Vec<String> {
+        let state = self.lock();
+        let mut words: Vec<String> = state.faults.iter().map(|armed| format!("{} (struck {} times)", armed.fault, armed.hits)).collect();
+        if state.off {
+            words.push("the power is off".to_owned());
+        }
+        words
+    }
+
+    /// Cuts the power now; gives the number of pages that were lost.
+    pub fn cut_power(&self) -> Result<u64, String> {
+        let mut state = self.lock();
+        if state.undo.is_none() {
+            return Err("this drive was not attached with --fault power-cut, so it does not know what it would lose".to_owned());
+        }
+        if state.off {
+            return Err("the power is off already".to_owned());
+        }
+        self.cut(&mut state, None).map_err(|errno| format!("the data store failed: {errno}"))
+    }
+
+    /// Turns the power on again; false if it was on.
+    pub fn restore_power(&self) -> bool {
+        std::mem::take(&mut self.lock().off)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cut(&self, state: &mut State, torn: Option<Extent>) -> Result<u64, Errno> {
+        state.off = true;
+        let lost = self.engine.power_cut();
+        let State { faults, undo, .. } = state;
+        let Some(Armed { fault: Fault::PowerCut { keep, .. }, rng, hits, .. }) =
+            faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }))
+        else {
+            return Ok(0);
+        };
+        *hits += 1;
+        undo.as_mut().map_or(Ok(0), |undo| undo.cut(self.engine.store(), &lost, torn, *keep, rng))
+    }
+
+    fn serve_trim(&self, state: &mut State, extents: &[Extent]) -> Served {
+        let lie = state.faults.iter_mut().find_map(|armed| match armed.fault {
+            Fault::Trim(lie) => Some((lie, armed)),
+            _ => None,
+        });
+        let Some((lie, armed)) = lie else { return self.engine.serve(Request::Trim(extents)) };
+        armed.hits += 1;
+        match lie {
+            TrimLie::Ignore => self.engine.pretend_trim(extents),
+            TrimLie::Half(share) => {
+                let (obeyed, ignored): (Vec<Extent>, Vec<Extent>) = extents.iter().partition(|_| armed.rng.chance(share));
+                let mut served = Served { result: Ok(()), due: None };
+                if !ignored.is_empty() {
+                    served = self.engine.pretend_trim(&ignored);
+                }
+                if !obeyed.is_empty() {
+                    let other = self.engine.serve(Request::Trim(&obeyed));
+                    served = Served { result: served.result.and(other.result), due: served.due.max(other.due) };
+                }
+                served
+            }
+            TrimLie::Stale => self.engine.trim_but_keep_data(extents),
+            TrimLie::Pattern(_) => {
+                let served = self.engine.serve(Request::Trim(extents));
+                if let (Ok(()), Some((_, map))) = (served.result, &mut state.patterned) {
+                    for extent in extents {
+                        map.insert(blocks_of(*extent, self.geometry.logical_block));
+                    }
+                }
+                served
+            }
+        }
+    }
+
+    fn serve_with_faults(&self, request: Request<'_>) -> Served {
+        let (kind, extent) = describe(&request);
+        let mut state = self.lock();
+        if state.off {
+            return Served::refused(Errno::IO);
+        }
+        let decision = state.decide(kind, extent);
+        if decision.fail {
+            return self.delayed(Served::refused(Errno::IO), decision.delay);
+        }
+        // A write is torn by the cut; anything else does not happen any more.
+        if decision.cut && kind != On::Write {
+            let _ = self.cut(&mut state, None);
+            return Served::refused(Errno::IO);
+        }
+        let served = match request {
+            Request::Read { offset, into } => {
+                let served = self.engine.serve(Request::Read { offset, into: &mut *into });
+                state.lay_pattern_over(offset, into, self.geometry.logical_block);
+                served
+            }
+            Request::Trim(extents) => self.serve_trim(&mut state, extents),
+            Request::Flush => match state.ignored_flush() {
+                true => Served { result: Ok(()), due: None },
+                false => {
+                    let served = self.engine.serve(Request::Flush);
+                    if let (Ok(()), Some(undo)) = (served.result, &mut state.undo) {
+                        undo.flushed();
+                    }
+                    served
+                }
+            },
+            Request::Write { .. } | Request::Zero { .. } => self.serve_write(&mut state, request, extent),
+        };
+        if decision.cut {
+            let _ = self.cut(&mut state, Some(extent));
+            return Served::refused(Errno::IO);
+        }
+        drop(state);
+        self.delayed(served, decision.delay)
+    }
+
+    fn serve_write(&self, state: &mut State, request: Request<'_>, extent: Extent) -> Served {
+        let is_data = matches!(request, Request::Write { .. });
+        if let (true, Some(undo)) = (is_data, &mut state.undo)
+            && let Err(errno) = undo.before_write(self.engine.store(), extent)
+        {
+            return Served::refused(errno);
+        }
+        let request = match request {
+            Request::Write { offset, data, fua: true } if state.ignored_flush() => Request::Write { offset, data, fua: false },
+            request => request,
+        };
+        let served = self.engine.serve(request);
+        if served.result.is_ok() {
+            state.written += extent.len;
+            if let (true, Some(undo)) = (is_data, &mut state.undo) {
+                undo.wrote(extent, served.due);
+            }
+            if let Some((_, map)) = &mut state.patterned {
+                map.remove(blocks_of(extent, self.geometry.logical_block));
+            }
+        }
+        served
+    }
+
+    fn delayed(&self, served: Served, delay: Duration) -> Served {
+        if delay.is_zero() {
+            return served;
+        }
+        let delay = match self.speed {
+            Speed::Times(factor) => delay.div_f64(factor),
+            Speed::Unpaced => delay,
+        };
+        let now = Instant::now();
+        Served { due: Some(served.due.map_or(now, |due| due.max(now)) + delay), ..served }
+    }
+}
+
+impl State {
+    /// Asks every fault about a request.
+    fn decide(&mut self, kind: On, extent: Extent) -> Decision {
+        let mut decision = Decision::default();
+        let written = self.written;
+        for armed in &mut self.faults {
+            let struck = match armed.fault {
+                Fault::PowerCut { on, .. } if on.includes(kind) => {
+                    armed.seen += 1;
+                    // Counted as a hit when it is carried out.
+                    decision.cut |= armed.cut_at == Some(armed.seen);
+                    false
+                }
+                Fault::Error { on, when, after } if on.includes(kind) => {
+                    let hit = match when {
+                        When::Chance(p) => armed.rng.chance(p),
+                        When::Range(range) => extent.offset < range.offset + range.len && range.offset < extent.offset + extent.len,
+                    };
+                    armed.seen += u64::from(hit);
+                    let fail = hit && armed.seen > after;
+                    decision.fail |= fail;
+                    fail
+                }
+                Fault::Latency { on, chance, add } if on.includes(kind) => {
+                    let hit = armed.rng.chance(chance);
+                    if hit {
+                        decision.delay += add;
+                    }
+                    hit
+                }
+                Fault::WornOut { share, block } if kind == On::Write => {
+                    let worn = |index: u64| Stream::new(armed.seed ^ index, "worn-out").chance(share);
+                    let fail = (extent.offset / block..(extent.offset + extent.len).div_ceil(block)).any(worn);
+                    decision.fail |= fail;
+                    fail
+                }
+                Fault::ReadOnly { after } if matches!(kind, On::Write | On::Trim) => {
+                    decision.fail |= written >= after;
+                    written >= after
+                }
+                _ => false,
+            };
+            armed.hits += u64::from(struck);
+        }
+        decision
+    }
+
+    /// True if a flush is not to be carried out; counts it.
+    fn ignored_flush(&mut self) -> bool {
+        let Some(armed) = self.faults.iter_mut().find(|armed| armed.fault == Fault::IgnoreFlush) else { return false };
+        armed.hits += 1;
+        true
+    }
+
+    fn lay_pattern_over(&self, offset: u64, data: &mut [u8], logical_block: u32) {
+        let Some((byte, map)) = &self.patterned else { return };
+        for (block, bytes) in (offset / u64::from(logical_block)..).zip(data.chunks_mut(logical_block as usize)) {
+            if map.contains(block) {
+                bytes.fill(*byte);
+            }
+        }
+    }
+}
+
+impl Serve for Faulty {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn serve(&self, request: Request<'_>) -> Served {
+        self.serve_with_faults(request)
+    }
+}
+
+/// The kind of a request, and the range that it spans.
+fn describe(request: &Request<'_>) -> (On, Extent) {
+    match request {
+        Request::Read { offset, into } => (On::Read, Extent { offset: *offset, len: into.len() as u64 }),
+        Request::Write { offset, data, .. } => (On::Write, Extent { offset: *offset, len: data.len() as u64 }),
+        Request::Zero { extent, .. } => (On::Write, *extent),
+        Request::Trim(extents) => {
+            let offset = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
+            let end = extents.iter().map(|extent| extent.offset.saturating_add(extent.len)).max().unwrap_or(0);
+            (On::Trim, Extent { offset, len: end - offset })
+        }
+        Request::Flush => (On::Flush, Extent { offset: 0, len: 0 }),
+    }
+}
+
+fn blocks_of(extent: Extent, logical_block: u32) -> std::ops::Range<u64> {
+    let block = u64::from(logical_block);
+    extent.offset / block..(extent.offset + extent.len).div_ceil(block)
+}

@@ -1,0 +1,337 @@
+//! Faults as they are asked for: `--fault write-error:p=0.001`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+use trimtab_core::drive::Extent;
+use trimtab_core::units::{Bytes, Nanos};
+
+/// Which requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// Reads.
+    Read,
+    /// Writes and zero-writes.
+    Write,
+    /// TRIM.
+    Trim,
+    /// Flushes.
+    Flush,
+    /// All of them.
+    Any,
+}
+
+impl On {
+    const ALL: [(&'static str, Self); 5] =
+        [("read", Self::Read), ("write", Self::Write), ("trim", Self::Trim), ("flush", Self::Flush), ("any", Self::Any)];
+
+    /// True if a request of `kind` is meant.
+    pub fn includes(self, kind: Self) -> bool {
+        self == Self::Any || self == kind
+    }
+}
+
+/// When a request of the right kind is hit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    /// With this probability.
+    Chance(f64),
+    /// If it touches this range.
+    Range(Extent),
+}
+
+/// What the drive does with a TRIM instead of obeying.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrimLie {
+    /// Says yes and does nothing: the data stay, the drive's mapping stays.
+    Ignore,
+    /// Obeys for this share of the ranges, drawn by chance, and ignores the others.
+    Half(f64),
+    /// Drops its mapping, but reads still return the old data.
+    Stale,
+    /// Reads of trimmed space return this byte.
+    Pattern(u8),
+}
+
+/// When the power fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Only when `trimtab drive power cut` says so.
+    OnDemand,
+    /// With this request.
+    At(u64),
+    /// With one of this many requests, drawn by chance.
+    Within(u64),
+}
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// The power fails: every request fails from then on, and what was only in the volatile cache is lost.
+    PowerCut {
+        /// When.
+        cut: Cut,
+        /// Which requests count.
+        on: On,
+        /// The share of the volatile pages that reached the flash all the same, drawn page by page.
+        keep: f64,
+    },
+    /// Requests fail with an I/O error.
+    Error {
+        /// Which.
+        on: On,
+        /// When.
+        when: When,
+        /// The first so many that would be hit succeed.
+        after: u64,
+    },
+    /// Requests take longer.
+    Latency {
+        /// Which.
+        on: On,
+        /// With which probability.
+        chance: f64,
+        /// By how much.
+        add: Duration,
+    },
+    /// TRIM is not what it seems.
+    Trim(TrimLie),
+    /// Flushes are answered and not carried out.
+    IgnoreFlush,
+    /// Blocks of the drive cannot be written any more.
+    WornOut {
+        /// The share of blocks, drawn block by block.
+        share: f64,
+        /// Bytes in a block.
+        block: u64,
+    },
+    /// The drive takes no more writes after so many bytes.
+    ReadOnly {
+        /// Bytes.
+        after: u64,
+    },
+}
+
+/// How faults are written; for help and for error messages.
+pub const GRAMMAR: &str = "\
+  power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   the N-th request, or a random one of the first N; without
+                                                     either, 'trimtab drive power DRIVE cut' does it
+  read-error|write-error|trim-error|flush-error:p=P|range=OFFSET+LENGTH[,after=N]
+  latency:p=P,add=TIME[,on=KIND]                     KIND is read, write, trim, flush or any
+  trim:ignore|half[=SHARE]|stale|pattern=BYTE        TRIM obeyed not at all, in part, or not seen by reads
+  flush:ignore                                       flushes answered and not carried out
+  worn-out:share=SHARE[,block=SIZE]                  blocks that cannot be written any more
+  read-only:after=SIZE                               end of life once SIZE has been written";
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let mut options = Options::parse(rest)?;
+        let fault = match kind {
+            "power-cut" => {
+                let cut = match (options.take("at"), options.take("within")) {
+                    (None, None) => Cut::OnDemand,
+                    (Some(n), None) => Cut::At(positive(&n)?),
+                    (None, Some(n)) => Cut::Within(positive(&n)?),
+                    (Some(_), Some(_)) => return Err("power-cut takes at=N or within=N, not both".to_owned()),
+                };
+                let keep = options.take("keep").map_or(Ok(0.5), |share| probability(&share))?;
+                Self::PowerCut { cut, on: options.on()?, keep }
+            }
+            "read-error" => Self::error(On::Read, &mut options)?,
+            "write-error" => Self::error(On::Write, &mut options)?,
+            "trim-error" => Self::error(On::Trim, &mut options)?,
+            "flush-error" => Self::error(On::Flush, &mut options)?,
+            "latency" => Self::Latency {
+                chance: probability(&options.need("p")?)?,
+                add: options.need("add")?.parse::<Nanos>().map_err(|error| error.to_string()).map(|add| Duration::from_nanos(add.0))?,
+                on: options.on()?,
+            },
+            "trim" => Self::Trim(trim_lie(&mut options)?),
+            "flush" if options.take("ignore").is_some() => Self::IgnoreFlush,
+            "worn-out" => {
+                let block = options.take("block").map_or(Ok(1 << 20), |block| size(&block))?;
+                if block < 512 {
+                    return Err("a block has at least 512 bytes".to_owned());
+                }
+                Self::WornOut { share: probability(&options.need("share")?)?, block }
+            }
+            "read-only" => Self::ReadOnly { after: size(&options.need("after")?)? },
+            _ => return Err(format!("'{text}' is no fault; they are\n{GRAMMAR}")),
+        };
+        options.done()?;
+        Ok(fault)
+    }
+}
+
+impl Fault {
+    fn error(on: On, options: &mut Options) -> Result<Self, String> {
+        let when = match (options.take("p"), options.take("range")) {
+            (Some(p), None) => When::Chance(probability(&p)?),
+            (None, Some(range)) => {
+                let (offset, len) = range.split_once('+').ok_or_else(|| format!("a range is OFFSET+LENGTH, not '{range}'"))?;
+                let extent = Extent { offset: size(offset)?, len: size(len)? };
+                extent.offset.checked_add(extent.len).ok_or_else(|| format!("the range {range} ends beyond 2^64 bytes"))?;
+                When::Range(extent)
+            }
+            _ => return Err("an error takes p=P or range=OFFSET+LENGTH".to_owned()),
+        };
+        let after = options.take("after").map_or(Ok(0), |n| n.parse().map_err(|_| format!("after={n} is not a number")))?;
+        Ok(Self::Error { on, when, after })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |on: On| On::ALL.iter().find(|(_, other)| *other == on).map_or("any", |(name, _)| *name);
+        match *self {
+            Self::PowerCut { cut, on, keep } => {
+                match cut {
+                    Cut::OnDemand => write!(f, "power-cut:keep={keep}")?,
+                    Cut::At(n) => write!(f, "power-cut:at={n},keep={keep}")?,
+                    Cut::Within(n) => write!(f, "power-cut:within={n},keep={keep}")?,
+                }
+                if on == On::Any { Ok(()) } else { write!(f, ",on={}", name(on)) }
+            }
+            Self::Error { on, when, after } => {
+                match when {
+                    When::Chance(p) => write!(f, "{}-error:p={p}", name(on))?,
+                    When::Range(range) => write!(f, "{}-error:range={}+{}", name(on), range.offset, range.len)?,
+                }
+                if after == 0 { Ok(()) } else { write!(f, ",after={after}") }
+            }
+            Self::Latency { on, chance, add } => write!(f, "latency:p={chance},add={}ns,on={}", add.as_nanos(), name(on)),
+            Self::Trim(TrimLie::Ignore) => f.write_str("trim:ignore"),
+            Self::Trim(TrimLie::Half(share)) => write!(f, "trim:half={share}"),
+            Self::Trim(TrimLie::Stale) => f.write_str("trim:stale"),
+            Self::Trim(TrimLie::Pattern(byte)) => write!(f, "trim:pattern={byte}"),
+            Self::IgnoreFlush => f.write_str("flush:ignore"),
+            Self::WornOut { share, block } => write!(f, "worn-out:share={share},block={block}"),
+            Self::ReadOnly { after } => write!(f, "read-only:after={after}"),
+        }
+    }
+}
+
+/// `key=value` or `key`, separated by commas.
+struct Options(Vec<(String, String)>);
+
+impl Options {
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            if found.iter().any(|(other, _)| other == key) {
+                return Err(format!("'{key}' is given twice"));
+            }
+            found.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(Self(found))
+    }
+
+    fn take(&mut self, key: &str) -> Option<String> {
+        let index = self.0.iter().position(|(other, _)| other == key)?;
+        Some(self.0.remove(index).1)
+    }
+
+    fn need(&mut self, key: &str) -> Result<String, String> {
+        self.take(key).ok_or_else(|| format!("'{key}=' is missing"))
+    }
+
+    fn on(&mut self) -> Result<On, String> {
+        let Some(name) = self.take("on") else { return Ok(On::Any) };
+        let found = On::ALL.iter().find(|(other, _)| *other == name).map(|(_, on)| *on);
+        found.ok_or_else(|| format!("on= takes read, write, trim, flush or any, not '{name}'"))
+    }
+
+    fn done(self) -> Result<(), String> {
+        match self.0.first() {
+            Some((key, _)) => Err(format!("'{key}' does not belong here; faults are\n{GRAMMAR}")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn trim_lie(options: &mut Options) -> Result<TrimLie, String> {
+    let mut found = Vec::new();
+    if options.take("ignore").is_some() {
+        found.push(TrimLie::Ignore);
+    }
+    if let Some(share) = options.take("half") {
+        found.push(TrimLie::Half(if share.is_empty() { 0.5 } else { probability(&share)? }));
+    }
+    if options.take("stale").is_some() {
+        found.push(TrimLie::Stale);
+    }
+    if let Some(byte) = options.take("pattern") {
+        let parsed = byte.strip_prefix("0x").map_or_else(|| byte.parse(), |hex| u8::from_str_radix(hex, 16));
+        found.push(TrimLie::Pattern(parsed.map_err(|_| format!("pattern={byte} is not a byte such as 0xA5"))?));
+    }
+    match found.as_slice() {
+        [lie] => Ok(*lie),
+        _ => Err("trim takes one of ignore, half, stale, pattern=BYTE".to_owned()),
+    }
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    let valid = |p: &f64| (0.0..=1.0).contains(p);
+    text.parse().ok().filter(valid).ok_or_else(|| format!("'{text}' is not a share from 0 to 1"))
+}
+
+fn positive(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("'{text}' is not a number from 1"))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_survive_being_written_and_read() {
+        for text in [
+            "power-cut:keep=0.5",
+            "power-cut:at=7,keep=0,on=flush",
+            "power-cut:within=100,keep=1",
+            "read-error:p=0.001",
+            "write-error:range=4096+8192,after=3",
+            "latency:p=0.5,add=500000000ns,on=any",
+            "trim:ignore",
+            "trim:half=0.25",
+            "trim:stale",
+            "trim:pattern=165",
+            "flush:ignore",
+            "worn-out:share=0.01,block=1048576",
+            "read-only:after=1000000",
+        ] {
+            assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
+        }
+        assert_eq!("trim:pattern=0xA5".parse(), Ok(Fault::Trim(TrimLie::Pattern(0xA5))));
+    }
+
+    #[test]
+    fn wrong_faults_say_what_is_wrong() {
+        for (text, expected) in [
+            ("explode", "is no fault"),
+            ("power-cut:at=0", "not a number from 1"),
+            ("power-cut:at=1,within=2", "not both"),
+            ("read-error", "takes p=P or range"),
+            ("read-error:p=2", "not a share"),
+            ("read-error:p=0.1,p=0.2", "given twice"),
+            ("read-error:range=5", "OFFSET+LENGTH"),
+            ("latency:p=0.1", "'add=' is missing"),
+            ("latency:p=0.1,add=5", "not a duration"),
+            ("trim:ignore,stale", "one of"),
+            ("trim:pattern=300", "not a byte"),
+            ("read-only:after=1MB,x=1", "does not belong here"),
+            ("flush", "is no fault"),
+        ] {
+            let error = text.parse::<Fault>().unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

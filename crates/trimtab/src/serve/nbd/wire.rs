@@ -1,0 +1,96 @@
+//! The bytes of the transmission phase.
+
+use rustix::io::Errno;
+use std::io::{self, Read};
+
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+const FLAG_FUA: u16 = 1;
+const FLAG_NO_HOLE: u16 = 2;
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `NBD_CMD_READ`
+    Read,
+    /// `NBD_CMD_WRITE`
+    Write,
+    /// `NBD_CMD_DISC`
+    Disconnect,
+    /// `NBD_CMD_FLUSH`
+    Flush,
+    /// `NBD_CMD_TRIM`
+    Trim,
+    /// `NBD_CMD_WRITE_ZEROES`
+    WriteZeroes,
+}
+
+/// A request, without the data of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Durable when answered.
+    pub fua: bool,
+    /// A zero-write keeps the space mapped.
+    pub no_hole: bool,
+    /// `None`: a command that this server does not know.
+    pub command: Option<Command>,
+    /// The client's name for the request.
+    pub cookie: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+impl Header {
+    /// Reads the next request.
+    pub fn read(input: &mut impl Read) -> io::Result<Self> {
+        let magic = u32::from_be_bytes(read_array(input)?);
+        if magic != REQUEST_MAGIC {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it sent {magic:#010x} instead of a request")));
+        }
+        let flags = u16::from_be_bytes(read_array(input)?);
+        let command = match u16::from_be_bytes(read_array(input)?) {
+            0 => Some(Command::Read),
+            1 => Some(Command::Write),
+            2 => Some(Command::Disconnect),
+            3 => Some(Command::Flush),
+            4 => Some(Command::Trim),
+            6 => Some(Command::WriteZeroes),
+            _ => None,
+        };
+        Ok(Self {
+            fua: flags & FLAG_FUA != 0,
+            no_hole: flags & FLAG_NO_HOLE != 0,
+            command,
+            cookie: u64::from_be_bytes(read_array(input)?),
+            offset: u64::from_be_bytes(read_array(input)?),
+            len: u32::from_be_bytes(read_array(input)?),
+        })
+    }
+}
+
+/// The answer to the request `cookie`.
+pub fn simple_reply(cookie: u64, result: Result<(), Errno>) -> [u8; 16] {
+    let mut reply = [0; 16];
+    reply[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+    reply[4..8].copy_from_slice(&result.map_or_else(error_number, |()| 0).to_be_bytes());
+    reply[8..].copy_from_slice(&cookie.to_be_bytes());
+    reply
+}
+
+/// The protocol knows only a few of Linux's error numbers.
+fn error_number(errno: Errno) -> u32 {
+    match errno {
+        Errno::INVAL | Errno::NOSPC | Errno::PERM | Errno::NOMEM | Errno::OVERFLOW => errno.raw_os_error() as u32,
+        Errno::OPNOTSUPP => 95,
+        _ => Errno::IO.raw_os_error() as u32,
+    }
+}
+
+/// Reads exactly `N` bytes.
+pub fn read_array<const N: usize>(input: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    input.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

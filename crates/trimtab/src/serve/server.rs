@@ -1,0 +1,288 @@
+//! One attached drive from beginning to end: everything is made here, and everything is taken away here.
+
+use crate::interrupt;
+use crate::serve::control::{self, Answer, Ask, Question};
+use crate::serve::engine::{Engine, Settings};
+use crate::serve::faults::{Fault, Faulty};
+use crate::serve::fuse::{MAX_REQUEST_BYTES, OneFile};
+use crate::serve::loopdev::LoopDevice;
+use crate::serve::model::Model;
+use crate::serve::nbd::NbdFront;
+use crate::serve::pace::Pacer;
+use crate::serve::record::Recorder;
+use crate::serve::request::Serve;
+use crate::serve::runtime::{self, Home, Record, Runtime};
+use crate::serve::status::{ByKind, Status};
+use crate::serve::store::Store;
+use crate::trace::Header;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What to attach.
+pub struct Options {
+    /// How the user wants to name it; made from the drive's name if `None`.
+    pub id: Option<String>,
+    /// Name of the drive's specification.
+    pub drive: String,
+    /// The modelled drive.
+    pub model: Box<dyn Model>,
+    /// How the engine is set up.
+    pub settings: Settings,
+    /// Where the data are kept; in memory if `None`.
+    pub data: Option<PathBuf>,
+    /// Attach a block device.
+    pub block: bool,
+    /// Listen for NBD clients on this Unix socket.
+    pub nbd: Option<PathBuf>,
+    /// Record what is served to this new file.
+    pub record: Option<PathBuf>,
+    /// Faults around the engine.
+    pub faults: Vec<Fault>,
+    /// Decides everything about them that is left to chance.
+    pub seed: u64,
+}
+
+/// A drive that is being served.
+pub struct Server {
+    home: Home,
+    record: Record,
+    engine: Arc<Engine>,
+    /// Around the engine, if there are any.
+    faults: Option<Arc<Faulty>>,
+    pacer: Arc<Pacer>,
+    settings: Settings,
+    started: Instant,
+    questions: Option<Receiver<Question>>,
+    block: Option<BlockFront>,
+    nbd: Option<NbdFront>,
+}
+
+/// The block device: a file served over FUSE, under a loop device.
+struct BlockFront {
+    session: fuser::BackgroundSession,
+    device: Option<LoopDevice>,
+}
+
+impl Server {
+    /// Makes everything; what was made is taken away again if something fails. Also gives remarks for the user.
+    pub fn start(options: Options) -> anyhow::Result<(Self, Vec<String>)> {
+        let runtime = Runtime::open()?;
+        let mut remarks = runtime.clean_up()?;
+        let size = options.settings.geometry.size;
+        let store = match &options.data {
+            Some(path) => Store::in_file(path, size)?,
+            None => Store::in_memory(size)?,
+        };
+        // Memory for writing out dirty pages of our own block device must not wait for that to happen.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
+        let pacer = Arc::new(Pacer::start().context("cannot start a thread")?);
+        let attached_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let recorder = match &options.record {
+            Some(path) => {
+                let header = Header {
+                    drive: options.drive.clone(),
+                    size,
+                    logical_block: options.settings.geometry.logical_block,
+                    speed: options.settings.speed.to_string(),
+                    started_unix_ms: attached_unix_ms,
+                    tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+                };
+                Some(Recorder::start(path, &header)?)
+            }
+            None => None,
+        };
+        let engine = Arc::new(Engine::new(options.model, store, options.settings, recorder));
+        let (id, home) = runtime.claim(options.id.as_deref(), &options.drive)?;
+        let (pid, pid_started, boot_id) = runtime::own_process();
+        let record = Record {
+            id,
+            drive: options.drive,
+            size,
+            pid,
+            pid_started,
+            boot_id,
+            device: None,
+            nbd: None,
+            data: options.data.map(std::path::absolute).transpose()?,
+            attached_unix_ms,
+        };
+        let faulty = || Arc::new(Faulty::new(Arc::clone(&engine), &options.faults, options.seed, options.settings.speed));
+        let faults = (!options.faults.is_empty()).then(faulty);
+        let mut server = Self {
+            home,
+            record,
+            engine,
+            faults,
+            pacer,
+            settings: options.settings,
+            started: Instant::now(),
+            questions: None,
+            block: None,
+            nbd: None,
+        };
+        match server.open(options.block, options.nbd.as_deref()) {
+            Ok(more) => remarks.extend(more),
+            Err(error) => {
+                // What went wrong first is what the user has to hear.
+                let _ = server.detach(true);
+                return Err(error);
+            }
+        }
+        Ok((server, remarks))
+    }
+
+    fn open(&mut self, block: bool, nbd: Option<&Path>) -> anyhow::Result<Vec<String>> {
+        let mut remarks = Vec::new();
+        self.home.write_record(&self.record)?;
+        self.questions = Some(control::listen(&self.home.control())?);
+        let drive: Arc<dyn Serve> = match &self.faults {
+            Some(faults) => Arc::clone(faults) as _,
+            None => Arc::clone(&self.engine) as _,
+        };
+        if block {
+            let threads = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
+            let mount_point = self.home.mount_point();
+            let file = OneFile::new(Arc::clone(&drive), Arc::clone(&self.pacer), &self.record.drive);
+            let session = file.mount(&mount_point, threads).map_err(explain_fuse)?;
+            let block = self.block.insert(BlockFront { session, device: None });
+            let device = LoopDevice::attach(&mount_point.join(&self.record.drive), drive.geometry().logical_block)?;
+            block.device = Some(device);
+            remarks.extend(device.tune(&drive.geometry(), MAX_REQUEST_BYTES));
+            self.record.device = Some(device.path());
+        }
+        if let Some(path) = nbd {
+            let front = self.nbd.insert(NbdFront::start(path, drive, Arc::clone(&self.pacer))?);
+            self.record.nbd = Some(front.path().to_owned());
+        }
+        self.home.write_record(&self.record)?;
+        Ok(remarks)
+    }
+
+    /// Who serves what.
+    pub const fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Where what is said after going to the background belongs.
+    pub fn log(&self) -> PathBuf {
+        self.home.log()
+    }
+
+    /// Serves until it is detached by a client or a signal.
+    pub fn run(mut self) -> anyhow::Result<()> {
+        let mut next_tick = self.started + Duration::from_secs(1);
+        let mut told = false;
+        let questions = self.questions.take().expect("a server that was started listens");
+        loop {
+            let now = Instant::now();
+            if now >= next_tick {
+                self.engine.tick();
+                next_tick += Duration::from_secs(1);
+            }
+            match questions.recv_timeout(Duration::from_millis(100).min(next_tick.saturating_duration_since(now))) {
+                Ok(question) => match question.ask {
+                    Ask::Status => question.answer(to_answer(serde_json::to_value(self.status()))),
+                    Ask::Power { on } => question.answer(self.power(on)),
+                    Ask::Detach { force } => match self.detach(force) {
+                        Ok(()) => {
+                            question.answer(Answer::Ok(serde_json::Value::Null));
+                            return Ok(());
+                        }
+                        Err(error) => question.answer(Answer::Error(format!("{error:#}"))),
+                    },
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(100)),
+            }
+            if interrupt::requested() {
+                match self.detach(false) {
+                    Ok(()) => return Ok(()),
+                    Err(error) if !told => {
+                        eprintln!("trimtab: {error:#}; waiting for that to end (a second signal ends the server at once)");
+                        told = true;
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Takes everything away. Nothing has changed if this fails.
+    fn detach(&mut self, force: bool) -> anyhow::Result<()> {
+        if let Some(BlockFront { device: Some(device), .. }) = &self.block {
+            let shown = device.path();
+            let users = device.users();
+            anyhow::ensure!(users.is_empty() || force, "{} is busy: {}", shown.display(), users.join(", "));
+            if !force {
+                device.sync().with_context(|| format!("cannot write out {}", shown.display()))?;
+            }
+            let free = device.detach().with_context(|| format!("cannot detach {}", shown.display()))?;
+            anyhow::ensure!(free || force, "{} was opened by somebody; it is detached once they close it", shown.display());
+        }
+        self.nbd = None;
+        if let Some(BlockFront { session, .. }) = self.block.take() {
+            self.home.unmount().context("cannot unmount the served file")?;
+            // Somebody who opened the served file itself can keep the session alive, but not us.
+            let patience = Instant::now() + Duration::from_secs(2);
+            while !force && !session.guard.is_finished() && Instant::now() < patience {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.engine.store().sync().context("cannot write the data file")?;
+        self.engine.finish_recording()?;
+        self.home.remove().context("cannot remove the runtime directory")
+    }
+
+    fn power(&self, on: bool) -> Answer {
+        let Some(faults) = &self.faults else {
+            return Answer::Error("this drive was attached without '--fault power-cut'".to_owned());
+        };
+        if on {
+            return Answer::Ok(serde_json::json!({ "power": "on", "was_off": faults.restore_power() }));
+        }
+        match faults.cut_power() {
+            Ok(pages) => Answer::Ok(serde_json::json!({ "power": "off", "lost_blocks": pages })),
+            Err(reason) => Answer::Error(reason),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let mut faults = self.faults.as_ref().map(|faults| faults.in_words()).unwrap_or_default();
+        faults.extend(self.engine.recording_failure().map(|reason| format!("the recording ended early: {reason}")));
+        let snapshot = self.engine.snapshot();
+        Status {
+            record: self.record.clone(),
+            speed: self.settings.speed.to_string(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            model_time_ns: snapshot.model_time.0,
+            waiting: self.pacer.waiting(),
+            requests: ByKind::from(&snapshot.counts),
+            discard_amplification: snapshot.discards.amplification(),
+            discards: snapshot.discards,
+            mapped_bytes: snapshot.mapped_bytes,
+            stored_bytes: self.engine.store().allocated(),
+            model: snapshot.model,
+            faults,
+            seconds: snapshot.seconds,
+        }
+    }
+}
+
+fn to_answer(value: serde_json::Result<serde_json::Value>) -> Answer {
+    match value {
+        Ok(value) => Answer::Ok(value),
+        Err(error) => Answer::Error(error.to_string()),
+    }
+}
+
+fn explain_fuse(error: std::io::Error) -> anyhow::Error {
+    let hint = match error.kind() {
+        std::io::ErrorKind::NotFound => "cannot mount over FUSE: /dev/fuse is not there (try `modprobe fuse`)",
+        std::io::ErrorKind::PermissionDenied => "cannot mount over FUSE: that needs root",
+        _ => "cannot mount over FUSE",
+    };
+    anyhow::Error::new(error).context(hint)
+}

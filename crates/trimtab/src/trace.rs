@@ -1,0 +1,65 @@
+//! Recordings of what a host sent to a drive: written by the virtual SSD, read by `trimtab drive simulate` and by whoever
+//! understands fio's iolog or blkparse's text.
+//!
+//! # The format, version 1
+//!
+//! All fixed-width numbers are little-endian; a varint is LEB128 (seven bits a byte, the lowest first).
+//!
+//! ```text
+//! file    = "TRIMTRC1" header block* end
+//! header  = u32 length, u32 CRC-32 of the JSON, JSON (see `Header`)
+//! block   = u32 stored length (not 0), u32 raw length, u32 records, u32 CRC-32 of the stored bytes, stored bytes
+//! end     = u32 0, u64 records in the file, u32 CRC-32 of those eight bytes
+//! ```
+//!
+//! A block's stored bytes are its raw bytes compressed with Zstandard. The raw bytes are records one after another;
+//! time and position start from 0 in each block, so that every block can be read by itself:
+//!
+//! ```text
+//! record  = u8 kind and flags
+//!           varint nanoseconds since the record before (in model time)
+//!           varint zigzag(first logical block - the one after the range of the record before)    not for a flush
+//!           varint logical blocks                                                                 not for a flush
+//!           varint class of the data: 0-1000 per mille that compression leaves (measured), 1001 zero,
+//!                  1002 random, 1003 text, 1100-1200 generated as 0-100 % compressible                    writes only
+//!           varint nanoseconds until it completed
+//!           varint error number                                                                   if failed
+//! kind and flags: bits 0-1: 0 read, 1 write, 2 trim, 3 flush; bit 2: FUA; bit 3: failed;
+//!                 bit 4: the next record is another range of the same TRIM command
+//! ```
+//!
+//! A recording that was cut off (the machine crashed) lacks the end; a reader says so after the last whole block.
+
+mod export;
+mod format;
+
+pub use export::{ExportFormat, export};
+pub use format::{Block, Header, Packer, Reader, TraceError, Writer};
+
+use trimtab_core::data::DataClass;
+use trimtab_core::units::Nanos;
+
+pub use trimtab_core::trace::Kind;
+
+/// One request of a host, as it was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it arrived, since the beginning of the recording, in model time.
+    pub at: Nanos,
+    /// What.
+    pub kind: Kind,
+    /// First byte; 0 for a flush.
+    pub offset: u64,
+    /// Bytes; 0 for a flush.
+    pub len: u64,
+    /// What the data of a write is like.
+    pub class: DataClass,
+    /// A write that is durable when answered.
+    pub fua: bool,
+    /// The next event is another range of the same TRIM command.
+    pub continues: bool,
+    /// How long the drive took.
+    pub latency: Nanos,
+    /// The error that the host saw.
+    pub errno: Option<u16>,
+}

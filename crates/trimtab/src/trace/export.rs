@@ -1,0 +1,171 @@
+//! Recordings in the words of other tools.
+
+use super::{Event, Header, Kind};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+use std::str::FromStr;
+
+/// A text format to export to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// fio's iolog, version 3, for `fio --read_iolog`.
+    FioIolog,
+    /// What blkparse prints for queue and completion events.
+    Blkparse,
+}
+
+impl FromStr for ExportFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "fio" => Ok(Self::FioIolog),
+            "blkparse" => Ok(Self::Blkparse),
+            _ => Err(format!("a recording can be exported to fio or blkparse, not to '{text}'")),
+        }
+    }
+}
+
+/// Writes `events` to `out`; gives how many there were. fio's time stamps are in microseconds.
+///
+/// # Errors
+/// Those of the events and those of writing.
+pub fn export<E>(
+    header: &Header,
+    events: impl Iterator<Item = Result<Event, E>>,
+    format: ExportFormat,
+    out: &mut impl Write,
+) -> anyhow::Result<u64>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    match format {
+        ExportFormat::FioIolog => fio(header, events, out),
+        ExportFormat::Blkparse => blkparse(events, out),
+    }
+}
+
+fn fio<E>(header: &Header, events: impl Iterator<Item = Result<Event, E>>, out: &mut impl Write) -> anyhow::Result<u64>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    // fio opens a file of this name in its current directory, or what --replay_redirect says.
+    let name = &header.drive;
+    writeln!(out, "fio version 3 iolog\n0 {name} add\n0 {name} open")?;
+    let mut records = 0;
+    let mut last = 0;
+    for event in events {
+        let event = event?;
+        last = event.at.0 / 1_000;
+        match event.kind {
+            Kind::Read => writeln!(out, "{last} {name} read {} {}", event.offset, event.len)?,
+            Kind::Write => writeln!(out, "{last} {name} write {} {}", event.offset, event.len)?,
+            Kind::Trim => writeln!(out, "{last} {name} trim {} {}", event.offset, event.len)?,
+            Kind::Flush => writeln!(out, "{last} {name} sync 0 0")?,
+        }
+        if event.fua {
+            writeln!(out, "{last} {name} datasync 0 0")?;
+        }
+        records += 1;
+    }
+    writeln!(out, "{last} {name} close")?;
+    Ok(records)
+}
+
+fn blkparse<E>(events: impl Iterator<Item = Result<Event, E>>, out: &mut impl Write) -> anyhow::Result<u64>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    // Completions come out in the order of their time, as blkparse prints them: they wait here until then.
+    let mut completions: BinaryHeap<Reverse<(u64, u64, String)>> = BinaryHeap::new();
+    let mut sequence = 0_u64;
+    let mut records = 0;
+    for event in events {
+        let event = event?;
+        while let Some(Reverse((at, _, _))) = completions.peek()
+            && *at <= event.at.0
+        {
+            let Reverse((at, _, what)) = completions.pop().expect("peeked above");
+            line(out, &mut sequence, at, 'C', &what)?;
+        }
+        let mut flags = String::from(match event.kind {
+            Kind::Read => "R",
+            Kind::Write => "W",
+            Kind::Trim => "D",
+            Kind::Flush => "F",
+        });
+        if event.fua {
+            flags.push('F');
+        }
+        let range = if event.kind == Kind::Flush { String::new() } else { format!(" {} + {}", event.offset / 512, event.len / 512) };
+        let what = format!("{flags:>3}{range}");
+        line(out, &mut sequence, event.at.0, 'Q', &what)?;
+        completions.push(Reverse((event.at.0.saturating_add(event.latency.0), records, what)));
+        records += 1;
+    }
+    while let Some(Reverse((at, _, what))) = completions.pop() {
+        line(out, &mut sequence, at, 'C', &what)?;
+    }
+    Ok(records)
+}
+
+fn line(out: &mut impl Write, sequence: &mut u64, at_ns: u64, action: char, what: &str) -> io::Result<()> {
+    *sequence += 1;
+    let process = if action == 'C' { 0 } else { 1 };
+    writeln!(out, "  7,0    0 {sequence:8} {:5}.{:09} {process:5}  {action} {what} [trimtab]", at_ns / 1_000_000_000, at_ns % 1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_core::data::DataClass;
+    use trimtab_core::trace::{Format, Parser, Record};
+    use trimtab_core::units::Nanos;
+
+    fn events() -> Vec<Event> {
+        let event = |at_ms: u64, kind, offset, len| Event {
+            at: Nanos::from_millis(at_ms),
+            kind,
+            offset,
+            len,
+            class: DataClass::Random,
+            fua: false,
+            continues: false,
+            latency: Nanos::from_millis(7),
+            errno: None,
+        };
+        vec![
+            event(0, Kind::Write, 8192, 4096),
+            event(5, Kind::Read, 8192, 4096),
+            event(9, Kind::Trim, 1 << 30, 1 << 20),
+            event(9, Kind::Flush, 0, 0),
+        ]
+    }
+
+    #[test]
+    fn exports_are_read_back_as_the_same_requests() {
+        let header = Header {
+            drive: "x".into(),
+            size: 1 << 31,
+            logical_block: 512,
+            speed: "off".into(),
+            started_unix_ms: 0,
+            tool_version: "0".into(),
+        };
+        let expected: Vec<Record> = events()
+            .iter()
+            .map(|event| Record { at: event.at, volume: 0, kind: event.kind, offset: event.offset, len: event.len })
+            .collect();
+        for (export_format, format) in [(ExportFormat::FioIolog, Format::FioIolog), (ExportFormat::Blkparse, Format::Blkparse)] {
+            let mut text = Vec::new();
+            let records = export(&header, events().into_iter().map(Ok::<_, io::Error>), export_format, &mut text).unwrap();
+            assert_eq!(records, 4);
+            let text = String::from_utf8(text).unwrap();
+            assert_eq!(Format::detect(text.lines().next().unwrap()), Some(format), "{text}");
+            let mut parser = Parser::new(format);
+            let read: Vec<Record> = text.lines().filter_map(|line| parser.line(line).unwrap()).collect();
+            assert_eq!(read, expected, "{text}");
+        }
+    }
+}
