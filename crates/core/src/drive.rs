@@ -5,6 +5,8 @@ pub mod hdd;
 pub mod layout;
 pub mod spec;
 pub mod ssd;
+pub mod theory;
+pub mod validation;
 
 use crate::data::DataClass;
 use crate::units::{Bytes, Nanos};

@@ -374,7 +374,7 @@ impl Ftl {
     #[inline(never)]
     pub(super) fn open(&mut self, clock: &mut Clock, at: usize, now: u64) {
         if !self.collecting {
-            self.make_room(clock, now);
+            self.make_room(clock, at, now);
             // Collection may have used the same frontier.
             if self.frontiers[at].is_open() {
                 return;

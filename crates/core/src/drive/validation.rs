@@ -1,0 +1,294 @@
+//! The model against theory: steady-state write amplification of a drive that obeys the assumptions of a formula.
+
+use super::spec::{DriveSpec, Flash, Geometry, Interface, Medium, SpecError, Streams, VictimPolicy, WriteCache};
+use super::ssd::Ssd;
+use super::{Command, Device, Extent, theory};
+use crate::data::DataClass;
+use crate::rng::Stream;
+use crate::units::Nanos;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+const PAGE: u64 = 4096;
+
+/// How the host chooses pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Traffic {
+    /// Each page equally often.
+    Uniform,
+    /// A share of the pages receives a share of the writes, everything in one log.
+    HotCold {
+        /// Share of the pages.
+        pages: f64,
+        /// Share of the writes.
+        writes: f64,
+    },
+    /// With probability `q` a TRIM of a random mapped page, else a write of any page.
+    Trim {
+        /// Probability, below 0.5.
+        q: f64,
+    },
+}
+
+/// One comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Case {
+    /// Whose formula.
+    pub policy: VictimPolicy,
+    /// Pages of an erase block.
+    pub pages_per_block: u32,
+    /// User pages over physical pages without those held free.
+    pub utilisation: f64,
+    /// How pages are chosen.
+    pub traffic: Traffic,
+}
+
+/// How long and how large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Physical pages.
+    pub pages: u32,
+    /// Requests before measuring, in user capacities.
+    pub warm_up: u32,
+    /// Requests measured, in user capacities.
+    pub measured: u32,
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Write amplification of the model.
+    pub model: f64,
+    /// That of the formula, at the utilisation asked for.
+    pub theory: f64,
+    /// User pages over physical pages without those held free, as it was in the model.
+    pub utilisation: f64,
+}
+
+impl Outcome {
+    /// By how much the model deviates, as a share of theory.
+    #[must_use]
+    pub fn deviation(&self) -> f64 {
+        self.model / self.theory - 1.0
+    }
+}
+
+impl Case {
+    /// What theory says.
+    #[must_use]
+    pub fn theory(&self) -> f64 {
+        let (u, b) = (self.utilisation, self.pages_per_block);
+        let uniform = |u: f64| match self.policy {
+            VictimPolicy::Fifo => theory::fifo(u),
+            VictimPolicy::Random => theory::random(u),
+            VictimPolicy::DChoices(d) => theory::d_choices(u, b, d),
+            VictimPolicy::Greedy | VictimPolicy::CostBenefit => theory::greedy(u, b),
+        };
+        match self.traffic {
+            Traffic::Uniform => uniform(u),
+            Traffic::Trim { q } => uniform(u * theory::trim_mapped_share(q)),
+            Traffic::HotCold { pages, writes } => {
+                let parts = [(pages, writes), (1.0 - pages, 1.0 - writes)];
+                match self.policy {
+                    VictimPolicy::Fifo => theory::fifo_hot_cold(u, &parts),
+                    _ => theory::greedy_hot_cold(u, b, &parts),
+                }
+            }
+        }
+    }
+
+    /// A drive as the formulas assume it: one die, one stream, page mapping, nothing compressed or cached.
+    fn spec(&self, pages: u32) -> DriveSpec {
+        let b = self.pages_per_block;
+        let blocks = pages / b;
+        let geometry = Geometry {
+            channels: 1,
+            dies_per_channel: 1,
+            planes: 1,
+            page_bytes: PAGE,
+            pages_per_block: b,
+            blocks_per_plane: blocks,
+            superblock_dies: 1,
+            bits_per_cell: 1,
+        };
+        let mut flash = Flash { geometry, ..Flash::default() };
+        flash.ftl.victim = self.policy;
+        flash.ftl.streams = Streams { separate_gc: false, hot_cold: None };
+        flash.ftl.gc.idle_delay_ns = None;
+        flash.write_cache = WriteCache { idle_write_out_ns: None, ..WriteCache::default() };
+        // Held free: the block that collection keeps, and on average half of what a collection frees in the open one.
+        let freed = f64::from(b) * (1.0 - 1.0 / self.theory().max(1.0)).clamp(0.0, 1.0);
+        let usable = f64::from(blocks * b) - f64::from(b) - 0.5 * (f64::from(b) - freed);
+        let user_pages = (usable * self.utilisation) as u64;
+        DriveSpec {
+            name: "theory".into(),
+            description: String::new(),
+            capacity_bytes: user_pages * PAGE,
+            logical_block_bytes: PAGE as u32,
+            interface: Interface::default(),
+            medium: Medium::Flash(flash),
+        }
+    }
+
+    /// Runs the model. `interrupted` is asked now and then; `None` if it says so.
+    ///
+    /// # Errors
+    /// What makes such a drive impossible, for instance too few blocks for that utilisation.
+    pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Result<Option<Outcome>, SpecError> {
+        let spec = self.spec(effort.pages);
+        let mut ssd = Ssd::new(&spec, seed)?;
+        let user_pages = spec.capacity_bytes / PAGE;
+        let mut host = Host::new(self.traffic, user_pages, seed);
+        host.fill(&mut ssd);
+        for _ in 0..effort.warm_up {
+            if interrupted() {
+                return Ok(None);
+            }
+            host.request(&mut ssd, user_pages, &mut |_| {});
+        }
+        let before = ssd.counters().clone();
+        let (mut held_free, mut looks) = (0.0, 0.0);
+        for _ in 0..effort.measured {
+            if interrupted() {
+                return Ok(None);
+            }
+            host.request(&mut ssd, user_pages, &mut |ssd| {
+                held_free += ssd.occupancy().free_slots as f64;
+                looks += 1.0;
+            });
+        }
+        let physical = ssd.layout().raw_units() as f64 - held_free / f64::max(looks, 1.0);
+        Ok(Some(Outcome {
+            model: ssd.waf_since(&before).unwrap_or(f64::NAN),
+            theory: self.theory(),
+            utilisation: user_pages as f64 / physical,
+        }))
+    }
+}
+
+/// The host of a comparison.
+struct Host {
+    traffic: Traffic,
+    pages: u64,
+    rng: Stream,
+    now: Nanos,
+    /// Mapped pages in any order, and where each page stands among them; only kept for [`Traffic::Trim`].
+    mapped: Vec<u32>,
+    position: Vec<u32>,
+}
+
+const UNMAPPED: u32 = u32::MAX;
+/// Requests between two looks at the drive; prime, so that it does not beat with blocks.
+const LOOK_EVERY: u64 = 997;
+
+impl Host {
+    fn new(traffic: Traffic, pages: u64, seed: u64) -> Self {
+        let tracked = if matches!(traffic, Traffic::Trim { .. }) { pages as u32 } else { 0 };
+        Self {
+            traffic,
+            pages,
+            rng: Stream::new(seed, "theory requests"),
+            now: Nanos::ZERO,
+            mapped: (0..tracked).collect(),
+            position: (0..tracked).collect(),
+        }
+    }
+
+    fn fill(&mut self, ssd: &mut Ssd) {
+        for page in 0..self.pages {
+            self.write(ssd, page);
+        }
+    }
+
+    fn write(&mut self, ssd: &mut Ssd, page: u64) {
+        let extent = Extent { offset: page * PAGE, len: PAGE };
+        self.now = ssd.submit(self.now, &Command::Write(extent, DataClass::Random)).done;
+    }
+
+    fn request(&mut self, ssd: &mut Ssd, count: u64, look: &mut dyn FnMut(&Ssd)) {
+        for nth in 0..count {
+            match self.traffic {
+                Traffic::Uniform => {
+                    let page = self.rng.below(self.pages);
+                    self.write(ssd, page);
+                }
+                Traffic::HotCold { pages, writes } => {
+                    let hot = (self.pages as f64 * pages) as u64;
+                    let page = if self.rng.chance(writes) { self.rng.below(hot) } else { self.rng.between(hot, self.pages - 1) };
+                    self.write(ssd, page);
+                }
+                Traffic::Trim { q } => self.write_or_trim(ssd, q),
+            }
+            if nth % LOOK_EVERY == 0 {
+                look(ssd);
+            }
+        }
+    }
+
+    fn write_or_trim(&mut self, ssd: &mut Ssd, q: f64) {
+        if self.rng.chance(q) && !self.mapped.is_empty() {
+            let at = self.rng.below(self.mapped.len() as u64) as usize;
+            let page = self.mapped.swap_remove(at);
+            if let Some(moved) = self.mapped.get(at) {
+                self.position[*moved as usize] = at as u32;
+            }
+            self.position[page as usize] = UNMAPPED;
+            let extent = Extent { offset: u64::from(page) * PAGE, len: PAGE };
+            self.now = ssd.submit(self.now, &Command::Trim(&[extent])).done;
+        } else {
+            let page = self.rng.below(self.pages);
+            if self.position[page as usize] == UNMAPPED {
+                self.position[page as usize] = self.mapped.len() as u32;
+                self.mapped.push(page as u32);
+            }
+            self.write(ssd, page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deviation(policy: VictimPolicy, pages_per_block: u32, utilisation: f64, traffic: Traffic) -> f64 {
+        let case = Case { policy, pages_per_block, utilisation, traffic };
+        let effort = match traffic {
+            Traffic::HotCold { .. } => Effort { pages: 1 << 18, warm_up: 20, measured: 10 },
+            _ => Effort { pages: 1 << 18, warm_up: 8, measured: 8 },
+        };
+        let outcome = case.run(effort, 11, &|| false).unwrap().unwrap();
+        std::println!("{policy:?} {pages_per_block} {utilisation} {traffic:?}: {outcome:?} {:+.3} %", 100.0 * outcome.deviation());
+        assert!((outcome.utilisation / utilisation - 1.0).abs() < 1e-3, "{outcome:?}");
+        outcome.deviation().abs()
+    }
+
+    #[test]
+    fn uniform_writes_agree_with_theory() {
+        use VictimPolicy::{DChoices, Fifo, Greedy, Random};
+        for (policy, b, u) in [
+            (Greedy, 16, 0.88),
+            (Greedy, 64, 0.72),
+            (Greedy, 256, 0.892_857),
+            (Fifo, 64, 0.88),
+            (Random, 64, 0.72),
+            (DChoices(2), 64, 0.88),
+            (DChoices(10), 64, 0.892_857),
+        ] {
+            assert!(deviation(policy, b, u, Traffic::Uniform) < 5e-3);
+        }
+    }
+
+    #[test]
+    fn hot_and_cold_data_in_one_log_agree_with_theory() {
+        let traffic = Traffic::HotCold { pages: 0.2, writes: 0.8 };
+        assert!(deviation(VictimPolicy::Fifo, 64, 0.89, traffic) < 1e-2);
+        assert!(deviation(VictimPolicy::Greedy, 64, 0.8, traffic) < 1e-2);
+    }
+
+    #[test]
+    fn trims_agree_with_effective_over_provisioning() {
+        let traffic = Traffic::Trim { q: 0.2 };
+        assert!(deviation(VictimPolicy::Fifo, 64, 0.93, traffic) < 2e-2);
+        assert!(deviation(VictimPolicy::Greedy, 64, 0.88, traffic) < 2e-2);
+    }
+}
