@@ -40,6 +40,8 @@ pub struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Find out what each trim policy does here, and which to use.
+    Study(cmd::study::Args),
     /// Run one benchmark on one target.
     Bench(cmd::bench::Args),
     /// PostMark's own command language, exact operations and reports.

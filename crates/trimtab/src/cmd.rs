@@ -5,6 +5,7 @@ pub mod completions;
 pub mod doctor;
 pub mod drive;
 pub mod postmark;
+pub mod study;
 
 use crate::cli::Command;
 use crate::output::Context;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 /// Runs the command and says with which status to exit.
 pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Study(args) => study::run(&args, context),
         Command::Bench(args) => bench::run(&args, context),
         Command::Postmark(args) => postmark::run(&args, context),
         Command::Drive(args) => drive::run(&args, context),

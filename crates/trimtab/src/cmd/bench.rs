@@ -1,7 +1,6 @@
 //! `trimtab bench WORKLOAD [TARGET]`: one workload on one target.
 
 pub mod finish;
-pub mod overhead;
 pub mod tree;
 
 use crate::output::Context;

@@ -122,6 +122,19 @@ pub fn phases(phases: &[Phase]) -> Table {
 /// One row a phase and kind of operation, from issue to completion; tries and rounds merged.
 pub fn latencies(phases: &[Phase]) -> Table {
     let mut table = Table::new("", &["phase and operation", "count", "median", "90 %", "99 %", "99.9 %", "99.99 %", "most"]);
+    for (name, histogram) in histograms(phases) {
+        let mut row = vec![name, histogram.count().to_string()];
+        row.extend([50.0, 90.0, 99.0, 99.9, 99.99].map(|p| histogram.percentile(p).to_string()));
+        row.push(histogram.max().to_string());
+        table.row(row);
+    }
+    table
+}
+
+/// Latencies from issue to completion by phase and kind of operation, named `PHASE KIND`; tries and rounds merged.
+/// Phases of one operation are left out: they have no distribution, and their time says it all.
+pub fn histograms(phases: &[Phase]) -> Vec<(String, Histogram)> {
+    let mut histograms = Vec::new();
     for (name, group) in by_name(phases) {
         for kind in OpKind::ALL {
             let mut merged = Histogram::new();
@@ -130,14 +143,10 @@ pub fn latencies(phases: &[Phase]) -> Table {
                     merged.merge(&latency.histogram);
                 }
             }
-            // One operation has no distribution: its phase says it all.
             if merged.count() > group.len() as u64 {
-                let mut row = vec![format!("{name} {}", kind.name()), merged.count().to_string()];
-                row.extend([50.0, 90.0, 99.0, 99.9, 99.99].map(|p| merged.percentile(p).to_string()));
-                row.push(merged.max().to_string());
-                table.row(row);
+                histograms.push((format!("{name} {}", kind.name()), merged));
             }
         }
     }
-    table
+    histograms
 }

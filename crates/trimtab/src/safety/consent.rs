@@ -36,13 +36,18 @@ pub fn announce_and_ask(context: &Context, ground: &Ground, what: &str, plan: &P
     Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())
 }
 
+/// Whether a question can be answered with yes at all.
+pub fn can_be_given(context: &Context) -> bool {
+    context.yes || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
+}
+
 /// Asks on the terminal. `--yes` answers yes without asking; without a terminal the answer is no.
 pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
     if context.yes {
         context.remark(&format!("{question} Yes (--yes)."));
         return Ok(true);
     }
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !can_be_given(context) {
         return Ok(false);
     }
     let mut err = anstream::stderr().lock();

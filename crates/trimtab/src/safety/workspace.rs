@@ -4,9 +4,10 @@
 
 use super::{Ground, Guard, consent, remove};
 use crate::output::Context;
+use crate::trim::discard_option::{self, Discard};
 use anyhow::{Context as _, anyhow};
 use rustix::fd::{AsFd as _, OwnedFd};
-use rustix::fs::{Dir, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fmt;
 use std::fs::File;
@@ -17,6 +18,8 @@ use trimtab_core::units::Bytes;
 /// Names of workspaces begin with this.
 const PREFIX: &str = "trimtab-work-";
 const MARKER: &str = "marker";
+/// Holds the discard option that the filesystem had before it was changed for a while.
+const MOUNT_OPTION: &str = "mount-option-before";
 /// First line of a marker: what it is, and its version.
 const MAGIC: &str = "trimtab workspace 1";
 /// A marker is never longer.
@@ -79,6 +82,20 @@ impl Workspace {
     pub fn remove_subdirectory(&self, name: &str) -> anyhow::Result<()> {
         let path = || format!("cannot remove {}", self.path.join(name).display());
         remove::tree(self.dir.as_fd(), name).map_err(std::io::Error::from).with_context(path)
+    }
+
+    /// Notes that a mount option is being changed and what it was, so that it can be put back after a crash; `None` takes the note back.
+    pub fn note_mount_option(&self, before: Option<&Discard>) -> anyhow::Result<()> {
+        let note = || match before {
+            Some(discard) => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let mut file = File::from(rustix::fs::openat(&self.dir, MOUNT_OPTION, flags, Mode::RUSR | Mode::WUSR)?);
+                file.write_all(format!("{discard}\n").as_bytes())?;
+                file.sync_all()
+            }
+            None => Ok(rustix::fs::unlinkat(&self.dir, MOUNT_OPTION, AtFlags::empty())?),
+        };
+        note().with_context(|| format!("cannot note the mount option in {}", self.path.display()))
     }
 
     /// Watches the reserve during a run.
@@ -199,6 +216,8 @@ fn process_start(pid: u32) -> Option<u64> {
 pub struct Leftover {
     name: String,
     state: State,
+    /// The discard option that the filesystem had before the run changed it.
+    mount_option: Option<Discard>,
     /// Holds the lock while it is dealt with, so that two processes do not.
     _marker: Option<File>,
 }
@@ -217,24 +236,40 @@ enum State {
 
 /// Finds what runs that crashed left in `ground`, and offers to remove it. What lives or is not ours is left alone.
 pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result<()> {
-    for leftover in find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
+    for leftover in &find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
         let path = ground.path.join(&leftover.name);
-        let path = path.display();
+        let shown = path.display();
         match &leftover.state {
             State::Alive => {}
-            State::Elsewhere(host) => context.remark(&format!("{path} was made on {host}; if nothing runs there any more, remove it.")),
+            State::Elsewhere(host) => context.remark(&format!("{shown} was made on {host}; if nothing runs there any more, remove it.")),
             State::Unknown => {
-                context.remark(&format!("{path} is named like a directory of trimtab's but does not say that it is one; left alone."))
+                context.remark(&format!("{shown} is named like a directory of trimtab's but does not say that it is one; left alone."))
             }
-            State::Dead if consent::ask(context, &format!("{path} was left by a run that crashed. Remove it?"))? => {
-                remove::tree(ground.dir.as_fd(), &leftover.name)
-                    .map_err(std::io::Error::from)
-                    .with_context(|| format!("cannot remove {path}"))?;
-            }
-            State::Dead => context.remark(&format!("{path} was left by a run that crashed; --yes removes it.")),
+            State::Dead => deal_with_dead(context, ground, leftover, &path)?,
         }
     }
     Ok(())
+}
+
+fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    if let Some(before) = &leftover.mount_option {
+        let mount = discard_option::mount_of(&ground.path)?;
+        let point = mount.mount_point.display();
+        let (now, question) =
+            (Discard::of(&mount), format!("A run that crashed left {point} mounted with another discard option. Set {before} again?"));
+        if now != *before && consent::ask(context, &question)? {
+            discard_option::set(&mount.mount_point, before)?;
+        } else if now != *before {
+            context.remark(&format!("A run that crashed left {point} with {now} instead of {before}; --yes sets that again."));
+            return Ok(());
+        }
+    }
+    if !consent::ask(context, &format!("{shown} was left by a run that crashed. Remove it?"))? {
+        context.remark(&format!("{shown} was left by a run that crashed; --yes removes it."));
+        return Ok(());
+    }
+    remove::tree(ground.dir.as_fd(), &leftover.name).map_err(std::io::Error::from).with_context(|| format!("cannot remove {shown}"))
 }
 
 /// Everything in `ground` that is named like a workspace.
@@ -259,11 +294,12 @@ fn examine(ground: &Ground, name: &str) -> Option<Leftover> {
     let dir = match rustix::fs::openat(&ground.dir, name, flags, Mode::empty()) {
         Ok(dir) => dir,
         // Another user's.
-        Err(Errno::ACCESS) => return Some(Leftover { name: name.to_owned(), state: State::Alive, _marker: None }),
+        Err(Errno::ACCESS) => return Some(Leftover { name: name.to_owned(), state: State::Alive, mount_option: None, _marker: None }),
         Err(_) => return None,
     };
     let (state, marker) = state(&dir);
-    Some(Leftover { name: name.to_owned(), state, _marker: marker })
+    let mount_option = (state == State::Dead).then(|| small_file(&dir, MOUNT_OPTION)?.trim().parse().ok()).flatten();
+    Some(Leftover { name: name.to_owned(), state, mount_option, _marker: marker })
 }
 
 fn state(dir: &OwnedFd) -> (State, Option<File>) {
@@ -292,6 +328,15 @@ fn state(dir: &OwnedFd) -> (State, Option<File>) {
         Some(_) => State::Dead,
     };
     (state, Some(marker))
+}
+
+/// The text of a file of ours in `dir`.
+fn small_file(dir: &OwnedFd, name: &str) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?);
+    let mut text = String::new();
+    file.take(MARKER_BYTES_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 /// Not made within the last minute.

@@ -43,12 +43,13 @@ pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<
 
 /// Trims the whole filesystem of `file`, and counts on its devices. `took` is until the call returned; what the devices did
 /// until [`settle`] saw them quiet is counted too, because XFS returns while its discards are still under way.
-pub fn trim_all(file: impl AsFd, meter: &mut Meter, at_most: Duration) -> Result<(TrimOutcome, Settled), Errno> {
-    meter.restart();
+pub fn trim_all(file: impl AsFd, meter: Option<&Meter>, at_most: Duration) -> Result<(TrimOutcome, Settled), Errno> {
+    let before = meter.and_then(Meter::count);
     let started = Instant::now();
     let returned = fitrim(file, WHOLE, Bytes::ZERO)?;
     let took = nanos(started.elapsed());
-    let settled = settle(meter, at_most);
+    let mut settled = meter.map_or(Settled::default(), |meter| settle(meter, at_most));
+    settled.counted = settled.counted.zip(before).map(|(now, before)| now.since(&before));
     let outcome = TrimOutcome {
         asked: Bytes(WHOLE.len),
         returned,
@@ -60,7 +61,7 @@ pub fn trim_all(file: impl AsFd, meter: &mut Meter, at_most: Duration) -> Result
 }
 
 /// How discards went on in the background.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settled {
     /// What the meter counted since its start; `None` if the devices do not count.
     pub counted: Option<Discards>,

@@ -20,8 +20,8 @@ fn what_was_freed_is_discarded_and_the_device_counts_it() {
         rustix::fs::syncfs(dir.as_fd()).unwrap();
         std::fs::remove_file(mount.path().join("file")).unwrap();
         rustix::fs::syncfs(dir.as_fd()).unwrap();
-        let mut meter = Meter::start(&mount.path()).unwrap();
-        let (outcome, settled) = fitrim::trim_all(&dir, &mut meter, Duration::from_secs(10)).unwrap();
+        let meter = Meter::start(&mount.path()).unwrap();
+        let (outcome, settled) = fitrim::trim_all(&dir, Some(&meter), Duration::from_secs(10)).unwrap();
         assert!(settled.quiet, "{fs_type}");
         assert!(outcome.device_bytes.unwrap() >= Bytes(32 << 20), "{fs_type}: {outcome:?}");
     }

@@ -1,11 +1,11 @@
 //! `trimtab bench tree [TARGET]`.
 
 use super::finish::{self, Watch};
-use super::overhead::Overhead;
 use crate::archive;
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
+use crate::runner::overhead::Overhead;
 use crate::runner::{End, Header, Outcome, files};
 use crate::safety::{self, SafetyArgs};
 use crate::target::TargetSpec;

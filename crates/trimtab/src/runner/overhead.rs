@@ -1,6 +1,6 @@
 //! The tool's own cost in a run: the same operations on a target that does nothing, and the making of the data.
 
-use crate::runner::files;
+use super::files;
 use crate::target::null::NullFiles;
 use std::time::Instant;
 use trimtab_core::data::DataClass;

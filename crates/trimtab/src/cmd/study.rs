@@ -1,0 +1,171 @@
+//! `trimtab study DIR`.
+
+use crate::error::{Interrupted, UsageError};
+use crate::output::Context;
+use crate::report;
+use crate::safety::{self, SafetyArgs, consent};
+use crate::shape::run::RunV1;
+use crate::store;
+use crate::study::job::Job;
+use crate::study::matrix::{self, Matrix};
+use crate::study::real::{Possibilities, RealRig};
+use crate::study::scale::{DEFAULT, FULL, QUICK, Scale};
+use crate::study::{Study, document, policy, verdict};
+use crate::target::TargetSpec;
+use anyhow::Context as _;
+use serde::Serialize;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+use trimtab_core::workload::Plan;
+
+/// No run begins after this in a quick study.
+const QUICK_PATIENCE: Duration = Duration::from_secs(40);
+
+/// Arguments of `trimtab study`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Unpacks and deletes a source tree and runs PostMark under each trim policy that the filesystem allows: as mounted; batched
+(FITRIM after the files are gone); online (mounted with discard) or none (mounted without). Policies that need root or
+your consent are left out without, and the result says so.
+
+Examples:
+  trimtab study /mnt/ssd             a quarter of the published sizes, three repeats
+  trimtab study --quick .            a tenth, once: under a minute
+  trimtab study --full --yes /home   the published sizes; remounts without asking")]
+pub struct Args {
+    /// A directory on the filesystem to study.
+    target: String,
+    /// A tenth of the published sizes, once: under a minute.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// The published sizes: 36,706 files and 493 MB (tree), 10,000 files and 20,000 transactions (PostMark), three times.
+    #[arg(long)]
+    full: bool,
+    /// Repeat each run this often.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+    /// Try only these policies.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE])]
+    policies: Vec<String>,
+    /// Seed of the tree.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    safety: SafetyArgs,
+}
+
+/// Runs the study, keeps the runs, prints the report.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let path = match TargetSpec::resolve(&args.target)? {
+        TargetSpec::Directory(path) => path,
+        other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
+    };
+    let mut possibilities = Possibilities::find(&path)?;
+    possibilities.ask(context, &args.policies)?;
+    let tried = possibilities.offers().iter().filter(|o| o.obstacle.is_none() && wanted(args, &o.policy)).count();
+    if tried == 0 {
+        let reasons: Vec<String> =
+            possibilities.offers().into_iter().filter(|o| wanted(args, &o.policy)).filter_map(|o| o.obstacle).collect();
+        return Err(UsageError::new(format!("none of these policies can be tried on {}: {}", args.target, reasons.join("; "))).into());
+    }
+    let (scale, jobs) = scale(args, context, &path, tried)?;
+    let workspace = safety::prepare(context, &args.safety, &path, "study", &scale.plan(&jobs, tried))?;
+    let mut rig = RealRig::new(context, &args.target, &path, workspace, possibilities, scale != QUICK);
+    let matrix = Matrix {
+        target: args.target.clone(),
+        jobs,
+        policies: args.policies.clone(),
+        repeats: scale.repeats,
+        patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
+    };
+    let mut study = matrix::run(&mut rig, &matrix)?;
+    rig.close()?;
+    note_overhead(&matrix.jobs, &mut study);
+    conclude(context, &study)
+}
+
+fn wanted(args: &Args, policy: &str) -> bool {
+    args.policies.is_empty() || args.policies.iter().any(|p| p == policy)
+}
+
+/// What was asked for; without that the default, or less where even that would need consent that nobody can give.
+fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow::Result<(Scale, Vec<Job>)> {
+    let chosen = match (args.quick, args.full) {
+        (true, _) => QUICK,
+        (_, true) => FULL,
+        _ => DEFAULT,
+    };
+    let with_repeats = |scale: Scale| Scale { repeats: args.repeats.unwrap_or(scale.repeats), ..scale };
+    let chosen = with_repeats(chosen);
+    let jobs = chosen.jobs(args.seed)?;
+    let needs_consent = |plan: &Plan, drive| consent::reason(plan.written, drive);
+    let asked_for = args.quick || args.full || args.repeats.is_some();
+    if !asked_for && !consent::can_be_given(context) {
+        let drive = safety::Ground::open(path)?.drive;
+        if let Some(reason) = needs_consent(&chosen.plan(&jobs, policies), drive) {
+            let quick = with_repeats(QUICK);
+            let written = chosen.plan(&jobs, policies).written;
+            context.remark(&format!("The default study would write {written}; {reason}. Without consent (--yes) this is a quick one."));
+            return Ok((quick, quick.jobs(args.seed)?));
+        }
+    }
+    Ok((chosen, jobs))
+}
+
+/// The tool's own cost, with each run of the job.
+fn note_overhead(jobs: &[Job], study: &mut Study) {
+    for job in jobs {
+        let overhead = job.overhead();
+        study.runs.iter_mut().filter(|run| run.workload == job.name()).for_each(|run| overhead.note(run));
+    }
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct StudyV1 {
+    target: String,
+    complete: bool,
+    verdict: String,
+    evidence: Vec<String>,
+    caveats: Vec<String>,
+    untried: Vec<UntriedV1>,
+    runs: Vec<RunV1>,
+}
+
+#[derive(Debug, Serialize)]
+struct UntriedV1 {
+    policy: String,
+    reason: String,
+}
+
+/// Keeps the runs, prints the report, and ends as the study ended.
+fn conclude(context: &Context, study: &Study) -> anyhow::Result<ExitCode> {
+    let mut shapes = Vec::new();
+    let mut kept = Ok(());
+    for run in &study.runs {
+        let mut shape = RunV1::from(run);
+        match store::save(context, run) {
+            Ok(id) => shape.id = Some(id.to_string()),
+            Err(error) => kept = Err(error),
+        }
+        shapes.push(shape);
+    }
+    let verdict = verdict::of(study);
+    let shape = StudyV1 {
+        target: study.target.clone(),
+        complete: study.complete,
+        verdict: verdict.headline,
+        evidence: verdict.evidence,
+        caveats: verdict.caveats,
+        untried: study.untried.iter().map(|u| UntriedV1 { policy: u.policy.clone(), reason: u.reason.clone() }).collect(),
+        runs: shapes,
+    };
+    context.report("study", 1, &shape, || report::text::render(&document::of(study)))?;
+    kept.context("the result above could not be kept")?;
+    let ids: Vec<&str> = shape.runs.iter().filter_map(|run| run.id.as_deref()).collect();
+    if !ids.is_empty() {
+        context.remark(&format!("kept as {}", ids.join(" ")));
+    }
+    if study.complete { Ok(ExitCode::SUCCESS) } else { Err(Interrupted.into()) }
+}

@@ -1,0 +1,53 @@
+//! What every measuring command does around its run: progress, the reserve, environment and warnings.
+
+use crate::host::Observer;
+use crate::output::Context;
+use crate::progress::{Counting, Progress as Bar};
+use crate::runner::{End, Events, Header, Outcome, Progress};
+use crate::safety::Guard;
+use trimtab_core::run::{Field, Metric, Phase, Run, Severity, Warning};
+use trimtab_core::target::TargetResult;
+use trimtab_core::workload::Plan;
+
+/// Shows progress and watches the reserve of free space.
+#[derive(Debug)]
+pub struct Watch {
+    bar: Bar,
+    counting: Counting,
+    guard: Option<Guard>,
+}
+
+impl Watch {
+    /// Progress of `what` over `plan`: by operations where their number is known, else by bytes written.
+    pub fn new(context: &Context, what: &str, plan: &Plan, guard: Option<Guard>) -> Self {
+        let (counting, total) = plan.ops.map_or((Counting::Bytes, plan.written.0), |ops| (Counting::Items, ops));
+        Self { bar: Bar::new(context, what, counting, total), counting, guard }
+    }
+}
+
+impl<T: ?Sized> Events<T> for Watch {
+    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+        self.bar.set(if self.counting == Counting::Items { progress.ops } else { progress.written.0 });
+        self.guard.as_mut().map_or(Ok(()), Guard::check)
+    }
+}
+
+/// The run with its figures, environment and warnings, and how it ended.
+pub fn assemble(header: Header, observer: Option<Observer>, outcome: Outcome, metrics: impl Fn(&[Phase]) -> Vec<Metric>) -> (Run, End) {
+    let mut run = header.into_run(outcome.recorded, outcome.end == End::Complete);
+    run.metrics = metrics(&run.phases);
+    if let Some(observer) = observer {
+        let (environment, warnings) = observer.finish(None);
+        run.environment = environment;
+        run.warnings = warnings;
+    }
+    if let End::Failed(error) = &outcome.end {
+        run.warnings.push(Warning {
+            code: "run.failed".to_owned(),
+            severity: Severity::Serious,
+            facts: error.errno.map(|errno| Field::new("errno", errno.to_string())).into_iter().collect(),
+            text: format!("the run failed before its end: {error}"),
+        });
+    }
+    (run, outcome.end)
+}

@@ -1,0 +1,75 @@
+//! A study: the same workloads under each trim policy, and what follows from that.
+//!
+//! [`matrix`] makes runs from a [`Rig`], real or modelled. Everything after that is a pure function of the runs:
+//! [`table`], [`verdict`], [`document`].
+
+pub mod document;
+pub mod hook;
+pub mod job;
+pub mod matrix;
+pub mod real;
+pub mod scale;
+pub mod table;
+pub mod verdict;
+
+use crate::runner::End;
+use job::Job;
+use trimtab_core::run::Run;
+
+/// Names of policies in runs.
+pub mod policy {
+    /// Nothing changed; what that means is in the run's policy settings.
+    pub const AS_MOUNTED: &str = "as-mounted";
+    /// No trimming while files go.
+    pub const NONE: &str = "none";
+    /// The filesystem discards what it frees, as it frees it.
+    pub const ONLINE: &str = "online";
+    /// One trim of the whole filesystem after the files are gone.
+    pub const BATCHED: &str = "batched";
+    /// Key of the policy setting that says how the filesystem discards: `nodiscard`, `discard`, `discard=async`.
+    pub const DISCARD: &str = "discard";
+}
+
+/// A policy that can be tried, or why it cannot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// Its name.
+    pub policy: String,
+    /// Why it cannot be tried here; `None` if it can.
+    pub obstacle: Option<String>,
+}
+
+/// What a study runs on: something that can run a job under a policy.
+pub trait Rig {
+    /// All policies, in the order of the table; the one that others are compared with comes first.
+    fn offers(&self) -> Vec<Offer>;
+
+    /// Whether the first run differs from later ones, so that one has to be thrown away.
+    fn needs_warm_up(&self) -> bool;
+
+    /// Runs `job` once under `policy`, from a state that is the same for all policies as far as that is possible.
+    /// `title` is for progress. An error means that nothing was measured.
+    fn run(&mut self, job: &Job, policy: &str, title: &str) -> anyhow::Result<(Run, End)>;
+}
+
+/// A policy that was not tried, or not to the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untried {
+    /// Its name.
+    pub policy: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// The runs of a study: one a job and policy, repeats merged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Study {
+    /// What was studied, as the user named it.
+    pub target: String,
+    /// Runs, in the order of the matrix.
+    pub runs: Vec<Run>,
+    /// Policies that could not be tried.
+    pub untried: Vec<Untried>,
+    /// False if it was interrupted.
+    pub complete: bool,
+}

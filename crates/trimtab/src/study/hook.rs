@@ -1,0 +1,112 @@
+//! What a policy does around the phases of a job, and counting what reached the device.
+
+use super::policy;
+use crate::runner::recorder::Recorder;
+use crate::runner::{Events, Progress};
+use trimtab_core::op::OpKind;
+use trimtab_core::run::DiscardAccount;
+use trimtab_core::target::{FileTarget, TargetResult, TrimOutcome};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// A trim before the job, so that all policies begin with the same free space. Not part of any policy.
+pub const TRIM_BEFORE: &str = "trim-before";
+/// The trim of the batched policy.
+pub const TRIM: &str = "trim";
+/// After the last sync: until the device's discard counters stood still.
+pub const DRAIN: &str = "discards-after";
+
+/// Discards that a device counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Commands.
+    pub commands: u64,
+    /// Bytes.
+    pub bytes: Bytes,
+}
+
+/// A file target whose filesystem can be trimmed as a whole, and whose device counts discards.
+pub trait Trimmable: FileTarget {
+    /// Trims all free space. Returns what that did and for how long the device went on with it afterwards.
+    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)>;
+
+    /// Discards since the last call (or since the target was opened); `None` if nobody counts.
+    fn take_discards(&mut self) -> Option<Counted>;
+
+    /// Waits until discards in the background have ended; for how long they went on.
+    fn wait_for_discards(&mut self) -> Nanos;
+}
+
+/// Acts for a policy, and hands progress on to `inner`.
+#[derive(Debug)]
+pub struct Hook<'a, E> {
+    /// Whoever shows progress.
+    pub inner: &'a mut E,
+    /// Name of the policy.
+    pub policy: &'a str,
+    /// Trim before the job begins.
+    pub trim_before: bool,
+    /// The filesystem discards what it frees.
+    pub online: bool,
+}
+
+impl<T: Trimmable, E: Events<T>> Events<T> for Hook<'_, E> {
+    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+        self.inner.progress(progress)
+    }
+
+    fn between(&mut self, target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        account(target, recorder);
+        if recorder.phases().is_empty() && self.trim_before {
+            trim(target, recorder, TRIM_BEFORE)?;
+        }
+        if next.is_none() {
+            if self.online {
+                drain(target, recorder);
+            }
+            if self.policy == policy::BATCHED {
+                trim(target, recorder, TRIM)?;
+            }
+        }
+        self.inner.between(target, recorder, next)
+    }
+}
+
+/// Gives the phase that just ended the discards that the device counted during it.
+fn account<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
+    let counted = target.take_discards();
+    if let (Some(counted), Some(phase)) = (counted, recorder.last_phase())
+        && phase.discards.is_none()
+    {
+        phase.discards = Some(account_of(counted));
+    }
+}
+
+fn account_of(counted: Counted) -> DiscardAccount {
+    DiscardAccount { accepted_commands: Some(counted.commands), accepted: Some(counted.bytes), ..DiscardAccount::default() }
+}
+
+/// A phase of one trim, which lasts until the device is done with it.
+fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -> TargetResult {
+    let started = target.now();
+    recorder.begin_phase(name, started);
+    let (outcome, went_on) = target.trim_all()?;
+    let returned = started + outcome.took;
+    recorder.op(OpKind::Trim, started, returned, 0);
+    recorder.end_phase(returned + went_on);
+    let counted = target.take_discards();
+    if let Some(phase) = recorder.last_phase() {
+        let known = outcome.device_commands.zip(outcome.device_bytes).map(|(commands, bytes)| Counted { commands, bytes });
+        let account = known.or(counted).map(account_of).unwrap_or_default();
+        phase.discards = Some(DiscardAccount { asked_commands: 1, asked: outcome.asked, ..account });
+    }
+    Ok(())
+}
+
+/// A phase of waiting for discards that the filesystem does in the background.
+fn drain<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
+    let started = target.now();
+    recorder.begin_phase(DRAIN, started);
+    let went_on = target.wait_for_discards();
+    recorder.end_phase(started + went_on);
+    account(target, recorder);
+}

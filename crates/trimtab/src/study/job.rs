@@ -1,0 +1,149 @@
+//! The workloads of a study.
+
+use super::hook::Trimmable;
+use crate::runner::overhead::Overhead;
+use crate::runner::{Events, Outcome, files};
+use crate::target::dir::{Calls, DirOptions};
+use std::sync::Arc;
+use trimtab_core::run::{Better, Field, Metric, Phase, Unit};
+use trimtab_core::workload::postmark::{Postmark, Settings, phase as postmark_phase};
+use trimtab_core::workload::synced::{self, Synced};
+use trimtab_core::workload::tree::{self, Tree, TreeList};
+use trimtab_core::workload::{FileWorkload as _, Plan};
+
+/// A workload with its settings, to be run once.
+#[derive(Debug, Clone)]
+pub enum Job {
+    /// Unpack, sync, delete, sync.
+    Tree {
+        /// The tree.
+        list: Arc<TreeList>,
+        /// Seed of its shape and data.
+        seed: u64,
+    },
+    /// PostMark, with a sync before and after.
+    Postmark(Box<Synced<Postmark>>),
+}
+
+impl Job {
+    /// PostMark with these settings.
+    pub fn postmark(settings: &Settings) -> anyhow::Result<Self> {
+        Ok(Self::Postmark(Box::new(Synced::new(Postmark::new(settings)?))))
+    }
+
+    /// Name of the workload.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Tree { .. } => "tree",
+            Self::Postmark(_) => "postmark",
+        }
+    }
+
+    /// Seed.
+    pub fn seed(&self) -> u64 {
+        match self {
+            Self::Tree { seed, .. } => *seed,
+            Self::Postmark(workload) => workload.inner().settings().seed.into(),
+        }
+    }
+
+    /// Settings, as in results.
+    pub fn settings(&self) -> Vec<Field> {
+        match self {
+            Self::Tree { list, .. } => tree_settings(list),
+            Self::Postmark(workload) => {
+                let mut fields = workload.inner().settings().fields();
+                fields.push(Field::new("syncs", "before and after"));
+                fields
+            }
+        }
+    }
+
+    /// What it is going to do.
+    pub fn plan(&self) -> Plan {
+        match self {
+            Self::Tree { list, .. } => Tree::new(Arc::clone(list), 1).plan(),
+            Self::Postmark(workload) => workload.plan(),
+        }
+    }
+
+    /// How a directory has to be used for it.
+    pub fn dir_options(&self) -> DirOptions {
+        let options = DirOptions { seed: self.seed(), ..DirOptions::default() };
+        match self {
+            Self::Tree { .. } => options,
+            Self::Postmark(workload) => {
+                let settings = workload.inner().settings();
+                let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
+                DirOptions { read_block: settings.read_block, write_block: settings.write_block, calls, ..options }
+            }
+        }
+    }
+
+    /// Runs it.
+    pub fn run<T: Trimmable, E: Events<T>>(&self, target: &mut T, events: &mut E) -> Outcome {
+        match self {
+            Self::Tree { list, .. } => files::run(&mut Tree::new(Arc::clone(list), 1), target, events),
+            Self::Postmark(workload) => files::run(&mut workload.as_ref().clone(), target, events),
+        }
+    }
+
+    /// What the tool itself costs in it.
+    pub fn overhead(&self) -> Overhead {
+        match self {
+            Self::Tree { list, .. } => Overhead::of_files(&mut Tree::new(Arc::clone(list), 1), Some(list.class())),
+            Self::Postmark(workload) => Overhead::of_files(&mut workload.as_ref().clone(), None),
+        }
+    }
+
+    /// The phases in which files go and that becomes durable: where trim policies differ.
+    pub fn deleting(name: &str) -> &'static [&'static str] {
+        match name {
+            "tree" => &[tree::DELETE, tree::DELETE_SYNC],
+            "postmark" => &[postmark_phase::TRANSACTIONS, postmark_phase::DELETE, synced::SYNC],
+            _ => &[],
+        }
+    }
+}
+
+/// Settings of a tree, as in results.
+pub fn tree_settings(list: &TreeList) -> Vec<Field> {
+    vec![
+        Field::new("files", list.files().to_string()),
+        Field::new("directories", list.dirs().to_string()),
+        Field::new("bytes", list.size().0.to_string()),
+        Field::new("data", list.class().to_string()),
+    ]
+}
+
+/// The figures of one run of a job: the time of each phase, of all that a user waits for, and of trimming; and the discards.
+pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
+    let metric = |name: String, unit, better, value: f64| Metric { name, unit, better, samples: vec![value] };
+    let seconds = |name: String, value: f64| metric(name, Unit::Seconds, Better::Lower, value);
+    let mut metrics: Vec<Metric> = Vec::new();
+    for phase in phases {
+        metrics.push(seconds(format!("{}.seconds", phase.name), phase.took.as_secs_f64()));
+    }
+    let sum = |of: fn(&Phase) -> bool| phases.iter().filter(|p| of(p)).map(|p| p.took.as_secs_f64()).sum::<f64>();
+    metrics.push(seconds("foreground.seconds".to_owned(), sum(is_foreground)));
+    let counted = |phase: &&Phase| phase.name != super::hook::TRIM_BEFORE;
+    let discards: Vec<_> = phases.iter().filter(counted).filter_map(|p| p.discards.as_ref()).collect();
+    let commands: Option<u64> = discards.iter().map(|d| d.accepted_commands).sum();
+    let bytes: Option<f64> = discards.iter().map(|d| d.accepted.map(|b| b.as_f64())).sum();
+    if let (Some(commands), Some(bytes), false) = (commands, bytes, discards.is_empty()) {
+        metrics.push(metric("discard.commands".to_owned(), Unit::Count, Better::Neither, commands as f64));
+        metrics.push(metric("discard.bytes".to_owned(), Unit::Bytes, Better::Neither, bytes));
+        // Everything that a job writes, it also frees.
+        let freed: f64 = phases.iter().map(|p| p.written.as_f64()).sum();
+        if freed > 0.0 {
+            metrics.push(metric("discard.amplification".to_owned(), Unit::Ratio, Better::Neither, bytes / freed));
+        }
+    }
+    metrics
+}
+
+/// True for phases that the user of the filesystem waits for.
+pub fn is_foreground(phase: &Phase) -> bool {
+    let background = [tree::SETTLE, super::hook::TRIM_BEFORE, super::hook::TRIM, super::hook::DRAIN];
+    !background.contains(&phase.name.as_str())
+}

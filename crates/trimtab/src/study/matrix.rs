@@ -1,0 +1,132 @@
+//! Running the matrix of jobs and policies.
+
+use super::job::Job;
+use super::{Rig, Study, Untried};
+use crate::interrupt;
+use crate::runner::End;
+use std::time::{Duration, Instant};
+use trimtab_core::run::{Field, Metric, Run};
+use trimtab_core::units::Nanos;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    /// What is studied, as the user named it.
+    pub target: String,
+    /// The workloads.
+    pub jobs: Vec<Job>,
+    /// Policies to try; empty for all that are offered.
+    pub policies: Vec<String>,
+    /// Repeats of each cell. They go round: each repeat visits all cells, so that what changes slowly touches all alike.
+    pub repeats: u32,
+    /// No cell begins after this much time; for studies that promise to be quick.
+    pub patience: Option<Duration>,
+}
+
+/// Runs it. What was finished is kept when the user interrupts or a policy fails; an error means that nothing could be
+/// measured at all.
+pub fn run(rig: &mut dyn Rig, matrix: &Matrix) -> anyhow::Result<Study> {
+    let mut study = Study { target: matrix.target.clone(), runs: Vec::new(), untried: Vec::new(), complete: true };
+    let wanted = |policy: &str| matrix.policies.is_empty() || matrix.policies.iter().any(|p| p == policy);
+    let mut policies = Vec::new();
+    for offer in rig.offers().into_iter().filter(|offer| wanted(&offer.policy)) {
+        match offer.obstacle {
+            None => policies.push(offer.policy),
+            Some(reason) => study.untried.push(Untried { policy: offer.policy, reason }),
+        }
+    }
+    let started = Instant::now();
+    let mut cells: Vec<(usize, String, Vec<Run>)> = Vec::new();
+    for job in 0..matrix.jobs.len() {
+        cells.extend(policies.iter().map(|policy| (job, policy.clone(), Vec::new())));
+    }
+    warm_up(rig, matrix, &policies)?;
+    let total = cells.len() as u64 * u64::from(matrix.repeats);
+    let mut done = 0;
+    'repeats: for repeat in 0..matrix.repeats {
+        // There and back again: what drifts steadily adds as much to each.
+        if repeat > 0 {
+            cells.reverse();
+        }
+        for (job, policy, runs) in &mut cells {
+            if interrupt::requested() {
+                study.complete = false;
+                break 'repeats;
+            }
+            let late = matrix.patience.is_some_and(|patience| started.elapsed() > patience);
+            if late || study.untried.iter().any(|u| u.policy == *policy) {
+                if late && repeat == 0 {
+                    study.untried.push(Untried { policy: policy.clone(), reason: "there was no time left in a quick study".to_owned() });
+                }
+                continue;
+            }
+            let job = &matrix.jobs[*job];
+            done += 1;
+            let title = format!("{done} of {total}: {} {policy}", job.name());
+            match rig.run(job, policy, &title) {
+                Ok((run, End::Complete)) => runs.push(run),
+                Ok((_, End::Interrupted)) => {}
+                Ok((_, End::Failed(error))) => failed(&mut study, policy, error.into())?,
+                Err(error) => failed(&mut study, policy, error)?,
+            }
+        }
+    }
+    study.complete &= !interrupt::requested();
+    cells.sort_by_key(|(job, policy, _)| (*job, policies.iter().position(|p| p == policy)));
+    study.runs = cells.into_iter().filter_map(|(_, _, runs)| merge(runs)).collect();
+    Ok(study)
+}
+
+/// The first run finds caches cold and the filesystem's structures unmade; it is thrown away. Real targets only have that:
+/// a rig that begins each run anew says so.
+fn warm_up(rig: &mut dyn Rig, matrix: &Matrix, policies: &[String]) -> anyhow::Result<()> {
+    let (Some(job), Some(policy)) = (matrix.jobs.first(), policies.first()) else { return Ok(()) };
+    if !rig.needs_warm_up() {
+        return Ok(());
+    }
+    match rig.run(job, policy, "warming up")? {
+        (_, End::Failed(error)) => Err(error.into()),
+        (_, End::Complete | End::Interrupted) => Ok(()),
+    }
+}
+
+/// A policy that fails is tried no more; the first one, which only does what anyone may do, must not fail.
+fn failed(study: &mut Study, policy: &str, error: anyhow::Error) -> anyhow::Result<()> {
+    if policy == super::policy::AS_MOUNTED || policy == super::policy::NONE {
+        return Err(error);
+    }
+    study.untried.push(Untried { policy: policy.to_owned(), reason: format!("{error:#}") });
+    Ok(())
+}
+
+/// One run out of its repeats: phases one after the other, a sample a repeat, warnings once each, the series of the first.
+pub fn merge(runs: Vec<Run>) -> Option<Run> {
+    let repeats = runs.len();
+    let mut runs = runs.into_iter();
+    let mut merged = runs.next()?;
+    merged.settings.push(Field::new("repeats", repeats.to_string()));
+    for run in runs {
+        let offset = Nanos(run.started_unix_ms.saturating_sub(merged.started_unix_ms).saturating_mul(1_000_000));
+        merged.phases.extend(run.phases.into_iter().map(|mut phase| {
+            phase.started = phase.started.saturating_add(offset);
+            phase
+        }));
+        for metric in run.metrics {
+            add_samples(&mut merged.metrics, metric);
+        }
+        for warning in run.warnings {
+            if !merged.warnings.iter().any(|w| w.code == warning.code) {
+                merged.warnings.push(warning);
+            }
+        }
+        merged.complete &= run.complete;
+    }
+    Some(merged)
+}
+
+fn add_samples(metrics: &mut Vec<Metric>, metric: Metric) {
+    match metrics.iter_mut().find(|m| m.name == metric.name) {
+        Some(known) => known.samples.extend(metric.samples),
+        None => metrics.push(metric),
+    }
+}

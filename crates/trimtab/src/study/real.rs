@@ -1,0 +1,247 @@
+//! A directory on a mounted filesystem as what a study runs on.
+
+use super::hook::{Counted, Hook, Trimmable};
+use super::job::{self, Job};
+use super::{Offer, Rig, policy};
+use crate::host::Observer;
+use crate::host::discards::Meter;
+use crate::host::mountinfo::Mount;
+use crate::host::stat::Discards;
+use crate::output::Context;
+use crate::runner::{End, Header};
+use crate::safety::{Workspace, consent};
+use crate::session::{Watch, assemble};
+use crate::target::dir::{self, DirTarget};
+use crate::trim::discard_option::{Changed, Discard, mount_of};
+use crate::trim::fitrim;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use trimtab_core::op::Payload;
+use trimtab_core::run::{Field, Run, TargetKind};
+use trimtab_core::target::{Clock, FileTarget, TargetResult, TrimOutcome};
+use trimtab_core::units::Nanos;
+
+/// How long discards in the background are waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What can be done with the filesystem of a directory.
+#[derive(Debug)]
+pub struct Possibilities {
+    mount: Mount,
+    discard: Discard,
+    trim_obstacle: Option<String>,
+    remount_obstacle: Option<String>,
+}
+
+impl Possibilities {
+    /// Looks at the filesystem of `path`; changes nothing.
+    pub fn find(path: &Path) -> anyhow::Result<Self> {
+        let mount = mount_of(path)?;
+        let dir = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let trim_obstacle = fitrim::obstacle(&dir).map(|obstacle| obstacle.to_string());
+        let remount_obstacle = remount_obstacle(&mount);
+        Ok(Self { discard: Discard::of(&mount), mount, trim_obstacle, remount_obstacle })
+    }
+
+    /// All policies. `as-mounted` is what others are compared with.
+    pub fn offers(&self) -> Vec<Offer> {
+        let offer = |policy: &str, obstacle: Option<String>| Offer { policy: policy.to_owned(), obstacle };
+        let (trim, remount) = (self.trim_obstacle.clone(), self.remount_obstacle.clone());
+        let as_mounted = offer(policy::AS_MOUNTED, None);
+        if self.discard.is_on() {
+            vec![as_mounted, offer(policy::NONE, remount.clone()), offer(policy::BATCHED, trim.or(remount))]
+        } else {
+            vec![as_mounted, offer(policy::BATCHED, trim.clone()), offer(policy::ONLINE, remount.or(trim))]
+        }
+    }
+
+    /// How the filesystem is to discard under `policy`.
+    fn discard_under(&self, policy: &str) -> Discard {
+        match policy {
+            policy::AS_MOUNTED => self.discard.clone(),
+            policy::ONLINE => Discard::online(&self.mount.fs_type),
+            _ => Discard::Off,
+        }
+    }
+
+    /// Whether some policy that can be tried needs another mount option.
+    fn remounts(&self, wanted: &[String]) -> bool {
+        let is_wanted = |offer: &Offer| wanted.is_empty() || wanted.contains(&offer.policy);
+        let possible = |offer: &Offer| offer.obstacle.is_none() && self.discard_under(&offer.policy) != self.discard;
+        self.offers().iter().any(|offer| is_wanted(offer) && possible(offer))
+    }
+
+    /// Asks for leave to change the mount option for a while, if that is needed at all. Without it, what needs it is not tried.
+    pub fn ask(&mut self, context: &Context, wanted: &[String]) -> anyhow::Result<()> {
+        if !self.remounts(wanted) {
+            return Ok(());
+        }
+        let other = if self.discard.is_on() { Discard::Off } else { Discard::online(&self.mount.fs_type) };
+        let question = format!(
+            "For some runs {} will be remounted with {other}, and with {} again afterwards; this concerns everything on it. Agreed?",
+            self.mount.mount_point.display(),
+            self.discard
+        );
+        if !consent::ask(context, &question)? {
+            self.remount_obstacle = Some("remounting needs your consent (--yes)".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn remount_obstacle(mount: &Mount) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("changing the discard option needs root".to_owned());
+    }
+    match mount.fs_type.as_str() {
+        "ext4" | "btrfs" | "f2fs" => None,
+        "xfs" => Some("xfs changes its discard option only when it is mounted anew".to_owned()),
+        other => Some(format!("{other} is not known to have a discard option that can be changed while it is mounted")),
+    }
+}
+
+/// Runs jobs in a workspace.
+#[derive(Debug)]
+pub struct RealRig<'a> {
+    context: &'a Context,
+    label: String,
+    path: PathBuf,
+    workspace: Workspace,
+    possibilities: Possibilities,
+    trim_before: bool,
+    runs: u64,
+}
+
+impl<'a> RealRig<'a> {
+    /// A study of `path`, which the user named `label`, in `workspace`. Before the first run, or with `trim_before` before each,
+    /// everything is trimmed, where that is possible, so that all begin alike.
+    pub fn new(
+        context: &'a Context,
+        label: &str,
+        path: &Path,
+        workspace: Workspace,
+        possibilities: Possibilities,
+        trim_before: bool,
+    ) -> Self {
+        Self { context, label: label.to_owned(), path: path.to_owned(), workspace, possibilities, trim_before, runs: 0 }
+    }
+
+    /// Ends it: the workspace goes.
+    pub fn close(self) -> anyhow::Result<()> {
+        self.workspace.close()
+    }
+
+    /// Changes the discard option for a policy; what is returned puts it back.
+    fn change_option(&self, discard: &Discard) -> anyhow::Result<Option<Changed>> {
+        let possibilities = &self.possibilities;
+        if *discard == possibilities.discard {
+            return Ok(None);
+        }
+        self.workspace.note_mount_option(Some(&possibilities.discard))?;
+        Changed::set(&possibilities.mount, discard).map(Some)
+    }
+
+    fn restore_option(&self, changed: Option<Changed>) -> anyhow::Result<()> {
+        let Some(changed) = changed else { return Ok(()) };
+        changed.restore().context("cannot put the mount options back")?;
+        self.workspace.note_mount_option(None)
+    }
+}
+
+impl Rig for RealRig<'_> {
+    fn offers(&self) -> Vec<Offer> {
+        self.possibilities.offers()
+    }
+
+    fn needs_warm_up(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, job: &Job, policy: &str, title: &str) -> anyhow::Result<(Run, End)> {
+        self.runs += 1;
+        let discard = self.possibilities.discard_under(policy);
+        let changed = self.change_option(&discard)?;
+        let observer = Observer::start(&self.path).with_context(|| format!("cannot look at {}", self.path.display()))?;
+        let name = format!("run-{}", self.runs);
+        let (dir, path) = self.workspace.subdirectory(&name)?;
+        let mut target = RealTarget {
+            dir: DirTarget::new(dir, &path, job.dir_options()),
+            meter: Meter::start(&self.path).ok(),
+            taken: Discards::default(),
+        };
+        let mut header = Header::new(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
+        header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
+        let mut watch = Watch::new(self.context, title, &job.plan(), Some(self.workspace.guard()?));
+        let trim_before = self.possibilities.trim_obstacle.is_none() && (self.trim_before || self.runs == 1);
+        let mut hook = Hook { inner: &mut watch, policy, trim_before, online: discard.is_on() };
+        let outcome = job.run(&mut target, &mut hook);
+        drop(watch);
+        let assembled = assemble(header, Some(observer), outcome, job::metrics);
+        self.workspace.remove_subdirectory(&name)?;
+        self.restore_option(changed)?;
+        Ok(assembled)
+    }
+}
+
+/// A directory whose filesystem is trimmed by FITRIM and counted at its devices.
+#[derive(Debug)]
+pub struct RealTarget {
+    dir: DirTarget,
+    meter: Option<Meter>,
+    /// What has been handed out of the meter's count.
+    taken: Discards,
+}
+
+impl Trimmable for RealTarget {
+    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
+        let trimmed = fitrim::trim_all(self.dir.dir(), self.meter.as_ref(), PATIENCE);
+        let (outcome, settled) = trimmed.map_err(|errno| dir::error("trim the filesystem of", self.dir.path(), "", errno))?;
+        Ok((outcome, settled.went_on))
+    }
+
+    fn take_discards(&mut self) -> Option<Counted> {
+        let now = self.meter.as_ref()?.count()?;
+        let new = now.since(&self.taken);
+        self.taken = now;
+        Some(Counted { commands: new.commands, bytes: new.bytes })
+    }
+
+    fn wait_for_discards(&mut self) -> Nanos {
+        self.meter.as_ref().map_or(Nanos::ZERO, |meter| fitrim::settle(meter, PATIENCE).went_on)
+    }
+}
+
+impl Clock for RealTarget {
+    fn now(&mut self) -> Nanos {
+        self.dir.now()
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        self.dir.idle_until(instant);
+    }
+}
+
+impl FileTarget for RealTarget {
+    fn make_dir(&mut self, path: &str) -> TargetResult {
+        self.dir.make_dir(path)
+    }
+    fn remove_dir(&mut self, path: &str) -> TargetResult {
+        self.dir.remove_dir(path)
+    }
+    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.dir.create(path, payload)
+    }
+    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.dir.append(path, payload)
+    }
+    fn read(&mut self, path: &str, len: u64) -> TargetResult {
+        self.dir.read(path, len)
+    }
+    fn delete(&mut self, path: &str) -> TargetResult {
+        self.dir.delete(path)
+    }
+    fn sync(&mut self) -> TargetResult {
+        self.dir.sync()
+    }
+}

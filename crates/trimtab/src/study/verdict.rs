@@ -1,0 +1,401 @@
+//! What follows from the runs of a study. A pure function of them, the same for real and modelled targets.
+
+use super::job::Job;
+use super::table::{FOREGROUND, jobs, mean, samples};
+use super::{Study, policy};
+use crate::report::document::Verdict;
+use crate::report::run::quantity;
+use trimtab_core::run::{Provenance, Run, Unit};
+use trimtab_core::units::three_digits;
+
+/// A difference counts if no repeat of one is within the range of the other; and with three repeats or more, if the means
+/// differ by at least this share …
+const DIFFERENCE_MIN: f64 = 0.05;
+/// … with fewer repeats, if one mean is at least this many times the other.
+const DIFFERENCE_FEW: f64 = 1.5;
+/// Repeats from which ranges mean something.
+const REPEATS_MIN: usize = 3;
+
+/// How two sets of repeats compare.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// Mean of the first divided by the mean of the second.
+    pub ratio: f64,
+    /// Whether that is more than the repeats scatter.
+    pub measurable: bool,
+}
+
+/// Compares repeats of the same figure. `None` if one has no repeats or no time.
+pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
+    if a.is_empty() || b.is_empty() || average(b) <= 0.0 || average(a) <= 0.0 {
+        return None;
+    }
+    let ratio = average(a) / average(b);
+    let least = |x: &[f64]| x.iter().copied().fold(f64::MAX, f64::min);
+    let most = |x: &[f64]| x.iter().copied().fold(f64::MIN, f64::max);
+    let apart = least(a) > most(b) || most(a) < least(b);
+    let enough = if a.len().min(b.len()) >= REPEATS_MIN {
+        (ratio - 1.0).abs() >= DIFFERENCE_MIN
+    } else {
+        ratio >= DIFFERENCE_FEW || ratio <= 1.0 / DIFFERENCE_FEW
+    };
+    Some(Comparison { ratio, measurable: apart && enough })
+}
+
+/// What the policy of a run amounts to: `as-mounted` is `none` or `online`, as the filesystem was mounted.
+pub fn effective_policy(run: &Run) -> &str {
+    if run.policy != policy::AS_MOUNTED {
+        return &run.policy;
+    }
+    let discard = run.policy_settings.iter().find(|f| f.key == policy::DISCARD).map(|f| f.value.as_str());
+    match discard {
+        Some("nodiscard") => policy::NONE,
+        Some(_) => policy::ONLINE,
+        None => policy::AS_MOUNTED,
+    }
+}
+
+struct Cells<'a>(&'a [Run]);
+
+impl<'a> Cells<'a> {
+    fn find(&self, job: &str, policy: &str) -> Option<&'a Run> {
+        self.0.iter().find(|run| run.workload == job && effective_policy(run) == policy)
+    }
+
+    fn has(&self, policy: &str) -> bool {
+        self.0.iter().any(|run| effective_policy(run) == policy)
+    }
+
+    fn of(&self, policy: &str) -> impl Iterator<Item = &'a Run> {
+        self.0.iter().filter(move |run| effective_policy(run) == policy)
+    }
+}
+
+/// Where online discard costs most.
+struct Worst<'a> {
+    job: &'a str,
+    phase: String,
+    online: f64,
+    none: f64,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recommendation {
+    /// Trim now and then, not as files go.
+    Batched,
+    /// Online discard costs nothing that can be measured.
+    NoDifference,
+    /// Discards do not arrive; that has to be mended first.
+    Blocked,
+    /// Too little could be tried.
+    Unknown,
+}
+
+/// What to do, from the runs.
+pub fn recommendation(study: &Study) -> Recommendation {
+    let cells = Cells(&study.runs);
+    if blocked(&cells).is_some() {
+        return Recommendation::Blocked;
+    }
+    match (cells.has(policy::NONE), cells.has(policy::ONLINE), cells.has(policy::BATCHED)) {
+        (true, true, _) if worst(study, &cells).is_none() => Recommendation::NoDifference,
+        (true, true, _) | (true, false, true) => Recommendation::Batched,
+        _ => Recommendation::Unknown,
+    }
+}
+
+/// The verdict.
+pub fn of(study: &Study) -> Verdict {
+    let cells = Cells(&study.runs);
+    let mut verdict = Verdict { headline: headline(study, &cells), evidence: Vec::new(), caveats: Vec::new() };
+    for job in jobs(&study.runs) {
+        for run in study.runs.iter().filter(|run| run.workload == job) {
+            verdict.evidence.extend(evidence(run));
+        }
+    }
+    caveats(study, &cells, &mut verdict.caveats);
+    verdict
+}
+
+/// A policy that trims, if not one discard of any arrived. Discards that are queued for later prove nothing.
+fn blocked<'a>(cells: &Cells<'a>) -> Option<&'a str> {
+    let trims = |run: &&Run| matches!(effective_policy(run), policy::ONLINE | policy::BATCHED) && !queues(run);
+    let nothing = cells.0.iter().all(|run| samples(run, "discard.commands").is_none_or(|_| sent_nothing(run)));
+    cells.0.iter().filter(trims).find(|run| nothing && sent_nothing(run)).map(effective_policy)
+}
+
+/// btrfs sends asynchronous discards minutes later.
+fn queues(run: &Run) -> bool {
+    run.policy_settings.iter().any(|f| f.key == policy::DISCARD && f.value == "discard=async")
+}
+
+fn headline(study: &Study, cells: &Cells<'_>) -> String {
+    let Some(first) = study.runs.first() else { return "Nothing was measured to its end, so there is nothing to say.".to_owned() };
+    let batch = if cells.has(policy::BATCHED) { format!("A batched trim takes {}.", trim_cost(cells)) } else { String::new() };
+    match recommendation(study) {
+        Recommendation::Blocked => format!(
+            "TRIM does not reach the device: under '{}' not one discard arrived, although files were deleted. 'trimtab doctor' says where it is blocked.",
+            blocked(cells).unwrap_or_default()
+        ),
+        Recommendation::NoDifference => {
+            format!("Online discard makes no measurable difference to what is waited for here, so it may stay on or off. {batch}")
+        }
+        Recommendation::Batched => match worst(study, cells) {
+            Some(worst) => format!(
+                "Trim in batches, not as files go: with online discard {}'s '{}' takes {} instead of {} ({}×). {batch}",
+                worst.job,
+                worst.phase,
+                quantity(worst.online, Unit::Seconds),
+                quantity(worst.none, Unit::Seconds),
+                three_digits(worst.online / worst.none),
+            ),
+            None => format!("Trim in batches: deleting costs nothing more then. {batch} Whether online discard would do, could not be tried."),
+        },
+        Recommendation::Unknown if cells.has(policy::BATCHED) => {
+            format!("The filesystem was mounted with online discard, and what that costs could not be compared with none. {batch}")
+        }
+        Recommendation::Unknown => {
+            format!("Only '{}' could be tried here, so there is nothing to compare it with.", super::table::policy_title(first))
+        }
+    }
+    .trim_end()
+    .to_owned()
+}
+
+/// The phase that online discard slows down most, of those where it does so measurably and by more than a blink.
+///
+/// Compared with the runs under `none` and `batched` together: until the trim they do the same work, and the more repeats,
+/// the better it shows what is noise.
+fn worst<'a>(study: &'a Study, cells: &Cells<'a>) -> Option<Worst<'a>> {
+    const BLINK_SECONDS: f64 = 0.05;
+    let mut worst: Option<Worst<'a>> = None;
+    for job in jobs(&study.runs) {
+        for phase in Job::deleting(job).iter().copied().chain(["foreground"]) {
+            let metric = format!("{phase}.seconds");
+            let Some(online) = cells.find(job, policy::ONLINE).and_then(|run| samples(run, &metric)) else { continue };
+            let without = [policy::NONE, policy::BATCHED].into_iter().filter_map(|policy| cells.find(job, policy));
+            let without: Vec<f64> = without.filter_map(|run| samples(run, &metric)).flatten().copied().collect();
+            let Some(comparison) = compare(online, &without) else { continue };
+            let (online, none) = (average(online), average(&without));
+            let slower = comparison.measurable && comparison.ratio > 1.0 && online - none > BLINK_SECONDS;
+            if slower && worst.as_ref().is_none_or(|w| comparison.ratio > w.online / w.none) {
+                let phase = if phase == "foreground" { "whole work".to_owned() } else { phase.to_owned() };
+                worst = Some(Worst { job, phase, online, none });
+            }
+        }
+    }
+    worst
+}
+
+fn average(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / samples.len().max(1) as f64
+}
+
+/// How long batched trims took, over all workloads: "0.2 s", or "0.2 s to 1.3 s".
+fn trim_cost(cells: &Cells<'_>) -> String {
+    let times: Vec<f64> = cells.of(policy::BATCHED).filter_map(|run| mean(run, "trim.seconds")).collect();
+    let least = times.iter().copied().fold(f64::MAX, f64::min);
+    let most = times.iter().copied().fold(0.0, f64::max);
+    let show = |x| quantity(x, Unit::Seconds);
+    match times.len() {
+        0 => "an unknown time".to_owned(),
+        _ if most < least * 1.5 => show(most),
+        _ => format!("{} to {}", show(least), show(most)),
+    }
+}
+
+/// Counters exist and did not move.
+fn sent_nothing(run: &Run) -> bool {
+    samples(run, "discard.commands").is_some_and(|counts| counts.iter().all(|count| *count == 0.0))
+}
+
+fn evidence(run: &Run) -> Option<String> {
+    let foreground = samples(run, FOREGROUND)?;
+    let each: Vec<String> = foreground.iter().map(|s| quantity(*s, Unit::Seconds)).collect();
+    let mut text = format!("{} under '{}': {} waited for", run.workload, super::table::policy_title(run), each.join(", "));
+    if let Some(trim) = mean(run, "trim.seconds") {
+        text.push_str(&format!(", then {} of trimming", quantity(trim, Unit::Seconds)));
+    }
+    match mean(run, "discard.commands").zip(mean(run, "discard.bytes")) {
+        Some((0.0, _)) => text.push_str("; no discard reached the device"),
+        Some((commands, bytes)) => {
+            text.push_str(&format!("; the device counted {commands:.0} discards of {} in all", quantity(bytes, Unit::Bytes)));
+            if let Some(amplification) = mean(run, "discard.amplification").filter(|a| *a >= 0.01) {
+                text.push_str(&format!(", {} times what was freed", three_digits(amplification)));
+            }
+        }
+        None => text.push_str("; discards are not counted here"),
+    }
+    Some(text)
+}
+
+fn caveats(study: &Study, cells: &Cells<'_>, caveats: &mut Vec<String>) {
+    for untried in &study.untried {
+        caveats.push(format!("'{}' was not tried: {}", untried.policy, untried.reason));
+    }
+    if !study.complete {
+        caveats.push("the study was interrupted; this is what was measured until then".to_owned());
+    }
+    let few = study.runs.iter().filter_map(|run| samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0);
+    if !study.runs.is_empty() && few < REPEATS_MIN && study.runs.iter().any(|run| run.provenance == Provenance::Measured) {
+        caveats.push(format!("with {few} repeat(s), only differences of {DIFFERENCE_FEW}× and more count"));
+    }
+    for run in cells.of(policy::ONLINE).filter(|run| sent_nothing(run)) {
+        if queues(run) {
+            caveats.push(format!(
+                "{}: the filesystem queues its discards and sends them minutes later; they are not in these figures",
+                run.workload
+            ));
+        } else if blocked(cells).is_none() {
+            caveats.push(format!(
+                "{}'s files were gone before the system wrote them out, so online discard had nothing to discard",
+                run.workload
+            ));
+        }
+    }
+    // Batched and none do the same until the trim: how far they differ is how far to trust the rest.
+    for job in jobs(&study.runs) {
+        let pair = cells.find(job, policy::BATCHED).zip(cells.find(job, policy::NONE));
+        let both = pair.and_then(|(a, b)| samples(a, FOREGROUND).zip(samples(b, FOREGROUND)));
+        if let Some(noise) = both.and_then(|(a, b)| compare(a, b)).filter(|noise| noise.ratio > 1.1 || noise.ratio < 1.0 / 1.1) {
+            let percent = (noise.ratio.max(1.0 / noise.ratio) - 1.0) * 100.0;
+            caveats.push(format!(
+                "{job} did the same work under 'batched' and without trimming, and yet the times differ by {percent:.0} %: so much is noise or order here"
+            ));
+        }
+    }
+    if !study.runs.is_empty() {
+        caveats.push("this shows what trimming costs, not what a drive gains by it over months of use".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::Untried;
+    use trimtab_core::run::{Better, Field, Metric, TargetKind};
+
+    fn run(job: &str, policy: &str, discard: &str, metrics: &[(&str, Unit, &[f64])]) -> Run {
+        let header = crate::runner::Header::new(job, Vec::new(), TargetKind::Directory, "/mnt", policy, 1);
+        let mut run = header.into_run(crate::runner::recorder::Recorded::default(), true);
+        run.policy_settings.push(Field::new(policy::DISCARD, discard));
+        run.metrics = metrics
+            .iter()
+            .map(|(name, unit, samples)| Metric { name: (*name).into(), unit: *unit, better: Better::Lower, samples: samples.to_vec() })
+            .collect();
+        run
+    }
+
+    /// The published rows of the tree workload: 0.17 s against 40.41 s for the sync after deleting.
+    fn tree(policy: &str, discard: &str, sync: &[f64], commands: f64, trim: Option<f64>) -> Run {
+        let foreground: Vec<f64> = sync.iter().map(|s| s + 3.0).collect();
+        let commands = [commands];
+        let trim = trim.map(|t| [t]);
+        let mut metrics: Vec<(&str, Unit, &[f64])> = vec![
+            ("delete.seconds", Unit::Seconds, &[0.47, 0.48, 0.47]),
+            ("delete-sync.seconds", Unit::Seconds, sync),
+            ("foreground.seconds", Unit::Seconds, &foreground),
+            ("discard.commands", Unit::Count, &commands),
+            ("discard.bytes", Unit::Bytes, &[493e6]),
+        ];
+        if let Some(trim) = &trim {
+            metrics.push(("trim.seconds", Unit::Seconds, trim));
+        }
+        run("tree", policy, discard, &metrics)
+    }
+
+    fn study(runs: Vec<Run>) -> Study {
+        Study { target: "/mnt".into(), runs, untried: Vec::new(), complete: true }
+    }
+
+    #[test]
+    fn the_published_slowdown_leads_to_batches() {
+        let verdict = of(&study(vec![
+            tree("as-mounted", "nodiscard", &[0.17, 0.16, 0.18], 0.0, None),
+            tree("batched", "nodiscard", &[0.17, 0.17, 0.17], 120.0, Some(0.8)),
+            tree("online", "discard", &[40.4, 40.1, 40.8], 36_000.0, None),
+        ]));
+        assert!(verdict.headline.starts_with("Trim in batches"), "{}", verdict.headline);
+        for part in ["delete-sync", "40.4 s", "170 ms", "238×", "800 ms"] {
+            assert!(verdict.headline.contains(part), "{part}: {}", verdict.headline);
+        }
+    }
+
+    #[test]
+    fn the_same_holds_if_the_filesystem_was_mounted_with_discard() {
+        let verdict = of(&study(vec![
+            tree("as-mounted", "discard", &[40.4, 40.1, 40.8], 36_000.0, None),
+            tree("none", "nodiscard", &[0.17, 0.16, 0.18], 0.0, None),
+        ]));
+        assert!(verdict.headline.contains("not as files go"), "{}", verdict.headline);
+    }
+
+    #[test]
+    fn what_scatters_as_much_as_it_differs_is_no_difference() {
+        let verdict = of(&study(vec![
+            tree("as-mounted", "nodiscard", &[1.0, 2.0, 3.0], 0.0, None),
+            tree("online", "discard", &[2.0, 3.0, 3.5], 36.0, None),
+        ]));
+        assert!(verdict.headline.contains("no measurable difference"), "{}", verdict.headline);
+    }
+
+    #[test]
+    fn batched_runs_are_repeats_of_the_same_work_until_their_trim() {
+        // One quick repeat each: online looks twice as slow as none, but so does batched, which did the same as none.
+        let mut batched = tree("batched", "nodiscard", &[0.70], 120.0, Some(0.1));
+        batched.metrics.iter_mut().for_each(|m| m.samples.truncate(1));
+        let study =
+            study(vec![tree("as-mounted", "nodiscard", &[0.36], 0.0, None), batched, tree("online", "discard", &[0.74], 40.0, None)]);
+        assert_eq!(recommendation(&study), Recommendation::NoDifference, "{}", of(&study).headline);
+    }
+
+    #[test]
+    fn discards_that_never_arrive_come_first() {
+        let verdict =
+            of(&study(vec![tree("as-mounted", "nodiscard", &[0.17], 0.0, None), tree("batched", "nodiscard", &[0.17], 0.0, Some(0.1))]));
+        assert!(verdict.headline.starts_with("TRIM does not reach the device"), "{}", verdict.headline);
+    }
+
+    #[test]
+    fn queued_discards_that_have_not_arrived_yet_prove_nothing() {
+        let study = study(vec![
+            tree("as-mounted", "discard=async", &[0.17], 0.0, None),
+            tree("none", "nodiscard", &[0.17], 0.0, None),
+            tree("batched", "nodiscard", &[0.17], 16.0, Some(0.1)),
+        ]);
+        assert_eq!(recommendation(&study), Recommendation::NoDifference);
+        assert!(of(&study).caveats.iter().any(|c| c.contains("minutes later")));
+    }
+
+    #[test]
+    fn one_policy_alone_is_said_to_be_alone_with_the_reasons() {
+        let mut study = study(vec![tree("as-mounted", "nodiscard", &[0.17], 0.0, None)]);
+        study.untried.push(Untried { policy: "batched".into(), reason: "trimming (FITRIM) needs root".into() });
+        let verdict = of(&study);
+        assert!(verdict.headline.contains("Only 'as-mounted (nodiscard)'"), "{}", verdict.headline);
+        assert!(verdict.caveats.iter().any(|c| c.contains("FITRIM") && c.contains("batched")));
+    }
+
+    #[test]
+    fn noise_between_equal_work_is_said() {
+        let mut batched = tree("batched", "nodiscard", &[0.17, 0.17, 0.17], 120.0, Some(0.8));
+        batched.metrics.iter_mut().find(|m| m.name == FOREGROUND).unwrap().samples = vec![9.0, 9.0, 9.0];
+        let verdict = of(&study(vec![tree("as-mounted", "nodiscard", &[0.17, 0.16, 0.18], 0.0, None), batched]));
+        assert!(verdict.caveats.iter().any(|c| c.contains("noise")), "{:?}", verdict.caveats);
+    }
+
+    #[test]
+    fn an_empty_study_has_nothing_to_say() {
+        assert!(of(&study(Vec::new())).headline.contains("nothing to say"));
+    }
+
+    #[test]
+    fn few_repeats_need_a_large_ratio() {
+        assert!(!compare(&[1.4], &[1.0]).unwrap().measurable);
+        assert!(compare(&[1.6], &[1.0]).unwrap().measurable);
+        assert!(compare(&[1.0, 1.01, 0.99], &[0.9, 0.91, 0.89]).unwrap().measurable);
+        assert!(!compare(&[1.0, 1.01, 0.99], &[0.98, 0.97, 0.975]).unwrap().measurable, "apart, but only by 2 %");
+        assert_eq!(compare(&[], &[1.0]), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! `trimtab study DIR` on real filesystems.
+
+use crate::support::{LoopMount, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use trimtab::trim::discard_option::{Discard, mount_of};
+
+fn options(path: &Path) -> (String, String) {
+    let mount = mount_of(path).unwrap();
+    (mount.options, mount.fs_options)
+}
+
+fn is_clean(path: &Path) -> bool {
+    std::fs::read_dir(path).unwrap().all(|entry| entry.unwrap().file_name() == "lost+found")
+}
+
+/// A study under the online policy, disturbed once the filesystem has been remounted and files are there.
+#[expect(clippy::zombie_processes, reason = "every caller waits for the child")]
+fn while_remounted(path: &Path) -> Child {
+    let child = Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+        .args(["study", "--policies", "online", "--repeats", "50", "--reserve", "0", "--yes"])
+        .arg(path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while !Discard::of(&mount_of(path).unwrap()).is_on() || is_clean(path) {
+        assert!(started.elapsed() < Duration::from_secs(20), "nothing happens");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    child
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn all_policies_of_ext4_end_in_one_table_and_the_mount_is_as_before() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard,noatime") else { return skip("root, loop devices and mkfs") };
+    let before = options(&mount.path());
+    let output = trimtab().args(["study", "--quick", "--reserve", "0", "--yes", "--json"]).arg(mount.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["schema"], &json["version"]), (&"trimtab.study".into(), &1.into()));
+    assert_eq!(json["untried"].as_array().unwrap().len(), 0, "{}", json["untried"]);
+    let runs = json["runs"].as_array().unwrap();
+    let cells: Vec<String> =
+        runs.iter().map(|run| format!("{} {}", run["workload"].as_str().unwrap(), run["policy"].as_str().unwrap())).collect();
+    let expected = ["tree as-mounted", "tree batched", "tree online", "postmark as-mounted", "postmark batched", "postmark online"];
+    assert_eq!(cells, expected);
+    let discarded = |cell: usize| {
+        let metrics = runs[cell]["metrics"].as_array().unwrap();
+        metrics.iter().find(|m| m["name"] == "discard.bytes").unwrap()["samples"][0].as_f64().unwrap()
+    };
+    // Nothing without a trim; at least what the tree held with one.
+    assert_eq!(discarded(0), 0.0);
+    assert!(discarded(1) >= 49e6 && discarded(2) >= 49e6, "{} {}", discarded(1), discarded(2));
+    assert_eq!(options(&mount.path()), before);
+    assert!(is_clean(&mount.path()));
+}
+
+#[test]
+fn a_filesystem_that_cannot_trim_is_measured_as_it_is_and_the_rest_explained() {
+    let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
+    let expected = contains("Only 'as-mounted (nodiscard)' could be tried")
+        .and(contains("no FITRIM"))
+        .and(contains("tree: delete-sync"))
+        .and(contains("postmark: transactions"));
+    trimtab().args(["study", "--quick", "--reserve", "0"]).arg(mount.path()).assert().success().stdout(expected);
+    let none = ["study", "--quick", "--reserve", "0", "--policies", "online"];
+    trimtab().args(none).arg(mount.path()).assert().code(2).stderr(contains("none of these policies can be tried"));
+}
+
+#[test]
+fn without_consent_nothing_is_remounted_and_the_result_says_so() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let study = ["study", "--quick", "--reserve", "0", "--policies", "as-mounted,online"];
+    trimtab().args(study).arg(mount.path()).assert().success().stdout(contains("remounting needs your consent (--yes)"));
+}
+
+#[test]
+fn an_interrupt_puts_the_mount_option_back() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let before = options(&mount.path());
+    let mut child = while_remounted(&mount.path());
+    signal(&child, rustix::process::Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(options(&mount.path()), before);
+    assert!(is_clean(&mount.path()));
+}
+
+#[test]
+fn after_a_crash_the_next_start_offers_to_put_the_mount_option_back() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let before = options(&mount.path());
+    let mut child = while_remounted(&mount.path());
+    signal(&child, rustix::process::Signal::KILL);
+    child.wait().unwrap();
+    assert_ne!(options(&mount.path()), before);
+    let small = ["bench", "tree", "--files", "20", "--reserve", "0"];
+    let asked = contains("left").and(contains("with discard instead of nodiscard"));
+    trimtab().args(small).arg(mount.path()).assert().success().stderr(asked);
+    assert_ne!(options(&mount.path()), before, "nobody agreed");
+    trimtab().args(small).arg("--yes").arg(mount.path()).assert().success();
+    assert_eq!(options(&mount.path()), before);
+    assert!(is_clean(&mount.path()));
+}
+
+#[test]
+fn what_cannot_be_studied_is_wrong_usage() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    trimtab().arg("study").arg(file.path()).assert().code(2).stderr(contains("needs a directory"));
+    trimtab().args(["study", "/no/such/place"]).assert().code(2).stderr(contains("there is no"));
+    trimtab().args(["study", "--policies", "sometimes", "."]).assert().code(2).stderr(contains("sometimes"));
+}
