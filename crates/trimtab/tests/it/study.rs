@@ -18,7 +18,6 @@ fn is_clean(path: &Path) -> bool {
 }
 
 /// A study under the online policy, disturbed once the filesystem has been remounted and files are there.
-#[expect(clippy::zombie_processes, reason = "every caller waits for the child")]
 fn while_remounted(path: &Path) -> Child {
     let child = Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
         .args(["study", "--policies", "online", "--repeats", "50", "--reserve", "0", "--yes"])
