@@ -80,3 +80,25 @@ pub trait Device {
     /// Tells the drive that no command arrives before `until`, so that it can use the time (GC, folding).
     fn idle(&mut self, until: Nanos);
 }
+
+impl<D: Device + ?Sized> Device for alloc::boxed::Box<D> {
+    fn size(&self) -> Bytes {
+        (**self).size()
+    }
+
+    fn logical_block(&self) -> u32 {
+        (**self).logical_block()
+    }
+
+    fn supports_trim(&self) -> bool {
+        (**self).supports_trim()
+    }
+
+    fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+        (**self).submit(now, command)
+    }
+
+    fn idle(&mut self, until: Nanos) {
+        (**self).idle(until);
+    }
+}

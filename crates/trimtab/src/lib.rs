@@ -18,6 +18,7 @@ pub mod safety;
 pub mod serve;
 pub mod session;
 pub mod shape;
+pub mod simulate;
 pub mod store;
 pub mod study;
 pub mod target;
