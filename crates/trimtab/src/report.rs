@@ -3,5 +3,6 @@
 pub mod document;
 pub mod html;
 pub mod run;
+pub mod series;
 pub mod svg;
 pub mod text;

@@ -12,9 +12,10 @@ use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device;
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_core::units::{Bytes, three_digits};
+use trimtab_core::target::Clock as _;
+use trimtab_core::units::{Bytes, Nanos, three_digits};
+use trimtab_core::workload::Limit;
 use trimtab_core::workload::synthetic::{Mix, Pattern, Settings as SyntheticSettings, Synthetic};
-use trimtab_core::workload::{BlockWorkload, Limit};
 
 /// How many samples of the drive's insides a simulation takes.
 const SAMPLES: u64 = 400;
@@ -117,12 +118,13 @@ pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut (impl Watch
     let total = plan.until_written.of(capacity);
     let (fill, main) = workloads(spec, plan, total)?;
     let mut drive = model::build(spec, plan.seed)?;
+    let mut now = Nanos::ZERO;
     if let Some(mut fill) = fill {
-        drive = filled(drive, &mut fill)?;
+        (drive, now) = filled(drive, &mut fill)?;
     }
     let depth = spec.interface.queue_depth.max(plan.queue_depth);
-    let sampled = Sampled::new(drive, Bytes((total.0 / SAMPLES).max(1)));
-    let mut target = DriveTarget::new(sampled, depth);
+    let sampled = Sampled::new(drive, now, Bytes((total.0 / SAMPLES).max(1)));
+    let mut target = DriveTarget::new(sampled, depth).at(now);
     let mut main = main;
     let outcome = blocks::run(&mut main, &mut target, &mut Forward(watcher));
     let header = Header::new("simulate", settings(plan, total), TargetKind::ModelledDrive, label, "none", plan.seed);
@@ -168,11 +170,14 @@ fn workloads(spec: &DriveSpec, plan: &Plan, total: Bytes) -> anyhow::Result<(Opt
     Ok((Some(Synthetic::new(fill, plan.seed).map_err(|error| UsageError::new(error.to_string()))?), main))
 }
 
-/// The drive after `fill`, idle long enough for its caches to be written out.
-fn filled(drive: Box<dyn Model>, fill: &mut Synthetic) -> anyhow::Result<Box<dyn Model>> {
+/// The drive after `fill` and a pause in which its caches are written out, and its time then.
+fn filled(drive: Box<dyn Model>, fill: &mut Synthetic) -> anyhow::Result<(Box<dyn Model>, Nanos)> {
+    const PAUSE: Nanos = Nanos::from_secs(60);
     let mut target = DriveTarget::new(drive, 64);
     blocks::run(fill, &mut target, &mut ()).complete()?;
-    Ok(target.into_drive())
+    let now = target.now() + PAUSE;
+    target.idle_until(now);
+    Ok((target.into_drive(), now))
 }
 
 fn settings(plan: &Plan, total: Bytes) -> Vec<Field> {

@@ -5,6 +5,7 @@ mod detach;
 mod list;
 mod power;
 mod show;
+mod simulate;
 mod status;
 
 use crate::output::Context;
@@ -22,6 +23,8 @@ pub struct Args {
 enum Command {
     /// List the shipped drive specifications.
     List,
+    /// Run a workload on a modelled drive in virtual time, with what its insides do meanwhile.
+    Simulate(simulate::Args),
     /// Show a specification: every figure with its source.
     Show(show::Args),
     /// Attach a modelled drive as a block device.
@@ -38,6 +41,7 @@ enum Command {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::List => list::run(context),
+        Command::Simulate(args) => simulate::run(args, context),
         Command::Show(args) => show::run(args, context),
         Command::Attach(args) => attach::run(args, context),
         Command::Status(args) => status::run(args, context),

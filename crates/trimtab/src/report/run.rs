@@ -14,6 +14,10 @@ pub fn document(run: &Run) -> Document {
     if !latencies.rows.is_empty() {
         sections.push(Section::new("Latency", vec![Block::Table(latencies)]));
     }
+    let charts = super::series::charts(run);
+    if !charts.is_empty() {
+        sections.push(Section::new("Series", charts));
+    }
     if !run.counters.is_empty() {
         let mut table = Table::new("", &["count", "value"]);
         run.counters.iter().for_each(|(name, value)| table.row([name.clone(), value.to_string()]));

@@ -36,12 +36,12 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Looks into `drive` after each further `every` bytes written.
-    pub fn new(drive: Box<dyn Model>, every: Bytes) -> Self {
+    /// Looks into `drive` now, and after each further `every` bytes written.
+    pub fn new(drive: Box<dyn Model>, now: Nanos, every: Bytes) -> Self {
         let medium_before = drive.written().1;
         let every = every.0.max(1);
         let mut sampled = Self { drive, every, written: 0, next: every, samples: Vec::new(), medium_before };
-        sampled.sample(Nanos::ZERO);
+        sampled.sample(now);
         sampled
     }
 

@@ -33,6 +33,13 @@ impl<D: Device> DriveTarget<D> {
         Self { drive, info, now: Nanos::ZERO, in_flight: BinaryHeap::new(), submitted: 0 }
     }
 
+    /// The target at `now`: for a drive that has been used until then, on another target.
+    #[must_use]
+    pub fn at(mut self, now: Nanos) -> Self {
+        self.now = now;
+        self
+    }
+
     /// The drive, to look at its counters.
     pub fn drive(&self) -> &D {
         &self.drive

@@ -1,0 +1,76 @@
+//! The series of a run as charts.
+
+use super::document::{Block, Chart, ChartKind, Line, Mark};
+use trimtab_core::analysis::change_points::{Options, change_points};
+use trimtab_core::run::{Axis, Run, Series, Unit};
+
+/// Charts of a run's series: those of the same axis and unit share one. Rates over bytes written carry their knees as marks.
+pub fn charts(run: &Run) -> Vec<Block> {
+    let mut groups: Vec<(Axis, Unit, Vec<&Series>)> = Vec::new();
+    for series in &run.series {
+        match groups.iter_mut().find(|(axis, unit, _)| (*axis, *unit) == (series.axis, series.unit)) {
+            Some((_, _, group)) => group.push(series),
+            None => groups.push((series.axis, series.unit, vec![series])),
+        }
+    }
+    groups.into_iter().map(|(axis, unit, group)| chart(axis, unit, &group)).collect()
+}
+
+fn chart(axis: Axis, unit: Unit, group: &[&Series]) -> Block {
+    let (x_label, x_scale) = match axis {
+        Axis::Time => ("time, s", 1e-9),
+        Axis::BytesWritten => ("written, GB (10^9 bytes)", 1e-9),
+    };
+    let (y_label, y_scale) = axis_of(unit);
+    let lines = group.iter().map(|series| Line {
+        name: series.name.clone(),
+        points: series.x.iter().zip(&series.y).map(|(x, y)| (*x as f64 * x_scale, y * y_scale)).collect(),
+    });
+    let knees = group.iter().filter(|series| axis == Axis::BytesWritten && series.name.ends_with("rate"));
+    let marks = knees.flat_map(|series| knees_of(series, x_scale, y_scale)).collect();
+    let names: Vec<&str> = group.iter().map(|series| series.name.as_str()).collect();
+    Block::Chart(Chart {
+        title: format!("{} over {}", names.join(", "), if axis == Axis::Time { "time" } else { "bytes written" }),
+        x_label: x_label.to_owned(),
+        y_label: y_label.to_owned(),
+        kind: ChartKind::Lines { lines: lines.collect(), marks },
+    })
+}
+
+/// Label of an axis in a unit, and what values are multiplied by.
+fn axis_of(unit: Unit) -> (&'static str, f64) {
+    match unit {
+        Unit::Seconds => ("s", 1.0),
+        Unit::Nanos => ("ms", 1e-6),
+        Unit::MegabytesPerSecond => ("MB/s (10^6 bytes/s)", 1.0),
+        Unit::OpsPerSecond => ("operations/s", 1.0),
+        Unit::Bytes => ("GB (10^9 bytes)", 1e-9),
+        Unit::Count => ("count", 1.0),
+        Unit::Ratio => ("ratio", 1.0),
+        Unit::Percent => ("%", 1.0),
+    }
+}
+
+fn knees_of(series: &Series, x_scale: f64, y_scale: f64) -> Vec<Mark> {
+    let at = |index: usize| series.x.get(index).map_or(0.0, |x| *x as f64 * x_scale);
+    let found = change_points(&series.y, &Options::default());
+    found
+        .iter()
+        .map(|knee| Mark { x: at(knee.index), label: format!("{:.0} → {:.0}", knee.before * y_scale, knee.after * y_scale) })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_falls_has_its_knee_marked() {
+        let x: Vec<u64> = (0..200).map(|i| i * 1_000_000_000).collect();
+        let y: Vec<f64> = (0..200).map(|i| if i < 80 { 190.0 } else { 60.0 } + f64::from(i % 3)).collect();
+        let series = Series { name: "write.rate".into(), axis: Axis::BytesWritten, x, unit: Unit::MegabytesPerSecond, y };
+        let Block::Chart(chart) = chart(series.axis, series.unit, &[&series]) else { panic!("a chart") };
+        let ChartKind::Lines { marks, .. } = chart.kind else { panic!("lines") };
+        assert_eq!(marks, [Mark { x: 80.0, label: "191 → 61".into() }]);
+    }
+}
