@@ -2,6 +2,7 @@
 
 mod check;
 mod clock;
+mod codec;
 mod commands;
 mod ftl;
 mod gc;
@@ -13,10 +14,12 @@ mod packed;
 mod partial;
 mod pool;
 mod reads;
+mod snapshot;
 mod trim;
 mod victims;
 
 pub use journal::WriteFate;
+pub use snapshot::SnapshotError;
 
 use super::counters::Counters;
 use super::layout::Layout;

@@ -43,11 +43,12 @@ impl Ssd {
         let ftl = &self.ftl;
         let mut roles = vec![Role::Unknown; ftl.blocks.len()];
         let mut assign = |block: u32, role: Role| -> Result<(), String> {
+            require!(block != 0 && (block as usize) < roles.len(), "there is no superblock {block}");
             let old = core::mem::replace(&mut roles[block as usize], role);
             require!(old == Role::Unknown, "superblock {block} is {old:?} and {role:?}");
             Ok(())
         };
-        for block in ftl.pool.free_list() {
+        for (_, _, block) in ftl.pool.free_entries() {
             assign(block, Role::Free)?;
         }
         for frontier in ftl.frontiers.iter().filter(|frontier| frontier.is_open()) {
@@ -75,6 +76,7 @@ impl Ssd {
         let mask = (1_u32 << layout.shift) - 1;
         let mut valid = vec![0_u32; ftl.blocks.len()];
         let mut extents = Vec::new();
+        let listed = self.packed_units();
         let (mut mapped, mut trimmed) = (0, 0);
         for (unit, address) in (0_u32..).zip(&ftl.map) {
             match *address {
@@ -96,12 +98,14 @@ impl Ssd {
                     1
                 }
                 Some(packed) => {
-                    require!(packed.contents[block as usize].contains(&unit), "unit {unit} is not listed in superblock {block}");
+                    require!(listed[unit as usize], "unit {unit} is not listed in superblock {block}");
                     let slots = packed.slots_of(unit, 1);
                     extents.push((*address, slots));
                     slots
                 }
             };
+            let end = if ftl.in_slc[block as usize] { layout.slc_superblock_slots } else { layout.superblock_slots };
+            require!(slots > 0 && slot + slots <= end, "unit {unit} reaches past the end of superblock {block}");
             valid[block as usize] += slots;
         }
         extents.sort_unstable();
@@ -121,6 +125,18 @@ impl Ssd {
             require!(*valid == entry.valid, "superblock {block} holds {valid} valid slots, counted {}", entry.valid);
         }
         Ok(())
+    }
+
+    /// On a compressing drive, which units are listed in the superblock that they map into.
+    fn packed_units(&self) -> Vec<bool> {
+        let Some(packed) = &self.ftl.packed else { return Vec::new() };
+        let mut listed = vec![false; self.ftl.map.len()];
+        for (block, units) in (0_u32..).zip(&packed.contents) {
+            for unit in units {
+                listed[*unit as usize] |= self.ftl.map[*unit as usize] >> self.layout.shift == block;
+            }
+        }
+        listed
     }
 
     fn check_victims(&self, roles: &[Role]) -> Result<(), String> {

@@ -222,10 +222,7 @@ impl Ftl {
     /// Relocates what is valid in `block` of a compressing drive.
     fn move_packed(&mut self, clock: &mut Clock, block: u32, now: u64) {
         let Some(packed) = &mut self.packed else { return };
-        for unit in packed.take(block) {
-            if self.map[unit as usize] >> self.layout.shift != block {
-                continue;
-            }
+        for unit in packed.take(block, &self.map) {
             let Some(packed) = &self.packed else { return };
             let slots = packed.slots_of(unit, 1);
             let at = self.gc_frontier();

@@ -25,6 +25,11 @@ impl Heat {
         self.thermal.ambient_mc.saturating_add(self.excess_mc as i32)
     }
 
+    /// Speed of the flash.
+    pub(super) const fn speed_permille(&self) -> u16 {
+        if self.throttled { self.thermal.throttled_permille } else { 1000 }
+    }
+
     pub(super) const fn is_throttled(&self) -> bool {
         self.throttled
     }
@@ -52,7 +57,7 @@ impl Ssd {
         let throttled = if heat.throttled { temperature >= heat.thermal.resume_mc } else { temperature >= heat.thermal.throttle_mc };
         if throttled != heat.throttled {
             heat.throttled = throttled;
-            self.clock.throttle(if throttled { heat.thermal.throttled_permille } else { 1000 });
+            self.clock.throttle(heat.speed_permille());
         }
     }
 }

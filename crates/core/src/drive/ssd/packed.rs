@@ -11,7 +11,7 @@ pub(super) struct Packed {
     /// Slots of each unit's present version; stale otherwise.
     pub(super) sizes: Vec<u8>,
     /// Units written to each superblock since its erase, in order. A unit is valid there exactly if it maps into that superblock;
-    /// written there twice, it is listed twice, and the first to be relocated takes the other along.
+    /// written there twice, it is listed twice.
     pub(super) contents: Vec<Vec<u32>>,
     /// Slots of all present versions.
     pub(super) valid_slots: u64,
@@ -61,16 +61,35 @@ impl Packed {
         self.contents[block as usize].shrink_to_fit();
     }
 
+    /// Lists `unit`, which maps to `block`, without regard to the order; gives its slots.
+    pub(super) fn list_again(&mut self, block: u32, unit: u32) -> u32 {
+        self.contents[block as usize].push(unit);
+        self.listed += 1;
+        let slots = u32::from(self.sizes[unit as usize]);
+        self.valid_slots += u64::from(slots);
+        slots
+    }
+
+    /// Puts the lists in the order in which units were written.
+    pub(super) fn sort(&mut self, map: &[u32]) {
+        for units in &mut self.contents {
+            units.sort_unstable_by_key(|unit| map[*unit as usize]);
+        }
+    }
+
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.contents.iter_mut().for_each(|units| *units = Vec::new());
         (self.valid_slots, self.listed) = (0, 0);
     }
 
-    /// Takes the list of `block`, which is about to be erased.
-    pub(super) fn take(&mut self, block: u32) -> Vec<u32> {
-        let units = core::mem::take(&mut self.contents[block as usize]);
+    /// Takes the valid units of `block`, which is about to be erased, in the order in which they were written.
+    pub(super) fn take(&mut self, block: u32, map: &[u32]) -> Vec<u32> {
+        let mut units = core::mem::take(&mut self.contents[block as usize]);
         self.listed -= units.len();
+        units.retain(|unit| map[*unit as usize] >> self.shift == block);
+        units.sort_unstable_by_key(|unit| map[*unit as usize]);
+        units.dedup();
         units
     }
 

@@ -99,15 +99,25 @@ impl Pool {
         u32::try_from(u64::from(limit) - spread + drawn).unwrap_or(u32::MAX).max(1)
     }
 
-    /// The free superblocks in the order in which they would be taken from each group; for snapshots and checks.
-    pub(super) fn free_list(&self) -> Vec<u32> {
-        self.heaps
-            .iter()
-            .flat_map(|heap| {
-                let mut entries: Vec<_> = heap.iter().map(|Reverse(entry)| *entry).collect();
-                entries.sort_unstable();
-                entries.into_iter().map(|(_, _, block)| block)
-            })
-            .collect()
+    /// How many were ever released.
+    pub(super) const fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// The free superblocks: wear that counts, order of release, number.
+    pub(super) fn free_entries(&self) -> Vec<(u32, u64, u32)> {
+        let mut entries: Vec<_> = self.heaps.iter().flatten().map(|Reverse(entry)| *entry).collect();
+        entries.sort_unstable();
+        entries
+    }
+
+    /// Sets what is free.
+    pub(super) fn refill(&mut self, released: u64, entries: &[(u32, u64, u32)]) {
+        self.heaps.iter_mut().for_each(BinaryHeap::clear);
+        for entry in entries {
+            let group = self.group(entry.2);
+            self.heaps[group as usize].push(Reverse(*entry));
+        }
+        (self.free, self.released) = (entries.len() as u32, released);
     }
 }

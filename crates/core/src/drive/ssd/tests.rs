@@ -273,6 +273,78 @@ fn check_contents(shadow: &mut Shadow, ssd: &Ssd, unit: u64) -> Result<(), TestC
     Ok(())
 }
 
+/// Does `step` to a drive without looking; gives when it is done.
+fn blindly(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
+    let spec = ssd.spec().clone();
+    match step {
+        Step::Write(at, len, class) => ssd.submit(now, &Command::Write(extent_of(&spec, *at, *len), DataClass::Measured(*class))).done,
+        Step::Read(at, len) => ssd.submit(now, &Command::Read(extent_of(&spec, *at, *len))).done,
+        Step::Trim(ranges) => {
+            let ranges: Vec<Extent> = ranges.iter().map(|(at, len)| extent_of(&spec, *at, *len)).collect();
+            ssd.submit(now, &Command::Trim(&ranges)).done
+        }
+        Step::Flush => ssd.submit(now, &Command::Flush).done,
+        Step::Idle(ns) => {
+            ssd.idle(now + Nanos(*ns));
+            now + Nanos(*ns)
+        }
+        Step::Erase => ssd.secure_erase(now).done,
+        Step::Format => ssd.format(now).done,
+        Step::PowerCut(after) => {
+            ssd.power_cut(now + Nanos(*after));
+            now + Nanos(*after)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+
+    /// A drive that is saved and resumed behaves as if it had not been, to the nanosecond and to the byte.
+    #[test]
+    fn snapshots_resume_exactly(spec in any_spec(), before in proptest::collection::vec(any_step(), 0..150), after in proptest::collection::vec(any_step(), 0..80)) {
+        let mut ssd = Ssd::new(&spec, 7).unwrap();
+        let mut now = before.iter().fold(Nanos(0), |now, step| blindly(&mut ssd, now, step));
+        let saved = ssd.snapshot();
+        let mut resumed = Ssd::restore(&spec, &saved).map_err(|error| TestCaseError::fail(std::format!("{error}")))?;
+        prop_assert!(resumed.snapshot() == saved, "what is resumed is not what was saved");
+        for step in &after {
+            let done = blindly(&mut ssd, now, step);
+            prop_assert_eq!(blindly(&mut resumed, now, step), done);
+            now = done;
+        }
+        prop_assert_eq!(ssd.counters(), resumed.counters());
+        prop_assert!(ssd.snapshot() == resumed.snapshot(), "the resumed drive went another way");
+    }
+
+    /// Nothing that is read from outside makes the model panic; what is changed is refused.
+    #[test]
+    fn damaged_snapshots_are_refused(steps in proptest::collection::vec(any_step(), 0..40), at in any::<prop::sample::Index>(), change in 1_u8..=255, cut in any::<prop::sample::Index>()) {
+        let spec = small(|_, _| {});
+        let mut ssd = Ssd::new(&spec, 7).unwrap();
+        steps.iter().fold(Nanos(0), |now, step| blindly(&mut ssd, now, step));
+        let saved = ssd.snapshot();
+        let mut damaged = saved.clone();
+        damaged[at.index(saved.len())] ^= change;
+        prop_assert!(Ssd::restore(&spec, &damaged).is_err());
+        prop_assert!(Ssd::restore(&spec, &saved[..cut.index(saved.len())]).is_err());
+        // The same past the checksum: either refused or a sound drive.
+        let sum = codec::checksum(&damaged[14..]).to_le_bytes();
+        damaged[6..14].copy_from_slice(&sum);
+        if let Ok(mut drive) = Ssd::restore(&spec, &damaged) {
+            let now = drive.now;
+            steps.iter().fold(Nanos(now), |now, step| blindly(&mut drive, now, step));
+        }
+    }
+
+    #[test]
+    fn other_specifications_are_refused(blocks in 49_u32..60) {
+        let saved = Ssd::new(&small(|_, _| {}), 7).unwrap().snapshot();
+        let other = small(|_, flash| flash.geometry.blocks_per_plane = blocks);
+        prop_assert_eq!(Ssd::restore(&other, &saved).unwrap_err(), SnapshotError::OtherSpec);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 4000, ..ProptestConfig::default() })]
 

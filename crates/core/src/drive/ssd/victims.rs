@@ -122,6 +122,20 @@ impl Victims {
         }
     }
 
+    /// Fills the empty list with `listed`, in the order in which [`listed`](Self::listed) gave them. `None` if that is no such order.
+    pub(super) fn fill(&mut self, blocks: &mut [Block], listed: &[u32]) -> Option<()> {
+        if let Self::Greedy(buckets) = self {
+            return buckets.fill(blocks, listed);
+        }
+        for block in listed {
+            if *block == 0 || blocks[*block as usize].pos != UNLISTED {
+                return None;
+            }
+            self.insert(blocks, *block);
+        }
+        Some(())
+    }
+
     /// Empties the list; the caller resets the positions.
     pub(super) fn clear(&mut self) {
         match self {
@@ -264,6 +278,27 @@ impl Buckets {
             }
         }
         blocks[block as usize].pos = UNLISTED;
+    }
+
+    fn fill(&mut self, blocks: &mut [Block], listed: &[u32]) -> Option<()> {
+        let mut count = 0;
+        for (at, block) in (0_u32..).zip(listed) {
+            let entry = blocks[*block as usize];
+            if *block == 0 || entry.pos != UNLISTED || entry.valid + 1 < count || at as usize >= self.ring.len() {
+                return None;
+            }
+            // Those with more valid slots than the ones before begin here.
+            while count <= entry.valid {
+                *self.starts.get_mut(count as usize)? = at;
+                count += 1;
+            }
+            self.put(blocks, *block, at);
+        }
+        (self.begin, self.end) = (0, listed.len() as u32);
+        for start in self.starts.get_mut(count as usize..)? {
+            *start = self.end;
+        }
+        Some(())
     }
 
     /// Counts positions from 0 again; once in four thousand million superblocks.

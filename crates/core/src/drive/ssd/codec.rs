@@ -1,0 +1,136 @@
+//! Bytes of a snapshot: whole numbers as LEB128 varints, strictly read.
+
+use alloc::vec::Vec;
+
+/// The largest instant or count.
+pub(super) const COUNT_MAX: u64 = 1 << 62;
+
+/// Collects bytes.
+#[derive(Debug, Default)]
+pub(super) struct Writer(pub(super) Vec<u8>);
+
+impl Writer {
+    pub(super) fn number(&mut self, value: impl Into<u64>) {
+        let mut value = value.into();
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    pub(super) fn flag(&mut self, value: bool) {
+        self.0.push(u8::from(value));
+    }
+
+    /// A list with its length.
+    pub(super) fn numbers<T: Copy + Into<u64>>(&mut self, values: impl ExactSizeIterator<Item = T>) {
+        self.number(values.len() as u64);
+        for value in values {
+            self.number(value);
+        }
+    }
+
+    /// A list as runs of equal values: long where neighbours differ, short where not.
+    pub(super) fn runs<T: Copy + PartialEq + Into<u64>>(&mut self, values: &[T]) {
+        self.number(values.len() as u64);
+        let mut rest = values;
+        while let [value, ..] = rest {
+            let run = rest.iter().take_while(|other| *other == value).count();
+            self.number(*value);
+            self.number(run as u64);
+            rest = &rest[run..];
+        }
+    }
+}
+
+/// Reads bytes back; every error is the offset at which something impossible stands.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    pub(super) at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    pub(super) const fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64, usize> {
+        let start = self.at;
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = *self.bytes.get(self.at).ok_or(start)?;
+            self.at += 1;
+            let part = u64::from(byte & 0x7f);
+            if shift == 63 && part > 1 {
+                return Err(start);
+            }
+            value |= part << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(start)
+    }
+
+    /// An instant or a count: small enough that adding to it for centuries does not overflow.
+    pub(super) fn count(&mut self) -> Result<u64, usize> {
+        self.small(COUNT_MAX)
+    }
+
+    /// A number of a narrower type, at most `max`.
+    pub(super) fn small<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, max: T) -> Result<T, usize> {
+        let start = self.at;
+        let value = self.number()?;
+        if value > max.into() {
+            return Err(start);
+        }
+        T::try_from(value).map_err(|_| start)
+    }
+
+    pub(super) fn flag(&mut self) -> Result<bool, usize> {
+        Ok(self.small(1_u8)? == 1)
+    }
+
+    /// A list of at most `len_max` numbers of at most `max`.
+    pub(super) fn numbers<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, len_max: usize, max: T) -> Result<Vec<T>, usize> {
+        let len = self.small(len_max as u64)?;
+        (0..len).map(|_| self.small(max)).collect()
+    }
+
+    /// A list of exactly `len` numbers of at most `max`.
+    pub(super) fn exactly<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, len: usize, max: T) -> Result<Vec<T>, usize> {
+        let start = self.at;
+        let values = self.numbers(len, max)?;
+        if values.len() == len { Ok(values) } else { Err(start) }
+    }
+
+    /// A list of exactly `len` numbers of at most `max`, written as [`Writer::runs`].
+    pub(super) fn runs<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, len: usize, max: T) -> Result<Vec<T>, usize> {
+        let start = self.at;
+        if self.number()? != len as u64 {
+            return Err(start);
+        }
+        let mut values = Vec::new();
+        while values.len() < len {
+            let start = self.at;
+            let value = self.small(max)?;
+            let run = self.small((len - values.len()) as u64)?;
+            if run == 0 {
+                return Err(start);
+            }
+            values.resize(values.len() + run as usize, value);
+        }
+        Ok(values)
+    }
+}
+
+/// FNV-1a, 64 bits.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
