@@ -22,6 +22,10 @@ use trimtab_core::run::{TargetKind, Warning};
 use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 
+/// Operations handed to the kernel with one call, at most. One at a time costs a call each; all at once leaves a drive that has
+/// run dry waiting while the data for the others is made (measured: 10 % of the IOPS of a virtio disk at depth 32).
+const SUBMIT_BATCH: usize = 4;
+
 /// How operations reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum EngineChoice {
@@ -240,20 +244,28 @@ impl BlockFile {
         })
     }
 
+    /// Hands what is queued to the kernel.
+    #[inline]
+    fn submit_queued(&mut self) -> TargetResult {
+        if self.queued.is_empty() {
+            return Ok(());
+        }
+        if let Engine::Ring(ring) = &mut self.engine
+            && let Err(error) = ring.submit()
+        {
+            return Err(self.engine_error(&error));
+        }
+        let submitted = since(self.started);
+        for tag in self.queued.drain(..) {
+            self.slots[tag as usize].submitted = submitted;
+        }
+        Ok(())
+    }
+
     /// Hands what is queued to the kernel, waits for `min` and takes everything that has completed.
     #[inline]
     fn take(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
-        if !self.queued.is_empty() {
-            if let Engine::Ring(ring) = &mut self.engine
-                && let Err(error) = ring.submit()
-            {
-                return Err(self.engine_error(&error));
-            }
-            let submitted = since(self.started);
-            for tag in self.queued.drain(..) {
-                self.slots[tag as usize].submitted = submitted;
-            }
-        }
+        self.submit_queued()?;
         let mut missing = min.min(self.in_flight);
         loop {
             let before = done.len();
@@ -362,14 +374,16 @@ impl BlockFile {
         }
     }
 
+    /// Gives a request to the engine.
     #[inline]
-    fn hand_over(&mut self, request: &Request) {
+    fn hand_over(&mut self, request: &Request) -> TargetResult {
         match &mut self.engine {
             Engine::Ring(ring) => ring.push(request),
             Engine::Threads(threads) => threads.push(request),
         }
         self.queued.push(request.tag);
         self.in_flight += 1;
+        if self.queued.len() >= SUBMIT_BATCH { self.submit_queued() } else { Ok(()) }
     }
 
     fn submit_trim(&mut self, tag: u32, op: BlockOp, offset: u64, len: u64) -> TargetResult {
@@ -391,8 +405,7 @@ impl BlockFile {
             Trims::Unsupported => return Err(self.error(&op, libc::EOPNOTSUPP)),
         };
         self.slots[tag as usize] = Slot { op, issued: since(self.started), submitted: Nanos::ZERO };
-        self.hand_over(&Request { tag, action, address: std::ptr::null_mut(), offset, len });
-        Ok(())
+        self.hand_over(&Request { tag, action, address: std::ptr::null_mut(), offset, len })
     }
 }
 
@@ -453,8 +466,7 @@ impl BlockTarget for BlockFile {
         let issued = since(self.started);
         self.slots[tag as usize] = Slot { op, issued, submitted: issued };
         let address = self.pool.address(at);
-        self.hand_over(&Request { tag, action, address, offset, len: u64::from(len) });
-        Ok(())
+        self.hand_over(&Request { tag, action, address, offset, len: u64::from(len) })
     }
 
     #[inline]
