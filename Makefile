@@ -34,3 +34,7 @@ FUZZ_SECONDS ?= 600
 fuzz:
 	for t in $$(cd fuzz && sed -n 's/^name = "\(.*\)"/\1/p' Cargo.toml | tail -n +2); do \
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$t -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; done
+
+# Every claim against something else in the same run; fails if one does not hold. A quiet machine, please.
+bench: packages
+	$(CARGO) bench -p trimtab --bench '*'
