@@ -226,7 +226,7 @@ impl Phase {
     /// Operations of all kinds.
     #[must_use]
     pub fn ops_total(&self) -> u64 {
-        self.ops.iter().map(|(_, n)| n).sum()
+        self.ops.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n))
     }
 }
 

@@ -50,6 +50,8 @@ pub enum Command {
     Drive(cmd::drive::Args),
     /// Say whether TRIM reaches the drive, and what to do if it does not.
     Doctor(cmd::doctor::Args),
+    /// Stored results: list, show, compare, move.
+    Results(cmd::results::Args),
     /// Print a completion script for a shell.
     Completions(cmd::completions::Args),
 }

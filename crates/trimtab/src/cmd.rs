@@ -5,6 +5,7 @@ pub mod completions;
 pub mod doctor;
 pub mod drive;
 pub mod postmark;
+pub mod results;
 pub mod study;
 
 use crate::cli::Command;
@@ -19,6 +20,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Postmark(args) => postmark::run(&args, context),
         Command::Drive(args) => drive::run(&args, context),
         Command::Doctor(args) => doctor::run(&args, context),
+        Command::Results(args) => results::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }
 }

@@ -44,17 +44,28 @@ impl Context {
         if !self.json {
             return print(&text());
         }
-        let mut document = serde_json::Map::new();
-        document.insert("schema".into(), format!("trimtab.{schema}").into());
-        document.insert("version".into(), version.into());
-        match serde_json::to_value(value)? {
-            serde_json::Value::Object(fields) => document.extend(fields),
-            other => {
-                document.insert(schema.into(), other);
-            }
-        }
-        print(&serde_json::to_string_pretty(&document)?)
+        print(&document(schema, version, value)?)
     }
+}
+
+/// The document `{"schema": "trimtab.…", "version": version, …value}`, with a newline at its end.
+/// A value that is no object stands under the name of the schema.
+pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> anyhow::Result<String> {
+    #[derive(serde::Serialize)]
+    struct Document<'a, T> {
+        schema: String,
+        version: u32,
+        // Straight through: an intermediate value would lose the second of two equal keys.
+        #[serde(flatten)]
+        value: &'a T,
+    }
+    let name = format!("trimtab.{schema}");
+    let mut text = match serde_json::to_string_pretty(&Document { schema: name.clone(), version, value }) {
+        Ok(text) => text,
+        Err(_) => serde_json::to_string_pretty(&serde_json::json!({ "schema": name, "version": version, schema: value }))?,
+    };
+    text.push('\n');
+    Ok(text)
 }
 
 /// Lets a closed pipe end the program quietly, as it ends every other filter: Rust ignores SIGPIPE at start.

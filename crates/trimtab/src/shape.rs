@@ -2,6 +2,9 @@
 //!
 //! `core::run` may change freely; these may not. A change that an older reader would misread gets a new version.
 
+pub mod comparison;
+pub mod csv;
+pub mod import;
 pub mod run;
 
 #[cfg(test)]

@@ -13,6 +13,8 @@
 //!
 //! Too few repeats give no interval, and the verdict is that nobody can tell.
 
+pub mod runs;
+
 use super::student::{normal_cdf, t_quantile};
 use crate::rng::Stream;
 use crate::run::{Better, Unit};

@@ -3,7 +3,7 @@
 use super::document::{Block, Document, Section, Table};
 use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
-use trimtab_core::run::{LatencyPart, Metric, Phase, Run, Unit};
+use trimtab_core::run::{DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 
 /// A report about one run.
@@ -37,14 +37,104 @@ fn subtitle(run: &Run) -> Vec<String> {
     let value = |key: &str| run.environment.iter().find(|f| f.key == key).map(|f| f.value.as_str());
     let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
     place.dedup();
-    let mut lines = vec![format!("{}; seed {}; policy {}", settings.join(", "), run.seed, run.policy)];
-    if !place.is_empty() {
-        lines.push(place.join("; "));
+    let mut what = vec![settings.join(", ")];
+    if run.provenance != Provenance::Entered {
+        what.push(format!("seed {}", run.seed));
+    }
+    if !run.policy.is_empty() {
+        what.push(format!("policy {}", run.policy));
+    }
+    what.push(match run.provenance {
+        Provenance::Measured => String::new(),
+        Provenance::Modelled => "modelled, in virtual time".to_owned(),
+        Provenance::Entered => "entered, not measured here".to_owned(),
+    });
+    what.push(instant(run.started_unix_ms));
+    let place = place.into_iter().map(str::to_owned);
+    let joined = |parts: Vec<String>| parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+    let mut lines = vec![joined(what), joined(place.collect())];
+    lines.retain(|line| !line.is_empty());
+    if run.systems > 1 {
+        lines.push(format!("sum of {} independent systems, which is not one system", run.systems));
     }
     if !run.complete {
         lines.push("cut short: figures are of what was done until then".to_owned());
     }
     lines
+}
+
+/// A report about one run with everything that is known about it.
+pub fn everything(run: &Run) -> Document {
+    let mut document = document(run);
+    let at = document.sections.iter().position(|section| section.title == "Warnings").unwrap_or(document.sections.len());
+    let tables = [
+        ("Discards", discards(&run.phases)),
+        ("Parts of the latency", latency_parts(&run.phases)),
+        ("Series", series(&run.series)),
+        ("Settings", fields(&run.settings)),
+        ("Settings of the policy", fields(&run.policy_settings)),
+        ("Environment", fields(&run.environment)),
+    ];
+    let filled = tables.into_iter().filter(|(_, table)| !table.rows.is_empty());
+    let sections: Vec<Section> = filled.map(|(title, table)| Section::new(title, vec![Block::Table(table)])).collect();
+    document.sections.splice(at..at, sections);
+    document.sections.retain(|section| section.title != "Phases" || !run.phases.is_empty());
+    document
+}
+
+/// An instant in UTC; empty for 0, which means that it is not known.
+pub fn instant(unix_ms: u64) -> String {
+    let timestamp = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    timestamp.filter(|_| unix_ms > 0).map_or_else(String::new, |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+}
+
+fn fields(fields: &[Field]) -> Table {
+    let mut table = Table::new("", &["what", "value"]);
+    for field in fields {
+        table.row([field.key.as_str(), field.value.as_str()]);
+    }
+    table
+}
+
+fn series(series: &[Series]) -> Table {
+    let mut table = Table::new("", &["series", "points", "first", "lowest", "highest", "last"]);
+    for s in series {
+        let finite = || s.y.iter().copied().filter(|v| v.is_finite());
+        let shown = |v: Option<f64>| v.map_or_else(String::new, |v| quantity(v, s.unit));
+        let values = [finite().next(), finite().reduce(f64::min), finite().reduce(f64::max), finite().next_back()];
+        table.row([s.name.clone(), s.y.len().to_string()].into_iter().chain(values.map(shown)));
+    }
+    table
+}
+
+/// What was asked of the drive, what it took, and what came of it, one row a phase that looked.
+pub fn discards(phases: &[Phase]) -> Table {
+    let mut table = Table::new("", &["phase", "asked", "accepted", "refused", "effective", "freed", "amplification"]);
+    let of = |commands: Option<u64>, bytes: Option<Bytes>| match (commands, bytes) {
+        (None, None) => "not known".to_owned(),
+        (Some(n), Some(bytes)) => format!("{n}: {bytes}"),
+        (Some(n), None) => n.to_string(),
+        (None, Some(bytes)) => bytes.to_string(),
+    };
+    for phase in phases {
+        let Some(account) = &phase.discards else { continue };
+        let reasons: Vec<String> = account.refused_errnos.iter().map(|&n| std::io::Error::from_raw_os_error(n).to_string()).collect();
+        let refused = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
+        let amplification = match (account.accepted, account.freed) {
+            (Some(accepted), Some(freed)) if freed > Bytes::ZERO => quantity(accepted.as_f64() / freed.as_f64(), Unit::Ratio),
+            _ => String::new(),
+        };
+        table.row([
+            phase.name.clone(),
+            of(Some(account.asked_commands), Some(account.asked)),
+            of(account.accepted_commands, account.accepted),
+            format!("{}{refused}", account.refused_commands),
+            of(None, account.effective),
+            of(None, account.freed),
+            amplification,
+        ]);
+    }
+    table
 }
 
 /// A value with its unit.
@@ -100,8 +190,9 @@ pub fn phases(phases: &[Phase]) -> Table {
     let mut table = Table::new("", &header);
     for (name, group) in groups {
         let seconds: f64 = group.iter().map(|p| p.took.as_secs_f64()).sum();
-        let ops: u64 = group.iter().map(|p| p.ops_total()).sum();
-        let bytes: u64 = group.iter().map(|p| p.read.0.saturating_add(p.written.0)).sum();
+        // Imported figures may be absurd; they must not end the program.
+        let ops = group.iter().fold(0_u64, |sum, p| sum.saturating_add(p.ops_total()));
+        let bytes = group.iter().fold(Bytes::ZERO, |sum, p| sum.saturating_add(p.read).saturating_add(p.written)).0;
         let rate = |amount: f64| if seconds > 0.0 && amount > 0.0 { three_digits(amount / seconds) } else { String::new() };
         let mut row = vec![
             name.to_owned(),
@@ -113,8 +204,8 @@ pub fn phases(phases: &[Phase]) -> Table {
         ];
         if discards {
             let known: Vec<_> = group.iter().filter_map(|p| p.discards.as_ref()).collect();
-            let commands: Option<u64> = known.iter().map(|d| d.accepted_commands).sum();
-            let bytes: Option<Bytes> = known.iter().map(|d| d.accepted).sum();
+            let sum = |of: fn(&DiscardAccount) -> Option<u64>| known.iter().try_fold(0_u64, |sum, d| of(d).map(|n| sum.saturating_add(n)));
+            let (commands, bytes) = (sum(|d| d.accepted_commands), sum(|d| d.accepted.map(|b| b.0)).map(Bytes));
             row.push(commands.filter(|_| !known.is_empty()).map_or_else(String::new, |n| n.to_string()));
             row.push(bytes.filter(|_| !known.is_empty()).map_or_else(String::new, |b| b.to_string()));
         }
@@ -125,8 +216,17 @@ pub fn phases(phases: &[Phase]) -> Table {
 
 /// One row a phase and kind of operation, from issue to completion; tries and rounds merged.
 pub fn latencies(phases: &[Phase]) -> Table {
+    latencies_of(phases, &[LatencyPart::Total])
+}
+
+/// Submission and completion apart.
+fn latency_parts(phases: &[Phase]) -> Table {
+    latencies_of(phases, &[LatencyPart::Submission, LatencyPart::Completion])
+}
+
+fn latencies_of(phases: &[Phase], parts: &[LatencyPart]) -> Table {
     let mut table = Table::new("", &["phase and operation", "count", "median", "90 %", "99 %", "99.9 %", "99.99 %", "most"]);
-    for (name, histogram) in histograms(phases) {
+    for (name, histogram) in histograms_of(phases, parts) {
         let mut row = vec![name, histogram.count().to_string()];
         row.extend([50.0, 90.0, 99.0, 99.9, 99.99].map(|p| histogram.percentile(p).to_string()));
         row.push(histogram.max().to_string());
@@ -138,19 +238,47 @@ pub fn latencies(phases: &[Phase]) -> Table {
 /// Latencies from issue to completion by phase and kind of operation, named `PHASE KIND`; tries and rounds merged.
 /// Phases of one operation are left out: they have no distribution, and their time says it all.
 pub fn histograms(phases: &[Phase]) -> Vec<(String, Histogram)> {
+    histograms_of(phases, &[LatencyPart::Total])
+}
+
+fn histograms_of(phases: &[Phase], parts: &[LatencyPart]) -> Vec<(String, Histogram)> {
     let mut histograms = Vec::new();
     for (name, group) in by_name(phases) {
-        for kind in OpKind::ALL {
+        for (kind, part) in OpKind::ALL.iter().flat_map(|kind| parts.iter().map(move |part| (*kind, *part))) {
             let mut merged = Histogram::new();
             for phase in &group {
-                for latency in phase.latencies.iter().filter(|l| l.kind == *kind && l.part == LatencyPart::Total) {
+                for latency in phase.latencies.iter().filter(|l| l.kind == kind && l.part == part) {
                     merged.merge(&latency.histogram);
                 }
             }
             if merged.count() > group.len() as u64 {
-                histograms.push((format!("{name} {}", kind.name()), merged));
+                let part = if part == LatencyPart::Total { String::new() } else { format!(", {}", part.name()) };
+                histograms.push((format!("{name} {}{part}", kind.name()), merged));
             }
         }
     }
     histograms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::text::render;
+    use crate::shape::any_run::{any_run, example};
+    use proptest::prelude::*;
+
+    #[test]
+    fn everything_about_a_run_reads_like_this() {
+        let text = anstream::adapter::strip_str(&render(&everything(&example()))).to_string();
+        insta::assert_snapshot!(text);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn any_run_can_be_shown(run in any_run()) {
+            let text = anstream::adapter::strip_str(&render(&everything(&run))).to_string();
+            prop_assert!(text.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()), "{text:?}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod bench_tree;
 mod cli;
 mod doctor;
 mod postmark;
+mod results;
 mod study;
 mod support;
 mod sysroot;

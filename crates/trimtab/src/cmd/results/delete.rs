@@ -1,0 +1,44 @@
+//! `trimtab results delete`.
+
+use crate::output::Context;
+use crate::report::text::clean;
+use crate::store::{self, Reference};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Delete stored runs. All that are named, or none if one of them is not there.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trimtab results delete last
+  trimtab results delete 0c4e5df9 bd7f9406")]
+pub struct Args {
+    /// The runs: first digits of an id, last, last~1 …
+    #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
+    runs: Vec<Reference>,
+}
+
+#[derive(Serialize)]
+struct Deleted {
+    deleted: Vec<String>,
+}
+
+/// Deletes.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    drop(super::open(context)?);
+    let mut store = store::open_to_write(context)?;
+    let mut ids = Vec::new();
+    let mut lines = Vec::new();
+    for reference in &args.runs {
+        let id = store.find(reference)?;
+        if !ids.contains(&id) {
+            let run = store.load(id)?;
+            lines.push(format!("deleted {id}: {} on {}", clean(&run.workload), clean(&run.target_label)));
+            ids.push(id);
+        }
+    }
+    store.delete(&ids)?;
+    let deleted = Deleted { deleted: ids.iter().map(ToString::to_string).collect() };
+    context.report("runs-deleted", 1, &deleted, || lines.join("\n"))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,88 @@
+//! `trimtab results export`.
+
+use crate::output::Context;
+use crate::shape::csv;
+use crate::shape::import::{RUNS_SCHEMA, RunsV1};
+use crate::shape::run::VERSION;
+use crate::store::{Filter, Reference};
+use anyhow::Context as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trimtab_core::run::Run;
+
+/// Write stored runs as JSON (everything) or CSV (figures, settings, environment).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+JSON holds everything, and trimtab results import gives exactly the same runs back. CSV has
+a row for every repeat of every figure; docs/method.md explains its columns.
+
+Examples:
+  trimtab results export > all.json
+  trimtab results export last last~1 --output two.json
+  trimtab results export --format csv --output figures.csv")]
+pub struct Args {
+    /// The runs: first digits of an id, last, last~1 … [default: all]
+    #[arg(value_name = "RUN", value_parser = super::reference)]
+    runs: Vec<Reference>,
+    /// The format.
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    format: Format,
+    /// Write to this file instead of standard output. It is replaced only once all of it is written.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Everything.
+    Json,
+    /// Figures, settings and environment.
+    Csv,
+}
+
+/// Exports.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    if args.format == Format::Csv && context.json {
+        return Err(crate::error::UsageError::new("--json and --format csv exclude each other").into());
+    }
+    let store = super::open(context)?;
+    let runs: Vec<Run> = if args.runs.is_empty() {
+        store.list(&Filter::default())?.iter().map(|summary| store.load(summary.id)).collect::<Result<_, _>>()?
+    } else {
+        super::load(&store, &args.runs)?.into_iter().map(|(_, run)| run).collect()
+    };
+    let text = match args.format {
+        Format::Json => crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&runs))?,
+        Format::Csv => csv::write(&runs),
+    };
+    match &args.output {
+        None => crate::output::write_stdout(text.as_bytes())?,
+        Some(path) => {
+            replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+            context.remark(&format!("{} written to {}", counted(runs.len()), path.display()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn counted(n: usize) -> String {
+    if n == 1 { "1 run".to_owned() } else { format!("{n} runs") }
+}
+
+/// Writes a file beside `path` and renames it, so that there is always a whole one. Devices and pipes are written to directly.
+fn replace(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
+    let special = std::fs::metadata(path).is_ok_and(|meta| !meta.is_file());
+    if special {
+        return std::fs::write(path, bytes);
+    }
+    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".trimtab-export-").permissions(permissions()).tempfile_in(directory)?;
+    std::io::Write::write_all(&mut file, bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// As for any new file: what the umask leaves of them.
+fn permissions() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+}

@@ -1,0 +1,65 @@
+//! `trimtab results import`.
+
+use super::export::counted;
+use crate::output::Context;
+use crate::shape::import::{TEXT_MAX, read};
+use crate::store;
+use anyhow::Context as _;
+use serde::Serialize;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Store runs from files that export made (JSON or CSV), or figures from elsewhere (CSV).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+All files are checked first; if anything in them is wrong, nothing is imported. Runs that
+are there already stay as they are. CSV needs the columns workload, target_label, metric,
+unit and value; docs/method.md lists the others.
+
+Examples:
+  trimtab results import all.json
+  ssh server trimtab results export | trimtab results import -
+  trimtab results import published.csv")]
+pub struct Args {
+    /// Files, or - for standard input.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Imported {
+    imported: Vec<String>,
+    there_already: Vec<String>,
+}
+
+/// Imports.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let mut runs = Vec::new();
+    for path in &args.files {
+        let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+        let bytes = bytes(path).with_context(|| format!("cannot read {name}"))?;
+        runs.extend(read(&bytes).with_context(|| format!("cannot import {name}"))?);
+    }
+    let saved = store::open_to_write(context)?.save_all(&runs, false)?;
+    let ids = |new| saved.iter().filter(|s| s.new == new).map(|s| s.id.to_string()).collect();
+    let imported = Imported { imported: ids(true), there_already: ids(false) };
+    context.report("runs-imported", 1, &imported, || {
+        let there =
+            if imported.there_already.is_empty() { String::new() } else { format!("; {} there already", imported.there_already.len()) };
+        format!("{} imported{there}", counted(imported.imported.len()))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().lock().take(TEXT_MAX + 1).read_to_end(&mut bytes)?
+    } else {
+        File::open(path)?.take(TEXT_MAX + 1).read_to_end(&mut bytes)?
+    };
+    anyhow::ensure!(read as u64 <= TEXT_MAX, "it is larger than 1 GiB, which no export of results is");
+    Ok(bytes)
+}

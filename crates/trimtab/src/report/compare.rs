@@ -1,0 +1,103 @@
+//! Runs beside each other.
+
+use super::document::{Block, Document, Section, Table};
+use super::run::{instant, quantity};
+use trimtab_core::analysis::compare::Comparison;
+use trimtab_core::analysis::compare::runs::{Against, Row, Side};
+use trimtab_core::run::{Unit, Warning};
+use trimtab_core::units::three_digits;
+
+/// A report about sides, the first of which is the baseline, and about the others against it, in their order.
+#[must_use]
+pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[Against], warnings: &[Warning]) -> Document {
+    let mut sections = Vec::new();
+    let baseline = sides.first().map_or("", |side| side.label);
+    for (side, against) in sides.iter().skip(1).zip(others) {
+        let mut blocks = Vec::new();
+        for (caption, rows) in [("", &against.figures), ("Latency percentiles, a repeat for each phase of the name", &against.latencies)] {
+            if !rows.is_empty() {
+                blocks.push(Block::Table(table(caption, baseline, side.label, confidence, rows)));
+            }
+        }
+        if against.figures.iter().any(|row| row.comparison.interval.is_none()) {
+            blocks.push(Block::Text(
+                "Without an interval nobody can tell: it needs three repeats a side, five of medians, and positive figures.".to_owned(),
+            ));
+        }
+        if against.figures.is_empty() {
+            blocks.push(Block::Text("They share no figure.".to_owned()));
+        }
+        if !against.not_shared.is_empty() {
+            blocks.push(Block::Text(format!("Only one of them has: {}", against.not_shared.join(", "))));
+        }
+        sections.push(Section::new(format!("{} against {baseline}", side.label), blocks));
+    }
+    if !warnings.is_empty() {
+        sections.push(Section::new("Warnings", vec![Block::Warnings(warnings.to_vec())]));
+    }
+    let names: Vec<&str> = sides.iter().map(|side| side.label).collect();
+    let subtitle = sides.iter().zip(ids).map(|(side, ids)| describe(side, ids)).collect();
+    Document { title: format!("Comparison of {}", names.join(", ")), subtitle, sections }
+}
+
+/// What a side is, in a line.
+fn describe(side: &Side<'_>, ids: &str) -> String {
+    let Some(run) = side.runs.first() else { return side.label.to_owned() };
+    let mut line = format!("{} = {ids}: {} on {}", side.label, run.workload, run.target_label);
+    if !run.policy.is_empty() {
+        line.push_str(&format!(", policy {}", run.policy));
+    }
+    if run.systems > 1 {
+        line.push_str(&format!(", sum of {} systems", run.systems));
+    }
+    if run.started_unix_ms > 0 {
+        line.push_str(&format!(", {}", instant(run.started_unix_ms)));
+    }
+    line
+}
+
+fn table(caption: &str, a: &str, b: &str, confidence: f64, rows: &[Row]) -> Table {
+    let interval = format!("{} % interval", three_digits(confidence * 100.0).trim_end_matches(".0"));
+    let mut table = Table::new(caption, &["figure", a, b, &format!("{b} / {a}"), &interval, "verdict"]);
+    for row in rows {
+        table.row(cells(&row.name, row.unit, &row.comparison));
+        if let Some(each) = &row.per_system {
+            table.row(cells(&format!("{}, per system", row.name), row.unit, each));
+        }
+    }
+    table
+}
+
+fn cells(name: &str, unit: Unit, comparison: &Comparison) -> [String; 6] {
+    [
+        name.to_owned(),
+        quantity(comparison.a, unit),
+        quantity(comparison.b, unit),
+        comparison.ratio.map_or_else(String::new, ratio),
+        comparison.interval.map_or_else(String::new, |i| format!("{} to {}", ratio(i.low), ratio(i.high))),
+        comparison.verdict.words(unit).to_owned(),
+    ]
+}
+
+/// A ratio with three digits that say something: 0.0160, 0.983, 64.2.
+fn ratio(value: f64) -> String {
+    let decimals = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        v if v >= 0.1 => 3,
+        v if v >= 0.01 => 4,
+        _ => return format!("{value:.2e}"),
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_have_three_digits() {
+        assert_eq!([0.00123, 0.0161, 0.1234, 1.0, 12.34, 640.0].map(ratio), ["1.23e-3", "0.0161", "0.123", "1.00", "12.3", "640"]);
+    }
+}

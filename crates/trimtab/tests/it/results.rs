@@ -1,0 +1,274 @@
+//! `trimtab results`, and the store under it: killed, shared, corrupt, newer.
+
+use crate::support::trimtab;
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+struct Scratch {
+    directory: tempfile::TempDir,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        fs::write(self.file(name), text).unwrap();
+        self.file(name)
+    }
+
+    /// `trimtab results …` on a store of this test's own.
+    fn results(&self, args: &[&str]) -> Command {
+        let mut command = trimtab();
+        command.arg("--store").arg(self.file("r.db")).arg("results").args(args);
+        command
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let output = self.results(args).arg("--json").assert().success().get_output().stdout.clone();
+        serde_json::from_slice(&output).unwrap()
+    }
+
+    fn add(&self, name: &str, seconds: &str) -> String {
+        let metric = format!("delete={seconds} s");
+        self.json(&["add", "--name", name, "--workload", "tree", "--metric", &metric])["id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A document of `n` runs whose seeds begin at `first`.
+fn document(first: u64, n: u64) -> String {
+    let x: Vec<u64> = (0..2000).map(|i| i * 1_000_000_000).collect();
+    let mut text = String::from(r#"{"schema":"trimtab.runs","version":1,"runs":["#);
+    for seed in first..first + n {
+        let comma = if seed == first { "" } else { "," };
+        let _ = write!(
+            text,
+            r#"{comma}{{"workload":"w","target":"elsewhere","target_label":"l","provenance":"entered","seed":{seed},
+            "series":[{{"name":"s","axis":"time","unit":"ops/s","x":{x:?},"y":{x:?}}}]}}"#
+        );
+    }
+    text + "]}"
+}
+
+#[test]
+fn a_published_sum_is_compared_per_system() {
+    let scratch = Scratch::new();
+    let add = |args: &[&str]| scratch.results(&[&["add", "--workload", "specsfs2008"], args].concat()).assert().success();
+    add(&["--name", "EMC VNX, Celerra VG8 gateways", "--systems", "4", "--metric", "ops_per_s=497623", "--setting", "protection=RAID 5"]);
+    add(&["--name", "NetApp FAS6240", "--metric", "ops_per_s=190675", "--setting", "protection=RAID-DP"]);
+    scratch
+        .results(&["compare", "last~1", "last"])
+        .assert()
+        .success()
+        .stdout(contains("sums of independent systems are not one system"))
+        .stdout(contains("ops_per_s, per system").and(contains("124406/s")).and(contains("1.53")))
+        .stdout(contains("setting protection differs: A RAID 5; B RAID-DP"));
+    let comparison = scratch.json(&["compare", "last~1", "last"]);
+    assert_eq!(comparison["schema"], "trimtab.comparison");
+    let row = &comparison["comparisons"][0]["figures"][0];
+    assert_eq!((row["verdict"].as_str(), row["per_system"]["baseline_value"].as_f64()), (Some("cannot tell"), Some(124_405.75)));
+}
+
+#[test]
+fn repeats_give_a_verdict_within_a_run_and_over_several() {
+    let scratch = Scratch::new();
+    scratch.add("slow", "40.2,40.9,40.4");
+    scratch.add("fast", "0.65,0.64,0.66");
+    scratch
+        .results(&["compare", "last~1", "last"])
+        .assert()
+        .success()
+        .stdout(contains("faster").and(contains("0.0160 to").or(contains("0.015"))));
+    for seconds in ["10.0", "10.1", "9.9", "20.0", "20.1", "19.9"] {
+        scratch.add(seconds, seconds);
+    }
+    scratch.results(&["compare", "last~5", "last"]).assert().success().stdout(contains("cannot tell"));
+    scratch
+        .results(&["compare", "last~5+last~4+last~3", "last~2+last~1+last"])
+        .assert()
+        .success()
+        .stdout(contains("slower").and(contains("2.00")));
+    scratch.results(&["compare", "last"]).assert().code(2);
+    scratch.results(&["compare", "last", "last~99"]).assert().code(1).stderr(contains("has no run 'last~99'"));
+}
+
+#[test]
+fn what_is_exported_comes_back_elsewhere() {
+    let here = Scratch::new();
+    trimtab().args(["--store"]).arg(here.file("r.db")).args(["bench", "tree", "--files", "20", "--tries", "3", "null:"]).assert().success();
+    let id = here.json(&["show"])["id"].as_str().unwrap().to_owned();
+    let before = here.results(&["show", &id, "--json"]).output().unwrap().stdout;
+    here.results(&["export", "--output"]).arg(here.file("all.json")).assert().success().stdout("").stderr(contains("1 run written"));
+
+    let there = Scratch::new();
+    let import = || there.results(&["import"]).arg(here.file("all.json")).assert().success();
+    import().stdout("1 run imported\n");
+    import().stdout("0 runs imported; 1 there already\n");
+    assert_eq!(there.results(&["show", &id[..8], "--json"]).output().unwrap().stdout, before);
+
+    let csv = here.results(&["export", "--format", "csv"]).output().unwrap().stdout;
+    there.results(&["import", "-"]).write_stdin(csv).assert().success().stdout("1 run imported\n");
+    let figures = |scratch: &Scratch, run: &str| scratch.json(&["show", run])["metrics"].clone();
+    assert_eq!(figures(&there, "last"), figures(&here, "last"));
+    there.results(&["compare", &id, "last"]).assert().success().stdout(contains("no measurable difference"));
+}
+
+#[test]
+fn a_wrong_import_says_where_and_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    scratch.add("one", "1,2,3");
+    let good = scratch.write("good.json", &document(0, 3));
+    let export = fs::read_to_string(&good).unwrap();
+    for (name, text, expected) in [
+        ("truncated.json", export[..export.len() - 5000].to_owned(), "EOF while parsing"),
+        ("empty.json", String::new(), "it is empty"),
+        ("newer.json", export.replacen("\"version\":1", "\"version\":7", 1), "it has version 7 of trimtab.runs"),
+        ("third.json", export.replacen("\"seed\":2", "\"seed\":\"2\"", 1), "at line "),
+        ("hostile.json", export.replacen("\"unit\":\"ops/s\"", "\"unit\":\"\\u001b[2J\"", 1), "unknown unit '\\u{1b}[2J'"),
+        (
+            "rows.csv",
+            "workload,target_label,metric,unit,value\na,b,c,s,1\na,b,c,s,one\n".to_owned(),
+            "line 3, column value: 'one' is not a number",
+        ),
+    ] {
+        let bad = scratch.write(name, &text);
+        scratch.results(&["import"]).args([&good, &bad]).assert().code(1).stdout("").stderr(
+            contains(format!("cannot import {}", bad.display()))
+                .and(contains(expected))
+                .and(predicate::str::is_match("\\A[^\\n]*\\n\\z").unwrap()),
+        );
+    }
+    scratch.results(&["import", "/no/such/file"]).assert().code(1).stderr(contains("cannot read /no/such/file: No such file"));
+    assert_eq!(scratch.json(&["list"])["runs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn lists_and_references() {
+    let scratch = Scratch::new();
+    scratch.results(&["list"]).assert().code(1).stderr(contains("does not exist"));
+    let id = scratch.add("Intel \u{1b}[31m320", "19");
+    scratch.add("other", "9");
+    scratch
+        .results(&["list", "--target", "intel"])
+        .assert()
+        .success()
+        .stdout(contains(&id[..8]).and(contains("entered")).and(contains("\u{1b}").not()));
+    scratch.results(&["list", "--workload", "none"]).assert().success().stdout("").stderr(contains("no stored run fits"));
+    scratch.results(&["list", "--since", "yesterday"]).assert().code(2).stderr(contains("'yesterday' is no time"));
+    scratch.results(&["show", &id]).assert().success().stdout(contains("19.0 s"));
+    scratch.results(&["show", "zz"]).assert().code(2).stderr(contains("names no run"));
+    scratch.results(&["delete", &id, "last~7"]).assert().code(1);
+    assert_eq!(scratch.json(&["list"])["runs"].as_array().unwrap().len(), 2, "all or none");
+    scratch.results(&["delete", &id]).assert().success().stdout(contains(format!("deleted {id}: tree on")));
+    scratch.results(&["show", &id]).assert().code(1).stderr(contains("has no run"));
+}
+
+#[test]
+fn a_result_that_cannot_be_kept_is_printed_all_the_same() {
+    let bench = |store: &Path| {
+        let mut command = trimtab();
+        command.arg("--store").arg(store).args(["bench", "tree", "--files", "20", "--tries", "1", "null:"]);
+        command
+    };
+    let scratch = Scratch::new();
+    for (store, why) in [
+        (scratch.file("no/such/dir/r.db"), "No such file or directory"),
+        (scratch.directory.path().to_owned(), "Is a directory"),
+        (scratch.write("list.txt", &"a shopping list ".repeat(20)), "is not a store of trimtab"),
+    ] {
+        let expected = contains("the result above could not be kept").and(contains(why));
+        bench(&store).assert().code(1).stdout(contains("unpack.seconds")).stderr(expected);
+    }
+    let json = bench(&scratch.file("no/such/dir/r.db")).arg("--json").assert().code(1).get_output().stdout.clone();
+    let document: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((document["schema"].as_str(), document.get("id")), (Some("trimtab.run"), None));
+}
+
+#[test]
+fn a_newer_store_is_refused_by_every_command() {
+    let scratch = Scratch::new();
+    scratch.add("one", "1");
+    let connection = rusqlite::Connection::open(scratch.file("r.db")).unwrap();
+    connection.pragma_update(None, "user_version", 1000).unwrap();
+    drop(connection);
+    for args in [&["list"][..], &["show"], &["export"], &["delete", "last"]] {
+        scratch.results(args).assert().code(1).stdout("").stderr(contains("has version 1000, and this trimtab knows versions up to"));
+    }
+}
+
+#[test]
+fn killed_at_any_moment_the_store_has_all_of_an_import_or_nothing() {
+    let scratch = Scratch::new();
+    let journal = scratch.file("r.db-journal");
+    let batch = 10;
+    let (mut finished, mut caught) = (0, 0);
+    for round in 0..40_u64 {
+        let file = scratch.write("batch.json", &document(round * batch, batch));
+        let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+            .arg("--store")
+            .arg(scratch.file("r.db"))
+            .args(["results", "import"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The journal is there from the first write to the commit: that is when it hurts.
+        while !journal.exists() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        std::thread::sleep(Duration::from_micros(200 * round));
+        child.kill().unwrap();
+        finished += u64::from(child.wait().unwrap().success());
+        caught += u64::from(journal.exists());
+        check_after_kill(&scratch.file("r.db"), batch, finished);
+    }
+    assert!(caught >= 5, "killed within a write {caught} times");
+    // Whatever happened, the next import goes through.
+    let file = scratch.write("last.json", &document(1_000_000, batch));
+    scratch.results(&["import"]).arg(file).assert().success().stdout("10 runs imported\n");
+}
+
+/// The store is sound, holds whole imports only, and at least those that were reported as done.
+fn check_after_kill(path: &Path, batch: u64, finished: u64) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0)).unwrap();
+    let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    if number("SELECT count(*) FROM sqlite_schema") > 0 {
+        let (runs, series) = (number("SELECT count(*) FROM runs"), number("SELECT count(*) FROM series"));
+        assert_eq!((runs % batch, series), (0, runs));
+        assert!(runs >= finished * batch);
+    }
+}
+
+#[test]
+fn two_processes_may_write_at_once() {
+    let scratch = Scratch::new();
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let scratch = &scratch;
+            scope.spawn(move || {
+                for round in 0..8 {
+                    scratch.add(&format!("writer {writer}, round {round}"), "1,2,3");
+                }
+            });
+        }
+    });
+    let list = scratch.json(&["list"]);
+    let mut labels: Vec<&str> = list["runs"].as_array().unwrap().iter().map(|run| run["target_label"].as_str().unwrap()).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    assert_eq!(labels.len(), 24);
+}
