@@ -105,8 +105,8 @@ pub struct DirTarget {
     epoch: Instant,
     data: Stream,
     buffer: Vec<u8>,
-    /// For direct I/O.
-    aligned: Option<Aligned>,
+    /// What is read goes here; and what direct I/O writes.
+    aligned: Aligned,
 }
 
 impl DirTarget {
@@ -116,11 +116,11 @@ impl DirTarget {
         Self {
             dir,
             path: path.to_owned(),
-            aligned: options.direct.then(|| Aligned::new(buffer)),
+            aligned: Aligned::new(buffer),
             options,
             epoch: Instant::now(),
             data: Stream::new(options.seed, "file-data"),
-            buffer: vec![0; buffer],
+            buffer: Vec::new(),
         }
     }
 
@@ -186,7 +186,7 @@ impl DirTarget {
 
     fn write_direct(&mut self, file: &OwnedFd, flags: OFlags, payload: &Payload<'_>) -> Result<(), Errno> {
         let end = if flags.contains(OFlags::APPEND) { rustix::fs::seek(file, SeekFrom::End(0))? } else { 0 };
-        let Self { options, data, buffer, aligned: Some(aligned), .. } = self else { return Err(Errno::INVAL) };
+        let Self { options, data, buffer, aligned, .. } = self;
         direct::write(file, flags, end, payload, options.write_block.into(), data, (buffer, aligned))
     }
 
@@ -249,8 +249,8 @@ impl DirTarget {
     fn read_file(&mut self, file: &OwnedFd, len: u64) -> Result<(), ReadError> {
         let block = u64::from(self.options.read_block.max(1));
         let whole = STDIO_BUFFER as u64;
-        if let Some(aligned) = &mut self.aligned {
-            return direct::read(file, len, block, aligned);
+        if self.options.direct {
+            return direct::read(file, len, block, &mut self.aligned);
         }
         let mut at = 0;
         let mut ready = 0;
@@ -259,7 +259,7 @@ impl DirTarget {
             let mut want = block.min(len - at);
             at += want;
             match self.options.calls {
-                Calls::Blocks { .. } => read_exact(file, &mut self.buffer[..want as usize])?,
+                Calls::Blocks { .. } => read_exact(file, self.aligned.bytes(want as usize))?,
                 Calls::Stdio => loop {
                     let taken = want.min(ready);
                     ready -= taken;
@@ -269,10 +269,10 @@ impl DirTarget {
                     }
                     if want >= whole {
                         let direct = want - want % whole;
-                        read_exact(file, &mut self.buffer[..direct as usize])?;
+                        read_exact(file, self.aligned.bytes(direct as usize))?;
                         want -= direct;
                     } else {
-                        ready = read_some(file, &mut self.buffer[..STDIO_BUFFER])? as u64;
+                        ready = read_some(file, self.aligned.bytes(STDIO_BUFFER))? as u64;
                     }
                 },
             }

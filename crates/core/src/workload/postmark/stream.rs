@@ -9,6 +9,7 @@ use crate::op::{FileOp, Payload};
 use crate::units::Nanos;
 use crate::workload::{FileStep, FileWorkload, Plan};
 use alloc::string::String;
+use alloc::sync::Arc;
 
 /// Names of the phases. The published times are those of `CREATE`, `TRANSACTIONS` and `DELETE`; directories are not timed there.
 pub mod phase {
@@ -30,7 +31,7 @@ pub mod phase {
 /// there are several subdirectories.
 #[derive(Clone, Debug)]
 pub struct Postmark {
-    text: Text,
+    text: Arc<Text>,
     decisions: Decisions,
     /// What was decided last, and the path that it is about.
     current: Option<Decision>,
@@ -42,7 +43,7 @@ impl Postmark {
     pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         let mut rng = Mt19937::new(settings.seed);
-        let text = Text::new(settings, &mut rng)?;
+        let text = Arc::new(Text::new(settings, &mut rng)?);
         Ok(Self { text, decisions: Decisions::new(settings, rng)?, current: None, path: String::new() })
     }
 

@@ -8,30 +8,39 @@ use alloc::vec::Vec;
 /// From here on twice the high size bound exceeds 31 bits: the original then fails to get its pool and draws nothing for it.
 const POOL_OVERFLOW: u32 = 1 << 30;
 
+/// The pool starts on a multiple of this, so that copying it into the page cache meets whole cache lines and pages.
+const ALIGNMENT: usize = 4096;
+
 /// The pool: as many characters as the largest file has. The original makes twice as many and uses half.
-#[derive(Clone, Debug)]
-pub(super) struct Text(Vec<u8>);
+#[derive(Debug)]
+pub(super) struct Text {
+    memory: Vec<u8>,
+    start: usize,
+}
 
 impl Text {
     /// Makes the pool, taking twice the high size bound from `rng`, as the original does.
     pub(super) fn new(settings: &Settings, rng: &mut Mt19937) -> Result<Self, SettingsError> {
         let high = settings.size_high as usize;
-        let mut text = Vec::new();
-        text.try_reserve_exact(high).map_err(|_| SettingsError::Memory(Bytes(high as u64)))?;
+        let mut memory: Vec<u8> = Vec::new();
+        memory.try_reserve_exact(high + ALIGNMENT).map_err(|_| SettingsError::Memory(Bytes(high as u64)))?;
+        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        memory.resize(start, 0);
         if settings.size_high < POOL_OVERFLOW {
-            text.extend((0..high).map(|_| character(rng)));
+            memory.extend((0..high).map(|_| character(rng)));
             rng.skip(high as u64);
         } else {
             // Counts stay the original's, whose generator is untouched; the text is what it would have been.
             let mut own = rng.clone();
-            text.extend((0..high).map(|_| character(&mut own)));
+            memory.extend((0..high).map(|_| character(&mut own)));
         }
-        Ok(Self(text))
+        Ok(Self { memory, start })
     }
 
     /// The first `len` characters.
+    #[inline]
     pub(super) fn prefix(&self, len: u32) -> &[u8] {
-        &self.0[..len as usize]
+        &self.memory[self.start..][..len as usize]
     }
 }
 

@@ -87,6 +87,7 @@ fn nothing() -> PathBuf {
 #[test]
 fn recorded_sessions_come_out_byte_for_byte() {
     let here = std::env::current_dir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (name, text) in [
         ("01", include_str!("../../../tests/fixtures/postmark/01_published_A_scripted_clock.txt")),
         ("02", include_str!("../../../tests/fixtures/postmark/02_published_B_subdirectories.txt")),
@@ -99,7 +100,8 @@ fn recorded_sessions_come_out_byte_for_byte() {
         let transcript = Transcript::parse(text);
         // Locations are where the original ran; the working directory is where this runs.
         let wanted = transcript.wanted("WORK").replace("Working directory: WORK\n", &format!("Working directory: {}\n", here.display()));
-        let (output, _) = play(&transcript.input, &transcript.clock, &nothing());
+        let input = transcript.input.replace("run log.txt", &format!("run {}", dir.path().join("log.txt").display()));
+        let (output, _) = play(&input, &transcript.clock, &nothing());
         assert_eq!(without_free_words(&output), wanted, "{name}");
     }
 }

@@ -28,7 +28,7 @@ impl Aligned {
         Self { memory, start }
     }
 
-    fn bytes(&mut self, len: usize) -> &mut [u8] {
+    pub(super) fn bytes(&mut self, len: usize) -> &mut [u8] {
         &mut self.memory[self.start..self.start + len]
     }
 }
