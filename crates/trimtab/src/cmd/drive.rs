@@ -7,6 +7,7 @@ mod power;
 mod show;
 mod simulate;
 mod status;
+mod validate;
 
 use crate::output::Context;
 use clap::Subcommand;
@@ -27,6 +28,8 @@ enum Command {
     Simulate(simulate::Args),
     /// Show a specification: every figure with its source.
     Show(show::Args),
+    /// Compare the model's write amplification with theory.
+    Validate(validate::Args),
     /// Attach a modelled drive as a block device.
     Attach(attach::Args),
     /// Show attached drives: requests, latencies, discards, the model's counters.
@@ -43,6 +46,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Command::List => list::run(context),
         Command::Simulate(args) => simulate::run(args, context),
         Command::Show(args) => show::run(args, context),
+        Command::Validate(args) => validate::run(args, context),
         Command::Attach(args) => attach::run(args, context),
         Command::Status(args) => status::run(args, context),
         Command::Power(args) => power::run(args, context),

@@ -4,6 +4,7 @@
 mod bench_tree;
 mod cli;
 mod doctor;
+mod drive_validate;
 mod postmark;
 mod results;
 mod study;

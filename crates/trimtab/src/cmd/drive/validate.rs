@@ -1,0 +1,281 @@
+//! `trimtab drive validate`: the drive model against what theory says about write amplification.
+
+use crate::error::{Interrupted, UsageError};
+use crate::interrupt;
+use crate::output::{self, Context};
+use crate::progress::{Counting, Progress};
+use rayon::prelude::*;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use trimtab_core::drive::spec::VictimPolicy;
+use trimtab_core::drive::validation::{Case, Effort, Outcome, Traffic};
+
+/// Arguments of `trimtab drive validate`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trimtab drive validate                                     every policy, block sizes 16 to 1024, three spare factors, TRIM, hot and cold
+  trimtab drive validate --policy greedy --spare 0.07,0.2    two spare factors of your own
+  trimtab drive validate --policy d:4 --over-provisioning 0.25 --pages-per-block 128
+  trimtab drive validate --policy fifo --traffic trim:0.3 --spare 0.1
+  trimtab drive validate --policy greedy,fifo --traffic hot:0.1:0.9 --utilisation 0.85
+
+Spare factor is (T - U) / T, over-provisioning (T - U) / U, utilisation U / T, with U user pages and T physical pages without those that
+the model holds free. Exit status 1 if a row is further from theory than its limit.")]
+pub struct Args {
+    /// Victim policies: greedy, fifo, random, d:N (the emptiest of N drawn).
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
+    policy: Vec<VictimPolicy>,
+    /// Pages of an erase block [default: 64,256].
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=65536))]
+    pages_per_block: Vec<u32>,
+    /// Spare factors (T - U) / T.
+    #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = share)]
+    spare: Vec<f64>,
+    /// Over-provisioning (T - U) / U.
+    #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = over_provisioning)]
+    over_provisioning: Vec<f64>,
+    /// Utilisation U / T.
+    #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = share)]
+    utilisation: Vec<f64>,
+    /// Traffic: uniform, trim:Q (a TRIM with probability Q), hot:F:R (a share F of the pages gets a share R of the writes).
+    #[arg(long, value_name = "TRAFFIC", value_delimiter = ',', value_parser = parse_traffic)]
+    traffic: Vec<Traffic>,
+    /// How much work: quick for a first look, thorough for less noise.
+    #[arg(long, value_enum, default_value_t = Work::Normal)]
+    work: Work,
+    /// Seed of victims and requests.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Work {
+    /// 262,144 physical pages.
+    Quick,
+    /// 524,288 physical pages.
+    Normal,
+    /// 2,097,152 physical pages.
+    Thorough,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    policy: String,
+    pages_per_block: u32,
+    traffic: String,
+    utilisation: f64,
+    utilisation_of_model: f64,
+    theory: f64,
+    model: f64,
+    deviation_percent: f64,
+    limit_percent: f64,
+    agrees: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    physical_pages: u32,
+    seed: u64,
+    rows: &'a [Row],
+    all_agree: bool,
+}
+
+/// Compares.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install()?;
+    let cases = cases(args);
+    if let Some(case) = cases.iter().find(|case| !has_formula(case)) {
+        let what = format!("there is no formula for {} under {} traffic", policy_name(case.policy), traffic_name(case.traffic));
+        return Err(UsageError::new(what).hint("hot and cold data in one log are worked out for greedy and fifo").into());
+    }
+    let pages = match args.work {
+        Work::Quick => 1 << 18,
+        Work::Normal => 1 << 19,
+        Work::Thorough => 1 << 21,
+    };
+    let progress = Mutex::new(Progress::new(context, "model against theory", Counting::Items, cases.len() as u64));
+    let done = AtomicU64::new(0);
+    let outcomes: Vec<anyhow::Result<Outcome>> = cases
+        .par_iter()
+        .map(|case| {
+            let outcome = case
+                .run(effort(case, pages), args.seed, &interrupt::requested)
+                .map_err(|problem| UsageError::new(format!("{} cannot be compared: {problem}", name(case))))?
+                .ok_or(Interrupted)?;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if let Ok(mut progress) = progress.lock() {
+                progress.set(done);
+            }
+            Ok(outcome)
+        })
+        .collect();
+    drop(progress);
+    let rows: Vec<Row> =
+        cases.iter().zip(outcomes).map(|(case, outcome)| outcome.map(|outcome| row(case, outcome))).collect::<anyhow::Result<_>>()?;
+    let all_agree = rows.iter().all(|row| row.agrees);
+    context.report("drive-validation", 1, &Document { physical_pages: pages, seed: args.seed, rows: &rows, all_agree }, || text(&rows))?;
+    Ok(if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn text(rows: &[Row]) -> String {
+    let mut table = output::table(&["policy", "pages/block", "traffic", "u = U/T", "theory", "model", "deviation", "limit"]);
+    for row in rows {
+        table.add_row([
+            row.policy.clone(),
+            row.pages_per_block.to_string(),
+            row.traffic.clone(),
+            format!("{:.4}", row.utilisation),
+            format!("{:.4}", row.theory),
+            format!("{:.4}", row.model),
+            format!("{:+.2} %{}", row.deviation_percent, if row.agrees { "" } else { " !" }),
+            format!("{} %", row.limit_percent),
+        ]);
+    }
+    let outside = rows.iter().filter(|row| !row.agrees).count();
+    let worst = rows.iter().map(|row| row.deviation_percent.abs()).fold(0.0, f64::max);
+    let verdict = if outside == 0 { "all within their limits".to_owned() } else { format!("{outside} outside their limits (marked !)") };
+    format!("{table}\n{} comparisons of write amplification, worst deviation {worst:.2} %: {verdict}.", rows.len())
+}
+
+/// How far model and theory may lie apart, in per cent: where the formula is exact, where it holds for one log with two temperatures, and with TRIM.
+fn limit_percent(traffic: Traffic) -> f64 {
+    match traffic {
+        Traffic::Uniform => 0.5,
+        Traffic::HotCold { .. } => 1.0,
+        Traffic::Trim { .. } => 2.0,
+    }
+}
+
+fn row(case: &Case, outcome: Outcome) -> Row {
+    let deviation_percent = 100.0 * outcome.deviation();
+    let limit_percent = limit_percent(case.traffic);
+    Row {
+        policy: policy_name(case.policy),
+        pages_per_block: case.pages_per_block,
+        traffic: traffic_name(case.traffic),
+        utilisation: case.utilisation,
+        utilisation_of_model: outcome.utilisation,
+        theory: outcome.theory,
+        model: outcome.model,
+        deviation_percent,
+        limit_percent,
+        agrees: deviation_percent.abs() <= limit_percent,
+    }
+}
+
+const fn has_formula(case: &Case) -> bool {
+    matches!(case.policy, VictimPolicy::Greedy | VictimPolicy::Fifo) || !matches!(case.traffic, Traffic::HotCold { .. })
+}
+
+/// Cold data take long to spread over a log, and random victims long to average out.
+fn effort(case: &Case, pages: u32) -> Effort {
+    match (case.traffic, case.policy) {
+        (Traffic::HotCold { .. }, _) => Effort { pages, warm_up: 20, measured: 10 },
+        (_, VictimPolicy::Random | VictimPolicy::DChoices(..5)) => Effort { pages, warm_up: 8, measured: 24 },
+        _ => Effort { pages, warm_up: 8, measured: 8 },
+    }
+}
+
+/// Every combination of what was asked for; without anything asked, the standard table.
+fn cases(args: &Args) -> Vec<Case> {
+    use VictimPolicy::{DChoices, Fifo, Greedy, Random};
+    let utilisations: Vec<f64> = (args.spare.iter().map(|spare| 1.0 - spare))
+        .chain(args.over_provisioning.iter().map(|op| 1.0 / (1.0 + op)))
+        .chain(args.utilisation.iter().copied())
+        .collect();
+    let or = |given: &[f64], standard: &[f64]| if given.is_empty() { standard.to_vec() } else { given.to_vec() };
+    let policies = if args.policy.is_empty() { vec![Greedy, Fifo, Random, DChoices(2), DChoices(10)] } else { args.policy.clone() };
+    let traffics = if args.traffic.is_empty() { vec![Traffic::Uniform] } else { args.traffic.clone() };
+    let standard = args.policy.is_empty() && args.pages_per_block.is_empty() && args.traffic.is_empty();
+    let mut cases = Vec::new();
+    for utilisation in or(&utilisations, &[0.88, 0.72, 1.0 / 1.12]) {
+        for &traffic in &traffics {
+            for &policy in &policies {
+                // First in, first out and random do not depend on the block size in the limit of many blocks.
+                let blocks = match policy {
+                    _ if !args.pages_per_block.is_empty() => args.pages_per_block.clone(),
+                    Greedy if standard => vec![16, 32, 64, 128, 256, 512, 1024],
+                    Fifo | Random => vec![64],
+                    _ => vec![64, 256],
+                };
+                cases.extend(blocks.into_iter().map(|pages_per_block| Case { policy, pages_per_block, utilisation, traffic }));
+            }
+        }
+    }
+    if standard {
+        let pairs = [Fifo, Greedy];
+        for utilisation in or(&utilisations, &[0.93, 0.88, 0.72]) {
+            let traffic = Traffic::Trim { q: 0.2 };
+            cases.extend(pairs.map(|policy| Case { policy, pages_per_block: 64, utilisation, traffic }));
+        }
+        for utilisation in or(&utilisations, &[0.93, 0.89, 0.8]) {
+            let traffic = Traffic::HotCold { pages: 0.2, writes: 0.8 };
+            cases.extend(pairs.map(|policy| Case { policy, pages_per_block: 64, utilisation, traffic }));
+        }
+    }
+    cases
+}
+
+fn name(case: &Case) -> String {
+    let Case { policy, pages_per_block, utilisation, traffic } = *case;
+    format!(
+        "{} with {pages_per_block} pages a block, {} traffic at utilisation {utilisation:.4}",
+        policy_name(policy),
+        traffic_name(traffic)
+    )
+}
+
+fn policy_name(policy: VictimPolicy) -> String {
+    match policy {
+        VictimPolicy::Greedy => "greedy".into(),
+        VictimPolicy::CostBenefit => "cost-benefit".into(),
+        VictimPolicy::Fifo => "fifo".into(),
+        VictimPolicy::DChoices(d) => format!("d:{d}"),
+        VictimPolicy::Random => "random".into(),
+    }
+}
+
+fn traffic_name(traffic: Traffic) -> String {
+    match traffic {
+        Traffic::Uniform => "uniform".into(),
+        Traffic::HotCold { pages, writes } => format!("hot:{pages}:{writes}"),
+        Traffic::Trim { q } => format!("trim:{q}"),
+    }
+}
+
+fn parse_policy(text: &str) -> Result<VictimPolicy, String> {
+    let d = |number: &str| number.parse().ok().filter(|d| (1..=4096).contains(d)).map(VictimPolicy::DChoices);
+    match text {
+        "greedy" => Some(VictimPolicy::Greedy),
+        "fifo" => Some(VictimPolicy::Fifo),
+        "random" => Some(VictimPolicy::Random),
+        _ => text.strip_prefix("d:").and_then(d),
+    }
+    .ok_or_else(|| "a policy with a formula is greedy, fifo, random or d:N with N from 1 to 4096".into())
+}
+
+fn parse_traffic(text: &str) -> Result<Traffic, String> {
+    let between = |text: &str, low: f64, high: f64| f64::from_str(text).ok().filter(|share| *share > low && *share < high);
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts.as_slice() {
+        ["uniform"] => Some(Traffic::Uniform),
+        ["trim", q] => between(q, 0.0, 0.5).map(|q| Traffic::Trim { q }),
+        ["hot", pages, writes] => {
+            between(pages, 0.0, 1.0).zip(between(writes, 0.0, 1.0)).map(|(pages, writes)| Traffic::HotCold { pages, writes })
+        }
+        _ => None,
+    }
+    .ok_or_else(|| "traffic is uniform, trim:Q with Q below 0.5, or hot:F:R with shares between 0 and 1, such as hot:0.2:0.8".into())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    f64::from_str(text).ok().filter(|share| (0.01..=0.99).contains(share)).ok_or_else(|| "a share lies between 0.01 and 0.99".into())
+}
+
+fn over_provisioning(text: &str) -> Result<f64, String> {
+    f64::from_str(text).ok().filter(|op| (0.01..=10.0).contains(op)).ok_or_else(|| "over-provisioning lies between 0.01 and 10".into())
+}
