@@ -52,6 +52,8 @@ pub enum Command {
     Doctor(cmd::doctor::Args),
     /// Stored results: list, show, compare, move.
     Results(cmd::results::Args),
+    /// Trim mounted filesystems: complete, counted on the device, in pauses if asked.
+    Trim(cmd::trim::Args),
     /// Print a completion script for a shell.
     Completions(cmd::completions::Args),
 }

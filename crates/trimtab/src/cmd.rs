@@ -7,6 +7,7 @@ pub mod drive;
 pub mod postmark;
 pub mod results;
 pub mod study;
+pub mod trim;
 
 use crate::cli::Command;
 use crate::output::Context;
@@ -21,6 +22,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Drive(args) => drive::run(&args, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Results(args) => results::run(&args, context),
+        Command::Trim(args) => trim::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }
 }

@@ -1,4 +1,14 @@
-//! Trimming mounted filesystems.
+//! Trimming mounted filesystems: in windows that are right for each kind, counted on the devices, one trim per drive.
 
+pub mod btrfs;
 pub mod discard_option;
+pub mod ext4;
+pub mod filesystem;
 pub mod fitrim;
+pub mod layout;
+pub mod limit;
+pub mod lock;
+pub mod pass;
+pub mod resume;
+pub mod watch;
+pub mod xfs;

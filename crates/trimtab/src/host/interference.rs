@@ -91,7 +91,8 @@ impl Sample {
 
 /// The device whose counters can be compared with what the measured code did: as far down as every byte goes through one
 /// device unchanged, so that I/O of others on other partitions of the drive is seen, but not below arrays or files.
-fn watched(stack: &Stack) -> Option<&Layer> {
+#[must_use]
+pub fn watched(stack: &Stack) -> Option<&Layer> {
     let [top] = stack.tops[..] else { return None };
     let mut layer = stack.layers.get(top)?;
     while let [below] = layer.below[..] {

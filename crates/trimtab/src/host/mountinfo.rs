@@ -169,8 +169,15 @@ pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Re
 }
 
 fn mount_id(path: &Path) -> Option<u32> {
-    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-    let stat = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    mount_id_of(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)
+}
+
+/// The id of the mount that an open file is on; `None` before Linux 5.8.
+#[must_use]
+pub fn mount_id_of(file: impl rustix::fd::AsFd) -> Option<u32> {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    let stat = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID).then(|| u32::try_from(stat.stx_mnt_id).ok())?
 }
 

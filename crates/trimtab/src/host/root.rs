@@ -87,14 +87,18 @@ impl Root {
 
     /// The bytes of a regular file, at most `limit` of them.
     pub fn read_bytes(&self, path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open(path)?.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A regular file, open for reading.
+    pub fn open(&self, path: &Path) -> std::io::Result<File> {
         let found = self.find(path)?;
         if found.kind != FileType::RegularFile {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let file = File::from(reopen(&found.object, OFlags::RDONLY | OFlags::NONBLOCK)?);
-        let mut bytes = Vec::new();
-        file.take(limit).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        Ok(File::from(reopen(&found.object, OFlags::RDONLY | OFlags::NONBLOCK)?))
     }
 
     /// The names in a directory, sorted; empty if there is none.

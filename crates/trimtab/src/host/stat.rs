@@ -1,6 +1,8 @@
 //! The I/O counters of a block device, `/sys/block/…/stat`: exact, unprivileged, for every layer.
 
 use super::root::Root;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -128,6 +130,27 @@ impl DiskStat {
             discards: self.discards.map(|now| now.since(&before.discards.unwrap_or_default())),
             flushes: self.flushes.map(|now| delta(now, before.flushes.unwrap_or_default())),
         }
+    }
+}
+
+/// The counters of one device, kept open for reading them often.
+#[derive(Debug)]
+pub struct StatFile {
+    file: File,
+}
+
+impl StatFile {
+    /// Of the device at `sys`.
+    pub fn open(root: &Root, sys: &Path) -> std::io::Result<Self> {
+        Ok(Self { file: root.open(&sys.join("stat"))? })
+    }
+
+    /// The counters now; `None` if the device is gone.
+    #[must_use]
+    pub fn read(&self) -> Option<DiskStat> {
+        let mut bytes = [0; 512];
+        let length = self.file.read_at(&mut bytes, 0).ok()?;
+        DiskStat::parse(std::str::from_utf8(&bytes[..length]).ok()?)
     }
 }
 

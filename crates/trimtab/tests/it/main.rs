@@ -12,3 +12,4 @@ mod support;
 mod sysroot;
 mod trim;
 mod virtual_ssd;
+mod windowed_trim;

@@ -1,0 +1,426 @@
+//! `trimtab trim PATH…`.
+
+use crate::error::{Interrupted as UserInterrupt, UsageError};
+use crate::host::stat::Discards;
+use crate::interrupt;
+use crate::output::{Context, table};
+use crate::progress::{Counting, Progress};
+use crate::trim::filesystem::{Filesystem, unix_now};
+use crate::trim::lock::{DriveLocks, RUN_DIRECTORY};
+use crate::trim::pass::{Account, Step, Steps, World};
+use crate::trim::resume::{Interrupted, ResumeFile, STATE_DIRECTORY};
+use crate::trim::{fitrim, limit};
+use anyhow::Context as _;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use trimtab_core::policy::PolicySpec;
+use trimtab_core::target::TrimWindow;
+use trimtab_core::units::{Bytes, Nanos};
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab trim /                         everything, at once, in windows that are right for the filesystem
+  trimtab trim / /home --policy idle     in idle time: others wait no longer than 5 ms for it
+  trimtab trim /srv --policy idle:budget=2ms
+  trimtab trim /srv --window 10GiB+1GiB  only this range of the filesystem's addresses
+  trimtab trim /srv --min-extent 1MiB    leave smaller free extents alone: far fewer commands
+  trimtab trim /srv --dry-run            only say what would be asked
+
+What has reached the devices is read from their own counters, not from what the filesystem returns. An interrupted trim goes on
+where it left off when it is started again (--restart begins anew). Only one trim runs on a drive at a time.
+
+Exit status: 0 all windows trimmed, 1 something was refused or failed, 2 wrong usage, 130 interrupted.";
+
+/// Arguments of `trimtab trim`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Mount points, or anything on the filesystems.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// now, or idle with settings such as idle:budget=2ms:quiet=50ms:patience=10s.
+    #[arg(long, default_value = "now", value_name = "POLICY")]
+    policy: String,
+    /// Trim only the windows that this range touches: START+LENGTH (ext4, XFS: of the device; btrfs: logical addresses).
+    #[arg(long, value_name = "RANGE", value_parser = parse_range)]
+    window: Option<TrimWindow>,
+    /// Leave free extents below this size alone.
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
+    min_extent: Bytes,
+    /// Say what would be asked, and do not ask it. Proves nothing about what the device would do.
+    #[arg(long)]
+    dry_run: bool,
+    /// Begin anew even if an earlier trim was interrupted.
+    #[arg(long)]
+    restart: bool,
+}
+
+fn parse_bytes(text: &str) -> Result<Bytes, String> {
+    text.parse().map_err(|e: trimtab_core::units::ParseQuantityError| e.to_string())
+}
+
+fn parse_range(text: &str) -> Result<TrimWindow, String> {
+    let (start, len) = text.split_once('+').ok_or("not START+LENGTH, such as 10GiB+1GiB")?;
+    let (start, len) = (parse_bytes(start)?.0, parse_bytes(len)?.0);
+    if len == 0 || start.checked_add(len).is_none() {
+        return Err("the length must be above 0, and the end below 2^64".into());
+    }
+    Ok(TrimWindow { start, len })
+}
+
+#[derive(Debug, Serialize)]
+struct RefusedWindow {
+    start: u64,
+    len: u64,
+    errno: i32,
+    why: String,
+}
+
+/// What became of one filesystem.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    path: String,
+    fs_type: String,
+    policy: String,
+    min_extent: u64,
+    unit: String,
+    windows: u64,
+    requests: u64,
+    complete: bool,
+    resumed: bool,
+    free_bytes: u64,
+    asked_bytes: u64,
+    returned_bytes: u64,
+    /// What the devices counted; absent if they do not count.
+    sent_bytes: Option<u64>,
+    sent_commands: Option<u64>,
+    refused: Vec<RefusedWindow>,
+    seconds: f64,
+    trimming_seconds: f64,
+    longest_request_seconds: f64,
+    others_waited_during_ms: Option<f64>,
+    others_waited_otherwise_ms: Option<f64>,
+    remarks: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    dry_run: bool,
+    filesystems: Vec<Outcome>,
+}
+
+/// Trims, one filesystem after the other.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let policy = policy(args)?;
+    interrupt::install().context("cannot handle signals")?;
+    let mut report = Report { dry_run: args.dry_run, filesystems: Vec::new() };
+    let mut seen: Vec<String> = Vec::new();
+    let mut interrupted = false;
+    for path in &args.paths {
+        let mut fs = Filesystem::open(path)?;
+        // Bind mounts, subvolumes, two paths on one filesystem.
+        if seen.contains(&fs.id()) {
+            continue;
+        }
+        seen.push(fs.id());
+        let outcome = if args.dry_run { dry_run(args, &policy, &fs) } else { trim(args, &policy, &mut fs, context)? };
+        interrupted = !args.dry_run && interrupt::requested();
+        report.filesystems.push(outcome);
+        if interrupted {
+            break;
+        }
+    }
+    context.report("trim", 1, &report, || text(&report))?;
+    if interrupted {
+        return Err(UserInterrupt.into());
+    }
+    let all = report.filesystems.iter().all(|f| f.complete);
+    Ok(if all || args.dry_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `now` is what the policy `none` does when it is forced.
+fn policy(args: &Args) -> anyhow::Result<PolicySpec> {
+    let spec = if args.policy == "now" { Ok(PolicySpec::None) } else { args.policy.parse() };
+    let wrong = |why: String| UsageError::new(format!("--policy {}: {why}", args.policy)).hint("use now, or idle with settings");
+    match spec.map_err(|e| wrong(e.to_string()))? {
+        PolicySpec::Idle(mut settings) => {
+            settings.min_extent = settings.min_extent.max(args.min_extent);
+            Ok(PolicySpec::Idle(settings))
+        }
+        PolicySpec::None if args.policy == "now" => Ok(PolicySpec::None),
+        other => Err(wrong(format!("'{}' decides when to trim; here it is asked for now", other.name())).into()),
+    }
+}
+
+fn dry_run(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
+    let mut outcome = blank(args, policy, fs);
+    outcome.windows = chosen(args, fs).count() as u64;
+    outcome.asked_bytes = chosen(args, fs).fold(0, |sum, w| sum.saturating_add(w.len));
+    outcome.remarks.push("nothing was asked of the kernel; this proves nothing about what the device would do".to_owned());
+    outcome
+}
+
+/// The windows that are asked for.
+fn chosen<'a>(args: &'a Args, fs: &'a Filesystem) -> impl Iterator<Item = &'a TrimWindow> {
+    let touches = |w: &&TrimWindow| {
+        args.window.is_none_or(|range| w.start < range.start.saturating_add(range.len) && range.start < w.start.saturating_add(w.len))
+    };
+    fs.layout().windows.iter().filter(touches)
+}
+
+fn blank(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
+    Outcome {
+        path: fs.mount().mount_point.display().to_string(),
+        fs_type: fs.mount().fs_type.clone(),
+        policy: if matches!(policy, PolicySpec::None) { "now".to_owned() } else { policy.to_string() },
+        min_extent: args.min_extent.0,
+        unit: fs.layout().unit.clone(),
+        windows: fs.layout().windows.len() as u64,
+        requests: 0,
+        complete: false,
+        resumed: false,
+        free_bytes: fs.free().map_or(0, |b| b.0),
+        asked_bytes: 0,
+        returned_bytes: 0,
+        sent_bytes: None,
+        sent_commands: None,
+        refused: Vec::new(),
+        seconds: 0.0,
+        trimming_seconds: 0.0,
+        longest_request_seconds: 0.0,
+        others_waited_during_ms: None,
+        others_waited_otherwise_ms: None,
+        remarks: fs.layout().remark.iter().cloned().collect(),
+    }
+}
+
+fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Outcome> {
+    let shown = fs.mount().mount_point.display().to_string();
+    if let Some(obstacle) = fs.obstacle() {
+        anyhow::bail!("cannot trim {shown}: {obstacle}{}", hint(obstacle, &shown));
+    }
+    let _locks = DriveLocks::take(fs.stack(), Path::new(RUN_DIRECTORY)).with_context(|| format!("cannot trim {shown}"))?;
+    let mut outcome = blank(args, policy, fs);
+    for file in limit::recover(fs.root(), fs.stack()) {
+        outcome.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
+    }
+    let started = Instant::now();
+    let account = match args.window {
+        Some(_) => {
+            let account = windows(args, fs, context)?;
+            outcome.windows = chosen(args, fs).count() as u64;
+            outcome.complete = account.requests == outcome.windows;
+            account
+        }
+        None => whole(args, policy, fs, context, &mut outcome)?,
+    };
+    finish(&mut outcome, &account, started);
+    Ok(outcome)
+}
+
+fn hint(obstacle: fitrim::Obstacle, path: &str) -> String {
+    match obstacle {
+        fitrim::Obstacle::Device => format!("; trimtab doctor {path} says why"),
+        _ => String::new(),
+    }
+}
+
+/// Some windows, at once.
+fn windows(args: &Args, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Account> {
+    let windows: Vec<TrimWindow> = chosen(args, fs).copied().collect();
+    anyhow::ensure!(!windows.is_empty(), UsageError::new("the range given with --window lies outside the filesystem's addresses"));
+    let before = fs.last_least();
+    fs.prepare(args.min_extent, false);
+    let mut steps = Steps::new(PolicySpec::None.build(&trimtab_core::policy::State::default()));
+    let mut progress = Progress::new(context, "trimming", Counting::Items, windows.len() as u64);
+    for window in windows {
+        if interrupt::requested() || steps.account.refused.iter().any(|(_, r)| r.is_final()) {
+            break;
+        }
+        steps.trim(fs, window, args.min_extent, Bytes::MAX);
+        progress.set(steps.account.requests);
+    }
+    // The other groups still are as the pass before left them.
+    fs.restore_least(before);
+    Ok(steps.account)
+}
+
+/// All windows, under the policy, from where an interrupted pass left off.
+fn whole(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
+    let file = ResumeFile::new(Path::new(STATE_DIRECTORY), &fs.id());
+    let earlier = file.load(unix_now().0 / 1_000_000_000).filter(|e| !args.restart && e.min_extent == args.min_extent.0);
+    outcome.resumed = earlier.is_some();
+    if let Some(earlier) = &earlier {
+        context.remark(&format!("goes on where an interrupted trim of {} left off; --restart begins anew", outcome.path));
+        outcome.remarks.push(format!("an interrupted pass had sent {} before", Bytes(earlier.sent_bytes)));
+    }
+    let mut pass = WholePass {
+        forget: fs.prepare(args.min_extent, earlier.as_ref().is_some_and(|e| e.forget)),
+        spec: policy,
+        min_extent: args.min_extent,
+        started_unix_s: earlier.as_ref().map_or(unix_now().0 / 1_000_000_000, |e| e.started_unix_s),
+        sent_before: earlier.as_ref().map_or(0, |e| e.sent_bytes),
+        steps: Steps::new(build(policy, args.min_extent, &earlier.as_ref().map(Interrupted::policy_state).unwrap_or_default())),
+        file,
+        saved: Instant::now(),
+        unsaved: None,
+    };
+    pass.steps.skip_refused = true;
+    let ended = pass.drive(fs, context, !outcome.resumed);
+    outcome.remarks.extend(pass.unsaved.take());
+    outcome.complete = ended && pass.steps.account.refused.is_empty();
+    Ok(pass.steps.account)
+}
+
+/// The policy; `now` with the least extent that was asked for.
+fn build(policy: &PolicySpec, min_extent: Bytes, state: &trimtab_core::policy::State) -> Box<dyn trimtab_core::policy::Policy> {
+    match policy {
+        PolicySpec::None => Box::new(trimtab_core::policy::ByHand::new(min_extent, state)),
+        other => other.build(state),
+    }
+}
+
+struct WholePass<'a> {
+    spec: &'a PolicySpec,
+    min_extent: Bytes,
+    forget: bool,
+    started_unix_s: u64,
+    sent_before: u64,
+    steps: Steps,
+    file: ResumeFile,
+    saved: Instant,
+    unsaved: Option<String>,
+}
+
+impl WholePass<'_> {
+    /// Runs to the end (true), or until interrupted or refused for good.
+    fn drive(&mut self, fs: &mut Filesystem, context: &Context, begin: bool) -> bool {
+        let mut progress = Progress::new(context, "reached the device", Counting::Bytes, fs.free().map_or(0, |b| b.0));
+        let mut world = World { forced: begin, ..World::default() };
+        loop {
+            let step = self.steps.step(fs, &world);
+            world.forced = false;
+            match step {
+                Step::Trimmed(_) => self.save(Duration::from_secs(1)),
+                Step::Refused(_, refused) if refused.is_final() => return false,
+                Step::Refused(..) => {}
+                Step::Nothing => return self.done(),
+                Step::Wait(_) if !self.steps.running() => return self.done(),
+                Step::Wait(until) => wait(until),
+            }
+            progress.set(self.steps.account.sent.map_or(0, |s| s.bytes.0));
+            if interrupt::requested() {
+                self.save(Duration::ZERO);
+                return false;
+            }
+        }
+    }
+
+    fn done(&mut self) -> bool {
+        self.file.remove();
+        true
+    }
+
+    fn save(&mut self, at_most_every: Duration) {
+        if self.saved.elapsed() < at_most_every || self.unsaved.is_some() {
+            return;
+        }
+        self.saved = Instant::now();
+        let interrupted = Interrupted {
+            version: 1,
+            policy: self.spec.to_string(),
+            min_extent: self.min_extent.0,
+            state: self.steps.policy.state().entries,
+            forget: self.forget,
+            started_unix_s: self.started_unix_s,
+            sent_bytes: self.sent_before.saturating_add(self.steps.account.sent.map_or(0, |s| s.bytes.0)),
+        };
+        if let Err(error) = self.file.save(&interrupted) {
+            self.unsaved = Some(format!("an interruption could not be resumed: cannot write below {STATE_DIRECTORY}: {error}"));
+        }
+    }
+}
+
+/// Sleeps until `until`, in steps short enough for a signal.
+fn wait(until: Nanos) {
+    let left = Duration::from_nanos(until.saturating_sub(unix_now()).0);
+    std::thread::sleep(left.min(Duration::from_millis(100)));
+}
+
+fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
+    let ms = |wait: Option<Nanos>| wait.map(|w| w.as_secs_f64() * 1e3);
+    outcome.requests = account.requests;
+    outcome.asked_bytes = account.asked.0;
+    outcome.returned_bytes = account.returned.0;
+    outcome.sent_bytes = account.sent.map(|s| s.bytes.0);
+    outcome.sent_commands = account.sent.map(|s| s.commands);
+    outcome.seconds = started.elapsed().as_secs_f64();
+    outcome.trimming_seconds = account.trimming.as_secs_f64();
+    outcome.longest_request_seconds = account.longest.as_secs_f64();
+    outcome.others_waited_during_ms = ms(account.wait_during);
+    outcome.others_waited_otherwise_ms = ms(account.wait_otherwise);
+    let refused = account.refused.iter().map(|(w, r)| RefusedWindow {
+        start: w.start,
+        len: w.len,
+        errno: r.errno.raw_os_error(),
+        why: r.to_string(),
+    });
+    outcome.refused = refused.collect();
+    if account.requests > 0 && account.returned > Bytes::ZERO && account.sent.is_some_and(|s| s == Discards::default()) {
+        outcome.remarks.push(format!("the filesystem says {}, but no discard reached the device", account.returned));
+    }
+}
+
+fn text(report: &Report) -> String {
+    if report.dry_run {
+        return dry_text(report);
+    }
+    let mut table = table(&["filesystem", "reached the device", "commands", "free", "requests", "refused", "time", "others waited"]);
+    for f in &report.filesystems {
+        let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
+            (Some(during), Some(otherwise)) => format!("{during:.1} ms (else {otherwise:.1})"),
+            (Some(during), None) => format!("{during:.1} ms"),
+            _ => "-".to_owned(),
+        };
+        table.add_row([
+            format!("{} [{}]", f.path, f.fs_type),
+            f.sent_bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string()),
+            f.sent_commands.map_or("-".to_owned(), |n| n.to_string()),
+            Bytes(f.free_bytes).to_string(),
+            f.requests.to_string(),
+            f.refused.len().to_string(),
+            Nanos((f.seconds * 1e9) as u64).to_string(),
+            wait,
+        ]);
+    }
+    let mut lines = vec![table.to_string()];
+    for f in &report.filesystems {
+        lines.extend(f.refused.iter().take(10).map(|r| format!("{}: refused at {}+{}: {}", f.path, r.start, r.len, r.why)));
+        if f.refused.len() > 10 {
+            lines.push(format!("{}: and {} more refused", f.path, f.refused.len() - 10));
+        }
+        lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
+    }
+    lines.join("\n")
+}
+
+fn dry_text(report: &Report) -> String {
+    let line = |f: &Outcome| {
+        let asked = Bytes(f.asked_bytes);
+        let mut text = format!(
+            "{} [{}]: {} requests, {}, over {asked} of addresses, {} free",
+            f.path,
+            f.fs_type,
+            f.windows,
+            f.unit,
+            Bytes(f.free_bytes)
+        );
+        for remark in &f.remarks {
+            text += &format!("\n  {remark}");
+        }
+        text
+    };
+    report.filesystems.iter().map(line).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,230 @@
+//! The chunks of btrfs: which logical addresses there are, and where they lie on the devices.
+//!
+//! FITRIM on btrfs takes logical addresses, and these move upwards with each balance: windows have to come from here.
+
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use std::path::PathBuf;
+
+/// `struct btrfs_ioctl_search_args` (include/uapi/linux/btrfs.h): a key, and a buffer that fills the page.
+#[repr(C)]
+struct SearchArgs {
+    tree: u64,
+    min_object: u64,
+    max_object: u64,
+    min_offset: u64,
+    max_offset: u64,
+    min_transaction: u64,
+    max_transaction: u64,
+    min_type: u32,
+    max_type: u32,
+    items: u32,
+    unused: [u32; 1],
+    unused_wide: [u64; 4],
+    buffer: [u8; BUFFER],
+}
+
+const BUFFER: usize = 4096 - 104;
+
+/// `struct btrfs_ioctl_dev_info_args`.
+#[repr(C)]
+struct DevInfoArgs {
+    id: u64,
+    uuid: [u8; 16],
+    bytes_used: u64,
+    total_bytes: u64,
+    fsid: [u8; 16],
+    unused: [u64; 377],
+    path: [u8; 1024],
+}
+
+/// `BTRFS_IOC_TREE_SEARCH`: `_IOWR(0x94, 17, …)`.
+const TREE_SEARCH: Opcode = opcode::read_write::<SearchArgs>(0x94, 17);
+/// `BTRFS_IOC_DEV_INFO`: `_IOWR(0x94, 30, …)`.
+const DEV_INFO: Opcode = opcode::read_write::<DevInfoArgs>(0x94, 30);
+
+const CHUNK_TREE: u64 = 3;
+const FIRST_CHUNK: u64 = 256;
+const CHUNK_ITEM: u32 = 228;
+/// Bytes of `struct btrfs_ioctl_search_header`.
+const HEADER: usize = 32;
+/// Bytes of `struct btrfs_chunk` without stripes, and of one stripe.
+const CHUNK_HEAD: usize = 48;
+const STRIPE: usize = 32;
+
+/// Profile bits of a chunk's type.
+const RAID0: u64 = 1 << 3;
+const RAID10: u64 = 1 << 6;
+const RAID56: u64 = 1 << 7 | 1 << 8;
+
+/// A copy, or part, of a chunk on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    /// Device id inside the filesystem.
+    pub device: u64,
+    /// Byte on the device.
+    pub offset: u64,
+}
+
+/// A chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// First logical address.
+    pub logical: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Profile bits.
+    kind: u64,
+    /// Bytes that go to one stripe before the next.
+    stripe_len: u64,
+    /// Devices that hold the same bytes in RAID10.
+    sub_stripes: u64,
+    stripes: Vec<Stripe>,
+}
+
+/// All chunks of the filesystem that `file` is on, by logical address. Needs root.
+pub fn chunks(file: impl AsFd) -> Result<Vec<Chunk>, Errno> {
+    let mut chunks: Vec<Chunk> = Vec::new();
+    let mut from = 0;
+    loop {
+        let mut args = SearchArgs {
+            tree: CHUNK_TREE,
+            min_object: FIRST_CHUNK,
+            max_object: FIRST_CHUNK,
+            min_offset: from,
+            max_offset: u64::MAX,
+            min_transaction: 0,
+            max_transaction: u64::MAX,
+            min_type: CHUNK_ITEM,
+            max_type: CHUNK_ITEM,
+            items: 4096,
+            unused: [0],
+            unused_wide: [0; 4],
+            buffer: [0; BUFFER],
+        };
+        // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_search_args`, which `SearchArgs` is, and writes inside it.
+        unsafe { ioctl(&file, Updater::<TREE_SEARCH, SearchArgs>::new(&mut args)) }?;
+        let found = parse_items(&args.buffer, args.items);
+        let Some(last) = found.last() else { break };
+        let Some(next) = last.logical.checked_add(1) else { break };
+        chunks.extend(found);
+        from = next;
+    }
+    Ok(chunks)
+}
+
+/// The chunk items of a search buffer.
+fn parse_items(buffer: &[u8], count: u32) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    let mut rest = buffer;
+    for _ in 0..count {
+        let (Some(offset), Some(kind), Some(len)) = (u64_at(rest, 16), u32_at(rest, 24), u32_at(rest, 28)) else { break };
+        let Some(item) = rest.get(HEADER..HEADER.saturating_add(len as usize)) else { break };
+        if kind == CHUNK_ITEM {
+            chunks.extend(parse_chunk(offset, item));
+        }
+        rest = &rest[HEADER + len as usize..];
+    }
+    chunks
+}
+
+/// `struct btrfs_chunk` (include/uapi/linux/btrfs_tree.h), packed.
+fn parse_chunk(logical: u64, item: &[u8]) -> Option<Chunk> {
+    let u16_at = |at: usize| item.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]));
+    let count = usize::from(u16_at(44)?);
+    let stripe =
+        |n: usize| Some(Stripe { device: u64_at(item, CHUNK_HEAD + n * STRIPE)?, offset: u64_at(item, CHUNK_HEAD + n * STRIPE + 8)? });
+    Some(Chunk {
+        logical,
+        len: u64_at(item, 0)?,
+        kind: u64_at(item, 24)?,
+        stripe_len: u64_at(item, 16)?,
+        sub_stripes: u64::from(u16_at(46)?),
+        stripes: (0..count).map(stripe).collect::<Option<_>>()?,
+    })
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().unwrap_or_default()))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().unwrap_or_default()))
+}
+
+impl Chunk {
+    /// Where a logical address lies on the devices, each copy, and how many bytes follow it there in one piece.
+    /// `None` with parity, where the place rotates.
+    #[must_use]
+    pub fn place(&self, logical: u64) -> Option<(Vec<Stripe>, u64)> {
+        let inside = logical.checked_sub(self.logical).filter(|i| *i < self.len)?;
+        let on = |stripe: &Stripe, offset: u64| Some(Stripe { device: stripe.device, offset: stripe.offset.checked_add(offset)? });
+        if self.kind & RAID56 != 0 || self.stripes.is_empty() {
+            return None;
+        }
+        if self.kind & (RAID0 | RAID10) == 0 {
+            // One copy, or the same on every stripe.
+            let copies = self.stripes.iter().map(|s| on(s, inside)).collect::<Option<_>>()?;
+            return Some((copies, self.len - inside));
+        }
+        let copies = if self.kind & RAID10 != 0 { self.sub_stripes.max(1) } else { 1 };
+        let columns = (self.stripes.len() as u64 / copies).max(1);
+        let row = inside.checked_div(self.stripe_len)?;
+        let within = inside % self.stripe_len;
+        let column = row % columns;
+        let offset = (row / columns).checked_mul(self.stripe_len)?.checked_add(within)?;
+        let first = usize::try_from(column * copies).ok()?;
+        let places = self.stripes.get(first..first + copies as usize)?.iter().map(|s| on(s, offset)).collect::<Option<_>>()?;
+        Some((places, self.stripe_len - within))
+    }
+}
+
+/// The device with this id, of the filesystem that `file` is on.
+pub fn device_path(file: impl AsFd, id: u64) -> Result<PathBuf, Errno> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut args = DevInfoArgs { id, uuid: [0; 16], bytes_used: 0, total_bytes: 0, fsid: [0; 16], unused: [0; 377], path: [0; 1024] };
+    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_dev_info_args`, which `DevInfoArgs` is, and writes inside it.
+    unsafe { ioctl(file, Updater::<DEV_INFO, DevInfoArgs>::new(&mut args)) }?;
+    let end = args.path.iter().position(|&b| b == 0).unwrap_or(args.path.len());
+    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(&args.path[..end])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn chunk(kind: u64, sub_stripes: u64, devices: u64) -> Chunk {
+        let stripes = (1..=devices).map(|device| Stripe { device, offset: device << 30 }).collect();
+        Chunk { logical: 1 << 40, len: 1 << 30, kind, stripe_len: 65_536, sub_stripes, stripes }
+    }
+
+    #[test]
+    fn the_structures_have_the_kernels_size() {
+        assert_eq!(size_of::<SearchArgs>(), 4096);
+        assert_eq!(size_of::<DevInfoArgs>(), 4096);
+    }
+
+    #[test]
+    fn addresses_are_found_on_the_devices() {
+        let at = |c: &Chunk, inside: u64| {
+            c.place((1 << 40) + inside).map(|(s, n)| (s.iter().map(|s| (s.device, s.offset - (s.device << 30))).collect::<Vec<_>>(), n))
+        };
+        assert_eq!(at(&chunk(1, 1, 1), 5), Some((vec![(1, 5)], (1 << 30) - 5)));
+        assert_eq!(at(&chunk(1 | 1 << 4, 1, 2), 5), Some((vec![(1, 5), (2, 5)], (1 << 30) - 5)), "RAID1");
+        assert_eq!(at(&chunk(1 | RAID0, 1, 2), 65_536 * 3 + 7), Some((vec![(2, 65_536 + 7)], 65_529)), "RAID0");
+        assert_eq!(at(&chunk(1 | RAID10, 2, 4), 65_536), Some((vec![(3, 0), (4, 0)], 65_536)), "RAID10");
+        assert_eq!(at(&chunk(1 | 1 << 7, 1, 3), 0), None, "parity");
+        assert_eq!(at(&chunk(1, 1, 1), 1 << 30), None, "beyond the end");
+    }
+
+    proptest! {
+        #[test]
+        fn no_buffer_is_a_reason_to_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), count in any::<u32>()) {
+            for chunk in parse_items(&bytes, count % 100) {
+                let _ = chunk.place(chunk.logical);
+            }
+        }
+    }
+}

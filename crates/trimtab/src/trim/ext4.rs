@@ -1,0 +1,152 @@
+//! What trimming ext4 needs to know: the size of its block groups, and the least extent of the last trim, which the kernel
+//! keeps for the whole filesystem although what has been trimmed is kept for each group.
+
+use crate::host::block::Stack;
+use crate::host::root::Root;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use trimtab_core::units::Bytes;
+
+/// Where the superblock begins on the device.
+const SUPERBLOCK_OFFSET: u64 = 1024;
+/// `s_magic`.
+const MAGIC: u16 = 0xEF53;
+/// `INCOMPAT_64BIT`: the high half of the block count counts.
+const INCOMPAT_64BIT: u32 = 0x80;
+
+/// The part of the superblock that matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Bytes in a block.
+    pub block_size: u64,
+    /// Blocks of the filesystem.
+    pub blocks: u64,
+    /// Blocks in a group.
+    pub blocks_per_group: u64,
+}
+
+impl Superblock {
+    /// Reads it from the one device of a filesystem.
+    pub fn of_device(stack: &Stack) -> io::Result<Self> {
+        let layer = stack.top_layers().next().ok_or_else(|| io::Error::other("no device"))?;
+        let device = File::open(device_node(&layer.name))?;
+        let mut bytes = [0; 1024];
+        device.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET)?;
+        Self::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no ext4 superblock on the device"))
+    }
+
+    /// Parses `struct ext4_super_block` (fs/ext4/ext4.h).
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let u32_at = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let magic = bytes.get(0x38..0x3a).map(|b| u16::from_le_bytes([b[0], b[1]]))?;
+        let log_block_size = u32_at(0x18)?;
+        if magic != MAGIC || log_block_size > 6 {
+            return None;
+        }
+        let high = if u32_at(0x60)? & INCOMPAT_64BIT != 0 { u32_at(0x150)? } else { 0 };
+        let blocks = u64::from(high) << 32 | u64::from(u32_at(0x4)?);
+        let blocks_per_group = u64::from(u32_at(0x20)?);
+        let block_size = 1024_u64 << log_block_size;
+        let sane = blocks_per_group > 0 && blocks > 0 && blocks.checked_mul(block_size).is_some();
+        sane.then_some(Self { block_size, blocks, blocks_per_group })
+    }
+
+    /// Bytes in a block group.
+    #[must_use]
+    pub fn group_bytes(&self) -> u64 {
+        self.blocks_per_group.saturating_mul(self.block_size)
+    }
+
+    /// Bytes of the filesystem.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.blocks.saturating_mul(self.block_size)
+    }
+}
+
+/// `/dev/sda1` of `sda1`.
+#[must_use]
+pub fn device_node(name: &str) -> PathBuf {
+    Path::new("/dev").join(name.replace('!', "/"))
+}
+
+/// The least extent, in blocks, of the last trim: groups that it trimmed are passed over by later trims with the same or a larger one.
+/// A smaller one trims all groups again, but only in its first request, after which the kernel takes it for done everywhere.
+/// So a pass in windows with a smaller least extent has to make the kernel forget before each window.
+#[derive(Debug)]
+pub struct LastTrim {
+    file: PathBuf,
+}
+
+/// A value that no trim reaches: everything is to be trimmed again.
+const FORGET: &str = "4294967295";
+
+impl LastTrim {
+    /// Of the filesystem on `device`, if the kernel shows it.
+    #[must_use]
+    pub fn of_device(root: &Root, device: &str) -> Option<Self> {
+        let file = Path::new("/sys/fs/ext4").join(device).join("last_trim_minblks");
+        (root.is_live() && root.exists(&file)).then_some(Self { file })
+    }
+
+    /// In blocks.
+    #[must_use]
+    pub fn blocks(&self, root: &Root) -> Option<u64> {
+        root.read_u64(&self.file)
+    }
+
+    /// Lets the next trim send everything.
+    pub fn forget(&self) -> io::Result<()> {
+        std::fs::write(&self.file, FORGET)
+    }
+
+    /// Puts back what was there.
+    pub fn restore(&self, blocks: u64) -> io::Result<()> {
+        std::fs::write(&self.file, blocks.to_string())
+    }
+}
+
+/// The least extent in blocks, as the kernel computes it: not below the device's discard unit.
+#[must_use]
+pub fn least_blocks(min_extent: Bytes, granularity: u64, block_size: u64) -> u64 {
+    min_extent.0.max(granularity) / block_size.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Vec<u8> {
+        let mut bytes = vec![0; 1024];
+        bytes[0x4..0x8].copy_from_slice(&1_048_576_u32.to_le_bytes());
+        bytes[0x18..0x1c].copy_from_slice(&2_u32.to_le_bytes());
+        bytes[0x20..0x24].copy_from_slice(&32_768_u32.to_le_bytes());
+        bytes[0x38..0x3a].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn the_size_of_groups_is_read() {
+        let parsed = Superblock::parse(&superblock()).unwrap();
+        assert_eq!((parsed.group_bytes(), parsed.size()), (128 << 20, 4 << 30));
+        let mut wide = superblock();
+        wide[0x60] = 0x80;
+        wide[0x150] = 1;
+        assert_eq!(Superblock::parse(&wide).unwrap().blocks, (1 << 32) + 1_048_576);
+    }
+
+    #[test]
+    fn what_is_no_superblock_is_refused() {
+        assert_eq!(Superblock::parse(&[0; 1024]), None);
+        assert_eq!(Superblock::parse(&superblock()[..100]), None);
+        let mut zero_groups = superblock();
+        zero_groups[0x20..0x24].fill(0);
+        assert_eq!(Superblock::parse(&zero_groups), None);
+        let mut absurd = superblock();
+        absurd[0x18] = 60;
+        assert_eq!(Superblock::parse(&absurd), None);
+    }
+}

@@ -1,0 +1,423 @@
+//! A mounted filesystem that can be trimmed in windows, each of them counted on its devices.
+
+use super::ext4::{self, LastTrim};
+use super::fitrim::{self, fitrim};
+use super::layout::Layout;
+use super::limit::CommandLimit;
+use super::watch::{Seen, Watch};
+use super::xfs;
+use crate::host::block::Stack;
+use crate::host::discards::Meter;
+use crate::host::interference::watched;
+use crate::host::mountinfo::{self, Mount};
+use crate::host::root::Root;
+use crate::host::stat::{Discards, DiskStat, StatFile};
+use anyhow::{Context as _, bail};
+use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_core::target::{TrimOutcome, TrimWindow};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// A window that may have been cut short is trimmed again at most this often.
+const REPEATS_MAX: u32 = 4;
+/// How long to wait after a request for discards that are still on their way. XFS returns before they are done.
+const DRAIN: Duration = Duration::from_secs(30);
+/// If the device is never free of requests: discards count as done when their number has not changed for this long.
+const DRAIN_QUIET: Duration = Duration::from_millis(50);
+
+/// Why a window could not be trimmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The system's error.
+    pub errno: Errno,
+    /// The request was cut short, and again when it was repeated.
+    pub cut_short: bool,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.errno {
+            _ if self.cut_short => f.write_str("cut short again and again (process frozen or system suspended)"),
+            Errno::PERM | Errno::ACCESS => f.write_str("trimming (FITRIM) needs root"),
+            Errno::NOTTY | Errno::NOSYS => f.write_str("this kind of filesystem cannot trim (it has no FITRIM)"),
+            Errno::OPNOTSUPP => f.write_str("the device below takes no discards (see trimtab doctor)"),
+            Errno::ROFS => f.write_str("refused: mounted without replaying the journal"),
+            errno => write!(f, "{}", std::io::Error::from(errno)),
+        }
+    }
+}
+
+impl Refused {
+    /// No other window will do better.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        const FINAL: [Errno; 8] =
+            [Errno::PERM, Errno::ACCESS, Errno::NOTTY, Errno::NOSYS, Errno::OPNOTSUPP, Errno::ROFS, Errno::NODEV, Errno::BADF];
+        !self.cut_short && FINAL.contains(&self.errno)
+    }
+}
+
+/// What a window's trim did, and what others had of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowTrim {
+    /// As policies want it.
+    pub outcome: TrimOutcome,
+    /// What was seen meanwhile.
+    pub seen: Seen,
+}
+
+/// A mounted filesystem under trim.
+#[derive(Debug)]
+pub struct Filesystem {
+    root: Root,
+    mount: Mount,
+    stack: Stack,
+    file: File,
+    layout: Layout,
+    meter: Meter,
+    watch: Watch,
+    limit: CommandLimit,
+    activity: Activity,
+    ext4: Option<Ext4>,
+}
+
+#[derive(Debug)]
+struct Ext4 {
+    last: LastTrim,
+    block_size: u64,
+    granularity: u64,
+    /// Each window has to be forgotten first, because this pass goes below the least extent of the last one.
+    forget: bool,
+}
+
+impl Filesystem {
+    /// Opens the filesystem that `path` is on; `path` need not be its mount point.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let root = Root::live().context("cannot open /")?;
+        let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
+        let mount = mountinfo::of_path(&root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;
+        let mount = mount.cloned().with_context(|| format!("the mount of '{}' is not in the mount table", path.display()))?;
+        let stack = Stack::of_mount(&root, &mounts, &mount);
+        Self::of_mount(root, mount, stack)
+    }
+
+    fn of_mount(root: Root, mount: Mount, stack: Stack) -> anyhow::Result<Self> {
+        let shown = mount.mount_point.display().to_string();
+        if stack.tops.is_empty() {
+            bail!("{shown} ({}) is on no block device: there is nothing to trim", mount.fs_type);
+        }
+        let directory = libc::O_DIRECTORY | libc::O_CLOEXEC;
+        let file =
+            File::options().read(true).custom_flags(directory).open(&mount.mount_point).with_context(|| format!("cannot open {shown}"))?;
+        if mountinfo::mount_id_of(&file).is_some_and(|id| id != mount.id) {
+            bail!("{shown} is covered by another mount");
+        }
+        let layout = Layout::read(&root, &mount, &stack, &file)?;
+        let stat = |stack: &Stack| watched(stack).and_then(|l| StatFile::open(&root, &l.sys).ok());
+        let ext4 = Ext4::of(&root, &mount, &stack);
+        Ok(Self {
+            meter: Meter::start(&mount.mount_point).with_context(|| format!("cannot find the devices of {shown}"))?,
+            watch: Watch::start(stat(&stack)).context("cannot start a thread")?,
+            limit: CommandLimit::of_stack(&root, &stack),
+            activity: Activity::new(stat(&stack)),
+            root,
+            mount,
+            stack,
+            file,
+            layout,
+            ext4,
+        })
+    }
+
+    /// The mount.
+    #[must_use]
+    pub fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    /// The devices below.
+    #[must_use]
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Where `/sys` is read from.
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// The windows.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Reads the windows again: btrfs makes and drops chunks.
+    pub fn refresh(&mut self) -> anyhow::Result<()> {
+        self.layout = Layout::read(&self.root, &self.mount, &self.stack, &self.file)?;
+        Ok(())
+    }
+
+    /// Names the filesystem for good, also over reboots and other mount points.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let kind: String = self.mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let uuid = uuid(&self.file).or_else(|| (kind == "xfs").then(|| xfs::geometry(&self.file).ok().map(|g| g.uuid)).flatten());
+        match uuid {
+            Some(uuid) => format!("{kind}-{}", uuid.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+            None => format!("{kind}-{:016x}", rustix::fs::fstatvfs(&self.file).map_or(0, |s| s.f_fsid)),
+        }
+    }
+
+    /// Free space.
+    pub fn free(&self) -> Result<Bytes, Errno> {
+        let stat = rustix::fs::fstatvfs(&self.file)?;
+        Ok(Bytes(stat.f_bfree.saturating_mul(stat.f_frsize)))
+    }
+
+    /// What is in the way of trimming, if anything is. Discards nothing.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<fitrim::Obstacle> {
+        fitrim::obstacle(&self.file)
+    }
+
+    /// Gets ready for a pass with this least extent. `forget` says that an interrupted pass had to make ext4 forget.
+    /// True if this one has to.
+    pub fn prepare(&mut self, min_extent: Bytes, forget: bool) -> bool {
+        let Some(ext4) = &mut self.ext4 else { return false };
+        let least = ext4::least_blocks(min_extent, ext4.granularity, ext4.block_size);
+        let last = ext4.last.blocks(&self.root).unwrap_or(0);
+        ext4.forget = forget || least < last;
+        ext4.forget
+    }
+
+    /// The least extent of the last trim as ext4 keeps it, in blocks.
+    #[must_use]
+    pub fn last_least(&self) -> Option<u64> {
+        self.ext4.as_ref()?.last.blocks(&self.root)
+    }
+
+    /// Puts that back after only a part of the filesystem was trimmed with another one.
+    pub fn restore_least(&self, blocks: Option<u64>) {
+        if let (Some(ext4), Some(blocks)) = (&self.ext4, blocks) {
+            let _ = ext4.last.restore(blocks);
+        }
+    }
+
+    /// Bounds single discard commands of the following windows.
+    pub fn limit_commands(&mut self, most: Bytes) -> std::io::Result<()> {
+        self.limit.set(most)
+    }
+
+    /// Trims `window`, and waits until its discards are done.
+    pub fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
+        let mut sum: Option<WindowTrim> = None;
+        for _ in 0..=REPEATS_MAX {
+            let one = self.trim_once(window, min_extent)?;
+            let again = one.seen.maybe_frozen;
+            sum = Some(match sum {
+                None => one,
+                Some(before) => add(&before, one),
+            });
+            if !again {
+                break;
+            }
+        }
+        match sum {
+            Some(trim) if !trim.seen.maybe_frozen => Ok(trim),
+            _ => Err(Refused { errno: Errno::INTR, cut_short: true }),
+        }
+    }
+
+    fn trim_once(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
+        if let Some(ext4) = self.ext4.as_ref().filter(|e| e.forget) {
+            // Only a kernel that does not let it be written would not take this; then the pass is no worse than fstrim's.
+            let _ = ext4.last.forget();
+        }
+        self.activity.before_trim();
+        self.meter.restart();
+        self.watch.begin();
+        let started = Instant::now();
+        let result = fitrim(&self.file, window, min_extent);
+        let counted = self.drain();
+        let took = nanos(started.elapsed());
+        let seen = self.watch.end();
+        self.activity.after_trim();
+        let returned = match result {
+            Ok(returned) => returned,
+            // The last ranges may lie behind the end, which only the kernel knows exactly.
+            Err(Errno::INVAL) if window.start >= self.layout.sure_until => Bytes::ZERO,
+            Err(errno) => return Err(Refused { errno, cut_short: errno == Errno::INTR }),
+        };
+        let outcome = TrimOutcome {
+            asked: Bytes(window.len),
+            returned,
+            device_commands: counted.map(|c| c.commands),
+            device_bytes: counted.map(|c| c.bytes),
+            took,
+        };
+        Ok(WindowTrim { outcome, seen })
+    }
+
+    /// Waits until the device has no requests, or the number of discards stands still. Gives the discards since the request.
+    fn drain(&self) -> Option<Discards> {
+        let started = Instant::now();
+        let mut counted = self.meter.count()?;
+        let mut still = Instant::now();
+        while self.activity.in_flight() > 0 && still.elapsed() < DRAIN_QUIET && started.elapsed() < DRAIN {
+            std::thread::sleep(Duration::from_micros(200));
+            let now = self.meter.count()?;
+            if now != counted {
+                counted = now;
+                still = Instant::now();
+            }
+        }
+        self.meter.count()
+    }
+
+    /// What the devices counted since the meter's last start, after all is done.
+    #[must_use]
+    pub fn settle(&self) -> Option<Discards> {
+        fitrim::settle(&self.meter, DRAIN).counted
+    }
+
+    /// Looks at the device: whether it is idle, and since when.
+    pub fn look(&mut self) -> Look {
+        self.activity.look()
+    }
+}
+
+/// Whether others use the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Time since 1970 at which the last request of others was seen.
+    pub idle_since: Option<Nanos>,
+    /// Mean time of the requests that completed since the last look.
+    pub wait: Option<Nanos>,
+}
+
+/// Tells from a device's counters when others used it last.
+#[derive(Debug)]
+struct Activity {
+    stat: Option<StatFile>,
+    last: Option<DiskStat>,
+    idle_since: Option<Nanos>,
+    own_read: u64,
+}
+
+impl Activity {
+    fn new(stat: Option<StatFile>) -> Self {
+        Self { stat, last: None, idle_since: None, own_read: 0 }
+    }
+
+    fn read(&self) -> Option<DiskStat> {
+        self.stat.as_ref().and_then(StatFile::read)
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.read().map_or(0, |s| s.in_flight)
+    }
+
+    fn look(&mut self) -> Look {
+        let Some(now) = self.read() else { return Look::default() };
+        let step = self.last.map(|then| now.since(&then));
+        let requests = step.map_or(0, |s| s.reads.saturating_add(s.writes));
+        if step.is_none() || requests > 0 || now.in_flight > 0 {
+            self.idle_since = Some(unix_now());
+        }
+        self.last = Some(now);
+        Look {
+            in_flight: u32::try_from(now.in_flight).unwrap_or(u32::MAX),
+            idle_since: self.idle_since,
+            wait: step.and_then(|s| s.read_write_time.0.checked_div(requests)).map(Nanos),
+        }
+    }
+
+    fn before_trim(&mut self) {
+        self.look();
+        self.own_read = own_read();
+    }
+
+    /// What a trim reads itself (bitmaps) is no use by others.
+    fn after_trim(&mut self) {
+        let Some(now) = self.read() else { return };
+        let own = own_read().saturating_sub(self.own_read);
+        let others = self.last.map(|then| now.since(&then)).is_some_and(|s| s.read.0 > own || s.writes > 0);
+        if others {
+            self.idle_since = Some(unix_now());
+        }
+        self.last = Some(now);
+    }
+}
+
+/// `struct fsuuid2` of `linux/fs.h`.
+#[repr(C)]
+struct FsUuid {
+    len: u8,
+    uuid: [u8; 16],
+}
+
+/// `FS_IOC_GETFSUUID`: `_IOR(0x15, 0, struct fsuuid2)`, since Linux 6.9.
+const GET_FS_UUID: Opcode = opcode::read::<FsUuid>(0x15, 0);
+
+fn uuid(file: &File) -> Option<[u8; 16]> {
+    // SAFETY: the opcode writes one `struct fsuuid2`, which `FsUuid` is, to the pointer that it is given.
+    let found = unsafe { ioctl(file, Getter::<GET_FS_UUID, FsUuid>::new()) }.ok()?;
+    (found.len == 16).then_some(found.uuid)
+}
+
+/// Bytes that this thread has caused to be read.
+fn own_read() -> u64 {
+    let io = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
+    io.lines().find_map(|l| l.strip_prefix("read_bytes:")?.trim().parse().ok()).unwrap_or(0)
+}
+
+impl Ext4 {
+    fn of(root: &Root, mount: &Mount, stack: &Stack) -> Option<Self> {
+        if !matches!(mount.fs_type.as_str(), "ext2" | "ext3" | "ext4") {
+            return None;
+        }
+        let layer = stack.top_layers().next()?;
+        let last = LastTrim::of_device(root, &layer.name)?;
+        let block_size = ext4::Superblock::of_device(stack).ok()?.block_size;
+        let granularity = root.read_u64(layer.queue().join("discard_granularity")).unwrap_or(0);
+        Some(Self { last, block_size, granularity, forget: false })
+    }
+}
+
+/// The sum of a request and its repetition; frozen or not is as of the last.
+fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
+    let (a, b) = (&before.outcome, &now.outcome);
+    let plus = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
+    WindowTrim {
+        outcome: TrimOutcome {
+            asked: b.asked,
+            returned: a.returned.saturating_add(b.returned),
+            device_commands: plus(a.device_commands, b.device_commands),
+            device_bytes: plus(a.device_bytes.map(|x| x.0), b.device_bytes.map(|x| x.0)).map(Bytes),
+            took: a.took.saturating_add(b.took),
+        },
+        seen: Seen {
+            wait_max: before.seen.wait_max.max(now.seen.wait_max),
+            requests: before.seen.requests.saturating_add(now.seen.requests),
+            maybe_frozen: now.seen.maybe_frozen,
+        },
+    }
+}
+
+/// Time since 1970: the clock of policies that go on after a restart.
+#[must_use]
+pub fn unix_now() -> Nanos {
+    nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,189 @@
+//! In which windows a filesystem can be trimmed rightly: ext4 in whole block groups, XFS inside allocation groups, btrfs in whole
+//! chunks by their logical addresses, others in ranges of bytes.
+
+use super::{btrfs, ext4, xfs};
+use crate::host::block::Stack;
+use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
+use anyhow::Context as _;
+use std::fs::File;
+use trimtab_core::target::TrimWindow;
+use trimtab_core::units::Bytes;
+
+/// The largest window, where a filesystem can be cut at will. A request of this size is over soon enough for a signal.
+const WINDOW_MAX: u64 = 1 << 30;
+/// Windows of filesystems that take any range of bytes.
+const RANGE: u64 = 256 << 20;
+/// More windows than this are merged: who asks which one comes next looks at all of them.
+const WINDOWS_MAX: usize = 1 << 14;
+/// Parts of windows are multiples of this at least, where parts are right at all.
+const GRANULE_MIN: u64 = 64 << 10;
+
+/// The windows of one filesystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// In the order of a full trim. Together they cover the filesystem.
+    pub windows: Vec<TrimWindow>,
+    /// The smallest part of a window that may be trimmed alone; [`Bytes::MAX`] if only whole windows are right.
+    pub granule: Bytes,
+    /// What the windows are, for people: `block groups of 128 MiB`.
+    pub unit: String,
+    /// Windows from here on may lie behind the end of the filesystem, where FITRIM answers EINVAL.
+    pub sure_until: u64,
+    /// What could not be found out, and what is done instead.
+    pub remark: Option<String>,
+}
+
+impl Layout {
+    /// Reads the layout of the filesystem `mount`, open at `file`.
+    pub fn read(root: &Root, mount: &Mount, stack: &Stack, file: &File) -> anyhow::Result<Self> {
+        let granule = Bytes(cut_unit(root, stack));
+        match mount.fs_type.as_str() {
+            "ext4" | "ext3" | "ext2" => Ok(match ext4::Superblock::of_device(stack) {
+                Ok(superblock) => Self::ext4(&superblock),
+                Err(error) => {
+                    Self::whole(format!("cannot read the superblock ({error}); trimmed in one request instead of by block groups"))
+                }
+            }),
+            "xfs" => Ok(Self::xfs(&xfs::geometry(file).context("cannot read the geometry of the XFS filesystem")?, granule)),
+            "btrfs" => Ok(Self::btrfs(&btrfs::chunks(file).context("cannot read the chunk tree of the btrfs filesystem")?)),
+            "f2fs" | "exfat" | "vfat" | "ntfs3" | "jfs" | "nilfs2" => {
+                let stat = rustix::fs::fstatvfs(file).context("cannot read the size of the filesystem")?;
+                let size = stat.f_blocks.saturating_mul(stat.f_frsize);
+                let device = stack.top_layers().map(|l| l.size.0).max().unwrap_or(0);
+                Ok(Self::ranges(size, device))
+            }
+            other => Ok(Self::whole(format!("windows of {other} are not known; trimmed in one request"))),
+        }
+    }
+
+    fn ext4(superblock: &ext4::Superblock) -> Self {
+        let group = superblock.group_bytes().max(1);
+        let groups = superblock.size().div_ceil(group);
+        let merged = groups.div_ceil(WINDOWS_MAX as u64).max(1);
+        let windows = slices(0, superblock.size(), group.saturating_mul(merged));
+        let unit = if merged == 1 { "block groups".to_owned() } else { format!("{merged} block groups each") };
+        Self { windows, granule: Bytes::MAX, unit: format!("{unit} of {}", binary(group)), sure_until: u64::MAX, remark: None }
+    }
+
+    fn xfs(geometry: &xfs::Geometry, granule: Bytes) -> Self {
+        let group = geometry.group_bytes().max(1);
+        let data = geometry.data_bytes();
+        // A window that reaches into the next group would trim that to its end, so each group is cut by itself.
+        let mut windows: Vec<TrimWindow> =
+            slices(0, data, group).into_iter().flat_map(|w| slices(w.start, w.len, cut_size(data, granule))).collect();
+        windows.extend(slices(data, geometry.realtime_bytes(), cut_size(data, granule)));
+        Self { windows, granule, unit: format!("parts of allocation groups of {}", binary(group)), sure_until: data, remark: None }
+    }
+
+    /// Linux looks for the first block group that *begins* at or behind the start of the range: a window that begins inside a
+    /// chunk passes that chunk by. So windows are whole chunks.
+    fn btrfs(chunks: &[btrfs::Chunk]) -> Self {
+        let windows = chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();
+        Self { windows, granule: Bytes::MAX, unit: "chunks by logical address".to_owned(), sure_until: u64::MAX, remark: None }
+    }
+
+    fn ranges(size: u64, device: u64) -> Self {
+        // Addresses are of the device on some of these, and the filesystem reports less than that.
+        let windows = slices(0, size.max(device), RANGE.max(size.max(device) / WINDOWS_MAX as u64));
+        Self { windows, granule: Bytes::MAX, unit: format!("ranges of {}", binary(RANGE)), sure_until: size, remark: None }
+    }
+
+    fn whole(remark: String) -> Self {
+        let windows = vec![TrimWindow { start: 0, len: u64::MAX }];
+        Self { windows, granule: Bytes::MAX, unit: "the whole filesystem".to_owned(), sure_until: u64::MAX, remark: Some(remark) }
+    }
+}
+
+/// The length of windows that can be cut at will: [`WINDOW_MAX`], more on filesystems so large that there would be too many.
+fn cut_size(total: u64, granule: Bytes) -> u64 {
+    if granule == Bytes::MAX {
+        return u64::MAX;
+    }
+    WINDOW_MAX.max((total / WINDOWS_MAX as u64).next_multiple_of(WINDOW_MAX))
+}
+
+/// Where windows may be cut without losing space: at multiples of the discard unit of every device. If a device does not begin
+/// on such a multiple itself, cuts would lose some at each, so none are made.
+fn cut_unit(root: &Root, stack: &Stack) -> u64 {
+    let mut unit = GRANULE_MIN;
+    for layer in stack.top_layers() {
+        let granularity = root.read_u64(layer.queue().join("discard_granularity")).unwrap_or(0).max(1);
+        let misaligned = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0) != 0;
+        if misaligned || !granularity.is_power_of_two() {
+            return u64::MAX;
+        }
+        unit = unit.max(granularity);
+    }
+    unit
+}
+
+/// `[start, start + len)` in slices of `size`, the last one perhaps shorter.
+fn slices(start: u64, len: u64, size: u64) -> Vec<TrimWindow> {
+    let size = size.max(1);
+    let mut windows = Vec::new();
+    let mut done = 0;
+    while done < len {
+        let part = size.min(len - done);
+        windows.push(TrimWindow { start: start.saturating_add(done), len: part });
+        done += part;
+    }
+    windows
+}
+
+/// A size in binary units, where it is a whole number of them.
+fn binary(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GiB", b >> 30),
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn covered(windows: &[TrimWindow], start: u64, len: u64) -> bool {
+        let mut at = start;
+        for window in windows {
+            if window.start != at || window.len == 0 {
+                return false;
+            }
+            at += window.len;
+        }
+        at == start + len
+    }
+
+    #[test]
+    fn xfs_windows_stay_inside_their_group() {
+        let geometry = xfs::Geometry { block_size: 4096, ag_blocks: 327_680, data_blocks: 1_000_000, realtime_blocks: 0, uuid: [0; 16] };
+        let layout = Layout::xfs(&geometry, Bytes(64 << 10));
+        assert!(covered(&layout.windows, 0, 4_096_000_000));
+        let group = geometry.group_bytes();
+        assert!(layout.windows.iter().all(|w| w.start / group == (w.start + w.len - 1) / group), "{:?}", layout.windows);
+        // Where cuts would lose space, groups stay whole.
+        assert_eq!(Layout::xfs(&geometry, Bytes::MAX).windows.len(), 4);
+    }
+
+    #[test]
+    fn ext4_windows_are_whole_groups_even_when_there_are_very_many() {
+        let superblock = ext4::Superblock { block_size: 4096, blocks: 64 << 28, blocks_per_group: 32_768 };
+        let layout = Layout::ext4(&superblock);
+        assert!(layout.windows.len() <= WINDOWS_MAX);
+        assert!(layout.windows.iter().all(|w| w.start % superblock.group_bytes() == 0));
+        assert!(covered(&layout.windows, 0, superblock.size()));
+        assert_eq!(layout.granule, Bytes::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn slices_cover_exactly(start in 0_u64..1 << 50, len in 0_u64..1 << 30, size in 1_u64 << 16..1 << 31) {
+            let windows = slices(start, len, size);
+            prop_assert!(windows.iter().all(|w| w.len <= size));
+            prop_assert!(covered(&windows, start, len));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! One trim per physical drive: a lock file for each, shared by all of this program's processes.
+
+use crate::host::block::Stack;
+use anyhow::{Context as _, bail};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Where locks and other things live that need not survive a reboot.
+pub const RUN_DIRECTORY: &str = "/run/trimtab";
+
+/// The locks of all drives below one filesystem. Gone when the process is.
+#[derive(Debug)]
+pub struct DriveLocks {
+    _files: Vec<File>,
+}
+
+impl DriveLocks {
+    /// Takes the locks, or says who has them.
+    pub fn take(stack: &Stack, directory: &Path) -> anyhow::Result<Self> {
+        make_directory(directory)?;
+        // Always in the same order, so that two processes cannot each hold what the other wants.
+        let mut names: Vec<String> = stack.drives().map(|d| d.name.clone()).collect();
+        if names.is_empty() {
+            names = stack.top_layers().map(|d| d.name.clone()).collect();
+        }
+        names.sort();
+        names.dedup();
+        let files = names.iter().map(|name| lock(&directory.join(format!("lock-{}", name.replace('/', "!"))), name));
+        Ok(Self { _files: files.collect::<anyhow::Result<_>>()? })
+    }
+}
+
+/// Makes the directory for run-time files.
+pub fn make_directory(directory: &Path) -> anyhow::Result<()> {
+    match std::fs::create_dir(directory) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot make {}", directory.display())),
+    }
+}
+
+/// The drive is being trimmed by somebody else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Busy {
+    /// The drive.
+    pub drive: String,
+    /// The process, if it said.
+    pub process: Option<u32>,
+}
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.process {
+            Some(process) => write!(f, "{} is being trimmed already, by process {process}", self.drive),
+            None => write!(f, "{} is being trimmed already", self.drive),
+        }
+    }
+}
+
+impl std::error::Error for Busy {}
+
+fn lock(path: &PathBuf, drive: &str) -> anyhow::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file =
+        File::from(openat(CWD, path, flags, Mode::RUSR | Mode::WUSR).with_context(|| format!("cannot open {}", path.display()))?);
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            let _ = (&mut file).take(20).read_to_string(&mut text);
+            bail!(Busy { drive: drive.to_owned(), process: text.trim().parse().ok() });
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+    }
+    // Only for the message above; the lock itself is the file's.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::block::{Bus, Kind, Layer};
+    use crate::host::mountinfo::DevNumber;
+    use trimtab_core::units::Bytes;
+
+    fn stack(names: &[&str]) -> Stack {
+        let layer = |name: &&str| Layer {
+            name: (*name).to_owned(),
+            label: None,
+            kind: Kind::Drive(Bus::Other),
+            sys: PathBuf::new(),
+            dev: DevNumber { major: 0, minor: 0 },
+            size: Bytes::ZERO,
+            below: Vec::new(),
+        };
+        Stack { layers: names.iter().map(layer).collect(), tops: vec![0] }
+    }
+
+    #[test]
+    fn a_drive_is_locked_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = DriveLocks::take(&stack(&["sda", "sdb"]), directory.path()).unwrap();
+        let busy = DriveLocks::take(&stack(&["sdb", "sdc"]), directory.path()).unwrap_err();
+        assert_eq!(busy.downcast_ref::<Busy>(), Some(&Busy { drive: "sdb".into(), process: Some(std::process::id()) }));
+        DriveLocks::take(&stack(&["sdd"]), directory.path()).unwrap();
+        drop(locks);
+        DriveLocks::take(&stack(&["sdb"]), directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_lock_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let victim = directory.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, directory.path().join("lock-sda")).unwrap();
+        assert!(DriveLocks::take(&stack(&["sda"]), directory.path()).is_err());
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    }
+}

@@ -1,0 +1,110 @@
+//! Where an interrupted pass left off, kept by filesystem until the pass is complete.
+
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use trimtab_core::policy::State;
+
+/// What survives a reboot is kept here.
+pub const STATE_DIRECTORY: &str = "/var/lib/trimtab";
+/// A pass that was interrupted longer ago than this is begun anew: what it trimmed has been in use since.
+const AGE_MAX_S: u64 = 7 * 86_400;
+
+/// An interrupted pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interrupted {
+    /// Shape of this file.
+    pub version: u32,
+    /// The policy and its settings.
+    pub policy: String,
+    /// Least extent in bytes.
+    pub min_extent: u64,
+    /// What the policy remembers.
+    pub state: Vec<(String, u64)>,
+    /// ext4 has to be made to forget before each window.
+    pub forget: bool,
+    /// When the pass began, seconds since 1970.
+    pub started_unix_s: u64,
+    /// Bytes that had reached the devices.
+    pub sent_bytes: u64,
+}
+
+impl Interrupted {
+    /// What the policy remembers, as it wants it.
+    #[must_use]
+    pub fn policy_state(&self) -> State {
+        let mut state = State::default();
+        for (name, value) in &self.state {
+            state.set(name, *value);
+        }
+        state
+    }
+}
+
+/// The file of one filesystem.
+#[derive(Clone, Debug)]
+pub struct ResumeFile {
+    path: PathBuf,
+}
+
+impl ResumeFile {
+    /// For the filesystem with this id.
+    #[must_use]
+    pub fn new(directory: &Path, id: &str) -> Self {
+        Self { path: directory.join(format!("trim-{id}.json")) }
+    }
+
+    /// What is there, if it is not too old and can be read.
+    #[must_use]
+    pub fn load(&self, now_unix_s: u64) -> Option<Interrupted> {
+        let found: Interrupted = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
+        let age = now_unix_s.checked_sub(found.started_unix_s)?;
+        (found.version == 1 && age <= AGE_MAX_S).then_some(found)
+    }
+
+    /// Keeps `interrupted`; the file is the old or the new one, never half of it.
+    pub fn save(&self, interrupted: &Interrupted) -> io::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(directory)?;
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(&serde_json::to_vec_pretty(interrupted)?)?;
+        file.persist(&self.path)?;
+        Ok(())
+    }
+
+    /// The pass is complete.
+    pub fn remove(&self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_goes_on_unless_it_is_old_or_broken() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = ResumeFile::new(&directory.path().join("new"), "ext4-00");
+        assert_eq!(file.load(1000), None);
+        let pass = Interrupted {
+            version: 1,
+            policy: "none".into(),
+            min_extent: 0,
+            state: vec![("sweep.next".into(), 7)],
+            forget: true,
+            started_unix_s: 1000,
+            sent_bytes: 5,
+        };
+        file.save(&pass).unwrap();
+        assert_eq!(file.load(1001).as_ref(), Some(&pass));
+        assert_eq!(file.load(1001).unwrap().policy_state().get("sweep.next"), Some(7));
+        assert_eq!(file.load(999), None, "from the future");
+        assert_eq!(file.load(1001 + AGE_MAX_S), None, "too old");
+        std::fs::write(&file.path, "{").unwrap();
+        assert_eq!(file.load(1001), None);
+        file.remove();
+        assert_eq!(file.load(1001), None);
+    }
+}

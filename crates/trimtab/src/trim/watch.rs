@@ -1,0 +1,194 @@
+//! What happens to others while a trim request runs, and whether the request was cut short.
+//!
+//! A thread looks at the device's counters every few milliseconds: how long reads and writes of others took. It is also a
+//! clock that stops when the process is frozen: FITRIM on ext4 and XFS ends early when the freezer comes, and calls it success.
+
+use crate::host::stat::{DiskStat, StatFile};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use trimtab_core::units::Nanos;
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_millis(5);
+/// If nobody could look for this long the process may have been frozen. On a busy machine it may only have waited for a CPU;
+/// then a window is trimmed once more for nothing.
+const FROZEN: Duration = Duration::from_millis(400);
+
+#[derive(Debug)]
+struct Shared {
+    began: Instant,
+    active: Mutex<bool>,
+    wake: Condvar,
+    ended: AtomicBool,
+    /// The longest mean wait of others' requests within one look, in nanoseconds.
+    wait_max: AtomicU64,
+    /// Requests of others.
+    requests: AtomicU64,
+    /// When somebody looked last, in nanoseconds since `began`.
+    looked: AtomicU64,
+    gap: AtomicBool,
+}
+
+/// What was seen while a request ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The longest that reads and writes of others took on average between two looks; `None` if there were none.
+    pub wait_max: Option<Nanos>,
+    /// Reads and writes completed.
+    pub requests: u64,
+    /// The process may have been frozen, or the machine suspended: the request may have been cut short.
+    pub maybe_frozen: bool,
+}
+
+/// The watching thread. Sleeps between requests.
+#[derive(Debug)]
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    clocks: (Duration, Duration),
+}
+
+impl Watch {
+    /// Starts the thread for one device; without counters only freezes are seen.
+    pub fn start(stat: Option<StatFile>) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            began: Instant::now(),
+            active: Mutex::new(false),
+            wake: Condvar::new(),
+            ended: AtomicBool::new(false),
+            wait_max: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
+            gap: AtomicBool::new(false),
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("watch".into()).stack_size(64 << 10).spawn(move || theirs.run(stat.as_ref()))?;
+        Ok(Self { shared, thread: Some(thread), clocks: clocks() })
+    }
+
+    /// Begins to look.
+    pub fn begin(&mut self) {
+        self.shared.wait_max.store(0, Ordering::Relaxed);
+        self.shared.requests.store(0, Ordering::Relaxed);
+        self.shared.gap.store(false, Ordering::Relaxed);
+        self.shared.looked.store(self.shared.since_began(), Ordering::Relaxed);
+        self.clocks = clocks();
+        *self.shared.active.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.shared.wake.notify_all();
+    }
+
+    /// Stops looking, and says what was seen.
+    pub fn end(&mut self) -> Seen {
+        let now = self.shared.since_began();
+        let unseen = Duration::from_nanos(now.saturating_sub(self.shared.looked.load(Ordering::Relaxed)));
+        *self.shared.active.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        let (boot, running) = clocks();
+        // The difference of these clocks is the time in suspend.
+        let slept = boot.saturating_sub(self.clocks.0).saturating_sub(running.saturating_sub(self.clocks.1));
+        let requests = self.shared.requests.load(Ordering::Relaxed);
+        Seen {
+            wait_max: (requests > 0).then(|| Nanos(self.shared.wait_max.load(Ordering::Relaxed))),
+            requests,
+            maybe_frozen: self.shared.gap.load(Ordering::Relaxed) || unseen > FROZEN || slept > Duration::from_millis(50),
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Relaxed);
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn since_began(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn run(&self, stat: Option<&StatFile>) {
+        let mut before: Option<DiskStat> = None;
+        while !self.ended.load(Ordering::Relaxed) {
+            let guard = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+            if !*guard {
+                before = None;
+                // The timeout only guards against a wake-up between the look at `ended` and the wait.
+                drop(self.wake.wait_timeout(guard, Duration::from_secs(1)));
+                continue;
+            }
+            drop(guard);
+            let now = self.since_began();
+            if Duration::from_nanos(now.saturating_sub(self.looked.swap(now, Ordering::Relaxed))) > FROZEN {
+                self.gap.store(true, Ordering::Relaxed);
+            }
+            let counters = stat.and_then(StatFile::read);
+            if let (Some(then), Some(now)) = (&before, &counters) {
+                self.note(&now.since(then));
+            }
+            before = counters;
+            std::thread::sleep(EVERY);
+        }
+    }
+
+    fn note(&self, step: &DiskStat) {
+        let requests = step.reads.saturating_add(step.writes);
+        if let Some(mean) = step.read_write_time.0.checked_div(requests) {
+            self.wait_max.fetch_max(mean, Ordering::Relaxed);
+            self.requests.fetch_add(requests, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Time since boot with and without suspend.
+fn clocks() -> (Duration, Duration) {
+    use rustix::time::{ClockId, clock_gettime};
+    let read = |clock| {
+        let time = clock_gettime(clock);
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    };
+    (read(ClockId::Boottime), read(ClockId::Monotonic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quiet_request_is_not_taken_for_frozen() {
+        let mut watch = Watch::start(None).unwrap();
+        for _ in 0..3 {
+            watch.begin();
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(watch.end().wait_max, None);
+        }
+    }
+
+    #[test]
+    fn time_in_which_nobody_looked_is_suspicious() {
+        let mut watch = Watch::start(None).unwrap();
+        watch.begin();
+        // As if the process had been frozen since long before.
+        watch.shared.looked.store(0, Ordering::Relaxed);
+        watch.shared.gap.store(false, Ordering::Relaxed);
+        let active = watch.shared.active.lock().unwrap();
+        std::thread::sleep(FROZEN + Duration::from_millis(50));
+        drop(active);
+        assert!(watch.end().maybe_frozen);
+    }
+
+    #[test]
+    fn waits_are_means_of_one_look() {
+        let watch = Watch::start(None).unwrap();
+        let step = |requests: u64, ms: u64| DiskStat { reads: requests, read_write_time: Nanos::from_millis(ms), ..DiskStat::default() };
+        watch.shared.note(&step(0, 0));
+        watch.shared.note(&step(10, 50));
+        watch.shared.note(&step(2, 4));
+        assert_eq!(watch.shared.wait_max.load(Ordering::Relaxed), 5_000_000);
+        assert_eq!(watch.shared.requests.load(Ordering::Relaxed), 12);
+    }
+}

@@ -1,0 +1,229 @@
+//! `trimtab trim` on real filesystems: complete, in windows, counted on the device, resumable.
+
+use crate::support::{LoopMount, skip, trimtab};
+use predicates::prelude::*;
+use rustix::fd::AsFd as _;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
+use trimtab::host::Place;
+use trimtab::host::discards::Meter;
+use trimtab::host::root::Root;
+use trimtab::trim::filesystem::Filesystem;
+use trimtab::trim::fitrim;
+use trimtab::trim::limit::{CommandLimit, recover};
+use trimtab_core::units::Bytes;
+
+const HOLE: usize = 16 << 10;
+
+fn sync(path: &Path) {
+    rustix::fs::syncfs(File::open(path).unwrap().as_fd()).unwrap();
+}
+
+/// Leaves `count` free extents of 16 KiB between files of the same size.
+fn holes(path: &Path, count: usize) {
+    let content = vec![0x5a; HOLE];
+    let name = |i: usize| path.join(format!("{}/{i}", i / 1000));
+    for i in 0..2 * count {
+        if i % 1000 == 0 {
+            fs::create_dir(path.join((i / 1000).to_string())).unwrap();
+        }
+        fs::write(name(i), &content).unwrap();
+    }
+    sync(path);
+    (0..count).for_each(|i| fs::remove_file(name(2 * i)).unwrap());
+    sync(path);
+}
+
+/// What the device counts while `action` runs and until it is quiet.
+fn counted(path: &Path, action: impl FnOnce()) -> (u64, u64) {
+    let meter = Meter::start(path).unwrap();
+    action();
+    let counted = fitrim::settle(&meter, Duration::from_secs(20)).counted.unwrap();
+    (counted.commands, counted.bytes.0)
+}
+
+fn trim(path: &Path, more: &[&str]) -> Value {
+    let run = trimtab().args(["trim", "--json"]).arg(path).args(more).assert().success();
+    let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    assert_eq!(document["schema"], "trimtab.trim");
+    document["filesystems"][0].clone()
+}
+
+fn free(path: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(path).unwrap();
+    stat.f_bfree * stat.f_frsize
+}
+
+#[test]
+fn xfs_is_trimmed_to_the_last_small_hole_where_fstrim_is_not() {
+    let count = 2000;
+    let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    holes(&mount.path(), count);
+    let dir = File::open(mount.path()).unwrap();
+    let plain = counted(&mount.path(), || {
+        fitrim::fitrim(&dir, fitrim::WHOLE, Bytes::ZERO).unwrap();
+    });
+    let mut outcome = Value::Null;
+    let ours = counted(&mount.path(), || outcome = trim(&mount.path(), &[]));
+    eprintln!("plain FITRIM: {} commands, {} bytes; trimtab trim: {} commands, {} bytes", plain.0, plain.1, ours.0, ours.1);
+    assert!(ours.0 >= count as u64, "{ours:?}");
+    assert_eq!(
+        ours,
+        (outcome["sent_commands"].as_u64().unwrap(), outcome["sent_bytes"].as_u64().unwrap()),
+        "the report is what the device counted"
+    );
+    assert!(ours.1 >= free(&mount.path()), "{ours:?} of {} free", free(&mount.path()));
+    assert_eq!(outcome["complete"], true);
+    // In small pieces too: what lies on the border of two is sent in two parts.
+    let idle = counted(&mount.path(), || {
+        trim(&mount.path(), &["--policy", "idle:quiet=0s"]);
+    });
+    assert!(idle.1 >= ours.1 - (4 << 20), "{idle:?} after {ours:?}");
+}
+
+#[test]
+fn ext4_is_trimmed_once_and_a_second_time_nothing_is_left_to_send() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    holes(&mount.path(), 2000);
+    let first = counted(&mount.path(), || assert_eq!(trim(&mount.path(), &[])["complete"], true));
+    assert!(first.0 >= 2000, "{first:?}");
+    assert!(first.1 >= free(&mount.path()) / 100 * 98, "{first:?} of {}", free(&mount.path()));
+    assert_eq!(counted(&mount.path(), || drop(trim(&mount.path(), &[]))), (0, 0), "every window set the kernel's mark");
+    assert_eq!(counted(&mount.path(), || drop(trim(&mount.path(), &["--policy", "idle"]))), (0, 0));
+}
+
+/// The kernel keeps one least extent for all of ext4 but marks for each group: a pass in windows with a smaller one would
+/// be taken for done after its first window.
+#[test]
+fn a_smaller_least_extent_trims_all_of_ext4_again() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    holes(&mount.path(), 1500);
+    let large = counted(&mount.path(), || drop(trim(&mount.path(), &["--min-extent", "1MiB"])));
+    assert!(large.0 < 200, "holes of 16 KiB are left alone: {large:?}");
+    // One window with a smaller one must not spoil the others either.
+    trim(&mount.path(), &["--window", "0+1MiB"]);
+    let small = counted(&mount.path(), || drop(trim(&mount.path(), &[])));
+    assert!(small.0 >= 1200, "{small:?}");
+    assert_eq!(counted(&mount.path(), || drop(trim(&mount.path(), &[]))), (0, 0));
+}
+
+#[test]
+fn btrfs_is_trimmed_where_its_chunks_are_after_a_balance() {
+    let Some(mount) = LoopMount::new("btrfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let path = mount.path();
+    let size = rustix::fs::statvfs(&path).map(|s| s.f_blocks * s.f_frsize).unwrap();
+    let first_chunk = || Filesystem::open(&path).unwrap().layout().windows[0].start;
+    // Each balance moves all chunks to new, higher addresses.
+    for _ in 0..20 {
+        let balance = std::process::Command::new("btrfs").args(["balance", "start", "--full-balance"]).arg(&path).output().unwrap();
+        assert!(balance.status.success(), "{balance:?}");
+        if first_chunk() > size {
+            break;
+        }
+    }
+    holes(&path, 1000);
+    let dir = File::open(&path).unwrap();
+    let whole = || {
+        counted(&path, || {
+            fitrim::fitrim(&dir, fitrim::WHOLE, Bytes::ZERO).unwrap();
+        })
+    };
+    // Space outside the chunks is sent once for each mount, by whoever comes first and whatever range is asked for.
+    whole();
+    let whole = whole();
+    // What every other tool with windows does: addresses from 0 to the size of the device.
+    let by_size = counted(&path, || {
+        let _ = fitrim::fitrim(&dir, trimtab_core::target::TrimWindow { start: 0, len: size }, Bytes::ZERO);
+    });
+    let ours = counted(&path, || assert_eq!(trim(&path, &[])["complete"], true));
+    eprintln!("one request {whole:?}, by device addresses {by_size:?}, trimtab trim {ours:?}");
+    // Its own trees move a little with every commit.
+    assert!(ours.1 + (1 << 20) >= whole.1, "{ours:?} of {whole:?}");
+    assert!(ours.0 >= 1000, "the small holes are among them: {ours:?}");
+    assert!(by_size.1 < ours.1 / 10, "{by_size:?} of {ours:?}");
+}
+
+#[test]
+fn an_interrupted_trim_goes_on_where_it_left_off() {
+    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let path = mount.path();
+    holes(&path, 200);
+    // A least quiet of a second makes it slow enough to be stopped in the middle.
+    let program = assert_cmd::cargo::cargo_bin("trimtab");
+    let mut child = std::process::Command::new(program)
+        .args(["trim", "--policy", "idle:quiet=200ms:patience=100ms"])
+        .arg(&path)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    let other = trimtab().arg("trim").arg(&path).assert();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    let status = child.wait().unwrap();
+    if status.code() == Some(0) {
+        // Faster than the signal, on an idle machine: then there was no other one to collide with either.
+        return;
+    }
+    assert_eq!(status.code(), Some(130));
+    other.code(1).stderr(predicate::str::contains("is being trimmed already, by process"));
+    let rest = trim(&path, &[]);
+    assert_eq!((rest["resumed"].as_bool(), rest["complete"].as_bool()), (Some(true), Some(true)), "{rest}");
+    assert!(rest["requests"].as_u64().unwrap() < 16, "{rest}");
+    assert_eq!(trim(&path, &[])["resumed"], false);
+}
+
+#[test]
+fn commands_are_limited_for_a_while_and_the_limit_is_put_back() {
+    let Some(mount) = LoopMount::new("xfs", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let root = Root::live().unwrap();
+    let stack = Place::of_path(&root, &mount.path()).unwrap().stack;
+    let queue = stack.top_layers().next().unwrap().queue().join("discard_max_bytes");
+    let limit = || fs::read_to_string(&queue).unwrap().trim().parse::<u64>().unwrap();
+    let before = limit();
+    let mut lowered = CommandLimit::of_stack(&root, &stack);
+    lowered.set(Bytes(1 << 20)).unwrap();
+    assert_eq!(limit(), 1 << 20);
+    drop(lowered);
+    assert!(limit() > before - 8192, "{} of {before}", limit());
+    // As after a crash: nobody puts it back but the next one.
+    let mut lowered = CommandLimit::of_stack(&root, &stack);
+    lowered.set(Bytes(1 << 20)).unwrap();
+    std::mem::forget(lowered);
+    assert_eq!(recover(&root, &stack).len(), 1);
+    assert!(limit() > before - 8192, "{} of {before}", limit());
+    assert!(recover(&root, &stack).is_empty());
+}
+
+#[test]
+fn a_dry_run_asks_nothing() {
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let sent = counted(&mount.path(), || {
+        trimtab()
+            .args(["trim", "--dry-run"])
+            .arg(mount.path())
+            .assert()
+            .success()
+            .stdout(predicate::str::contains("32 requests, block groups of 8 MiB").and(predicate::str::contains("proves nothing")));
+    });
+    assert_eq!(sent, (0, 0));
+}
+
+#[test]
+fn what_cannot_be_trimmed_is_said_in_one_line() {
+    let one_line = || predicate::str::contains("\n").count(1);
+    trimtab().args(["trim", "/no/such/path"]).assert().code(1).stderr(predicate::str::contains("/no/such/path").and(one_line()));
+    trimtab().args(["trim", "/proc"]).assert().code(1).stderr(predicate::str::contains("no block device").and(one_line()));
+    trimtab().args(["trim", "/", "--policy", "adaptive"]).assert().code(2).stderr(predicate::str::contains("--policy").and(one_line()));
+    trimtab().args(["trim", "/", "--policy", "idle:budget=5"]).assert().code(2).stderr(predicate::str::contains("budget").and(one_line()));
+    trimtab().args(["trim", "/", "--window", "5"]).assert().code(2).stderr(predicate::str::contains("START+LENGTH"));
+    trimtab().args(["trim"]).assert().code(2);
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    trimtab()
+        .args(["trim", "--window", "1TB+1GB"])
+        .arg(mount.path())
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("outside").and(one_line()));
+}
