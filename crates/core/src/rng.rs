@@ -50,6 +50,11 @@ impl Stream {
         self.unit() < p
     }
 
+    /// A positive number with a log-normal distribution: this median, and this standard deviation of the natural logarithm.
+    pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
+        median * libm::exp(sigma * normal_quantile(self.unit()))
+    }
+
     /// Puts `items` into a uniformly random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
@@ -91,6 +96,41 @@ impl Counted {
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
+}
+
+/// The quantile of the standard normal distribution at `p` (Acklam's rational approximation, relative error below 1.2e-9).
+#[must_use]
+pub fn normal_quantile(p: f64) -> f64 {
+    const A: [f64; 6] = [
+        -39.696_830_286_653_76,
+        220.946_098_424_520_5,
+        -275.928_510_446_968_7,
+        138.357_751_867_269,
+        -30.664_798_066_147_16,
+        2.506_628_277_459_239,
+    ];
+    const B: [f64; 5] =
+        [-54.476_098_798_224_06, 161.585_836_858_040_9, -155.698_979_859_886_6, 66.801_311_887_719_72, -13.280_681_552_885_72];
+    const C: [f64; 6] = [
+        -0.007_784_894_002_430_293,
+        -0.322_396_458_041_136_5,
+        -2.400_758_277_161_838,
+        -2.549_732_539_343_734,
+        4.374_664_141_464_968,
+        2.938_163_982_698_783,
+    ];
+    const D: [f64; 4] = [0.007_784_695_709_041_462, 0.322_467_129_070_039_8, 2.445_134_137_142_996, 3.754_408_661_907_416];
+    const TAIL: f64 = 0.024_25;
+    let horner = |c: &[f64], x: f64| c.iter().fold(0.0, |sum, c| sum * x + c);
+    let p = p.clamp(1e-300, 1.0 - 1e-16);
+    if p.min(1.0 - p) < TAIL {
+        let q = libm::sqrt(-2.0 * libm::log(p.min(1.0 - p)));
+        let x = horner(&C, q) / (horner(&D, q) * q + 1.0);
+        return if p < TAIL { x } else { -x };
+    }
+    let q = p - 0.5;
+    let r = q * q;
+    horner(&A, r) * q / (horner(&B, r) * r + 1.0)
 }
 
 /// A seed for `purpose`, from `seed`: FNV-1a over the name, mixed by SplitMix64.
@@ -137,6 +177,15 @@ mod tests {
             assert!(s.below(10) < 10);
             assert!((3..=5).contains(&s.between(3, 5)));
             assert!((0.0..1.0).contains(&s.unit()));
+        }
+    }
+
+    #[test]
+    fn the_normal_quantile_is_right_where_it_is_known() {
+        for (p, z) in
+            [(0.5, 0.0), (0.841_344_746, 1.0), (0.977_249_868, 2.0), (0.998_650_102, 3.0), (0.001_349_898, -3.0), (0.01, -2.326_347_874)]
+        {
+            assert!((normal_quantile(p) - z).abs() < 1e-6, "{p}: {}", normal_quantile(p));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Workloads: deterministic streams of operations from settings and a seed. They know no target and no clock.
 
+pub mod age;
 pub mod crystal;
 pub mod postmark;
 pub mod synced;

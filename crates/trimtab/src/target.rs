@@ -3,6 +3,7 @@
 pub mod block;
 pub mod dir;
 pub mod drive;
+pub mod mounted;
 pub mod null;
 
 use crate::error::UsageError;

@@ -1,5 +1,6 @@
 //! `trimtab bench WORKLOAD [TARGET]`: one workload on one target.
 
+pub mod age;
 pub mod finish;
 pub mod tree;
 
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 Examples:
   trimtab bench tree /mnt/ssd                   unpack, sync, delete, sync a tree of 36,706 files (493 MB), three times
   trimtab bench tree --tar linux.tar.xz /mnt    the same with an archive of yours
+  trimtab bench age --total 1TB /mnt/ssd        ten rounds of filling and deleting, 4 KiB random writes before and after
   trimtab bench tree null:                      what the tool itself costs")]
 pub struct Args {
     #[command(subcommand)]
@@ -22,11 +24,13 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Workload {
     Tree(tree::Args),
+    Age(age::Args),
 }
 
 /// Runs the workload and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.workload {
         Workload::Tree(args) => tree::run(args, context),
+        Workload::Age(args) => age::run(args, context),
     }
 }

@@ -22,6 +22,28 @@ pub struct Recorded {
 /// data leaves nothing of a histogram in the caches, and one miss for many is cheaper than one for each.
 const WAITING_MAX: usize = 256;
 
+impl Recorded {
+    /// Adds what was recorded by another recorder, which started `offset` after this one.
+    pub fn append(&mut self, other: Self, offset: Nanos) {
+        self.phases.extend(other.phases.into_iter().map(|mut phase| {
+            phase.started = phase.started.saturating_add(offset);
+            phase
+        }));
+        for mut series in other.series {
+            series.x.iter_mut().for_each(|x| *x = x.saturating_add(offset.0));
+            match self.series.iter_mut().find(|s| s.name == series.name) {
+                // Increasing, whatever the clocks say.
+                Some(known) if known.x.last() < series.x.first() => {
+                    known.x.extend(series.x);
+                    known.y.extend(series.y);
+                }
+                Some(_) => {}
+                None => self.series.push(series),
+            }
+        }
+    }
+}
+
 /// Records operations into the current phase. Costs a few nanoseconds a histogram, no allocation after a kind's first operation.
 #[derive(Debug)]
 pub struct Recorder {
@@ -363,6 +385,23 @@ mod tests {
         let parts: Vec<_> = b.latencies.iter().map(|l| l.part).collect();
         assert_eq!(parts, [LatencyPart::Submission, LatencyPart::Completion, LatencyPart::Total]);
         assert!(within(&b.latencies[0], ms(1)) && within(&b.latencies[1], ms(4)) && within(&b.latencies[2], ms(5)), "{b:?}");
+    }
+
+    #[test]
+    fn what_two_recorders_saw_becomes_one_record() {
+        let record = |name: &str| {
+            let mut recorder = Recorder::new(ms(0));
+            recorder.begin_phase(name, ms(0));
+            (0..4).for_each(|i| recorder.op(OpKind::Write, ms(i * 500), ms(i * 500 + 400), 1_000_000));
+            recorder.finish(ms(2000))
+        };
+        let mut all = record("a");
+        all.append(record("b"), ms(3000));
+        let phases: Vec<_> = all.phases.iter().map(|p| (p.name.as_str(), p.started)).collect();
+        assert_eq!(phases, [("a", ms(0)), ("b", ms(3000))]);
+        let rate = all.series.iter().find(|s| s.name == "write.rate").unwrap();
+        assert_eq!(rate.x.iter().map(|x| x / 1_000_000).collect::<Vec<_>>(), [1000, 2000, 4000, 5000]);
+        assert_eq!(rate.y, [2.0; 4]);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use super::policy;
 use crate::runner::recorder::Recorder;
 use crate::runner::{Events, Progress};
+use crate::target::mounted::{Counted, Trimmable};
 use trimtab_core::op::OpKind;
 use trimtab_core::run::DiscardAccount;
-use trimtab_core::target::{FileTarget, TargetResult, TrimOutcome};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::target::TargetResult;
 
 /// A trim before the job, so that all policies begin with the same free space. Not part of any policy.
 pub const TRIM_BEFORE: &str = "trim-before";
@@ -14,27 +14,6 @@ pub const TRIM_BEFORE: &str = "trim-before";
 pub const TRIM: &str = "trim";
 /// After the last sync: until the device's discard counters stood still.
 pub const DRAIN: &str = "discards-after";
-
-/// Discards that a device counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Commands.
-    pub commands: u64,
-    /// Bytes.
-    pub bytes: Bytes,
-}
-
-/// A file target whose filesystem can be trimmed as a whole, and whose device counts discards.
-pub trait Trimmable: FileTarget {
-    /// Trims all free space. Returns what that did and for how long the device went on with it afterwards.
-    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)>;
-
-    /// Discards since the last call (or since the target was opened); `None` if nobody counts.
-    fn take_discards(&mut self) -> Option<Counted>;
-
-    /// Waits until discards in the background have ended; for how long they went on.
-    fn wait_for_discards(&mut self) -> Nanos;
-}
 
 /// Acts for a policy, and hands progress on to `inner`.
 #[derive(Debug)]
@@ -86,7 +65,7 @@ fn account_of(counted: Counted) -> DiscardAccount {
 }
 
 /// A phase of one trim, which lasts until the device is done with it.
-fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -> TargetResult {
+pub fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -> TargetResult {
     let started = target.now();
     recorder.begin_phase(name, started);
     let (outcome, went_on) = target.trim_all()?;

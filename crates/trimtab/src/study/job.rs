@@ -1,9 +1,9 @@
 //! The workloads of a study.
 
-use super::hook::Trimmable;
 use crate::runner::overhead::Overhead;
 use crate::runner::{Events, Outcome, files};
 use crate::target::dir::{Calls, DirOptions};
+use crate::target::mounted::Trimmable;
 use std::sync::Arc;
 use trimtab_core::run::{Better, Field, Metric, Phase, Unit};
 use trimtab_core::workload::postmark::{Postmark, Settings, phase as postmark_phase};

@@ -1,29 +1,21 @@
 //! A directory on a mounted filesystem as what a study runs on.
 
-use super::hook::{Counted, Hook, Trimmable};
+use super::hook::Hook;
 use super::job::{self, Job};
 use super::{Offer, Rig, policy};
 use crate::host::Observer;
-use crate::host::discards::Meter;
 use crate::host::mountinfo::Mount;
-use crate::host::stat::Discards;
 use crate::output::Context;
 use crate::runner::{End, Header};
 use crate::safety::{Workspace, consent};
 use crate::session::{Watch, assemble};
-use crate::target::dir::{self, DirTarget};
+use crate::target::dir::DirTarget;
+use crate::target::mounted::MountedDir;
 use crate::trim::discard_option::{Changed, Discard, mount_of};
 use crate::trim::fitrim;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use trimtab_core::op::Payload;
 use trimtab_core::run::{Field, Run, TargetKind};
-use trimtab_core::target::{Clock, FileTarget, TargetResult, TrimOutcome};
-use trimtab_core::units::Nanos;
-
-/// How long discards in the background are waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What can be done with the filesystem of a directory.
 #[derive(Debug)]
@@ -165,11 +157,7 @@ impl Rig for RealRig<'_> {
         let observer = Observer::start(&self.path).with_context(|| format!("cannot look at {}", self.path.display()))?;
         let name = format!("run-{}", self.runs);
         let (dir, path) = self.workspace.subdirectory(&name)?;
-        let mut target = RealTarget {
-            dir: DirTarget::new(dir, &path, job.dir_options()),
-            meter: Meter::start(&self.path).ok(),
-            taken: Discards::default(),
-        };
+        let mut target = MountedDir::new(DirTarget::new(dir, &path, job.dir_options()));
         let mut header = Header::new(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
         let mut watch = Watch::new(self.context, title, &job.plan(), Some(self.workspace.guard()?));
@@ -181,67 +169,5 @@ impl Rig for RealRig<'_> {
         self.workspace.remove_subdirectory(&name)?;
         self.restore_option(changed)?;
         Ok(assembled)
-    }
-}
-
-/// A directory whose filesystem is trimmed by FITRIM and counted at its devices.
-#[derive(Debug)]
-pub struct RealTarget {
-    dir: DirTarget,
-    meter: Option<Meter>,
-    /// What has been handed out of the meter's count.
-    taken: Discards,
-}
-
-impl Trimmable for RealTarget {
-    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
-        let trimmed = fitrim::trim_all(self.dir.dir(), self.meter.as_ref(), PATIENCE);
-        let (outcome, settled) = trimmed.map_err(|errno| dir::error("trim the filesystem of", self.dir.path(), "", errno))?;
-        Ok((outcome, settled.went_on))
-    }
-
-    fn take_discards(&mut self) -> Option<Counted> {
-        let now = self.meter.as_ref()?.count()?;
-        let new = now.since(&self.taken);
-        self.taken = now;
-        Some(Counted { commands: new.commands, bytes: new.bytes })
-    }
-
-    fn wait_for_discards(&mut self) -> Nanos {
-        self.meter.as_ref().map_or(Nanos::ZERO, |meter| fitrim::settle(meter, PATIENCE).went_on)
-    }
-}
-
-impl Clock for RealTarget {
-    fn now(&mut self) -> Nanos {
-        self.dir.now()
-    }
-
-    fn idle_until(&mut self, instant: Nanos) {
-        self.dir.idle_until(instant);
-    }
-}
-
-impl FileTarget for RealTarget {
-    fn make_dir(&mut self, path: &str) -> TargetResult {
-        self.dir.make_dir(path)
-    }
-    fn remove_dir(&mut self, path: &str) -> TargetResult {
-        self.dir.remove_dir(path)
-    }
-    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.dir.create(path, payload)
-    }
-    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.dir.append(path, payload)
-    }
-    fn read(&mut self, path: &str, len: u64) -> TargetResult {
-        self.dir.read(path, len)
-    }
-    fn delete(&mut self, path: &str) -> TargetResult {
-        self.dir.delete(path)
-    }
-    fn sync(&mut self) -> TargetResult {
-        self.dir.sync()
     }
 }

@@ -5,16 +5,15 @@ use super::table::{FOREGROUND, jobs, mean, samples};
 use super::{Study, policy};
 use crate::report::document::Verdict;
 use crate::report::run::quantity;
-use trimtab_core::run::{Provenance, Run, Unit};
+use trimtab_core::analysis::compare::{self, Statistic};
+use trimtab_core::run::{Better, Provenance, Run, Unit};
 use trimtab_core::units::three_digits;
 
-/// A difference counts if no repeat of one is within the range of the other; and with three repeats or more, if the means
-/// differ by at least this share …
-const DIFFERENCE_MIN: f64 = 0.05;
-/// … with fewer repeats, if one mean is at least this many times the other.
+/// With fewer repeats than a confidence interval needs, a difference counts if no repeat of one is within the range of
+/// the other and one mean is at least this many times the other.
 const DIFFERENCE_FEW: f64 = 1.5;
-/// Repeats from which ranges mean something.
-const REPEATS_MIN: usize = 3;
+/// Repeats from which there is a confidence interval.
+const REPEATS_MIN: usize = Statistic::Mean.repeats_min();
 
 /// How two sets of repeats compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,21 +24,21 @@ pub struct Comparison {
     pub measurable: bool,
 }
 
-/// Compares repeats of the same figure. `None` if one has no repeats or no time.
+/// Compares repeats of the same time. `None` if one has no repeats or no time.
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
-    if a.is_empty() || b.is_empty() || average(b) <= 0.0 || average(a) <= 0.0 {
+    if a.is_empty() || b.is_empty() {
         return None;
     }
-    let ratio = average(a) / average(b);
+    let compared = compare::compare(b, a, Better::Lower, &compare::Options::default());
+    let ratio = compared.ratio?;
     let least = |x: &[f64]| x.iter().copied().fold(f64::MAX, f64::min);
     let most = |x: &[f64]| x.iter().copied().fold(f64::MIN, f64::max);
-    let apart = least(a) > most(b) || most(a) < least(b);
-    let enough = if a.len().min(b.len()) >= REPEATS_MIN {
-        (ratio - 1.0).abs() >= DIFFERENCE_MIN
+    let measurable = if a.len().min(b.len()) >= REPEATS_MIN {
+        matches!(compared.verdict, compare::Verdict::Better | compare::Verdict::Worse)
     } else {
-        ratio >= DIFFERENCE_FEW || ratio <= 1.0 / DIFFERENCE_FEW
+        (least(a) > most(b) || most(a) < least(b)) && (ratio >= DIFFERENCE_FEW || ratio <= 1.0 / DIFFERENCE_FEW)
     };
-    Some(Comparison { ratio, measurable: apart && enough })
+    Some(Comparison { ratio, measurable })
 }
 
 /// What the policy of a run amounts to: `as-mounted` is `none` or `online`, as the filesystem was mounted.
@@ -274,7 +273,7 @@ fn caveats(study: &Study, cells: &Cells<'_>, caveats: &mut Vec<String>) {
 mod tests {
     use super::*;
     use crate::study::Untried;
-    use trimtab_core::run::{Better, Field, Metric, TargetKind};
+    use trimtab_core::run::{Field, Metric, TargetKind};
 
     fn run(job: &str, policy: &str, discard: &str, metrics: &[(&str, Unit, &[f64])]) -> Run {
         let header = crate::runner::Header::new(job, Vec::new(), TargetKind::Directory, "/mnt", policy, 1);
@@ -394,8 +393,9 @@ mod tests {
     fn few_repeats_need_a_large_ratio() {
         assert!(!compare(&[1.4], &[1.0]).unwrap().measurable);
         assert!(compare(&[1.6], &[1.0]).unwrap().measurable);
+        assert!(!compare(&[1.6], &[1.0, 1.7]).unwrap().measurable, "within the range of the others");
         assert!(compare(&[1.0, 1.01, 0.99], &[0.9, 0.91, 0.89]).unwrap().measurable);
-        assert!(!compare(&[1.0, 1.01, 0.99], &[0.98, 0.97, 0.975]).unwrap().measurable, "apart, but only by 2 %");
+        assert!(!compare(&[1.0, 1.3, 0.7], &[0.9, 0.91, 0.89]).unwrap().measurable);
         assert_eq!(compare(&[], &[1.0]), None);
     }
 }

@@ -9,6 +9,11 @@ use std::time::{Duration, Instant};
 
 const SMALL: [&str; 8] = ["bench", "tree", "--files", "60", "--size", "300kB", "--reserve", "0"];
 
+/// In memory, so that no test waits for a disk.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 fn entries(dir: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).filter(|p| !p.ends_with("lost+found")).collect()
 }
@@ -51,7 +56,7 @@ fn it_runs_on_real_filesystems_and_leaves_nothing() {
 
 #[test]
 fn an_archive_is_unpacked_and_one_that_leads_out_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let archive = |name: &str, path: &str| {
         let mut header = tar::Header::new_gnu();
         header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
@@ -63,7 +68,7 @@ fn an_archive_is_unpacked_and_one_that_leads_out_is_refused() {
         std::fs::write(&file, builder.into_inner().unwrap()).unwrap();
         file
     };
-    let place = tempfile::tempdir().unwrap();
+    let place = scratch();
     let run = |file: PathBuf| {
         let mut command = trimtab();
         command.args(["bench", "tree", "--reserve", "0", "--tar"]).arg(file).arg(place.path());
@@ -77,7 +82,7 @@ fn an_archive_is_unpacked_and_one_that_leads_out_is_refused() {
 
 #[test]
 fn what_is_no_place_to_write_is_refused_with_one_clear_line() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let file = dir.path().join("file");
     std::fs::write(&file, b"x").unwrap();
     let one_line = || predicate::function(|text: &str| text.lines().count() == 1);
@@ -118,7 +123,7 @@ fn a_filesystem_that_fills_up_ends_the_run_and_nothing_is_left() {
 #[test]
 fn an_interrupt_ends_the_run_and_nothing_is_left() {
     for sent in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let (child, _) = long_run(dir.path());
         signal(&child, sent);
         let output = child.wait_with_output().unwrap();
@@ -130,7 +135,7 @@ fn an_interrupt_ends_the_run_and_nothing_is_left() {
 
 #[test]
 fn a_directory_that_vanishes_ends_the_run() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let (child, workspace) = long_run(dir.path());
     let moved = dir.path().join("moved");
     std::fs::rename(&workspace, &moved).unwrap();
@@ -143,7 +148,7 @@ fn a_directory_that_vanishes_ends_the_run() {
 
 #[test]
 fn what_a_killed_run_left_is_found_and_removed_with_consent() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let (mut child, workspace) = long_run(dir.path());
     let alive = trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().success();
     alive.stderr(contains("crashed").not());
@@ -159,7 +164,7 @@ fn what_a_killed_run_left_is_found_and_removed_with_consent() {
 
 #[test]
 fn much_data_needs_consent() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let much = ["bench", "tree", "--tries", "9999", "--reserve", "0"];
     let expected = contains("--yes").and(contains("4.93 TB")).and(contains("more than 10.0 GB"));
     trimtab().args(much).arg(dir.path()).assert().code(2).stdout("").stderr(expected);
@@ -169,4 +174,20 @@ fn much_data_needs_consent() {
 #[test]
 fn the_null_target_needs_no_consent() {
     trimtab().args(["bench", "tree", "--files", "500", "--tries", "20", "null:"]).assert().success().stdout(contains("tree on null:"));
+}
+
+#[test]
+fn a_baseline_gives_ratios_and_one_that_is_unlike_a_warning() {
+    let dir = scratch();
+    let store = dir.path().join("results.db");
+    let tree = |args: &[&str]| {
+        let mut command = trimtab();
+        command.args(["bench", "tree", "--size", "300kB", "--reserve", "0", "--store"]).arg(&store).args(args).arg(dir.path());
+        command.assert()
+    };
+    tree(&["--files", "60", "--baseline", "last"]).code(1).stderr(contains("does not exist"));
+    tree(&["--files", "60"]).success();
+    tree(&["--files", "60", "--baseline", "last"]).success().stdout(contains("delete+sync.ratio").and(contains("serious").not()));
+    tree(&["--files", "61", "--baseline", "last"]).success().stdout(contains("unpacked another tree (different: files)"));
+    tree(&["--files", "60", "--baseline", "ffffffffffffffff"]).code(1);
 }

@@ -8,6 +8,7 @@ use crate::output::Context;
 use crate::runner::overhead::Overhead;
 use crate::runner::{End, Header, Outcome, files};
 use crate::safety::{self, SafetyArgs};
+use crate::store::{self, Reference, RunId};
 use crate::target::TargetSpec;
 use crate::target::dir::{DirOptions, DirTarget};
 use crate::target::null::NullFiles;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use trimtab_core::data::DataClass;
-use trimtab_core::run::{Field, Run, TargetKind};
+use trimtab_core::run::{Field, Run, Severity, TargetKind, Warning};
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::FileWorkload as _;
 use trimtab_core::workload::tree::{self, DEFAULT_FILES, DEFAULT_SIZE, Tree, TreeList};
@@ -29,7 +30,8 @@ The default tree has 36,706 files and 493 MB (10^6 bytes) in the shape of a kern
 Examples:
   trimtab bench tree /mnt/ssd
   trimtab bench tree --tries 5 --tar linux-6.1.tar.xz /mnt/ssd
-  trimtab bench tree --files 3670 --size 49MB .")]
+  trimtab bench tree --files 3670 --size 49MB .
+  mount -o remount,discard /mnt/ssd && trimtab bench tree --baseline last /mnt/ssd")]
 pub struct Args {
     /// A directory on the filesystem to measure, or null: for the tool's own cost.
     #[arg(default_value = ".")]
@@ -37,6 +39,9 @@ pub struct Args {
     /// Repeat this often.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tries: u32,
+    /// Give the ratio of deleting and syncing to that of this earlier run: first digits of its id, last, last~1.
+    #[arg(long, value_name = "RUN")]
+    baseline: Option<Reference>,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
@@ -111,6 +116,8 @@ impl SourceArgs {
 /// Runs it and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&args.target)?;
+    // Before anything takes time: a baseline that is none should not cost a run.
+    let baseline = args.baseline.as_ref().map(|reference| load_baseline(context, reference)).transpose()?;
     let source = args.source.load()?;
     if source.skipped > 0 {
         context.remark(&format!("{} entries of the archive that are neither files nor directories are left out", source.skipped));
@@ -126,7 +133,38 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if spec_is_real(&spec) && end == End::Complete {
         Overhead::of_files(&mut Tree::new(source.list, 1), args.source.made()).note(&mut run);
     }
+    if let Some((id, baseline)) = &baseline {
+        compare(&mut run, *id, baseline);
+    }
     finish::conclude(context, &run, end)
+}
+
+fn load_baseline(context: &Context, reference: &Reference) -> anyhow::Result<(RunId, Run)> {
+    let store = store::open_to_read(context)?.ok_or_else(|| UsageError::new("there is no earlier run to compare with"))?;
+    let id = store.find(reference)?;
+    let run = store.load(id)?;
+    if run.workload != "tree" {
+        return Err(UsageError::new(format!("the baseline {} is a {} run, not a tree run", id.short(), run.workload)).into());
+    }
+    Ok((id, run))
+}
+
+/// Adds the ratios to the mean of the baseline's tries, and a warning if the two did not do the same.
+fn compare(run: &mut Run, id: RunId, baseline: &Run) {
+    run.settings.push(Field::new("baseline", id.to_string()));
+    let different: Vec<Field> = run
+        .settings
+        .iter()
+        .filter(|field| ["files", "directories", "bytes", "data"].contains(&field.key.as_str()))
+        .filter(|field| !baseline.settings.contains(field))
+        .cloned()
+        .collect();
+    if !different.is_empty() {
+        let keys: Vec<&str> = different.iter().map(|field| field.key.as_str()).collect();
+        let text = format!("the baseline {} unpacked another tree (different: {}); the ratios mean little", id.short(), keys.join(", "));
+        run.warnings.push(Warning { code: "baseline.differs".to_owned(), severity: Severity::Serious, facts: different, text });
+    }
+    run.metrics.extend(tree::ratios(&run.metrics, &baseline.metrics));
 }
 
 fn spec_is_real(spec: &TargetSpec) -> bool {

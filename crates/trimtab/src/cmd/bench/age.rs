@@ -1,0 +1,320 @@
+//! `trimtab bench age [TARGET]`.
+
+use super::finish::{self, Watch};
+use crate::error::UsageError;
+use crate::host::Observer;
+use crate::output::Context;
+use crate::runner::recorder::{Recorded, Recorder};
+use crate::runner::{End, Header, Outcome, blocks, files};
+use crate::safety::{self, SafetyArgs, Workspace};
+use crate::study::hook::Hook;
+use crate::study::policy;
+use crate::target::TargetSpec;
+use crate::target::block::{BlockFile, BlockOptions};
+use crate::target::dir::{DirOptions, DirTarget};
+use crate::target::mounted::MountedDir;
+use crate::target::null::{NullBlocks, NullFiles};
+use crate::trim::discard_option::{Discard, mount_of};
+use crate::trim::fitrim;
+use anyhow::Context as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+use trimtab_core::data::DataClass;
+use trimtab_core::op::BlockOp;
+use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_core::target::{BlockTarget, Clock as _};
+use trimtab_core::units::{Bytes, Nanos, exact};
+use trimtab_core::workload::age::{self, Age, Settings};
+use trimtab_core::workload::synthetic::{Mix, Pattern, Settings as Blocks, Synthetic};
+use trimtab_core::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, Plan};
+
+/// Size of a random write.
+const BLOCK: u32 = 4096;
+/// Size of a write that fills the test file.
+const FILL_BLOCK: u32 = 1 << 20;
+/// Filling the test file.
+const PREPARE: &str = "prepare";
+/// Random writes before the first round.
+const BEFORE: &str = "random-write-before";
+/// Random writes after the last round.
+const AFTER: &str = "random-write-after";
+/// Trimming.
+const TRIM: &str = "trim";
+/// Random writes after that.
+const AFTER_TRIM: &str = "random-write-after-trim";
+
+/// Fill with mixed files and delete them, round after round; 4 KiB random writes before, after, and after a trim.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each round writes its share of --total as operating system files, games, music and videos, and deletes them all. A drive
+is used up when it has been written over several times: --total should be a few times its size, and then this takes hours
+and a share of the drive's life.
+
+Examples:
+  trimtab bench age --total 1TB /mnt/ssd     ten rounds of 100 GB, as published
+  trimtab bench age --total 2GB --rounds 4 .")]
+pub struct Args {
+    /// A directory on the filesystem of the drive, or null: for the tool's own cost.
+    #[arg(default_value = ".")]
+    target: String,
+    /// Bytes to write in all rounds together.
+    #[arg(long, value_name = "SIZE")]
+    total: Bytes,
+    /// Rounds of filling and deleting.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: u32,
+    /// Size of the file that random writes go to.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    test_size: Bytes,
+    /// How long each of the three tests with random writes lasts, unless they have written the file's size before.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    test_time: Nanos,
+    /// Random writes in flight.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    queue_depth: u32,
+    /// Idle time before each test with random writes.
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    idle: Nanos,
+    /// Seed of sizes, order and data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    safety: SafetyArgs,
+}
+
+impl Args {
+    fn workload(&self) -> anyhow::Result<Age> {
+        let settings = Settings { total: self.total, rounds: self.rounds, seed: self.seed };
+        let blocks = u64::from(FILL_BLOCK);
+        if self.test_size.0 < blocks || self.test_size.0 > 1 << 50 {
+            return Err(UsageError::new(format!("--test-size is 1 MiB to 1 PiB, not {}", self.test_size)).into());
+        }
+        Age::new(settings).map_err(|error| UsageError::new(error.to_string()).into())
+    }
+
+    /// Whole blocks of the test file.
+    fn test_bytes(&self) -> u64 {
+        self.test_size.0 - self.test_size.0 % u64::from(FILL_BLOCK)
+    }
+
+    /// The rounds, the test file once, and up to its size in each of three tests.
+    fn plan(&self, rounds: &Plan) -> Plan {
+        let tests = self.test_bytes().saturating_mul(4);
+        Plan {
+            written: rounds.written.saturating_add(Bytes(tests)),
+            space: rounds.space.saturating_add(Bytes(self.test_bytes())),
+            ops: None,
+        }
+    }
+
+    fn settings(&self) -> Vec<Field> {
+        vec![
+            Field::new("total_bytes", self.total.0.to_string()),
+            Field::new("rounds", self.rounds.to_string()),
+            Field::new("test_bytes", self.test_bytes().to_string()),
+            Field::new("test_time", exact(self.test_time)),
+            Field::new("queue_depth", self.queue_depth.to_string()),
+            Field::new("idle", exact(self.idle)),
+        ]
+    }
+}
+
+/// Runs it and reports.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let spec = TargetSpec::resolve(&args.target)?;
+    let workload = args.workload()?;
+    let (run, end) = match &spec {
+        TargetSpec::Directory(path) => on_directory(args, context, workload, path)?,
+        TargetSpec::Null(_) => on_null(args, context, workload),
+        other => return Err(UsageError::new(format!("ageing needs a directory, and {other} is none")).into()),
+    };
+    finish::conclude(context, &run, end)
+}
+
+/// The parts of the run, one after the other, on one clock. Nothing more is run once a part did not complete.
+struct Parts {
+    started: Instant,
+    recorded: Recorded,
+    end: End,
+}
+
+impl Parts {
+    fn new() -> Self {
+        Self { started: Instant::now(), recorded: Recorded::default(), end: End::Complete }
+    }
+
+    fn add(&mut self, part: impl FnOnce() -> Outcome) {
+        if self.end != End::Complete {
+            return;
+        }
+        let offset = Nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let outcome = part();
+        self.recorded.append(outcome.recorded, offset);
+        self.end = outcome.end;
+    }
+
+    fn outcome(self) -> Outcome {
+        Outcome { recorded: self.recorded, end: self.end }
+    }
+}
+
+fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) -> anyhow::Result<(Run, End)> {
+    let plan = args.plan(&workload.plan());
+    let workspace = safety::prepare(context, &args.safety, path, "bench age", &plan)?;
+    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let discard = Discard::of(&mount_of(path)?);
+    let mut header = Header::new("age", args.settings(), TargetKind::Directory, &args.target, policy::AS_MOUNTED, args.seed);
+    header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
+    let (mut blocks, mut files) = open(args, &workspace)?;
+    header.settings.push(Field::new("engine", blocks.engine()));
+    let trim_obstacle = fitrim::obstacle(files.dir());
+    let guard = workspace.guard()?;
+    let mut parts = Parts::new();
+    parts.add(|| write(context, prepare(args), &mut blocks));
+    parts.add(|| write(context, random_writes(args, BEFORE), &mut blocks));
+    parts.add(|| {
+        let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), Some(guard));
+        let mut hook = Hook { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online: discard.is_on() };
+        files::run(&mut workload, &mut files, &mut hook)
+    });
+    parts.add(|| write(context, random_writes(args, AFTER), &mut blocks));
+    if trim_obstacle.is_none() {
+        parts.add(|| trim(&mut files));
+        parts.add(|| write(context, random_writes(args, AFTER_TRIM), &mut blocks));
+    }
+    let warnings = blocks.warnings().to_vec();
+    drop(blocks);
+    let (mut run, end) = finish::assemble(header, Some(observer), parts.outcome(), metrics);
+    run.warnings.extend(warnings);
+    if let Some(obstacle) = trim_obstacle {
+        run.warnings.push(Warning {
+            code: "trim.not-tried".to_owned(),
+            severity: Severity::Note,
+            facts: Vec::new(),
+            text: format!("what a trim brings back was not measured: {obstacle}"),
+        });
+    }
+    workspace.close()?;
+    Ok((run, end))
+}
+
+fn open(args: &Args, workspace: &Workspace) -> anyhow::Result<(BlockFile, MountedDir)> {
+    let (test_dir, test_path) = workspace.subdirectory("test")?;
+    let in_flight = (u64::from(args.queue_depth) * u64::from(BLOCK)).max(2 * u64::from(FILL_BLOCK));
+    let options = BlockOptions {
+        queue_depth_max: args.queue_depth.max(2),
+        bytes_in_flight_max: in_flight,
+        seed: args.seed,
+        ..BlockOptions::default()
+    };
+    let blocks = BlockFile::create(&test_dir, &test_path, "file", Bytes(args.test_bytes()), &options)?;
+    let (dir, path) = workspace.subdirectory("rounds")?;
+    let options = DirOptions { seed: args.seed, write_block: 1 << 20, ..DirOptions::default() };
+    Ok((blocks, MountedDir::new(DirTarget::new(dir, &path, options))))
+}
+
+fn on_null(args: &Args, context: &Context, mut workload: Age) -> (Run, End) {
+    let header = Header::new("age", args.settings(), TargetKind::Null, &args.target, policy::AS_MOUNTED, args.seed);
+    let mut blocks = NullBlocks::new(Bytes(args.test_bytes()));
+    let mut parts = Parts::new();
+    parts.add(|| write(context, random_writes(args, BEFORE), &mut blocks));
+    parts.add(|| {
+        let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), None);
+        files::run(&mut workload, &mut NullFiles::new(), &mut watch)
+    });
+    parts.add(|| write(context, random_writes(args, AFTER), &mut blocks));
+    finish::assemble(header, None, parts.outcome(), metrics)
+}
+
+/// Runs a test on the test file.
+fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> Outcome {
+    let mut watch = Watch::new(context, test.name, &Plan { written: Bytes(test.left), ..Plan::default() }, None);
+    blocks::run(&mut test, blocks, &mut watch)
+}
+
+/// One trim of the filesystem.
+fn trim(files: &mut MountedDir) -> Outcome {
+    let mut recorder = Recorder::new(files.now());
+    let result = crate::study::hook::trim(files, &mut recorder, TRIM);
+    let now = files.now();
+    let end = result.map_or_else(End::Failed, |()| End::Complete);
+    Outcome { recorded: recorder.finish(now), end }
+}
+
+/// Fills the test file, so that random writes meet blocks that are there.
+fn prepare(args: &Args) -> Test {
+    Test::new(args, PREPARE, Pattern::Sequential, FILL_BLOCK, 2, Limit::Bytes(Bytes(args.test_bytes())))
+}
+
+fn random_writes(args: &Args, name: &'static str) -> Test {
+    Test::new(args, name, Pattern::Uniform, BLOCK, args.queue_depth, Limit::Time(args.test_time))
+}
+
+/// Writes of one kind, until their limit or until they have covered the size of the test file.
+#[derive(Debug)]
+struct Test {
+    inner: Synthetic,
+    name: &'static str,
+    idle: Nanos,
+    left: u64,
+}
+
+impl Test {
+    fn new(args: &Args, name: &'static str, pattern: Pattern, block: u32, queue_depth: u32, limit: Limit) -> Self {
+        let settings = Blocks {
+            pattern,
+            mix: Mix::default(),
+            sizes: vec![(block, 1)],
+            data: DataClass::Random,
+            offset: 0,
+            span: args.test_bytes(),
+            queue_depth,
+            limit,
+        };
+        let inner = Synthetic::new(settings, args.seed).expect("a test file holds at least one block, and writes are all there is");
+        Self { inner, name, idle: if name == PREPARE { Nanos::ZERO } else { args.idle }, left: args.test_bytes() }
+    }
+}
+
+impl BlockWorkload for Test {
+    fn plan(&self) -> Plan {
+        self.inner.plan()
+    }
+
+    fn next_phase(&mut self) -> Option<BlockPhase> {
+        let phase = self.inner.next_phase()?;
+        Some(BlockPhase { name: self.name.to_owned(), idle_before: self.idle, ..phase })
+    }
+
+    fn next_op(&mut self) -> Option<BlockOp> {
+        if self.left == 0 {
+            return None;
+        }
+        let op = self.inner.next_op()?;
+        self.left = self.left.saturating_sub(op.len());
+        Some(op)
+    }
+}
+
+/// The figures: random write rates, what is left of the first one, and those of the rounds.
+fn metrics(phases: &[Phase]) -> Vec<Metric> {
+    let phase = |name: &str| phases.iter().find(|p| p.name == name && p.took > Nanos::ZERO);
+    let rate = |name: &str| phase(name).map(|p| p.written.as_f64() / 1e6 / p.took.as_secs_f64());
+    let mut metrics = Vec::new();
+    let mut add = |name: &str, unit, better, value: Option<f64>| {
+        metrics.extend(value.map(|value| Metric { name: name.to_owned(), unit, better, samples: vec![value] }));
+    };
+    for name in [BEFORE, AFTER, AFTER_TRIM] {
+        add(&format!("{name}.rate"), Unit::MegabytesPerSecond, Better::Higher, rate(name));
+        let ops = phase(name).map(|p| p.ops_total() as f64 / p.took.as_secs_f64());
+        add(&format!("{name}.iops"), Unit::OpsPerSecond, Better::Higher, ops);
+    }
+    for (name, of) in [("left-after-use", AFTER), ("left-after-trim", AFTER_TRIM)] {
+        let share = rate(of).zip(rate(BEFORE)).map(|(now, before)| now / before * 100.0);
+        add(name, Unit::Percent, Better::Higher, share);
+    }
+    add("trim.seconds", Unit::Seconds, Better::Lower, phase(TRIM).map(|p| p.took.as_secs_f64()));
+    metrics.extend(age::metrics(phases));
+    metrics
+}

@@ -1,0 +1,109 @@
+//! File targets whose filesystem can be trimmed and whose device counts discards: what trim policies are tried on.
+
+use super::dir::{self, DirTarget};
+use crate::host::discards::Meter;
+use crate::host::stat::Discards;
+use crate::trim::fitrim;
+use std::time::Duration;
+use trimtab_core::op::Payload;
+use trimtab_core::target::{Clock, FileTarget, TargetResult, TrimOutcome};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// How long discards in the background are waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Discards that a device counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Commands.
+    pub commands: u64,
+    /// Bytes.
+    pub bytes: Bytes,
+}
+
+/// A file target whose filesystem can be trimmed as a whole, and whose device counts discards.
+pub trait Trimmable: FileTarget {
+    /// Trims all free space. Returns what that did and for how long the device went on with it afterwards.
+    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)>;
+
+    /// Discards since the last call (or since the target was opened); `None` if nobody counts.
+    fn take_discards(&mut self) -> Option<Counted>;
+
+    /// Waits until discards in the background have ended; for how long they went on.
+    fn wait_for_discards(&mut self) -> Nanos;
+}
+
+/// A directory on a mounted filesystem, which is trimmed by FITRIM and counted at its devices.
+#[derive(Debug)]
+pub struct MountedDir {
+    dir: DirTarget,
+    meter: Option<Meter>,
+    /// What has been handed out of the meter's count.
+    taken: Discards,
+}
+
+impl MountedDir {
+    /// `dir`, with the counters of the devices of its filesystem, if they count.
+    pub fn new(dir: DirTarget) -> Self {
+        let meter = Meter::start(dir.path()).ok();
+        Self { dir, meter, taken: Discards::default() }
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> rustix::fd::BorrowedFd<'_> {
+        self.dir.dir()
+    }
+}
+
+impl Trimmable for MountedDir {
+    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
+        let trimmed = fitrim::trim_all(self.dir.dir(), self.meter.as_ref(), PATIENCE);
+        let (outcome, settled) = trimmed.map_err(|errno| dir::error("trim the filesystem of", self.dir.path(), "", errno))?;
+        Ok((outcome, settled.went_on))
+    }
+
+    fn take_discards(&mut self) -> Option<Counted> {
+        let now = self.meter.as_ref()?.count()?;
+        let new = now.since(&self.taken);
+        self.taken = now;
+        Some(Counted { commands: new.commands, bytes: new.bytes })
+    }
+
+    fn wait_for_discards(&mut self) -> Nanos {
+        self.meter.as_ref().map_or(Nanos::ZERO, |meter| fitrim::settle(meter, PATIENCE).went_on)
+    }
+}
+
+impl Clock for MountedDir {
+    fn now(&mut self) -> Nanos {
+        self.dir.now()
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        self.dir.idle_until(instant);
+    }
+}
+
+impl FileTarget for MountedDir {
+    fn make_dir(&mut self, path: &str) -> TargetResult {
+        self.dir.make_dir(path)
+    }
+    fn remove_dir(&mut self, path: &str) -> TargetResult {
+        self.dir.remove_dir(path)
+    }
+    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.dir.create(path, payload)
+    }
+    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.dir.append(path, payload)
+    }
+    fn read(&mut self, path: &str, len: u64) -> TargetResult {
+        self.dir.read(path, len)
+    }
+    fn delete(&mut self, path: &str) -> TargetResult {
+        self.dir.delete(path)
+    }
+    fn sync(&mut self) -> TargetResult {
+        self.dir.sync()
+    }
+}
