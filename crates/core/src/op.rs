@@ -196,4 +196,20 @@ op_kinds! {
     Flush = "flush",
     /// TRIM of a range.
     Trim = "trim",
+    /// Look-up of a name.
+    Lookup = "lookup",
+    /// Attributes of a file.
+    GetAttr = "getattr",
+    /// Change of attributes.
+    SetAttr = "setattr",
+    /// Target of a symbolic link.
+    ReadLink = "readlink",
+    /// Names in a directory.
+    ReadDir = "readdir",
+    /// Names in a directory, with attributes.
+    ReadDirPlus = "readdirplus",
+    /// Check of permissions.
+    Access = "access",
+    /// Figures of the filesystem.
+    FsStat = "fsstat",
 }

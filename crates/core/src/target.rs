@@ -51,6 +51,34 @@ pub trait FileTarget: Clock {
     fn sync(&mut self) -> TargetResult;
 }
 
+/// What an NFS server does to a filesystem, beyond [`FileTarget`]. What changes something is durable when it returns.
+pub trait NfsTarget: FileTarget {
+    /// Makes a symbolic link that leads to `to`. Not durable: for preparation.
+    fn symlink(&mut self, path: &str, to: &str) -> TargetResult;
+    /// Looks a name up.
+    fn lookup(&mut self, path: &str) -> TargetResult;
+    /// Reads the attributes of a file.
+    fn getattr(&mut self, path: &str) -> TargetResult;
+    /// Sets the times of a file.
+    fn setattr(&mut self, path: &str) -> TargetResult;
+    /// Reads the first names of a directory, as many as one reply holds; with their attributes if `plus`.
+    fn readdir(&mut self, path: &str, plus: bool) -> TargetResult;
+    /// Reads where a symbolic link leads.
+    fn readlink(&mut self, path: &str) -> TargetResult;
+    /// Checks whether a file may be read.
+    fn access(&mut self, path: &str) -> TargetResult;
+    /// Asks for the size and fill of the filesystem.
+    fn fsstat(&mut self) -> TargetResult;
+    /// Reads `len` bytes from `offset`; a short read is an error.
+    fn read_at(&mut self, path: &str, offset: u64, len: u64) -> TargetResult;
+    /// Writes all of `payload` at `offset`.
+    fn write_at(&mut self, path: &str, offset: u64, payload: &Payload<'_>) -> TargetResult;
+    /// Creates an empty file that does not exist.
+    fn create_stable(&mut self, path: &str) -> TargetResult;
+    /// Removes a file.
+    fn remove_stable(&mut self, path: &str) -> TargetResult;
+}
+
 /// What a block target is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockInfo {

@@ -2,6 +2,7 @@
 
 pub mod age;
 pub mod crystal;
+pub mod nfs;
 pub mod postmark;
 pub mod synced;
 pub mod synthetic;

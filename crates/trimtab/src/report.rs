@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod document;
 pub mod html;
+pub mod nfs;
 pub mod run;
 pub mod series;
 pub mod svg;

@@ -2,6 +2,7 @@
 
 pub mod blocks;
 pub mod files;
+pub mod nfs;
 pub mod overhead;
 pub mod recorder;
 pub mod together;

@@ -2,6 +2,7 @@
 
 pub mod age;
 pub mod finish;
+pub mod nfs;
 pub mod tree;
 
 use crate::output::Context;
@@ -15,6 +16,7 @@ Examples:
   trimtab bench tree /mnt/ssd                   unpack, sync, delete, sync a tree of 36,706 files (493 MB), three times
   trimtab bench tree --tar linux.tar.xz /mnt    the same with an archive of yours
   trimtab bench age --total 1TB /mnt/ssd        ten rounds of filling and deleting, 4 KiB random writes before and after
+  trimtab bench nfs /mnt/ssd                    an NFS server's operation mix at ten loads: response time over throughput
   trimtab bench tree null:                      what the tool itself costs")]
 pub struct Args {
     #[command(subcommand)]
@@ -25,6 +27,7 @@ pub struct Args {
 enum Workload {
     Tree(tree::Args),
     Age(age::Args),
+    Nfs(nfs::Args),
 }
 
 /// Runs the workload and reports.
@@ -32,5 +35,6 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.workload {
         Workload::Tree(args) => tree::run(args, context),
         Workload::Age(args) => age::run(args, context),
+        Workload::Nfs(args) => nfs::run(args, context),
     }
 }

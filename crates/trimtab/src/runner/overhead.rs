@@ -57,7 +57,7 @@ impl Overhead {
 }
 
 /// Nanoseconds to make a byte of `class`: the best of three, since anything else only adds.
-fn data_cost(class: DataClass) -> f64 {
+pub fn data_cost(class: DataClass) -> f64 {
     let mut rng = Stream::new(0, "overhead");
     let mut buffer = vec![0_u8; DATA_SAMPLE];
     let once = |_| {

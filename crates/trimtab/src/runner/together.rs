@@ -138,7 +138,8 @@ fn merge(outcomes: Vec<Outcome>) -> Outcome {
     Outcome { recorded, end }
 }
 
-fn add(sum: &mut Recorded, other: Recorded) {
+/// Adds what one stream recorded to what others did, phase by phase.
+pub(super) fn add(sum: &mut Recorded, other: Recorded) {
     for (at, phase) in other.phases.into_iter().enumerate() {
         match sum.phases.get_mut(at) {
             Some(into) if into.name == phase.name => add_phase(into, phase),

@@ -1,6 +1,7 @@
 //! A directory on a mounted filesystem: file operations by plain system calls relative to an open directory.
 
 pub mod direct;
+mod nfs;
 
 use self::direct::Aligned;
 use crate::interrupt;

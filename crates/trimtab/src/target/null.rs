@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use trimtab_core::op::{BlockOp, Payload};
-use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, TargetResult};
+use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// The most operations that the null block target lets be in flight.
@@ -18,7 +18,13 @@ impl NullFiles {
     /// A target whose clock starts now.
     #[must_use]
     pub fn new() -> Self {
-        Self { started: Instant::now() }
+        Self::with_epoch(Instant::now())
+    }
+
+    /// A target whose clock started at `started`, for targets that share one.
+    #[must_use]
+    pub const fn with_epoch(started: Instant) -> Self {
+        Self { started }
     }
 }
 
@@ -66,6 +72,45 @@ impl FileTarget for NullFiles {
     }
     #[inline]
     fn sync(&mut self) -> TargetResult {
+        Ok(())
+    }
+}
+
+impl NfsTarget for NullFiles {
+    fn symlink(&mut self, _path: &str, _to: &str) -> TargetResult {
+        Ok(())
+    }
+    fn lookup(&mut self, _path: &str) -> TargetResult {
+        Ok(())
+    }
+    fn getattr(&mut self, _path: &str) -> TargetResult {
+        Ok(())
+    }
+    fn setattr(&mut self, _path: &str) -> TargetResult {
+        Ok(())
+    }
+    fn readdir(&mut self, _path: &str, _plus: bool) -> TargetResult {
+        Ok(())
+    }
+    fn readlink(&mut self, _path: &str) -> TargetResult {
+        Ok(())
+    }
+    fn access(&mut self, _path: &str) -> TargetResult {
+        Ok(())
+    }
+    fn fsstat(&mut self) -> TargetResult {
+        Ok(())
+    }
+    fn read_at(&mut self, _path: &str, _offset: u64, _len: u64) -> TargetResult {
+        Ok(())
+    }
+    fn write_at(&mut self, _path: &str, _offset: u64, _payload: &Payload<'_>) -> TargetResult {
+        Ok(())
+    }
+    fn create_stable(&mut self, _path: &str) -> TargetResult {
+        Ok(())
+    }
+    fn remove_stable(&mut self, _path: &str) -> TargetResult {
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ mod bench_tree;
 mod cli;
 mod doctor;
 mod drive_validate;
+mod nfs;
 mod postmark;
 mod results;
 mod study;

@@ -4,6 +4,7 @@ pub use crate::session::{Watch, assemble};
 
 use crate::output::Context;
 use crate::report;
+use crate::report::document::Document;
 use crate::runner::End;
 use crate::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{self, RunId};
@@ -15,7 +16,12 @@ use trimtab_core::run::Run;
 ///
 /// A run that cannot be kept is printed nevertheless; the error that is returned then says so.
 pub fn conclude(context: &Context, run: &Run, end: End) -> anyhow::Result<ExitCode> {
-    let kept = if run.phases.is_empty() { Ok(()) } else { keep_and_print(context, run) };
+    conclude_as(context, run, end, report::run::document)
+}
+
+/// As [`conclude`], with a document of the command's own.
+pub fn conclude_as(context: &Context, run: &Run, end: End, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<ExitCode> {
+    let kept = if run.phases.is_empty() { Ok(()) } else { keep_and_print_as(context, run, document) };
     match end {
         End::Complete => kept.map(|()| ExitCode::SUCCESS),
         End::Interrupted => Err(remark_on(context, kept, crate::error::Interrupted.into())),
@@ -33,10 +39,15 @@ fn remark_on(context: &Context, kept: anyhow::Result<()>, end: anyhow::Error) ->
 
 /// Keeps the run in the store, and prints it with the id that it got there, or without.
 pub fn keep_and_print(context: &Context, run: &Run) -> anyhow::Result<()> {
+    keep_and_print_as(context, run, report::run::document)
+}
+
+/// As [`keep_and_print`], with a document of the command's own.
+pub fn keep_and_print_as(context: &Context, run: &Run, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<()> {
     let kept = store::save(context, run);
     let mut shape = RunV1::from(run);
     shape.id = kept.as_ref().ok().map(RunId::to_string);
-    context.report(SCHEMA, VERSION, &shape, || report::text::render(&report::run::document(run)))?;
+    context.report(SCHEMA, VERSION, &shape, || report::text::render(&document(run)))?;
     let id = kept.context("the result above could not be kept")?;
     context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
     Ok(())

@@ -1,0 +1,304 @@
+//! `trimtab bench nfs [TARGET]`.
+
+use super::finish;
+use crate::error::UsageError;
+use crate::host::Observer;
+use crate::output::Context;
+use crate::progress::{Counting, Progress as Bar};
+use crate::report;
+use crate::runner::nfs::{Lanes, Load};
+use crate::runner::overhead::data_cost;
+use crate::runner::{End, Events, Header, Outcome, Progress};
+use crate::safety::{self, Guard, SafetyArgs};
+use crate::target::TargetSpec;
+use crate::target::dir::{DirOptions, DirTarget};
+use crate::target::null::NullFiles;
+use anyhow::Context as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+use trimtab_core::data::DataClass;
+use trimtab_core::run::{Field, Run, Severity, TargetKind, Warning};
+use trimtab_core::target::{NfsTarget, TargetError, TargetResult};
+use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::workload::Plan;
+use trimtab_core::workload::nfs::{self, NfsStream, Requested};
+
+/// SPECsfs2008 does not count load points above this response time.
+const RESPONSE_MAX: Nanos = Nanos::from_millis(20);
+/// Above this share of a response time, the tool's own cost is worth a warning.
+const OVERHEAD_MAX: f64 = 0.05;
+/// A load is not met if less than this share of it was achieved.
+const MET: f64 = 0.95;
+
+/// The NFSv3 operation mix of SPECsfs2008 at ten loads: an emulation, not SPEC's benchmark.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Every operation is what an NFS server would do with it: look the name up, do it, make it
+durable, answer. Response times are given at equally spaced loads up to the peak, and as
+the overall response time (ORT). docs/method.md says what is emulated. The figures compare
+drives, filesystems and trim policies with each other, and with no published SPECsfs result.
+
+Examples:
+  trimtab bench nfs /mnt/ssd
+  trimtab bench nfs --peak 2000 --seconds 30 --repeats 3 /mnt/ssd
+  trimtab bench nfs --files 2000 --points 5 --seconds 2 --warm-up 1 .")]
+pub struct Args {
+    /// A directory on the filesystem to measure, or null: for the tool's own cost.
+    #[arg(default_value = ".")]
+    target: String,
+    /// Highest load, operations a second of all streams together [default: what a trial at full speed achieves].
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    peak: Option<f64>,
+    /// Loads, equally spaced up to the highest.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    points: u32,
+    /// Measured seconds at each load.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// Seconds before that which are not measured.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    warm_up: u32,
+    /// Repeat all loads this often.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+    /// Streams at once, each with files of its own.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    streams: u32,
+    /// File names of all streams; 60 % of them exist at a time, 27 kB each on average.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
+    files: u32,
+    /// Write no more than this; a run that would is refused, or ended.
+    #[arg(long, value_name = "SIZE", default_value = "2GB")]
+    written: Bytes,
+    /// What written data is like: random, zero, text or a share that compresses, such as 40%.
+    #[arg(long, value_name = "CLASS", default_value = "random")]
+    data: DataClass,
+    /// Seed of files, operations and arrivals.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    safety: SafetyArgs,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.001..=1e9).contains(&rate) => Ok(rate),
+        _ => Err("expected operations a second, such as 2000".to_owned()),
+    }
+}
+
+/// Runs it and reports.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let streams = args.make_streams();
+    let (run, end) = match TargetSpec::resolve(&args.target)? {
+        TargetSpec::Directory(path) => on_directory(args, context, streams, &path)?,
+        TargetSpec::Null(_) => {
+            let epoch = Instant::now();
+            let lanes = Lanes::new(streams.into_iter().map(|stream| (stream, NullFiles::with_epoch(epoch))), args.seed);
+            let mut sweep = Sweep::new(args, context, None);
+            let outcome = sweep.run(lanes)?;
+            sweep.assemble(args.header(TargetKind::Null), None, outcome)
+        }
+        other => return Err(UsageError::new(format!("the NFS workload needs a directory, and {other} is none")).into()),
+    };
+    finish::conclude_as(context, &run, end, report::nfs::document)
+}
+
+fn on_directory(args: &Args, context: &Context, streams: Vec<NfsStream>, path: &Path) -> anyhow::Result<(Run, End)> {
+    let size: Bytes = streams.iter().map(NfsStream::size).sum();
+    // Twice the files at the start: their number wavers, and so do their sizes.
+    let plan = Plan { written: args.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
+    let workspace = safety::prepare(context, &args.safety, path, "bench nfs", &plan)?;
+    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let epoch = Instant::now();
+    let mut targets = Vec::new();
+    let (dir, dir_path) = workspace.subdirectory("run")?;
+    for (index, stream) in streams.into_iter().enumerate() {
+        let options = DirOptions { seed: trimtab_core::rng::derive_seed(args.seed, &format!("nfs-data-{index}")), ..DirOptions::default() };
+        let dir = dir.try_clone().context("cannot open the directory once more")?;
+        targets.push((stream, DirTarget::new(dir, &dir_path, options).with_epoch(epoch)));
+    }
+    let mut sweep = Sweep::new(args, context, Some(workspace.guard()?));
+    let outcome = sweep.run(Lanes::new(targets, args.seed))?;
+    let (mut run, end) = sweep.assemble(args.header(TargetKind::Directory), Some(observer), outcome);
+    workspace.close()?;
+    if end == End::Complete {
+        note_overhead(args, &mut run)?;
+    }
+    Ok((run, end))
+}
+
+/// Notes what the tool itself takes of a response time (on the null target, and to make the data), and warns where that distorts.
+fn note_overhead(args: &Args, run: &mut Run) -> anyhow::Result<()> {
+    let stream = NfsStream::new(&nfs::Settings { files: 1000, data: args.data, seed: args.seed }, 0);
+    let mut lanes = Lanes::new([(stream, NullFiles::new())], args.seed);
+    let load = Load { name: "overhead".to_owned(), rate: None, warm_up: Nanos::from_millis(20), measure: Nanos::from_millis(100) };
+    lanes.run(&load, &mut ())?;
+    let phases = lanes.finish(End::Complete).recorded.phases;
+    let own = phases.first().map_or(0.0, |phase| nfs::point(phase).0.response) + data_cost(args.data) * nfs::written_per_op();
+    run.counters.push(("tool.picoseconds-per-op".to_owned(), (own * 1e3) as u64));
+    let responses = run.metrics.iter().filter(|m| m.name.ends_with(".response")).flat_map(|m| m.samples.iter().copied());
+    let fastest = responses.fold(f64::INFINITY, f64::min);
+    if own > OVERHEAD_MAX * fastest {
+        let share = own / fastest * 100.0;
+        let text = format!("up to {share:.0} % of the response times is the tool's own: {own:.0} ns an operation on average");
+        run.warnings.push(warning("tool.overhead", Severity::Caution, text));
+    }
+    Ok(())
+}
+
+impl Args {
+    fn make_streams(&self) -> Vec<NfsStream> {
+        // The remainder goes to the first ones, so that all names are there.
+        let files = |index| self.files / self.streams + u32::from(index < self.files % self.streams);
+        let settings = |index| nfs::Settings { files: files(index), data: self.data, seed: self.seed };
+        (0..self.streams.min(self.files)).map(|index| NfsStream::new(&settings(index), index)).collect()
+    }
+
+    fn header(&self, kind: TargetKind) -> Header {
+        let mut settings = vec![
+            Field::new("files", self.files.to_string()),
+            Field::new("streams", self.streams.min(self.files).to_string()),
+            Field::new("points", self.points.to_string()),
+            Field::new("seconds", self.seconds.to_string()),
+            Field::new("warm-up", self.warm_up.to_string()),
+            Field::new("repeats", self.repeats.to_string()),
+            Field::new("data", self.data.to_string()),
+        ];
+        settings.push(Field::new("peak", self.peak.map_or_else(|| "from a trial".to_owned(), |peak| peak.to_string())));
+        Header::new("nfs", settings, kind, &self.target, "as-mounted", self.seed)
+    }
+
+    /// Bytes that all loads together write, on average, up to a highest one.
+    fn estimate(&self, peak: f64) -> Bytes {
+        let shares: f64 = (1..=self.points).map(|n| f64::from(n) / f64::from(self.points)).sum();
+        let seconds = f64::from(self.seconds) + f64::from(self.warm_up);
+        Bytes((shares * peak * seconds * f64::from(self.repeats) * nfs::written_per_op()) as u64)
+    }
+}
+
+/// All loads, and who watches them.
+struct Sweep<'a> {
+    args: &'a Args,
+    loads: Vec<Requested>,
+    watch: Watch,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(args: &'a Args, context: &Context, guard: Option<Guard>) -> Self {
+        let trial = u64::from(args.peak.is_none());
+        let phases = 1 + trial + u64::from(args.points) * u64::from(args.repeats);
+        let bar = Bar::new(context, "nfs", Counting::Items, phases);
+        // Nothing is written to the null target.
+        let most = if guard.is_some() { args.written } else { Bytes::MAX };
+        Self { args, loads: Vec::new(), watch: Watch { bar, guard, most, done: 0 } }
+    }
+
+    fn run<T: NfsTarget + Send>(&mut self, mut lanes: Lanes<T>) -> anyhow::Result<Outcome> {
+        let end = match self.all(&mut lanes) {
+            Ok(end) => end,
+            Err(_) if crate::interrupt::requested() => End::Interrupted,
+            Err(error) => match error.downcast::<TargetError>() {
+                Ok(error) => End::Failed(error),
+                Err(other) => return Err(other),
+            },
+        };
+        Ok(lanes.finish(end))
+    }
+
+    fn all<T: NfsTarget + Send>(&mut self, lanes: &mut Lanes<T>) -> anyhow::Result<End> {
+        let mut end = lanes.prepare(&mut self.watch)?;
+        let mut peak = self.args.peak;
+        if end == End::Complete && peak.is_none() {
+            let (trial_end, rate) = self.load(lanes, "trial", None)?;
+            (end, peak) = (trial_end, Some(rate));
+        }
+        let Some(peak) = peak.filter(|peak| *peak > 0.0 && end == End::Complete) else { return Ok(end) };
+        let (would, may) = (self.args.estimate(peak), self.watch.most);
+        if would > may {
+            let hint = "raise --written, or lower --peak, --seconds, --points or --repeats";
+            let message =
+                format!("at {peak:.0} operations/s the loads would write about {would}, more than the {may} that --written allows");
+            return Err(UsageError::new(message).hint(hint).into());
+        }
+        let digits = self.args.points.to_string().len().max(2);
+        self.loads = (1..=self.args.points)
+            .map(|n| Requested { name: format!("load-{n:0digits$}"), rate: peak * f64::from(n) / f64::from(self.args.points) })
+            .collect();
+        for _ in 0..self.args.repeats {
+            for load in self.loads.clone() {
+                let (end, _) = self.load(lanes, &load.name, Some(load.rate))?;
+                if end != End::Complete {
+                    return Ok(end);
+                }
+            }
+        }
+        Ok(End::Complete)
+    }
+
+    fn load<T: NfsTarget + Send>(&mut self, lanes: &mut Lanes<T>, name: &str, rate: Option<f64>) -> TargetResult<(End, f64)> {
+        self.watch.done += 1;
+        let seconds = |n: u32| Nanos::from_secs(n.into());
+        let load = Load { name: name.to_owned(), rate, warm_up: seconds(self.args.warm_up), measure: seconds(self.args.seconds) };
+        lanes.run(&load, &mut self.watch)
+    }
+
+    fn assemble(self, header: Header, observer: Option<Observer>, outcome: Outcome) -> (Run, End) {
+        let (mut run, end) = finish::assemble(header, observer, outcome, |phases| nfs::metrics(phases, &self.loads));
+        run.warnings.push(warning(
+            "nfs.emulation",
+            Severity::Note,
+            "an emulation of SPECsfs2008's operation mix on a local directory, not SPEC's benchmark; not comparable with published SPECsfs results".to_owned(),
+        ));
+        for load in &self.loads {
+            let mean = |what: &str| {
+                let name = format!("{}.{what}", load.name);
+                let samples = &run.metrics.iter().find(|m| m.name == name)?.samples;
+                Some(samples.iter().sum::<f64>() / samples.len() as f64)
+            };
+            let (rate, response) = (mean("rate"), mean("response"));
+            if let Some(rate) = rate.filter(|rate| *rate < MET * load.rate) {
+                let text = format!("{}: {:.0} operations/s were asked for and {rate:.0} achieved", load.name, load.rate);
+                run.warnings.push(warning("nfs.load-not-met", Severity::Note, text));
+            }
+            if let Some(response) = response.filter(|ns| *ns > RESPONSE_MAX.as_f64()) {
+                let text = format!(
+                    "{}: the response time of {} is above the {RESPONSE_MAX} that SPECsfs2008 allows",
+                    load.name,
+                    Nanos(response as u64)
+                );
+                run.warnings.push(warning("nfs.slow", Severity::Note, text));
+            }
+        }
+        (run, end)
+    }
+}
+
+fn warning(code: &str, severity: Severity, text: String) -> Warning {
+    Warning { code: code.to_owned(), severity, facts: Vec::new(), text }
+}
+
+/// Shows progress, and watches the reserve and the announced amount.
+struct Watch {
+    bar: Bar,
+    guard: Option<Guard>,
+    most: Bytes,
+    done: u64,
+}
+
+impl<T> Events<T> for Watch {
+    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+        self.bar.message(&format!("nfs {}", progress.phase));
+        self.bar.set(self.done);
+        if progress.written > self.most {
+            return Err(TargetError {
+                action: "write",
+                object: "any more".to_owned(),
+                reason: format!("the {} that --written allows have been written", self.most),
+                errno: None,
+            });
+        }
+        self.guard.as_mut().map_or(Ok(()), Guard::check)
+    }
+}

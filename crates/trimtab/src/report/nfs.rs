@@ -1,0 +1,54 @@
+//! A sweep of the NFS mix over loads: response time over throughput.
+
+use super::document::{Block, Chart, ChartKind, Document, Line, Section, Table};
+use super::run::{document as of_run, quantity};
+use trimtab_core::run::{Run, Unit};
+
+/// A report about one sweep. What it leaves out, `trimtab results show` has.
+#[must_use]
+pub fn document(run: &Run) -> Document {
+    let mean = |name: &str| {
+        let metric = run.metrics.iter().find(|m| m.name == name)?;
+        Some(metric.samples.iter().sum::<f64>() / metric.samples.len() as f64)
+    };
+    let shown = |name: &str, unit| mean(name).map_or_else(String::new, |v| quantity(v, unit));
+    let mut table = Table::new("", &["load", "requested", "achieved", "response", "99 %"]);
+    let mut points = Vec::new();
+    for load in run.metrics.iter().filter_map(|m| m.name.strip_suffix(".requested")) {
+        let of = |what: &str| format!("{load}.{what}");
+        if let (Some(rate), Some(response)) = (mean(&of("rate")), mean(&of("response"))) {
+            points.push((rate, response));
+        }
+        table.row([
+            load.to_owned(),
+            shown(&of("requested"), Unit::OpsPerSecond),
+            shown(&of("rate"), Unit::OpsPerSecond),
+            shown(&of("response"), Unit::Nanos),
+            shown(&of("response.p99"), Unit::Nanos),
+        ]);
+    }
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let slowest = points.iter().map(|p| p.1).fold(0.0, f64::max);
+    let (scale, unit) = if slowest < 1e6 { (1e3, "µs") } else { (1e6, "ms") };
+    points.iter_mut().for_each(|point| point.1 /= scale);
+    let mut blocks = vec![Block::Table(table)];
+    if points.len() > 1 {
+        blocks.push(Block::Chart(Chart {
+            title: "Response time over throughput".to_owned(),
+            x_label: "operations/s achieved".to_owned(),
+            y_label: format!("mean response time, {unit}"),
+            kind: ChartKind::Lines { lines: vec![Line { name: "response".to_owned(), points }], marks: Vec::new() },
+        }));
+    }
+    if mean("ort").is_some() {
+        blocks.push(Block::Text(format!(
+            "Peak {}, overall response time {}: the area under the curve from the origin, divided by the peak.",
+            shown("peak.rate", Unit::OpsPerSecond),
+            shown("ort", Unit::Seconds)
+        )));
+    }
+    let mut document = of_run(run);
+    document.sections.retain(|section| section.title == "Warnings");
+    document.sections.insert(0, Section::new("Response time over throughput", blocks));
+    document
+}

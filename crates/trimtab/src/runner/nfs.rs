@@ -1,0 +1,300 @@
+//! Runs the NFS mix at one load after another: every stream on a thread of its own, at its share of the load.
+
+use super::recorder::Recorder;
+use super::{End, Events, Outcome, Progress, together};
+use crate::interrupt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use trimtab_core::op::OpKind;
+use trimtab_core::rng::Stream;
+use trimtab_core::target::{NfsTarget, TargetError, TargetResult};
+use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::workload::nfs::{self, NfsStream};
+
+/// How often progress is looked at.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// One load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Name of its phase.
+    pub name: String,
+    /// Operations a second of all streams together; `None` for as many as possible.
+    pub rate: Option<f64>,
+    /// Time that is not recorded.
+    pub warm_up: Nanos,
+    /// Time that is.
+    pub measure: Nanos,
+}
+
+/// A stream, its target, and what was recorded of it.
+#[derive(Debug)]
+pub struct Lane<T> {
+    stream: NfsStream,
+    target: T,
+    recorder: Recorder,
+}
+
+/// All streams.
+#[derive(Debug)]
+pub struct Lanes<T> {
+    lanes: Vec<Lane<T>>,
+    seed: u64,
+    loads: u32,
+}
+
+/// What the threads of one phase share.
+struct Shared {
+    stop: AtomicBool,
+    failure: Mutex<Option<TargetError>>,
+    ops: AtomicU64,
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+impl<T: NfsTarget + Send> Lanes<T> {
+    /// Streams on their targets, whose clocks must have the same start.
+    pub fn new(streams: impl IntoIterator<Item = (NfsStream, T)>, seed: u64) -> Self {
+        let lane = |(stream, mut target): (NfsStream, T)| {
+            let recorder = Recorder::new(target.now());
+            Lane { stream, target, recorder }
+        };
+        Self { lanes: streams.into_iter().map(lane).collect(), seed, loads: 0 }
+    }
+
+    /// Makes the files of all streams, then syncs, in a phase `prepare`.
+    pub fn prepare<E: Events<T>>(&mut self, events: &mut E) -> TargetResult<End> {
+        self.phase("prepare", events, |lane, shared, _| {
+            let (target, recorder) = (&mut lane.target, &mut lane.recorder);
+            let mut last = target.now();
+            recorder.begin_phase("prepare", last);
+            lane.stream.prepare(target, |bytes| {
+                recorder.count_op(OpKind::Create, bytes);
+                shared.count(OpKind::Create, bytes);
+                shared.check()
+            })?;
+            target.sync()?;
+            last = target.now().max(last);
+            recorder.end_phase(last);
+            Ok(())
+        })
+    }
+
+    /// Runs one load, and says how many operations a second it came to.
+    pub fn run<E: Events<T>>(&mut self, load: &Load, events: &mut E) -> TargetResult<(End, f64)> {
+        self.loads += 1;
+        let purpose = format!("nfs-arrivals-{}", self.loads);
+        let (seed, streams) = (self.seed, self.lanes.len() as f64);
+        let end = self.phase(&load.name, events, |lane, shared, index| {
+            let arrivals = load.rate.map(|rate| Arrivals::new(seed, &format!("{purpose}-{index}"), rate / streams));
+            lane.run(load, arrivals, shared)
+        })?;
+        let done: f64 = self.lanes.iter().filter_map(|lane| lane.recorder.phases().last()).map(|phase| phase.ops_total() as f64).sum();
+        Ok((end, done / load.measure.as_secs_f64().max(1e-9)))
+    }
+
+    /// Runs `work` on every stream at once, while this thread watches.
+    fn phase<E, W>(&mut self, name: &str, events: &mut E, work: W) -> TargetResult<End>
+    where
+        E: Events<T>,
+        W: Fn(&mut Lane<T>, &Shared, usize) -> TargetResult + Sync,
+    {
+        let shared = Shared {
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            ops: self.total(Recorder::ops).into(),
+            read: self.total(|r| r.read().0).into(),
+            written: self.total(|r| r.written().0).into(),
+        };
+        let running = AtomicU64::new(self.lanes.len() as u64);
+        let watched = std::thread::scope(|scope| {
+            for (index, lane) in self.lanes.iter_mut().enumerate() {
+                let (shared, running, work) = (&shared, &running, &work);
+                scope.spawn(move || {
+                    let _done = Done(running);
+                    if let Err(error) = work(lane, shared, index) {
+                        shared.fail(error);
+                    }
+                });
+            }
+            shared.watch(name, &running, events)
+        });
+        watched?;
+        match shared.failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            _ if interrupt::requested() => Ok(End::Interrupted),
+            Some(error) => Err(error),
+            None => Ok(End::Complete),
+        }
+    }
+
+    fn total(&self, of: impl Fn(&Recorder) -> u64) -> u64 {
+        self.lanes.iter().map(|lane| of(&lane.recorder)).sum()
+    }
+
+    /// What all streams recorded.
+    pub fn finish(self, end: End) -> Outcome {
+        let outcomes = self.lanes.into_iter().map(|mut lane| {
+            let now = lane.target.now();
+            lane.recorder.finish(now)
+        });
+        let mut recorded = super::recorder::Recorded::default();
+        outcomes.for_each(|one| together::add(&mut recorded, one));
+        Outcome { recorded, end }
+    }
+}
+
+/// Counts a thread as done, also if it panics.
+struct Done<'a>(&'a AtomicU64);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Shared {
+    fn count(&self, kind: OpKind, bytes: u64) {
+        self.ops.fetch_add(1, Ordering::Relaxed);
+        match kind {
+            OpKind::Read => self.read.fetch_add(bytes, Ordering::Relaxed),
+            _ => self.written.fetch_add(bytes, Ordering::Relaxed),
+        };
+    }
+
+    /// An error once this phase is to end.
+    fn check(&self) -> TargetResult {
+        if self.stop.load(Ordering::Relaxed) || interrupt::requested() {
+            let reason = "stopped".to_owned();
+            return Err(TargetError { action: "continue", object: String::new(), reason, errno: None });
+        }
+        Ok(())
+    }
+
+    /// Keeps the first failure, and ends the phase for all.
+    fn fail(&self, error: TargetError) {
+        // In this order: who sees the sign to stop must not be the first to say why.
+        self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn watch<T, E: Events<T>>(&self, phase: &str, running: &AtomicU64, events: &mut E) -> TargetResult {
+        while running.load(Ordering::Acquire) > 0 {
+            std::thread::sleep(PROGRESS_EVERY);
+            let progress = Progress {
+                phase,
+                ops: self.ops.load(Ordering::Relaxed),
+                read: Bytes(self.read.load(Ordering::Relaxed)),
+                written: Bytes(self.written.load(Ordering::Relaxed)),
+            };
+            if let Err(error) = events.progress(progress) {
+                self.stop.store(true, Ordering::Relaxed);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When operations are due: exponential intervals of a mean.
+struct Arrivals {
+    rng: Stream,
+    mean_ns: f64,
+    due_ns: f64,
+}
+
+impl Arrivals {
+    fn new(seed: u64, purpose: &str, rate: f64) -> Self {
+        Self { rng: Stream::new(seed, purpose), mean_ns: 1e9 / rate, due_ns: 0.0 }
+    }
+
+    /// After the start of the phase.
+    fn next(&mut self) -> Nanos {
+        self.due_ns -= (1.0 - self.rng.unit()).ln() * self.mean_ns;
+        Nanos(self.due_ns as u64)
+    }
+}
+
+impl<T: NfsTarget> Lane<T> {
+    /// Operations until the time is over. An operation that is due earlier than the one before it ended follows at once; the response
+    /// time counts from when it is issued, as in SPEC's benchmark: what the load lacks then shows in the throughput.
+    fn run(&mut self, load: &Load, mut arrivals: Option<Arrivals>, shared: &Shared) -> TargetResult {
+        let data = self.stream.data();
+        let start = self.target.now();
+        let measured = start.saturating_add(load.warm_up);
+        let end = measured.saturating_add(load.measure);
+        let mut recording = false;
+        loop {
+            if let Some(arrivals) = &mut arrivals {
+                let due = start.saturating_add(arrivals.next());
+                self.target.idle_until(due.min(end));
+            }
+            let issued = self.target.now();
+            if !recording && issued >= measured {
+                recording = true;
+                self.recorder.begin_phase(&load.name, measured);
+            }
+            if issued >= end {
+                break;
+            }
+            shared.check()?;
+            let op = self.stream.next_op();
+            nfs::execute(&mut self.target, &op, data)?;
+            let completed = self.target.now();
+            shared.count(op.kind, op.len);
+            self.recorder.op(op.kind, issued, completed, op.len);
+        }
+        self.recorder.end_phase(end);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::null::NullFiles;
+    use std::time::Instant;
+    use trimtab_core::data::DataClass;
+
+    fn lanes(streams: u32) -> Lanes<NullFiles> {
+        let epoch = Instant::now();
+        let settings = nfs::Settings { files: 200, data: DataClass::Zero, seed: 1 };
+        Lanes::new((0..streams).map(|index| (NfsStream::new(&settings, index), NullFiles::with_epoch(epoch))), 1)
+    }
+
+    fn load(name: &str, rate: Option<f64>) -> Load {
+        Load { name: name.to_owned(), rate, warm_up: Nanos::from_millis(50), measure: Nanos::from_millis(400) }
+    }
+
+    #[test]
+    fn a_load_is_met_by_all_streams_together_and_measured_for_its_time() {
+        let mut lanes = lanes(3);
+        assert_eq!(lanes.prepare(&mut ()), Ok(End::Complete));
+        let (end, achieved) = lanes.run(&load("load-01", Some(2000.0)), &mut ()).unwrap();
+        // Exponential arrivals: 800 operations, give or take five standard deviations.
+        assert!(end == End::Complete && (achieved / 2000.0 - 1.0).abs() < 0.18, "{achieved}");
+        let (_, unlimited) = lanes.run(&load("load-02", None), &mut ()).unwrap();
+        assert!(unlimited > 20_000.0, "{unlimited}");
+        let outcome = lanes.finish(End::Complete);
+        let names: Vec<&str> = outcome.recorded.phases.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(names, ["prepare", "load-01", "load-02"]);
+        let measured = outcome.recorded.phases[1].took;
+        assert!(measured >= Nanos::from_millis(400) && measured < Nanos::from_secs(2), "{measured}");
+    }
+
+    #[test]
+    fn a_phase_ends_when_the_watcher_wants_it_to() {
+        struct Enough;
+        impl Events<NullFiles> for Enough {
+            fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+                let reason = format!("{} operations", progress.ops.min(1));
+                Err(TargetError { action: "go on", object: "here".to_owned(), reason, errno: None })
+            }
+        }
+        let began = Instant::now();
+        let long = Load { measure: Nanos::from_secs(600), ..load("load-01", None) };
+        let error = lanes(2).run(&long, &mut Enough).unwrap_err();
+        assert_eq!(error.to_string(), "cannot go on here: 1 operations");
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+}
