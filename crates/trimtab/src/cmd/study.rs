@@ -62,6 +62,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
     };
     let mut possibilities = Possibilities::find(&path)?;
+    possibilities.lock(&path);
     possibilities.ask(context, &args.policies)?;
     let tried = possibilities.offers().iter().filter(|o| o.obstacle.is_none() && wanted(args, &o.policy)).count();
     if tried == 0 {

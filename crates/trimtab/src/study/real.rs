@@ -3,8 +3,9 @@
 use super::hook::Hook;
 use super::job::{self, Job};
 use super::{Offer, Rig, policy};
-use crate::host::Observer;
 use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
+use crate::host::{Observer, Place};
 use crate::output::Context;
 use crate::runner::{End, Header};
 use crate::safety::{Workspace, consent};
@@ -13,6 +14,7 @@ use crate::target::dir::DirTarget;
 use crate::target::mounted::MountedDir;
 use crate::trim::discard_option::{Changed, Discard, mount_of};
 use crate::trim::fitrim;
+use crate::trim::lock::{DriveLocks, RUN_DIRECTORY};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use trimtab_core::run::{Field, Run, TargetKind};
@@ -24,6 +26,8 @@ pub struct Possibilities {
     discard: Discard,
     trim_obstacle: Option<String>,
     remount_obstacle: Option<String>,
+    /// Held until the end, so that nobody else trims meanwhile.
+    locks: Option<DriveLocks>,
 }
 
 impl Possibilities {
@@ -33,7 +37,18 @@ impl Possibilities {
         let dir = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let trim_obstacle = fitrim::obstacle(&dir).map(|obstacle| obstacle.to_string());
         let remount_obstacle = remount_obstacle(&mount);
-        Ok(Self { discard: Discard::of(&mount), mount, trim_obstacle, remount_obstacle })
+        Ok(Self { discard: Discard::of(&mount), mount, trim_obstacle, remount_obstacle, locks: None })
+    }
+
+    /// Keeps others from trimming until the end. If somebody does already, what needs a trim is not tried.
+    pub fn lock(&mut self, path: &Path) {
+        if self.trim_obstacle.is_some() {
+            return;
+        }
+        match lock_drives(path) {
+            Ok(locks) => self.locks = Some(locks),
+            Err(error) => self.trim_obstacle = Some(format!("{error:#}")),
+        }
     }
 
     /// All policies. `as-mounted` is what others are compared with.
@@ -80,6 +95,13 @@ impl Possibilities {
         }
         Ok(())
     }
+}
+
+/// The locks of the drives below `path`, which whoever trims them takes.
+pub fn lock_drives(path: &Path) -> anyhow::Result<DriveLocks> {
+    let root = Root::live()?;
+    let place = Place::of_path(&root, path).with_context(|| format!("cannot find {}", path.display()))?;
+    DriveLocks::take(&place.stack, Path::new(RUN_DIRECTORY))
 }
 
 fn remount_obstacle(mount: &Mount) -> Option<String> {

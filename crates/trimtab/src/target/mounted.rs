@@ -1,12 +1,14 @@
 //! File targets whose filesystem can be trimmed and whose device counts discards: what trim policies are tried on.
 
-use super::dir::{self, DirTarget};
+use super::dir::DirTarget;
 use crate::host::discards::Meter;
 use crate::host::stat::Discards;
+use crate::interrupt;
+use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_core::op::Payload;
-use trimtab_core::target::{Clock, FileTarget, TargetResult, TrimOutcome};
+use trimtab_core::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// How long discards in the background are waited for.
@@ -23,7 +25,7 @@ pub struct Counted {
 
 /// A file target whose filesystem can be trimmed as a whole, and whose device counts discards.
 pub trait Trimmable: FileTarget {
-    /// Trims all free space. Returns what that did and for how long the device went on with it afterwards.
+    /// Trims all free space; the caller sees to it that nobody else does. Returns what that did and for how long the device went on with it afterwards.
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)>;
 
     /// Discards since the last call (or since the target was opened); `None` if nobody counts.
@@ -57,8 +59,31 @@ impl MountedDir {
 
 impl Trimmable for MountedDir {
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
-        let trimmed = fitrim::trim_all(self.dir.dir(), self.meter.as_ref(), PATIENCE);
-        let (outcome, settled) = trimmed.map_err(|errno| dir::error("trim the filesystem of", self.dir.path(), "", errno))?;
+        let failed = |reason: String, errno: Option<i32>| TargetError {
+            action: "trim the filesystem of",
+            object: self.dir.path().display().to_string(),
+            reason,
+            errno,
+        };
+        let mut filesystem = Filesystem::open(self.dir.path()).map_err(|error| failed(format!("{error:#}"), None))?;
+        filesystem.prepare(Bytes::ZERO, false);
+        let before = self.meter.as_ref().and_then(Meter::count);
+        let started = Instant::now();
+        let mut outcome = TrimOutcome::default();
+        for window in filesystem.layout().windows.clone() {
+            let trimmed = filesystem.trim(window, Bytes::ZERO);
+            let trimmed = trimmed.map_err(|refused| failed(refused.to_string(), Some(refused.errno.raw_os_error())))?;
+            outcome.asked = outcome.asked.saturating_add(trimmed.outcome.asked);
+            outcome.returned = outcome.returned.saturating_add(trimmed.outcome.returned);
+            if interrupt::requested() {
+                return Err(failed("interrupted".to_owned(), Some(libc::EINTR)));
+            }
+        }
+        outcome.took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let settled = self.meter.as_ref().map_or_else(fitrim::Settled::default, |meter| fitrim::settle(meter, PATIENCE));
+        let counted = settled.counted.zip(before).map(|(now, before)| now.since(&before));
+        outcome.device_commands = counted.map(|c| c.commands);
+        outcome.device_bytes = counted.map(|c| c.bytes);
         Ok((outcome, settled.went_on))
     }
 

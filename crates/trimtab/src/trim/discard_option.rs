@@ -78,6 +78,11 @@ pub fn mount_of(path: &Path) -> anyhow::Result<Mount> {
     mount.cloned().with_context(|| format!("the mount of {} is not in the mount table", path.display()))
 }
 
+/// How the filesystem of `path` discards; `None` where that cannot be found out.
+pub fn of_path(path: &Path) -> Option<Discard> {
+    mount_of(path).ok().map(|mount| Discard::of(&mount))
+}
+
 /// Sets the option on the filesystem that is mounted at `mount_point`, and sees that it took effect.
 pub fn set(mount_point: &Path, wanted: &Discard) -> anyhow::Result<()> {
     let shown = mount_point.display();

@@ -10,7 +10,7 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use std::time::{Duration, Instant};
-use trimtab_core::target::{TrimOutcome, TrimWindow};
+use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
 
 /// Discards count as over when the counters have not moved for this long.
@@ -29,9 +29,6 @@ struct Range {
 /// `FITRIM` of `linux/fs.h`: `_IOWR('X', 121, struct fstrim_range)`.
 const FITRIM: Opcode = opcode::read_write::<Range>(b'X', 121);
 
-/// The whole filesystem, in one request.
-pub const WHOLE: TrimWindow = TrimWindow { start: 0, len: u64::MAX };
-
 /// Discards the free extents of at least `min_extent` in `window` of the filesystem that `file` is on. Gives what the
 /// filesystem returned.
 pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<Bytes, Errno> {
@@ -39,25 +36,6 @@ pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<
     // SAFETY: the opcode takes a pointer to a `struct fstrim_range`, which `Range` is, and writes to nothing else.
     unsafe { ioctl(file, Updater::<FITRIM, Range>::new(&mut range)) }?;
     Ok(Bytes(range.len))
-}
-
-/// Trims the whole filesystem of `file`, and counts on its devices. `took` is until the call returned; what the devices did
-/// until [`settle`] saw them quiet is counted too, because XFS returns while its discards are still under way.
-pub fn trim_all(file: impl AsFd, meter: Option<&Meter>, at_most: Duration) -> Result<(TrimOutcome, Settled), Errno> {
-    let before = meter.and_then(Meter::count);
-    let started = Instant::now();
-    let returned = fitrim(file, WHOLE, Bytes::ZERO)?;
-    let took = nanos(started.elapsed());
-    let mut settled = meter.map_or(Settled::default(), |meter| settle(meter, at_most));
-    settled.counted = settled.counted.zip(before).map(|(now, before)| now.since(&before));
-    let outcome = TrimOutcome {
-        asked: Bytes(WHOLE.len),
-        returned,
-        device_commands: settled.counted.map(|c| c.commands),
-        device_bytes: settled.counted.map(|c| c.bytes),
-        took,
-    };
-    Ok((outcome, settled))
 }
 
 /// How discards went on in the background.
@@ -140,6 +118,6 @@ mod tests {
     fn a_filesystem_in_memory_has_no_fitrim() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return };
         assert!(matches!(obstacle(&shm), Some(Obstacle::Filesystem | Obstacle::Permission)));
-        assert!(fitrim(&shm, WHOLE, Bytes::ZERO).is_err());
+        assert!(fitrim(&shm, TrimWindow { start: 0, len: u64::MAX }, Bytes::ZERO).is_err());
     }
 }

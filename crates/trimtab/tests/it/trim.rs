@@ -1,29 +1,31 @@
 //! FITRIM and the discard option on real filesystems.
 
 use crate::support::{LoopMount, skip};
-use rustix::fd::AsFd as _;
-use std::fs::File;
-use std::time::Duration;
-use trimtab::host::discards::Meter;
+use trimtab::target::dir::{DirOptions, DirTarget};
+use trimtab::target::mounted::{MountedDir, Trimmable as _};
 use trimtab::trim::discard_option::{Changed, Discard, mount_of};
-use trimtab::trim::fitrim::{self, WHOLE};
+use trimtab::trim::fitrim;
+use trimtab_core::data::DataClass;
+use trimtab_core::op::Payload;
+use trimtab_core::target::FileTarget as _;
 use trimtab_core::units::Bytes;
 
 #[test]
 fn what_was_freed_is_discarded_and_the_device_counts_it() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
-        let dir = File::open(mount.path()).unwrap();
+        let dir = rustix::fs::open(mount.path(), rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
         assert_eq!(fitrim::obstacle(&dir), None, "{fs_type}");
-        fitrim::fitrim(&dir, WHOLE, Bytes::ZERO).unwrap();
-        std::fs::write(mount.path().join("file"), vec![7; 32 << 20]).unwrap();
-        rustix::fs::syncfs(dir.as_fd()).unwrap();
-        std::fs::remove_file(mount.path().join("file")).unwrap();
-        rustix::fs::syncfs(dir.as_fd()).unwrap();
-        let meter = Meter::start(&mount.path()).unwrap();
-        let (outcome, settled) = fitrim::trim_all(&dir, Some(&meter), Duration::from_secs(10)).unwrap();
-        assert!(settled.quiet, "{fs_type}");
+        let mut target = MountedDir::new(DirTarget::new(dir, &mount.path(), DirOptions::default()));
+        target.trim_all().unwrap();
+        target.create("file", &Payload::Fill { len: 32 << 20, class: DataClass::Random }).unwrap();
+        target.sync().unwrap();
+        target.delete("file").unwrap();
+        target.sync().unwrap();
+        target.take_discards().unwrap();
+        let (outcome, _) = target.trim_all().unwrap();
         assert!(outcome.device_bytes.unwrap() >= Bytes(32 << 20), "{fs_type}: {outcome:?}");
+        assert_eq!(target.take_discards().map(|d| d.bytes), outcome.device_bytes, "{fs_type}");
     }
 }
 

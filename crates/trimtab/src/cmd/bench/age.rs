@@ -9,12 +9,13 @@ use crate::runner::{End, Header, Outcome, blocks, files};
 use crate::safety::{self, SafetyArgs, Workspace};
 use crate::study::hook::Hook;
 use crate::study::policy;
+use crate::study::real::lock_drives;
 use crate::target::TargetSpec;
 use crate::target::block::{BlockFile, BlockOptions};
 use crate::target::dir::{DirOptions, DirTarget};
 use crate::target::mounted::MountedDir;
 use crate::target::null::{NullBlocks, NullFiles};
-use crate::trim::discard_option::{Discard, mount_of};
+use crate::trim::discard_option;
 use crate::trim::fitrim;
 use anyhow::Context as _;
 use std::path::Path;
@@ -163,19 +164,23 @@ fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) 
     let plan = args.plan(&workload.plan());
     let workspace = safety::prepare(context, &args.safety, path, "bench age", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    let discard = Discard::of(&mount_of(path)?);
+    let discard = discard_option::of_path(path);
     let mut header = Header::new("age", args.settings(), TargetKind::Directory, &args.target, policy::AS_MOUNTED, args.seed);
-    header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
+    header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
+    let online = discard.is_some_and(|discard| discard.is_on());
     let (mut blocks, mut files) = open(args, &workspace)?;
     header.settings.push(Field::new("engine", blocks.engine()));
-    let trim_obstacle = fitrim::obstacle(files.dir());
+    let (trim_obstacle, _locks) = match fitrim::obstacle(files.dir()).map(|obstacle| obstacle.to_string()) {
+        None => lock_drives(path).map_or_else(|error| (Some(format!("{error:#}")), None), |locks| (None, Some(locks))),
+        obstacle => (obstacle, None),
+    };
     let guard = workspace.guard()?;
     let mut parts = Parts::new();
     parts.add(|| write(context, prepare(args), &mut blocks));
     parts.add(|| write(context, random_writes(args, BEFORE), &mut blocks));
     parts.add(|| {
         let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), Some(guard));
-        let mut hook = Hook { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online: discard.is_on() };
+        let mut hook = Hook { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
         files::run(&mut workload, &mut files, &mut hook)
     });
     parts.add(|| write(context, random_writes(args, AFTER), &mut blocks));
