@@ -29,6 +29,9 @@ struct Range {
 /// `FITRIM` of `linux/fs.h`: `_IOWR('X', 121, struct fstrim_range)`.
 const FITRIM: Opcode = opcode::read_write::<Range>(b'X', 121);
 
+/// The whole filesystem, in one request.
+pub const WHOLE: TrimWindow = TrimWindow { start: 0, len: u64::MAX };
+
 /// Discards the free extents of at least `min_extent` in `window` of the filesystem that `file` is on. Gives what the
 /// filesystem returned.
 pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<Bytes, Errno> {
@@ -118,6 +121,6 @@ mod tests {
     fn a_filesystem_in_memory_has_no_fitrim() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return };
         assert!(matches!(obstacle(&shm), Some(Obstacle::Filesystem | Obstacle::Permission)));
-        assert!(fitrim(&shm, TrimWindow { start: 0, len: u64::MAX }, Bytes::ZERO).is_err());
+        assert!(fitrim(&shm, WHOLE, Bytes::ZERO).is_err());
     }
 }
