@@ -21,6 +21,8 @@ pub enum Ask {
     Power {
         /// Give it back.
         on: bool,
+        /// Not now, but with a random one of so many requests.
+        within: Option<u64>,
     },
     /// Detach and end.
     Detach {

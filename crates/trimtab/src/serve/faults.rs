@@ -85,7 +85,7 @@ impl Faulty {
         let blocks = geometry.size / u64::from(geometry.logical_block);
         let state = State {
             faults: armed,
-            undo: may_cut.then(|| Undo::new(geometry.logical_block)),
+            undo: may_cut.then(|| Undo::new(geometry.atomic_write)),
             off: false,
             written: 0,
             patterned: pattern.map(|byte| (byte, UnitMap::new(blocks))),
@@ -115,9 +115,21 @@ impl Faulty {
         self.cut(&mut state, None).map_err(|errno| format!("the data store failed: {errno}"))
     }
 
-    /// Turns the power on again; false if it was on.
+    /// Has the power fail with a random one of the next `n` requests that count; false if no power cut was asked for.
+    pub fn cut_power_within(&self, n: u64) -> bool {
+        let mut state = self.lock();
+        let armed = state.faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }));
+        armed.is_some_and(|armed| {
+            armed.cut_at = Some(armed.seen + armed.rng.between(1, n.max(1)));
+            true
+        })
+    }
+
+    /// Turns the power on again; false if it was on. It does not fail again by itself.
     pub fn restore_power(&self) -> bool {
-        std::mem::take(&mut self.lock().off)
+        let mut state = self.lock();
+        state.faults.iter_mut().for_each(|armed| armed.cut_at = None);
+        std::mem::take(&mut state.off)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

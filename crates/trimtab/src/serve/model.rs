@@ -13,6 +13,8 @@ use trimtab_core::units::{Bytes, Nanos};
 
 /// The largest discard granularity that is passed on.
 const GRANULARITY_MAX: u64 = 1 << 20;
+/// Larger mapping units are torn between pieces of this size.
+const ATOMIC_WRITE_MAX: u64 = 64 << 10;
 
 /// `spec` with another capacity: over-provisioning, and everything else, stays in proportion.
 pub fn sized(mut spec: DriveSpec, size: Option<Bytes>) -> anyhow::Result<DriveSpec> {
@@ -34,6 +36,7 @@ pub fn settings(spec: &DriveSpec, speed: Speed) -> Settings {
     let mut geometry = Geometry {
         size: spec.capacity_bytes,
         logical_block: spec.logical_block_bytes,
+        atomic_write: spec.logical_block_bytes,
         discard_granularity: 0,
         discard_max_bytes: 0,
         volatile_cache: false,
@@ -44,6 +47,9 @@ pub fn settings(spec: &DriveSpec, speed: Speed) -> Settings {
     match &spec.medium {
         Medium::Flash(flash) => {
             classify = flash.compression.is_some();
+            // A mapped unit is replaced as a whole: its entry in the map points to the old place or to the new one.
+            let unit = flash.ftl.mapping_unit_bytes.clamp(spec.logical_block_bytes.into(), ATOMIC_WRITE_MAX);
+            geometry.atomic_write = unit as u32;
             geometry.volatile_cache = flash.write_cache.bytes > 0 && !flash.write_cache.power_loss_protection;
             if flash.trim.supported {
                 trim = TrimShape { ranges_max: flash.trim.ranges_per_command_max, range_bytes_max: flash.trim.range_bytes_max };

@@ -62,6 +62,8 @@ pub struct Geometry {
     pub size: u64,
     /// Logical block in bytes.
     pub logical_block: u32,
+    /// The largest aligned piece of a write that the drive never tears, in bytes.
+    pub atomic_write: u32,
     /// What TRIM ranges should be multiples of, in bytes; 0 if TRIM is not supported.
     pub discard_granularity: u32,
     /// The most bytes of one TRIM range; 0 if TRIM is not supported.

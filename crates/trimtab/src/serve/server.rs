@@ -43,6 +43,8 @@ pub struct Options {
     pub faults: Vec<Fault>,
     /// Decides everything about them that is left to chance.
     pub seed: u64,
+    /// Detach, whoever uses the drive, once this process has ended.
+    pub detach_with: Option<u32>,
 }
 
 /// A drive that is being served.
@@ -50,6 +52,7 @@ pub struct Server {
     home: Home,
     record: Record,
     engine: Arc<Engine>,
+    detach_with: Option<u32>,
     /// Around the engine, if there are any.
     faults: Option<Arc<Faulty>>,
     pacer: Arc<Pacer>,
@@ -115,6 +118,7 @@ impl Server {
             home,
             record,
             engine,
+            detach_with: options.detach_with,
             faults,
             pacer,
             settings: options.settings,
@@ -185,7 +189,7 @@ impl Server {
             match questions.recv_timeout(Duration::from_millis(100).min(next_tick.saturating_duration_since(now))) {
                 Ok(question) => match question.ask {
                     Ask::Status => question.answer(to_answer(serde_json::to_value(self.status()))),
-                    Ask::Power { on } => question.answer(self.power(on)),
+                    Ask::Power { on, within } => question.answer(self.power(on, within)),
                     Ask::Detach { force } => match self.detach(force) {
                         Ok(()) => {
                             question.answer(Answer::Ok(serde_json::Value::Null));
@@ -196,6 +200,9 @@ impl Server {
                 },
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(100)),
+            }
+            if self.detach_with.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+                return self.detach(true);
             }
             if interrupt::requested() {
                 match self.detach(false) {
@@ -236,12 +243,18 @@ impl Server {
         self.home.remove().context("cannot remove the runtime directory")
     }
 
-    fn power(&self, on: bool) -> Answer {
+    fn power(&self, on: bool, within: Option<u64>) -> Answer {
         let Some(faults) = &self.faults else {
             return Answer::Error("this drive was attached without '--fault power-cut'".to_owned());
         };
         if on {
             return Answer::Ok(serde_json::json!({ "power": "on", "was_off": faults.restore_power() }));
+        }
+        if let Some(n) = within {
+            return match faults.cut_power_within(n) {
+                true => Answer::Ok(serde_json::json!({ "power": "on", "fails_within": n })),
+                false => Answer::Error("this drive was attached without '--fault power-cut'".to_owned()),
+            };
         }
         match faults.cut_power() {
             Ok(pages) => Answer::Ok(serde_json::json!({ "power": "off", "lost_blocks": pages })),

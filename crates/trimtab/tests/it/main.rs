@@ -3,6 +3,7 @@
 
 mod bench_age;
 mod bench_tree;
+mod attached;
 mod cli;
 mod doctor;
 mod drive_validate;
@@ -10,6 +11,7 @@ mod nfs;
 mod postmark;
 mod results;
 mod study;
+mod power_cuts;
 mod support;
 mod sysroot;
 mod trim;

@@ -68,6 +68,7 @@ fn data_come_back_and_trims_are_accounted() {
     let geometry = Geometry {
         size: SIZE,
         logical_block: 4096,
+        atomic_write: 4096,
         discard_granularity: 8192,
         discard_max_bytes: 16 << 20,
         volatile_cache: true,

@@ -58,6 +58,9 @@ pub struct Args {
     /// Seed of everything random in the drive and its faults.
     #[arg(long, default_value_t = 42)]
     seed: u64,
+    /// Detach, whoever uses the drive, once the process PID has ended.
+    #[arg(long, value_name = "PID")]
+    detach_with: Option<u32>,
     /// Stay in the foreground; an interrupt detaches.
     #[arg(long)]
     foreground: bool,
@@ -102,6 +105,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         record: args.record.clone(),
         faults: args.faults.clone(),
         seed: args.seed,
+        detach_with: args.detach_with,
     })
 }
 

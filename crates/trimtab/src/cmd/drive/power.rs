@@ -1,5 +1,6 @@
 //! `trimtab drive power`.
 
+use crate::error::UsageError;
 use crate::output::Context;
 use crate::serve::control::{Ask, Client};
 use crate::serve::runtime::{Runtime, State};
@@ -9,6 +10,7 @@ const EXAMPLES: &str = "\
 Examples:
   trimtab drive attach crucial-m4-128gb --fault power-cut
   trimtab drive power crucial-m4-128gb cut      what was only in its cache is lost; every request fails
+  trimtab drive power crucial-m4-128gb cut --within 500
   trimtab drive power crucial-m4-128gb on       it answers again; unmount and check what is on it first";
 
 /// Arguments of `trimtab drive power`.
@@ -21,6 +23,9 @@ pub struct Args {
     /// Take the power away, or give it back.
     #[arg(value_name = "cut|on")]
     power: Power,
+    /// With 'cut': not now, but with a random one of the next N requests that count (see 'power-cut' in 'drive attach --help').
+    #[arg(long, value_name = "N")]
+    within: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -36,9 +41,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let entry = Runtime::open()?.find(Some(&args.drive))?;
     let State::Running(_) = entry.state else { anyhow::bail!("nobody serves {}", entry.id) };
     let on = matches!(args.power, Power::On);
-    let answer: serde_json::Value = Client::connect(&entry.home.control())?.ask(&Ask::Power { on })?;
+    if on && args.within.is_some() {
+        return Err(UsageError::new("--within belongs to 'cut'").into());
+    }
+    let answer: serde_json::Value = Client::connect(&entry.home.control())?.ask(&Ask::Power { on, within: args.within })?;
     context.report("drive-power", 1, &answer, || match answer["lost_blocks"].as_u64() {
         Some(lost) => format!("the power of {} is off; {lost} blocks that were only in its cache are lost", entry.id),
+        None if args.within.is_some() => format!("the power of {} will fail", entry.id),
         None => format!("the power of {} is on", entry.id),
     })?;
     Ok(ExitCode::SUCCESS)

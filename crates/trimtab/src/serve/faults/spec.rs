@@ -115,7 +115,7 @@ pub enum Fault {
 /// How faults are written; for help and for error messages.
 pub const GRAMMAR: &str = "\
   power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   the N-th request, or a random one of the first N; without
-                                                     either, 'trimtab drive power DRIVE cut' does it
+                                                     either, 'trimtab drive power DRIVE cut' does
   read-error|write-error|trim-error|flush-error:p=P|range=OFFSET+LENGTH[,after=N]
   latency:p=P,add=TIME[,on=KIND]                     KIND is read, write, trim, flush or any
   trim:ignore|half[=SHARE]|stale|pattern=BYTE        TRIM obeyed not at all, in part, or not seen by reads

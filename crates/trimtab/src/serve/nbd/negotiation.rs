@@ -140,6 +140,7 @@ mod tests {
     const GEOMETRY: Geometry = Geometry {
         size: 1 << 30,
         logical_block: 512,
+        atomic_write: 512,
         discard_granularity: 512,
         discard_max_bytes: 1 << 20,
         volatile_cache: true,

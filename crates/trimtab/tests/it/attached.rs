@@ -1,0 +1,110 @@
+//! Attached drives and mounted filesystems that are taken away again however a test ends.
+
+use crate::support::trimtab;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A drive attached by the program, in a runtime directory of its own.
+pub struct Attached {
+    runtime: tempfile::TempDir,
+    pub device: PathBuf,
+}
+
+impl Attached {
+    /// `trimtab drive attach` with these arguments.
+    pub fn new(args: &[&str]) -> Self {
+        let runtime = tempfile::tempdir().unwrap();
+        let mut this = Self { runtime, device: PathBuf::new() };
+        // A test that is killed leaves nobody behind.
+        let pid = std::process::id().to_string();
+        let mut all = vec!["drive", "attach", "--detach-with", &pid];
+        all.extend(args);
+        this.device = this.run(&all).trim().into();
+        this
+    }
+
+    /// The program, seeing only the drives of this test.
+    pub fn command(&self) -> assert_cmd::Command {
+        let mut command = trimtab();
+        command.env("TRIMTAB_RUNTIME_DIR", self.runtime.path());
+        command
+    }
+
+    /// Runs it; it has to succeed.
+    pub fn run(&self, args: &[&str]) -> String {
+        let output = self.command().args(args).output().unwrap();
+        assert!(output.status.success(), "trimtab {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What the server says of the drive.
+    pub fn status(&self) -> Value {
+        let mut document: Value = serde_json::from_str(&self.run(&["drive", "status", "--json"])).unwrap();
+        document["drives"][0].take()
+    }
+
+    /// Takes the power away, or gives it back.
+    pub fn power(&self, what: &str) {
+        self.run(&["drive", "power", self.device.to_str().unwrap(), what]);
+    }
+
+    /// Has the power fail with a random one of the next `n` requests that count.
+    pub fn power_fails_within(&self, n: u64) {
+        self.run(&["drive", "power", self.device.to_str().unwrap(), "cut", "--within", &n.to_string()]);
+    }
+
+    /// `trimtab drive detach`.
+    pub fn detach(self) {
+        self.run(&["drive", "detach"]);
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // Nothing is attached any more if the test has detached it.
+        let _ = self.command().args(["drive", "detach", "--all", "--force"]).output();
+    }
+}
+
+/// A mounted filesystem.
+pub struct Mounted {
+    directory: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// Mounts `device`; says why if it cannot.
+    pub fn new(device: &Path, options: &str) -> Result<Self, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let output = Command::new("mount").args(["-o", options]).arg(device).arg(directory.path()).output().unwrap();
+        if output.status.success() { Ok(Self { directory }) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Unmounts it.
+    pub fn unmount(self) {
+        ok(Command::new("umount").arg(self.path()));
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.path()).output();
+    }
+}
+
+/// Runs `command`; it has to succeed.
+pub fn ok(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    output
+}
+
+/// True if all of these programs are there.
+pub fn have(programs: &[&str]) -> bool {
+    programs.iter().all(|program| Command::new(program).arg("--version").output().is_ok())
+}
