@@ -10,6 +10,7 @@ pub mod error;
 pub mod host;
 pub mod interrupt;
 pub mod output;
+pub mod pack;
 pub mod postmark;
 pub mod progress;
 pub mod report;

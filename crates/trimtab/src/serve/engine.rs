@@ -18,6 +18,7 @@ use crate::trace::{Event, Kind};
 use counts::Seconds;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,31 @@ pub struct Settings {
     pub queue_depth: u32,
     /// The drive compresses, so what is written is looked at.
     pub classify: bool,
+}
+
+/// A drive with its data: new, or as it was left.
+pub struct Drive {
+    /// The model.
+    pub model: Box<dyn Model>,
+    /// The data.
+    pub store: Store,
+    /// Which units hold data.
+    pub ledger: Ledger,
+    /// The drive's time.
+    pub now: Nanos,
+}
+
+/// What has to be kept of a drive besides its data.
+#[derive(Debug)]
+pub struct Lasting {
+    /// Bytes in a unit of `mapped`.
+    pub unit: u64,
+    /// Units that hold data.
+    pub mapped: Vec<Range<u64>>,
+    /// The model's own snapshot.
+    pub model: Vec<u8>,
+    /// The drive's time.
+    pub now: Nanos,
 }
 
 /// The model and everything that has to change together with it.
@@ -79,14 +105,13 @@ pub struct Snapshot {
 }
 
 impl Engine {
-    /// An engine over `device` and `store`.
-    pub fn new(device: Box<dyn Model>, store: Store, settings: Settings, recorder: Option<Recorder>) -> Self {
-        let geometry = settings.geometry;
-        let origin = Nanos::ZERO;
+    /// An engine over a drive.
+    pub fn new(drive: Drive, settings: Settings, recorder: Option<Recorder>) -> Self {
+        let Drive { model, store, ledger, now: origin } = drive;
         let modelled = Modelled {
-            device,
+            device: model,
             clock: ModelClock::new(settings.speed, origin, settings.queue_depth),
-            ledger: Ledger::new(geometry.size, geometry.logical_block),
+            ledger,
             counts: Counts::default(),
             seconds: Seconds::default(),
             recorder,
@@ -105,6 +130,19 @@ impl Engine {
             model: modelled.device.counters(),
             model_time: modelled.clock.now(),
             seconds: modelled.seconds.recent(),
+        }
+    }
+
+    /// Writes out the drive's cache and gives what has to be kept of it.
+    pub fn lasting(&self) -> Lasting {
+        let mut modelled = self.lock();
+        let flushed = modelled.submit(&Command::Flush, 0, true);
+        modelled.device.idle(flushed.done);
+        Lasting {
+            unit: modelled.ledger.unit(),
+            mapped: modelled.ledger.map().runs().collect(),
+            model: modelled.device.snapshot(),
+            now: flushed.done,
         }
     }
 
@@ -128,6 +166,16 @@ impl Engine {
     /// Why the recording had to end early.
     pub fn recording_failure(&self) -> Option<String> {
         self.lock().recorder.as_ref().and_then(Recorder::failure)
+    }
+
+    /// The model has failed, and every request fails with it.
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// How it was set up.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The data.
@@ -231,7 +279,7 @@ impl Serve for Engine {
     }
 
     fn serve(&self, request: Request<'_>) -> Served {
-        if self.broken.load(Ordering::Relaxed) {
+        if self.is_broken() {
             return Served::refused(Errno::IO);
         }
         // A panic would end the thread with the host's request unanswered for ever.

@@ -230,6 +230,18 @@ impl Ledger {
         Self { map: UnitMap::new(size.div_ceil(unit)), unit, discards }
     }
 
+    /// Takes over which units hold data.
+    pub fn resume(&mut self, mapped: &[Range<u64>]) {
+        for units in mapped {
+            self.map.insert(units.clone());
+        }
+    }
+
+    /// Notes without counting it that a range holds no data.
+    pub fn forget(&mut self, offset: u64, len: u64) {
+        self.map.remove(offset.div_ceil(self.unit)..(offset + len) / self.unit);
+    }
+
     /// Bytes in a unit.
     pub const fn unit(&self) -> u64 {
         self.unit

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const LOOP_CTL_ADD: libc::c_ulong = 0x4C80;
+const LOOP_CTL_REMOVE: libc::c_ulong = 0x4C81;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LO_FLAGS_PARTSCAN: u32 = 8;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
@@ -55,11 +57,7 @@ pub struct LoopDevice(pub u32);
 impl LoopDevice {
     /// Attaches `backing` to a free loop device with this logical block size, unbuffered, scanning for partitions.
     pub fn attach(backing: &Path, logical_block: u32) -> anyhow::Result<Self> {
-        let control = File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/loop-control")
-            .context("cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)")?;
+        let control = open_control().context("cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)")?;
         let file = File::options().read(true).write(true).open(backing).context("cannot open the served file")?;
         let name = backing.as_os_str().as_encoded_bytes();
         let mut file_name = [0; 64];
@@ -69,6 +67,7 @@ impl LoopDevice {
         for _ in 0..64 {
             let number = ioctl(&control, LOOP_CTL_GET_FREE, 0).context("no free loop device")?;
             let this = Self(number as u32);
+            this.renew();
             let device = match File::options().read(true).write(true).open(this.path()) {
                 Ok(device) => device,
                 Err(error) => return Err(error).with_context(|| format!("cannot open {}", this.path().display())),
@@ -121,7 +120,6 @@ impl LoopDevice {
 
     /// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
     pub fn tune(self, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
-        let queue = self.sysfs().join("queue");
         let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
         let settings = [
             ("rotational", u8::from(geometry.rotational).to_string()),
@@ -129,6 +127,7 @@ impl LoopDevice {
             ("discard_max_bytes", geometry.discard_max_bytes.to_string()),
             ("max_sectors_kb", (request_bytes_max >> 10).to_string()),
         ];
+        let queue = self.sysfs().join("queue");
         let mut missed = Vec::new();
         for (name, value) in settings {
             if let Err(error) = std::fs::write(queue.join(name), &value) {
@@ -136,6 +135,16 @@ impl LoopDevice {
             }
         }
         missed
+    }
+
+    /// Has the driver forget what was set in the queue of this free device. It keeps that for the next user otherwise; and a
+    /// device that was once told to allow no discards takes no other limit any more (seen on Linux 6.18).
+    fn renew(self) {
+        let Ok(control) = open_control() else { return };
+        // Fails if somebody has taken it already; then it is theirs.
+        if ioctl(&control, LOOP_CTL_REMOVE, self.0.into()).is_ok() {
+            let _ = ioctl(&control, LOOP_CTL_ADD, self.0.into());
+        }
     }
 
     /// Writes what the kernel still holds of the device to the drive.
@@ -183,6 +192,7 @@ impl LoopDevice {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+        self.renew();
         Ok(true)
     }
 
@@ -251,8 +261,12 @@ fn openers_of(nodes: &[PathBuf]) -> Vec<String> {
     found
 }
 
+fn open_control() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/loop-control")
+}
+
 fn ioctl(file: &File, request: libc::c_ulong, argument: libc::c_ulong) -> io::Result<i32> {
-    // SAFETY: the three requests used here take no argument, or a pointer to a `LoopConfig` that outlives the call.
+    // SAFETY: the requests used here take a number, or a pointer to a `LoopConfig` that outlives the call.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -75,6 +75,15 @@ pub fn build(spec: &DriveSpec, seed: u64) -> anyhow::Result<Box<dyn Model>> {
     Ok(model)
 }
 
+/// The drive of `spec` whose [`Model::snapshot`] is `saved`.
+pub fn resume(spec: &DriveSpec, saved: &[u8]) -> anyhow::Result<Box<dyn Model>> {
+    let model: Box<dyn Model> = match &spec.medium {
+        Medium::Disk(_) => Box::new(Hdd::new(spec)?),
+        Medium::Flash(_) => Box::new(Ssd::restore(spec, saved)?),
+    };
+    Ok(model)
+}
+
 /// A modelled drive that can be served.
 pub trait Model: Device + Send {
     /// Every counter by name, and how the medium is used now.
@@ -82,6 +91,9 @@ pub trait Model: Device + Send {
 
     /// Bytes that the host wrote, and bytes that were written to the medium for it, so far.
     fn written(&self) -> (u64, u64);
+
+    /// Everything that has to be kept between attachments; empty if there is nothing of that kind.
+    fn snapshot(&self) -> Vec<u8>;
 
     /// To be called before the first write if the power may be cut.
     fn expect_power_cuts(&mut self);
@@ -109,6 +121,10 @@ impl Model for Hdd {
 
     fn written(&self) -> (u64, u64) {
         (self.counters().host_write_bytes, self.counters().media_write_bytes)
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        Vec::new()
     }
 
     fn expect_power_cuts(&mut self) {}
@@ -146,6 +162,10 @@ impl Model for Ssd {
 
     fn written(&self) -> (u64, u64) {
         (self.counters().host_written_bytes, self.nand_written().0)
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        self.snapshot()
     }
 
     fn expect_power_cuts(&mut self) {

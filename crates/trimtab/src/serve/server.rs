@@ -2,37 +2,38 @@
 
 use crate::interrupt;
 use crate::serve::control::{self, Answer, Ask, Question};
-use crate::serve::engine::{Engine, Settings};
+use crate::serve::engine::Engine;
 use crate::serve::faults::{Fault, Faulty};
 use crate::serve::fuse::{MAX_REQUEST_BYTES, OneFile};
 use crate::serve::loopdev::LoopDevice;
-use crate::serve::model::Model;
+use crate::serve::model;
 use crate::serve::nbd::NbdFront;
-use crate::serve::pace::Pacer;
+use crate::serve::pace::{Pacer, Speed};
+use crate::serve::persist;
 use crate::serve::record::Recorder;
 use crate::serve::request::Serve;
 use crate::serve::runtime::{self, Home, Record, Runtime};
 use crate::serve::status::{ByKind, Status};
-use crate::serve::store::Store;
 use crate::trace::Header;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_core::drive::spec::DriveSpec;
 
 /// What to attach.
 pub struct Options {
     /// How the user wants to name it; made from the drive's name if `None`.
     pub id: Option<String>,
-    /// Name of the drive's specification.
-    pub drive: String,
-    /// The modelled drive.
-    pub model: Box<dyn Model>,
-    /// How the engine is set up.
-    pub settings: Settings,
+    /// The drive.
+    pub spec: DriveSpec,
+    /// How model time passes.
+    pub speed: Speed,
     /// Where the data are kept; in memory if `None`.
     pub data: Option<PathBuf>,
+    /// Data without a state become the first content of a new drive.
+    pub adopt: bool,
     /// Attach a block device.
     pub block: bool,
     /// Listen for NBD clients on this Unix socket.
@@ -41,7 +42,7 @@ pub struct Options {
     pub record: Option<PathBuf>,
     /// Faults around the engine.
     pub faults: Vec<Fault>,
-    /// Decides everything about them that is left to chance.
+    /// Decides everything about the drive and its faults that is left to chance.
     pub seed: u64,
     /// Detach, whoever uses the drive, once this process has ended.
     pub detach_with: Option<u32>,
@@ -56,11 +57,13 @@ pub struct Server {
     /// Around the engine, if there are any.
     faults: Option<Arc<Faulty>>,
     pacer: Arc<Pacer>,
-    settings: Settings,
+    speed: Speed,
     started: Instant,
     questions: Option<Receiver<Question>>,
     block: Option<BlockFront>,
     nbd: Option<NbdFront>,
+    /// What went wrong while it was taken away.
+    problems: Vec<String>,
 }
 
 /// The block device: a file served over FUSE, under a loop device.
@@ -74,10 +77,14 @@ impl Server {
     pub fn start(options: Options) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
         let mut remarks = runtime.clean_up()?;
-        let size = options.settings.geometry.size;
-        let store = match &options.data {
-            Some(path) => Store::in_file(path, size)?,
-            None => Store::in_memory(size)?,
+        let settings = model::settings(&options.spec, options.speed);
+        let drive = match &options.data {
+            Some(data) => {
+                let (drive, remark) = persist::in_file(&options.spec, &settings, options.seed, data, options.adopt)?;
+                remarks.extend(remark);
+                drive
+            }
+            None => persist::in_memory(&options.spec, &settings, options.seed)?,
         };
         // Memory for writing out dirty pages of our own block device must not wait for that to happen.
         let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -86,10 +93,10 @@ impl Server {
         let recorder = match &options.record {
             Some(path) => {
                 let header = Header {
-                    drive: options.drive.clone(),
-                    size,
-                    logical_block: options.settings.geometry.logical_block,
-                    speed: options.settings.speed.to_string(),
+                    drive: options.spec.name.clone(),
+                    size: settings.geometry.size,
+                    logical_block: settings.geometry.logical_block,
+                    speed: options.speed.to_string(),
                     started_unix_ms: attached_unix_ms,
                     tool_version: env!("CARGO_PKG_VERSION").to_owned(),
                 };
@@ -97,13 +104,16 @@ impl Server {
             }
             None => None,
         };
-        let engine = Arc::new(Engine::new(options.model, store, options.settings, recorder));
-        let (id, home) = runtime.claim(options.id.as_deref(), &options.drive)?;
+        let engine = Arc::new(Engine::new(drive, settings, recorder));
+        if let Some(data) = &options.data {
+            persist::begin(&engine, &options.spec.name, data)?;
+        }
+        let (id, home) = runtime.claim(options.id.as_deref(), &options.spec.name)?;
         let (pid, pid_started, boot_id) = runtime::own_process();
         let record = Record {
             id,
-            drive: options.drive,
-            size,
+            drive: options.spec.name,
+            size: settings.geometry.size,
             pid,
             pid_started,
             boot_id,
@@ -112,7 +122,7 @@ impl Server {
             data: options.data.map(std::path::absolute).transpose()?,
             attached_unix_ms,
         };
-        let faulty = || Arc::new(Faulty::new(Arc::clone(&engine), &options.faults, options.seed, options.settings.speed));
+        let faulty = || Arc::new(Faulty::new(Arc::clone(&engine), &options.faults, options.seed, options.speed));
         let faults = (!options.faults.is_empty()).then(faulty);
         let mut server = Self {
             home,
@@ -121,17 +131,19 @@ impl Server {
             detach_with: options.detach_with,
             faults,
             pacer,
-            settings: options.settings,
+            speed: options.speed,
             started: Instant::now(),
             questions: None,
             block: None,
             nbd: None,
+            problems: Vec::new(),
         };
         match server.open(options.block, options.nbd.as_deref()) {
             Ok(more) => remarks.extend(more),
             Err(error) => {
                 // What went wrong first is what the user has to hear.
                 let _ = server.detach(true);
+                let _ = server.finish();
                 return Err(error);
             }
         }
@@ -192,8 +204,10 @@ impl Server {
                     Ask::Power { on, within } => question.answer(self.power(on, within)),
                     Ask::Detach { force } => match self.detach(force) {
                         Ok(()) => {
-                            question.answer(Answer::Ok(serde_json::Value::Null));
-                            return Ok(());
+                            let finished = self.finish();
+                            let problem = finished.as_ref().err().map(|error| format!("{error:#}"));
+                            question.answer(Answer::Ok(serde_json::json!({ "problem": problem })));
+                            return finished;
                         }
                         Err(error) => question.answer(Answer::Error(format!("{error:#}"))),
                     },
@@ -202,11 +216,12 @@ impl Server {
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(100)),
             }
             if self.detach_with.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-                return self.detach(true);
+                self.detach(true)?;
+                return self.finish();
             }
             if interrupt::requested() {
                 match self.detach(false) {
-                    Ok(()) => return Ok(()),
+                    Ok(()) => return self.finish(),
                     Err(error) if !told => {
                         eprintln!("trimtab: {error:#}; waiting for that to end (a second signal ends the server at once)");
                         told = true;
@@ -217,14 +232,15 @@ impl Server {
         }
     }
 
-    /// Takes everything away. Nothing has changed if this fails.
+    /// Takes the drive away from its users. Nothing has changed if this fails.
     fn detach(&mut self, force: bool) -> anyhow::Result<()> {
         if let Some(BlockFront { device: Some(device), .. }) = &self.block {
             let shown = device.path();
             let users = device.users();
             anyhow::ensure!(users.is_empty() || force, "{} is busy: {}", shown.display(), users.join(", "));
-            if !force {
-                device.sync().with_context(|| format!("cannot write out {}", shown.display()))?;
+            if !force && let Err(error) = device.sync() {
+                // A drive that has failed must not stay attached because of that.
+                self.problems.push(format!("not all that was written to {} has reached the drive: {error}", shown.display()));
             }
             let free = device.detach().with_context(|| format!("cannot detach {}", shown.display()))?;
             anyhow::ensure!(free || force, "{} was opened by somebody; it is detached once they close it", shown.display());
@@ -238,9 +254,24 @@ impl Server {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        self.engine.store().sync().context("cannot write the data file")?;
-        self.engine.finish_recording()?;
-        self.home.remove().context("cannot remove the runtime directory")
+        Ok(())
+    }
+
+    /// After a detach: keeps what has to be kept, and removes what else is there. An error says what of it is not complete.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        if let Err(error) = self.engine.finish_recording() {
+            self.problems.push(format!("{error:#}"));
+        }
+        if let Some(data) = &self.record.data
+            && let Err(error) = persist::keep(&self.engine, &self.record.drive, data)
+        {
+            self.problems.push(format!("{error:#}"));
+        }
+        if let Err(error) = self.home.remove() {
+            self.problems.push(format!("cannot remove the runtime directory: {error}"));
+        }
+        anyhow::ensure!(self.problems.is_empty(), "{}", self.problems.join("; "));
+        Ok(())
     }
 
     fn power(&self, on: bool, within: Option<u64>) -> Answer {
@@ -268,7 +299,7 @@ impl Server {
         let snapshot = self.engine.snapshot();
         Status {
             record: self.record.clone(),
-            speed: self.settings.speed.to_string(),
+            speed: self.speed.to_string(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             model_time_ns: snapshot.model_time.0,
             waiting: self.pacer.waiting(),

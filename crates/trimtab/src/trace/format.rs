@@ -1,7 +1,7 @@
 //! Writing and reading recordings; the format is described at [`crate::trace`].
 
 use super::{Event, Kind};
-use flate2::Crc;
+use crate::pack::{crc32, push_varint, take_varint};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use trimtab_core::data::DataClass;
@@ -295,10 +295,10 @@ impl<R: Read> Reader<R> {
                 return Ok(None);
             }
         }
-        let mut cursor = Cursor { raw: &self.raw, next: self.next };
-        let event = parse_event(&mut cursor, self.at, &mut self.position, self.header.logical_block.into())
+        let mut rest = &self.raw[self.next..];
+        let event = parse_event(&mut rest, self.at, &mut self.position, self.header.logical_block.into())
             .ok_or_else(|| self.wrong("a record in the block before this makes no sense"))?;
-        self.next = cursor.next;
+        self.next = self.raw.len() - rest.len();
         self.at = event.at;
         self.left -= 1;
         self.records += 1;
@@ -319,62 +319,27 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-struct Cursor<'a> {
-    raw: &'a [u8],
-    next: usize,
-}
-
-impl Cursor<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let byte = *self.raw.get(self.next)?;
-        self.next += 1;
-        Some(byte)
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7F);
-            if bits << shift >> shift != bits {
-                return None;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-}
-
-fn parse_event(cursor: &mut Cursor<'_>, before: Nanos, position: &mut u64, block_bytes: u64) -> Option<Event> {
-    let flags = cursor.byte()?;
+fn parse_event(rest: &mut &[u8], before: Nanos, position: &mut u64, block_bytes: u64) -> Option<Event> {
+    let (flags, after) = rest.split_first()?;
+    let flags = *flags;
+    *rest = after;
     if flags & !(3 | FUA | FAILED | CONTINUES) != 0 {
         return None;
     }
     let kind = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush][usize::from(flags & 3)];
-    let at = before.checked_add(Nanos(cursor.varint()?))?;
+    let at = before.checked_add(Nanos(take_varint(rest)?))?;
     let (mut offset, mut len) = (0, 0);
     if kind != Kind::Flush {
-        let first = position.wrapping_add(unzigzag(cursor.varint()?) as u64);
-        let blocks = cursor.varint()?;
+        let first = position.wrapping_add(unzigzag(take_varint(rest)?) as u64);
+        let blocks = take_varint(rest)?;
         *position = first.checked_add(blocks)?;
         position.checked_mul(block_bytes)?;
         (offset, len) = (first * block_bytes, blocks * block_bytes);
     }
-    let class = if kind == Kind::Write { class_of_code(cursor.varint()?)? } else { DataClass::Random };
-    let latency = Nanos(cursor.varint()?);
-    let errno = if flags & FAILED == 0 { None } else { Some(u16::try_from(cursor.varint()?).ok()?) };
+    let class = if kind == Kind::Write { class_of_code(take_varint(rest)?)? } else { DataClass::Random };
+    let latency = Nanos(take_varint(rest)?);
+    let errno = if flags & FAILED == 0 { None } else { Some(u16::try_from(take_varint(rest)?).ok()?) };
     Some(Event { at, kind, offset, len, class, fua: flags & FUA != 0, continues: flags & CONTINUES != 0, latency, errno })
-}
-
-fn push_varint(raw: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        raw.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    raw.push(value as u8);
 }
 
 const fn zigzag(value: i64) -> u64 {
@@ -404,12 +369,6 @@ const fn class_of_code(code: u64) -> Option<DataClass> {
         CLASS_COMPRESSIBLE..=CLASS_COMPRESSIBLE_MAX => Some(DataClass::Compressible((code - CLASS_COMPRESSIBLE) as u8)),
         _ => None,
     }
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = Crc::new();
-    crc.update(bytes);
-    crc.sum()
 }
 
 fn read_array<const N: usize>(input: &mut impl Read, offset: &mut u64) -> Result<[u8; N], String> {

@@ -1,17 +1,17 @@
 //! The one integration-test binary. Each module tries the program as a user would.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod attached;
 mod bench_age;
 mod bench_tree;
-mod attached;
 mod cli;
 mod doctor;
 mod drive_validate;
 mod nfs;
 mod postmark;
+mod power_cuts;
 mod results;
 mod study;
-mod power_cuts;
 mod support;
 mod sysroot;
 mod trim;

@@ -31,9 +31,15 @@ const XFS: Kind = Kind { name: "xfs", make: &["mkfs.xfs", "-q", "-f"], check: &[
 enum Content {
     Absent,
     /// Bytes that follow from a seed.
-    Made { seed: u64, len: usize },
+    Made {
+        seed: u64,
+        len: usize,
+    },
     /// Bytes of the first, then possibly (part of, or zeros for) an append that was never answered.
-    AtLeast { seed: u64, len: usize },
+    AtLeast {
+        seed: u64,
+        len: usize,
+    },
 }
 
 fn bytes(seed: u64, len: usize) -> Vec<u8> {

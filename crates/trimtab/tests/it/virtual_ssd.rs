@@ -6,8 +6,9 @@ use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use trimtab::serve::engine::{Engine, Settings, TrimShape};
+use trimtab::serve::engine::{Drive, Engine, Settings, TrimShape};
 use trimtab::serve::fuse::{MAX_REQUEST_BYTES, OneFile};
+use trimtab::serve::ledger::Ledger;
 use trimtab::serve::loopdev::LoopDevice;
 use trimtab::serve::model::Model;
 use trimtab::serve::pace::{Pacer, Speed};
@@ -46,6 +47,9 @@ impl Model for Quick {
     fn written(&self) -> (u64, u64) {
         (0, 0)
     }
+    fn snapshot(&self) -> Vec<u8> {
+        Vec::new()
+    }
     fn expect_power_cuts(&mut self) {}
     fn power_cut(&mut self, _now: Nanos) -> Vec<Extent> {
         Vec::new()
@@ -76,7 +80,9 @@ fn data_come_back_and_trims_are_accounted() {
     };
     let trim = TrimShape { ranges_max: 4, range_bytes_max: 4 << 20 };
     let settings = Settings { geometry, trim, speed: Speed::REALTIME, queue_depth: 32, classify: false };
-    let engine = Arc::new(Engine::new(Box::new(Quick), Store::in_memory(SIZE).unwrap(), settings, None));
+    let store = Store::in_memory(SIZE).unwrap();
+    let drive = Drive { model: Box::new(Quick), store, ledger: Ledger::new(SIZE, 4096), now: Nanos::ZERO };
+    let engine = Arc::new(Engine::new(drive, settings, None));
     let directory = tempfile::tempdir().unwrap();
     let file = OneFile::new(engine.clone(), Arc::new(Pacer::start().unwrap()), "drive");
     let session = file.mount(directory.path(), 2).unwrap();
@@ -98,12 +104,14 @@ fn data_come_back_and_trims_are_accounted() {
     let mut back = vec![1; SIZE as usize];
     File::open(device.path()).unwrap().read_exact_at(&mut back, 0).unwrap();
     let detached = device.detach().unwrap();
+    let left = queue("rotational") + &queue("discard_max_bytes");
     session.umount_and_join().unwrap();
 
     assert_eq!(missed, Vec::<String>::new());
     assert_eq!(shown, ["4096", "1", "write back", "8192", "16777216"].map(str::to_owned));
     assert_eq!(users, Vec::<String>::new(), "this process does not count");
     assert!(detached);
+    assert_ne!(left, "116777216", "what the drive showed does not stay with the loop device");
     let trimmed = 1 << 20..21 << 20;
     assert!(back[trimmed.clone()].iter().all(|b| *b == 0), "trimmed space reads as zeros");
     assert!(back[..trimmed.start] == content[..trimmed.start] && back[trimmed.end..] == content[trimmed.end..]);

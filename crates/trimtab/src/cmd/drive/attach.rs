@@ -37,6 +37,9 @@ pub struct Args {
     /// Keep the data in this file and the drive's state beside it.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
+    /// The file given with --data is the raw image of some other disk: make it the first content of a new drive.
+    #[arg(long, requires = "data")]
+    adopt: bool,
     /// How to name it [default: the drive's name].
     #[arg(long)]
     id: Option<String>,
@@ -96,10 +99,10 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     let spec = model::sized(drives::load(&args.drive)?.spec, args.size)?;
     Ok(Options {
         id: args.id.clone(),
-        drive: spec.name.clone(),
-        settings: model::settings(&spec, args.speed),
-        model: model::build(&spec, args.seed)?,
+        spec,
+        speed: args.speed,
         data: args.data.clone(),
+        adopt: args.adopt,
         block: !args.no_block,
         nbd: args.nbd.clone(),
         record: args.record.clone(),

@@ -37,33 +37,35 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     for entry in entries {
         let result = match &entry.state {
             State::Running(record) => ask_server(&entry, record, args.force),
-            State::Dead(_) => runtime::remove_remains(&entry, args.force),
+            State::Dead(_) => runtime::remove_remains(&entry, args.force).map(|()| None),
             State::Starting => Err(anyhow::anyhow!("its server is just being started")),
         };
         match result {
-            Ok(()) => detached.push(entry.id),
+            Ok(problem) => {
+                failed = problem.map(|problem| anyhow::anyhow!("{} is detached, but {problem}", entry.id)).or(failed);
+                detached.push(entry.id);
+            }
             // The others are detached all the same.
             Err(error) => failed = Some(error.context(format!("cannot detach {}", entry.id))),
         }
     }
-    if let Some(error) = failed {
-        return Err(error);
-    }
     let text = || detached.iter().map(|id| format!("detached {id}\n")).collect();
     context.report("drive-detach", 1, &serde_json::json!({ "detached": &detached }), text)?;
-    Ok(ExitCode::SUCCESS)
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// Has the server take everything away, and waits until it has ended: its data file can then be used again.
-fn ask_server(entry: &Entry, record: &Record, force: bool) -> anyhow::Result<()> {
+/// Has the server take everything away, and waits until it has ended: its data file can then be used again. Gives what could not be kept.
+fn ask_server(entry: &Entry, record: &Record, force: bool) -> anyhow::Result<Option<String>> {
     let asked = Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&Ask::Detach { force }));
-    if let Err(error) = asked {
-        // It may have died since it was listed.
-        return if runtime::is_running(record) { Err(error) } else { runtime::remove_remains(entry, force) };
-    }
+    let answer = match asked {
+        Ok(answer) => answer,
+        Err(error) if runtime::is_running(record) => return Err(error),
+        // It has died since it was listed.
+        Err(_) => return runtime::remove_remains(entry, force).map(|()| None),
+    };
     let patience = Instant::now() + Duration::from_secs(30);
     while runtime::is_running(record) && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(2));
     }
-    Ok(())
+    Ok(answer["problem"].as_str().map(str::to_owned))
 }
