@@ -19,6 +19,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Overrides the directory; for tests and for several independent sets of drives.
 const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
@@ -288,6 +289,18 @@ pub fn own_process() -> (u32, u64, String) {
 /// True if the server that wrote the record still runs.
 pub fn is_running(record: &Record) -> bool {
     record.boot_id == boot_id() && started(record.pid) == Some(record.pid_started)
+}
+
+/// As [`is_running`], but waits that long for it to end.
+pub fn is_running_after(record: &Record, patience: Duration) -> bool {
+    let end = Instant::now() + patience;
+    while is_running(record) {
+        if Instant::now() >= end {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    false
 }
 
 /// When a process began, in clock ticks after boot (field 22 of its `stat`); `None` if it is gone or a zombie.

@@ -1,6 +1,7 @@
 //! `trimtab drive attach`.
 
 use crate::drives;
+use crate::error::UsageError;
 use crate::interrupt;
 use crate::output::Context;
 use crate::serve::faults::{Fault, GRAMMAR};
@@ -96,6 +97,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {
+    if !args.no_block && !rustix::process::geteuid().is_root() {
+        return Err(UsageError::new("a block device can only be attached by root")
+            .hint("without root, '--nbd SOCKET --no-block' serves NBD clients")
+            .into());
+    }
     let spec = model::sized(drives::load(&args.drive)?.spec, args.size)?;
     Ok(Options {
         id: args.id.clone(),

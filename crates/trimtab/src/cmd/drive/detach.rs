@@ -4,7 +4,7 @@ use crate::output::Context;
 use crate::serve::control::{Ask, Client};
 use crate::serve::runtime::{self, Entry, Record, Runtime, State};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,13 +59,10 @@ fn ask_server(entry: &Entry, record: &Record, force: bool) -> anyhow::Result<Opt
     let asked = Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&Ask::Detach { force }));
     let answer = match asked {
         Ok(answer) => answer,
-        Err(error) if runtime::is_running(record) => return Err(error),
+        Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),
         // It has died since it was listed.
         Err(_) => return runtime::remove_remains(entry, force).map(|()| None),
     };
-    let patience = Instant::now() + Duration::from_secs(30);
-    while runtime::is_running(record) && Instant::now() < patience {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let _ = runtime::is_running_after(record, Duration::from_secs(60));
     Ok(answer["problem"].as_str().map(str::to_owned))
 }

@@ -3,10 +3,11 @@
 use crate::output::{Context, table};
 use crate::serve::control::{Ask, Client};
 use crate::serve::ledger::SIZE_CLASSES;
-use crate::serve::runtime::{Entry, Runtime, State};
+use crate::serve::runtime::{self, Entry, Runtime, State};
 use crate::serve::status::Status;
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 use trimtab_core::units::{Bytes, Nanos};
 
 const EXAMPLES: &str = "\
@@ -34,17 +35,23 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut shown = Vec::new();
     for entry in &entries {
         match &entry.state {
-            State::Running(_) => shown.push(status_of(entry)?),
+            State::Running(record) => match status_of(entry) {
+                Ok(status) => shown.push(status),
+                // It may be dying, which takes a moment.
+                Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),
+                Err(_) => context.remark(&crashed(entry)),
+            },
             State::Starting => context.remark(&format!("trimtab: {}: its server is just being started", entry.id)),
-            State::Dead(_) => context.remark(&format!(
-                "trimtab: {}: its server has crashed; 'trimtab drive detach {}' takes away what it left",
-                entry.id, entry.id
-            )),
+            State::Dead(_) => context.remark(&crashed(entry)),
         }
     }
     let text = || if shown.is_empty() { "no drive is attached\n".to_owned() } else { shown.iter().map(in_words).collect() };
     context.report("drive-status", 1, &serde_json::json!({ "drives": &shown }), text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn crashed(entry: &Entry) -> String {
+    format!("trimtab: {0}: its server has crashed; 'trimtab drive detach {0}' takes away what it left", entry.id)
 }
 
 /// Asks the server of `entry`.

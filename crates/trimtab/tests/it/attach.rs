@@ -1,0 +1,363 @@
+//! Attached drives under filesystems and benchmarks, between attachments, after crashes, and with wrong input.
+
+use crate::attached::{Attached, Mounted, have, ok};
+use crate::support::{have_root, skip, trimtab};
+use predicates::prelude::*;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use trimtab_core::data::DataClass;
+use trimtab_core::rng::Stream;
+
+/// A drive that takes a test little time.
+const SMALL: [&str; 5] = ["ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off"];
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    SMALL.iter().copied().chain(more.iter().copied()).collect()
+}
+
+/// A filesystem, how it is made and checked, and with which option it trims what it frees.
+struct Kind {
+    make: &'static [&'static str],
+    check: &'static [&'static str],
+    online: &'static str,
+}
+
+const EXT4: Kind = Kind { make: &["mkfs.ext4", "-q", "-F"], check: &["e2fsck", "-fn"], online: "discard" };
+const XFS: Kind = Kind { make: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"], online: "discard" };
+const BTRFS: Kind = Kind { make: &["mkfs.btrfs", "-q", "-f"], check: &["btrfs", "check", "--readonly"], online: "discard=sync" };
+
+fn run(words: &[&str], path: &Path) {
+    ok(Command::new(words[0]).args(&words[1..]).arg(path));
+}
+
+/// Files whose names say what is in them.
+fn fill(directory: &Path, files: std::ops::Range<u64>) {
+    for n in files {
+        std::fs::write(directory.join(n.to_string()), content(n)).unwrap();
+    }
+}
+
+fn content(n: u64) -> Vec<u8> {
+    let mut content = vec![0; 200_000 + n as usize * 7919];
+    DataClass::Random.fill(&mut Stream::new(n, "content"), &mut content);
+    content
+}
+
+fn verify(directory: &Path, files: std::ops::Range<u64>) {
+    for n in files {
+        assert!(std::fs::read(directory.join(n.to_string())).unwrap() == content(n), "file {n} has changed");
+    }
+}
+
+fn effective(drive: &Attached) -> u64 {
+    drive.status()["discards"]["effective_bytes"].as_u64().unwrap()
+}
+
+fn lives_on_it(kind: &Kind, online: bool) {
+    let scratch = tempfile::tempdir().unwrap();
+    let data = scratch.path().join("disk");
+    let args = with(&["--data", data.to_str().unwrap()]);
+    let drive = Attached::new(&args);
+    run(kind.make, &drive.device);
+    let mounted = Mounted::new(&drive.device, if online { kind.online } else { "noatime" }).unwrap();
+    fill(mounted.path(), 0..80);
+    ok(Command::new("sync").arg("--file-system").arg(mounted.path()));
+    let before = effective(&drive);
+    for n in 40..80 {
+        std::fs::remove_file(mounted.path().join(n.to_string())).unwrap();
+    }
+    ok(Command::new("sync").arg("--file-system").arg(mounted.path()));
+    let deleted: u64 = (40..80).map(|n| 200_000 + n * 7919).sum();
+    if online {
+        // Freed extents are discarded once the journal has let go of them, some time after the sync.
+        let patience = Instant::now() + Duration::from_secs(20);
+        while effective(&drive) - before < deleted * 9 / 10 && Instant::now() < patience {
+            ok(Command::new("sync").arg("--file-system").arg(mounted.path()));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    } else {
+        assert_eq!(effective(&drive), before, "nobody trims without being told to");
+        ok(Command::new("fstrim").arg(mounted.path()));
+    }
+    let freed = effective(&drive) - before;
+    assert!(freed >= deleted * 9 / 10, "{freed} of {deleted} bytes were trimmed");
+    verify(mounted.path(), 0..40);
+    mounted.unmount();
+    run(kind.check, &drive.device);
+    drive.detach();
+
+    let drive = Attached::new(&args);
+    run(kind.check, &drive.device);
+    let mounted = Mounted::new(&drive.device, "noatime").unwrap();
+    verify(mounted.path(), 0..40);
+    assert!(drive.status()["model"]["trim_effective_units"].as_u64().unwrap() > 0, "the drive remembers its life");
+    mounted.unmount();
+}
+
+#[test]
+fn ext4_lives_on_it() {
+    if !have_root() || !have(&["mkfs.ext4"]) {
+        return skip("root and e2fsprogs");
+    }
+    lives_on_it(&EXT4, false);
+    lives_on_it(&EXT4, true);
+}
+
+#[test]
+fn xfs_lives_on_it() {
+    if !have_root() || !have(&["mkfs.xfs"]) {
+        return skip("root and xfsprogs");
+    }
+    lives_on_it(&XFS, false);
+    lives_on_it(&XFS, true);
+}
+
+#[test]
+fn btrfs_lives_on_it() {
+    if !have_root() || !have(&["mkfs.btrfs"]) {
+        return skip("root and btrfs-progs");
+    }
+    lives_on_it(&BTRFS, false);
+    lives_on_it(&BTRFS, true);
+}
+
+/// What fio writes and reads back over the whole drive.
+const VERIFY: [&str; 9] = [
+    "--name=verify",
+    "--rw=randrw",
+    "--bsrange=4k-128k",
+    "--iodepth=16",
+    "--verify=crc32c",
+    "--verify_fatal=1",
+    "--size=256m",
+    "--randseed=1",
+    "--bsrange=4k-128k",
+];
+
+#[test]
+fn fio_finds_what_it_wrote_on_the_block_device() {
+    if !have_root() || !have(&["fio"]) {
+        return skip("root and fio");
+    }
+    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off"]);
+    ok(Command::new("fio").args(VERIFY).args(["--ioengine=io_uring", "--direct=1", "--filename"]).arg(&drive.device));
+}
+
+#[test]
+fn fio_finds_what_it_wrote_over_nbd() {
+    if !have(&["fio"]) {
+        return skip("fio");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let socket = scratch.path().join("nbd");
+    let mut args = vec!["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off", "--no-block", "--nbd", socket.to_str().unwrap()];
+    let drive = Attached::new(&args);
+    assert_eq!(drive.device, socket);
+    let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
+    ok(Command::new("fio").args(VERIFY).args(["--ioengine=nbd", &uri]));
+    ok(Command::new("fio").args(["--name=trim", "--rw=trim", "--bs=1m", "--size=256m", "--ioengine=nbd", &uri]));
+    let status = drive.status();
+    assert_eq!(status["mapped_bytes"], 0, "all of it was trimmed");
+    assert_eq!(status["stored_bytes"], 0, "and takes no memory any more");
+    args.extend(["--id", "other"]);
+    drive.command().args(["drive", "attach"]).args(&args).assert().code(1).stderr(predicate::str::contains("another server listens"));
+}
+
+#[test]
+fn a_busy_drive_is_not_detached_and_says_who_holds_it() {
+    if !have_root() || !have(&["mkfs.ext4"]) {
+        return skip("root and e2fsprogs");
+    }
+    let drive = Attached::new(&SMALL);
+    run(EXT4.make, &drive.device);
+    let mounted = Mounted::new(&drive.device, "noatime").unwrap();
+    let where_it_is = format!("mounted on {} (ext4)", mounted.path().display());
+    drive.command().args(["drive", "detach"]).assert().code(1).stderr(predicate::str::contains(where_it_is));
+    mounted.unmount();
+    let mut reader = Command::new("sleep").arg("60").stdin(std::fs::File::open(&drive.device).unwrap()).spawn().unwrap();
+    let asserted = drive.command().args(["drive", "detach"]).assert();
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    asserted.code(1).stderr(predicate::str::contains(format!("open in sleep (pid {})", reader.id())));
+    drive.command().args(["drive", "detach"]).assert().success();
+}
+
+#[test]
+fn several_drives_are_attached_at_once() {
+    if !have_root() {
+        return skip("root");
+    }
+    let first = Attached::new(&SMALL);
+    let second: PathBuf = first.run(&["drive", "attach", "ocz-vertex-le-100gb", "--size", "512MiB"]).trim().into();
+    assert_ne!(first.device, second);
+    let size = |device: &Path| ok(Command::new("blockdev").arg("--getsize64").arg(device)).stdout;
+    assert_eq!((size(&first.device), size(&second)), (b"1073741824\n".to_vec(), b"536870912\n".to_vec()));
+    first.command().args(["drive", "detach"]).assert().code(2).stderr(predicate::str::contains("ocz-vertex-le-100gb-2"));
+    first.command().args(["drive", "detach"]).arg(&second).assert().success();
+}
+
+#[test]
+fn what_a_crashed_server_left_is_removed_and_its_data_are_kept() {
+    if !have_root() {
+        return skip("root");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let data = scratch.path().join("disk");
+    let args = with(&["--data", data.to_str().unwrap()]);
+    let drive = Attached::new(&args);
+    ok(Command::new("dd").args(["if=/dev/urandom", "bs=1M", "count=8", "oflag=direct"]).arg(format!("of={}", drive.device.display())));
+    let before = ok(Command::new("dd").args(["bs=1M", "count=9"]).arg(format!("if={}", drive.device.display()))).stdout;
+    let pid = drive.status()["pid"].as_i64().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid as i32).unwrap(), rustix::process::Signal::KILL).unwrap();
+    drive.command().args(["drive", "status"]).assert().success().stderr(predicate::str::contains("has crashed"));
+
+    let mut attach = vec!["drive", "attach"];
+    attach.extend(&args);
+    let attached = drive.command().args(&attach).assert().success();
+    let output = attached.get_output();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("removed what the crashed server") && said.contains("8.39 MB written since"), "{said}");
+    let device = String::from_utf8(output.stdout.clone()).unwrap();
+    let after = ok(Command::new("dd").args(["bs=1M", "count=9"]).arg(format!("if={}", device.trim()))).stdout;
+    assert!(before == after, "the data have changed");
+    let status = drive.status();
+    assert_eq!(status["mapped_bytes"], 8 << 20);
+    assert_eq!(status["model"]["now_mapped_bytes"], 8 << 20, "the model has been told");
+}
+
+#[test]
+fn files_that_do_not_belong_to_the_drive_are_refused() {
+    if !have(&["true"]) {
+        return skip("nothing");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let data = scratch.path().join("disk");
+    let socket = scratch.path().join("nbd");
+    let fixed = ["--no-block", "--nbd", socket.to_str().unwrap(), "--data", data.to_str().unwrap()];
+    let args = with(&fixed);
+    Attached::new(&args).detach();
+    let runtime = tempfile::tempdir().unwrap();
+    let refused = |args: &[&str], code: i32, expected: &str| {
+        let mut command = trimtab();
+        command.env("TRIMTAB_RUNTIME_DIR", runtime.path()).args(["drive", "attach"]).args(args);
+        command.assert().code(code).stdout("").stderr(predicate::str::contains(expected));
+        assert_eq!(std::fs::read_dir(runtime.path().join("drives")).unwrap().count(), 0, "nothing is left behind");
+    };
+    let mut other_size = vec!["ocz-vertex-le-100gb", "--size", "2GiB"];
+    other_size.extend(fixed);
+    refused(&other_size, 1, "has 1073741824 bytes, but the drive has 2147483648");
+
+    let spec = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/ocz-vertex-le-100gb.toml")).unwrap();
+    let other = scratch.path().join("other.toml");
+    std::fs::write(&other, spec.replace("name = \"ocz-vertex-le-100gb\"", "name = \"other\"")).unwrap();
+    let mut other_name = vec![other.to_str().unwrap(), "--size", "1GiB"];
+    other_name.extend(fixed);
+    refused(&other_name, 2, "it belongs to a drive 'ocz-vertex-le-100gb'");
+    std::fs::write(&other, spec.replace("program_ns = 900_000", "program_ns = 800_000")).unwrap();
+    refused(&other_name, 1, "belongs to a drive of another specification");
+
+    let state = scratch.path().join("disk.state");
+    let whole = std::fs::read(&state).unwrap();
+    std::fs::write(&state, &whole[..whole.len() - 7]).unwrap();
+    refused(&args, 1, "it was cut off in the section at byte");
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(&state, damaged).unwrap();
+    refused(&args, 1, "is damaged (its checksum is wrong)");
+    std::fs::write(&state, &whole).unwrap();
+
+    let drive = Attached::new(&args);
+    let mut second = with(&["--data", data.to_str().unwrap(), "--no-block", "--nbd"]);
+    let second_socket = scratch.path().join("nbd2");
+    second.push(second_socket.to_str().unwrap());
+    refused(&second, 1, "is in use by another attached drive");
+    drive.detach();
+}
+
+#[test]
+fn wrong_usage_is_said_in_one_line() {
+    for (args, expected) in [
+        (vec!["no-such-drive"], "no-such-drive"),
+        (vec!["ocz-vertex-le-100gb", "--speed", "fast"], "speed is realtime, off, or a factor"),
+        (vec!["ocz-vertex-le-100gb", "--fault", "explode"], "is no fault"),
+        (vec!["ocz-vertex-le-100gb", "--size", "1MiB"], "--size 1.05 MB: flash.geometry"),
+        (vec!["ocz-vertex-le-100gb", "--no-block"], "--nbd"),
+    ] {
+        let runtime = tempfile::tempdir().unwrap();
+        let mut command = trimtab();
+        command.env("TRIMTAB_RUNTIME_DIR", runtime.path()).args(["drive", "attach"]).args(&args);
+        command.assert().code(2).stdout("").stderr(predicate::str::contains(expected));
+    }
+    let runtime = tempfile::tempdir().unwrap();
+    let mut command = trimtab();
+    command.env("TRIMTAB_RUNTIME_DIR", runtime.path()).args(["drive", "detach"]);
+    command.assert().code(2).stderr(predicate::str::contains("no drive is attached"));
+}
+
+#[test]
+fn without_root_there_is_nbd_only() {
+    if !have_root() || !have(&["setpriv"]) {
+        return skip("root, to be somebody else");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let program = scratch.path().join("trimtab");
+    std::fs::copy(env!("CARGO_BIN_EXE_trimtab"), &program).unwrap();
+    let nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&program)
+            .args(args)
+            .env("TRIMTAB_RUNTIME_DIR", scratch.path().join("run"));
+        command.output().unwrap()
+    };
+    let refused = nobody(&["drive", "attach", "ocz-vertex-le-100gb"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("can only be attached by root"), "{refused:?}");
+    let socket = scratch.path().join("nbd");
+    let attached = nobody(&["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--nbd", socket.to_str().unwrap()]);
+    assert!(attached.status.success(), "{attached:?}");
+    let detached = nobody(&["drive", "detach"]);
+    assert!(detached.status.success(), "{detached:?}");
+}
+
+#[test]
+fn a_recording_is_what_was_served() {
+    if !have(&["fio"]) {
+        return skip("fio");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let (socket, trace) = (scratch.path().join("nbd"), scratch.path().join("trace"));
+    let args = with(&["--no-block", "--nbd", socket.to_str().unwrap(), "--record", trace.to_str().unwrap()]);
+    let drive = Attached::new(&args);
+    let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
+    ok(Command::new("fio").args([
+        "--name=x",
+        "--rw=randwrite",
+        "--bs=8k",
+        "--size=16m",
+        "--ioengine=nbd",
+        "--iodepth=8",
+        "--end_fsync=1",
+        &uri,
+    ]));
+    ok(Command::new("fio").args(["--name=x", "--rw=trim", "--bs=1m", "--size=8m", "--ioengine=nbd", &uri]));
+    let requests = drive.status()["requests"].clone();
+    drive.detach();
+    let reader = trimtab::trace::Reader::new(std::fs::File::open(&trace).unwrap()).unwrap();
+    let events: Vec<_> = reader.map(Result::unwrap).collect();
+    for (kind, name) in
+        [(trimtab::trace::Kind::Write, "write"), (trimtab::trace::Kind::Trim, "trim"), (trimtab::trace::Kind::Flush, "flush")]
+    {
+        let (mut count, mut bytes) = (0, 0);
+        for event in events.iter().filter(|event| event.kind == kind) {
+            count += 1;
+            bytes += event.len;
+        }
+        assert_eq!((&requests[name]["count"], &requests[name]["bytes"]), (&count.into(), &bytes.into()), "{name}");
+    }
+    assert!(events.is_sorted_by_key(|event| event.at));
+}
