@@ -248,6 +248,12 @@ impl Crystal {
         self.position
     }
 
+    /// Whether how much is written depends on how fast the target is.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.settings.writes && matches!(self.settings.pass, Limit::Time(_))
+    }
+
     /// Phases of a round, the one that prepares it among them.
     #[must_use]
     pub fn phases_of_a_round(&self) -> usize {
