@@ -120,7 +120,7 @@ impl Drop for FreshLoop {
     fn drop(&mut self) {
         run("losetup", &["--detach", &self.node()]);
         // Detaching finishes in the background.
-        for _ in 0..100 {
+        for _ in 0..500 {
             if Self::control(LOOP_CTL_REMOVE, self.0) {
                 return;
             }
