@@ -25,3 +25,4 @@ pub mod study;
 pub mod target;
 pub mod trace;
 pub mod trim;
+pub mod verify;

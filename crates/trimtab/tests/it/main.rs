@@ -16,5 +16,6 @@ mod study;
 mod support;
 mod sysroot;
 mod trim;
+mod verify;
 mod virtual_ssd;
 mod windowed_trim;
