@@ -70,7 +70,7 @@ pub fn everything(run: &Run) -> Document {
     let tables = [
         ("Discards", discards(&run.phases)),
         ("Parts of the latency", latency_parts(&run.phases)),
-        ("Series", series(&run.series)),
+        ("Series in figures", series(&run.series)),
         ("Settings", fields(&run.settings)),
         ("Settings of the policy", fields(&run.policy_settings)),
         ("Environment", fields(&run.environment)),
