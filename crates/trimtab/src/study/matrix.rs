@@ -56,7 +56,10 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix) -> anyhow::Result<Study> {
             let late = matrix.patience.is_some_and(|patience| started.elapsed() > patience);
             if late || study.untried.iter().any(|u| u.policy == *policy) {
                 if late && repeat == 0 {
-                    study.untried.push(Untried { policy: policy.clone(), reason: "there was no time left in a quick study".to_owned() });
+                    study.untried.push(Untried {
+                        policy: format!("{policy}, {}", matrix.jobs[*job].name()),
+                        reason: "there was no time left in a quick study".to_owned(),
+                    });
                 }
                 continue;
             }
@@ -77,11 +80,12 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix) -> anyhow::Result<Study> {
     Ok(study)
 }
 
-/// The first run finds caches cold and the filesystem's structures unmade; it is thrown away. Real targets only have that:
+/// The first run finds caches cold and the filesystem's structures unmade; it is thrown away where policies are
+/// compared. Real targets only have that:
 /// a rig that begins each run anew says so.
 fn warm_up(rig: &mut dyn Rig, matrix: &Matrix, policies: &[String]) -> anyhow::Result<()> {
     let (Some(job), Some(policy)) = (matrix.jobs.first(), policies.first()) else { return Ok(()) };
-    if !rig.needs_warm_up() {
+    if policies.len() < 2 || !rig.needs_warm_up() {
         return Ok(());
     }
     match rig.run(job, policy, "warming up")? {
