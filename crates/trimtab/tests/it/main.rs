@@ -4,6 +4,7 @@
 mod attach;
 mod attached;
 mod bench_age;
+mod bench_crystal;
 mod bench_tree;
 mod cli;
 mod doctor;
