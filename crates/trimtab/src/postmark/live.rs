@@ -3,10 +3,12 @@
 use super::announce::{Announced, Announcer};
 use super::config::Config;
 use super::details;
+use super::memory;
 use super::places::{Held, Names, Obstacles, Places, hold};
 use super::report::{Stamps, Totals};
 use super::session::{Finished, Runner};
 use crate::error::{Interrupted, UsageError};
+use crate::host::Observer;
 use crate::output::Context;
 use crate::runner::recorder::Recorded;
 use crate::runner::{End, Header, Outcome, together};
@@ -16,7 +18,7 @@ use anyhow::{Context as _, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trimtab_core::run::{Run, TargetKind};
+use trimtab_core::run::{Field, Run, TargetKind, Warning};
 use trimtab_core::target::{FileTarget as _, TargetError};
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::FileWorkload as _;
@@ -41,6 +43,8 @@ pub struct Record {
     pub stamps: Stamps,
     /// Phases, latencies, series.
     pub recorded: Recorded,
+    /// The machine, and what disturbed the run, if anybody looked.
+    pub surroundings: Option<(Vec<Field>, Vec<Warning>)>,
 }
 
 impl Record {
@@ -55,6 +59,10 @@ impl Record {
         let mut header = Header::new("postmark", fields, TargetKind::Directory, &label, "as-mounted", settings.seed.into());
         header.started_unix_ms = self.started_unix_ms;
         let mut run = header.into_run(self.recorded.clone(), true);
+        if let Some((environment, warnings)) = &self.surroundings {
+            run.environment.clone_from(environment);
+            run.warnings.clone_from(warnings);
+        }
         details::add(&mut run, &settings, &self.streams.iter().map(std::slice::from_ref).collect::<Vec<_>>());
         run
     }
@@ -68,20 +76,25 @@ impl Record {
 /// Runs PostMark where the user says.
 pub struct Live<'a> {
     context: &'a Context,
+    /// Look at the machine and at what else it does.
+    observe: bool,
     /// Told of every run that ended in order.
     finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>,
 }
 
 impl<'a> Live<'a> {
-    /// Hands every run to `finished`.
-    pub fn new(context: &'a Context, finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>) -> Self {
-        Self { context, finished }
+    /// Hands every run to `finished`, with its surroundings if `observe`.
+    pub fn new(context: &'a Context, observe: bool, finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>) -> Self {
+        Self { context, observe, finished }
     }
 }
 
 impl Runner for Live<'_> {
     fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished> {
-        let record = run(self.context, config, out)?;
+        let observer = self.observe.then(|| Observer::start(config.first_location())).transpose();
+        let observer = observer.with_context(|| format!("cannot look at {}", config.first_location().display()))?;
+        let mut record = run(self.context, config, out)?;
+        record.surroundings = observer.map(|observer| observer.finish(None));
         let finished = Finished { totals: record.totals, stamps: record.stamps, all_done: !record.out_of_files() };
         (self.finished)(record)?;
         Ok(finished)
@@ -105,9 +118,10 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
     let options = dir_options(&settings, config);
     options.check().map_err(UsageError::new)?;
+    memory::check(&settings, config.threads)?;
     let mut paths: Vec<PathBuf> = config.locations.iter().map(|location| location.path().to_owned()).collect();
     if paths.is_empty() {
-        paths.push(PathBuf::from("."));
+        paths.push(config.first_location().to_owned());
     }
     let held = hold(&paths)?;
     clear_the_way(context, &held, &settings, config.threads)?;
@@ -135,7 +149,15 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     for ((stream, _), counts) in streams.iter().zip(&counts) {
         totals.add(stream.run.settings(), counts);
     }
-    Ok(Record { config: config.clone(), started_unix_ms, totals, streams: counts, stamps: announcer.stamps(), recorded })
+    Ok(Record {
+        config: config.clone(),
+        started_unix_ms,
+        totals,
+        streams: counts,
+        stamps: announcer.stamps(),
+        recorded,
+        surroundings: None,
+    })
 }
 
 /// Removes what a run that did not end in order made, and says why it did not.
