@@ -78,13 +78,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         }
         config.settings.interval = interval_of_rate(rate);
     }
-    // A reader of the output that goes away must not leave files behind.
-    crate::output::ignore_sigpipe();
     let mut shape = Shape { runs: Vec::new() };
-    let failed = match session(args, context, config, &mut shape.runs) {
-        Err(error) if is_closed_pipe(&error) => crate::output::end_as_by_sigpipe(),
-        result => result?,
-    };
+    let failed = session(args, context, config, &mut shape.runs)?;
     if context.json {
         context.report("postmark", 1, &shape, String::new)?;
     }
@@ -129,10 +124,6 @@ fn shape_of(record: &Record, run: &Run, id: Option<RunId>) -> RunShape {
         terse: reported.then(|| classic::terse(&record.totals, record.stamps)),
         run: shape,
     }
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Standard input that an interrupt ends, also while it waits for a line.

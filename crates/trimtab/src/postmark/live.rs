@@ -9,7 +9,7 @@ use super::report::{Stamps, Totals};
 use super::session::{Finished, Runner};
 use crate::error::{Interrupted, UsageError};
 use crate::host::Observer;
-use crate::output::Context;
+use crate::output::{Context, SurvivesClosedPipe};
 use crate::runner::recorder::Recorded;
 use crate::runner::{End, Header, Outcome, together};
 use crate::safety::consent;
@@ -133,6 +133,7 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
         runs.push(Postmark::new(&settings.stream(index)).map_err(|error| UsageError::new(error.to_string()))?.in_existing_locations());
     }
     fits(&held, &plan(&runs))?;
+    let survives = SurvivesClosedPipe::new();
     let started_unix_ms = crate::runner::unix_ms();
     let mut seconds = wall_seconds();
     let announcer = Announcer::new(out, &mut seconds, settings.transactions);
@@ -144,6 +145,7 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     }
     let outcome = together::run(&mut streams, &mut &announcer);
     let recorded = ended(outcome, &mut streams)?;
+    drop(survives);
     let mut totals = Totals::default();
     let counts: Vec<Counts> = streams.iter().map(|(stream, _)| stream.run.counts()).collect();
     for ((stream, _), counts) in streams.iter().zip(&counts) {
@@ -188,26 +190,30 @@ fn ended(outcome: Outcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyho
     Err(cause)
 }
 
-/// Nothing may be where the run's files go. What an earlier run left there may be removed, if the user says so.
+/// Nothing may be where the run's files go. What an earlier run left, there or elsewhere, may be removed, if the user says so.
 fn clear_the_way(context: &Context, held: &[Held], settings: &Settings, threads: u32) -> anyhow::Result<()> {
     let number_max = u64::from(settings.number) + u64::from(settings.transactions);
-    let obstacles = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories, streams: threads })?;
-    let Some(example) = obstacles.example() else { return Ok(()) };
-    let example = example.display().to_string();
-    let others = match obstacles.len() - 1 {
-        0 => String::new(),
-        1 => " and another file".to_owned(),
-        more => format!(" and {more} more files"),
-    };
+    let found = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories, streams: threads })?;
     let mut seeds: Vec<u32> = (0..threads).map(|index| settings.stream(index).seed).collect();
     seeds.push(SEED_DEFAULT);
-    if !obstacles.are_leftovers(&seeds) {
-        bail!("{example}{others} would be overwritten, and PostMark did not make them: move them away or set another location");
+    let in_the_way = found.in_the_way();
+    // Others may keep files of such names where they are in nobody's way.
+    let left = [found.all(), in_the_way].into_iter().find(|files| files.are_leftovers(&seeds));
+    match left {
+        Some(left) => {
+            let what = format!("{left} left by an earlier PostMark run");
+            if consent::ask(context, &format!("{what}. Remove them?"))? {
+                left.remove()?;
+            } else if in_the_way.is_empty() {
+                context.remark(&format!("{what}; --yes removes them."));
+            } else {
+                bail!("{what}: remove them, or say --yes to have them removed");
+            }
+        }
+        None if in_the_way.is_empty() => {}
+        None => bail!("{in_the_way} in the way, and PostMark did not make all of that: move it away or set another location"),
     }
-    if consent::ask(context, &format!("{example}{others} were left by an earlier PostMark run. Remove them?"))? {
-        return obstacles.remove();
-    }
-    bail!("{example}{others} were left by an earlier PostMark run: remove them, or say --yes to have them removed")
+    Ok(())
 }
 
 /// Says what will be written, and that it cannot fit if it cannot.
