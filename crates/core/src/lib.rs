@@ -19,4 +19,5 @@ pub mod run;
 pub mod target;
 pub mod trace;
 pub mod units;
+pub mod volume;
 pub mod workload;

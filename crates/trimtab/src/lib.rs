@@ -25,4 +25,3 @@ pub mod study;
 pub mod target;
 pub mod trace;
 pub mod trim;
-pub mod verify;

@@ -1,0 +1,270 @@
+//! Which blocks a file gets: the allocator of ext4 (`mballoc`) with its goals, its preallocation for small files, and its criteria.
+
+use super::group::{GROUP_BLOCKS, Group};
+use super::layout::{FLEX, Layout};
+use alloc::vec::Vec;
+
+/// Files up to this many blocks come out of the preallocation that small files share (`mb_stream_req`).
+pub const SMALL_BLOCKS: u32 = 16;
+/// Blocks of that preallocation (`mb_group_prealloc`).
+const SHARED_BLOCKS: u32 = 512;
+/// Lists of shared preallocations by the order of what is left in them (`PREALLOC_TB_SIZE`).
+const SHARED_LISTS: usize = 10;
+/// A list may grow to this many …
+const SHARED_LIST_MAX: usize = 8;
+/// … and is then cut to this many.
+const SHARED_LIST_CUT: usize = 5;
+/// Enough free extents have been compared in a group (`mb_min_to_scan`).
+const COMPARED_ENOUGH: u32 = 10;
+/// No more free extents are compared (`mb_max_to_scan`).
+const COMPARED_MAX: u32 = 200;
+/// The least order for which whole buddies are looked for (`mb_order2_reqs`).
+const ORDER_MIN: u32 = 2;
+/// The largest extent that is asked for at once (`MAX_WRITEPAGES_EXTENT_LEN`).
+pub const EXTENT_MAX: u32 = 2048;
+
+/// What blocks are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Directory and extent blocks.
+    Metadata,
+    /// A file that has this many blocks when the allocation is done.
+    Data {
+        /// Blocks of the file.
+        file_blocks: u32,
+        /// It is still being written: more will follow.
+        open: bool,
+    },
+}
+
+/// A run of blocks.
+pub type Run = (u32, u32);
+
+/// Part of a group's free blocks that small files will get one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shared {
+    start: u32,
+    len: u32,
+}
+
+/// All free space of a volume.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    /// The groups.
+    pub groups: Vec<Group>,
+    /// Shared preallocations, by order of their length, in each list the shortest first.
+    shared: [Vec<Shared>; SHARED_LISTS],
+    /// Where the last large allocation of an open file ended: the next one goes on there.
+    stream: Option<u32>,
+    blocks: u32,
+}
+
+impl Allocator {
+    /// All blocks free but those the layout reserves.
+    #[must_use]
+    pub fn new(layout: &Layout) -> Self {
+        let groups = (0..layout.groups).map(|group| Group::new(layout.group_blocks(group))).collect();
+        let mut allocator = Self { groups, shared: Default::default(), stream: None, blocks: layout.blocks };
+        for (start, len) in &layout.reserved {
+            allocator.take(*start, *len);
+        }
+        allocator
+    }
+
+    /// Takes blocks that are free, across groups if need be.
+    pub fn take(&mut self, start: u32, len: u32) {
+        split_by_group(start, len, |group, at, len| self.groups[group].take(at, len));
+    }
+
+    /// Gives back blocks that are in use.
+    pub fn give(&mut self, start: u32, len: u32) {
+        split_by_group(start, len, |group, at, len| self.groups[group].give(at, len));
+    }
+
+    /// Free blocks, shared preallocations not among them.
+    #[must_use]
+    pub fn free(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.free())).sum()
+    }
+
+    /// The shared preallocations.
+    #[cfg(test)]
+    pub fn preallocations(&self) -> Vec<Run> {
+        self.shared.iter().flatten().map(|shared| (shared.start, shared.len)).collect()
+    }
+
+    /// Gives all shared preallocations back.
+    pub fn drop_preallocations(&mut self) {
+        for list in core::mem::take(&mut self.shared) {
+            for Shared { start, len } in list {
+                self.give(start, len);
+            }
+        }
+    }
+
+    /// Up to `len` blocks near `goal`, as one run. `None` if nothing at all is free.
+    pub fn allocate(&mut self, goal: u32, len: u32, purpose: Use) -> Option<Run> {
+        debug_assert!(len > 0 && goal < self.blocks);
+        match purpose {
+            Use::Data { file_blocks, .. } if file_blocks <= SMALL_BLOCKS => self.allocate_shared(goal, len),
+            Use::Data { open, .. } => {
+                let goal = if open { self.stream.unwrap_or(goal) } else { goal };
+                let run = self.search(goal, len.min(EXTENT_MAX), true)?;
+                if open {
+                    self.stream = Some((run.0 + run.1).min(self.blocks - 1));
+                }
+                Some(run)
+            }
+            Use::Metadata => self.search(goal, len, false),
+        }
+    }
+
+    /// Blocks for a small file: out of a shared preallocation, the nearest of the shortest that are long enough.
+    fn allocate_shared(&mut self, goal: u32, len: u32) -> Option<Run> {
+        let first = order(len).min(SHARED_LISTS - 1);
+        for list in first..SHARED_LISTS {
+            let long_enough = self.shared[list].iter().enumerate().filter(|(_, shared)| shared.len >= len);
+            if let Some((at, _)) = long_enough.min_by_key(|(_, shared)| shared.start.abs_diff(goal)) {
+                let Shared { start, len: left } = self.shared[list].remove(at);
+                self.keep(Shared { start: start + len, len: left - len });
+                return Some((start, len));
+            }
+        }
+        let (start, found) = self.search(goal, SHARED_BLOCKS, true)?;
+        let used = len.min(found);
+        self.keep(Shared { start: start + used, len: found - used });
+        Some((start, used))
+    }
+
+    /// Files a shared preallocation under the order of its length, and gives back the shortest of a list that has grown too long.
+    fn keep(&mut self, shared: Shared) {
+        if shared.len == 0 {
+            return;
+        }
+        let list = &mut self.shared[order(shared.len).min(SHARED_LISTS - 1)];
+        let at = list.partition_point(|other| other.len <= shared.len);
+        list.insert(at, shared);
+        if list.len() > SHARED_LIST_MAX {
+            let excess = list.len() - SHARED_LIST_CUT;
+            let gone: Vec<Shared> = list.drain(..excess).collect();
+            for Shared { start, len } in gone {
+                self.give(start, len);
+            }
+        }
+    }
+
+    /// A run of up to `len` blocks: at the goal if that is free, else by the criteria of `mballoc`, in the groups from the goal's on.
+    fn search(&mut self, goal: u32, len: u32, data: bool) -> Option<Run> {
+        let (group, at) = ((goal / GROUP_BLOCKS) as usize, goal % GROUP_BLOCKS);
+        let run = if self.groups[group].extent_at(at, len) >= len { (goal, len) } else { self.search_groups(group, len, data)? };
+        self.take(run.0, run.1);
+        Some(run)
+    }
+
+    fn search_groups(&self, first: usize, len: u32, data: bool) -> Option<Run> {
+        for criterion in Criterion::ALL {
+            if criterion == Criterion::WholeBuddy && !(len.is_power_of_two() && len.ilog2() >= ORDER_MIN) {
+                continue;
+            }
+            let groups = self.groups.len();
+            for i in 0..groups {
+                let number = if first + i < groups { first + i } else { first + i - groups };
+                let group = &self.groups[number];
+                if !criterion.suits(group, number, len, data) {
+                    continue;
+                }
+                if let Some((start, found)) = criterion.find(group, len) {
+                    return Some((number as u32 * GROUP_BLOCKS + start, found));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// How good a group, and an extent in it, has to be. Later ones are less demanding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Criterion {
+    /// A whole buddy of the length (`CR_POWER2_ALIGNED`).
+    WholeBuddy,
+    /// A group whose free runs are long enough on average (`CR_GOAL_LEN_FAST`).
+    LongRuns,
+    /// A group with enough free blocks (`CR_GOAL_LEN_SLOW`).
+    EnoughFree,
+    /// Anything (`CR_ANY_FREE`).
+    Anything,
+}
+
+impl Criterion {
+    const ALL: [Self; 4] = [Self::WholeBuddy, Self::LongRuns, Self::EnoughFree, Self::Anything];
+
+    fn suits(self, group: &Group, number: usize, len: u32, data: bool) -> bool {
+        if group.free() == 0 {
+            return false;
+        }
+        match self {
+            // The first group of a flexible group is left to directories while that is possible.
+            Self::WholeBuddy if data && number.is_multiple_of(FLEX as usize) => false,
+            Self::WholeBuddy => group.largest_order().is_some_and(|largest| largest >= len.ilog2() as usize),
+            Self::LongRuns => group.run_mean() >= len,
+            // A run holds a buddy of at least a quarter of its length: where the largest is smaller, no run is long enough.
+            Self::EnoughFree => group.free() >= len && group.largest_order().is_some_and(|largest| len >> largest < 4),
+            Self::Anything => true,
+        }
+    }
+
+    /// The extent that the criterion picks in a group that suits.
+    fn find(self, group: &Group, len: u32) -> Option<Run> {
+        if self == Self::WholeBuddy {
+            return group.buddy_of(len.ilog2() as usize).map(|start| (start, len));
+        }
+        let mut best: Option<Run> = None;
+        let mut compared = 0;
+        let mut at = 0;
+        while let Some(start) = group.next_free(at) {
+            if self != Self::Anything {
+                // Runs that are too short are passed over without being compared.
+                let end = group.next_used(start);
+                if end - start < len {
+                    at = end;
+                    continue;
+                }
+            }
+            let found = group.extent_at(start, len);
+            at = start + found;
+            compared += 1;
+            if found == len {
+                return Some((start, len));
+            }
+            let better = match best {
+                None => true,
+                Some((_, most)) if most < len => found > most,
+                Some((_, least)) => found > len && found < least,
+            };
+            if better {
+                best = Some((start, found));
+            }
+            let enough = best.is_some_and(|(_, best)| best >= len) && compared > COMPARED_ENOUGH;
+            if enough || compared > COMPARED_MAX {
+                break;
+            }
+        }
+        best.map(|(start, found)| (start, found.min(len))).filter(|(_, found)| *found == len || self == Self::Anything)
+    }
+}
+
+fn order(len: u32) -> usize {
+    len.ilog2() as usize
+}
+
+/// Calls `each(group, first block in it, blocks)` for the parts of a run.
+pub fn split_by_group(start: u32, len: u32, mut each: impl FnMut(usize, u32, u32)) {
+    let (mut at, mut left) = (start, len);
+    while left > 0 {
+        let inside = at % GROUP_BLOCKS;
+        let n = left.min(GROUP_BLOCKS - inside);
+        each((at / GROUP_BLOCKS) as usize, inside, n);
+        at = at.wrapping_add(n);
+        left -= n;
+    }
+}

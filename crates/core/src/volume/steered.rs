@@ -1,0 +1,397 @@
+//! A volume under a trim policy: the driver that asks the policy between operations and in idle time, and does what it says beside the foreground.
+
+use super::Volume;
+use crate::drive::Device;
+use crate::op::Payload;
+use crate::policy::{Action, Observation, Policy};
+use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget as _, TrimWindow};
+use crate::units::{Bytes, Nanos};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Trims that follow each other within this time are one span in the log.
+const SPAN_GAP: Nanos = Nanos::from_secs(1);
+/// The log has at most this many spans; what comes after them lengthens the last.
+const SPANS_MAX: usize = 10_000;
+
+/// Trims that were sent one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When the first began.
+    pub began: Nanos,
+    /// When the last ended.
+    pub ended: Nanos,
+    /// Windows.
+    pub windows: u64,
+    /// Discard commands.
+    pub commands: u64,
+    /// Bytes of them.
+    pub bytes: Bytes,
+}
+
+/// What the policy had done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrimLog {
+    /// When and what.
+    pub spans: Vec<Span>,
+    /// Time during which a trim was under way.
+    pub busy: Nanos,
+    /// Windows that failed, because the drive refused a command.
+    pub failed: u64,
+}
+
+impl TrimLog {
+    /// Discard commands of all spans.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.spans.iter().map(|span| span.commands).sum()
+    }
+
+    /// Bytes of all spans.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        self.spans.iter().map(|span| span.bytes).sum()
+    }
+
+    fn add(&mut self, began: Nanos, outcome: &TrimOutcome) {
+        let ended = began + outcome.took;
+        let (commands, bytes) = (outcome.device_commands.unwrap_or(0), outcome.device_bytes.unwrap_or_default());
+        self.busy += outcome.took;
+        let full = self.spans.len() >= SPANS_MAX;
+        match self.spans.last_mut() {
+            Some(last) if full || began <= last.ended + SPAN_GAP => {
+                last.ended = ended;
+                last.windows += 1;
+                last.commands += commands;
+                last.bytes += bytes;
+            }
+            _ => self.spans.push(Span { began, ended, windows: 1, commands, bytes }),
+        }
+    }
+}
+
+/// A volume and the policy that trims it.
+///
+/// The policy is asked before and after each operation and, in idle time, when it wants to be. A trim goes on beside the foreground; while one
+/// operation takes long (a large sync), the next window waits for its end.
+pub struct Steered<D> {
+    volume: Volume<D>,
+    policy: Box<dyn Policy>,
+    windows: Vec<TrimWindow>,
+    counter_step: Bytes,
+    /// A window has been sent and the policy not been asked since.
+    sent: Option<Nanos>,
+    /// When the policy wants to be asked; `None` if it does not.
+    ask_at: Option<Nanos>,
+    forced: bool,
+    shutting_down: bool,
+    log: TrimLog,
+}
+
+impl<D: Device> Steered<D> {
+    /// Puts `volume` under `policy`, which sees bytes written in steps of `counter_step` ([`Bytes::MAX`] for a counter that never moves). Whether
+    /// the volume discards online is its specification's business.
+    pub fn new(mut volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
+        let windows = volume.windows().unwrap_or_default();
+        let counter_step = counter_step.max(Bytes(1));
+        let ask_at = Some(Nanos::ZERO);
+        let (forced, shutting_down) = (false, false);
+        Self { volume, policy, windows, counter_step, sent: None, ask_at, forced, shutting_down, log: TrimLog::default() }
+    }
+
+    /// The volume.
+    pub const fn volume(&self) -> &Volume<D> {
+        &self.volume
+    }
+
+    /// The volume, to prepare or to measure it. Its own trims are not the policy's.
+    pub const fn volume_mut(&mut self) -> &mut Volume<D> {
+        &mut self.volume
+    }
+
+    /// Ends the policy and gives the volume back.
+    pub fn into_volume(self) -> Volume<D> {
+        self.volume
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &dyn Policy {
+        &*self.policy
+    }
+
+    /// What the policy had done so far.
+    pub const fn log(&self) -> &TrimLog {
+        &self.log
+    }
+
+    /// The user wants a trim now. It begins with the next operation, or idle time.
+    pub const fn force(&mut self) {
+        self.forced = true;
+        self.ask_at = Some(Nanos::ZERO);
+    }
+
+    /// The system goes down: what the policy wants to do before that, it does now.
+    pub fn shut_down(&mut self) {
+        self.shutting_down = true;
+        self.ask_at = Some(Nanos::ZERO);
+        loop {
+            self.poll();
+            if !self.volume.trimming() {
+                break;
+            }
+            self.volume.run_until_trimmed(Nanos::MAX);
+        }
+        self.shutting_down = false;
+        self.ask_at = Some(Nanos::ZERO);
+    }
+
+    /// Asks the policy, if it is time to, and begins what it wants.
+    fn poll(&mut self) {
+        let now = self.volume.now();
+        if self.volume.trimming() {
+            return;
+        }
+        let outcome = self.settle();
+        if self.sent.is_none() && self.ask_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.sent = None;
+        let foreground = self.volume.foreground();
+        let step = self.counter_step.0;
+        let observation = Observation {
+            now,
+            written: Some(Bytes(self.volume.written().0 / step * step)),
+            written_step: self.counter_step,
+            free: self.volume.free_space(),
+            windows: &self.windows,
+            granule: Bytes::MAX,
+            in_flight: foreground.in_flight,
+            idle_since: foreground.idle_since,
+            foreground_wait_max: foreground.wait_max,
+            last_trim: outcome.as_ref(),
+            forced: core::mem::take(&mut self.forced),
+            shutting_down: self.shutting_down,
+            on_battery: false,
+        };
+        match self.policy.decide(&observation) {
+            Action::Trim { window, min_extent, command_max } => {
+                self.volume.begin_trim(window, min_extent, command_max);
+                self.sent = Some(now);
+                self.ask_at = None;
+            }
+            Action::WaitUntil(at) => self.ask_at = Some(at),
+            Action::Nothing => self.ask_at = None,
+        }
+    }
+
+    /// Takes the result of the window that was sent; `None` if there is none, or it failed.
+    fn settle(&mut self) -> Option<TrimOutcome> {
+        let run = self.volume.take_trimmed()?;
+        let began = self.sent?;
+        self.log.add(began, &run.outcome);
+        if run.refused > 0 {
+            self.log.failed += 1;
+            return None;
+        }
+        Some(run.outcome)
+    }
+}
+
+impl<D: Device> Clock for Steered<D> {
+    fn now(&mut self) -> Nanos {
+        self.volume.now()
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        loop {
+            self.poll();
+            let now = self.volume.now();
+            if now >= instant {
+                return;
+            }
+            if self.volume.trimming() {
+                self.volume.run_until_trimmed(instant);
+            } else {
+                // A policy that wants to be asked at once again must not stop the clock.
+                let next = self.ask_at.map_or(instant, |at| at.max(Nanos(now.0 + 1)).min(instant));
+                self.volume.idle_until(next);
+            }
+        }
+    }
+}
+
+impl<D: Device> Steered<D> {
+    fn between<T>(&mut self, operation: impl FnOnce(&mut Volume<D>) -> T) -> T {
+        self.poll();
+        operation(&mut self.volume)
+    }
+}
+
+impl<D: Device> FileTarget for Steered<D> {
+    fn make_dir(&mut self, path: &str) -> TargetResult {
+        self.between(|volume| volume.make_dir(path))
+    }
+
+    fn remove_dir(&mut self, path: &str) -> TargetResult {
+        self.between(|volume| volume.remove_dir(path))
+    }
+
+    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.between(|volume| volume.create(path, payload))
+    }
+
+    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.between(|volume| volume.append(path, payload))
+    }
+
+    fn read(&mut self, path: &str, len: u64) -> TargetResult {
+        self.between(|volume| volume.read(path, len))
+    }
+
+    fn delete(&mut self, path: &str) -> TargetResult {
+        self.between(|volume| volume.delete(path))
+    }
+
+    fn sync(&mut self) -> TargetResult {
+        self.between(Volume::sync)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::DataClass;
+    use crate::drive::{Command, Completion};
+    use crate::policy::{PolicySpec, State};
+    use crate::volume::{BLOCK, VolumeSpec};
+    use alloc::format;
+
+    /// A drive that does one thing at a time, and whose trims cost by command and by byte.
+    #[derive(Debug)]
+    struct Slow {
+        trim_command_ns: u64,
+        trim_mib_ns: u64,
+        busy_until: Nanos,
+        trimmed: u64,
+        /// The longest that a command that is no trim took.
+        wait_max: Nanos,
+    }
+
+    impl Device for Slow {
+        fn size(&self) -> Bytes {
+            Bytes(2 << 30)
+        }
+        fn logical_block(&self) -> u32 {
+            512
+        }
+        fn supports_trim(&self) -> bool {
+            true
+        }
+        fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+            let cost = match command {
+                Command::Trim(ranges) => {
+                    let bytes = ranges.iter().map(|r| r.len).sum::<u64>();
+                    self.trimmed += bytes;
+                    self.trim_command_ns + (self.trim_mib_ns * (bytes >> 12)) / 256
+                }
+                Command::Write(..) => 100_000,
+                _ => 50_000,
+            };
+            self.busy_until = self.busy_until.max(now) + Nanos(cost);
+            if !matches!(command, Command::Trim(_)) {
+                self.wait_max = self.wait_max.max(self.busy_until - now);
+            }
+            Completion { done: self.busy_until, result: Ok(()) }
+        }
+        fn idle(&mut self, _until: Nanos) {}
+    }
+
+    fn steered(policy: &str, trim_command_ns: u64, trim_mib_ns: u64) -> Steered<Slow> {
+        let mut spec = VolumeSpec::ext4();
+        spec.mkfs.discard = false;
+        let drive = Slow { trim_command_ns, trim_mib_ns, busy_until: Nanos::ZERO, trimmed: 0, wait_max: Nanos::ZERO };
+        let volume = Volume::format(drive, spec, Nanos::ZERO).unwrap();
+        Steered::new(volume, policy.parse::<PolicySpec>().unwrap().build(&State::default()), Bytes(512))
+    }
+
+    const S: u64 = 1_000_000_000;
+
+    /// A small file is written and made durable every 100 ms, `n` times. Gives the longest that took.
+    fn foreground(target: &mut Steered<Slow>, n: u64) -> Nanos {
+        let mut longest = Nanos::ZERO;
+        for i in 0..n {
+            let due = Nanos(target.now().0 / (S / 10) * (S / 10) + S / 10);
+            target.idle_until(due);
+            let path = format!("f{}", target.now().0);
+            target.create(&path, &Payload::Fill { len: BLOCK, class: DataClass::Random }).unwrap();
+            target.volume_mut().fsync(&path).unwrap();
+            longest = longest.max(target.now() - due);
+            if i % 2 == 0 {
+                target.delete(&path).unwrap();
+            }
+        }
+        longest
+    }
+
+    #[test]
+    fn a_batched_trim_happens_when_it_is_due_beside_the_foreground() {
+        let mut target = steered("batched:every=20s", 0, 9_000_000);
+        foreground(&mut target, 190);
+        assert_eq!(target.log(), &TrimLog::default());
+        let alone = foreground(&mut target, 1);
+        let during = foreground(&mut target, 400);
+        let span = target.log().spans[0];
+        assert_eq!(span.began.0 / S, 20);
+        // About 1.9 GiB at 9 ms a MiB are 17 s, group after group of 128 MiB: whoever comes waits for one of them.
+        assert!((14..20).contains(&((span.ended - span.began).0 / S)), "{span:?}");
+        assert!(during.0 > S && during.0 < 8 * S && alone.0 < S / 100, "{during} {alone}");
+    }
+
+    #[test]
+    fn an_idle_trim_keeps_out_of_the_way_and_gets_done() {
+        let mut target = steered("idle:at-least=10s:share=1000%", 500_000, 9_000_000);
+        foreground(&mut target, 90);
+        target.volume_mut().drive_mut().wait_max = Nanos::ZERO;
+        let longest = foreground(&mut target, 1500);
+        // A request waits for one command at most; making a file durable is five requests, one after another.
+        let wait = target.volume().drive().wait_max;
+        assert!(wait <= Nanos::from_millis(5) + Nanos(100_000), "{wait}");
+        assert!(longest < Nanos::from_millis(25), "{longest}");
+        let free = target.volume().free_space();
+        assert!(target.log().bytes() > Bytes(free.0 / 10 * 9), "{} of {free} trimmed", target.log().bytes());
+        assert_eq!(target.log().bytes().0, target.volume().drive().trimmed);
+    }
+
+    #[test]
+    fn an_adaptive_trim_happens_when_enough_has_been_written() {
+        let mut target = steered("adaptive:poll=1s:share=10%:at-most=0s", 0, 0);
+        for i in 0..4_usize {
+            for j in 0..8 {
+                target.create(&format!("f{j}"), &Payload::Fill { len: 16 << 20, class: DataClass::Random }).unwrap();
+            }
+            target.sync().unwrap();
+            for j in 0..8 {
+                target.delete(&format!("f{j}")).unwrap();
+            }
+            let until = target.now() + Nanos::from_secs(10);
+            target.idle_until(until);
+            // 134 MB a round; a tenth of the free space is about 190.
+            assert_eq!(target.log().spans.len(), i.div_ceil(2), "round {i}");
+        }
+    }
+
+    #[test]
+    fn what_the_user_asks_for_and_what_shutting_down_asks_for_is_done() {
+        let mut target = steered("none", 0, 0);
+        target.idle_until(Nanos::from_secs(100));
+        assert_eq!(target.log().spans.len(), 0);
+        target.force();
+        target.idle_until(Nanos::from_secs(200));
+        assert_eq!(target.log().bytes().0, target.volume().space.free() * BLOCK);
+        let mut target = steered("batched:shutdown", 0, 0);
+        target.idle_until(Nanos::from_secs(100));
+        assert_eq!(target.log().spans.len(), 0);
+        target.shut_down();
+        assert_eq!(target.log().bytes().0, target.volume().space.free() * BLOCK);
+    }
+}
