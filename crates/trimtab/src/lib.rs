@@ -9,6 +9,7 @@ pub mod drives;
 pub mod error;
 pub mod host;
 pub mod interrupt;
+pub mod memory;
 pub mod output;
 pub mod pack;
 pub mod postmark;

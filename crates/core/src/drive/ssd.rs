@@ -12,6 +12,7 @@ mod journal;
 mod mapcache;
 mod packed;
 mod partial;
+mod place;
 mod pool;
 mod reads;
 mod snapshot;
@@ -381,5 +382,7 @@ fn prefetch(table: &[u32], index: usize) {
     let _ = (table, index);
 }
 
+#[cfg(test)]
+mod effects;
 #[cfg(test)]
 mod tests;

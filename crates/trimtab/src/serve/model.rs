@@ -1,6 +1,7 @@
 //! What the engine needs of a modelled drive beyond commands.
 
 use crate::error::UsageError;
+use crate::memory;
 use crate::serve::engine::{Settings, TrimShape};
 use crate::serve::pace::Speed;
 use crate::serve::request::Geometry;
@@ -70,7 +71,11 @@ pub fn settings(spec: &DriveSpec, speed: Speed) -> Settings {
 pub fn build(spec: &DriveSpec, seed: u64) -> anyhow::Result<Box<dyn Model>> {
     let model: Box<dyn Model> = match &spec.medium {
         Medium::Disk(_) => Box::new(Hdd::new(spec)?),
-        Medium::Flash(_) => Box::new(Ssd::new(spec, seed)?),
+        Medium::Flash(_) => {
+            let drive = Ssd::new(spec, seed)?;
+            memory::prefer_huge_pages(&drive);
+            Box::new(drive)
+        }
     };
     Ok(model)
 }

@@ -19,6 +19,9 @@ use alloc::vec::Vec;
 /// The stream of fresh data (of cold data, if hot and cold are kept apart).
 pub(super) const HOST: usize = 0;
 
+/// The stream of hot data, if they are kept apart.
+pub(super) const HOT: usize = 1;
+
 /// Where a stream writes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Frontier {
@@ -87,8 +90,9 @@ pub(super) struct Ftl {
     pub(super) turn: [u32; 3],
     pub(super) hot_age: Option<u32>,
     pub(super) collecting: bool,
-    /// Erases when wear was last looked at.
-    pub(super) wear_checked: u64,
+    /// Superblocks found too little worn, the least worn last, and the erases when one was last collected or looked for.
+    pub(super) to_level: Vec<u32>,
+    pub(super) levelled_at: u64,
     pub(super) scratch: Vec<u32>,
     /// Relocated slots that do not fill a row yet.
     pub(super) gc_row_rest: u64,
@@ -140,7 +144,8 @@ impl Ftl {
             turn: [0; 3],
             hot_age,
             collecting: false,
-            wear_checked: 0,
+            to_level: Vec::new(),
+            levelled_at: 0,
             scratch: Vec::new(),
             gc_row_rest: 0,
             mapped: 0,
@@ -159,171 +164,9 @@ impl Ftl {
         (self.counters.nand_written_host_slots >> self.stamp_shift) as u32
     }
 
-    /// The stream of hot data.
-    const fn hot_stream(&self) -> usize {
-        1
-    }
-
     /// The stream of the SLC cache: the last host stream.
     pub(super) fn slc_stream(&self) -> usize {
         1 + usize::from(self.hot_age.is_some())
-    }
-
-    /// Which stream fresh data of `unit` go to, and its frontier's index.
-    #[inline]
-    fn host_frontier(&self, unit: u32) -> (usize, usize) {
-        let mut stream = HOST;
-        if let Some(hot_age) = self.hot_age {
-            let old = self.map[unit as usize];
-            let young = self.stamp().wrapping_sub(self.stamps[(old >> self.layout.shift) as usize]) < hot_age;
-            if old > TRIMMED && young {
-                stream = self.hot_stream();
-            }
-        }
-        if self.slc.is_some() && self.slc_accepts() {
-            stream = self.slc_stream();
-        }
-        (stream, stream * self.layout.groups as usize + self.turn[stream] as usize)
-    }
-
-    /// Writes `count` units from `unit` on, each of `slots` slots, that are in the drive at `ready`. Gives when the last of them has its place
-    /// in the write cache.
-    pub(super) fn put(&mut self, clock: &mut Clock, unit: u32, count: u32, slots: u32, ready: u64) -> u64 {
-        let mut ack = ready;
-        let (mut unit, mut left) = (unit, count);
-        // Where rows alternate between frontiers or streams are chosen by unit, a run ends with the row.
-        let by_block = self.layout.groups == 1 && self.packed.is_none();
-        while left > 0 {
-            let (stream, at) = self.host_frontier(unit);
-            let room_needed = if self.packed.is_some() { slots } else { 1 };
-            self.ensure_open(clock, at, room_needed, ready);
-            let frontier = &self.frontiers[at];
-            let run = if self.packed.is_some() || self.hot_age.is_some() {
-                1
-            } else if by_block {
-                left.min(frontier.end - frontier.next)
-            } else {
-                left.min(frontier.row_end - frontier.next)
-            };
-            self.place(at, unit, run, slots);
-            if let Some(journal) = &mut self.journal {
-                journal.placed(at, run);
-            }
-            ack = ack.max(self.advance(clock, stream, at, run * slots, ready));
-            unit += run;
-            left -= run;
-        }
-        ack
-    }
-
-    /// Writes one unit on a drive that neither compresses nor keeps streams apart nor has an SLC cache.
-    #[inline]
-    pub(super) fn put_one(&mut self, clock: &mut Clock, unit: u32, ready: u64) -> u64 {
-        let at = self.turn[HOST] as usize;
-        if !self.frontiers[at].is_open() {
-            self.open(clock, at, ready);
-        }
-        let frontier = &self.frontiers[at];
-        let old = core::mem::replace(&mut self.map[unit as usize], frontier.next);
-        self.back[frontier.back] = unit;
-        self.mapped += u64::from(old <= TRIMMED);
-        self.trimmed -= u64::from(old == TRIMMED);
-        self.victims.invalidate(&mut self.blocks, old >> self.layout.shift, 1);
-        self.free_slots -= 1;
-        self.counters.nand_written_host_slots += 1;
-        self.advance(clock, HOST, at, 1, ready)
-    }
-
-    /// Records that `count` units from `unit` on are written at frontier `at`, where there is room for them.
-    fn place(&mut self, at: usize, unit: u32, count: u32, slots: u32) {
-        let first = self.frontiers[at].next;
-        self.forget(unit, count);
-        self.mapped += u64::from(count);
-        let units = unit as usize..(unit + count) as usize;
-        for (address, entry) in (first..).zip(&mut self.map[units]) {
-            *entry = address;
-        }
-        match &mut self.packed {
-            None => {
-                let back = self.frontiers[at].back;
-                for (unit, entry) in (unit..).zip(&mut self.back[back..back + count as usize]) {
-                    *entry = unit;
-                }
-            }
-            Some(packed) => packed.append(first >> self.layout.shift, unit, slots),
-        }
-        let slots = u64::from(count) * u64::from(slots);
-        self.free_slots -= slots;
-        self.counters.nand_written_host_slots += slots;
-    }
-
-    /// Makes `count` units from `unit` on unmapped as far as counts go; the caller sets their map entries.
-    pub(super) fn forget(&mut self, unit: u32, count: u32) -> u64 {
-        let shift = self.layout.shift;
-        let old = &self.map[unit as usize..(unit + count) as usize];
-        let mut forgotten = 0;
-        let mut from = 0;
-        while from < old.len() {
-            let block = old[from] >> shift;
-            let run = old[from..].iter().take_while(|address| **address >> shift == block).count();
-            if block == 0 {
-                self.trimmed -= old[from..from + run].iter().filter(|address| **address == TRIMMED).count() as u64;
-            } else {
-                let slots = match &self.packed {
-                    None => run as u32,
-                    Some(packed) => packed.slots_of(unit + from as u32, run as u32),
-                };
-                self.victims.invalidate(&mut self.blocks, block, slots);
-                if let Some(packed) = &mut self.packed {
-                    packed.valid_slots -= u64::from(slots);
-                }
-                forgotten += run as u64;
-            }
-            from += run;
-        }
-        self.mapped -= forgotten;
-        forgotten
-    }
-
-    /// Moves frontier `at` on by `slots` slots of fresh data that are in the drive at `ready`, programming each row that this fills. Gives when the last
-    /// of them had its place in the write cache.
-    #[inline]
-    fn advance(&mut self, clock: &mut Clock, stream: usize, at: usize, slots: u32, ready: u64) -> u64 {
-        let frontier = &mut self.frontiers[at];
-        let to = frontier.next + slots;
-        frontier.back += slots as usize;
-        loop {
-            if !frontier.taken {
-                (frontier.cache_row, frontier.admit) = clock.take_row(frontier.next);
-                frontier.taken = true;
-            }
-            let ack = ready.max(frontier.admit);
-            frontier.ready = ack;
-            if to < frontier.row_end {
-                frontier.next = to;
-                return ack;
-            }
-            frontier.next = frontier.row_end;
-            frontier.row_end = (frontier.row_end + self.layout.row_slots).min(frontier.end);
-            frontier.taken = false;
-            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, ack, frontier.slc);
-            clock.rows[frontier.cache_row as usize] = end;
-            frontier.die = if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
-            if let Some(journal) = &mut self.journal {
-                let rest = to - frontier.next;
-                journal.programmed(at, end, if self.packed.is_some() { rest.min(1) } else { rest } as usize);
-            }
-            if frontier.next == to {
-                let closed = frontier.next == frontier.end;
-                if self.layout.groups > 1 {
-                    self.turn[stream] = if self.turn[stream] + 1 == self.layout.groups { 0 } else { self.turn[stream] + 1 };
-                }
-                if closed {
-                    self.close(at);
-                }
-                return ack;
-            }
-        }
     }
 
     /// Makes sure that frontier `at` has an open superblock with room for `slots`.
@@ -423,18 +266,6 @@ impl Ftl {
         }
     }
 
-    /// Invalidates `count` units from `unit` on; gives how many of them were mapped.
-    pub(super) fn trim(&mut self, unit: u32, count: u32) -> u64 {
-        let forgotten = self.forget(unit, count);
-        for entry in &mut self.map[unit as usize..(unit + count) as usize] {
-            if *entry != NEVER {
-                *entry = TRIMMED;
-                self.trimmed += 1;
-            }
-        }
-        forgotten
-    }
-
     /// Programs the row that frontier `at` is filling, complete up to a page; its remaining pages are programmed later by themselves.
     pub(super) fn program_early(&mut self, clock: &mut Clock, at: usize, now: u64) {
         let frontier = &mut self.frontiers[at];
@@ -467,6 +298,7 @@ impl Ftl {
         }
         self.victims.clear();
         self.slc_queue.clear();
+        self.to_level.clear();
         let mut erased = 0;
         for block in 1..=self.layout.superblocks {
             if !free[block as usize] && !self.pool.retired[block as usize] {

@@ -78,21 +78,39 @@ impl Ftl {
         usable.saturating_sub(self.free_slots).saturating_sub(valid).saturating_sub(in_slc)
     }
 
-    /// Collects the least worn superblock if wear has spread too far. Looks once in a while: finding it takes a scan.
+    /// Collects a superblock that is too little worn, whatever it holds: one every few erases, so that hardly used ones keep up with the others. They
+    /// are found by a scan, at most once in as many erases as an eighth of the superblocks.
     fn level_wear(&mut self, clock: &mut Clock, now: u64) {
         let Some(spread_max) = self.static_spread_max else { return };
-        let interval = u64::from(self.layout.superblocks / 8).max(1);
-        if self.counters.erases < self.wear_checked + interval {
+        let erases = self.counters.erases;
+        if self.to_level.is_empty() {
+            if erases < self.levelled_at + u64::from(self.layout.superblocks / 8) {
+                return;
+            }
+            self.levelled_at = erases;
+            self.find_unworn(spread_max);
+        }
+        if erases < self.levelled_at + u64::from(spread_max / 16) {
             return;
         }
-        self.wear_checked = self.counters.erases;
-        let listed = (1..=self.layout.superblocks).filter(|block| self.blocks[*block as usize].pos != UNLISTED);
-        let Some(coldest) = listed.min_by_key(|block| self.pool.erases[*block as usize]) else { return };
-        if self.pool.erases_max - self.pool.erases[coldest as usize] > spread_max && !self.in_slc[coldest as usize] && self.pool.free() > 0
-        {
-            self.victims.remove(&mut self.blocks, coldest);
-            self.relocate(clock, coldest, Cause::Wear, When::Foreground, now);
+        self.levelled_at = erases;
+        while let Some(block) = self.to_level.pop() {
+            let listed = self.blocks[block as usize].pos != UNLISTED;
+            if listed && self.pool.erases_max - self.pool.erases[block as usize] > spread_max && self.pool.free() > 0 {
+                self.victims.remove(&mut self.blocks, block);
+                self.relocate(clock, block, Cause::Wear, When::Foreground, now);
+                return;
+            }
         }
+    }
+
+    /// Lists superblocks that were erased too seldom, the most worn of them first.
+    fn find_unworn(&mut self, spread_max: u32) {
+        let Some(enough) = self.pool.erases_max.checked_sub(spread_max) else { return };
+        let (blocks, erases) = (&self.blocks, &self.pool.erases);
+        let unworn = |block: &u32| blocks[*block as usize].pos != UNLISTED && erases[*block as usize] < enough;
+        self.to_level.extend((1..=self.layout.superblocks).filter(unworn));
+        self.to_level.sort_by_key(|block| core::cmp::Reverse(erases[*block as usize]));
     }
 
     /// Superblocks that the SLC cache may take now.
@@ -232,7 +250,7 @@ impl Ftl {
             self.map[unit as usize] = next;
             if let Some(packed) = &mut self.packed {
                 packed.valid_slots -= u64::from(slots);
-                packed.append(next >> self.layout.shift, unit, slots);
+                packed.append(next >> self.layout.shift, unit, 1, slots);
             }
             self.free_slots -= u64::from(slots);
             self.advance_relocated(clock, at, slots);

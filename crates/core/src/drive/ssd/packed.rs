@@ -48,12 +48,12 @@ impl Packed {
         self.sizes[unit as usize..(unit + count) as usize].iter().map(|size| u32::from(*size)).sum()
     }
 
-    /// Records that `unit` was written to `block` in `slots` slots.
-    pub(super) fn append(&mut self, block: u32, unit: u32, slots: u32) {
-        self.sizes[unit as usize] = slots as u8;
-        self.contents[block as usize].push(unit);
-        self.listed += 1;
-        self.valid_slots += u64::from(slots);
+    /// Records that `count` units from `unit` on were written to `block` in `slots` slots each.
+    pub(super) fn append(&mut self, block: u32, unit: u32, count: u32, slots: u32) {
+        self.sizes[unit as usize..(unit + count) as usize].fill(slots as u8);
+        self.contents[block as usize].extend(unit..unit + count);
+        self.listed += count as usize;
+        self.valid_slots += u64::from(count) * u64::from(slots);
     }
 
     /// `block` is complete.

@@ -80,6 +80,12 @@ impl Ssd {
         sealed
     }
 
+    /// A number that two drives have in common only if their whole state is the same.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        checksum(&self.snapshot())
+    }
+
     /// The drive of `spec` whose [`snapshot`](Self::snapshot) is `bytes`: it behaves as the other would have.
     ///
     /// # Errors
@@ -215,7 +221,8 @@ fn write_ftl(out: &mut Writer, ftl: &Ftl) {
         write_frontier(out, frontier);
     }
     out.numbers(ftl.turn.iter().copied());
-    out.number(ftl.wear_checked);
+    out.numbers(ftl.to_level.iter().copied());
+    out.number(ftl.levelled_at);
     out.number(ftl.gc_row_rest);
     out.flag(ftl.read_only);
     out.numbers(ftl.counters.fields().into_iter().map(|(_, value)| value));
@@ -254,7 +261,8 @@ fn read_ftl(reader: &mut Reader<'_>, ftl: &mut Ftl) -> Result<(), usize> {
     }
     let turns = reader.exactly(ftl.turn.len(), ftl.layout.groups - 1)?;
     ftl.turn.copy_from_slice(&turns);
-    ftl.wear_checked = reader.count()?;
+    ftl.to_level = reader.numbers(blocks, superblocks)?;
+    ftl.levelled_at = reader.count()?;
     ftl.gc_row_rest = reader.small(u64::from(ftl.layout.row_slots))?;
     ftl.read_only = reader.flag()?;
     let values = reader.numbers(1000, COUNT_MAX)?;

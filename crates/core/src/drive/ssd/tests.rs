@@ -353,3 +353,97 @@ proptest! {
         run(&spec, &steps)?;
     }
 }
+
+/// The same specification, workload and seed give the same state, on every machine: it stands here. When the model changes on purpose, so
+/// does this.
+#[test]
+fn golden_fingerprints() {
+    let mut lines = String::new();
+    for (name, spec) in golden_specs() {
+        let mut ssd = Ssd::new(&spec, 42).unwrap();
+        let mut rng = crate::rng::Stream::new(42, "golden");
+        let mut now = Nanos(0);
+        for nth in 0..12_000 {
+            now = blindly(&mut ssd, now, &golden_step(&mut rng, nth));
+        }
+        ssd.check_invariants().unwrap();
+        let counters = ssd.counters();
+        lines += &std::format!(
+            "{name}: {:016x} at {} ns, WAF {:.4}, {} collected, {} folded, {} levelled, {} worn out\n",
+            ssd.fingerprint(),
+            now.0,
+            ssd.waf().unwrap(),
+            counters.gc_superblocks,
+            counters.folded_superblocks,
+            counters.levelled_superblocks,
+            ssd.occupancy().worn_out_superblocks,
+        );
+    }
+    insta::assert_snapshot!(lines);
+}
+
+fn golden_step(rng: &mut crate::rng::Stream, nth: u64) -> Step {
+    let (at, len) = (rng.below(4000), rng.between(1, 64));
+    match rng.below(100) {
+        0..70 => Step::Write(at, len, rng.below(1001) as u16),
+        70..85 => Step::Read(at, len),
+        85..93 => Step::Trim(vec![(at, len * 8)]),
+        93..97 => Step::Flush,
+        _ if nth.is_multiple_of(50) => Step::Idle(2_000_000_000),
+        _ => Step::Idle(200_000),
+    }
+}
+
+fn golden_specs() -> Vec<(&'static str, DriveSpec)> {
+    let policy = |victim| move |_: &mut DriveSpec, flash: &mut Flash| flash.ftl.victim = victim;
+    vec![
+        ("greedy", small(policy(VictimPolicy::Greedy))),
+        ("cost-benefit", small(policy(VictimPolicy::CostBenefit))),
+        ("fifo", small(policy(VictimPolicy::Fifo))),
+        ("random", small(policy(VictimPolicy::Random))),
+        ("d-choices", small(policy(VictimPolicy::DChoices(3)))),
+        (
+            "compressing",
+            small(|_, flash| {
+                flash.compression = Some(Compression { stored_permille_min: 140, granularity_bytes: 512, engine_bytes_per_s: 0 })
+            }),
+        ),
+        (
+            "slc, hot and cold, coarse mapping",
+            small(|_, flash| {
+                flash.ftl.mapping_unit_bytes = 8192;
+                flash.ftl.streams.hot_cold = Some(HotCold { hot_age_permille: 200 });
+                let size = SlcSize::Dynamic { bytes_min: 64 << 10, bytes_max: 256 << 10 };
+                flash.slc_cache = Some(SlcCache {
+                    size,
+                    program_ns: 200_000,
+                    read_ns: 25_000,
+                    when_full: SlcFull::WriteDirect,
+                    idle_fold_ns: Some(1_000_000),
+                });
+            }),
+        ),
+        (
+            "wearing",
+            small(|_, flash| {
+                flash.ftl.wear =
+                    Wear { dynamic: true, static_spread_max: Some(8), erase_limit: Some(60), erase_limit_spread_permille: 500 };
+            }),
+        ),
+        (
+            "hot, with little map memory and deferred trims",
+            small(|_, flash| {
+                flash.ftl.mapping_cache_bytes = Some(4096);
+                flash.trim.invalidation = TrimInvalidation::Deferred { ranges_max: 8 };
+                flash.thermal = Some(Thermal {
+                    ambient_mc: 30_000,
+                    rise_mc_per_gb: 500_000,
+                    cooling_ns: 1_000_000_000,
+                    throttle_mc: 40_000,
+                    resume_mc: 35_000,
+                    throttled_permille: 300,
+                });
+            }),
+        ),
+    ]
+}

@@ -1,0 +1,267 @@
+//! Where fresh data go, and what they replace: the model's inner loops.
+
+use super::clock::Clock;
+use super::ftl::{Frontier, Ftl, HOST, HOT};
+use super::{NEVER, TRIMMED};
+
+impl Ftl {
+    /// Which stream fresh data of `unit` go to, and its frontier's index.
+    #[inline]
+    fn host_frontier(&self, unit: u32) -> (usize, usize) {
+        let mut stream = HOST;
+        if let Some(hot_age) = self.hot_age {
+            let old = self.map[unit as usize];
+            let young = self.stamp().wrapping_sub(self.stamps[(old >> self.layout.shift) as usize]) < hot_age;
+            if old > TRIMMED && young {
+                stream = HOT;
+            }
+        }
+        if self.slc.is_some() && self.slc_accepts() {
+            stream = self.slc_stream();
+        }
+        (stream, stream * self.layout.groups as usize + self.turn[stream] as usize)
+    }
+
+    /// Writes `count` units from `unit` on, each of `slots` slots, that are in the drive at `ready`. Gives when the last of them has its place
+    /// in the write cache.
+    pub(super) fn put(&mut self, clock: &mut Clock, unit: u32, count: u32, slots: u32, ready: u64) -> u64 {
+        let mut ack = ready;
+        let (mut unit, mut left) = (unit, count);
+        while left > 0 {
+            let (stream, at) = self.host_frontier(unit);
+            let striped = self.put_stripes(clock, stream, at, unit, left, ready);
+            if let Some((done, units)) = striped {
+                ack = ack.max(done);
+                (unit, left) = (unit + units, left - units);
+                continue;
+            }
+            self.ensure_open(clock, at, slots, ready);
+            let run = self.run_at(at, unit, left, slots);
+            self.place(at, unit, run, slots);
+            if let Some(journal) = &mut self.journal {
+                journal.placed(at, run);
+            }
+            ack = ack.max(self.advance(clock, stream, at, run * slots, slots, ready));
+            (unit, left) = (unit + run, left - run);
+        }
+        ack
+    }
+
+    /// How many of `left` units from `unit` on go to frontier `at` before anything changes: its superblock, the group of dies whose turn it is, the
+    /// stream that such data belong to.
+    fn run_at(&self, at: usize, unit: u32, left: u32, slots: u32) -> u32 {
+        let frontier = &self.frontiers[at];
+        let end = if self.layout.groups == 1 { frontier.end } else { frontier.row_end };
+        let room = if slots == 1 { end - frontier.next } else { (end - frontier.next) / slots };
+        let run = left.min(room.max(1));
+        if self.hot_age.is_none() {
+            return run;
+        }
+        // Old versions in one superblock are of one age.
+        let shift = self.layout.shift;
+        let block = self.map[unit as usize] >> shift;
+        self.map[unit as usize..(unit + run) as usize].iter().take_while(|address| **address >> shift == block).count() as u32
+    }
+
+    /// Writes as many of `left` units from `unit` on as fill whole rows on every group of dies in turn, group by group instead of row by
+    /// row: what was written so before is then forgotten by the superblock. Gives when the last has its place and how many they were, or `None` if
+    /// the frontiers do not stand at the beginning of such a stripe.
+    fn put_stripes(&mut self, clock: &mut Clock, stream: usize, at: usize, unit: u32, left: u32, ready: u64) -> Option<(u64, u32)> {
+        let (groups, row) = (self.layout.groups, self.layout.row_slots);
+        let turn = self.turn[stream];
+        if groups == 1 || left < 2 * groups * row || self.packed.is_some() || self.hot_age.is_some() || self.journal.is_some() || turn != 0
+        {
+            return None;
+        }
+        let frontiers = &self.frontiers[at..at + groups as usize];
+        if frontiers.iter().any(|frontier| frontier.taken || frontier.row_end - frontier.next != row) {
+            return None;
+        }
+        let rows = frontiers.iter().map(|frontier| (frontier.end - frontier.next) / row).min()?.min(left / (groups * row));
+        if rows < 2 {
+            return None;
+        }
+        for group in 0..groups {
+            self.place_striped(at + group as usize, unit + group * row, rows, groups * row);
+        }
+        let frontiers = &mut self.frontiers[at..at + groups as usize];
+        let mut ack = ready;
+        for _ in 0..rows {
+            for frontier in &mut *frontiers {
+                let (cache_row, admit) = clock.take_row(frontier.next);
+                ack = ack.max(admit);
+                let die = frontier.lies_on * self.superblock_dies + frontier.die;
+                clock.rows[cache_row as usize] = clock.program(die, ready.max(admit), frontier.slc);
+                frontier.next += row;
+                frontier.die = if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
+            }
+        }
+        for at in at..at + groups as usize {
+            let frontier = &mut self.frontiers[at];
+            frontier.back += (rows * row) as usize;
+            frontier.row_end = (frontier.next + row).min(frontier.end);
+            if !frontier.is_open() {
+                self.close(at);
+            }
+        }
+        Some((ack, rows * groups * row))
+    }
+
+    /// Records that `rows` rows of units are written at frontier `at`: the first from `unit` on, each further `stride` units later.
+    fn place_striped(&mut self, at: usize, unit: u32, rows: u32, stride: u32) {
+        let (shift, row) = (self.layout.shift, self.layout.row_slots);
+        let Frontier { next, back, .. } = self.frontiers[at];
+        let mut address = next;
+        let mut names = self.back[back..back + (rows * row) as usize].iter_mut();
+        // Superblock of the last old versions, and how many in a row were there.
+        let (mut block, mut run) = (0, 0);
+        let mut fresh = 0;
+        for first in (0..rows).map(|nth| unit + nth * stride) {
+            for (unit, entry) in (first..).zip(&mut self.map[first as usize..(first + row) as usize]) {
+                let old = core::mem::replace(entry, address);
+                address += 1;
+                if let Some(name) = names.next() {
+                    *name = unit;
+                }
+                fresh += u64::from(old <= TRIMMED);
+                self.trimmed -= u64::from(old == TRIMMED);
+                if old >> shift != block {
+                    self.victims.invalidate(&mut self.blocks, block, run);
+                    (block, run) = (old >> shift, 0);
+                }
+                run += 1;
+            }
+        }
+        self.victims.invalidate(&mut self.blocks, block, run);
+        self.mapped += fresh;
+        let slots = u64::from(rows) * u64::from(row);
+        self.free_slots -= slots;
+        self.counters.nand_written_host_slots += slots;
+    }
+
+    /// Writes one unit on a drive that neither compresses nor keeps streams apart nor has an SLC cache.
+    #[inline]
+    pub(super) fn put_one(&mut self, clock: &mut Clock, unit: u32, ready: u64) -> u64 {
+        let at = self.turn[HOST] as usize;
+        if !self.frontiers[at].is_open() {
+            self.open(clock, at, ready);
+        }
+        let frontier = &self.frontiers[at];
+        let old = core::mem::replace(&mut self.map[unit as usize], frontier.next);
+        self.back[frontier.back] = unit;
+        self.mapped += u64::from(old <= TRIMMED);
+        self.trimmed -= u64::from(old == TRIMMED);
+        self.victims.invalidate(&mut self.blocks, old >> self.layout.shift, 1);
+        self.free_slots -= 1;
+        self.counters.nand_written_host_slots += 1;
+        self.advance(clock, HOST, at, 1, 1, ready)
+    }
+
+    /// Records that `count` units from `unit` on are written at frontier `at`, where there is room for them.
+    fn place(&mut self, at: usize, unit: u32, count: u32, slots: u32) {
+        let first = self.frontiers[at].next;
+        self.forget(unit, count);
+        self.mapped += u64::from(count);
+        let units = unit as usize..(unit + count) as usize;
+        for (nth, entry) in (0_u32..).zip(&mut self.map[units]) {
+            *entry = first + nth * slots;
+        }
+        match &mut self.packed {
+            None => {
+                let back = self.frontiers[at].back;
+                for (unit, entry) in (unit..).zip(&mut self.back[back..back + count as usize]) {
+                    *entry = unit;
+                }
+            }
+            Some(packed) => packed.append(first >> self.layout.shift, unit, count, slots),
+        }
+        let slots = u64::from(count) * u64::from(slots);
+        self.free_slots -= slots;
+        self.counters.nand_written_host_slots += slots;
+    }
+
+    /// Makes `count` units from `unit` on unmapped as far as counts go; the caller sets their map entries.
+    pub(super) fn forget(&mut self, unit: u32, count: u32) -> u64 {
+        let shift = self.layout.shift;
+        let old = &self.map[unit as usize..(unit + count) as usize];
+        let mut forgotten = 0;
+        let mut from = 0;
+        while from < old.len() {
+            let block = old[from] >> shift;
+            let run = old[from..].iter().take_while(|address| **address >> shift == block).count();
+            if block == 0 {
+                self.trimmed -= old[from..from + run].iter().filter(|address| **address == TRIMMED).count() as u64;
+            } else {
+                let slots = match &self.packed {
+                    None => run as u32,
+                    Some(packed) => packed.slots_of(unit + from as u32, run as u32),
+                };
+                self.victims.invalidate(&mut self.blocks, block, slots);
+                if let Some(packed) = &mut self.packed {
+                    packed.valid_slots -= u64::from(slots);
+                }
+                forgotten += run as u64;
+            }
+            from += run;
+        }
+        self.mapped -= forgotten;
+        forgotten
+    }
+
+    /// Moves frontier `at` on by `slots` slots of fresh data, `unit_slots` a unit, that are in the drive at `ready`, programming each row that this fills.
+    /// Gives when the last of them had its place in the write cache.
+    #[inline]
+    fn advance(&mut self, clock: &mut Clock, stream: usize, at: usize, slots: u32, unit_slots: u32, ready: u64) -> u64 {
+        let frontier = &mut self.frontiers[at];
+        let to = frontier.next + slots;
+        frontier.back += slots as usize;
+        let mut filled_row = false;
+        let ack = loop {
+            if !frontier.taken {
+                (frontier.cache_row, frontier.admit) = clock.take_row(frontier.next);
+                frontier.taken = true;
+            }
+            let ack = ready.max(frontier.admit);
+            frontier.ready = ack;
+            if to < frontier.row_end {
+                frontier.next = to;
+                break ack;
+            }
+            filled_row = true;
+            frontier.next = frontier.row_end;
+            frontier.row_end = (frontier.row_end + self.layout.row_slots).min(frontier.end);
+            frontier.taken = false;
+            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, ack, frontier.slc);
+            clock.rows[frontier.cache_row as usize] = end;
+            frontier.die = if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
+            if let Some(journal) = &mut self.journal {
+                journal.programmed(at, end, (to - frontier.next).div_ceil(unit_slots) as usize);
+            }
+            if frontier.next == to {
+                break ack;
+            }
+        };
+        if filled_row {
+            let closed = frontier.next == frontier.end;
+            if self.layout.groups > 1 {
+                self.turn[stream] = if self.turn[stream] + 1 == self.layout.groups { 0 } else { self.turn[stream] + 1 };
+            }
+            if closed {
+                self.close(at);
+            }
+        }
+        ack
+    }
+
+    /// Invalidates `count` units from `unit` on; gives how many of them were mapped.
+    pub(super) fn trim(&mut self, unit: u32, count: u32) -> u64 {
+        let forgotten = self.forget(unit, count);
+        for entry in &mut self.map[unit as usize..(unit + count) as usize] {
+            if *entry != NEVER {
+                *entry = TRIMMED;
+                self.trimmed += 1;
+            }
+        }
+        forgotten
+    }
+}

@@ -1,0 +1,206 @@
+//! Speed and memory of the SSD model, its timing on, collection in steady state, one thread.
+//!
+//! `cargo bench --bench drive_speed`. Rates are per second of processor time, so that other work on the machine counts less; the median of
+//! `TRIMTAB_BENCH_ROUNDS` (default 5). `TRIMTAB_BENCH_PAGES=small` keeps huge pages off, to see what they bring.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::process::ExitCode;
+use trimtab::memory::prefer_huge_pages;
+use trimtab_core::data::DataClass;
+use trimtab_core::drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium};
+use trimtab_core::drive::ssd::Ssd;
+use trimtab_core::drive::{Command, Device, Extent};
+use trimtab_core::rng::Stream;
+use trimtab_core::units::Nanos;
+
+const PAGE: u64 = 4096;
+/// Writes in flight: a completion lets the next one go.
+const QUEUE_DEPTH: usize = 32;
+
+struct Claim {
+    name: &'static str,
+    raw_bytes: u64,
+    superblock_dies: u32,
+    /// Random writes per second that are claimed, in millions.
+    random_min: f64,
+    /// Sequential pages per second that are claimed, in millions.
+    sequential_min: f64,
+}
+
+fn main() -> ExitCode {
+    let claims = [
+        Claim { name: "8 GiB", raw_bytes: 8 << 30, superblock_dies: 1, random_min: 6.0, sequential_min: 60.0 },
+        Claim { name: "128 GiB", raw_bytes: 128 << 30, superblock_dies: 1, random_min: 3.0, sequential_min: 60.0 },
+    ];
+    println!("greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time\n");
+    println!("{:10} {:>26} {:>10} {:>8} {:>10}", "raw", "what", "M pages/s", "claim", "holds");
+    let mut held = true;
+    for claim in claims {
+        held &= measure(&claim);
+    }
+    held &= memory();
+    if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn spec(raw_bytes: u64, unit: u64, superblock_dies: u32) -> DriveSpec {
+    let geometry = Geometry {
+        channels: 8,
+        dies_per_channel: 1,
+        planes: 1,
+        page_bytes: unit,
+        pages_per_block: 256,
+        blocks_per_plane: (raw_bytes / 8 / 256 / unit) as u32,
+        superblock_dies,
+        bits_per_cell: 3,
+    };
+    DriveSpec {
+        name: "bench".into(),
+        description: String::new(),
+        capacity_bytes: (raw_bytes as f64 / 1.1) as u64 / unit * unit,
+        logical_block_bytes: 4096,
+        interface: Interface::default(),
+        medium: Medium::Flash(Flash {
+            geometry,
+            ftl: trimtab_core::drive::spec::Ftl { mapping_unit_bytes: unit, ..Default::default() },
+            ..Flash::default()
+        }),
+    }
+}
+
+fn drive(spec: &DriveSpec) -> Ssd {
+    let ssd = Ssd::new(spec, 1).unwrap();
+    if std::env::var("TRIMTAB_BENCH_PAGES").as_deref() != Ok("small") {
+        prefer_huge_pages(&ssd);
+    }
+    ssd
+}
+
+fn measure(claim: &Claim) -> bool {
+    let rounds = std::env::var("TRIMTAB_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
+    let mut bench =
+        Bench { ssd: drive(&spec(claim.raw_bytes, PAGE, claim.superblock_dies)), now: Nanos::ZERO, rng: Stream::new(3, "bench") };
+    let units = bench.ssd.size().0 / PAGE;
+    let mut held = true;
+    let mut report = |what: &str, pages: u64, claimed: Option<f64>, seconds: &mut [f64]| {
+        seconds.sort_by(f64::total_cmp);
+        let rate = pages as f64 / seconds[seconds.len() / 2] / 1e6;
+        let holds = claimed.is_none_or(|claimed| rate >= claimed);
+        held &= holds;
+        let claimed = claimed.map_or(String::new(), |claimed| format!("{claimed}"));
+        println!(
+            "{:10} {what:>26} {rate:>10.1} {claimed:>8} {:>10}",
+            claim.name,
+            if claimed.is_empty() {
+                ""
+            } else if holds {
+                "yes"
+            } else {
+                "NO"
+            }
+        );
+    };
+    report("first sequential fill", units, None, &mut [bench.timed(|bench| bench.sequential())]);
+    // Steady state: at 10 % over-provisioning two drive writes come within a per cent of it, three within noise.
+    bench.random(3 * units);
+    let count = units.min(8 << 20);
+    let before = bench.ssd.counters().clone();
+    let mut seconds: Vec<f64> = (0..rounds).map(|_| bench.timed(|bench| bench.random(count))).collect();
+    let waf = bench.ssd.waf_since(&before).unwrap();
+    report("random writes", count, Some(claim.random_min), &mut seconds);
+    report("sequential after random", units, None, &mut [bench.timed(|bench| bench.sequential())]);
+    let mut seconds: Vec<f64> = (0..rounds).map(|_| bench.timed(|bench| bench.sequential())).collect();
+    report("sequential", units, Some(claim.sequential_min), &mut seconds);
+    let mut trims: Vec<f64> = Vec::new();
+    for _ in 0..rounds {
+        trims.push(bench.timed(|bench| bench.trim()));
+        bench.sequential();
+    }
+    report("trims of 1 GiB", units, Some(claim.sequential_min), &mut trims);
+    println!("{:10} {:>26} {waf:>10.2}", claim.name, "WAF of the random writes");
+    bench.ssd.check_invariants().unwrap();
+    held
+}
+
+struct Bench {
+    ssd: Ssd,
+    now: Nanos,
+    rng: Stream,
+}
+
+impl Bench {
+    /// Processor time of this thread that `work` takes, in seconds.
+    fn timed(&mut self, work: impl FnOnce(&mut Self)) -> f64 {
+        let clock = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+        };
+        let start = clock();
+        work(self);
+        clock() - start
+    }
+
+    fn write(&mut self, offset: u64, len: u64) -> Nanos {
+        self.ssd.submit(self.now, &Command::Write(Extent { offset, len }, DataClass::Random)).done
+    }
+
+    /// Writes `count` random pages with a sliding window of [`QUEUE_DEPTH`]; offsets are drawn a window ahead, as a queue would hold them.
+    fn random(&mut self, count: u64) {
+        let units = self.ssd.size().0 / PAGE;
+        let mut done = [self.now; QUEUE_DEPTH];
+        let mut offsets = [0; QUEUE_DEPTH].map(|_: u64| self.rng.below(units) * PAGE);
+        for nth in 0..count {
+            let at = nth as usize % QUEUE_DEPTH;
+            self.now = self.now.max(done[at]);
+            let offset = core::mem::replace(&mut offsets[at], self.rng.below(units) * PAGE);
+            self.ssd.prefetch(offsets[at]);
+            done[at] = self.write(offset, PAGE);
+        }
+    }
+
+    /// Writes the whole drive in commands of 1 MiB.
+    fn sequential(&mut self) {
+        let size = self.ssd.size().0;
+        for offset in (0..size).step_by(1 << 20) {
+            self.now = self.write(offset, (1 << 20).min(size - offset));
+        }
+    }
+
+    /// Trims the whole drive in commands of 1 GiB.
+    fn trim(&mut self) {
+        let size = self.ssd.size().0;
+        for offset in (0..size).step_by(1 << 30) {
+            let range = Extent { offset, len: (1 << 30).min(size - offset) };
+            self.now = self.ssd.submit(self.now, &Command::Trim(&[range])).done;
+        }
+    }
+}
+
+/// Resident memory of a drive of which every unit was written twice.
+fn memory() -> bool {
+    let mut held = true;
+    println!("\n{:34} {:>12} {:>16} {:>8}", "memory", "MiB", "bytes per unit", "claim");
+    for (name, raw_bytes, unit) in
+        [("128 GiB raw, 4 KiB units", 128_u64 << 30, PAGE), ("4.4 TB raw, 16 KiB units", 4_400_000_000_000, 16384)]
+    {
+        let before = resident();
+        let spec = spec(raw_bytes, unit, 8);
+        let mut bench = Bench { ssd: drive(&spec), now: Nanos::ZERO, rng: Stream::new(1, "memory") };
+        bench.sequential();
+        bench.sequential();
+        let bytes = resident().saturating_sub(before);
+        let units = bench.ssd.layout().units;
+        // At most 10 bytes a mapped unit and 64 MiB besides.
+        let limit = 10 * u64::from(units) + (64 << 20);
+        let holds = bytes <= limit && (unit == PAGE || bytes <= 3 << 30);
+        held &= holds;
+        let per_unit = bytes as f64 / f64::from(units);
+        println!("{name:34} {:>12.0} {per_unit:>16.2} {:>8}", bytes as f64 / f64::from(1 << 20), if holds { "yes" } else { "NO" });
+    }
+    held
+}
+
+/// Resident memory of this process in bytes.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
+}
