@@ -8,6 +8,7 @@ pub mod postmark;
 pub mod results;
 pub mod study;
 pub mod trim;
+pub mod verify;
 
 use crate::cli::Command;
 use crate::output::Context;
@@ -22,6 +23,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Drive(args) => drive::run(&args, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Results(args) => results::run(&args, context),
+        Command::Verify(args) => verify::run(&args, context),
         Command::Trim(args) => trim::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }

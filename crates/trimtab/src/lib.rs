@@ -26,3 +26,4 @@ pub mod study;
 pub mod target;
 pub mod trace;
 pub mod trim;
+pub mod verify;

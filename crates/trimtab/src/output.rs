@@ -76,22 +76,34 @@ pub fn restore_default_sigpipe() {
     }
 }
 
-/// Makes a closed pipe an error of the write that meets it: for commands that have something to clean up.
-pub fn ignore_sigpipe() {
-    // SAFETY: ignoring a signal runs no code of ours.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+/// While it lives, a closed pipe is an error of the write that meets it and does not end the program: there is something to clean up.
+#[derive(Debug)]
+pub struct SurvivesClosedPipe(());
+
+impl SurvivesClosedPipe {
+    /// From now on.
+    pub fn new() -> Self {
+        // SAFETY: ignoring a signal runs no code of ours.
+        unsafe {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        }
+        Self(())
     }
 }
 
-/// Ends the program as a closed pipe ends other filters, once everything is cleaned up.
-pub fn end_as_by_sigpipe() -> ! {
-    // SAFETY: restores the default action, which ends the process when the signal comes.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::raise(libc::SIGPIPE);
+impl Default for SurvivesClosedPipe {
+    fn default() -> Self {
+        Self::new()
     }
-    std::process::exit(128 + libc::SIGPIPE)
+}
+
+impl Drop for SurvivesClosedPipe {
+    fn drop(&mut self) {
+        // SAFETY: the default action runs no code of ours.
+        unsafe {
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
+    }
 }
 
 /// Prints `text` and a newline to standard output, with colours only where they can be seen (`NO_COLOR` is honoured).

@@ -7,6 +7,7 @@ pub mod command;
 pub mod config;
 pub mod details;
 pub mod live;
+pub mod memory;
 pub mod places;
 pub mod report;
 pub mod session;

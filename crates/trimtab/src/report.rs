@@ -1,5 +1,6 @@
 //! Results as text and as pictures: pure functions from data to strings.
 
+pub mod cdm;
 pub mod compare;
 pub mod document;
 pub mod html;

@@ -69,14 +69,14 @@ pub enum StoreError {
     #[error("there is no place for the store: neither XDG_DATA_HOME nor HOME is set; name a file with --store")]
     NoPlace,
     /// Anything else that SQLite says.
-    #[error("cannot {action} store {path}")]
+    #[error("cannot {action} store {path}: {detail}")]
     Sqlite {
         /// What was tried.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
-        source: rusqlite::Error,
+        /// Why not. No source: SQLite's chain says the same twice.
+        detail: String,
     },
     /// No run is meant.
     #[error("store {path} has no run '{reference}'; see trimtab results list")]
@@ -145,17 +145,17 @@ impl Store {
         let opened = Connection::open_with_flags(&absolute, flags);
         let connection = opened.map_err(|source| Self::explain("open", path, source, !create.is_empty()))?;
         let mut store = Self { connection, path: path.to_owned() };
-        store.prepare().map_err(|source| Self::explain("open", path, source, !create.is_empty()))??;
+        store.prepare(MIGRATIONS).map_err(|source| Self::explain("open", path, source, !create.is_empty()))??;
         Ok(store)
     }
 
     /// Sets the connection up and brings the file to the newest version.
-    fn prepare(&mut self) -> rusqlite::Result<Result<()>> {
+    fn prepare(&mut self, migrations: &[&str]) -> rusqlite::Result<Result<()>> {
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
         self.connection.pragma_update(None, "foreign_keys", true)?;
         // EXTRA also syncs the directory once the journal is gone: what a save returned from survives a power cut.
         self.connection.pragma_update(None, "synchronous", "EXTRA")?;
-        if version(&self.connection)? == MIGRATIONS.len() as i64 && application_id(&self.connection)? == APPLICATION_ID {
+        if version(&self.connection)? == migrations.len() as i64 && application_id(&self.connection)? == APPLICATION_ID {
             return Ok(Ok(()));
         }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -167,14 +167,14 @@ impl Store {
         if !ours || found < 0 {
             return Ok(Err(StoreError::Foreign(self.path.clone())));
         }
-        let Some(missing) = usize::try_from(found).ok().and_then(|n| MIGRATIONS.get(n..)) else {
-            return Ok(Err(StoreError::Newer { path: self.path.clone(), found, known: MIGRATIONS.len() }));
+        let Some(missing) = usize::try_from(found).ok().and_then(|n| migrations.get(n..)) else {
+            return Ok(Err(StoreError::Newer { path: self.path.clone(), found, known: migrations.len() }));
         };
         for migration in missing {
             transaction.execute_batch(migration)?;
         }
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+        transaction.pragma_update(None, "user_version", migrations.len() as i64)?;
         transaction.commit()?;
         Ok(Ok(()))
     }
@@ -195,23 +195,27 @@ impl Store {
 
     /// An error of SQLite in words that say what to do.
     fn explain(action: &'static str, path: &Path, source: rusqlite::Error, create: bool) -> StoreError {
-        let path = path.to_owned();
         use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+        let path = path.to_owned();
+        let detail = match &source {
+            rusqlite::Error::SqliteFailure(error, Some(message)) => format!("{message} (SQLite error {})", error.extended_code),
+            other => other.to_string(),
+        };
         if matches!(source, FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)) {
-            return StoreError::Damaged { path, detail: source.to_string() };
+            return StoreError::Damaged { path, detail };
         }
         match source.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, detail: source.to_string() },
+            Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, detail },
             Some(ErrorCode::NotADatabase) => StoreError::Foreign(path),
             // SQLite does not say why; the system does.
             Some(ErrorCode::CannotOpen) => {
                 let tried = std::fs::OpenOptions::new().read(true).write(true).create(create).truncate(false).open(&path);
                 match tried {
                     Err(source) => StoreError::Io { action: "open store", path, source },
-                    Ok(_) => StoreError::Sqlite { action, path, source },
+                    Ok(_) => StoreError::Sqlite { action, path, detail },
                 }
             }
-            _ => StoreError::Sqlite { action, path, source },
+            _ => StoreError::Sqlite { action, path, detail },
         }
     }
 }

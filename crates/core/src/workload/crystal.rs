@@ -3,6 +3,10 @@
 //! What differs from the original on purpose: written data is fresh for every write (the original repeats one buffer, which
 //! compresses and deduplicates), and a test of T threads at depth Q is one window of Q × T operations.
 
+pub mod figures;
+
+pub use self::figures::metrics;
+
 use crate::data::DataClass;
 use crate::op::BlockOp;
 use crate::rng::Stream;
@@ -242,6 +246,18 @@ impl Crystal {
     #[must_use]
     pub const fn position(&self) -> Position {
         self.position
+    }
+
+    /// Whether how much is written depends on how fast the target is.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.settings.writes && matches!(self.settings.pass, Limit::Time(_))
+    }
+
+    /// Phases of a round, the one that prepares it among them.
+    #[must_use]
+    pub fn phases_of_a_round(&self) -> usize {
+        self.steps.len()
     }
 
     /// The most operations, and the most bytes, in flight at any time.

@@ -158,6 +158,12 @@ impl Settings {
         Ok(())
     }
 
+    /// Memory that a run holds at most: the table of files, twice while it is planned, and the text.
+    #[must_use]
+    pub const fn memory(&self) -> Bytes {
+        Bytes(4 * self.number as u64 * size_of::<table::Slot>() as u64 + self.size_high as u64)
+    }
+
     /// The settings of stream `index` of several independent ones: 0 is this one, the others have seeds derived from its seed.
     #[must_use]
     pub fn stream(&self, index: u32) -> Self {

@@ -1,8 +1,10 @@
 //! `trimtab bench WORKLOAD [TARGET]`: one workload on one target.
 
 pub mod age;
+pub mod crystal;
 pub mod finish;
 pub mod nfs;
+pub mod postmark;
 pub mod tree;
 
 use crate::output::Context;
@@ -17,6 +19,8 @@ Examples:
   trimtab bench tree --tar linux.tar.xz /mnt    the same with an archive of yours
   trimtab bench age --total 1TB /mnt/ssd        ten rounds of filling and deleting, 4 KiB random writes before and after
   trimtab bench nfs /mnt/ssd                    an NFS server's operation mix at ten loads: response time over throughput
+  trimtab bench crystal /mnt/ssd                CrystalDiskMark's tests on a test file
+  trimtab bench postmark /mnt/ssd               10,000 small files, 20,000 transactions, as in published results
   trimtab bench tree null:                      what the tool itself costs")]
 pub struct Args {
     #[command(subcommand)]
@@ -25,6 +29,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Workload {
+    Crystal(crystal::Args),
+    Postmark(Box<postmark::Args>),
     Tree(tree::Args),
     Age(age::Args),
     Nfs(nfs::Args),
@@ -33,6 +39,8 @@ enum Workload {
 /// Runs the workload and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.workload {
+        Workload::Crystal(args) => crystal::run(args, context),
+        Workload::Postmark(args) => postmark::run(args, context),
         Workload::Tree(args) => tree::run(args, context),
         Workload::Age(args) => age::run(args, context),
         Workload::Nfs(args) => nfs::run(args, context),

@@ -8,6 +8,7 @@ mod show;
 mod simulate;
 mod status;
 mod validate;
+mod watch;
 
 use crate::output::Context;
 use clap::Subcommand;
@@ -34,6 +35,8 @@ enum Command {
     Attach(attach::Args),
     /// Show attached drives: requests, latencies, discards, the model's counters.
     Status(status::Args),
+    /// Watch an attached drive at work.
+    Watch(watch::Args),
     /// Take the power of an attached drive away, or give it back.
     Power(power::Args),
     /// Detach a drive.
@@ -49,6 +52,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Validate(args) => validate::run(args, context),
         Command::Attach(args) => attach::run(args, context),
         Command::Status(args) => status::run(args, context),
+        Command::Watch(args) => watch::run(args, context),
         Command::Power(args) => power::run(args, context),
         Command::Detach(args) => detach::run(args, context),
     }

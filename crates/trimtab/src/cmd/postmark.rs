@@ -5,15 +5,21 @@ use crate::interrupt;
 use crate::output::Context;
 use crate::postmark::config::{Config, THREADS_MAX, interval_of_rate};
 use crate::postmark::live::{Live, Record};
+use crate::postmark::report as classic;
 use crate::postmark::session::{DEFAULT_FILE, Session, Voice};
 use crate::report;
+use crate::shape::run::RunV1;
+use crate::store::{self, RunId};
 use crate::target::dir::Fsync;
+use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, poll};
+use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_core::run::Run;
 
 /// PostMark: its command language, its operations, its reports.
 ///
@@ -44,6 +50,23 @@ pub struct Args {
     /// Start at most N transactions a second in each stream; latency then counts from when a transaction was due.
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
+    /// Keep each run in the store of results, with the machine and what else it did.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// A run in JSON.
+#[derive(Serialize)]
+struct RunShape {
+    /// The reports that the original would have printed; none if files ran out.
+    verbose: Option<String>,
+    terse: Option<String>,
+    run: RunV1,
+}
+
+#[derive(Serialize)]
+struct Shape {
+    runs: Vec<RunShape>,
 }
 
 /// Runs the session.
@@ -55,25 +78,26 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         }
         config.settings.interval = interval_of_rate(rate);
     }
-    // A reader of the output that goes away must not leave files behind.
-    crate::output::ignore_sigpipe();
-    let mut records = Vec::new();
-    let result = session(args, context, config, &mut records);
-    match result {
-        Err(error) if is_closed_pipe(&error) => crate::output::end_as_by_sigpipe(),
-        Err(error) => Err(error),
-        Ok(failed) => Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }),
+    let mut shape = Shape { runs: Vec::new() };
+    let failed = session(args, context, config, &mut shape.runs)?;
+    if context.json {
+        context.report("postmark", 1, &shape, String::new)?;
     }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// True if a run failed.
-fn session(args: &Args, context: &Context, config: Config, records: &mut Vec<Record>) -> anyhow::Result<bool> {
+fn session(args: &Args, context: &Context, config: Config, shapes: &mut Vec<RunShape>) -> anyhow::Result<bool> {
     let mut finished = |record: Record| -> anyhow::Result<()> {
-        if context.json {
-            records.push(record);
-        } else if !context.quiet {
+        if context.json || args.keep || !context.quiet {
             let run = record.to_run();
-            context.remark(report::text::render(&report::run::document(&run)).trim_end());
+            let id = if args.keep { Some(store::save(context, &run).context("cannot keep the run")?) } else { None };
+            if context.json {
+                shapes.push(shape_of(&record, &run, id));
+            } else {
+                let kept = id.map(|id| format!("\nkept as {id}: trimtab results show {}", id.short())).unwrap_or_default();
+                context.remark(&(report::text::render(&report::run::document(&run)).trim_end().to_owned() + &kept));
+            }
         }
         Ok(())
     };
@@ -81,7 +105,7 @@ fn session(args: &Args, context: &Context, config: Config, records: &mut Vec<Rec
         if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?))) };
     let mut complain = |text: &str| anstream::eprintln!("trimtab: {text}");
     let voice = Voice { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
-    let mut live = Live::new(context, &mut finished);
+    let mut live = Live::new(context, args.keep, &mut finished);
     let file = args.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
     let ended = Session::new(config, voice, &mut live).execute(file, &mut BufReader::new(Typed));
     match ended {
@@ -91,8 +115,15 @@ fn session(args: &Args, context: &Context, config: Config, records: &mut Vec<Rec
     }
 }
 
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+fn shape_of(record: &Record, run: &Run, id: Option<RunId>) -> RunShape {
+    let reported = !record.out_of_files();
+    let mut shape = RunV1::from(run);
+    shape.id = id.map(|id| id.to_string());
+    RunShape {
+        verbose: reported.then(|| classic::verbose(&record.totals, record.stamps)),
+        terse: reported.then(|| classic::terse(&record.totals, record.stamps)),
+        run: shape,
+    }
 }
 
 /// Standard input that an interrupt ends, also while it waits for a line.

@@ -25,8 +25,8 @@ const QUICK_PATIENCE: Duration = Duration::from_secs(40);
 /// Arguments of `trimtab study`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Unpacks and deletes a source tree and runs PostMark under each trim policy that the filesystem allows: as mounted; batched
-(FITRIM after the files are gone); online (mounted with discard) or none (mounted without). Policies that need root or
+Unpacks and deletes a source tree and runs PostMark under each trim policy that the filesystem allows: as mounted; batched \
+(FITRIM after the files are gone); online (mounted with discard) or none (mounted without). Policies that need root or \
 your consent are left out without, and the result says so.
 
 Examples:
@@ -62,8 +62,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
     };
     let mut possibilities = Possibilities::find(&path)?;
-    possibilities.lock(&path);
     possibilities.ask(context, &args.policies)?;
+    possibilities.lock(context, &path, &args.policies);
     let tried = possibilities.offers().iter().filter(|o| o.obstacle.is_none() && wanted(args, &o.policy)).count();
     if tried == 0 {
         let reasons: Vec<String> =

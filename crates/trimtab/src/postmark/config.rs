@@ -157,6 +157,11 @@ impl Config {
         }
     }
 
+    /// Where files go, or the first of several places.
+    pub fn first_location(&self) -> &Path {
+        self.locations.first().map_or(Path::new("."), Location::path)
+    }
+
     /// The settings of a run, with the locations' weights.
     pub fn run_settings(&self) -> Settings {
         Settings { weights: self.locations.iter().map(|location| location.weight).collect(), ..self.settings.clone() }

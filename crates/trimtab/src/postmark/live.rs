@@ -3,11 +3,13 @@
 use super::announce::{Announced, Announcer};
 use super::config::Config;
 use super::details;
+use super::memory;
 use super::places::{Held, Names, Obstacles, Places, hold};
 use super::report::{Stamps, Totals};
 use super::session::{Finished, Runner};
 use crate::error::{Interrupted, UsageError};
-use crate::output::Context;
+use crate::host::Observer;
+use crate::output::{Context, SurvivesClosedPipe};
 use crate::runner::recorder::Recorded;
 use crate::runner::{End, Header, Outcome, together};
 use crate::safety::consent;
@@ -16,7 +18,7 @@ use anyhow::{Context as _, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trimtab_core::run::{Run, TargetKind};
+use trimtab_core::run::{Field, Run, TargetKind, Warning};
 use trimtab_core::target::{FileTarget as _, TargetError};
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::FileWorkload as _;
@@ -41,6 +43,8 @@ pub struct Record {
     pub stamps: Stamps,
     /// Phases, latencies, series.
     pub recorded: Recorded,
+    /// The machine, and what disturbed the run, if anybody looked.
+    pub surroundings: Option<(Vec<Field>, Vec<Warning>)>,
 }
 
 impl Record {
@@ -55,6 +59,10 @@ impl Record {
         let mut header = Header::new("postmark", fields, TargetKind::Directory, &label, "as-mounted", settings.seed.into());
         header.started_unix_ms = self.started_unix_ms;
         let mut run = header.into_run(self.recorded.clone(), true);
+        if let Some((environment, warnings)) = &self.surroundings {
+            run.environment.clone_from(environment);
+            run.warnings.clone_from(warnings);
+        }
         details::add(&mut run, &settings, &self.streams.iter().map(std::slice::from_ref).collect::<Vec<_>>());
         run
     }
@@ -68,20 +76,25 @@ impl Record {
 /// Runs PostMark where the user says.
 pub struct Live<'a> {
     context: &'a Context,
+    /// Look at the machine and at what else it does.
+    observe: bool,
     /// Told of every run that ended in order.
     finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>,
 }
 
 impl<'a> Live<'a> {
-    /// Hands every run to `finished`.
-    pub fn new(context: &'a Context, finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>) -> Self {
-        Self { context, finished }
+    /// Hands every run to `finished`, with its surroundings if `observe`.
+    pub fn new(context: &'a Context, observe: bool, finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>) -> Self {
+        Self { context, observe, finished }
     }
 }
 
 impl Runner for Live<'_> {
     fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished> {
-        let record = run(self.context, config, out)?;
+        let observer = self.observe.then(|| Observer::start(config.first_location())).transpose();
+        let observer = observer.with_context(|| format!("cannot look at {}", config.first_location().display()))?;
+        let mut record = run(self.context, config, out)?;
+        record.surroundings = observer.map(|observer| observer.finish(None));
         let finished = Finished { totals: record.totals, stamps: record.stamps, all_done: !record.out_of_files() };
         (self.finished)(record)?;
         Ok(finished)
@@ -105,9 +118,10 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
     let options = dir_options(&settings, config);
     options.check().map_err(UsageError::new)?;
+    memory::check(&settings, config.threads)?;
     let mut paths: Vec<PathBuf> = config.locations.iter().map(|location| location.path().to_owned()).collect();
     if paths.is_empty() {
-        paths.push(PathBuf::from("."));
+        paths.push(config.first_location().to_owned());
     }
     let held = hold(&paths)?;
     clear_the_way(context, &held, &settings, config.threads)?;
@@ -119,6 +133,7 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
         runs.push(Postmark::new(&settings.stream(index)).map_err(|error| UsageError::new(error.to_string()))?.in_existing_locations());
     }
     fits(&held, &plan(&runs))?;
+    let survives = SurvivesClosedPipe::new();
     let started_unix_ms = crate::runner::unix_ms();
     let mut seconds = wall_seconds();
     let announcer = Announcer::new(out, &mut seconds, settings.transactions);
@@ -130,12 +145,21 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     }
     let outcome = together::run(&mut streams, &mut &announcer);
     let recorded = ended(outcome, &mut streams)?;
+    drop(survives);
     let mut totals = Totals::default();
     let counts: Vec<Counts> = streams.iter().map(|(stream, _)| stream.run.counts()).collect();
     for ((stream, _), counts) in streams.iter().zip(&counts) {
         totals.add(stream.run.settings(), counts);
     }
-    Ok(Record { config: config.clone(), started_unix_ms, totals, streams: counts, stamps: announcer.stamps(), recorded })
+    Ok(Record {
+        config: config.clone(),
+        started_unix_ms,
+        totals,
+        streams: counts,
+        stamps: announcer.stamps(),
+        recorded,
+        surroundings: None,
+    })
 }
 
 /// Removes what a run that did not end in order made, and says why it did not.
@@ -166,26 +190,30 @@ fn ended(outcome: Outcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyho
     Err(cause)
 }
 
-/// Nothing may be where the run's files go. What an earlier run left there may be removed, if the user says so.
+/// Nothing may be where the run's files go. What an earlier run left, there or elsewhere, may be removed, if the user says so.
 fn clear_the_way(context: &Context, held: &[Held], settings: &Settings, threads: u32) -> anyhow::Result<()> {
     let number_max = u64::from(settings.number) + u64::from(settings.transactions);
-    let obstacles = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories, streams: threads })?;
-    let Some(example) = obstacles.example() else { return Ok(()) };
-    let example = example.display().to_string();
-    let others = match obstacles.len() - 1 {
-        0 => String::new(),
-        1 => " and another file".to_owned(),
-        more => format!(" and {more} more files"),
-    };
+    let found = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories, streams: threads })?;
     let mut seeds: Vec<u32> = (0..threads).map(|index| settings.stream(index).seed).collect();
     seeds.push(SEED_DEFAULT);
-    if !obstacles.are_leftovers(&seeds) {
-        bail!("{example}{others} would be overwritten, and PostMark did not make them: move them away or set another location");
+    let in_the_way = found.in_the_way();
+    // Others may keep files of such names where they are in nobody's way.
+    let left = [found.all(), in_the_way].into_iter().find(|files| files.are_leftovers(&seeds));
+    match left {
+        Some(left) => {
+            let what = format!("{left} left by an earlier PostMark run");
+            if consent::ask(context, &format!("{what}. Remove them?"))? {
+                left.remove()?;
+            } else if in_the_way.is_empty() {
+                context.remark(&format!("{what}; --yes removes them."));
+            } else {
+                bail!("{what}: remove them, or say --yes to have them removed");
+            }
+        }
+        None if in_the_way.is_empty() => {}
+        None => bail!("{in_the_way} in the way, and PostMark did not make all of that: move it away or set another location"),
     }
-    if consent::ask(context, &format!("{example}{others} were left by an earlier PostMark run. Remove them?"))? {
-        return obstacles.remove();
-    }
-    bail!("{example}{others} were left by an earlier PostMark run: remove them, or say --yes to have them removed")
+    Ok(())
 }
 
 /// Says what will be written, and that it cannot fit if it cannot.

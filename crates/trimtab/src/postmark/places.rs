@@ -8,6 +8,8 @@ use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use trimtab_core::op::Payload;
@@ -68,67 +70,103 @@ pub struct Names {
     pub streams: u32,
 }
 
-/// What stands in the way of a run, and whether it was left by an earlier one.
+/// Files named as PostMark names them.
+#[derive(Debug, Default)]
+pub struct Files {
+    paths: Vec<PathBuf>,
+    /// Subdirectories that they are in.
+    dirs: Vec<PathBuf>,
+}
+
+/// Files named as PostMark names them: those whose names a run will use, and the others.
 #[derive(Debug, Default)]
 pub struct Obstacles {
-    taken: Vec<PathBuf>,
+    in_the_way: Files,
+    all: Files,
+}
+
+/// Where a search is.
+#[derive(Clone, Copy)]
+enum Level {
+    Location,
+    Stream,
+    Subdirectory,
 }
 
 impl Obstacles {
-    /// Looks for the names that a run would use.
+    /// Looks at all locations.
     pub fn find(held: &[Held], names: Names) -> anyhow::Result<Self> {
         let mut found = Self::default();
         for (at, place) in held.iter().enumerate() {
             if held[..at].iter().any(|other| other.identity == place.identity) {
                 continue;
             }
-            found.look(place.dir.as_fd(), &place.path, names).with_context(|| format!("cannot list {}", place.path.display()))?;
+            // With several streams, each has a directory of its own, and nothing is put into the location itself.
+            let used = names.streams < 2;
+            found
+                .look(place.dir.as_fd(), &place.path, names, Level::Location, used)
+                .with_context(|| format!("cannot list {}", place.path.display()))?;
         }
         Ok(found)
     }
 
-    fn look(&mut self, dir: BorrowedFd<'_>, path: &Path, names: Names) -> std::io::Result<()> {
+    /// Those whose names the run will use.
+    pub fn in_the_way(&self) -> &Files {
+        &self.in_the_way
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &Files {
+        &self.all
+    }
+
+    /// `used` tells whether the run will put files here.
+    fn look(&mut self, dir: BorrowedFd<'_>, path: &Path, names: Names, level: Level, used: bool) -> std::io::Result<()> {
         for entry in Dir::read_from(dir)? {
             let entry = entry?;
             let name = entry.file_name();
-            let path = path.join(Path::new(std::ffi::OsStr::new(&*name.to_string_lossy())));
-            let name = name.to_bytes();
-            let is_number = |digits: &[u8], range: std::ops::Range<u64>| canonical_number(digits).is_some_and(|n| range.contains(&n));
-            let inside = match name.split_first() {
-                Some((b't', digits)) if names.streams > 1 && is_number(digits, 0..names.streams.into()) => Names { streams: 0, ..names },
-                Some((b's', digits))
-                    if names.streams < 2 && names.subdirectories > 1 && is_number(digits, 0..names.subdirectories.into()) =>
-                {
-                    Names { streams: 0, subdirectories: 0, ..names }
+            let path = path.join(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes())));
+            let (inside, count, level) = match (name.to_bytes().split_first(), level) {
+                (Some((b't', index)), Level::Location) => (canonical_number(index), names.streams, Level::Stream),
+                (Some((b's', index)), Level::Location | Level::Stream) => {
+                    (canonical_number(index), names.subdirectories, Level::Subdirectory)
                 }
-                _ if names.streams < 2 && is_number(name, 1..names.number_max.saturating_add(1)) => {
-                    self.taken.push(path);
-                    continue;
-                }
-                _ => continue,
+                _ => (None, 0, level),
             };
-            // A directory of that name is used; anything else is in the way.
-            match rustix::fs::openat(dir, entry.file_name(), LOOK | OFlags::DIRECTORY, Mode::empty()) {
-                Ok(subdirectory) => self.look(subdirectory.as_fd(), &path, inside)?,
-                Err(_) => self.taken.push(path),
+            if let Some(index) = inside {
+                let used_there = count > 1 && index < count.into() && (used || matches!(level, Level::Stream));
+                match rustix::fs::openat(dir, name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
+                    Ok(inside) => {
+                        self.all.dirs.push(path.clone());
+                        self.look(inside.as_fd(), &path, names, level, used_there)?;
+                    }
+                    // Something that is no directory, under the name of one that the run will use.
+                    Err(_) if used_there => {
+                        self.in_the_way.paths.push(path.clone());
+                        self.all.paths.push(path);
+                    }
+                    Err(_) => {}
+                }
+            } else if let Some(number) = canonical_number(name.to_bytes()).filter(|number| *number > 0) {
+                if used && number <= names.number_max {
+                    self.in_the_way.paths.push(path.clone());
+                }
+                self.all.paths.push(path);
             }
         }
         Ok(())
     }
+}
 
-    /// How many names are taken.
+impl Files {
+    /// How many there are.
     pub fn len(&self) -> usize {
-        self.taken.len()
+        self.paths.len()
     }
 
-    /// Nothing is in the way.
+    /// There are none.
     pub fn is_empty(&self) -> bool {
-        self.taken.is_empty()
-    }
-
-    /// The first, for a message.
-    pub fn example(&self) -> Option<&Path> {
-        self.taken.iter().map(PathBuf::as_path).min()
+        self.paths.is_empty()
     }
 
     /// All of it is PostMark's: every file begins with the text of one of these seeds, as far as it goes.
@@ -136,7 +174,7 @@ impl Obstacles {
         seeds.iter().any(|seed| {
             let text = text_prefix(*seed, COMPARED);
             let mut same = 0_usize;
-            self.taken.iter().all(|path| {
+            self.paths.iter().all(|path| {
                 let Some(len) = same_text(path, &text) else { return false };
                 same += len;
                 true
@@ -144,12 +182,27 @@ impl Obstacles {
         })
     }
 
-    /// Removes it.
-    pub fn remove(self) -> anyhow::Result<()> {
-        for path in self.taken {
-            std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    /// Removes them, and the subdirectories that are empty then.
+    pub fn remove(&self) -> anyhow::Result<()> {
+        for path in &self.paths {
+            std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        for dir in self.dirs.iter().rev() {
+            let _ = std::fs::remove_dir(dir);
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Files {
+    /// An example, how many more, and the verb.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let example = self.paths.iter().min().map(|path| path.display().to_string()).unwrap_or_default();
+        match self.len() {
+            0 | 1 => write!(f, "{example} is"),
+            2 => write!(f, "{example} and another file are"),
+            several => write!(f, "{example} and {} more files are", several - 1),
+        }
     }
 }
 

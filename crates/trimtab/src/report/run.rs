@@ -3,7 +3,7 @@
 use super::document::{Block, Document, Section, Table};
 use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
-use trimtab_core::run::{DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
+use trimtab_core::run::{Better, DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 
 /// A report about one run.
@@ -70,7 +70,7 @@ pub fn everything(run: &Run) -> Document {
     let tables = [
         ("Discards", discards(&run.phases)),
         ("Parts of the latency", latency_parts(&run.phases)),
-        ("Series", series(&run.series)),
+        ("Series in figures", series(&run.series)),
         ("Settings", fields(&run.settings)),
         ("Settings of the policy", fields(&run.policy_settings)),
         ("Environment", fields(&run.environment)),
@@ -151,16 +151,27 @@ pub fn quantity(value: f64, unit: Unit) -> String {
     }
 }
 
-/// Figures with their repeats.
+/// Figures with their repeats: the best, the mean, and how far apart they lie in per cent of the mean.
 pub fn metrics(metrics: &[Metric]) -> Table {
     let repeats = metrics.iter().map(|m| m.samples.len()).max().unwrap_or(0);
-    let header: &[&str] = if repeats > 1 { &["figure", "mean", "each"] } else { &["figure", "value"] };
+    let header: &[&str] = if repeats > 1 { &["figure", "best", "mean", "spread", "each"] } else { &["figure", "value"] };
     let mut table = Table::new("", header);
     for metric in metrics {
         let mean = metric.samples.iter().sum::<f64>() / metric.samples.len().max(1) as f64;
-        let mut row = vec![metric.name.clone(), quantity(mean, metric.unit)];
+        let mut row = vec![metric.name.clone()];
         if repeats > 1 {
+            let (low, high) = metric.samples.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
+            row.push(match metric.better {
+                Better::Higher => quantity(high, metric.unit),
+                Better::Lower => quantity(low, metric.unit),
+                Better::Neither => String::new(),
+            });
+            row.push(quantity(mean, metric.unit));
+            let several = metric.samples.len() > 1 && mean > 0.0;
+            row.push(if several { format!("{:.1} %", (high - low) / mean * 100.0) } else { String::new() });
             row.push(metric.samples.iter().map(|v| quantity(*v, metric.unit)).collect::<Vec<_>>().join(", "));
+        } else {
+            row.push(quantity(mean, metric.unit));
         }
         table.row(row);
     }

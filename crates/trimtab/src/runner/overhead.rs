@@ -1,17 +1,25 @@
 //! The tool's own cost in a run: the same operations on a target that does nothing, and the making of the data.
 
-use super::files;
-use crate::target::null::NullFiles;
+use super::{blocks, files};
+use crate::target::block::maker::Maker;
+use crate::target::null::{NullBlocks, NullFiles};
 use std::time::Instant;
 use trimtab_core::data::DataClass;
 use trimtab_core::rng::Stream;
 use trimtab_core::run::{Field, Run, Severity, Warning};
-use trimtab_core::workload::FileWorkload;
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_core::workload::{FileWorkload, Limit};
 
 /// Above this share of the measured time, the tool's own cost is worth a warning.
 const SHARE_MAX: f64 = 0.05;
 /// Bytes made to find out what data costs.
 const DATA_SAMPLE: usize = 8 << 20;
+
+/// Block operations run to find out what one costs.
+const BLOCK_OPS: u64 = 200_000;
+/// Size of the null target for that.
+const NULL_SIZE: Bytes = Bytes(1 << 40);
 
 /// What the tool itself costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,6 +36,24 @@ impl Overhead {
         let outcome = files::run(workload, &mut NullFiles::new(), &mut ());
         let (ops, ns) = outcome.recorded.phases.iter().fold((0, 0), |(ops, ns), phase| (ops + phase.ops_total(), ns + phase.took.0));
         Self { op_ns: ns as f64 / (ops as f64).max(1.0), byte_ns: makes.map_or(0.0, data_cost) }
+    }
+
+    /// Measures it for block operations of `block` bytes at `depth`, and for data of `makes`.
+    pub fn of_blocks(block: u32, depth: u32, makes: Option<DataClass>) -> Self {
+        let settings = Settings {
+            pattern: Pattern::Uniform,
+            mix: Mix::default(),
+            sizes: vec![(block, 1)],
+            data: DataClass::Zero,
+            offset: 0,
+            span: NULL_SIZE.0,
+            queue_depth: depth,
+            limit: Limit::Ops(BLOCK_OPS),
+        };
+        let mut workload = Synthetic::new(settings, 0).expect("these settings mean something");
+        let outcome = blocks::run(&mut workload, &mut NullBlocks::new(NULL_SIZE), &mut ());
+        let took: u64 = outcome.recorded.phases.iter().map(|phase| phase.took.0).sum();
+        Self { op_ns: took as f64 / BLOCK_OPS as f64, byte_ns: makes.map_or(0.0, block_data_cost) }
     }
 
     /// Notes it with the run, and warns where it distorts.
@@ -54,6 +80,19 @@ impl Overhead {
             }
         }
     }
+}
+
+/// Nanoseconds to make a byte of `class` for block operations.
+fn block_data_cost(class: DataClass) -> f64 {
+    let maker = Maker::new(0);
+    let mut buffer = vec![0_u8; DATA_SAMPLE];
+    let once = |round| {
+        let started = Instant::now();
+        maker.fill(class, 0, round, &mut buffer);
+        std::hint::black_box(&mut buffer);
+        started.elapsed().as_nanos() as f64 / DATA_SAMPLE as f64
+    };
+    (0..3).map(once).fold(f64::MAX, f64::min)
 }
 
 /// Nanoseconds to make a byte of `class`: the best of three, since anything else only adds.

@@ -128,6 +128,16 @@ impl Recorder {
         self.done.last_mut()
     }
 
+    /// Merges the phase that ended last into the earlier one of its name, if there is one: for so many rounds of the same phases
+    /// that one of each round would not fit into memory. The merged phase takes the sum of the times.
+    pub fn merge_last_phase(&mut self) {
+        let Some(last) = self.done.pop() else { return };
+        match self.done.iter_mut().find(|phase| phase.name == last.name) {
+            Some(earlier) => merge_phases(earlier, last),
+            None => self.done.push(last),
+        }
+    }
+
     /// Operations so far, in all phases.
     pub const fn ops(&self) -> u64 {
         self.ops
@@ -254,6 +264,25 @@ impl Current {
             }
         }
         phase
+    }
+}
+
+/// Adds `more` to `phase`: what both did, as if it were one.
+pub fn merge_phases(phase: &mut Phase, more: Phase) {
+    phase.took += more.took;
+    phase.read += more.read;
+    phase.written += more.written;
+    for (kind, count) in more.ops {
+        match phase.ops.iter_mut().find(|(k, _)| *k == kind) {
+            Some((_, sum)) => *sum += count,
+            None => phase.ops.push((kind, count)),
+        }
+    }
+    for latency in more.latencies {
+        match phase.latencies.iter_mut().find(|l| (l.kind, l.part) == (latency.kind, latency.part)) {
+            Some(sum) => sum.histogram.merge(&latency.histogram),
+            None => phase.latencies.push(latency),
+        }
     }
 }
 
@@ -402,6 +431,23 @@ mod tests {
         let rate = all.series.iter().find(|s| s.name == "write.rate").unwrap();
         assert_eq!(rate.x.iter().map(|x| x / 1_000_000).collect::<Vec<_>>(), [1000, 2000, 4000, 5000]);
         assert_eq!(rate.y, [2.0; 4]);
+    }
+
+    #[test]
+    fn phases_of_many_rounds_merge_by_name() {
+        let mut recorder = Recorder::new(ms(0));
+        for round in 0..3 {
+            for (name, kind) in [("a", OpKind::Write), ("b", OpKind::Read)] {
+                recorder.begin_phase(name, ms(round * 10));
+                recorder.op(kind, ms(round * 10), ms(round * 10 + 2), 100);
+                recorder.end_phase(ms(round * 10 + 4));
+                recorder.merge_last_phase();
+            }
+        }
+        let run = recorder.finish(ms(50));
+        let [a, b] = &run.phases[..] else { panic!("two names") };
+        assert_eq!((a.took, a.written, b.read), (ms(12), Bytes(300), Bytes(300)));
+        assert_eq!((a.ops.as_slice(), a.latencies[0].histogram.count()), (&[(OpKind::Write, 3)][..], 3));
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub struct Snapshot {
     pub discards: Discards,
     /// Bytes that hold data.
     pub mapped_bytes: u64,
+    /// Host bytes written, and medium bytes written for them, since the drive was new.
+    pub written: (u64, u64),
     /// The model's counters.
     pub model: BTreeMap<String, u64>,
     /// Model time.
@@ -127,6 +129,7 @@ impl Engine {
             counts: modelled.counts.clone(),
             discards: modelled.ledger.discards.clone(),
             mapped_bytes: modelled.ledger.mapped_bytes(),
+            written: modelled.device.written(),
             model: modelled.device.counters(),
             model_time: modelled.clock.now(),
             seconds: modelled.seconds.recent(),

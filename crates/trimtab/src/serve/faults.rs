@@ -355,3 +355,130 @@ fn blocks_of(extent: Extent, logical_block: u32) -> std::ops::Range<u64> {
     let block = u64::from(logical_block);
     extent.offset / block..(extent.offset + extent.len).div_ceil(block)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::model;
+    use crate::serve::persist;
+
+    const SIZE: u64 = 512 << 20;
+
+    /// A small drive with these faults, without a front end.
+    fn drive(faults: &[&str]) -> (Arc<Engine>, Faulty) {
+        let spec = crate::drives::load("ocz-vertex-le-100gb").unwrap().spec;
+        let spec = model::sized(spec, Some(trimtab_core::units::Bytes(SIZE))).unwrap();
+        let settings = model::settings(&spec, Speed::Unpaced);
+        let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));
+        let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
+        let faulty = Faulty::new(Arc::clone(&engine), &faults, 7, Speed::Unpaced);
+        (engine, faulty)
+    }
+
+    fn write(drive: &Faulty, offset: u64, byte: u8) -> Result<(), Errno> {
+        drive.serve(Request::Write { offset, data: &[byte; 4096], fua: false }).result
+    }
+
+    fn read(drive: &Faulty, offset: u64) -> Result<u8, Errno> {
+        let mut data = [0xEE; 4096];
+        drive.serve(Request::Read { offset, into: &mut data }).result?;
+        assert!(data.iter().all(|byte| *byte == data[0]));
+        Ok(data[0])
+    }
+
+    fn trim(drive: &Faulty, offset: u64) {
+        drive.serve(Request::Trim(&[Extent { offset, len: 4096 }])).result.unwrap();
+    }
+
+    #[test]
+    fn errors_strike_where_and_as_often_as_asked() {
+        let (_, faulty) = drive(&["write-error:range=8192+4096,after=1", "read-error:p=1"]);
+        assert_eq!(write(&faulty, 4096, 1), Ok(()));
+        assert_eq!(write(&faulty, 8192, 1), Ok(()), "the first one succeeds");
+        assert_eq!(write(&faulty, 8192, 1), Err(Errno::IO));
+        assert_eq!(write(&faulty, 12_288, 1), Ok(()), "the range ends before this");
+        assert_eq!(read(&faulty, 0), Err(Errno::IO));
+        let (_, faulty) = drive(&["write-error:p=0.25"]);
+        let failed = (0..4000).filter(|n| write(&faulty, n * 4096, 1).is_err()).count();
+        assert!((850..1150).contains(&failed), "{failed} of 4000");
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_faults() {
+        let failures = || {
+            let (_, faulty) = drive(&["write-error:p=0.1", "worn-out:share=0.1,block=64KiB"]);
+            (0..500).map(|n| write(&faulty, n * 4096, 1).is_err()).collect::<Vec<_>>()
+        };
+        assert_eq!(failures(), failures());
+    }
+
+    #[test]
+    fn each_lie_about_trim_is_told_in_its_way() {
+        for (fault, expected, mapped) in [
+            ("trim:ignore", 5, 4096),
+            ("trim:half=0", 5, 4096),
+            ("trim:half=1", 0, 0),
+            ("trim:stale", 5, 0),
+            ("trim:pattern=0xA5", 0xA5, 0),
+        ] {
+            let (engine, faulty) = drive(&[fault]);
+            write(&faulty, 4096, 5).unwrap();
+            trim(&faulty, 4096);
+            assert_eq!(read(&faulty, 4096), Ok(expected), "{fault}");
+            let snapshot = engine.snapshot();
+            assert_eq!(snapshot.mapped_bytes, mapped, "{fault}");
+            assert_eq!(snapshot.discards.asked.bytes, 4096, "{fault}");
+            assert_eq!(snapshot.discards.ignored.bytes, mapped, "{fault}");
+            write(&faulty, 4096, 6).unwrap();
+            assert_eq!(read(&faulty, 4096), Ok(6), "{fault}: written again");
+        }
+    }
+
+    #[test]
+    fn worn_out_blocks_stay_so_and_end_of_life_is_final() {
+        let (_, faulty) = drive(&["worn-out:share=0.5,block=64KiB"]);
+        let fails = |block: u64| write(&faulty, block * 65_536, 1).is_err();
+        let first: Vec<bool> = (0..200).map(fails).collect();
+        assert_eq!(first, (0..200).map(fails).collect::<Vec<_>>());
+        assert!((60..140).contains(&first.iter().filter(|failed| **failed).count()));
+        let (_, faulty) = drive(&["read-only:after=8192"]);
+        let results: Vec<bool> = (0..4).map(|n| write(&faulty, n * 4096, 3).is_ok()).collect();
+        assert_eq!(results, [true, true, false, false]);
+        assert_eq!(read(&faulty, 4096), Ok(3), "what was written can be read");
+    }
+
+    #[test]
+    fn a_power_cut_loses_the_cache_and_a_flush_saves_it() {
+        for (more, flush, kept) in [(None, true, true), (None, false, false), (Some("flush:ignore"), true, false)] {
+            let mut faults = vec!["power-cut:keep=0"];
+            faults.extend(more);
+            let (_, faulty) = drive(&faults);
+            write(&faulty, 4096, 9).unwrap();
+            if flush {
+                faulty.serve(Request::Flush).result.unwrap();
+            }
+            faulty.cut_power().unwrap();
+            assert_eq!(read(&faulty, 4096), Err(Errno::IO), "the power is off");
+            assert!(faulty.restore_power());
+            assert_eq!(read(&faulty, 4096), Ok(if kept { 9 } else { 0 }), "{more:?} flush {flush}");
+        }
+    }
+
+    #[test]
+    fn the_power_fails_with_the_request_that_was_named() {
+        let (_, faulty) = drive(&["power-cut:at=3,on=write"]);
+        assert_eq!((write(&faulty, 0, 1), write(&faulty, 4096, 1)), (Ok(()), Ok(())));
+        assert_eq!(read(&faulty, 0), Ok(1), "reads do not count here");
+        assert_eq!(write(&faulty, 8192, 1), Err(Errno::IO));
+        assert_eq!(faulty.serve(Request::Flush).result, Err(Errno::IO));
+    }
+
+    #[test]
+    fn a_latency_spike_delays_the_answer() {
+        let (_, faulty) = drive(&["latency:p=1,add=1h,on=write"]);
+        let before = Instant::now();
+        let written = faulty.serve(Request::Write { offset: 0, data: &[1; 4096], fua: false });
+        assert!(written.due.is_some_and(|due| due >= before + Duration::from_secs(3600)));
+        assert_eq!(faulty.serve(Request::Flush).due, None);
+    }
+}

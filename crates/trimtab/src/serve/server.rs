@@ -308,6 +308,7 @@ impl Server {
             discards: snapshot.discards,
             mapped_bytes: snapshot.mapped_bytes,
             stored_bytes: self.engine.store().allocated(),
+            waf: (snapshot.written.0 > 0).then(|| snapshot.written.1 as f64 / snapshot.written.0 as f64),
             model: snapshot.model,
             faults,
             seconds: snapshot.seconds,

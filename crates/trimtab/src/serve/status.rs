@@ -97,6 +97,8 @@ pub struct Status {
     pub mapped_bytes: u64,
     /// Bytes of memory or of the data file that the data take.
     pub stored_bytes: u64,
+    /// NAND (or other medium) bytes written over host bytes written since the drive was new; `None` before the first write.
+    pub waf: Option<f64>,
     /// Counters of the model over the drive's whole life.
     pub model: BTreeMap<String, u64>,
     /// Faults in force, in words.

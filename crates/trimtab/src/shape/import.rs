@@ -136,11 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn export(runs: &[Run]) -> String {
-        let mut document = serde_json::Map::new();
-        document.insert("schema".into(), "trimtab.runs".into());
-        document.insert("version".into(), 1.into());
-        document.extend(serde_json::to_value(RunsV1::new(runs)).unwrap().as_object().unwrap().clone());
-        serde_json::to_string_pretty(&document).unwrap()
+        crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(runs)).unwrap()
     }
 
     fn refusal(text: &str) -> String {
@@ -184,6 +180,12 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn any_export_comes_back(runs in prop::collection::vec(any_run(), 0..4)) {
+            let back = read(export(&runs).as_bytes()).unwrap();
+            prop_assert_eq!(back.iter().map(RunId::of).collect::<Vec<_>>(), runs.iter().map(RunId::of).collect::<Vec<_>>());
+        }
+
         #[test]
         fn damage_is_refused_or_harmless(run in any_run(), place in 0.0_f64..1.0, byte in any::<u8>()) {
             let mut bytes = export(std::slice::from_ref(&run)).into_bytes();

@@ -126,6 +126,24 @@ fn a_store_of_version_1_is_brought_up_to_date_with_its_runs() {
 }
 
 #[test]
+fn migrations_are_all_done_or_none() {
+    let (_directory, path) = scratch();
+    let mut store = Store::create_or_open(&path).unwrap();
+    let id = store.save(&example()).unwrap().id;
+    let broken = [MIGRATIONS, &["ALTER TABLE runs ADD COLUMN note TEXT", "ALTER TABLE nonsense ADD COLUMN x TEXT"]].concat();
+    assert!(store.prepare(&broken).unwrap_err().to_string().contains("no such table: nonsense"));
+    assert_eq!(version(&store.connection).unwrap(), MIGRATIONS.len() as i64);
+    assert_eq!(json(&store.load(id).unwrap()), json(&example()));
+    let next = [MIGRATIONS, &["ALTER TABLE runs ADD COLUMN note TEXT"]].concat();
+    store.prepare(&next).unwrap().unwrap();
+    store.prepare(&next).unwrap().unwrap();
+    assert_eq!(version(&store.connection).unwrap(), next.len() as i64);
+    assert_eq!(json(&store.load(id).unwrap()), json(&example()));
+    drop(store);
+    assert!(matches!(Store::open(&path), Err(StoreError::Newer { .. })), "and this program does not touch it any more");
+}
+
+#[test]
 fn other_files_are_not_taken_for_stores() {
     let (directory, path) = scratch();
     fs::write(&path, "a shopping list, longer than the header of a database, which has one hundred bytes, as everybody knows by heart")

@@ -56,7 +56,10 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix) -> anyhow::Result<Study> {
             let late = matrix.patience.is_some_and(|patience| started.elapsed() > patience);
             if late || study.untried.iter().any(|u| u.policy == *policy) {
                 if late && repeat == 0 {
-                    study.untried.push(Untried { policy: policy.clone(), reason: "there was no time left in a quick study".to_owned() });
+                    study.untried.push(Untried {
+                        policy: format!("{policy}, {}", matrix.jobs[*job].name()),
+                        reason: "there was no time left in a quick study".to_owned(),
+                    });
                 }
                 continue;
             }
@@ -77,11 +80,12 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix) -> anyhow::Result<Study> {
     Ok(study)
 }
 
-/// The first run finds caches cold and the filesystem's structures unmade; it is thrown away. Real targets only have that:
+/// The first run finds caches cold and the filesystem's structures unmade; it is thrown away where policies are
+/// compared. Real targets only have that:
 /// a rig that begins each run anew says so.
 fn warm_up(rig: &mut dyn Rig, matrix: &Matrix, policies: &[String]) -> anyhow::Result<()> {
     let (Some(job), Some(policy)) = (matrix.jobs.first(), policies.first()) else { return Ok(()) };
-    if !rig.needs_warm_up() {
+    if policies.len() < 2 || !rig.needs_warm_up() {
         return Ok(());
     }
     match rig.run(job, policy, "warming up")? {
@@ -128,5 +132,71 @@ fn add_samples(metrics: &mut Vec<Metric>, metric: Metric) {
     match metrics.iter_mut().find(|m| m.name == metric.name) {
         Some(known) => known.samples.extend(metric.samples),
         None => metrics.push(metric),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::Header;
+    use crate::runner::recorder::Recorded;
+    use crate::study::{Offer, policy};
+    use trimtab_core::run::{Better, TargetKind, Unit};
+    use trimtab_core::workload::postmark::Settings;
+
+    /// Notes what is run; `online` fails after its first run.
+    #[derive(Default)]
+    struct Fake {
+        log: Vec<String>,
+    }
+
+    impl Rig for Fake {
+        fn offers(&self) -> Vec<Offer> {
+            let offer = |policy: &str, obstacle: Option<&str>| Offer { policy: policy.into(), obstacle: obstacle.map(Into::into) };
+            vec![offer(policy::AS_MOUNTED, None), offer(policy::BATCHED, Some("needs root")), offer(policy::ONLINE, None)]
+        }
+
+        fn needs_warm_up(&self) -> bool {
+            true
+        }
+
+        fn run(&mut self, job: &Job, policy: &str, _title: &str) -> anyhow::Result<(Run, End)> {
+            self.log.push(policy.to_owned());
+            if policy == policy::ONLINE && self.log.iter().filter(|p| *p == policy).count() > 1 {
+                anyhow::bail!("the device is gone");
+            }
+            let header = Header::new(job.name(), Vec::new(), TargetKind::Directory, "x", policy, 1);
+            let mut run = header.into_run(Recorded::default(), true);
+            let samples = vec![self.log.len() as f64];
+            run.metrics.push(Metric { name: "n".into(), unit: Unit::Count, better: Better::Neither, samples });
+            Ok((run, End::Complete))
+        }
+    }
+
+    fn matrix(policies: &[&str], patience: Option<Duration>) -> Matrix {
+        let job = Job::postmark(&Settings { number: 5, transactions: 5, ..Settings::default() }).unwrap();
+        let policies = policies.iter().map(|p| (*p).to_owned()).collect();
+        Matrix { target: "x".into(), jobs: vec![job], policies, repeats: 3, patience }
+    }
+
+    #[test]
+    fn repeats_go_there_and_back_and_a_policy_that_fails_is_tried_no_more() {
+        let mut rig = Fake::default();
+        let study = run(&mut rig, &matrix(&[], None)).unwrap();
+        // One to warm up, there, back, and there again without the policy that failed.
+        assert_eq!(rig.log, ["as-mounted", "as-mounted", "online", "online", "as-mounted", "as-mounted"]);
+        let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
+        assert_eq!(cells, [("as-mounted", vec![2.0, 5.0, 6.0]), ("online", vec![3.0])]);
+        let untried: Vec<_> = study.untried.iter().map(|u| (u.policy.as_str(), u.reason.as_str())).collect();
+        assert_eq!(untried, [("batched", "needs root"), ("online", "the device is gone")]);
+    }
+
+    #[test]
+    fn one_policy_alone_needs_no_warming_up_and_no_patience_means_no_runs() {
+        let mut rig = Fake::default();
+        assert_eq!(run(&mut rig, &matrix(&["as-mounted"], None)).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
+        let study = run(&mut Fake::default(), &matrix(&["as-mounted"], Some(Duration::ZERO))).unwrap();
+        assert!(study.runs.is_empty());
+        assert_eq!(study.untried[0].policy, "as-mounted, postmark");
     }
 }

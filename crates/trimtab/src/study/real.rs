@@ -40,11 +40,20 @@ impl Possibilities {
         Ok(Self { discard: Discard::of(&mount), mount, trim_obstacle, remount_obstacle, locks: None })
     }
 
-    /// Keeps others from trimming until the end. If somebody does already, what needs a trim is not tried.
-    pub fn lock(&mut self, path: &Path) {
-        if self.trim_obstacle.is_some() {
+    /// Whether a policy that trims is going to be tried. Only then is anything trimmed at all.
+    fn trims(&self, wanted: &[String]) -> bool {
+        let is_batched = |offer: &Offer| offer.policy == policy::BATCHED && offer.obstacle.is_none();
+        (wanted.is_empty() || wanted.iter().any(|p| p == policy::BATCHED)) && self.offers().iter().any(is_batched)
+    }
+
+    /// Says that free space will be trimmed, if it will, and keeps others from trimming until the end. If somebody does already,
+    /// what needs a trim is not tried.
+    pub fn lock(&mut self, context: &Context, path: &Path, wanted: &[String]) {
+        if !self.trims(wanted) {
             return;
         }
+        let point = self.mount.mount_point.display();
+        context.remark(&format!("All free space of {point} will be trimmed, between runs too."));
         match lock_drives(path) {
             Ok(locks) => self.locks = Some(locks),
             Err(error) => self.trim_obstacle = Some(format!("{error:#}")),
@@ -183,7 +192,8 @@ impl Rig for RealRig<'_> {
         let mut header = Header::new(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
         let mut watch = Watch::new(self.context, title, &job.plan(), Some(self.workspace.guard()?));
-        let trim_before = self.possibilities.trim_obstacle.is_none() && (self.trim_before || self.runs == 1);
+        // Locked means that there will be trims.
+        let trim_before = self.possibilities.locks.is_some() && (self.trim_before || self.runs == 1);
         let mut hook = Hook { inner: &mut watch, policy, trim_before, online: discard.is_on() };
         let outcome = job.run(&mut target, &mut hook);
         drop(watch);

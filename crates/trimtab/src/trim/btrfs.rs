@@ -154,6 +154,11 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Chunk {
+    /// Ids of the devices that hold parts of it.
+    pub fn devices(&self) -> impl Iterator<Item = u64> {
+        self.stripes.iter().map(|s| s.device)
+    }
+
     /// Where a logical address lies on the devices, each copy, and how many bytes follow it there in one piece.
     /// `None` with parity, where the place rotates.
     #[must_use]

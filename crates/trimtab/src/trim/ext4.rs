@@ -43,7 +43,7 @@ impl Superblock {
         let u32_at = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         let magic = bytes.get(0x38..0x3a).map(|b| u16::from_le_bytes([b[0], b[1]]))?;
         let log_block_size = u32_at(0x18)?;
-        if magic != MAGIC || log_block_size > 6 {
+        if magic != MAGIC || log_block_size > 6 || bytes.len() < 1024 {
             return None;
         }
         let high = if u32_at(0x60)? & INCOMPAT_64BIT != 0 { u32_at(0x150)? } else { 0 };

@@ -13,6 +13,7 @@ use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use crate::host::stat::{Discards, DiskStat, StatFile};
 use anyhow::{Context as _, bail};
+use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 use std::fs::File;
@@ -137,6 +138,12 @@ impl Filesystem {
     #[must_use]
     pub fn mount(&self) -> &Mount {
         &self.mount
+    }
+
+    /// Open on it.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// The devices below.

@@ -4,6 +4,7 @@
 mod attach;
 mod attached;
 mod bench_age;
+mod bench_crystal;
 mod bench_tree;
 mod cli;
 mod doctor;
@@ -16,5 +17,6 @@ mod study;
 mod support;
 mod sysroot;
 mod trim;
+mod verify;
 mod virtual_ssd;
 mod windowed_trim;

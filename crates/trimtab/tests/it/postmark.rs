@@ -279,9 +279,9 @@ fn files_that_are_there_are_neither_overwritten_nor_removed() {
     for buffering in ["true", "false"] {
         let run = |first: &str| session(&[&format!("set location {}", pm.display()), &format!("set buffering {buffering}"), first, "run"]);
         let assert = trimtab().args(["-q", "--yes", "postmark"]).write_stdin(run("set number 20")).assert().code(1);
-        assert.stderr(predicate::str::contains("pm/17").and(predicate::str::contains("would be overwritten")));
+        assert.stderr(predicate::str::contains("pm/17 is in the way"));
         let assert = trimtab().args(["-q", "postmark"]).write_stdin(run("set subdirectories 2")).assert().code(1);
-        assert.stderr(predicate::str::contains("would be overwritten"));
+        assert.stderr(predicate::str::contains("in the way"));
         fs::rename(pm.join("17"), pm.join("99999")).unwrap();
         trimtab().args(["-q", "postmark"]).write_stdin(run("set number 20")).assert().success();
         fs::rename(pm.join("99999"), pm.join("17")).unwrap();
@@ -314,13 +314,14 @@ fn leftovers_of_a_killed_run_are_found_and_removed_with_consent() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!entries(&work.join("pm/s1")).is_empty());
-    second()
-        .assert()
-        .code(1)
-        .stderr(predicate::str::contains("were left by an earlier PostMark run").and(predicate::str::contains("--yes")));
+    second().assert().code(1).stderr(predicate::str::contains("left by an earlier PostMark run").and(predicate::str::contains("--yes")));
+    // Files that are not in the way are found as well.
+    fs::write(&config, session(&["set location pm", "run", "quit"])).unwrap();
+    let mut other = trimtab();
+    other.arg("postmark").arg(&config).current_dir(&work);
+    other.assert().success().stderr(predicate::str::contains("more files are left by an earlier PostMark run; --yes removes them"));
     second().arg("--yes").assert().success();
-    let left = entries(&work.join("pm")).join(" ");
-    assert!(left.is_empty() || left == "s0 s1", "only numbers beyond this run's may stay: {left}");
+    assert!(entries(&work.join("pm")).is_empty());
 }
 
 #[test]
@@ -483,4 +484,68 @@ fn wrong_usage_is_said_in_one_line() {
     trimtab().args(["postmark", "--rate", "0"]).assert().code(2).stderr(predicate::str::contains("--rate 0"));
     trimtab().args(["postmark", "--threads", "0"]).assert().code(2);
     trimtab().args(["postmark", "a", "b"]).assert().code(2);
+}
+
+#[test]
+fn absurd_numbers_are_refused() {
+    let (_dir, work) = work();
+    let lines = ["set number 1000000000", "run", "set number 10", "set size 2000000000", "set threads 1000", "run"];
+    let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
+    assert.stderr(predicate::str::contains("of memory").count(2));
+    trimtab()
+        .args(["bench", "postmark", "--number", "1000000000"])
+        .arg(&work)
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("of memory"));
+    trimtab()
+        .args(["bench", "postmark", "--size", "10:9"])
+        .arg(&work)
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("above the high one"));
+    trimtab().args(["bench", "postmark", "--read-block", "5G"]).arg(&work).assert().code(2);
+}
+
+#[test]
+fn the_benchmark_counts_like_the_published_results_and_keeps_its_runs() {
+    let (_dir, work) = work();
+    let store = work.join("store.db");
+    let run = |args: &[&str]| {
+        let mut command = trimtab();
+        command.args(["bench", "postmark", "--json", "--store"]).arg(&store).args(args);
+        let output = command.arg(work.join("pm")).assert().success().get_output().stdout.clone();
+        serde_json::from_slice::<serde_json::Value>(&output).unwrap()
+    };
+    let a = run(&["--tries", "1", "--reserve", "0"]);
+    let counts = |run: &serde_json::Value, name: &str| run["counters"][name].as_u64().unwrap();
+    for (name, value) in [("created", 20163), ("created.mixed", 10163), ("read", 10053), ("appended", 9945), ("deleted.alone", 10326)] {
+        assert_eq!(counts(&a, name), value, "{name}");
+    }
+    assert_eq!((counts(&a, "read.bytes"), counts(&a, "written.bytes")), (584_971_616, 1_222_242_297));
+    let b = run(&["--tries", "2", "--reserve", "0", "--subdirectories", "2", "--number", "100", "--transactions", "200", "--threads", "2"]);
+    assert_eq!(b["metrics"][0]["samples"].as_array().unwrap().len(), 2, "{}", b["metrics"]);
+    assert_eq!(counts(&b, "transactions"), 400, "of one try, in both streams");
+    assert!(entries(&work.join("pm")).is_empty());
+}
+
+#[test]
+fn json_has_the_runs_and_the_reports_and_nothing_else() {
+    let (_dir, work) = work();
+    let lines = ["set location pm", "show", "run", "!echo a shell speaks", "set number 10", "set bias create 0", "run"];
+    let output = trimtab()
+        .args(["--json", "postmark"])
+        .current_dir(&work)
+        .write_stdin(session(&lines))
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
+    let document: serde_json::Value = serde_json::from_slice(&output).unwrap();
+    assert_eq!((document["schema"].as_str(), document["runs"].as_array().unwrap().len()), (Some("trimtab.postmark"), 2));
+    assert!(document["runs"][0]["verbose"].as_str().unwrap().starts_with("Time:\n\t1 seconds total\n"));
+    assert!(document["runs"][0]["terse"].as_str().unwrap().starts_with("1 1 500.00 764.00"));
+    assert!(document["runs"][1]["verbose"].is_null(), "files ran out");
+    assert!(document["runs"][1]["run"]["warnings"].to_string().contains("postmark.out-of-files"));
 }

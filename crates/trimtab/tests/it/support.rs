@@ -78,6 +78,11 @@ impl LoopMount {
         self.scratch.path().join("mnt")
     }
 
+    /// The device it is on; empty for one in memory.
+    pub fn device(&self) -> String {
+        self.device.as_ref().map(FreshLoop::node).unwrap_or_default()
+    }
+
     /// Remounts it with `options`.
     pub fn remount(&self, options: &str) {
         run("mount", &["-o", &format!("remount,{options}"), self.path().to_str().unwrap()]).unwrap();
@@ -87,6 +92,31 @@ impl LoopMount {
 impl Drop for LoopMount {
     fn drop(&mut self) {
         run("umount", &[self.path().to_str().unwrap()]);
+    }
+}
+
+/// A block device of its own, with nothing on it.
+pub struct LoopDevice {
+    // Detached before its file is removed.
+    device: FreshLoop,
+    _scratch: tempfile::TempDir,
+}
+
+impl LoopDevice {
+    /// A loop device over a file of `mib` MiB in memory. `None` if that cannot be done here.
+    pub fn new(mib: u64) -> Option<Self> {
+        if !have_root() {
+            return None;
+        }
+        let scratch = tempfile::Builder::new().prefix("trimtab-test-").tempdir_in("/dev/shm").ok()?;
+        let image = scratch.path().join("image");
+        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        Some(Self { device: FreshLoop::attach(image.to_str()?)?, _scratch: scratch })
+    }
+
+    /// Its node.
+    pub fn node(&self) -> String {
+        self.device.node()
     }
 }
 
@@ -120,7 +150,7 @@ impl Drop for FreshLoop {
     fn drop(&mut self) {
         run("losetup", &["--detach", &self.node()]);
         // Detaching finishes in the background.
-        for _ in 0..100 {
+        for _ in 0..500 {
             if Self::control(LOOP_CTL_REMOVE, self.0) {
                 return;
             }
@@ -130,7 +160,7 @@ impl Drop for FreshLoop {
 }
 
 /// What a program printed, if it succeeded.
-fn run(program: &str, args: &[&str]) -> Option<String> {
+pub fn run(program: &str, args: &[&str]) -> Option<String> {
     let output = std::process::Command::new(program).args(args).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -157,11 +157,10 @@ pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
     ];
     for (scope, word, fields) in scopes {
         for (key, values) in by_key(sides, fields) {
-            // How disturbed a run was differs always, and has warnings of its own.
-            let severity = if key.starts_with("interference.") { Severity::Note } else { Severity::Caution };
-            differ(sides, &format!("{scope}.{key}"), &format!("{word} {key}"), severity, &values, &mut found);
+            differ(sides, &format!("{scope}.{key}"), &format!("{word} {key}"), Severity::Caution, &values, &mut found);
         }
     }
+    gather_interference(&mut found);
     sums(sides, &mut found);
     unfinished(sides, &mut found);
     found.sort_by_key(|warning| core::cmp::Reverse(warning.severity));
@@ -217,6 +216,22 @@ fn differ(sides: &[Side<'_>], code: &str, word: &str, severity: Severity, values
     let list: Vec<String> = facts.iter().map(|f| format!("{} {}", f.key, f.value)).collect();
     let text = format!("{word} differs: {}", list.join("; "));
     found.push(Warning { code: format!("differs.{code}"), severity, facts, text });
+}
+
+/// How disturbed a run was differs always and in many figures, and has warnings of its own: one note for all of them.
+fn gather_interference(found: &mut Vec<Warning>) {
+    const PREFIX: &str = "differs.environment.interference";
+    let of_interference = |w: &Warning| w.code.starts_with(PREFIX);
+    let facts: Vec<Field> = found
+        .iter()
+        .filter(|w| of_interference(w))
+        .flat_map(|w| w.facts.iter().map(|f| Field::new(format!("{} {}", f.key, &w.code["differs.environment.".len()..]), f.value.clone())))
+        .collect();
+    found.retain(|w| !of_interference(w));
+    if !facts.is_empty() {
+        let text = "the runs were not equally disturbed (interference, see the environment of each)".to_owned();
+        found.push(Warning { code: PREFIX.to_owned(), severity: Severity::Note, facts, text });
+    }
 }
 
 /// A sum of independent systems is not one system.
@@ -328,7 +343,7 @@ mod tests {
             "differs.settings.tries",
             "differs.environment.fs.type",
             "differs.policy",
-            "differs.environment.interference.bytes",
+            "differs.environment.interference",
         ];
         assert_eq!(codes, expected);
         assert_eq!(warnings[1].text, "setting tries differs: A not set; B 3");

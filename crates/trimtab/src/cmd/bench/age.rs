@@ -48,8 +48,8 @@ const AFTER_TRIM: &str = "random-write-after-trim";
 /// Fill with mixed files and delete them, round after round; 4 KiB random writes before, after, and after a trim.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each round writes its share of --total as operating system files, games, music and videos, and deletes them all. A drive
-is used up when it has been written over several times: --total should be a few times its size, and then this takes hours
+Each round writes its share of --total as operating system files, games, music and videos, and deletes them all. A drive \
+is used up when it has been written over several times: --total should be a few times its size, and then this takes hours \
 and a share of the drive's life.
 
 Examples:

@@ -91,7 +91,8 @@ fn in_words(status: &Status) -> String {
     for (name, value) in &status.model {
         model.add_row([name.clone(), value.to_string()]);
     }
-    let _ = writeln!(text, "{model}");
+    let waf = status.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}"));
+    let _ = writeln!(text, "{model}\nwrite amplification in its whole life: {waf}");
     text
 }
 

@@ -12,14 +12,14 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use trimtab_core::units::Bytes;
 
-/// Options of commands that may use a device.
+/// Options of commands that may use a device or a file.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Safety")]
 pub struct DestroyArgs {
-    /// The block device again, if TARGET is one that is written to: everything on it is destroyed.
-    #[arg(long, value_name = "DEVICE")]
+    /// The device or file again, if TARGET is one and is written to: everything on it is destroyed.
+    #[arg(long, value_name = "TARGET")]
     pub destroy: Option<PathBuf>,
-    /// Destroy it even though it holds this: the name in the refusal (ext2/3/4, gpt, luks …). Repeat for more.
+    /// Destroy the device even though it holds this: the name in the refusal (ext2/3/4, gpt, luks …). Repeat for more.
     #[arg(long, value_name = "WHAT")]
     pub overwrite: Vec<String>,
 }
@@ -75,14 +75,17 @@ pub fn claim(path: &Path, writable: bool, args: &DestroyArgs) -> anyhow::Result<
     Ok(Claim { file, label, size: Bytes(size), block_size, trims })
 }
 
-fn check_named_twice(path: &Path, args: &DestroyArgs) -> anyhow::Result<()> {
+/// An error unless the device or file at `path` is named a second time.
+pub fn check_named_twice(path: &Path, args: &DestroyArgs) -> anyhow::Result<()> {
     let label = path.display();
     let Some(again) = &args.destroy else {
         return Err(UsageError::new(format!("everything on {label} would be destroyed"))
             .hint(format!("if that is what you want, say --destroy {label} as well"))
             .into());
     };
-    let same = again == path || (device_number(again).ok().is_some_and(|dev| device_number(path).ok() == Some(dev)));
+    let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino, stat.st_rdev));
+    let device = |identity: (u64, u64, u64)| if identity.2 == 0 { (identity.0, identity.1) } else { (0, identity.2) };
+    let same = again == path || identity(again).is_some_and(|again| identity(path).is_some_and(|path| device(path) == device(again)));
     if same { Ok(()) } else { Err(UsageError::new(format!("--destroy {} is not {label}", again.display())).into()) }
 }
 

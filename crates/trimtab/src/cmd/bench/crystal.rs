@@ -1,0 +1,313 @@
+//! `trimtab bench crystal [TARGET]`.
+
+mod ground;
+mod rounds;
+
+use self::ground::Ground;
+use self::rounds::Rounds;
+use super::finish;
+use crate::error::UsageError;
+use crate::output::Context;
+use crate::progress::{Counting, Progress as Bar};
+use crate::report::cdm;
+use crate::runner::overhead::Overhead;
+use crate::runner::recorder::Recorder;
+use crate::runner::{End, Events, Header, Outcome, Progress};
+use crate::safety::{Guard, SafetyArgs};
+use crate::store;
+use crate::target::TargetSpec;
+use crate::target::block::EngineChoice;
+use crate::target::block::device::DestroyArgs;
+use anyhow::Context as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trimtab_core::data::DataClass;
+use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_core::target::TargetResult;
+use trimtab_core::units::{Bytes, Nanos, three_digits};
+use trimtab_core::workload::Limit;
+use trimtab_core::workload::crystal::{self, Crystal, Position, Profile, Settings};
+
+/// CrystalDiskMark's tests: sequential and random reads and writes of a test file.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Profiles, all with direct I/O through io_uring:
+  cdm8   Seq 1MiB Q8, Seq 1MiB Q1, Rnd 4KiB Q32, Rnd 4KiB Q1; all reads, then all writes
+  cdm3   Seq 1MiB, Rnd 512KiB, Rnd 4KiB, Rnd 4KiB Q32; each read, then written
+  nvme   Seq 1MiB Q8, Seq 128KiB Q32, Rnd 4KiB Q32T16, Rnd 4KiB Q1
+
+Written data is fresh for every write, so 'random' is incompressible and cannot be deduplicated.
+
+Examples:
+  trimtab bench crystal /mnt/ssd                                   on a test file of 1 GiB
+  trimtab bench crystal --profile cdm3 --compressible 46 /mnt/ssd
+  trimtab bench crystal --cdm-text - --passes 3 --time 2s .        in CrystalDiskMark's own format
+  trimtab bench crystal --only read /dev/sdb                       reads a device, and writes nothing
+  trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB
+  trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB --resume
+  trimtab bench crystal drive:ocz-vertex-le-100gb                  on a modelled drive")]
+pub struct Args {
+    /// A directory, or with --destroy a file or a block device; drive:NAME for a modelled drive, null: for the tool's own cost.
+    #[arg(default_value = ".")]
+    target: String,
+    /// The tests.
+    #[arg(long, default_value = "cdm8", value_parser = parse_profile, value_name = "cdm8|cdm3|nvme")]
+    profile: Profile,
+    /// Size of the test file, or of the part of a device that is used.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    size: Bytes,
+    /// Passes of each test.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    passes: u32,
+    /// How long each pass takes.
+    #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "bytes")]
+    time: Nanos,
+    /// End each pass after this many bytes instead.
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<Bytes>,
+    /// Idle time before each test.
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    interval: Nanos,
+    /// Only the tests that read, or only those that write.
+    #[arg(long, value_name = "read|write")]
+    only: Option<Direction>,
+    /// What written data is like: random, zero, text or a share that compresses, such as 40%.
+    #[arg(long, value_name = "CLASS", default_value = "random")]
+    data: DataClass,
+    /// Short for --data PERCENT%.
+    #[arg(long, value_name = "PERCENT", conflicts_with = "data", value_parser = clap::value_parser!(u8).range(0..=100))]
+    compressible: Option<u8>,
+    /// Check on every read that it finds what was written. Costs some rate.
+    #[arg(long)]
+    verify: bool,
+    /// How operations reach the kernel.
+    #[arg(long, value_enum, default_value = "auto", value_name = "auto|uring|threads", hide_possible_values = true)]
+    engine: EngineChoice,
+    /// Through the page cache, which measures memory as much as the drive.
+    #[arg(long)]
+    buffered: bool,
+    /// Seed of places and data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them in place of the report.
+    #[arg(long, value_name = "FILE")]
+    cdm_text: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: RoundsArgs,
+    #[command(flatten)]
+    safety: SafetyArgs,
+    #[command(flatten)]
+    destroy: DestroyArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// Options of repeating it all.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = "Until a drive is steady")]
+pub struct RoundsArgs {
+    /// Repeat it all until this much has been written, and tell where the rates fall and where they stay.
+    #[arg(long, value_name = "SIZE")]
+    loop_until_written: Option<Bytes>,
+    /// Go on where an earlier run of the same command was stopped.
+    #[arg(long, requires = "loop_until_written", conflicts_with = "restart")]
+    resume: bool,
+    /// Forget where an earlier run of the same command was stopped.
+    #[arg(long, requires = "loop_until_written")]
+    restart: bool,
+}
+
+fn parse_profile(text: &str) -> Result<Profile, String> {
+    let known = Profile::ALL.into_iter().find(|profile| profile.name() == text);
+    known.ok_or_else(|| "the profiles are cdm8, cdm3 and nvme".to_owned())
+}
+
+impl Args {
+    fn settings(&self, spec: &TargetSpec) -> Settings {
+        let reads = self.only != Some(Direction::Write);
+        let writes = self.only != Some(Direction::Read);
+        Settings {
+            profile: self.profile,
+            size: self.size,
+            passes: self.passes,
+            pass: self.bytes.map_or(Limit::Time(self.time), Limit::Bytes),
+            interval: self.interval,
+            data: self.compressible.map_or(self.data, DataClass::Compressible),
+            reads,
+            writes,
+            // What the user owns is written only for tests that write; a new test file has nothing to read yet.
+            prepare: writes || !matches!(spec, TargetSpec::File(_) | TargetSpec::Device(_)),
+            until_written: self.rounds.loop_until_written,
+        }
+    }
+
+    /// The settings that make two runs comparable, and two series of rounds the same.
+    fn fields(&self, settings: &Settings) -> Vec<Field> {
+        let pass = match settings.pass {
+            Limit::Bytes(bytes) => bytes.to_string(),
+            _ => self.time.to_string(),
+        };
+        let tests = match self.only {
+            None => "read and write",
+            Some(Direction::Read) => "read",
+            Some(Direction::Write) => "write",
+        };
+        vec![
+            Field::new("profile", settings.profile.name()),
+            Field::new("size-bytes", settings.size.0.to_string()),
+            Field::new("passes", settings.passes.to_string()),
+            Field::new("pass", pass),
+            Field::new("interval", settings.interval.to_string()),
+            Field::new("data", settings.data.to_string()),
+            Field::new("tests", tests),
+            Field::new("direct", if self.buffered { "no" } else { "yes" }),
+            Field::new("verify", if self.verify { "yes" } else { "no" }),
+        ]
+    }
+}
+
+/// Runs it and reports.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let spec = TargetSpec::resolve(&args.target)?;
+    let settings = args.settings(&spec);
+    let mut rounds = match settings.until_written {
+        Some(_) => Some(Rounds::begin(context, &args.rounds, &args.target, args.seed, &args.fields(&settings))?),
+        None => None,
+    };
+    let position = rounds.as_ref().map_or(Position::default(), Rounds::position);
+    let workload = Crystal::new(settings.clone(), args.seed, position).map_err(|error| UsageError::new(error.to_string()))?;
+    let mut ground = Ground::open(args, context, &spec, &settings, &workload)?;
+    let mut fields = args.fields(&settings);
+    fields.extend(settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())));
+    fields.extend(ground.engine().map(|engine| Field::new("engine", engine)));
+    let header = Header::new("crystal", fields, ground.kind(), &args.target, "as-mounted", args.seed);
+    let outcome = ground.run(workload.clone(), &mut Watch::new(context, &workload, &settings, ground.guard()?, rounds.as_mut()));
+    let (run, end) = conclude_run(context, header, ground, outcome, &settings, rounds)?;
+    if let Some(path) = &args.cdm_text
+        && end == End::Complete
+    {
+        if path.as_os_str() == "-" {
+            let kept = store::save(context, &run);
+            crate::output::print(&cdm::text(&run)?)?;
+            return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be kept");
+        }
+        std::fs::write(path, cdm::text(&run)?).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    finish::conclude(context, &run, end)
+}
+
+/// The run with all that is known about it; the target is closed and gone.
+fn conclude_run(
+    context: &Context,
+    header: Header,
+    mut ground: Ground,
+    mut outcome: Outcome,
+    settings: &Settings,
+    rounds: Option<Rounds>,
+) -> anyhow::Result<(Run, End)> {
+    if let Some(rounds) = &rounds {
+        rounds.complete(&mut outcome);
+    }
+    let found = if outcome.end == End::Complete && settings.writes { ground.compressed_share(settings)? } else { None };
+    let (verified, warnings, counters) = (ground.verified(), ground.warnings(), ground.counters());
+    let steady_size = ground.steady_size(settings);
+    let real = ground.is_real();
+    let (mut run, end) = finish::assemble(header, ground.close()?, outcome, crystal::metrics);
+    run.warnings.extend(warnings);
+    run.counters.extend(counters);
+    if let Some(verified) = verified {
+        run.counters.push(("verified.bytes".to_owned(), verified.0));
+    }
+    if let Some(share) = found {
+        note_compressed_share(&mut run, settings.data, share);
+    }
+    if let Some(rounds) = rounds {
+        rounds.describe(context, &mut run, &end, steady_size)?;
+    }
+    if real && end == End::Complete && run.target != TargetKind::Null {
+        Overhead::of_blocks(4096, 32, settings.writes.then_some(settings.data)).note(&mut run);
+    }
+    Ok((run, end))
+}
+
+/// Says how far what stands on the drive compresses, and warns if that is not what was asked for.
+fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
+    let percent = share * 100.0;
+    run.metrics.push(Metric { name: "data.compressed".to_owned(), unit: Unit::Percent, better: Better::Neither, samples: vec![percent] });
+    let asked = f64::from(data.incompressible_permille()) / 10.0;
+    if (percent - asked).abs() > 5.0 {
+        run.warnings.push(Warning {
+            code: "data.compresses-otherwise".to_owned(),
+            severity: Severity::Serious,
+            facts: vec![Field::new("asked-percent", three_digits(asked)), Field::new("found-percent", three_digits(percent))],
+            text: format!(
+                "what was read back compresses to {} % and should to {} %: something else than what was written stands there, or was written since",
+                three_digits(percent),
+                three_digits(asked)
+            ),
+        });
+    }
+}
+
+/// Progress by passes, or by bytes of a series of rounds; the reserve of free space; what rounds have to know.
+struct Watch<'a> {
+    bar: Bar,
+    guard: Option<Guard>,
+    phases: u64,
+    phases_of_a_round: u64,
+    rounds: Option<&'a mut Rounds>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(context: &Context, workload: &Crystal, settings: &Settings, guard: Option<Guard>, rounds: Option<&'a mut Rounds>) -> Self {
+        let phases_of_a_round = workload.phases_of_a_round() as u64;
+        let bar = match settings.until_written {
+            Some(until) => Bar::new(context, "crystal", Counting::Bytes, until.0),
+            None => Bar::new(context, "crystal", Counting::Items, phases_of_a_round),
+        };
+        Self { bar, guard, phases: 0, phases_of_a_round, rounds }
+    }
+}
+
+impl<T: ?Sized> Events<T> for Watch<'_> {
+    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+        match &mut self.rounds {
+            Some(rounds) => self.bar.set(rounds.note_written(progress.written).0),
+            None => self.bar.set(self.phases.saturating_sub(1)),
+        }
+        self.guard.as_mut().map_or(Ok(()), Guard::check)
+    }
+
+    fn between(&mut self, _target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        if let Some(rounds) = &mut self.rounds {
+            rounds.phase_ended(recorder);
+            if self.phases > 0 && self.phases.is_multiple_of(self.phases_of_a_round) {
+                rounds.round_ended(recorder)?;
+            }
+        }
+        self.phases += 1;
+        if let Some(name) = next {
+            self.bar.message(name);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_that_compresses_otherwise_than_asked_is_a_serious_warning() {
+        let mut run = Header::new("crystal", Vec::new(), TargetKind::File, "x", "none", 1).into_run(Default::default(), true);
+        note_compressed_share(&mut run, DataClass::Random, 1.0002);
+        note_compressed_share(&mut run, DataClass::Compressible(40), 0.61);
+        assert!(run.warnings.is_empty(), "{:?}", run.warnings);
+        note_compressed_share(&mut run, DataClass::Random, 0.4);
+        assert_eq!(run.warnings[0].severity, Severity::Serious);
+    }
+}

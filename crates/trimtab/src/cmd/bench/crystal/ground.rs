@@ -1,0 +1,265 @@
+//! What the tests run on: opened, described, and closed again.
+
+use super::{Args, Watch};
+use crate::drives;
+use crate::error::UsageError;
+use crate::host::Observer;
+use crate::output::Context;
+use crate::runner::{Outcome, blocks};
+use crate::safety::{self, Guard, Workspace, consent};
+use crate::serve::model::{self, Model};
+use crate::target::TargetSpec;
+use crate::target::block::{BlockFile, BlockOptions, device};
+use crate::target::drive::DriveTarget;
+use crate::target::null::NullBlocks;
+use anyhow::Context as _;
+use std::path::Path;
+use trimtab_core::run::{TargetKind, Warning};
+use trimtab_core::target::BlockTarget as _;
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::BlockWorkload as _;
+use trimtab_core::workload::crystal::{ASSUMED_RATE, Crystal, Settings};
+
+/// Bytes read back to see how far what was written compresses.
+const SAMPLE: Bytes = Bytes(32 << 20);
+/// Name of the test file.
+const FILE: &str = "data";
+
+/// A target with what belongs to it.
+pub enum Ground {
+    /// A file or a device.
+    Real {
+        /// It. First, so that it is closed before its directory is removed.
+        target: Box<BlockFile>,
+        /// Its directory, if we made it.
+        workspace: Option<Workspace>,
+        /// Who watches the machine meanwhile.
+        observer: Box<Observer>,
+    },
+    /// A modelled drive.
+    Modelled(DriveTarget<Box<dyn Model>>),
+    /// Nothing.
+    Null(NullBlocks),
+}
+
+impl Ground {
+    /// Opens what `spec` names, after everything that has to be in order before something is written there.
+    pub fn open(args: &Args, context: &Context, spec: &TargetSpec, settings: &Settings, workload: &Crystal) -> anyhow::Result<Self> {
+        let (queue_depth_max, bytes_in_flight_max) = workload.in_flight_max();
+        let options = BlockOptions {
+            queue_depth_max,
+            bytes_in_flight_max,
+            seed: args.seed,
+            verify: args.verify,
+            engine: args.engine,
+            direct: !args.buffered,
+        };
+        let ground = match spec {
+            TargetSpec::Directory(path) => on_directory(args, context, path, settings, workload, &options)?,
+            TargetSpec::File(path) => on_file(args, context, path, settings, workload, &options)?,
+            TargetSpec::Device(path) => on_device(args, context, path, settings, workload, &options)?,
+            TargetSpec::Drive(name) => on_drive(args, name, queue_depth_max)?,
+            TargetSpec::Null(size) => {
+                crate::interrupt::install().context("cannot catch signals")?;
+                Self::Null(NullBlocks::new(*size))
+            }
+        };
+        ground.check(args, settings)?;
+        Ok(ground)
+    }
+
+    /// An error if the tests do not fit.
+    fn check(&self, args: &Args, settings: &Settings) -> anyhow::Result<()> {
+        let info = match self {
+            Self::Real { target, .. } => target.info(),
+            Self::Modelled(target) => target.info(),
+            Self::Null(target) => target.info(),
+        };
+        if settings.size > info.size {
+            return Err(UsageError::new(format!("{} has {}, less than the {} of the tests", args.target, info.size, settings.size))
+                .hint("say --size")
+                .into());
+        }
+        let smallest = settings.profile.tests().iter().map(|test| test.block).min().unwrap_or(0);
+        if !smallest.is_multiple_of(info.block_size) {
+            let problem = format!("{} has blocks of {} bytes, and the tests use {smallest}", args.target, info.block_size);
+            return Err(UsageError::new(problem).into());
+        }
+        Ok(())
+    }
+
+    /// Runs the workload on it.
+    pub fn run(&mut self, mut workload: Crystal, watch: &mut Watch<'_>) -> Outcome {
+        match self {
+            Self::Real { target, .. } => blocks::run(&mut workload, target.as_mut(), watch),
+            Self::Modelled(target) => blocks::run(&mut workload, target, watch),
+            Self::Null(target) => blocks::run(&mut workload, target, watch),
+        }
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> TargetKind {
+        match self {
+            Self::Real { target, .. } => target.kind(),
+            Self::Modelled(_) => TargetKind::ModelledDrive,
+            Self::Null(_) => TargetKind::Null,
+        }
+    }
+
+    /// Whether something is measured here.
+    pub fn is_real(&self) -> bool {
+        matches!(self, Self::Real { .. })
+    }
+
+    /// How operations reach the kernel.
+    pub fn engine(&self) -> Option<&'static str> {
+        match self {
+            Self::Real { target, .. } => Some(target.engine()),
+            _ => None,
+        }
+    }
+
+    /// Watches the reserve of free space, where there is one.
+    pub fn guard(&self) -> anyhow::Result<Option<Guard>> {
+        match self {
+            Self::Real { workspace: Some(workspace), .. } => workspace.guard().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// How far what was written compresses, read back from it.
+    pub fn compressed_share(&mut self, settings: &Settings) -> anyhow::Result<Option<f64>> {
+        match self {
+            Self::Real { target, .. } => target.compressed_share(settings.size, SAMPLE).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Bytes that were read and found right, if that was asked for.
+    pub fn verified(&self) -> Option<Bytes> {
+        match self {
+            Self::Real { target, .. } => target.verified(),
+            _ => None,
+        }
+    }
+
+    /// What may distort figures taken here.
+    pub fn warnings(&self) -> Vec<Warning> {
+        match self {
+            Self::Real { target, .. } => target.warnings().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Counters of a model.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        match self {
+            Self::Modelled(target) => target.drive().counters().into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What has to be written before a level can count as steady: the whole drive, where its size is known.
+    pub fn steady_size(&self, settings: &Settings) -> Bytes {
+        match self {
+            Self::Real { observer, .. } => {
+                let drives = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO);
+                drives.min().unwrap_or(settings.size)
+            }
+            Self::Modelled(target) => target.info().size,
+            Self::Null(_) => settings.size,
+        }
+    }
+
+    /// Closes it and removes what we made; gives who watched the machine.
+    pub fn close(self) -> anyhow::Result<Option<Observer>> {
+        let Self::Real { target, workspace, observer } = self else { return Ok(None) };
+        drop(target);
+        if let Some(workspace) = workspace {
+            workspace.close()?;
+        }
+        Ok(Some(*observer))
+    }
+}
+
+/// "bench crystal", and the assumption behind the amount that it announces.
+fn what(workload: &Crystal) -> String {
+    if workload.is_timed() { format!("bench crystal, on a drive of {ASSUMED_RATE}/s,") } else { "bench crystal".to_owned() }
+}
+
+fn observe(path: &Path) -> anyhow::Result<Box<Observer>> {
+    Observer::start(path).map(Box::new).with_context(|| format!("cannot look at {}", path.display()))
+}
+
+fn on_directory(
+    args: &Args,
+    context: &Context,
+    path: &Path,
+    settings: &Settings,
+    workload: &Crystal,
+    options: &BlockOptions,
+) -> anyhow::Result<Ground> {
+    let workspace = safety::prepare(context, &args.safety, path, &what(workload), &workload.plan())?;
+    let observer = observe(path)?;
+    let (dir, dir_path) = workspace.subdirectory("run")?;
+    let target = BlockFile::create(dir, &dir_path, FILE, settings.size, options)?;
+    Ok(Ground::Real { target: Box::new(target), workspace: Some(workspace), observer })
+}
+
+fn on_file(
+    args: &Args,
+    context: &Context,
+    path: &Path,
+    settings: &Settings,
+    workload: &Crystal,
+    options: &BlockOptions,
+) -> anyhow::Result<Ground> {
+    let observer = observe(path)?;
+    if settings.writes {
+        device::check_named_twice(path, &args.destroy)?;
+        announce(context, path, workload, &observer)?;
+    }
+    crate::interrupt::install().context("cannot catch signals")?;
+    let target = BlockFile::open_file(path, settings.writes, options)?;
+    Ok(Ground::Real { target: Box::new(target), workspace: None, observer })
+}
+
+fn on_device(
+    args: &Args,
+    context: &Context,
+    path: &Path,
+    settings: &Settings,
+    workload: &Crystal,
+    options: &BlockOptions,
+) -> anyhow::Result<Ground> {
+    let claim = device::claim(path, settings.writes, &args.destroy)?;
+    let observer = observe(path)?;
+    if settings.writes {
+        announce(context, path, workload, &observer)?;
+    }
+    crate::interrupt::install().context("cannot catch signals")?;
+    let target = BlockFile::open_device(claim, options)?;
+    Ok(Ground::Real { target: Box::new(target), workspace: None, observer })
+}
+
+/// Says what will be written over what the user named, and asks if it is much.
+fn announce(context: &Context, path: &Path, workload: &Crystal, observer: &Observer) -> anyhow::Result<()> {
+    let written = workload.plan().written;
+    let drive = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
+    let announcement = format!("{} writes up to {written} to {} and destroys what is on it", what(workload), path.display());
+    let Some(reason) = consent::reason(written, drive) else {
+        context.remark(&format!("{announcement}."));
+        return Ok(());
+    };
+    if consent::ask(context, &format!("{announcement}; {reason}. Go on?"))? {
+        return Ok(());
+    }
+    Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())
+}
+
+fn on_drive(args: &Args, name: &str, queue_depth_max: u32) -> anyhow::Result<Ground> {
+    crate::interrupt::install().context("cannot catch signals")?;
+    let spec = drives::load(name)?.spec;
+    let drive = model::build(&spec, args.seed)?;
+    Ok(Ground::Modelled(DriveTarget::new(drive, spec.interface.queue_depth.max(queue_depth_max))))
+}

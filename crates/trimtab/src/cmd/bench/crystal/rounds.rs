@@ -1,0 +1,260 @@
+//! A series of rounds until an amount is written: what it has measured so far, kept in a file so that it can go on later.
+
+use super::RoundsArgs;
+use crate::error::UsageError;
+use crate::output::Context;
+use crate::runner::recorder::{Recorded, Recorder, merge_phases};
+use crate::runner::{End, Header, Outcome};
+use crate::shape::run::RunV1;
+use crate::store;
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use trimtab_core::run::{Field, Phase, Run, Series, Severity, TargetKind, Warning};
+use trimtab_core::target::{TargetError, TargetResult};
+use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::workload::crystal::Position;
+use trimtab_core::workload::crystal::figures::{self, Pass};
+
+const SCHEMA: &str = "trimtab.crystal-rounds";
+const VERSION: u32 = 1;
+
+/// A series of rounds, and where it is kept.
+#[derive(Debug)]
+pub struct Rounds {
+    file: PathBuf,
+    header: Header,
+    /// Where this process began.
+    resumed: Position,
+    /// Rounds done, with those before.
+    rounds: u64,
+    /// Written, with what was before, preparations and all.
+    written: Bytes,
+    passes: Vec<Pass>,
+    /// What processes before this one measured.
+    earlier: Vec<Phase>,
+    earlier_series: Vec<Series>,
+    /// Phases seen in the recorder.
+    seen: usize,
+    /// Time series of a process before this one end here, in nanoseconds.
+    time_before: u64,
+}
+
+/// The file, in its one version.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Saved {
+    schema: String,
+    version: u32,
+    rounds: u64,
+    written: u64,
+    passes: Vec<SavedPass>,
+    /// Phases with their histograms, and time series.
+    run: RunV1,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedPass {
+    phase: String,
+    round: u64,
+    written: u64,
+    rate: f64,
+}
+
+impl Rounds {
+    /// A new series, or with `--resume` the one that was stopped.
+    pub fn begin(context: &Context, args: &RoundsArgs, target: &str, seed: u64, settings: &[Field]) -> anyhow::Result<Self> {
+        let target_path = std::fs::canonicalize(target).unwrap_or_else(|_| PathBuf::from(target));
+        let store = store::path(context)?;
+        let file = store.with_file_name(file_name(&target_path, seed, settings));
+        let header = Header::new("crystal-rounds", settings.to_vec(), TargetKind::File, target, "as-mounted", seed);
+        let new = Self {
+            file,
+            header,
+            resumed: Position::default(),
+            rounds: 0,
+            written: Bytes::ZERO,
+            passes: Vec::new(),
+            earlier: Vec::new(),
+            earlier_series: Vec::new(),
+            seen: 0,
+            time_before: 0,
+        };
+        let saved = new.load()?;
+        match (saved, args.resume) {
+            (None, true) => Err(UsageError::new(format!("there is nothing to resume on {target} with these settings")).into()),
+            (None, false) => Ok(new),
+            (Some(saved), true) => new.resume(saved),
+            (Some(_), false) if args.restart => {
+                new.forget()?;
+                Ok(new)
+            }
+            (Some(saved), false) => {
+                let problem = format!("a series of {} rounds on {target} was stopped after {} written", saved.rounds, Bytes(saved.written));
+                Err(UsageError::new(problem).hint("--resume goes on with it, --restart forgets it").into())
+            }
+        }
+    }
+
+    fn resume(self, saved: Saved) -> anyhow::Result<Self> {
+        let run = Run::from(saved.run);
+        Ok(Self {
+            resumed: Position { rounds: saved.rounds, written: Bytes(saved.written) },
+            rounds: saved.rounds,
+            written: Bytes(saved.written),
+            passes: saved.passes.into_iter().map(Pass::from).collect(),
+            time_before: run.series.iter().filter_map(|s| s.x.last()).copied().max().unwrap_or(0),
+            earlier: run.phases,
+            earlier_series: run.series,
+            ..self
+        })
+    }
+
+    /// Where it stands.
+    pub fn position(&self) -> Position {
+        self.resumed
+    }
+
+    /// Notes how much this process has written; gives how much has been written in all.
+    pub fn note_written(&mut self, now: Bytes) -> Bytes {
+        self.written = self.resumed.written.saturating_add(now);
+        self.written
+    }
+
+    /// A phase may have ended: notes its rate over the bytes written, and keeps what it measured with the others of its name.
+    pub fn phase_ended(&mut self, recorder: &mut Recorder) {
+        if recorder.phases().len() == self.seen {
+            return;
+        }
+        let written = self.note_written(recorder.written());
+        if let Some(phase) = recorder.phases().last() {
+            self.passes.push(Pass { phase: phase.name.clone(), round: self.rounds, written, rate: figures::rate(phase) });
+        }
+        recorder.merge_last_phase();
+        self.seen = recorder.phases().len();
+    }
+
+    /// A round has ended: keeps everything, so that not more than a round can be lost.
+    pub fn round_ended(&mut self, recorder: &Recorder) -> TargetResult {
+        self.rounds += 1;
+        let written = self.note_written(recorder.written());
+        self.save(written, self.merged(recorder.phases().to_vec()), self.earlier_series.clone()).map_err(|error| TargetError {
+            action: "keep",
+            object: format!("the rounds done so far in {}", self.file.display()),
+            reason: format!("{error:#}"),
+            errno: None,
+        })
+    }
+
+    /// Adds what earlier processes measured to what this one did. A pass that was cut short is left out.
+    pub fn complete(&self, outcome: &mut Outcome) {
+        outcome.recorded.phases.truncate(self.seen);
+        outcome.recorded.phases = self.merged(std::mem::take(&mut outcome.recorded.phases));
+        let later = Recorded { phases: Vec::new(), series: std::mem::take(&mut outcome.recorded.series) };
+        outcome.recorded.series = self.earlier_series.clone();
+        outcome.recorded.append(later, Nanos(self.time_before));
+    }
+
+    fn merged(&self, phases: Vec<Phase>) -> Vec<Phase> {
+        let mut all = self.earlier.clone();
+        for phase in phases {
+            match all.iter_mut().find(|p| p.name == phase.name) {
+                Some(earlier) => merge_phases(earlier, phase),
+                None => all.push(phase),
+            }
+        }
+        all
+    }
+
+    /// Adds maximum, steady level and knees to the run. A series that is complete is no longer kept apart; one that was stopped is.
+    pub fn describe(self, context: &Context, run: &mut Run, end: &End, steady_size: Bytes) -> anyhow::Result<()> {
+        let written = self.written;
+        if *end == End::Complete {
+            self.forget()?;
+        } else {
+            self.save(written, run.phases.clone(), run.series.clone())?;
+            context.remark(&format!("stopped after {} rounds and {written} written; the same command with --resume goes on", self.rounds));
+        }
+        let trends = figures::trends(&self.passes, steady_size);
+        for trend in &trends {
+            run.metrics.extend(trend.metrics());
+        }
+        run.series.extend(figures::series(&self.passes));
+        run.counters.push(("rounds".to_owned(), self.rounds));
+        run.counters.push(("written.bytes".to_owned(), written.0));
+        if trends.iter().all(|trend| trend.steady.window().is_none()) {
+            run.warnings.push(Warning {
+                code: "steady-state.not-reached".to_owned(),
+                severity: Severity::Note,
+                facts: vec![Field::new("written-bytes", written.0.to_string()), Field::new("needed-bytes", steady_size.0.to_string())],
+                text: format!(
+                    "no test became steady (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after {steady_size} written); write more"
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    fn load(&self) -> anyhow::Result<Option<Saved>> {
+        let text = match std::fs::read(&self.file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", self.file.display())),
+        };
+        let unusable =
+            || format!("{} does not hold a series of rounds that this trimtab knows; move it away to begin anew", self.file.display());
+        let saved: Saved = serde_json::from_slice(&text).with_context(unusable)?;
+        anyhow::ensure!(saved.schema == SCHEMA && saved.version == VERSION, unusable());
+        Ok(Some(saved))
+    }
+
+    fn save(&self, written: Bytes, phases: Vec<Phase>, series: Vec<Series>) -> anyhow::Result<()> {
+        let mut run = self.header.clone().into_run(Recorded { phases, series }, false);
+        run.settings.push(Field::new("target", run.target_label.clone()));
+        let saved = Saved {
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
+            rounds: self.rounds,
+            written: written.0,
+            passes: self.passes.iter().map(SavedPass::from).collect(),
+            run: RunV1::from(&run),
+        };
+        let directory = self.file.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        let mut file = tempfile::NamedTempFile::new_in(directory).with_context(|| format!("cannot write in {}", directory.display()))?;
+        file.write_all(&serde_json::to_vec(&saved)?)?;
+        file.as_file().sync_all()?;
+        file.persist(&self.file).with_context(|| format!("cannot write {}", self.file.display()))?;
+        Ok(())
+    }
+
+    fn forget(&self) -> anyhow::Result<()> {
+        match std::fs::remove_file(&self.file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", self.file.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One file for each target and settings. The amount to write is none of them: it may be raised.
+fn file_name(target: &Path, seed: u64, settings: &[Field]) -> String {
+    let mut text = format!("{}\0{seed}", target.display());
+    settings.iter().for_each(|field| text.push_str(&format!("\0{}={}", field.key, field.value)));
+    format!("crystal-{:016x}.json", trimtab_core::rng::derive_seed(0, &text))
+}
+
+impl From<SavedPass> for Pass {
+    fn from(pass: SavedPass) -> Self {
+        Self { phase: pass.phase, round: pass.round, written: Bytes(pass.written), rate: pass.rate }
+    }
+}
+
+impl From<&Pass> for SavedPass {
+    fn from(pass: &Pass) -> Self {
+        Self { phase: pass.phase.clone(), round: pass.round, written: pass.written.0, rate: pass.rate }
+    }
+}

@@ -1,0 +1,204 @@
+//! The live view of an attached drive.
+
+use crate::serve::status::{Requests, Second, Status};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// Draws `status` on the whole of `frame`.
+pub fn draw(frame: &mut Frame<'_>, status: &Status) {
+    let [head, rates, history, bottom] =
+        Layout::vertical([Constraint::Length(3), Constraint::Length(7), Constraint::Min(6), Constraint::Length(11)]).areas(frame.area());
+    frame.render_widget(heading(status), head);
+    frame.render_widget(requests(status), rates);
+    draw_history(frame, history, &status.seconds);
+    let [flash, ledger] = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(bottom);
+    draw_medium(frame, flash, status);
+    frame.render_widget(discards(status), ledger);
+}
+
+fn heading(status: &Status) -> Paragraph<'static> {
+    let record = &status.record;
+    let place = record.device.iter().chain(&record.nbd).map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let first = Line::from(vec![Span::styled(record.id.clone(), bold), Span::raw(format!("  {place}  {}", Bytes(record.size)))]);
+    let second = Line::from(format!(
+        "speed {}   attached {}   model time {}   answers kept back {}   WAF {}   q leaves",
+        status.speed,
+        Nanos((status.uptime_s * 1e9) as u64),
+        Nanos(status.model_time_ns),
+        status.waiting,
+        status.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}")),
+    ));
+    let faults = match status.faults.len() {
+        0 => Line::default(),
+        _ => Line::styled(format!("faults: {}", status.faults.join("; ")), Style::new().fg(Color::Red)),
+    };
+    Paragraph::new(vec![first, second, faults])
+}
+
+/// The last whole second, and all since the drive was attached.
+fn requests(status: &Status) -> Table<'static> {
+    let last = status.seconds.last().map(|second| second.requests).unwrap_or_default();
+    let all = &status.requests;
+    let row = |name: &'static str, now: &Requests, all: &Requests| {
+        let rate = format!("{}/s", Bytes(now.bytes));
+        let latency = |ns: u64| if now.count == 0 { "-".to_owned() } else { Nanos(ns).to_string() };
+        Row::new([
+            Cell::from(name),
+            Cell::from(now.count.to_string()),
+            Cell::from(rate),
+            Cell::from(latency(now.latency.p50_ns)),
+            Cell::from(latency(now.latency.p99_ns)),
+            Cell::from(latency(now.latency.max_ns)),
+            Cell::from(all.count.to_string()),
+            Cell::from(Bytes(all.bytes).to_string()),
+            Cell::from(all.failed.to_string()),
+        ])
+    };
+    let rows = [
+        row("read", &last.read, &all.read),
+        row("write", &last.write, &all.write),
+        row("trim", &last.trim, &all.trim),
+        row("flush", &last.flush, &all.flush),
+    ];
+    let header =
+        Row::new(["", "ops/s", "rate", "p50", "p99", "max", "in all", "bytes", "failed"]).style(Style::new().add_modifier(Modifier::BOLD));
+    Table::new(rows, [Constraint::Fill(1); 9]).header(header).block(Block::bordered().title(" requests in the last second "))
+}
+
+/// What a curve shows of a second.
+type Value = fn(&Second) -> u64;
+
+fn draw_history(frame: &mut Frame<'_>, area: Rect, seconds: &[Second]) {
+    let series: [(&str, Color, Value); 4] = [
+        ("read B/s", Color::Green, |second| second.requests.read.bytes),
+        ("write B/s", Color::Yellow, |second| second.requests.write.bytes),
+        ("trim B/s", Color::Magenta, |second| second.requests.trim.bytes),
+        ("write p99", Color::Cyan, |second| second.requests.write.latency.p99_ns),
+    ];
+    for ((name, colour, value), area) in series.into_iter().zip(Layout::horizontal([Constraint::Fill(1); 4]).split(area).iter()) {
+        let block = Block::bordered();
+        let width = usize::from(block.inner(*area).width);
+        let shown: Vec<u64> = seconds.iter().rev().take(width).rev().map(value).collect();
+        let most = shown.iter().max().copied().unwrap_or(0);
+        let most = if name.contains("p99") { Nanos(most).to_string() } else { Bytes(most).to_string() };
+        let line = Sparkline::default().data(&shown).style(Style::new().fg(colour));
+        frame.render_widget(line.block(block.title(format!(" {name}, up to {most} "))), *area);
+    }
+}
+
+/// How the medium is used: a bar of its states, and what it has been through.
+fn draw_medium(frame: &mut Frame<'_>, area: Rect, status: &Status) {
+    let value = |name: &str| status.model.get(name).copied();
+    let block = Block::bordered().title(" medium ");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let states =
+        [("mapped", "now_mapped_bytes", Color::Yellow), ("stale", "now_stale_bytes", Color::Red), ("free", "now_free_bytes", Color::Green)];
+    let known: Vec<(&str, u64, Color)> =
+        states.iter().filter_map(|(name, counter, colour)| value(counter).map(|bytes| (*name, bytes, *colour))).collect();
+    let total: u64 = known.iter().map(|(_, bytes, _)| bytes).sum::<u64>().max(1);
+    let mut lines = Vec::new();
+    if !known.is_empty() {
+        let width = f64::from(inner.width);
+        let part = |bytes: u64| "█".repeat((bytes as f64 / total as f64 * width).round() as usize);
+        lines.push(Line::from(
+            known.iter().map(|(_, bytes, colour)| Span::styled(part(*bytes), Style::new().fg(*colour))).collect::<Vec<_>>(),
+        ));
+        for (name, bytes, colour) in &known {
+            let share = *bytes as f64 / total as f64 * 100.0;
+            lines.push(Line::styled(format!("{name:<9}{:>10}  {share:5.1} %", Bytes(*bytes).to_string()), Style::new().fg(*colour)));
+        }
+    }
+    for (name, counter) in [
+        ("free superblocks", "now_free_superblocks"),
+        ("superblocks erased", "erases"),
+        ("collected", "gc_superblocks"),
+        ("seeks", "seeks"),
+    ] {
+        lines.extend(value(counter).map(|count| Line::from(format!("{name:<20}{count:>10}"))));
+    }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn discards(status: &Status) -> Paragraph<'static> {
+    let discards = &status.discards;
+    let line = |name: &str, count: String, bytes: u64| Line::from(format!("{name:<22}{count:>9}  {:>9}", Bytes(bytes).to_string()));
+    let amplification = status.discard_amplification.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let lines = vec![
+        line("commands", discards.commands.to_string(), discards.asked.bytes),
+        line("ranges asked", discards.asked.count.to_string(), discards.asked.bytes),
+        line("effective", String::new(), discards.effective_bytes),
+        line("held no data before", discards.repeated_ranges.to_string(), discards.repeated_bytes),
+        line("part of a block only", String::new(), discards.partial_bytes),
+        line("refused", discards.refused.count.to_string(), discards.refused.bytes),
+        line("ignored (fault)", discards.ignored.count.to_string(), discards.ignored.bytes),
+        Line::styled(format!("{:<22}{amplification:>9}", "amplification"), Style::new().add_modifier(Modifier::BOLD)),
+    ];
+    Paragraph::new(lines).block(Block::bordered().title(" discards since attached "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::ledger::{Discards, Tally};
+    use crate::serve::runtime::Record;
+    use crate::serve::status::ByKind;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn status() -> Status {
+        let busy = Requests { count: 1000, bytes: 4_096_000, ..Requests::default() };
+        let requests = ByKind { write: busy, ..ByKind::default() };
+        Status {
+            record: Record {
+                id: "x25".into(),
+                drive: "x25".into(),
+                size: 80_000_000_000,
+                pid: 1,
+                pid_started: 1,
+                boot_id: String::new(),
+                device: Some("/dev/loop7".into()),
+                nbd: None,
+                data: None,
+                attached_unix_ms: 0,
+            },
+            speed: "realtime".into(),
+            uptime_s: 12.0,
+            model_time_ns: 12_000_000_000,
+            waiting: 3,
+            requests,
+            discards: Discards {
+                commands: 7,
+                asked: Tally { count: 8, bytes: 10_000_000 },
+                effective_bytes: 2_500_000,
+                ..Discards::default()
+            },
+            discard_amplification: Some(4.0),
+            waf: Some(1.25),
+            mapped_bytes: 1,
+            stored_bytes: 1,
+            model: [("now_mapped_bytes".to_owned(), 30), ("now_stale_bytes".to_owned(), 10), ("now_free_bytes".to_owned(), 60)].into(),
+            faults: vec!["trim:stale (struck 2 times)".into()],
+            seconds: vec![Second { requests, waf: None, trim_effective_bytes: 0 }; 200],
+        }
+    }
+
+    #[test]
+    fn the_view_shows_what_the_status_says_on_screens_of_any_size() {
+        for (width, height) in [(100, 30), (200, 60), (20, 5), (1, 1)] {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| draw(frame, &status())).unwrap();
+            let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
+            if width >= 100 {
+                for expected in ["x25", "/dev/loop7", "WAF 1.250", "4.10 MB/s", "trim:stale", "30.0 %", "4.00", "10.0 MB"] {
+                    assert!(text.contains(expected), "{expected} is missing at {width}x{height}");
+                }
+            }
+        }
+    }
+}

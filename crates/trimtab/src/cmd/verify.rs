@@ -1,0 +1,98 @@
+//! `trimtab verify PATH`.
+
+use crate::error::UsageError;
+use crate::output::{Context, table};
+use crate::safety::{self, SafetyArgs};
+use crate::verify::verdict::{VerdictKind, in_words};
+use crate::verify::{self, Options, Proof};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::workload::Plan;
+
+/// Exit status if the discards never arrived, or if TRIM does damage.
+const BLOCKED: u8 = 3;
+/// Exit status if nothing was proved.
+const NOT_PROVED: u8 = 4;
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab verify /home                  write, delete, trim, and read the raw blocks back
+  trimtab verify /home --wait 1min      for drives that take their time
+  trimtab verify /home --as-mounted --wait 10s
+                                        trim nothing: does the discard mount option do it?
+
+Small files of random data are written side by side in a directory of its own. Every other one is deleted, and the part of the
+filesystem that held it is trimmed (other free space in that part too). Then the raw blocks are read back past all caches, and the discard
+counters of every layer are looked at. Blocks of the files that were kept must not have changed. Nothing else is read or written.
+
+Exit status: 0 proved (zeroes, or something else than before), 3 the discards got lost on the way or TRIM does damage,
+4 not proved (old data still there, or unknown), 1 failed, 2 wrong usage.";
+
+/// Arguments of `trimtab verify`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A directory on the filesystem.
+    path: PathBuf,
+    /// How much to free; as much is kept beside it.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    size: Bytes,
+    /// How long to wait before reading back.
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    wait: Nanos,
+    /// Trim nothing; see what the filesystem discards of its own accord while waiting.
+    #[arg(long)]
+    as_mounted: bool,
+    /// Safety.
+    #[command(flatten)]
+    safety: SafetyArgs,
+}
+
+/// Proves, prints, and exits with the verdict.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    const SIZE_MIN: Bytes = Bytes(2 << 20);
+    const SIZE_MAX: Bytes = Bytes(4 << 30);
+    if args.size < SIZE_MIN || args.size > SIZE_MAX {
+        return Err(UsageError::new(format!("--size {} is out of range", args.size)).hint("give 2MiB to 4GiB").into());
+    }
+    anyhow::ensure!(rustix::process::geteuid().is_root(), "reading raw blocks and trimming need root; trimtab doctor works without");
+    let options = Options { size: args.size, wait: Duration::from_nanos(args.wait.0), as_mounted: args.as_mounted };
+    let space = verify::space(&args.path, &options)?;
+    let plan = Plan { written: space, space, ops: None };
+    let workspace = safety::prepare(context, &args.safety, &args.path, "the proof", &plan)?;
+    let proof = verify::prove(&workspace, &options);
+    let closed = workspace.close();
+    let proof = proof?;
+    closed?;
+    context.report("verify", 1, &proof, || text(&proof))?;
+    Ok(match proof.verdict {
+        VerdictKind::Zeroed | VerdictKind::Changed => ExitCode::SUCCESS,
+        VerdictKind::NeverArrived | VerdictKind::Damage => ExitCode::from(BLOCKED),
+        VerdictKind::Partly | VerdictKind::StillThere | VerdictKind::Unknown => ExitCode::from(NOT_PROVED),
+    })
+}
+
+fn text(proof: &Proof) -> String {
+    let mut layers = table(&["layer", "discards", "bytes", "arrived"]);
+    for layer in &proof.layers {
+        let arrived = layer.arrived.map_or("-", |yes| if yes { "yes" } else { "NO" });
+        let commands = layer.commands.map_or("-".to_owned(), |n| n.to_string());
+        layers.add_row([format!("{} [{}]", layer.name, layer.kind), commands, in_words(layer.bytes), arrived.to_owned()]);
+    }
+    let percent = |n: u64, of: u64| if of == 0 { "-".to_owned() } else { format!("{:.0} %", 100.0 * n as f64 / of as f64) };
+    let freed = &proof.freed;
+    let mut blocks = table(&["raw blocks", "zeroes", "ones", "as written", "other"]);
+    for (name, content) in [("freed and trimmed", freed), ("kept beside them", &proof.kept)] {
+        let shares = [content.zero, content.ones, content.written, content.other].map(|n| percent(n, content.total()));
+        blocks.add_row([format!("{name} ({})", content.total())].into_iter().chain(shares));
+    }
+    let mut lines = Vec::new();
+    if !proof.layers.is_empty() {
+        lines.extend([layers.to_string(), blocks.to_string()]);
+    }
+    lines.extend(proof.remarks.iter().cloned());
+    lines.push(format!("{} [{}]: {}", proof.path, proof.fs_type, proof.text));
+    lines.join("\n")
+}

@@ -1,0 +1,211 @@
+//! `bench crystal`: directories, files, devices, modelled drives, and what it owes to all of them.
+
+use crate::support::{LoopDevice, LoopMount, run, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use std::path::Path;
+
+/// Small and by bytes, so that what is done does not depend on how fast the machine is.
+const SMALL: [&str; 14] =
+    ["bench", "crystal", "--profile", "cdm3", "--size", "16MiB", "--passes", "2", "--bytes", "1MiB", "--interval", "0ms", "--reserve", "0"];
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// The tests of one test write to a store of their own.
+fn small(store: &Path, more: &[&str]) -> assert_cmd::assert::Assert {
+    trimtab().args(SMALL).arg("--store").arg(store.join("store.db")).args(more).assert()
+}
+
+fn json(assert: assert_cmd::assert::Assert) -> serde_json::Value {
+    serde_json::from_slice(&assert.success().get_output().stdout).unwrap()
+}
+
+fn metric<'a>(run: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::Value> {
+    run["metrics"].as_array().unwrap().iter().find(|m| m["name"] == name)
+}
+
+#[test]
+fn a_directory_gets_a_test_file_that_is_gone_afterwards() {
+    let (dir, store) = (scratch(), scratch());
+    let run = json(small(store.path(), &["--json", "--verify", "--yes", dir.path().to_str().unwrap()]));
+    let rates = metric(&run, "rnd4k-q32.write.rate").unwrap()["samples"].as_array().unwrap();
+    assert_eq!(rates.len(), 2);
+    assert!(metric(&run, "seq1m-q1.read.latency").is_some() && metric(&run, "rnd4k-q1.read.iops").is_some());
+    let found = metric(&run, "data.compressed").unwrap()["samples"][0].as_f64().unwrap();
+    assert!((99.5..101.0).contains(&found), "random data compresses to {found} %");
+    let counters = run["counters"].as_object().unwrap();
+    assert_eq!(counters["verified.bytes"], 4 * 2 * (1 << 20), "four tests of two passes read what was written");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn data_is_as_compressible_as_asked() {
+    let (dir, store) = (scratch(), scratch());
+    for (option, value, low, high) in [("--compressible", "40", 58.0, 62.0), ("--data", "zero", 0.0, 1.0)] {
+        let run = json(small(store.path(), &["--json", "--yes", option, value, dir.path().to_str().unwrap()]));
+        let found = metric(&run, "data.compressed").unwrap()["samples"][0].as_f64().unwrap();
+        assert!((low..high).contains(&found), "{value}: {found} %");
+        assert!(!run["warnings"].to_string().contains("data.compresses-otherwise"));
+    }
+}
+
+#[test]
+fn without_io_uring_threads_do_it() {
+    let (dir, store) = (scratch(), scratch());
+    let run = json(small(store.path(), &["--json", "--verify", "--yes", "--engine", "threads", dir.path().to_str().unwrap()]));
+    assert_eq!(run["settings"]["engine"], "threads");
+}
+
+#[test]
+fn crystaldiskmarks_text_is_printed_or_written() {
+    let (dir, store) = (scratch(), scratch());
+    let dir = dir.path().to_str().unwrap();
+    small(store.path(), &["--yes", "--cdm-text", "-", dir])
+        .success()
+        .stdout(contains("in the format of CrystalDiskMark 3").and(contains("Random Write 4KB (QD=32) : ")).and(contains("<").not()));
+    let file = store.path().join("cdm.txt");
+    small(store.path(), &["--yes", "--cdm-text", file.to_str().unwrap(), dir]).success().stdout(contains("Figures"));
+    assert!(std::fs::read_to_string(file).unwrap().contains("Sequential Read : "));
+}
+
+#[test]
+fn a_file_is_destroyed_only_if_it_is_named_twice() {
+    let (dir, store) = (scratch(), scratch());
+    let file = dir.path().join("precious");
+    std::fs::write(&file, vec![7; 16 << 20]).unwrap();
+    let path = file.to_str().unwrap();
+    small(store.path(), &["--yes", path]).code(2).stderr(contains("--destroy"));
+    small(store.path(), &["--yes", path, "--destroy", dir.path().join("other").to_str().unwrap()]).code(2).stderr(contains("is not"));
+    small(store.path(), &["--yes", "--only", "read", path]).success();
+    assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 7), "nothing was written");
+    small(store.path(), &["--yes", path, "--destroy", path]).success();
+    let data = std::fs::read(&file).unwrap();
+    assert!(data.len() == 16 << 20 && data.iter().any(|byte| *byte != 7));
+}
+
+#[test]
+fn a_device_in_use_or_with_something_on_it_is_refused() {
+    let store = scratch();
+    let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("root, loop devices and mkfs") };
+    let device = mount.device();
+    small(store.path(), &["--yes", &device]).code(2).stderr(contains("--destroy"));
+    let mounted = small(store.path(), &["--yes", &device, "--destroy", &device]);
+    mounted.code(1).stderr(contains("is in use: mounted at").and(contains("nothing was written")));
+    run("umount", &[mount.path().to_str().unwrap()]).unwrap();
+    let signed = small(store.path(), &["--yes", &device, "--destroy", &device]);
+    signed.code(2).stderr(contains("holds ext2/3/4").and(contains("--overwrite 'ext2/3/4'")));
+    run("mount", &[&device, mount.path().to_str().unwrap()]).expect("the filesystem is whole");
+    run("umount", &[mount.path().to_str().unwrap()]).unwrap();
+    let told = small(store.path(), &["--json", "--verify", "--yes", &device, "--destroy", &device, "--overwrite", "ext2/3/4"]);
+    assert_eq!(json(told)["target"], "block-device");
+}
+
+#[test]
+fn rounds_go_on_where_they_were_stopped() {
+    let store = scratch();
+    let Some(device) = LoopDevice::new(32) else { return skip("root and loop devices") };
+    let node = device.node();
+    // Each round writes the 16 MiB of the preparation and four tests of two passes of 1 MiB.
+    let args = |until: &'static str| {
+        ["--json", "--yes", "--only", "write", &node, "--destroy", &node, "--loop-until-written", until].map(str::to_owned)
+    };
+    let rounds = |more: &[&str], until| {
+        let args = args(until);
+        let args: Vec<&str> = args.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        small(store.path(), &args)
+    };
+    rounds(&["--resume"], "1GB").code(2).stderr(contains("nothing to resume"));
+    let whole = json(rounds(&[], "100MB"));
+    assert_eq!(whole["counters"]["rounds"], 4);
+    assert_eq!(whole["counters"]["written.bytes"], 4 * 24 * (1 << 20));
+    assert!(metric(&whole, "rnd4k-q32.write.rate.max").is_some() && metric(&whole, "seq1m-q1.write.rate.last").is_some());
+    let series = whole["series"].as_array().unwrap().iter().find(|s| s["name"] == "seq1m-q1.write.rate").unwrap();
+    assert_eq!(series["x"].as_array().unwrap().len(), 8, "a point a pass, over bytes written");
+    let stopped = stopped_run(store.path(), &args("1TB"));
+    assert!(stopped.contains("--resume goes on"), "{stopped}");
+    rounds(&[], "1TB").code(2).stderr(contains("--resume goes on with it, --restart forgets it"));
+    let resumed = json(rounds(&["--resume"], "1MB"));
+    assert!(resumed["counters"]["rounds"].as_u64().unwrap() >= 2, "the rounds of both processes");
+    assert_eq!(resumed["complete"], true);
+    json(rounds(&[], "1MB"));
+}
+
+/// Starts a long series and interrupts it once a round has been kept; what it said.
+fn stopped_run(store: &Path, args: &[String]) -> String {
+    let child = std::process::Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+        .args(SMALL)
+        .arg("--store")
+        .arg(store.join("store.db"))
+        .args(args)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let kept = || std::fs::read_dir(store).unwrap().any(|e| e.unwrap().file_name().to_string_lossy().starts_with("crystal-"));
+    let started = std::time::Instant::now();
+    while !kept() {
+        assert!(started.elapsed().as_secs() < 30, "no round ends");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn modelled_and_null_targets_take_the_same_tests() {
+    let store = scratch();
+    let modelled = || {
+        let mut run = json(small(store.path(), &["--json", "drive:ocz-vertex-le-100gb"]));
+        run["started_unix_ms"] = 0.into();
+        run["id"] = 0.into();
+        run
+    };
+    let first = modelled();
+    assert_eq!((&first["target"], &first["provenance"]), (&"modelled-drive".into(), &"modelled".into()));
+    assert_eq!(first, modelled(), "to the byte");
+    assert_eq!(json(small(store.path(), &["--json", "null:"]))["target"], "null");
+}
+
+#[test]
+fn bad_input_is_one_clear_line() {
+    let (dir, store) = (scratch(), scratch());
+    let place = dir.path().to_str().unwrap();
+    for (args, code, says) in [
+        (vec!["/no/such/place"], 2, "there is no /no/such/place"),
+        (vec!["/dev/null"], 2, "neither a directory nor a file nor a block device"),
+        (vec!["--size", "1MiB", place], 2, "at least 16 MiB"),
+        (vec!["--size", "900TB", "--yes", place], 1, "do not fit"),
+        (vec!["--passes", "0", place], 2, "passes must be 1 to 10000"),
+        (vec!["--bytes", "0", place], 2, "a pass must end"),
+        (vec!["--compressible", "101", place], 2, "101"),
+        (vec!["--data", "much", place], 2, "much"),
+        (vec!["--profile", "cdm4", place], 2, "cdm8, cdm3 and nvme"),
+        (vec!["--only", "read", "--loop-until-written", "1GB", place], 2, "needs writes"),
+        (vec!["--resume", place], 2, "--loop-until-written"),
+        (vec!["null:1MB"], 2, "less than"),
+        (vec!["drive:no-such-drive"], 2, "no-such-drive"),
+    ] {
+        let store = store.path().join("store.db");
+        let assert = trimtab().args(["bench", "crystal", "--reserve", "0", "--store"]).arg(store).args(&args).assert();
+        let assert = assert.code(code).stderr(contains(says));
+        assert!(assert.get_output().stdout.is_empty(), "{args:?}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn full_and_read_only_filesystems_are_left_as_they_were() {
+    let store = scratch();
+    let Some(mount) = LoopMount::tmpfs(24) else { return skip("root and mount") };
+    let place = mount.path();
+    std::fs::write(place.join("filler"), vec![1; 12 << 20]).unwrap();
+    small(store.path(), &["--yes", place.to_str().unwrap()]).code(1).stderr(contains("do not fit"));
+    std::fs::remove_file(place.join("filler")).unwrap();
+    mount.remount("ro");
+    small(store.path(), &["--yes", place.to_str().unwrap()]).code(1).stderr(contains("Read-only"));
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+}

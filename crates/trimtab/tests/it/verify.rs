@@ -1,0 +1,108 @@
+//! `trimtab verify`: the proof on honest devices, and on drives that lie.
+
+use crate::support::{LoopMount, have_root, skip, trimtab};
+use predicates::prelude::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn verify(path: &Path, more: &[&str], code: i32) -> Value {
+    let run = trimtab().args(["verify", "--json", "--yes", "--reserve", "1MB", "--size", "4MiB"]).arg(path).args(more).assert().code(code);
+    let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    assert_eq!(document["schema"], "trimtab.verify");
+    assert_eq!(
+        document["kept"]["written"],
+        document["freed"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>(),
+        "as much was kept as freed"
+    );
+    document
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().all(|entry| entry.unwrap().file_name() == "lost+found")
+}
+
+#[test]
+fn freed_blocks_are_proved_to_be_zero() {
+    for fs_type in ["ext4", "xfs", "btrfs"] {
+        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let proof = verify(&mount.path(), &[], 0);
+        assert_eq!(proof["verdict"], "zeroed", "{fs_type}: {proof}");
+        assert_eq!(proof["layers"][0]["arrived"], true, "{fs_type}");
+        assert!(is_empty(&mount.path()), "{fs_type}: nothing is left behind");
+    }
+}
+
+#[test]
+fn the_discard_option_is_proved_by_itself() {
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let proof = verify(&mount.path(), &["--as-mounted", "--wait", "300ms"], 3);
+    assert_eq!(proof["verdict"], "never-arrived", "{proof}");
+    mount.remount("discard");
+    assert_eq!(verify(&mount.path(), &["--as-mounted", "--wait", "300ms"], 0)["verdict"], "zeroed");
+}
+
+/// A modelled drive with a fault, attached, with ext4 on it; taken away when dropped.
+struct Liar {
+    id: String,
+    mount: tempfile::TempDir,
+}
+
+impl Liar {
+    fn new(fault: &str) -> Option<Self> {
+        if !have_root() || !Path::new("/dev/fuse").exists() {
+            return None;
+        }
+        let id = format!("verify-{}-{}", std::process::id(), fault.replace([':', '='], "-"));
+        let attach = trimtab()
+            .args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off", "--id", &id, "--fault", fault])
+            .assert()
+            .success();
+        let device = String::from_utf8(attach.get_output().stdout.clone()).unwrap();
+        let device = PathBuf::from(device.trim());
+        let liar = Self { id, mount: tempfile::tempdir().unwrap() };
+        let run = |program: &str, args: &[&str]| {
+            let done = Command::new(program).args(args).arg(&device).arg(liar.mount.path()).output().unwrap();
+            assert!(done.status.success(), "{done:?}");
+        };
+        assert!(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&device).status().unwrap().success());
+        run("mount", &[]);
+        Some(liar)
+    }
+}
+
+impl Drop for Liar {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.mount.path()).status();
+        trimtab().args(["drive", "detach", &self.id]).assert().success();
+    }
+}
+
+#[test]
+fn drives_that_lie_are_told_apart() {
+    let cases = [
+        ("trim:ignore", "still-there", 4),
+        ("trim:stale", "still-there", 4),
+        ("trim:half", "partly", 4),
+        ("trim:pattern=0xa5", "changed", 0),
+        ("trim:pattern=0xff", "changed", 0),
+    ];
+    std::thread::scope(|scope| {
+        for (fault, verdict, code) in cases {
+            scope.spawn(move || {
+                let Some(liar) = Liar::new(fault) else { return skip("root and FUSE") };
+                let proof = verify(liar.mount.path(), &[], code);
+                assert_eq!(proof["verdict"], verdict, "{fault}: {proof}");
+                assert_eq!(proof["layers"][0]["arrived"], true, "{fault}: {proof}");
+            });
+        }
+    });
+}
+
+#[test]
+fn bad_input_is_said_in_one_line() {
+    let one_line = || predicate::str::contains("\n").count(1);
+    trimtab().args(["verify", "/no/such/path"]).assert().code(1).stderr(predicate::str::contains("/no/such/path").and(one_line()));
+    trimtab().args(["verify", "/tmp", "--size", "1kB"]).assert().code(2).stderr(predicate::str::contains("2MiB to 4GiB").and(one_line()));
+    trimtab().args(["verify", "/proc"]).assert().code(1).stderr(predicate::str::contains("no block device").and(one_line()));
+}
