@@ -56,6 +56,8 @@ pub enum Command {
     Verify(cmd::verify::Args),
     /// Trim mounted filesystems: complete, counted on the device, in pauses if asked.
     Trim(cmd::trim::Args),
+    /// The modelled filesystem: check it against the real one.
+    Volume(cmd::volume::Args),
     /// Print a completion script for a shell.
     Completions(cmd::completions::Args),
 }

@@ -9,6 +9,7 @@ pub mod results;
 pub mod study;
 pub mod trim;
 pub mod verify;
+pub mod volume;
 
 use crate::cli::Command;
 use crate::output::Context;
@@ -25,6 +26,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Results(args) => results::run(&args, context),
         Command::Verify(args) => verify::run(&args, context),
         Command::Trim(args) => trim::run(&args, context),
+        Command::Volume(args) => volume::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }
 }

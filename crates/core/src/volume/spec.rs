@@ -156,7 +156,7 @@ pub struct HostCost {
 }
 
 impl HostCost {
-    /// A desktop or server of about 2020. Measured with PostMark and the tree on ext4 in memory; see the method.
+    /// A desktop or server of about 2020. Assumed, not measured.
     pub const CURRENT: Self = Self {
         create: Nanos::from_micros(14),
         open: Nanos::from_micros(3),
@@ -167,7 +167,7 @@ impl HostCost {
         extent: Nanos(1_500),
     };
 
-    /// A desktop of 2011.
+    /// A desktop of 2011. Assumed, not measured.
     pub const YEAR_2011: Self = Self {
         create: Nanos::from_micros(25),
         open: Nanos::from_micros(8),

@@ -1,0 +1,299 @@
+//! `trimtab volume validate`: the modelled filesystem against the real one.
+
+use crate::host::root::Root;
+use crate::host::stat::DiskStat;
+use crate::output::{self, Context};
+use crate::runner::files::execute;
+use crate::serve::loopdev::LoopDevice;
+use crate::target::dir::{DirOptions, DirTarget};
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trimtab_core::data::DataClass;
+use trimtab_core::drive::{Command as DriveCommand, Completion, Device};
+use trimtab_core::target::{Clock as _, FileTarget};
+use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::volume::{Volume, VolumeSpec};
+use trimtab_core::workload::postmark::{Postmark, Settings};
+use trimtab_core::workload::tree::{Tree, TreeList};
+use trimtab_core::workload::{FileStep, FileWorkload};
+
+/// Arguments of `trimtab volume`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo trimtab volume validate          PostMark and a tree on ext4 over a loop device, and on the model")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Run workloads on real ext4 over a loop device in memory, and on the model; compare what reached the device. Needs root and mke2fs.
+    Validate(ValidateArgs),
+}
+
+/// Arguments of `trimtab volume validate`.
+#[derive(Debug, clap::Args)]
+pub struct ValidateArgs {
+    /// Sizes of the filesystem.
+    #[arg(long, value_delimiter = ',', default_values = ["4GiB", "16GiB"])]
+    sizes: Vec<Bytes>,
+    /// Where the backing file goes; a filesystem in memory.
+    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
+    scratch: PathBuf,
+}
+
+/// What reached a device.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+struct Counts {
+    written: u64,
+    writes: u64,
+    flushes: u64,
+    discards: u64,
+    discarded: u64,
+}
+
+#[derive(Debug, serde::Serialize)]
+struct Row {
+    size: u64,
+    workload: &'static str,
+    discard: bool,
+    real: Counts,
+    model: Counts,
+}
+
+/// Runs it.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let Action::Validate(args) = &args.action;
+    let mut rows = Vec::new();
+    for size in &args.sizes {
+        for workload in ["tree", "postmark"] {
+            for discard in [false, true] {
+                let real = on_ext4(args, *size, workload, discard)?;
+                let model = on_model(*size, workload, discard)?;
+                rows.push(Row { size: size.0, workload, discard, real, model });
+            }
+        }
+    }
+    context.report("volume-validation", 1, &rows, || text(&rows))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(rows: &[Row]) -> String {
+    let mut table = output::table(&["filesystem", "figure", "ext4", "model", "model/ext4"]);
+    for row in rows {
+        let name = format!("{} GiB {}{}", row.size >> 30, row.workload, if row.discard { ", discard" } else { "" });
+        let figures = [
+            ("bytes written", row.real.written, row.model.written),
+            ("write requests", row.real.writes, row.model.writes),
+            ("flushes", row.real.flushes, row.model.flushes),
+            ("discards", row.real.discards, row.model.discards),
+            ("bytes discarded", row.real.discarded, row.model.discarded),
+        ];
+        for (figure, real, model) in figures {
+            if real > 0 || model > 0 {
+                let ratio = if real > 0 { format!("{:.3}", model as f64 / real as f64) } else { "-".to_owned() };
+                table.add_row([name.clone(), figure.to_owned(), real.to_string(), model.to_string(), ratio]);
+            }
+        }
+    }
+    table.to_string()
+}
+
+fn workload(name: &str) -> anyhow::Result<Box<dyn FileWorkload>> {
+    if name == "tree" {
+        let list = TreeList::synthetic(36_706, Bytes(493_000_000), DataClass::Random, 1)?;
+        return Ok(Box::new(Tree::new(Arc::new(list), 1)));
+    }
+    Ok(Box::new(Postmark::new(&Settings::published())?))
+}
+
+/// All steps of a workload, with a sync before each phase and at the end, so that timers decide little of what is written.
+fn execute_all<T: FileTarget>(workload: &mut dyn FileWorkload, target: &mut T) -> anyhow::Result<()> {
+    while let Some(step) = workload.next_step() {
+        match step {
+            FileStep::Phase(_) => target.sync()?,
+            FileStep::NotBefore(_) => {}
+            FileStep::Op(op) => {
+                execute(target, &op)?;
+            }
+        }
+    }
+    target.sync()?;
+    Ok(())
+}
+
+/// Everything is let go in the reverse order of being taken, whatever happened.
+#[derive(Default)]
+struct Lab {
+    mounted: Option<PathBuf>,
+    device: Option<LoopDevice>,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Some(path) = self.mounted.take() {
+            let _ = Command::new("umount").arg(path).status();
+        }
+        if let Some(device) = self.device.take() {
+            let _ = device.detach();
+        }
+    }
+}
+
+fn tool(name: &str, args: &[&str]) -> anyhow::Result<()> {
+    let output = Command::new(name).args(args).output().with_context(|| format!("cannot start {name}"))?;
+    anyhow::ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
+}
+
+fn on_ext4(args: &ValidateArgs, size: Bytes, name: &str, discard: bool) -> anyhow::Result<Counts> {
+    let scratch = tempfile::Builder::new().prefix("trimtab-validate-").tempdir_in(&args.scratch)?;
+    let mut lab = Lab::default();
+    let (image, mount) = (scratch.path().join("image"), scratch.path().join("mnt"));
+    std::fs::File::create(&image)?.set_len(size.0)?;
+    std::fs::create_dir(&mount)?;
+    let device = LoopDevice::attach(&image, 512)?;
+    lab.device = Some(device);
+    let (node, at) = (device.path(), mount.to_string_lossy().into_owned());
+    let node = node.to_string_lossy().into_owned();
+    tool("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", &node])?;
+    tool("mount", &["-o", if discard { "discard" } else { "nodiscard" }, &node, &at])?;
+    lab.mounted = Some(mount.clone());
+    let work = mount.join("work");
+    std::fs::create_dir(&work)?;
+    let dir = rustix::fs::open(&work, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty())?;
+    let mut target = DirTarget::new(dir, &work, DirOptions::default());
+    target.sync()?;
+    let before = read(device)?;
+    execute_all(&mut *workload(name)?, &mut target)?;
+    drop(target);
+    let after = settled(device)?;
+    Ok(Counts {
+        written: after.written - before.written,
+        writes: after.writes - before.writes,
+        flushes: after.flushes - before.flushes,
+        discards: after.discards - before.discards,
+        discarded: after.discarded - before.discarded,
+    })
+}
+
+fn read(device: LoopDevice) -> anyhow::Result<Counts> {
+    let stat = DiskStat::read(&Root::live()?, Path::new(&device.sysfs())).context("the loop device has no counters")?;
+    let discards = stat.discards.unwrap_or_default();
+    Ok(Counts {
+        written: stat.written.0,
+        writes: stat.writes,
+        flushes: stat.flushes.unwrap_or(0),
+        discards: discards.commands,
+        discarded: discards.bytes.0,
+    })
+}
+
+/// The counters, once no discard has come for half a second.
+fn settled(device: LoopDevice) -> anyhow::Result<Counts> {
+    let began = Instant::now();
+    let mut last = read(device)?;
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = read(device)?;
+        if now.discards == last.discards || began.elapsed() > Duration::from_secs(120) {
+            return Ok(now);
+        }
+        last = now;
+    }
+}
+
+/// A drive about as fast as a loop device over memory.
+#[derive(Debug)]
+struct Memory {
+    size: Bytes,
+    busy_until: Nanos,
+}
+
+impl Device for Memory {
+    fn size(&self) -> Bytes {
+        self.size
+    }
+    fn logical_block(&self) -> u32 {
+        512
+    }
+    fn supports_trim(&self) -> bool {
+        true
+    }
+    fn submit(&mut self, now: Nanos, command: &DriveCommand<'_>) -> Completion {
+        let cost = match command {
+            DriveCommand::Read(extent) | DriveCommand::Write(extent, _) => 20_000 + extent.len / 4,
+            DriveCommand::Trim(_) | DriveCommand::Flush => 50_000,
+        };
+        self.busy_until = self.busy_until.max(now) + Nanos(cost);
+        Completion { done: self.busy_until, result: Ok(()) }
+    }
+    fn idle(&mut self, _until: Nanos) {}
+}
+
+/// The volume, with everything below one directory as on the real filesystem.
+struct Below(Volume<Memory>);
+
+impl trimtab_core::target::Clock for Below {
+    fn now(&mut self) -> Nanos {
+        self.0.now()
+    }
+    fn idle_until(&mut self, instant: Nanos) {
+        self.0.idle_until(instant);
+    }
+}
+
+impl FileTarget for Below {
+    fn make_dir(&mut self, path: &str) -> trimtab_core::target::TargetResult {
+        self.0.make_dir(&format!("work/{path}"))
+    }
+    fn remove_dir(&mut self, path: &str) -> trimtab_core::target::TargetResult {
+        self.0.remove_dir(&format!("work/{path}"))
+    }
+    fn create(&mut self, path: &str, payload: &trimtab_core::op::Payload<'_>) -> trimtab_core::target::TargetResult {
+        self.0.create(&format!("work/{path}"), payload)
+    }
+    fn append(&mut self, path: &str, payload: &trimtab_core::op::Payload<'_>) -> trimtab_core::target::TargetResult {
+        self.0.append(&format!("work/{path}"), payload)
+    }
+    fn read(&mut self, path: &str, len: u64) -> trimtab_core::target::TargetResult {
+        self.0.read(&format!("work/{path}"), len)
+    }
+    fn delete(&mut self, path: &str) -> trimtab_core::target::TargetResult {
+        self.0.delete(&format!("work/{path}"))
+    }
+    fn sync(&mut self) -> trimtab_core::target::TargetResult {
+        self.0.sync()
+    }
+}
+
+fn on_model(size: Bytes, name: &str, discard: bool) -> anyhow::Result<Counts> {
+    let mut spec = VolumeSpec::ext4();
+    // As much as this machine has: nothing is written before it is synced.
+    spec.writeback.memory = Bytes(24 << 30);
+    if discard {
+        spec = spec.with_online_discard();
+    }
+    let mut target = Below(Volume::format(Memory { size, busy_until: Nanos::ZERO }, spec, Nanos::ZERO)?);
+    target.0.make_dir("work")?;
+    target.0.sync()?;
+    let before = target.0.counters().traffic;
+    execute_all(&mut *workload(name)?, &mut target)?;
+    while target.0.discarding() {
+        let later = target.0.now() + Nanos::from_secs(1);
+        target.0.idle_until(later);
+    }
+    let after = target.0.counters().traffic;
+    Ok(Counts {
+        written: after.written - before.written,
+        writes: after.writes - before.writes,
+        flushes: after.flushes - before.flushes,
+        discards: after.discards - before.discards,
+        discarded: after.discarded - before.discarded,
+    })
+}
