@@ -7,6 +7,7 @@ pub mod document;
 pub mod hook;
 pub mod job;
 pub mod matrix;
+pub mod modelled;
 pub mod real;
 pub mod scale;
 pub mod table;
@@ -26,6 +27,8 @@ pub mod policy {
     pub const ONLINE: &str = "online";
     /// One trim of the whole filesystem after the files are gone.
     pub const BATCHED: &str = "batched";
+    /// Small pieces in idle time.
+    pub const IDLE: &str = "idle";
     /// Key of the policy setting that says how the filesystem discards: `nodiscard`, `discard`, `discard=async`.
     pub const DISCARD: &str = "discard";
 }

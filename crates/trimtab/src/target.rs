@@ -5,6 +5,7 @@ pub mod dir;
 pub mod drive;
 pub mod mounted;
 pub mod null;
+pub mod volume;
 
 use crate::error::UsageError;
 use std::fmt;

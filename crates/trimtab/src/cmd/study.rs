@@ -1,4 +1,6 @@
-//! `trimtab study DIR`.
+//! `trimtab study [TARGET]`.
+
+mod modelled;
 
 use crate::error::{Interrupted, UsageError};
 use crate::output::Context;
@@ -14,7 +16,7 @@ use crate::study::{Study, document, policy, verdict};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_core::workload::Plan;
@@ -25,16 +27,21 @@ const QUICK_PATIENCE: Duration = Duration::from_secs(40);
 /// Arguments of `trimtab study`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Unpacks and deletes a source tree and runs PostMark under each trim policy that the filesystem allows: as mounted; batched \
-(FITRIM after the files are gone); online (mounted with discard) or none (mounted without). Policies that need root or \
-your consent are left out without, and the result says so.
+Unpacks and deletes a source tree and runs PostMark under each trim policy, and ends in a verdict.
+
+On a directory these are the policies that its filesystem allows: as mounted; batched (FITRIM after the files are gone); online
+(mounted with discard) or none (mounted without). Those that need root or your consent are left out without, and the result
+says so. On a modelled drive nothing is written to any real one, and all policies are tried, adaptive and idle among them.
 
 Examples:
+  trimtab study                      the modelled OCZ Vertex LE: no root, no hardware, half a minute
+  trimtab study drive:intel-520-120gb --policies none,online,idle:budget=2ms
   trimtab study /mnt/ssd             a quarter of the published sizes, three repeats
   trimtab study --quick .            a tenth, once: under a minute
   trimtab study --full --yes /home   the published sizes; remounts without asking")]
 pub struct Args {
-    /// A directory on the filesystem to study.
+    /// A directory on the filesystem to study, or drive:NAME or drive:FILE.toml for a modelled drive.
+    #[arg(default_value = "drive:ocz-vertex-le-100gb")]
     target: String,
     /// A tenth of the published sizes, once: under a minute.
     #[arg(long, conflicts_with = "full")]
@@ -46,11 +53,20 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
     /// Try only these policies.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE])]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     policies: Vec<String>,
     /// Seed of the tree.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Which filesystem a modelled drive carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue).
+    #[arg(long, value_name = "NAME", default_value = "ext4", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
+    filesystem: String,
+    /// Share of a modelled filesystem that is in use, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 60, value_parser = clap::value_parser!(u8).range(0..=95))]
+    fill: u8,
+    /// Write the report to this file [default: trimtab-study.html beside the store of results].
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     safety: SafetyArgs,
 }
@@ -59,8 +75,15 @@ pub struct Args {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let path = match TargetSpec::resolve(&args.target)? {
         TargetSpec::Directory(path) => path,
+        TargetSpec::Drive(name) => return modelled::run(args, context, &name),
         other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
     };
+    const REAL: [&str; 4] = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE];
+    if let Some(unknown) = args.policies.iter().find(|name| !REAL.contains(&name.as_str())) {
+        return Err(UsageError::new(format!("a study of a directory cannot try the policy '{unknown}'"))
+            .hint(format!("it tries {}; a modelled drive takes all of them", REAL.join(", ")))
+            .into());
+    }
     let mut possibilities = Possibilities::find(&path)?;
     possibilities.ask(context, &args.policies)?;
     possibilities.lock(context, &path, &args.policies);
@@ -83,7 +106,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut study = matrix::run(&mut rig, &matrix)?;
     rig.close()?;
     note_overhead(&matrix.jobs, &mut study);
-    conclude(context, &study)
+    conclude(args, context, &study)
 }
 
 fn wanted(args: &Args, policy: &str) -> bool {
@@ -141,7 +164,7 @@ struct UntriedV1 {
 }
 
 /// Keeps the runs, prints the report, and ends as the study ended.
-fn conclude(context: &Context, study: &Study) -> anyhow::Result<ExitCode> {
+fn conclude(args: &Args, context: &Context, study: &Study) -> anyhow::Result<ExitCode> {
     let mut shapes = Vec::new();
     let mut kept = Ok(());
     for run in &study.runs {
@@ -168,5 +191,21 @@ fn conclude(context: &Context, study: &Study) -> anyhow::Result<ExitCode> {
     if !ids.is_empty() {
         context.remark(&format!("kept as {}", ids.join(" ")));
     }
+    write_report(args, context, study)?;
     if study.complete { Ok(ExitCode::SUCCESS) } else { Err(Interrupted.into()) }
+}
+
+/// Writes the report as one HTML file and says where it is. A report that cannot be written does not touch the runs, which are kept.
+fn write_report(args: &Args, context: &Context, study: &Study) -> anyhow::Result<()> {
+    if study.runs.is_empty() {
+        return Ok(());
+    }
+    let path = match &args.report {
+        Some(path) => path.clone(),
+        None => store::path(context)?.with_file_name("trimtab-study.html"),
+    };
+    std::fs::write(&path, report::html::render(&document::of(study)))
+        .with_context(|| format!("cannot write the report {} (the runs are kept; see 'trimtab results list')", path.display()))?;
+    context.remark(&format!("report: {}", path.display()));
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use super::table::{self, policy_title};
 use super::verdict::{self, Recommendation, effective_policy};
 use super::{Study, policy};
-use crate::report::document::{Block, Document, Section};
+use crate::report::document::{Block, Chart, ChartKind, Document, Section};
 use trimtab_core::run::{Run, TargetKind, Warning};
 
 /// The report.
@@ -17,6 +17,7 @@ pub fn of(study: &Study) -> Document {
     let mut sections = vec![Section::new("Verdict", verdict)];
     if !study.runs.is_empty() {
         sections.push(Section::new("Policies by phase", vec![Block::Table(table::by_phase(study))]));
+        sections.extend(charts(study));
         sections.push(Section::new("Latency by operation", vec![Block::Table(table::latencies(study))]));
     }
     let warnings = warnings(&study.runs);
@@ -24,6 +25,44 @@ pub fn of(study: &Study) -> Document {
         sections.push(Section::new("Warnings", vec![Block::Warnings(warnings)]));
     }
     Document { title: format!("Trim policies on {}", study.target), subtitle: subtitle(study), sections }
+}
+
+/// What is waited for, and the longest wait beside the trims, as bars.
+fn charts(study: &Study) -> Option<Section> {
+    let jobs = table::jobs(&study.runs);
+    let mut policies: Vec<&str> = Vec::new();
+    for run in &study.runs {
+        if !policies.contains(&run.policy.as_str()) {
+            policies.push(&run.policy);
+        }
+    }
+    let bars = |title: &str, metric: &str| {
+        let value = |job: &str, policy: &str| {
+            let run = study.runs.iter().find(|run| run.workload == job && run.policy == policy)?;
+            table::mean(run, metric)
+        };
+        let series: Vec<(String, Vec<Option<f64>>)> =
+            policies.iter().map(|policy| ((*policy).to_owned(), jobs.iter().map(|job| value(job, policy)).collect())).collect();
+        let categories = jobs.iter().map(|job| (*job).to_owned()).collect();
+        let any = series.iter().any(|(_, values)| values.iter().any(Option::is_some));
+        any.then(|| {
+            Block::Chart(Chart {
+                title: title.to_owned(),
+                x_label: String::new(),
+                y_label: "seconds".to_owned(),
+                kind: ChartKind::Bars { categories, series },
+            })
+        })
+    };
+    let blocks: Vec<Block> = [
+        bars("What is waited for, by policy", table::FOREGROUND),
+        bars("Longest wait of light work beside the trims, by policy", "load.longest.seconds"),
+        bars("Time spent trimming after the work, by policy", "trim.seconds"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!blocks.is_empty()).then(|| Section::new("Pictures", blocks))
 }
 
 fn subtitle(study: &Study) -> Vec<String> {
@@ -45,6 +84,9 @@ fn subtitle(study: &Study) -> Vec<String> {
 
 /// What to type to follow the verdict, on a real filesystem.
 fn commands(study: &Study) -> Vec<String> {
+    if verdict::recommendation(study) == Recommendation::Idle {
+        return vec!["trimtab trim --policy idle MOUNTPOINT".to_owned()];
+    }
     if study.runs.first().is_none_or(|run| run.target != TargetKind::Directory) {
         return Vec::new();
     }
@@ -56,7 +98,7 @@ fn commands(study: &Study) -> Vec<String> {
         ],
         Recommendation::Batched => vec!["systemctl enable --now fstrim.timer".to_owned()],
         Recommendation::Blocked => vec![format!("trimtab doctor {}", study.target)],
-        Recommendation::NoDifference | Recommendation::Unknown => Vec::new(),
+        Recommendation::Idle | Recommendation::NoDifference | Recommendation::Unknown => Vec::new(),
     }
 }
 

@@ -51,7 +51,7 @@ impl<T: Trimmable, E: Events<T>> Events<T> for Hook<'_, E> {
 }
 
 /// Gives the phase that just ended the discards that the device counted during it.
-fn account<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
+pub(super) fn account<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
     let counted = target.take_discards();
     if let (Some(counted), Some(phase)) = (counted, recorder.last_phase())
         && phase.discards.is_none()

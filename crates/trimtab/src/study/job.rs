@@ -144,6 +144,7 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
 
 /// True for phases that the user of the filesystem waits for.
 pub fn is_foreground(phase: &Phase) -> bool {
-    let background = [tree::SETTLE, super::hook::TRIM_BEFORE, super::hook::TRIM, super::hook::DRAIN];
+    let background =
+        [tree::SETTLE, super::hook::TRIM_BEFORE, super::hook::TRIM, super::hook::DRAIN, super::modelled::LOAD, super::modelled::IDLE];
     !background.contains(&phase.name.as_str())
 }

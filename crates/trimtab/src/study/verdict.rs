@@ -15,6 +15,11 @@ const DIFFERENCE_FEW: f64 = 1.5;
 /// Repeats from which there is a confidence interval.
 const REPEATS_MIN: usize = Statistic::Mean.repeats_min();
 
+/// The longest that an operation of light work waited beside the trims.
+const LOAD_LONGEST: &str = "load.longest";
+/// Idle trimming is worth it where a batched trim makes others wait longer than this, and idle trimming at most half as long.
+const STALL_SECONDS: f64 = 0.05;
+
 /// How two sets of repeats compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
@@ -83,6 +88,8 @@ struct Worst<'a> {
 pub enum Recommendation {
     /// Trim now and then, not as files go.
     Batched,
+    /// Trim in idle time: a batched trim makes others wait.
+    Idle,
     /// Online discard costs nothing that can be measured.
     NoDifference,
     /// Discards do not arrive; that has to be mended first.
@@ -96,6 +103,9 @@ pub fn recommendation(study: &Study) -> Recommendation {
     let cells = Cells(&study.runs);
     if blocked(&cells).is_some() {
         return Recommendation::Blocked;
+    }
+    if stalls(study, &cells).is_some() {
+        return Recommendation::Idle;
     }
     match (cells.has(policy::NONE), cells.has(policy::ONLINE), cells.has(policy::BATCHED)) {
         (true, true, _) if worst(study, &cells).is_none() => Recommendation::NoDifference,
@@ -137,6 +147,24 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
             "TRIM does not reach the device: under '{}' not one discard arrived, although files were deleted. 'trimtab doctor' says where it is blocked.",
             blocked(cells).unwrap_or_default()
         ),
+        Recommendation::Idle => {
+            let (batched, idle) = stalls(study, cells).unwrap_or_default();
+            let online = worst(study, cells).map_or_else(String::new, |worst| {
+                format!(
+                    " With online discard {}'s '{}' takes {} instead of {} ({}×).",
+                    worst.job,
+                    worst.phase,
+                    quantity(worst.online, Unit::Seconds),
+                    quantity(worst.none, Unit::Seconds),
+                    three_digits(worst.online / worst.none)
+                )
+            });
+            format!(
+                "Trim in idle time, paced: beside a batched trim the longest wait of light work is {}, beside idle trims {}.{online}",
+                quantity(batched, Unit::Seconds),
+                quantity(idle, Unit::Seconds)
+            )
+        }
         Recommendation::NoDifference => {
             format!("Online discard makes no measurable difference to what is waited for here, so it may stay on or off. {batch}")
         }
@@ -162,6 +190,14 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
     .to_owned()
 }
 
+/// The longest waits of light work under `batched` and `idle`, where the first is a stall and the second is not.
+fn stalls(study: &Study, cells: &Cells<'_>) -> Option<(f64, f64)> {
+    let metric = format!("{LOAD_LONGEST}.seconds");
+    let longest = |job: &str, policy| cells.find(job, policy).and_then(|run| mean(run, &metric));
+    let pairs = jobs(&study.runs).into_iter().filter_map(|job| longest(job, policy::BATCHED).zip(longest(job, policy::IDLE)));
+    pairs.filter(|(batched, idle)| *batched > STALL_SECONDS && *idle <= batched / 2.0).max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
 /// The phase that online discard slows down most, of those where it does so measurably and by more than a blink.
 ///
 /// Compared with the runs under `none` and `batched` together: until the trim they do the same work, and the more repeats,
@@ -170,16 +206,22 @@ fn worst<'a>(study: &'a Study, cells: &Cells<'a>) -> Option<Worst<'a>> {
     const BLINK_SECONDS: f64 = 0.05;
     let mut worst: Option<Worst<'a>> = None;
     for job in jobs(&study.runs) {
-        for phase in Job::deleting(job).iter().copied().chain(["foreground"]) {
+        for phase in Job::deleting(job).iter().copied().chain(["foreground", LOAD_LONGEST]) {
             let metric = format!("{phase}.seconds");
             let Some(online) = cells.find(job, policy::ONLINE).and_then(|run| samples(run, &metric)) else { continue };
-            let without = [policy::NONE, policy::BATCHED].into_iter().filter_map(|policy| cells.find(job, policy));
+            // A batched trim goes on beside the light work, so there only `none` is without trimming.
+            let others: &[&str] = if phase == LOAD_LONGEST { &[policy::NONE] } else { &[policy::NONE, policy::BATCHED] };
+            let without = others.iter().filter_map(|policy| cells.find(job, policy));
             let without: Vec<f64> = without.filter_map(|run| samples(run, &metric)).flatten().copied().collect();
             let Some(comparison) = compare(online, &without) else { continue };
             let (online, none) = (average(online), average(&without));
             let slower = comparison.measurable && comparison.ratio > 1.0 && online - none > BLINK_SECONDS;
             if slower && worst.as_ref().is_none_or(|w| comparison.ratio > w.online / w.none) {
-                let phase = if phase == "foreground" { "whole work".to_owned() } else { phase.to_owned() };
+                let phase = match phase {
+                    "foreground" => "whole work".to_owned(),
+                    LOAD_LONGEST => "longest wait of light work beside it".to_owned(),
+                    other => other.to_owned(),
+                };
                 worst = Some(Worst { job, phase, online, none });
             }
         }

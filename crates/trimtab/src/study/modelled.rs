@@ -1,0 +1,253 @@
+//! A study on a modelled drive: a new drive and a new filesystem for each run, so that every policy begins alike.
+
+use super::job::{self, Job};
+use super::{Offer, Rig, hook, policy};
+use crate::drives::Drive;
+use crate::interrupt;
+use crate::output::Context;
+use crate::progress::{Counting, Progress as Bar};
+use crate::runner::recorder::Recorder;
+use crate::runner::{End, Events, Header, Progress};
+use crate::serve::model::{self, Model};
+use crate::target::volume::VolumeTarget;
+use trimtab_core::data::DataClass;
+use trimtab_core::drive::Device as _;
+use trimtab_core::op::{OpKind, Payload};
+use trimtab_core::policy::{PolicySpec, State};
+use trimtab_core::run::{Better, Field, Metric, Run, TargetKind, Unit};
+use trimtab_core::target::{Clock as _, FileTarget as _, TargetResult};
+use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::volume::{Age, Volume, VolumeSpec};
+
+/// The phase after the files are gone: light work of others, while whatever the policy trims is trimmed.
+pub const LOAD: &str = "load";
+/// The phase in which a policy that trims by itself is left alone with an idle filesystem until it has made a pass.
+pub const IDLE: &str = "idle";
+/// The longest that a pass is waited for.
+const IDLE_MAX: Nanos = Nanos::from_secs(9 * 86_400);
+/// Between two operations of the light work: append 4 KiB and fsync.
+const LOAD_INTERVAL: Nanos = Nanos::from_millis(20);
+const LOAD_BLOCK: u64 = 4096;
+/// Its length: at least this, and until what is being trimmed has been, but not longer than the second.
+const LOAD_MIN: Nanos = Nanos::from_secs(30);
+const LOAD_MAX: Nanos = Nanos::from_secs(900);
+/// Its file.
+const LOAD_FILE: &str = "light-work";
+
+/// A modelled drive with a modelled filesystem.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The drive.
+    pub drive: Drive,
+    /// The target as the user named it.
+    pub label: String,
+    /// The filesystem, without online discard.
+    pub volume: VolumeSpec,
+    /// Share of the filesystem that is in use before a run.
+    pub fill: f64,
+    /// What that looks like.
+    pub fill_class: DataClass,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// Mean length of the free extents that a used filesystem has.
+const FREE_EXTENT: Bytes = Bytes(16 << 20);
+
+impl Setup {
+    /// A new drive with a new filesystem, filled, mounted for `spec`.
+    ///
+    /// # Errors
+    /// A drive or a filesystem that cannot be made.
+    pub fn make(&self, spec: &PolicySpec) -> anyhow::Result<VolumeTarget<Box<dyn Model>>> {
+        let drive = model::build(&self.drive.spec, self.seed)?;
+        let volume_spec = self.mounted(spec, drive.supports_trim());
+        let mut volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
+        if self.fill > 0.0 {
+            let age = Age { fill: self.fill, free_extent: FREE_EXTENT, class: self.fill_class, write: true, seed: self.seed };
+            volume.age(&age)?;
+        }
+        let now = volume.now();
+        // A batched trim is begun by hand after the files are gone, at whatever hour its schedule would have it.
+        let policy = if matches!(spec, PolicySpec::Batched(_)) { &PolicySpec::None } else { spec };
+        let mut target = VolumeTarget::new(volume, policy.build(&State::default()));
+        target.idle_until(now + Nanos::from_secs(60));
+        Ok(target)
+    }
+
+    fn mounted(&self, spec: &PolicySpec, trim: bool) -> VolumeSpec {
+        let mut volume = self.volume.clone();
+        volume.mkfs.discard &= trim;
+        if matches!(spec, PolicySpec::Online) { volume.with_online_discard() } else { volume }
+    }
+}
+
+/// Runs jobs on a [`Setup`].
+pub struct ModelledRig<'a> {
+    context: &'a Context,
+    setup: Setup,
+    policies: Vec<PolicySpec>,
+}
+
+impl<'a> ModelledRig<'a> {
+    /// A study of `setup` under `policies`.
+    pub const fn new(context: &'a Context, setup: Setup, policies: Vec<PolicySpec>) -> Self {
+        Self { context, setup, policies }
+    }
+
+    fn policy(&self, name: &str) -> anyhow::Result<PolicySpec> {
+        self.policies
+            .iter()
+            .find(|policy| policy.name() == name)
+            .copied()
+            .ok_or_else(|| anyhow::anyhow!("the study has no policy '{name}'"))
+    }
+}
+
+/// What happens around the phases of a job: counting discards, and after the last the light work and the trims.
+struct Around {
+    bar: Bar,
+    policy: PolicySpec,
+}
+
+impl Events<VolumeTarget<Box<dyn Model>>> for Around {
+    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+        self.bar.set(progress.ops);
+        Ok(())
+    }
+
+    fn between(&mut self, target: &mut VolumeTarget<Box<dyn Model>>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        hook::account(target, recorder);
+        if next.is_some() {
+            return Ok(());
+        }
+        if matches!(self.policy, PolicySpec::Batched(_)) {
+            target.force();
+        }
+        light_work(target, recorder)?;
+        hook::account(target, recorder);
+        if matches!(self.policy, PolicySpec::Adaptive(_) | PolicySpec::Idle(_)) {
+            wait_for_a_pass(target, recorder);
+            hook::account(target, recorder);
+        }
+        Ok(())
+    }
+}
+
+/// Small synchronous writes at a steady rate, each timed from when it was due.
+fn light_work(target: &mut VolumeTarget<Box<dyn Model>>, recorder: &mut Recorder) -> TargetResult {
+    let block = Payload::Fill { len: LOAD_BLOCK, class: DataClass::Random };
+    target.create(LOAD_FILE, &block)?;
+    let started = target.now();
+    recorder.begin_phase(LOAD, started);
+    let mut due = started;
+    while (due < started + LOAD_MIN || (due < started + LOAD_MAX && target.trimming())) && !interrupt::requested() {
+        due += LOAD_INTERVAL;
+        target.idle_until(due);
+        target.append(LOAD_FILE, &block)?;
+        target.fsync(LOAD_FILE)?;
+        recorder.op(OpKind::Append, due, target.now(), LOAD_BLOCK);
+    }
+    recorder.end_phase(target.now());
+    Ok(())
+}
+
+/// Leaves the filesystem idle until the policy has trimmed and is at rest again.
+fn wait_for_a_pass(target: &mut VolumeTarget<Box<dyn Model>>, recorder: &mut Recorder) {
+    const STEP: Nanos = Nanos::from_secs(60);
+    let started = target.now();
+    recorder.begin_phase(IDLE, started);
+    let mut last = 0;
+    while target.now() < started + IDLE_MAX && !interrupt::requested() {
+        let step = target.now() + STEP;
+        target.idle_until(step);
+        let now = target.log().commands();
+        if now > 0 && now == last && !target.trimming() {
+            break;
+        }
+        last = now;
+    }
+    recorder.end_phase(target.now());
+}
+
+/// How long others waited while trimming went on, and how long trimming took.
+fn trim_metrics(run: &Run, target: &VolumeTarget<Box<dyn Model>>) -> Vec<Metric> {
+    let seconds = |name: &str, value: Nanos| Metric {
+        name: format!("{name}.seconds"),
+        unit: Unit::Seconds,
+        better: Better::Lower,
+        samples: vec![value.as_secs_f64()],
+    };
+    let load = run.phases.iter().find(|phase| phase.name == LOAD).and_then(|phase| phase.latencies.first());
+    let mut metrics = Vec::new();
+    if let Some(load) = load {
+        metrics.push(seconds("load.median", load.histogram.percentile(50.0)));
+        metrics.push(seconds("load.p99", load.histogram.percentile(99.0)));
+        metrics.push(seconds("load.longest", load.histogram.max()));
+    }
+    let log = target.log();
+    if !log.spans.is_empty() {
+        metrics.push(seconds("trim", log.busy));
+    }
+    metrics
+}
+
+impl Rig for ModelledRig<'_> {
+    fn offers(&self) -> Vec<Offer> {
+        let trim = match &self.setup.drive.spec.medium {
+            trimtab_core::drive::spec::Medium::Flash(flash) => flash.trim.supported,
+            trimtab_core::drive::spec::Medium::Disk(_) => false,
+        };
+        let offer = |spec: &PolicySpec| Offer {
+            policy: spec.name().to_owned(),
+            obstacle: (!trim && !matches!(spec, PolicySpec::None)).then(|| "the drive does not know TRIM".to_owned()),
+        };
+        self.policies.iter().map(offer).collect()
+    }
+
+    fn needs_warm_up(&self) -> bool {
+        false
+    }
+
+    fn run(&mut self, job: &Job, name: &str, title: &str) -> anyhow::Result<(Run, End)> {
+        let spec = self.policy(name)?;
+        let mut target = self.setup.make(&spec)?;
+        let mut header = Header::new(job.name(), job.settings(), TargetKind::ModelledVolume, &self.setup.label, name, job.seed());
+        header.policy_settings = spec.settings();
+        let bar = Bar::new(self.context, title, Counting::Items, job.plan().ops.unwrap_or(0));
+        let outcome = job.run(&mut target, &mut Around { bar, policy: spec });
+        let end = outcome.end;
+        let mut run = header.into_run(outcome.recorded, end == End::Complete);
+        run.started_unix_ms = crate::runner::unix_ms();
+        run.metrics = job::metrics(&run.phases);
+        let trim_metrics = trim_metrics(&run, &target);
+        run.metrics.extend(trim_metrics);
+        describe(&mut run, &self.setup, &target);
+        Ok((run, end))
+    }
+}
+
+/// Adds what the drive and the volume are and did.
+fn describe(run: &mut Run, setup: &Setup, target: &VolumeTarget<Box<dyn Model>>) {
+    run.environment.push(Field::new("drive.model", setup.drive.spec.description.clone()));
+    run.environment.push(Field::new("drive.size", Bytes(setup.drive.spec.capacity_bytes).to_string()));
+    run.environment.push(Field::new("fs.fill", format!("{:.0}%", setup.fill * 100.0)));
+    run.environment.extend(target.volume().spec().fields());
+    run.counters.extend(target.volume().drive().counters());
+}
+
+/// The policies that a modelled study compares, in the order of its tables: the one that others are compared with comes first.
+///
+/// # Errors
+/// A policy that cannot be read; the message names it.
+pub fn policies(wanted: &[String]) -> Result<Vec<PolicySpec>, trimtab_core::policy::ParsePolicyError> {
+    let all = PolicySpec::NAMES.map(str::to_owned);
+    let wanted: &[String] = if wanted.is_empty() { &all } else { wanted };
+    let mut specs: Vec<PolicySpec> = wanted.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+    if !specs.iter().any(|spec| spec.name() == policy::NONE) {
+        specs.insert(0, PolicySpec::None);
+    }
+    specs.sort_by_key(|spec| PolicySpec::NAMES.iter().position(|name| *name == spec.name()));
+    specs.dedup_by_key(|spec| spec.name());
+    Ok(specs)
+}
