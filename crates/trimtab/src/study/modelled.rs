@@ -121,6 +121,7 @@ impl Events<VolumeTarget<Box<dyn Model>>> for Around {
         if next.is_some() {
             return Ok(());
         }
+        // When an adaptive or idle trim comes is for its trigger to say.
         if matches!(self.policy, PolicySpec::Batched(_)) {
             target.force();
         }

@@ -160,7 +160,7 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
                 )
             });
             format!(
-                "Trim in idle time, paced: beside a batched trim the longest wait of light work is {}, beside idle trims {}.{online}",
+                "Trim in idle time, paced: beside a batched trim the longest wait of light work is {}; an idle trim waits until that work is over, which then waits {} at most.{online}",
                 quantity(batched, Unit::Seconds),
                 quantity(idle, Unit::Seconds)
             )
@@ -305,6 +305,13 @@ fn caveats(study: &Study, cells: &Cells<'_>, caveats: &mut Vec<String>) {
                 "{job} did the same work under 'batched' and without trimming, and yet the times differ by {percent:.0} %: so much is noise or order here"
             ));
         }
+    }
+    if study.runs.iter().any(|run| run.provenance == Provenance::Modelled) {
+        caveats.push(
+            "modelled: the drive's figures are assumed where 'trimtab drive show' says so; none of them has been fitted to a published result yet"
+                .to_owned(),
+        );
+        caveats.push("adaptive and idle trims came after the light work, in idle time; how long they took is in the table".to_owned());
     }
     if !study.runs.is_empty() {
         caveats.push("this shows what trimming costs, not what a drive gains by it over months of use".to_owned());

@@ -181,6 +181,8 @@ pub struct Reader<R> {
     header: Header,
     offset: u64,
     records: u64,
+    /// Where the block that was read last begins.
+    block_at: u64,
     raw: Vec<u8>,
     /// Where in `raw` the next record begins.
     next: usize,
@@ -222,6 +224,7 @@ impl<R: Read> Reader<R> {
             header,
             offset,
             records: 0,
+            block_at: 0,
             raw: Vec::new(),
             next: 0,
             left: 0,
@@ -241,9 +244,15 @@ impl<R: Read> Reader<R> {
         TraceError { offset: self.offset, records: self.records, problem: problem.into() }
     }
 
+    /// Something wrong inside the block that was read last: named by where the block begins.
+    fn wrong_block(&self, problem: &str) -> TraceError {
+        TraceError { offset: self.block_at, ..self.wrong(problem) }
+    }
+
     /// Reads the next block; false at the end.
     fn next_block(&mut self) -> Result<bool, TraceError> {
         let start = self.offset;
+        self.block_at = start;
         let at_start = |mut error: TraceError| {
             error.offset = start;
             error
@@ -289,7 +298,7 @@ impl<R: Read> Reader<R> {
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         if self.left == 0 {
             if self.next < self.raw.len() {
-                return Err(self.wrong("there is more in the block before this than its records"));
+                return Err(self.wrong_block("there is more in this block than its records"));
             }
             if !self.next_block()? {
                 return Ok(None);
@@ -297,7 +306,7 @@ impl<R: Read> Reader<R> {
         }
         let mut rest = &self.raw[self.next..];
         let event = parse_event(&mut rest, self.at, &mut self.position, self.header.logical_block.into())
-            .ok_or_else(|| self.wrong("a record in the block before this makes no sense"))?;
+            .ok_or_else(|| self.wrong_block("a record in this block makes no sense"))?;
         self.next = self.raw.len() - rest.len();
         self.at = event.at;
         self.left -= 1;

@@ -14,6 +14,7 @@ mod postmark;
 mod power_cuts;
 mod results;
 mod study;
+mod study_modelled;
 mod support;
 mod sysroot;
 mod trim;
