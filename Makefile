@@ -38,3 +38,8 @@ fuzz:
 # Every claim against something else in the same run; fails if one does not hold. A quiet machine, please.
 bench: packages
 	$(CARGO) bench -p trimtab --bench '*'
+
+# 200 power cuts on ext4 and XFS each, a few minutes.
+SOAK_CUTS ?= 200
+soak: packages
+	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture
