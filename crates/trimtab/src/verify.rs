@@ -107,7 +107,7 @@ pub fn prove(workspace: &Workspace, options: &Options) -> anyhow::Result<Proof> 
     }
     let _locks = DriveLocks::take(fs.stack(), Path::new(RUN_DIRECTORY)).with_context(|| format!("cannot trim {shown}"))?;
     let mut proof = blank(&fs, options);
-    match Probe::write(workspace, &fs, &proof, options) {
+    match Probe::write(workspace, &mut fs, &proof, options) {
         Ok(probe) => probe.finish(&mut fs, options, &mut proof)?,
         Err(error) if error.is::<Unmappable>() => {
             proof.verdict = VerdictKind::Unknown;
@@ -194,7 +194,7 @@ struct Probe {
 
 impl Probe {
     /// Writes the files, finds out where they lie, and checks that they do.
-    fn write(workspace: &Workspace, fs: &Filesystem, proof: &Proof, options: &Options) -> anyhow::Result<Self> {
+    fn write(workspace: &Workspace, fs: &mut Filesystem, proof: &Proof, options: &Options) -> anyhow::Result<Self> {
         let (directory, _) = workspace.subdirectory("verify")?;
         let (piece, count) = pieces(proof.unit_bytes, options);
         let seed = u64::from_le_bytes(rand_bytes()?);
@@ -224,8 +224,9 @@ impl Probe {
     }
 
     /// Finds the files on the devices. Only once all are written: btrfs makes chunks for them.
-    fn place(&mut self, fs: &Filesystem) -> anyhow::Result<()> {
-        let mapper = Mapper::new(fs.mount(), fs.stack(), fs.file())?;
+    fn place(&mut self, fs: &mut Filesystem) -> anyhow::Result<()> {
+        let (mount, stack) = (fs.mount().clone(), fs.stack().clone());
+        let mapper = Mapper::new(&mount, &stack, fs.file().map_err(std::io::Error::from)?)?;
         for piece in self.freed.iter_mut().chain(&mut self.kept) {
             for extent in &piece.extents {
                 piece.placed.extend(mapper.place(extent)?);

@@ -121,10 +121,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     for path in &args.paths {
         let mut fs = Filesystem::open(path)?;
         // Bind mounts, subvolumes, two paths on one filesystem.
-        if seen.contains(&fs.id()) {
+        if seen.iter().any(|id| id == fs.id()) {
             continue;
         }
-        seen.push(fs.id());
+        seen.push(fs.id().to_owned());
         let outcome = if args.dry_run { dry_run(args, &policy, &fs) } else { trim(args, &policy, &mut fs, context)? };
         interrupted = !args.dry_run && interrupt::requested();
         report.filesystems.push(outcome);
@@ -249,7 +249,7 @@ fn windows(args: &Args, fs: &mut Filesystem, context: &Context) -> anyhow::Resul
 
 /// All windows, under the policy, from where an interrupted pass left off.
 fn whole(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
-    let file = ResumeFile::new(Path::new(STATE_DIRECTORY), &fs.id());
+    let file = ResumeFile::new(Path::new(STATE_DIRECTORY), fs.id());
     let earlier = file.load(unix_now().0 / 1_000_000_000).filter(|e| !args.restart && e.min_extent == args.min_extent.0);
     outcome.resumed = earlier.is_some();
     if let Some(earlier) = &earlier {

@@ -17,7 +17,6 @@ use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
@@ -76,14 +75,24 @@ pub struct WindowTrim {
 pub struct Filesystem {
     root: Root,
     mount: Mount,
+    id: String,
     stack: Stack,
-    file: File,
+    /// `None` while released.
+    file: Option<File>,
     layout: Layout,
     meter: Meter,
     watch: Watch,
     limit: CommandLimit,
     activity: Activity,
     ext4: Option<Ext4>,
+}
+
+/// Opens the mount point; `None` if something else is mounted there by now.
+fn open_mount(mount: &Mount) -> Result<Option<File>, Errno> {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    let file = File::from(openat(CWD, &mount.mount_point, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
+    let same = mountinfo::mount_id_of(&file).is_none_or(|id| id == mount.id);
+    Ok(same.then_some(file))
 }
 
 #[derive(Debug)]
@@ -111,12 +120,8 @@ impl Filesystem {
         if stack.tops.is_empty() {
             bail!("{shown} ({}) is on no block device: there is nothing to trim", mount.fs_type);
         }
-        let directory = libc::O_DIRECTORY | libc::O_CLOEXEC;
-        let file =
-            File::options().read(true).custom_flags(directory).open(&mount.mount_point).with_context(|| format!("cannot open {shown}"))?;
-        if mountinfo::mount_id_of(&file).is_some_and(|id| id != mount.id) {
-            bail!("{shown} is covered by another mount");
-        }
+        let file = open_mount(&mount).map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
+        let Some(file) = file else { bail!("{shown} is covered by another mount") };
         let layout = Layout::read(&root, &mount, &stack, &file)?;
         let stat = |stack: &Stack| watched(stack).and_then(|l| StatFile::open(&root, &l.sys).ok());
         let ext4 = Ext4::of(&root, &mount, &stack);
@@ -125,10 +130,11 @@ impl Filesystem {
             watch: Watch::start(stat(&stack)).context("cannot start a thread")?,
             limit: CommandLimit::of_stack(&root, &stack),
             activity: Activity::new(stat(&stack)),
+            id: name_for_good(&mount, &file),
             root,
             mount,
             stack,
-            file,
+            file: Some(file),
             layout,
             ext4,
         })
@@ -140,10 +146,17 @@ impl Filesystem {
         &self.mount
     }
 
-    /// Open on it.
-    #[must_use]
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// Open on it; opened anew if it was released.
+    pub fn file(&mut self) -> Result<BorrowedFd<'_>, Errno> {
+        if self.file.is_none() {
+            self.file = Some(open_mount(&self.mount)?.ok_or(Errno::NODEV)?);
+        }
+        self.file.as_ref().map(|f| f.as_fd()).ok_or(Errno::NODEV)
+    }
+
+    /// Lets go of the filesystem, so that it can be unmounted. The next request opens it anew, if it is still there.
+    pub fn release(&mut self) {
+        self.file = None;
     }
 
     /// The devices below.
@@ -166,31 +179,36 @@ impl Filesystem {
 
     /// Reads the windows again: btrfs makes and drops chunks.
     pub fn refresh(&mut self) -> anyhow::Result<()> {
-        self.layout = Layout::read(&self.root, &self.mount, &self.stack, &self.file)?;
+        let shown = self.mount.mount_point.display().to_string();
+        self.file().map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
+        if let Some(file) = &self.file {
+            self.layout = Layout::read(&self.root, &self.mount, &self.stack, file)?;
+        }
         Ok(())
     }
 
     /// Names the filesystem for good, also over reboots and other mount points.
     #[must_use]
-    pub fn id(&self) -> String {
-        let kind: String = self.mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let uuid = uuid(&self.file).or_else(|| (kind == "xfs").then(|| xfs::geometry(&self.file).ok().map(|g| g.uuid)).flatten());
-        match uuid {
-            Some(uuid) => format!("{kind}-{}", uuid.iter().map(|b| format!("{b:02x}")).collect::<String>()),
-            None => format!("{kind}-{:016x}", rustix::fs::fstatvfs(&self.file).map_or(0, |s| s.f_fsid)),
-        }
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// Free space.
     pub fn free(&self) -> Result<Bytes, Errno> {
-        let stat = rustix::fs::fstatvfs(&self.file)?;
+        let stat = match &self.file {
+            Some(file) => rustix::fs::fstatvfs(file)?,
+            None => rustix::fs::statvfs(&self.mount.mount_point)?,
+        };
         Ok(Bytes(stat.f_bfree.saturating_mul(stat.f_frsize)))
     }
 
     /// What is in the way of trimming, if anything is. Discards nothing.
     #[must_use]
-    pub fn obstacle(&self) -> Option<fitrim::Obstacle> {
-        fitrim::obstacle(&self.file)
+    pub fn obstacle(&mut self) -> Option<fitrim::Obstacle> {
+        match self.file() {
+            Ok(file) => fitrim::obstacle(file),
+            Err(errno) => Some(fitrim::Obstacle::Other(errno)),
+        }
     }
 
     /// Gets ready for a pass with this least extent. `forget` says that an interrupted pass had to make ext4 forget.
@@ -250,7 +268,7 @@ impl Filesystem {
         self.meter.restart();
         self.watch.begin();
         let started = Instant::now();
-        let result = fitrim(&self.file, window, min_extent);
+        let result = self.file().and_then(|file| fitrim(file, window, min_extent));
         let counted = self.drain();
         let took = nanos(started.elapsed());
         let seen = self.watch.end();
@@ -361,6 +379,16 @@ impl Activity {
             self.idle_since = Some(unix_now());
         }
         self.last = Some(now);
+    }
+}
+
+/// See [`Filesystem::id`].
+fn name_for_good(mount: &Mount, file: &File) -> String {
+    let kind: String = mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let uuid = uuid(file).or_else(|| (kind == "xfs").then(|| xfs::geometry(file).ok().map(|g| g.uuid)).flatten());
+    match uuid {
+        Some(uuid) => format!("{kind}-{}", uuid.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+        None => format!("{kind}-{:016x}", rustix::fs::fstatvfs(file).map_or(0, |s| s.f_fsid)),
     }
 }
 

@@ -16,12 +16,19 @@ const EVERY: Duration = Duration::from_millis(5);
 /// then a window is trimmed once more for nothing.
 const FROZEN: Duration = Duration::from_millis(400);
 
+/// What the thread is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Sleep,
+    Look,
+    End,
+}
+
 #[derive(Debug)]
 struct Shared {
     began: Instant,
-    active: Mutex<bool>,
+    state: Mutex<State>,
     wake: Condvar,
-    ended: AtomicBool,
     /// The longest mean wait of others' requests within one look, in nanoseconds.
     wait_max: AtomicU64,
     /// Requests of others.
@@ -55,9 +62,8 @@ impl Watch {
     pub fn start(stat: Option<StatFile>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             began: Instant::now(),
-            active: Mutex::new(false),
+            state: Mutex::new(State::Sleep),
             wake: Condvar::new(),
-            ended: AtomicBool::new(false),
             wait_max: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             looked: AtomicU64::new(0),
@@ -75,15 +81,14 @@ impl Watch {
         self.shared.gap.store(false, Ordering::Relaxed);
         self.shared.looked.store(self.shared.since_began(), Ordering::Relaxed);
         self.clocks = clocks();
-        *self.shared.active.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.shared.wake.notify_all();
+        self.shared.tell(State::Look);
     }
 
     /// Stops looking, and says what was seen.
     pub fn end(&mut self) -> Seen {
         let now = self.shared.since_began();
         let unseen = Duration::from_nanos(now.saturating_sub(self.shared.looked.load(Ordering::Relaxed)));
-        *self.shared.active.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.shared.tell(State::Sleep);
         let (boot, running) = clocks();
         // The difference of these clocks is the time in suspend.
         let slept = boot.saturating_sub(self.clocks.0).saturating_sub(running.saturating_sub(self.clocks.1));
@@ -98,8 +103,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::Relaxed);
-        self.shared.wake.notify_all();
+        self.shared.tell(State::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -111,17 +115,24 @@ impl Shared {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
+    fn tell(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        self.wake.notify_all();
+    }
+
     fn run(&self, stat: Option<&StatFile>) {
         let mut before: Option<DiskStat> = None;
-        while !self.ended.load(Ordering::Relaxed) {
-            let guard = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-            if !*guard {
+        loop {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            // Between requests it sleeps without waking up.
+            while *state == State::Sleep {
                 before = None;
-                // The timeout only guards against a wake-up between the look at `ended` and the wait.
-                drop(self.wake.wait_timeout(guard, Duration::from_secs(1)));
-                continue;
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            drop(guard);
+            if *state == State::End {
+                return;
+            }
+            drop(state);
             let now = self.since_began();
             if Duration::from_nanos(now.saturating_sub(self.looked.swap(now, Ordering::Relaxed))) > FROZEN {
                 self.gap.store(true, Ordering::Relaxed);
@@ -175,9 +186,9 @@ mod tests {
         // As if the process had been frozen since long before.
         watch.shared.looked.store(0, Ordering::Relaxed);
         watch.shared.gap.store(false, Ordering::Relaxed);
-        let active = watch.shared.active.lock().unwrap();
+        let state = watch.shared.state.lock().unwrap();
         std::thread::sleep(FROZEN + Duration::from_millis(50));
-        drop(active);
+        drop(state);
         assert!(watch.end().maybe_frozen);
     }
 
