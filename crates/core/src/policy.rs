@@ -83,8 +83,8 @@ pub enum Action {
     Nothing,
 }
 
-/// A trim policy.
-pub trait Policy {
+/// A trim policy. Plain data, so that a driver may run it in a thread of its own.
+pub trait Policy: Send {
     /// Its name, as on the command line.
     fn name(&self) -> &'static str;
 

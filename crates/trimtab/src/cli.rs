@@ -52,6 +52,8 @@ pub enum Command {
     Doctor(cmd::doctor::Args),
     /// Stored results: list, show, compare, move.
     Results(cmd::results::Args),
+    /// Watch mounted filesystems and trim each under its policy.
+    Daemon(cmd::daemon::Args),
     /// Prove that freed blocks are discarded: write, delete, trim, read the raw blocks back.
     Verify(cmd::verify::Args),
     /// Trim mounted filesystems: complete, counted on the device, in pauses if asked.

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod completions;
+pub mod daemon;
 pub mod doctor;
 pub mod drive;
 pub mod postmark;
@@ -24,6 +25,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Drive(args) => drive::run(&args, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Results(args) => results::run(&args, context),
+        Command::Daemon(args) => daemon::run(&args, context),
         Command::Verify(args) => verify::run(&args, context),
         Command::Trim(args) => trim::run(&args, context),
         Command::Volume(args) => volume::run(&args, context),

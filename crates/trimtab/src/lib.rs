@@ -5,6 +5,7 @@
 pub mod archive;
 pub mod cli;
 pub mod cmd;
+pub mod daemon;
 pub mod drives;
 pub mod error;
 pub mod host;

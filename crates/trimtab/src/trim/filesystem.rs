@@ -46,18 +46,24 @@ impl std::fmt::Display for Refused {
             Errno::NOTTY | Errno::NOSYS => f.write_str("this kind of filesystem cannot trim (it has no FITRIM)"),
             Errno::OPNOTSUPP => f.write_str("the device below takes no discards (see trimtab doctor)"),
             Errno::ROFS => f.write_str("refused: mounted without replaying the journal"),
+            _ if self.is_gone() => f.write_str("the filesystem or its device is gone"),
             errno => write!(f, "{}", std::io::Error::from(errno)),
         }
     }
 }
 
 impl Refused {
+    /// The filesystem, or the device below it, is not there any more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        !self.cut_short && matches!(self.errno, Errno::NODEV | Errno::NXIO | Errno::NOENT)
+    }
+
     /// No other window will do better.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        const FINAL: [Errno; 8] =
-            [Errno::PERM, Errno::ACCESS, Errno::NOTTY, Errno::NOSYS, Errno::OPNOTSUPP, Errno::ROFS, Errno::NODEV, Errno::BADF];
-        !self.cut_short && FINAL.contains(&self.errno)
+        const FINAL: [Errno; 7] = [Errno::PERM, Errno::ACCESS, Errno::NOTTY, Errno::NOSYS, Errno::OPNOTSUPP, Errno::ROFS, Errno::BADF];
+        self.is_gone() || (!self.cut_short && FINAL.contains(&self.errno))
     }
 }
 
@@ -149,7 +155,9 @@ impl Filesystem {
     /// Open on it; opened anew if it was released.
     pub fn file(&mut self) -> Result<BorrowedFd<'_>, Errno> {
         if self.file.is_none() {
-            self.file = Some(open_mount(&self.mount)?.ok_or(Errno::NODEV)?);
+            // Numbers of mounts and devices are used again; the name is not.
+            let file = open_mount(&self.mount)?.filter(|file| name_for_good(&self.mount, file) == self.id);
+            self.file = Some(file.ok_or(Errno::NODEV)?);
         }
         self.file.as_ref().map(|f| f.as_fd()).ok_or(Errno::NODEV)
     }

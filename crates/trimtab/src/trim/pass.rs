@@ -108,14 +108,24 @@ impl Steps {
         self.policy.state().get("sweep.next").is_some()
     }
 
-    /// Looks, decides, and if the policy says so trims one window.
-    pub fn step(&mut self, fs: &mut Filesystem, world: &World) -> Step {
+    /// Looks, and lets the policy decide. [`Action::Trim`] has to be followed by [`trim`](Self::trim).
+    pub fn decide(&mut self, fs: &mut Filesystem, world: &World) -> Action {
         let look = fs.look();
         self.account.wait_otherwise = self.account.wait_otherwise.max(look.wait);
         let wait_max = self.wait_max.take().max(look.wait);
         let last = self.last.take();
         let observation = observe(fs, world, look, wait_max, last.as_ref());
-        match self.policy.decide(&observation) {
+        self.policy.decide(&observation)
+    }
+
+    /// Leaves a window that was refused out of the pass under way.
+    pub fn skip(&mut self, window: TrimWindow) {
+        self.last = Some(TrimOutcome { asked: Bytes(window.len), ..TrimOutcome::default() });
+    }
+
+    /// Looks, decides, and if the policy says so trims one window.
+    pub fn step(&mut self, fs: &mut Filesystem, world: &World) -> Step {
+        match self.decide(fs, world) {
             Action::Nothing => Step::Nothing,
             Action::WaitUntil(instant) => Step::Wait(instant),
             Action::Trim { window, min_extent, command_max } => self.trim(fs, window, min_extent, command_max),
@@ -137,7 +147,7 @@ impl Steps {
             Err(refused) => {
                 self.account.refused.push((window, refused));
                 if self.skip_refused {
-                    self.last = Some(TrimOutcome { asked: Bytes(window.len), ..TrimOutcome::default() });
+                    self.skip(window);
                 }
                 Step::Refused(window, refused)
             }

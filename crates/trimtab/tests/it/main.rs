@@ -7,6 +7,7 @@ mod bench_age;
 mod bench_crystal;
 mod bench_tree;
 mod cli;
+mod daemon;
 mod doctor;
 mod drive_validate;
 mod nfs;

@@ -1,0 +1,291 @@
+//! The daemon's configuration: one TOML file, refused with line and key named if anything in it is wrong.
+
+use serde::Deserialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use trimtab_core::policy::PolicySpec;
+use trimtab_core::units::Nanos;
+
+/// Where it is, unless the command line says otherwise.
+pub const DEFAULT_PATH: &str = "/etc/trimtab/trimtab.toml";
+/// A configuration is never longer.
+const BYTES_MAX: u64 = 1 << 20;
+/// No machine has more.
+const FILESYSTEMS_MAX: usize = 10_000;
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, from 1; 0 if it is about the file as a whole.
+    pub line: usize,
+    /// What is wrong, with the key.
+    pub what: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = self.what.replace('\n', " ");
+        match self.line {
+            0 => write!(f, "{}: {what}", self.path.display()),
+            line => write!(f, "{}:{line}: {what}", self.path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Which counter says how much has been written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CounterChoice {
+    /// The filesystem's own if it has one, else the device's.
+    #[default]
+    Auto,
+    /// The filesystem's own (ext4, f2fs): in steps of 1 KiB, kept over reboots.
+    Filesystem,
+    /// The kernel's counter of the device: in steps of 512 B, from 0 at each boot.
+    Device,
+    /// What the drive counts itself, through smartctl: in steps of 512 B to 64 GiB, kept over reboots.
+    Smart,
+    /// None: only time decides.
+    None,
+}
+
+/// What to do with one filesystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its mount point; `None` for all that are not named.
+    pub path: Option<PathBuf>,
+    /// The policy.
+    pub policy: PolicySpec,
+    /// The counter.
+    pub counter: CounterChoice,
+    /// Drive a filesystem's own mechanism through its knobs (btrfs `discard=async`) instead of trimming it.
+    pub knobs: bool,
+}
+
+/// The configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where state and history are kept.
+    pub state: PathBuf,
+    /// The Prometheus text file, if one is wanted.
+    pub metrics: Option<PathBuf>,
+    /// How often metrics are written.
+    pub metrics_every: Nanos,
+    /// One for each filesystem named, and one without a path for all others if there is to be one.
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawConfig {
+    #[serde(default)]
+    daemon: RawDaemon,
+    default: Option<RawRule>,
+    #[serde(default)]
+    filesystem: Vec<RawFilesystem>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawDaemon {
+    state: Option<Spanned<PathBuf>>,
+    metrics: Option<Spanned<PathBuf>>,
+    metrics_every: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRule {
+    policy: Spanned<String>,
+    #[serde(default)]
+    counter: CounterChoice,
+    #[serde(default = "yes")]
+    knobs: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFilesystem {
+    path: Spanned<PathBuf>,
+    policy: Spanned<String>,
+    #[serde(default)]
+    counter: CounterChoice,
+    #[serde(default = "yes")]
+    knobs: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Config {
+    /// Reads the file. One that others than its owner may write to is refused: it decides what root does.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        use std::io::Read as _;
+        use std::os::unix::fs::MetadataExt as _;
+        let whole = |what: String| ConfigError { path: path.to_owned(), line: 0, what };
+        let file = std::fs::File::open(path).map_err(|e| whole(format!("cannot be opened: {e}")))?;
+        let meta = file.metadata().map_err(|e| whole(format!("cannot be looked at: {e}")))?;
+        if !meta.is_file() {
+            return Err(whole("is not a regular file".into()));
+        }
+        if meta.mode() & 0o022 != 0 {
+            return Err(whole(format!("may be written to by others (mode {:o}); chmod go-w {}", meta.mode() & 0o777, path.display())));
+        }
+        let mut text = String::new();
+        file.take(BYTES_MAX).read_to_string(&mut text).map_err(|e| whole(format!("cannot be read: {e}")))?;
+        Self::parse(path, &text)
+    }
+
+    /// Parses the text; `path` only serves to name it.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let parser = Parser { path, text };
+        let raw: RawConfig = toml::from_str(text).map_err(|e| parser.error(e.span().map_or(0..0, |s| s), e.message().to_owned()))?;
+        parser.resolve(raw)
+    }
+
+    /// The rule for a mount point, if there is one.
+    #[must_use]
+    pub fn rule_for(&self, mount_point: &Path) -> Option<&Rule> {
+        let named = self.rules.iter().find(|r| r.path.as_deref() == Some(mount_point));
+        named.or_else(|| self.rules.iter().find(|r| r.path.is_none()))
+    }
+}
+
+struct Parser<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Parser<'_> {
+    fn error(&self, span: std::ops::Range<usize>, what: String) -> ConfigError {
+        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
+        let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+        ConfigError { path: self.path.to_owned(), line, what }
+    }
+
+    fn resolve(&self, raw: RawConfig) -> Result<Config, ConfigError> {
+        let mut rules: Vec<Rule> = Vec::new();
+        if raw.filesystem.len() > FILESYSTEMS_MAX {
+            return Err(self.error(0..0, format!("more than {FILESYSTEMS_MAX} filesystems")));
+        }
+        let mut named = std::collections::BTreeSet::new();
+        for filesystem in raw.filesystem {
+            let path = self.absolute("path", filesystem.path.clone())?;
+            if !named.insert(path.clone()) {
+                return Err(self.error(filesystem.path.span(), format!("path: '{}' is named twice", path.display())));
+            }
+            let policy = self.policy(&filesystem.policy)?;
+            rules.push(Rule { path: Some(path), policy, counter: filesystem.counter, knobs: filesystem.knobs });
+        }
+        if let Some(rule) = raw.default {
+            rules.push(Rule { path: None, policy: self.policy(&rule.policy)?, counter: rule.counter, knobs: rule.knobs });
+        }
+        let daemon = raw.daemon;
+        let state = daemon.state.map(|p| self.absolute("state", p)).transpose()?;
+        Ok(Config {
+            state: state.unwrap_or_else(|| PathBuf::from(crate::trim::resume::STATE_DIRECTORY)),
+            metrics: daemon.metrics.map(|p| self.absolute("metrics", p)).transpose()?,
+            metrics_every: daemon.metrics_every.map(|t| self.duration("metrics-every", &t)).transpose()?.unwrap_or(Nanos::from_secs(60)),
+            rules,
+        })
+    }
+
+    fn absolute(&self, key: &str, path: Spanned<PathBuf>) -> Result<PathBuf, ConfigError> {
+        let span = path.span();
+        let path = path.into_inner();
+        let plain = path.is_absolute() && path.components().all(|c| !matches!(c, std::path::Component::ParentDir));
+        if plain && !path.as_os_str().as_encoded_bytes().contains(&0) {
+            // Without a slash at the end and doubled ones, as the mount table has it.
+            Ok(path.components().collect())
+        } else {
+            Err(self.error(span, format!("{key}: '{}' is not an absolute path without '..'", path.display())))
+        }
+    }
+
+    fn policy(&self, text: &Spanned<String>) -> Result<PolicySpec, ConfigError> {
+        text.get_ref().parse().map_err(|e: trimtab_core::policy::ParsePolicyError| self.error(text.span(), format!("policy: {e}")))
+    }
+
+    fn duration(&self, key: &str, text: &Spanned<String>) -> Result<Nanos, ConfigError> {
+        let parsed: Nanos =
+            text.get_ref().parse().map_err(|e: trimtab_core::units::ParseQuantityError| self.error(text.span(), format!("{key}: {e}")))?;
+        if parsed < Nanos::from_secs(1) {
+            return Err(self.error(text.span(), format!("{key}: must be at least 1s")));
+        }
+        Ok(parsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(Path::new("t.toml"), text)
+    }
+
+    #[test]
+    fn the_shipped_example_is_right() {
+        let example = include_str!("../../../../packaging/trimtab.toml");
+        let config = parse(example).unwrap();
+        assert!(config.rules.iter().all(|r| r.path.is_some()), "nothing is trimmed that is not named");
+        // What is commented out has to be right too.
+        let all: String = example.lines().map(|l| l.strip_prefix("#:").unwrap_or(l)).fold(String::new(), |text, l| text + l + "\n");
+        let config = parse(&all).unwrap();
+        assert!(config.rules.len() >= 4 && config.metrics.is_some(), "{config:?}");
+    }
+
+    #[test]
+    fn rules_are_found_by_mount_point() {
+        let config = parse("[default]\npolicy = \"none\"\n[[filesystem]]\npath = \"/home/\"\npolicy = \"idle:budget=2ms\"\n").unwrap();
+        assert_eq!(config.rule_for(Path::new("/home")).unwrap().policy.name(), "idle");
+        assert_eq!(config.rule_for(Path::new("/srv")).unwrap().policy.name(), "none");
+        assert_eq!(parse("").unwrap().rule_for(Path::new("/")), None);
+    }
+
+    #[test]
+    fn line_and_key_are_named() {
+        for (text, line, part) in [
+            ("[[filesystem]]\npath = \"/\"\npolicy = \"adaptve\"\n", 3, "policy: there is no trim policy 'adaptve'"),
+            ("[[filesystem]]\npath = \"home\"\npolicy = \"idle\"\n", 2, "path: 'home' is not an absolute path"),
+            ("[[filesystem]]\npath = \"/a/../b\"\npolicy = \"idle\"\n", 2, "path:"),
+            ("[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n\n[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n", 6, "named twice"),
+            ("[daemon]\nstat = \"/x\"\n", 2, "unknown field `stat`"),
+            ("[daemon]\nmetrics-every = \"5\"\n", 2, "metrics-every: '5'"),
+            ("[default]\npolicy = 3\n", 2, "string"),
+            ("[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\ncounter = \"guess\"\n", 4, "guess"),
+            ("[daemon\n", 1, ""),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.line, line, "{text}: {error}");
+            assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(Config::read(file.path()).unwrap_err().what.contains("chmod go-w"));
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(Config::read(file.path()).is_ok());
+        assert!(Config::read(Path::new("/dev/null")).unwrap_err().what.contains("regular"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_reason_to_panic(text in "[\\[\\]a-z=\"/:#\\n .0-9]{0,120}") {
+            if let Err(error) = parse(&text) {
+                prop_assert!(!error.to_string().contains('\n'));
+            }
+        }
+    }
+}

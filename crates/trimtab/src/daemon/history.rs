@@ -1,0 +1,149 @@
+//! Every pass as a run in a store, so that `trimtab results` shows what was trimmed and what was not.
+
+use super::config::Rule;
+use crate::host::Place;
+use crate::host::environment;
+use crate::store::Store;
+use crate::trim::filesystem::Filesystem;
+use crate::trim::pass::Account;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use trimtab_core::op::OpKind;
+use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// The history's store.
+#[derive(Debug)]
+pub struct History {
+    path: PathBuf,
+    /// One at a time; the store is opened for each pass, of which there are few.
+    busy: Mutex<()>,
+}
+
+/// How a pass ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All windows were visited.
+    Complete,
+    /// It was stopped and goes on later.
+    Stopped(String),
+}
+
+/// A pass.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    /// The rule.
+    pub rule: &'a Rule,
+    /// When it began, or went on, nanoseconds since 1970.
+    pub started: Nanos,
+    /// When it ended.
+    pub ended: Nanos,
+    /// What it did.
+    pub account: &'a Account,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+impl History {
+    /// The history in `directory`.
+    #[must_use]
+    pub fn new(directory: &Path) -> Self {
+        Self { path: directory.join("history.db"), busy: Mutex::new(()) }
+    }
+
+    /// Keeps a pass.
+    pub fn save(&self, fs: &Filesystem, pass: &Pass<'_>) -> anyhow::Result<()> {
+        let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = run(fs, pass);
+        Store::create_or_open(&self.path)?.save(&run)?;
+        Ok(())
+    }
+}
+
+fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
+    let account = pass.account;
+    let took = pass.ended.saturating_sub(pass.started);
+    let place = Place { mount: Some(fs.mount().clone()), stack: fs.stack().clone() };
+    let mut environment = environment::capture(fs.root(), &place, &fs.mount().mount_point);
+    environment.push(Field::new("fs.id", fs.id()));
+    let mut errnos: Vec<i32> = account.refused.iter().map(|(_, r)| r.errno.raw_os_error()).collect();
+    errnos.sort_unstable();
+    errnos.dedup();
+    let discards = DiscardAccount {
+        asked_commands: account.requests.saturating_add(account.refused.len() as u64),
+        asked: account.asked,
+        accepted_commands: account.sent.map(|s| s.commands),
+        accepted: account.sent.map(|s| s.bytes),
+        refused_commands: account.refused.len() as u64,
+        refused_errnos: errnos,
+        effective: None,
+        freed: None,
+    };
+    let phase = Phase {
+        name: "trim".into(),
+        started: Nanos::ZERO,
+        took,
+        ops: vec![(OpKind::Trim, account.requests)],
+        read: Bytes::ZERO,
+        written: Bytes::ZERO,
+        latencies: Vec::new(),
+        discards: Some(discards),
+    };
+    Run {
+        workload: "trim".into(),
+        settings: vec![Field::new("windows", fs.layout().unit.clone())],
+        target: TargetKind::Directory,
+        target_label: fs.mount().mount_point.display().to_string(),
+        policy: pass.rule.policy.name().into(),
+        policy_settings: pass.rule.policy.settings(),
+        seed: 0,
+        provenance: Provenance::Measured,
+        systems: 1,
+        started_unix_ms: pass.started.0 / 1_000_000,
+        tool_version: env!("CARGO_PKG_VERSION").into(),
+        complete: pass.ending == Ending::Complete && account.refused.is_empty(),
+        environment,
+        phases: vec![phase],
+        metrics: metrics(account, took),
+        series: Vec::new(),
+        counters: Vec::new(),
+        warnings: warnings(pass),
+    }
+}
+
+fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
+    let metric = |name: &str, unit, better, value: f64| Metric { name: name.into(), unit, better, samples: vec![value] };
+    let mut metrics = vec![
+        metric("trim.seconds", Unit::Seconds, Better::Neither, took.as_secs_f64()),
+        metric("trim.requests.seconds", Unit::Seconds, Better::Lower, account.trimming.as_secs_f64()),
+        metric("trim.longest-request.seconds", Unit::Seconds, Better::Lower, account.longest.as_secs_f64()),
+    ];
+    if let Some(sent) = account.sent {
+        metrics.push(metric("trim.sent.bytes", Unit::Bytes, Better::Neither, sent.bytes.as_f64()));
+        metrics.push(metric("trim.sent.commands", Unit::Count, Better::Neither, sent.commands as f64));
+    }
+    for (name, wait) in [("trim.others-waited.during", account.wait_during), ("trim.others-waited.otherwise", account.wait_otherwise)] {
+        metrics.extend(wait.map(|w| metric(name, Unit::Nanos, Better::Lower, w.as_f64())));
+    }
+    metrics
+}
+
+/// What was not trimmed, and why.
+fn warnings(pass: &Pass<'_>) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let Ending::Stopped(why) = &pass.ending {
+        let text = format!("stopped ({why}); the windows that are left follow when it goes on");
+        warnings.push(Warning { code: "trim.stopped".into(), severity: Severity::Caution, facts: Vec::new(), text });
+    }
+    // The first few in full; all of them are in the count.
+    for (window, refused) in pass.account.refused.iter().take(20) {
+        let facts = vec![
+            Field::new("start", window.start.to_string()),
+            Field::new("len", window.len.to_string()),
+            Field::new("errno", refused.errno.raw_os_error().to_string()),
+        ];
+        let text = format!("{} at {} was not trimmed: {refused}", Bytes(window.len), window.start);
+        warnings.push(Warning { code: "trim.refused".into(), severity: Severity::Caution, facts, text });
+    }
+    warnings
+}

@@ -1,0 +1,109 @@
+//! Figures for Prometheus' node exporter, in its text format.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// What is known of one filesystem since the daemon started.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Mount point.
+    pub mount_point: String,
+    /// Type.
+    pub fs_type: String,
+    /// Policy.
+    pub policy: String,
+    /// Passes completed.
+    pub passes: u64,
+    /// Requests carried out.
+    pub requests: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Discard commands that the devices counted.
+    pub sent_commands: u64,
+    /// Bytes of them.
+    pub sent_bytes: u64,
+    /// Seconds inside requests.
+    pub trimming_seconds: f64,
+    /// The longest that others waited during a request, in seconds.
+    pub wait_seconds_max: f64,
+    /// When the last pass was completed, seconds since 1970; 0 if none was.
+    pub last_pass_unix_s: u64,
+    /// A pass is under way.
+    pub running: bool,
+}
+
+/// A metric: name, kind, help, value.
+type Metric = (&'static str, &'static str, &'static str, fn(&Figures) -> f64);
+
+const METRICS: [Metric; 9] = [
+    ("trimtab_passes_total", "counter", "Trim passes completed.", |f| f.passes as f64),
+    ("trimtab_requests_total", "counter", "Trim requests carried out.", |f| f.requests as f64),
+    ("trimtab_requests_refused_total", "counter", "Trim requests refused or failed.", |f| f.refused as f64),
+    ("trimtab_sent_commands_total", "counter", "Discard commands that the devices counted.", |f| f.sent_commands as f64),
+    ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| f.sent_bytes as f64),
+    ("trimtab_trimming_seconds_total", "counter", "Time inside trim requests.", |f| f.trimming_seconds),
+    ("trimtab_others_wait_seconds_max", "gauge", "Longest mean wait of other requests over 5 ms during a trim request.", |f| {
+        f.wait_seconds_max
+    }),
+    ("trimtab_last_pass_timestamp_seconds", "gauge", "When the last pass was completed.", |f| f.last_pass_unix_s as f64),
+    ("trimtab_pass_running", "gauge", "1 while a pass is under way.", |f| f64::from(u8::from(f.running))),
+];
+
+/// The text file's content.
+#[must_use]
+pub fn render(all: &[Figures]) -> String {
+    let mut text = String::new();
+    for (name, kind, help, value) in METRICS {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for one in all {
+            let label = |key: &str, value: &str| format!("{key}=\"{}\"", escaped(value));
+            let labels = [label("mountpoint", &one.mount_point), label("fstype", &one.fs_type), label("policy", &one.policy)].join(",");
+            let _ = writeln!(text, "{name}{{{labels}}} {}", value(one));
+        }
+    }
+    text
+}
+
+/// A label's value. Mount points may contain anything.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+/// Writes the file so that the exporter sees the old or the new one, never half of it.
+pub fn write(path: &Path, all: &[Figures]) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    // The exporter reads *.prom; this is not one until it is complete.
+    let mut file = tempfile::NamedTempFile::with_prefix_in(".trimtab-", directory)?;
+    file.write_all(render(all).as_bytes())?;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_every_metric_is_explained() {
+        let figures = Figures { mount_point: "/a\"b\\c\nd".into(), sent_bytes: 4096, running: true, ..Figures::default() };
+        let text = render(&[figures]);
+        assert!(text.contains(r#"trimtab_sent_bytes_total{mountpoint="/a\"b\\c\nd",fstype="",policy=""} 4096"#), "{text}");
+        for line in text.lines() {
+            assert!(line.starts_with("# HELP ") || line.starts_with("# TYPE ") || line.starts_with("trimtab_"), "{line}");
+        }
+        assert_eq!(text.matches("# TYPE").count(), METRICS.len());
+    }
+
+    #[test]
+    fn the_file_is_replaced_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trimtab.prom");
+        write(&path, &[]).unwrap();
+        write(&path, &[Figures::default()]).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("trimtab_pass_running"));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,88 @@
+//! What the daemon remembers of every filesystem across restarts.
+
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use trimtab_core::policy::State;
+
+/// What is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remembered {
+    /// Shape of the file.
+    pub version: u32,
+    /// Name of the policy that it is of; another one begins anew, but a pass under way goes on.
+    pub policy: String,
+    /// Numbers of the policy.
+    pub numbers: Vec<(String, u64)>,
+    /// ext4 has to be made to forget before each window of the pass under way.
+    pub forget: bool,
+}
+
+impl Remembered {
+    /// From a policy's state.
+    #[must_use]
+    pub fn of(policy: &str, state: State, forget: bool) -> Self {
+        Self { version: 1, policy: policy.to_owned(), numbers: state.entries, forget }
+    }
+
+    /// For a policy.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let mut state = State::default();
+        for (name, value) in &self.numbers {
+            state.set(name, *value);
+        }
+        state
+    }
+}
+
+/// The file of one filesystem.
+#[derive(Clone, Debug)]
+pub struct StateFile(PathBuf);
+
+impl StateFile {
+    /// For the filesystem with this id.
+    #[must_use]
+    pub fn new(directory: &Path, id: &str) -> Self {
+        Self(directory.join(format!("state-{id}.json")))
+    }
+
+    /// What is there; nothing if there is nothing, or nothing that can be used.
+    #[must_use]
+    pub fn load(&self) -> Remembered {
+        let found = std::fs::read(&self.0).ok().and_then(|bytes| serde_json::from_slice::<Remembered>(&bytes).ok());
+        found.filter(|r| r.version == 1).unwrap_or_default()
+    }
+
+    /// Keeps it: afterwards the file is the old or the new one, also after a crash.
+    pub fn save(&self, remembered: &Remembered) -> io::Result<()> {
+        let directory = self.0.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(directory)?;
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(&serde_json::to_vec(remembered)?)?;
+        file.as_file().sync_data()?;
+        file.persist(&self.0)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_remembered_comes_back_and_rubbish_does_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = StateFile::new(directory.path(), "xfs-1");
+        assert_eq!(file.load(), Remembered::default());
+        let mut state = State::default();
+        state.set("sweep.next", 5);
+        let remembered = Remembered::of("idle", state.clone(), true);
+        file.save(&remembered).unwrap();
+        assert_eq!(file.load(), remembered);
+        assert_eq!(file.load().state(), state);
+        std::fs::write(&file.0, b"{\"version\":1").unwrap();
+        assert_eq!(file.load(), Remembered::default());
+    }
+}

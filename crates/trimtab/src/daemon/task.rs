@@ -1,0 +1,375 @@
+//! One filesystem: asks its policy, trims what that says, accounts for it, remembers it.
+
+use super::config::Rule;
+use super::control::Control;
+use super::counter::WriteCounter;
+use super::history::{Ending, History, Pass};
+use super::knobs::IopsLimit;
+use super::metrics::Figures;
+use super::state::{Remembered, StateFile};
+use crate::host::environment::on_battery;
+use crate::trim::filesystem::{Filesystem, Refused, unix_now};
+use crate::trim::limit;
+use crate::trim::lock::{Busy, DriveLocks, RUN_DIRECTORY};
+use crate::trim::pass::{Account, Step, Steps, World};
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use trimtab_core::policy::{Action, PolicySpec};
+use trimtab_core::target::TrimWindow;
+use trimtab_core::units::{Bytes, Nanos};
+
+/// A window that is refused this often in a row is left out of the pass; the next pass comes to it again.
+const REFUSALS_MAX: u32 = 3;
+/// State is written at most this often while a pass goes on.
+const SAVE_EVERY: Duration = Duration::from_secs(2);
+/// A pause longer than this gives the device its own limit back meanwhile.
+const LONG_PAUSE: Nanos = Nanos::from_secs(1);
+/// Between two tries to get a drive that somebody else is trimming.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
+/// Between two looks at a device whose filesystem discards by itself.
+const KNOBS_EVERY: Duration = Duration::from_secs(2);
+
+/// What all tasks share.
+#[derive(Debug)]
+pub struct Common {
+    /// Where state is kept.
+    pub state: PathBuf,
+    /// Where passes are kept.
+    pub history: History,
+    /// The system is going down: policies are asked once, with that said.
+    pub shutting_down: bool,
+}
+
+/// One filesystem.
+pub struct Task {
+    common: Arc<Common>,
+    control: Arc<Control>,
+    rule: Rule,
+    fs: Filesystem,
+    steps: Steps,
+    counter: WriteCounter,
+    file: StateFile,
+    saved: Instant,
+    forget: bool,
+    /// When the pass under way began, or went on.
+    started: Option<Nanos>,
+    refusals: u32,
+    /// Limits that a crash left behind have been looked for in this pass.
+    recovered: bool,
+    /// Set when the thread ends because the filesystem is gone, so that it is taken up when it comes back.
+    gone: Arc<AtomicBool>,
+    figures: Arc<Mutex<Figures>>,
+    shown: String,
+}
+
+/// A line for the journal.
+pub fn say(text: &str) {
+    anstream::eprintln!("{text}");
+}
+
+impl Task {
+    /// For the filesystem mounted at `mount_point`, if it is still the one with this mount id. Says why not otherwise.
+    pub fn open(common: Arc<Common>, control: Arc<Control>, rule: Rule, mount_point: &Path, mount_id: u32) -> anyhow::Result<Self> {
+        let mut fs = Filesystem::open(mount_point)?;
+        anyhow::ensure!(fs.mount().id == mount_id, "{} has been mounted anew meanwhile", mount_point.display());
+        let shown = mount_point.display().to_string();
+        if let Some(obstacle) = fs.obstacle() {
+            anyhow::bail!("{shown} is not trimmed: {obstacle}");
+        }
+        fs.release();
+        let file = StateFile::new(&common.state, fs.id());
+        let remembered = file.load();
+        let steps = Steps::new(rule.policy.build(&remembered.state()));
+        let counter = WriteCounter::choose(fs.root(), fs.mount(), fs.stack(), rule.counter);
+        let figures = Figures {
+            mount_point: shown.clone(),
+            fs_type: fs.mount().fs_type.clone(),
+            policy: rule.policy.name().to_owned(),
+            ..Figures::default()
+        };
+        let mut task = Self {
+            common,
+            control,
+            rule,
+            fs,
+            steps,
+            counter,
+            file,
+            saved: Instant::now(),
+            forget: remembered.forget,
+            started: None,
+            refusals: 0,
+            recovered: false,
+            gone: Arc::default(),
+            figures: Arc::new(Mutex::new(figures)),
+            shown,
+        };
+        if task.steps.running() {
+            task.begin_pass("goes on with a pass that was interrupted");
+        }
+        Ok(task)
+    }
+
+    /// Its figures, also while it runs.
+    #[must_use]
+    pub fn figures(&self) -> Arc<Mutex<Figures>> {
+        Arc::clone(&self.figures)
+    }
+
+    /// Becomes true when it ends because the filesystem is gone.
+    #[must_use]
+    pub fn gone(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.gone)
+    }
+
+    /// What it is going to do, for the journal.
+    #[must_use]
+    pub fn introduction(&self) -> String {
+        format!(
+            "{} [{}]: {}, by {}, in {}",
+            self.shown,
+            self.fs.mount().fs_type,
+            self.rule.policy,
+            self.counter.name(),
+            self.fs.layout().unit
+        )
+    }
+
+    /// Runs until told to stop, or until the filesystem is gone.
+    pub fn run(mut self) {
+        if self.rule.knobs
+            && !matches!(self.rule.policy, PolicySpec::None | PolicySpec::Online)
+            && let Some(limit) = IopsLimit::of(self.fs.root(), self.fs.mount())
+        {
+            if !self.common.shutting_down {
+                self.steer(limit);
+            }
+            return;
+        }
+        let why = loop {
+            if self.control.stopped() {
+                break "told to stop".to_owned();
+            }
+            match self.turn() {
+                Turn::Again => {}
+                Turn::Until(instant) => self.control.sleep_until(instant),
+                Turn::Sleep => self.control.sleep(Duration::MAX),
+                Turn::Over(why) => break why,
+            }
+            if self.common.shutting_down && !self.steps.running() {
+                break "the system goes down".to_owned();
+            }
+        };
+        if self.steps.running() {
+            self.end_pass(Ending::Stopped(why));
+        }
+        self.save();
+    }
+
+    /// Asks the policy once, and does what it says.
+    fn turn(&mut self) -> Turn {
+        let was_running = self.steps.running();
+        if !was_running && let Err(error) = self.fs.refresh() {
+            self.gone.store(true, Ordering::Relaxed);
+            return Turn::Over(format!("{error:#}"));
+        }
+        let world = self.world();
+        let action = self.steps.decide(&mut self.fs, &world);
+        let running = self.steps.running();
+        if running && !was_running {
+            self.begin_pass("begins a pass");
+        }
+        let turn = match action {
+            Action::Trim { window, min_extent, command_max } => self.trim(window, min_extent, command_max),
+            Action::WaitUntil(instant) if self.common.shutting_down => Turn::Over(format!("waits until {}", instant.0 / 1_000_000_000)),
+            Action::Nothing if self.common.shutting_down => Turn::Over("nothing to do".to_owned()),
+            Action::WaitUntil(instant) => Turn::Until(instant),
+            Action::Nothing => Turn::Sleep,
+        };
+        if !running && was_running {
+            self.end_pass(Ending::Complete);
+        }
+        if !matches!(turn, Turn::Again) {
+            self.pause(&turn);
+        }
+        turn
+    }
+
+    fn world(&mut self) -> World {
+        let (written, written_step) = self.counter.read(self.fs.root());
+        World {
+            written,
+            written_step,
+            forced: self.control.take_forced(),
+            shutting_down: self.common.shutting_down,
+            on_battery: on_battery(self.fs.root()) == Some(true),
+        }
+    }
+
+    /// Lets go of the filesystem, so that it can be unmounted meanwhile, and of the device's limit if it takes long.
+    fn pause(&mut self, turn: &Turn) {
+        self.fs.release();
+        let short = matches!(turn, Turn::Until(instant) if *instant <= unix_now().saturating_add(LONG_PAUSE));
+        if !short {
+            let _ = self.fs.limit_commands(Bytes::MAX);
+        }
+    }
+
+    fn begin_pass(&mut self, what: &str) {
+        self.started = Some(unix_now());
+        self.steps.account = Account::default();
+        self.refusals = 0;
+        self.recovered = false;
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).running = true;
+        let min_extent = min_extent(&self.rule.policy);
+        self.forget = self.fs.prepare(min_extent, self.forget);
+        say(&format!("{}: {what}, {} windows, {} free", self.shown, self.fs.layout().windows.len(), self.fs.free().unwrap_or_default()));
+    }
+
+    fn trim(&mut self, window: TrimWindow, min_extent: Bytes, command_max: Bytes) -> Turn {
+        let locks = loop {
+            match DriveLocks::take(self.fs.stack(), Path::new(RUN_DIRECTORY)) {
+                Ok(locks) => break locks,
+                Err(error) if error.is::<Busy>() && !self.control.stopped() => {
+                    self.fs.release();
+                    self.control.sleep(BUSY_RETRY);
+                }
+                Err(error) if error.is::<Busy>() => return Turn::Again,
+                Err(error) => return Turn::Over(format!("{error:#}")),
+            }
+        };
+        // Only before this pass has lowered anything itself.
+        let left_behind =
+            if std::mem::replace(&mut self.recovered, true) { Vec::new() } else { limit::recover(self.fs.root(), self.fs.stack()) };
+        for file in left_behind {
+            say(&format!("{}: put back {}, which an interrupted trim had lowered", self.shown, file.display()));
+        }
+        let before = self.steps.account.clone();
+        let step = self.steps.trim(&mut self.fs, window, min_extent, command_max);
+        drop(locks);
+        self.note(&before);
+        match step {
+            Step::Refused(window, refused) => self.refused(window, refused),
+            _ => {
+                self.refusals = 0;
+                if self.saved.elapsed() >= SAVE_EVERY {
+                    self.save();
+                }
+                Turn::Again
+            }
+        }
+    }
+
+    fn refused(&mut self, window: TrimWindow, refused: Refused) -> Turn {
+        self.refusals += 1;
+        // The same line for the same reason is said once.
+        if self.refusals == 1 {
+            say(&format!("{}: {} at {} was refused: {refused}", self.shown, Bytes(window.len), window.start));
+        }
+        if refused.is_final() {
+            self.gone.store(refused.is_gone(), Ordering::Relaxed);
+            return Turn::Over(refused.to_string());
+        }
+        if self.refusals >= REFUSALS_MAX {
+            say(&format!("{}: {} at {} is left out of this pass", self.shown, Bytes(window.len), window.start));
+            self.refusals = 0;
+            self.steps.skip(window);
+        }
+        Turn::Again
+    }
+
+    /// Adds what the last request did to the figures.
+    fn note(&self, before: &Account) {
+        let now = &self.steps.account;
+        let sent = |a: &Account| a.sent.unwrap_or_default();
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.requests += now.requests.saturating_sub(before.requests);
+        figures.refused += (now.refused.len() - before.refused.len()) as u64;
+        figures.sent_commands += sent(now).commands.saturating_sub(sent(before).commands);
+        figures.sent_bytes += sent(now).bytes.saturating_sub(sent(before).bytes).0;
+        figures.trimming_seconds += now.trimming.saturating_sub(before.trimming).as_secs_f64();
+        figures.wait_seconds_max = figures.wait_seconds_max.max(now.wait_during.map_or(0.0, Nanos::as_secs_f64));
+    }
+
+    fn end_pass(&mut self, ending: Ending) {
+        let ended = unix_now();
+        let complete = ending == Ending::Complete;
+        let account = std::mem::take(&mut self.steps.account);
+        let started = self.started.take().unwrap_or(ended);
+        say(&self.summary(&account, &ending, ended.saturating_sub(started)));
+        let pass = Pass { rule: &self.rule, started, ended, account: &account, ending };
+        if let Err(error) = self.common.history.save(&self.fs, &pass).context("the history cannot be kept") {
+            say(&format!("{}: {error:#}", self.shown));
+        }
+        if complete {
+            self.forget = false;
+        }
+        self.save();
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.running = false;
+        if complete {
+            figures.passes += 1;
+            figures.last_pass_unix_s = ended.0 / 1_000_000_000;
+        }
+    }
+
+    fn summary(&self, account: &Account, ending: &Ending, took: Nanos) -> String {
+        let what = match ending {
+            Ending::Complete if account.refused.is_empty() => "pass complete".to_owned(),
+            Ending::Complete => format!("pass over, {} requests refused", account.refused.len()),
+            Ending::Stopped(why) => format!("pass stopped ({why}), goes on later"),
+        };
+        let sent = account
+            .sent
+            .map_or("discards are not counted".to_owned(), |s| format!("{} in {} discards reached the device", s.bytes, s.commands));
+        let wait = account.wait_during.map_or(String::new(), |w| format!(", others waited up to {w}"));
+        format!("{}: {what}: {sent} in {took}, {} of it in requests{wait}", self.shown, account.trimming)
+    }
+
+    fn save(&mut self) {
+        self.saved = Instant::now();
+        let remembered = Remembered::of(self.rule.policy.name(), self.steps.policy.state(), self.forget);
+        if let Err(error) = self.file.save(&remembered) {
+            say(&format!("{}: the state cannot be kept: {error}", self.shown));
+        }
+    }
+
+    /// Lets the filesystem discard by itself: fast while the device is idle, slowly while it is not.
+    fn steer(&mut self, mut limit: IopsLimit) {
+        say(&format!("{}: discards by itself (discard=async); its iops_limit follows the load", self.shown));
+        while !self.control.stopped() && IopsLimit::of(self.fs.root(), self.fs.mount()).is_some() {
+            let idle = self.fs.look().wait.is_none() && on_battery(self.fs.root()) != Some(true);
+            if let Err(error) = limit.set(idle) {
+                say(&format!("{}: iops_limit cannot be set: {error}", self.shown));
+                return;
+            }
+            let _ = self.control.take_forced();
+            self.control.sleep(KNOBS_EVERY);
+        }
+    }
+}
+
+/// What to do after a turn.
+enum Turn {
+    /// Ask again at once.
+    Again,
+    /// Ask again then.
+    Until(Nanos),
+    /// Ask again when something changes.
+    Sleep,
+    /// The filesystem cannot be trimmed any more.
+    Over(String),
+}
+
+/// The least extent of a policy: one for all of its passes, because ext4 keeps one for the filesystem.
+fn min_extent(policy: &PolicySpec) -> Bytes {
+    match policy {
+        PolicySpec::None | PolicySpec::Online => Bytes::ZERO,
+        PolicySpec::Batched(s) => s.min_extent,
+        PolicySpec::Adaptive(s) => s.min_extent,
+        PolicySpec::Idle(s) => s.min_extent,
+    }
+}

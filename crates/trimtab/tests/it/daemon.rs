@@ -1,0 +1,325 @@
+//! The daemon on real filesystems: it trims what it is told to and nothing else, and survives what happens to machines.
+
+use crate::support::{LoopMount, skip, trimtab};
+use predicates::prelude::*;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use trimtab::host::discards::Meter;
+
+/// Only one daemon runs on a machine.
+static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+struct Daemon {
+    child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Daemon {
+    fn start(config: &Path) -> Self {
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+            .args(["daemon", "--config"])
+            .arg(config)
+            .env("NO_COLOR", "1")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (send, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line of the journal.
+    fn wait_for(&mut self, part: &str) -> String {
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.seen.push(line.clone());
+                    if line.contains(part) {
+                        return line;
+                    }
+                }
+                Err(error) => panic!("no line with '{part}' ({error}); there were {:#?}", self.seen),
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn end(mut self) -> Vec<String> {
+        self.signal(Signal::TERM);
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{:#?}", self.seen);
+        self.seen.extend(self.lines.iter());
+        self.seen.clone()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Set {
+    directory: tempfile::TempDir,
+}
+
+impl Set {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn config(&self, rules: &str) -> PathBuf {
+        let path = self.directory.path().join("trimtab.toml");
+        let text = format!(
+            "[daemon]\nstate = \"{0}/state\"\nmetrics = \"{0}/trimtab.prom\"\nmetrics-every = \"1s\"\n{rules}",
+            self.directory.path().display()
+        );
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    fn metrics(&self) -> String {
+        fs::read_to_string(self.directory.path().join("trimtab.prom")).unwrap_or_default()
+    }
+
+    fn history(&self) -> Vec<Value> {
+        let store = self.directory.path().join("state/history.db");
+        let run = trimtab().args(["results", "list", "--json", "--store"]).arg(store).assert().success();
+        let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        document["runs"].as_array().unwrap().clone()
+    }
+}
+
+fn rule(path: &Path, policy: &str) -> String {
+    format!("[[filesystem]]\npath = \"{}\"\npolicy = \"{policy}\"\n", path.display())
+}
+
+fn sent(meter: &Meter) -> u64 {
+    meter.count().unwrap().bytes.0
+}
+
+#[test]
+fn it_trims_what_is_named_and_nothing_else() {
+    let _one = ONE.lock();
+    let (Some(named), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("xfs", 512, "nodiscard")) else {
+        return skip("root, loop devices and mkfs");
+    };
+    let set = Set::new();
+    let config =
+        set.config(&(rule(&named.path(), "none") + &rule(Path::new("/proc"), "idle") + &rule(Path::new("/no/such/mount"), "idle")));
+    let (on_named, on_other) = (Meter::start(&named.path()).unwrap(), Meter::start(&other.path()).unwrap());
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("/proc (proc) is on no block device");
+    daemon.wait_for("/no/such/mount is not mounted");
+    daemon.wait_for("[ext4]: none, by the filesystem's counter, in block groups");
+    assert_eq!(sent(&on_named), 0, "nothing before it is asked for");
+
+    trimtab()
+        .args(["daemon", "--config"])
+        .arg(&config)
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("another trimtab daemon is running"));
+
+    daemon.signal(Signal::USR1);
+    let line = daemon.wait_for("pass complete");
+    assert!(line.contains("reached the device"), "{line}");
+    assert!(sent(&on_named) > 200 << 20, "{}", sent(&on_named));
+    assert_eq!(sent(&on_other), 0);
+
+    // A wrong configuration changes nothing, a right one is taken up.
+    fs::write(&config, "[[filesystem]]\npath = 5\n").unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.wait_for("the configuration stays as it was");
+    set.config(&rule(&other.path(), "batched:every=168h"));
+    daemon.signal(Signal::HUP);
+    daemon.wait_for("[xfs]: batched");
+    daemon.wait_for("has been read again");
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("pass complete");
+    assert!(sent(&on_other) > 400 << 20);
+    std::thread::sleep(Duration::from_millis(1200));
+    let label = format!("mountpoint=\"{}\",fstype=\"xfs\",policy=\"batched\"", other.path().display());
+    assert!(set.metrics().contains(&format!("trimtab_passes_total{{{label}}} 1")), "{}", set.metrics());
+    let lines = daemon.end();
+    assert_eq!(lines.iter().filter(|l| l.contains("/proc (proc)")).count(), 1, "said once: {lines:#?}");
+    let history = set.history();
+    assert_eq!(history.len(), 2, "{history:#?}");
+    assert!(history.iter().all(|r| r["workload"] == "trim" && r["complete"] == true), "{history:#?}");
+}
+
+#[test]
+fn a_stopped_pass_goes_on_after_a_restart() {
+    let _one = ONE.lock();
+    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let set = Set::new();
+    // One piece every 200 ms, 16 of them.
+    let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=200ms"));
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("[ext4]: idle");
+    let meter = Meter::start(&mount.path()).unwrap();
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("begins a pass");
+    std::thread::sleep(Duration::from_millis(900));
+    let lines = daemon.end();
+    assert!(lines.iter().any(|l| l.contains("pass stopped (told to stop), goes on later")), "{lines:#?}");
+    let first = sent(&meter);
+    assert!(first > 0 && first < 1500 << 20, "{first}");
+    assert_eq!(set.history()[0]["complete"], false);
+
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("goes on with a pass that was interrupted");
+    daemon.wait_for("pass complete");
+    drop(daemon.end());
+    let all = sent(&meter);
+    assert!(all > 1900 << 20 && all < 2100 << 20, "{all}: every window once");
+}
+
+#[test]
+fn it_does_not_keep_a_filesystem_from_being_unmounted() {
+    let _one = ONE.lock();
+    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let set = Set::new();
+    let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=200ms"));
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("[ext4]: idle");
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("begins a pass");
+    std::thread::sleep(Duration::from_millis(300));
+    let device = trimtab::trim::discard_option::mount_of(&mount.path()).unwrap().source;
+    let unmounted = (0..20).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        Command::new("umount").arg(mount.path()).output().unwrap().status.success()
+    });
+    assert!(unmounted);
+    daemon.wait_for("goes on later");
+    assert!(Command::new("mount").arg(&device).arg(mount.path()).status().unwrap().success());
+    daemon.wait_for("goes on with a pass that was interrupted");
+    daemon.wait_for("pass complete");
+    daemon.end();
+}
+
+/// FITRIM ends early and reports success when the freezer comes; such windows are trimmed again.
+#[test]
+fn a_freeze_in_the_middle_loses_nothing() {
+    let _one = ONE.lock();
+    let Some(freezer) = Freezer::new() else { return skip("the freezer of control groups, version 1") };
+    let Some(mount) = LoopMount::new("xfs", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    for i in 0..4000 {
+        fs::write(mount.path().join(i.to_string()), vec![1; 16 << 10]).unwrap();
+    }
+    rustix::fs::syncfs(std::os::fd::AsFd::as_fd(&fs::File::open(mount.path()).unwrap())).unwrap();
+    (0..4000).step_by(2).for_each(|i| fs::remove_file(mount.path().join(i.to_string())).unwrap());
+    rustix::fs::syncfs(std::os::fd::AsFd::as_fd(&fs::File::open(mount.path()).unwrap())).unwrap();
+    let set = Set::new();
+    let config = set.config(&rule(&mount.path(), "none"));
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("[xfs]: none");
+    let meter = Meter::start(&mount.path()).unwrap();
+    freezer.add(&daemon.child);
+    daemon.signal(Signal::USR1);
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(5));
+        freezer.set("FROZEN");
+        std::thread::sleep(Duration::from_millis(450));
+        freezer.set("THAWED");
+    }
+    daemon.wait_for("pass complete");
+    daemon.end();
+    assert!(meter.count().unwrap().commands >= 2000, "{:?}", meter.count());
+}
+
+struct Freezer(PathBuf);
+
+impl Freezer {
+    fn new() -> Option<Self> {
+        let path = Path::new("/sys/fs/cgroup/freezer").join(format!("trimtab-test-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        Some(Self(path))
+    }
+
+    fn add(&self, child: &Child) {
+        fs::write(self.0.join("cgroup.procs"), child.id().to_string()).unwrap();
+    }
+
+    fn set(&self, state: &str) {
+        fs::write(self.0.join("freezer.state"), state).unwrap();
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+        let _ = (0..50).find(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            fs::remove_dir(&self.0).is_ok()
+        });
+    }
+}
+
+#[test]
+fn at_shutdown_only_what_is_configured_for_it_is_trimmed() {
+    let _one = ONE.lock();
+    let (Some(at_shutdown), Some(weekly)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
+        return skip("root, loop devices and mkfs");
+    };
+    let set = Set::new();
+    let config = set.config(&(rule(&at_shutdown.path(), "batched:shutdown") + &rule(&weekly.path(), "batched")));
+    let (first, second) = (Meter::start(&at_shutdown.path()).unwrap(), Meter::start(&weekly.path()).unwrap());
+    trimtab().args(["daemon", "--shutdown", "--config"]).arg(&config).assert().success();
+    assert!(sent(&first) > 200 << 20);
+    assert_eq!(sent(&second), 0);
+}
+
+#[test]
+fn btrfs_that_discards_by_itself_is_steered_by_its_knob() {
+    let _one = ONE.lock();
+    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
+    let root = trimtab::host::root::Root::live().unwrap();
+    let source = trimtab::trim::discard_option::mount_of(&mount.path()).unwrap().source;
+    let knob = trimtab::host::block::btrfs_directory(&root, &source).unwrap().join("discard/iops_limit");
+    let read = || fs::read_to_string(&knob).unwrap().trim().to_owned();
+    let before = read();
+    let set = Set::new();
+    let mut daemon = Daemon::start(&set.config(&rule(&mount.path(), "idle")));
+    daemon.wait_for("its iops_limit follows the load");
+    let changed = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        read() != before
+    });
+    assert!(changed, "{before}");
+    daemon.end();
+    assert_eq!(read(), before, "put back");
+}
+
+#[test]
+fn a_wrong_configuration_is_named_by_line_and_key() {
+    let set = Set::new();
+    let one_line = || predicate::str::contains("\n").count(1);
+    let config = set.config(&rule(Path::new("/"), "adaptve"));
+    for more in [&["--check"][..], &[]] {
+        let run = trimtab().args(["daemon", "--config"]).arg(&config).args(more).assert().code(2);
+        run.stderr(predicate::str::contains("trimtab.toml:7: policy: there is no trim policy 'adaptve'").and(one_line()));
+    }
+    let config = set.config(&rule(Path::new("/"), "idle:budget=2ms"));
+    trimtab().args(["daemon", "--check", "--config"]).arg(&config).assert().success().stdout(predicate::str::contains("budget=2ms"));
+    trimtab()
+        .args(["daemon", "--check", "--config", "/no/such/file"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("/no/such/file").and(one_line()));
+}
