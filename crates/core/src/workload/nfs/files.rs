@@ -35,6 +35,8 @@ pub(super) struct Place {
 
 impl FileSet {
     pub(super) fn new(root: String, names: u32, rng: &mut Stream) -> Self {
+        // One file always stays; to create or to remove another takes a second name.
+        let names = names.max(2);
         let mut order: Vec<u32> = (0..names).collect();
         rng.shuffle(&mut order);
         let exist = (u64::from(names) * u64::from(EXISTING_PERCENT)).div_ceil(100) as usize;
