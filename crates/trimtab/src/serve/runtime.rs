@@ -1,10 +1,12 @@
 //! Where attached drives are found: one directory each, with a record, a control socket and the mount point.
 //!
+//! ```text
 //!     /run/trimtab/drives/ID/          for root; $XDG_RUNTIME_DIR/trimtab/drives/ID/ for others
 //!         record.json                  who serves what, since when
 //!         control                      the server's socket
 //!         mnt/NAME                     the file behind the loop device
 //!         log                          what the server said after it went to the background
+//! ```
 //!
 //! A record whose process is gone was left by a crash: the next start finds it and takes everything of it away.
 
