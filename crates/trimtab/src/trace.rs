@@ -1,4 +1,4 @@
-//! Recordings of what a host sent to a drive: written by the virtual SSD, read by `trimtab drive simulate` and by whoever
+//! Recordings of what a host sent to a drive: written by the virtual SSD, read by `trimtab drive replay` and by whoever
 //! understands fio's iolog or blkparse's text.
 //!
 //! # The format, version 1
@@ -32,9 +32,12 @@
 
 mod export;
 mod format;
+pub mod replay;
+mod source;
 
 pub use export::{ExportFormat, export};
 pub use format::{Block, Header, Packer, Reader, TraceError, Writer};
+pub use source::Source;
 
 use trimtab_core::data::DataClass;
 use trimtab_core::units::Nanos;

@@ -4,9 +4,11 @@ mod attach;
 mod detach;
 mod list;
 mod power;
+mod replay;
 mod show;
 mod simulate;
 mod status;
+mod trace;
 mod validate;
 mod watch;
 
@@ -39,6 +41,10 @@ enum Command {
     Watch(watch::Args),
     /// Take the power of an attached drive away, or give it back.
     Power(power::Args),
+    /// Say what is in a recording or another trace, or print it for fio or as blkparse does.
+    Trace(trace::Args),
+    /// Replay a recording or another trace on a modelled drive under any trim policy.
+    Replay(replay::Args),
     /// Detach a drive.
     Detach(detach::Args),
 }
@@ -54,6 +60,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Status(args) => status::run(args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Power(args) => power::run(args, context),
+        Command::Trace(args) => trace::run(args, context),
+        Command::Replay(args) => replay::run(args, context),
         Command::Detach(args) => detach::run(args, context),
     }
 }

@@ -76,6 +76,34 @@ impl UnitMap {
         })
     }
 
+    /// The first run of units that hold data at or after `from`, up to `end`.
+    pub fn next_run(&self, from: u64, end: u64) -> Option<Range<u64>> {
+        let start = self.next_unit(from, end, true)?;
+        Some(start..self.next_unit(start, end, false).unwrap_or(end))
+    }
+
+    /// The first unit from `at` on, before `end`, that holds data (or not).
+    fn next_unit(&self, mut at: u64, end: u64, held: bool) -> Option<u64> {
+        let end = end.min(self.units);
+        while at < end {
+            match &self.chunks[(at / CHUNK) as usize] {
+                Chunk::Empty if !held => return Some(at),
+                Chunk::Full if held => return Some(at),
+                Chunk::Empty | Chunk::Full => at = (at / CHUNK + 1) * CHUNK,
+                Chunk::Some { bits, .. } => {
+                    let word = bits[(at % CHUNK / 64) as usize];
+                    let wanted = (if held { word } else { !word }) >> (at % 64);
+                    let found = at + u64::from(wanted.trailing_zeros());
+                    if wanted != 0 {
+                        return (found < end).then_some(found);
+                    }
+                    at = (at / 64 + 1) * 64;
+                }
+            }
+        }
+        None
+    }
+
     fn change(&mut self, units: Range<u64>, to: bool) -> u64 {
         let (mut at, end) = (units.start, units.end.min(self.units));
         let mut changed = 0;
@@ -346,6 +374,14 @@ mod tests {
             }
             prop_assert_eq!(map.count(), model.iter().filter(|held| **held).count() as u64);
             prop_assert!(listed == model);
+            let mut found = vec![false; units as usize];
+            let mut from = 0;
+            while let Some(run) = map.next_run(from, units) {
+                found[run.start as usize..run.end as usize].fill(true);
+                prop_assert!(run.end == units || !model[run.end as usize], "a run ends where it ends");
+                from = run.end;
+            }
+            prop_assert!(found == model);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Recordings in the words of other tools.
 
-use super::{Event, Header, Kind};
+use super::{Event, Kind};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
@@ -27,31 +27,24 @@ impl FromStr for ExportFormat {
     }
 }
 
-/// Writes `events` to `out`; gives how many there were. fio's time stamps are in microseconds.
+/// Writes `events` to `out`; gives how many there were. fio's time stamps are in microseconds, and its file is called `name`.
 ///
 /// # Errors
 /// Those of the events and those of writing.
-pub fn export<E>(
-    header: &Header,
-    events: impl Iterator<Item = Result<Event, E>>,
+pub fn export(
+    name: &str,
+    events: impl Iterator<Item = anyhow::Result<Event>>,
     format: ExportFormat,
     out: &mut impl Write,
-) -> anyhow::Result<u64>
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
+) -> anyhow::Result<u64> {
     match format {
-        ExportFormat::FioIolog => fio(header, events, out),
+        ExportFormat::FioIolog => fio(name, events, out),
         ExportFormat::Blkparse => blkparse(events, out),
     }
 }
 
-fn fio<E>(header: &Header, events: impl Iterator<Item = Result<Event, E>>, out: &mut impl Write) -> anyhow::Result<u64>
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
+fn fio(name: &str, events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write) -> anyhow::Result<u64> {
     // fio opens a file of this name in its current directory, or what --replay_redirect says.
-    let name = &header.drive;
     writeln!(out, "fio version 3 iolog\n0 {name} add\n0 {name} open")?;
     let mut records = 0;
     let mut last = 0;
@@ -73,10 +66,7 @@ where
     Ok(records)
 }
 
-fn blkparse<E>(events: impl Iterator<Item = Result<Event, E>>, out: &mut impl Write) -> anyhow::Result<u64>
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
+fn blkparse(events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write) -> anyhow::Result<u64> {
     // Completions come out in the order of their time, as blkparse prints them: they wait here until then.
     let mut completions: BinaryHeap<Reverse<(u64, u64, String)>> = BinaryHeap::new();
     let mut sequence = 0_u64;
@@ -145,21 +135,13 @@ mod tests {
 
     #[test]
     fn exports_are_read_back_as_the_same_requests() {
-        let header = Header {
-            drive: "x".into(),
-            size: 1 << 31,
-            logical_block: 512,
-            speed: "off".into(),
-            started_unix_ms: 0,
-            tool_version: "0".into(),
-        };
         let expected: Vec<Record> = events()
             .iter()
             .map(|event| Record { at: event.at, volume: 0, kind: event.kind, offset: event.offset, len: event.len })
             .collect();
         for (export_format, format) in [(ExportFormat::FioIolog, Format::FioIolog), (ExportFormat::Blkparse, Format::Blkparse)] {
             let mut text = Vec::new();
-            let records = export(&header, events().into_iter().map(Ok::<_, io::Error>), export_format, &mut text).unwrap();
+            let records = export("x", events().into_iter().map(Ok), export_format, &mut text).unwrap();
             assert_eq!(records, 4);
             let text = String::from_utf8(text).unwrap();
             assert_eq!(Format::detect(text.lines().next().unwrap()), Some(format), "{text}");

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use trimtab_core::data::DataClass;
 use trimtab_core::units::Nanos;
 
-const MAGIC: &[u8; 8] = b"TRIMTRC1";
+pub(super) const MAGIC: &[u8; 8] = b"TRIMTRC1";
 /// Raw bytes after which a block is closed.
 const BLOCK_BYTES: usize = 64 << 10;
 /// A raw block is never longer: the last record may pass the limit above.

@@ -53,7 +53,7 @@ pub struct Args {
     /// No block device, only NBD: needs neither root nor FUSE nor a loop device.
     #[arg(long, requires = "nbd")]
     no_block: bool,
-    /// Record every request to this new file, for 'trimtab drive simulate' and 'trimtab drive trace'.
+    /// Record every request to this new file, for 'trimtab drive replay' and 'trimtab drive trace'.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// A fault of the drive; may be given several times, see below.

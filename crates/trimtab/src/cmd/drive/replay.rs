@@ -1,0 +1,164 @@
+//! `trimtab drive replay`.
+
+use crate::drives;
+use crate::error::UsageError;
+use crate::interrupt;
+use crate::output::{self, Context};
+use crate::progress::{Counting, Progress};
+use crate::serve::engine::Settings;
+use crate::serve::model;
+use crate::serve::pace::Speed;
+use crate::serve::status::ByKind;
+use crate::trace::Source;
+use crate::trace::replay::{Outcome, Replay};
+use anyhow::Context as _;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use trimtab_core::data::DataClass;
+use trimtab_core::drive::spec::DriveSpec;
+use trimtab_core::drive::{Command, Extent};
+use trimtab_core::policy::PolicySpec;
+use trimtab_core::trace::Format;
+use trimtab_core::units::{Bytes, Nanos};
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab drive replay recording --drive ocz-vertex-le-100gb
+  trimtab drive replay recording --drive ocz-vertex-le-100gb --trim recorded --trim none --trim batched:every=1h --trim idle
+  trimtab drive replay msr.csv --drive ./mine.toml --size 64GiB --volume 1 --fill 90
+
+What the trace trims is what its host had freed: 'none' never tells the drive, 'batched', 'adaptive' and 'idle' tell it in their own time.";
+
+/// Arguments of `trimtab drive replay`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A recording of 'trimtab drive attach --record', or a text trace (MSR, Alibaba, fio iolog, blkparse, columns).
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// A shipped drive, or the path of a specification file.
+    #[arg(long, value_name = "NAME|FILE")]
+    drive: String,
+    /// Another capacity, with the same over-provisioning.
+    #[arg(long)]
+    size: Option<Bytes>,
+    /// recorded, or a trim policy: none, online, batched, adaptive, idle, with settings as in 'batched:every=1h'. May be given several times.
+    #[arg(long = "trim", value_name = "POLICY", default_value = "recorded")]
+    policies: Vec<Trim>,
+    /// Share of the drive that is written once, in order, before, in per cent.
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100))]
+    fill: u64,
+    /// Format of a text trace, if its first line does not give it away.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Which volume of a trace of several.
+    #[arg(long, value_name = "N")]
+    volume: Option<u64>,
+    /// Seed of everything random in the drive.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+}
+
+/// As recorded, or under a policy.
+#[derive(Clone, Debug)]
+struct Trim(Option<PolicySpec>);
+
+impl FromStr for Trim {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "recorded" {
+            return Ok(Self(None));
+        }
+        text.parse().map(|policy| Self(Some(policy))).map_err(|error: trimtab_core::policy::ParsePolicyError| error.to_string())
+    }
+}
+
+impl std::fmt::Display for Trim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Some(policy) => f.pad(&policy.to_string()),
+            None => f.pad("recorded"),
+        }
+    }
+}
+
+/// Replays.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install().context("cannot handle signals")?;
+    let spec = model::sized(drives::load(&args.drive)?.spec, args.size)?;
+    let settings = model::settings(&spec, Speed::Unpaced);
+    let mut outcomes = Vec::new();
+    for trim in &args.policies {
+        outcomes.push((trim.to_string(), replay(args, &spec, settings, trim, context)?));
+    }
+    let document = json!({ "drive": spec.name, "size": spec.capacity_bytes, "replays": outcomes.iter().map(|(trim, outcome)| as_json(trim, outcome)).collect::<Vec<_>>() });
+    context.report("drive-replay", 1, &document, || in_words(&outcomes))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, context: &Context) -> anyhow::Result<Outcome> {
+    let mut drive = model::build(spec, args.seed)?;
+    let filled = fill(drive.as_mut(), &settings, args.fill);
+    let mut replay = Replay::new(drive, settings, trim.0.as_ref(), filled.1, filled.0);
+    let mut progress = Progress::new(context, &format!("replaying, {trim}"), Counting::Items, 0);
+    for (n, event) in Source::open(&args.trace, args.format, args.volume)?.enumerate() {
+        let fits = replay.event(&event?);
+        fits.map_err(|problem| {
+            UsageError::new(format!("{}, record {}: {problem}", args.trace.display(), n + 1)).hint("--size makes the drive larger")
+        })?;
+        if n % 4096 == 0 {
+            interrupt::check()?;
+            progress.set(n as u64);
+        }
+    }
+    Ok(replay.finish())
+}
+
+/// Writes that much of the drive once, in order; gives how much that was and when it was done.
+fn fill(drive: &mut dyn model::Model, settings: &Settings, percent: u64) -> (Bytes, Nanos) {
+    const STEP: u64 = 1 << 20;
+    let block = u64::from(settings.geometry.logical_block);
+    let end = (u128::from(settings.geometry.size) * u128::from(percent) / 100) as u64 / block * block;
+    let (mut at, mut now) = (0, Nanos::ZERO);
+    while at < end {
+        let extent = Extent { offset: at, len: STEP.min(end - at) };
+        now = drive.submit(now, &Command::Write(extent, DataClass::Random)).done;
+        at += extent.len;
+    }
+    (Bytes(end), now)
+}
+
+fn as_json(trim: &str, outcome: &Outcome) -> serde_json::Value {
+    json!({
+        "trim": trim,
+        "took_ns": outcome.took.0,
+        "requests": ByKind::from(&outcome.counts),
+        "waf": outcome.waf,
+        "discards": outcome.discards,
+        "never_told_bytes": outcome.never_told.0,
+        "model": outcome.model,
+    })
+}
+
+fn in_words(outcomes: &[(String, Outcome)]) -> String {
+    let mut table = output::table(&["trim", "took", "WAF", "write p99", "read p99", "trims", "trimmed", "effective", "never told"]);
+    for (trim, outcome) in outcomes {
+        let p99 =
+            |done: &crate::serve::engine::Done| if done.count == 0 { "-".to_owned() } else { done.latency.percentile(99.0).to_string() };
+        table.add_row([
+            trim.clone(),
+            outcome.took.to_string(),
+            outcome.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}")),
+            p99(&outcome.counts.write),
+            p99(&outcome.counts.read),
+            outcome.counts.trim.count.to_string(),
+            Bytes(outcome.discards.asked.bytes).to_string(),
+            Bytes(outcome.discards.effective_bytes).to_string(),
+            outcome.never_told.to_string(),
+        ]);
+    }
+    format!("{table}\n")
+}

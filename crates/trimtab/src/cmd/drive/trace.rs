@@ -1,0 +1,118 @@
+//! `trimtab drive trace`.
+
+use crate::output::{self, Context};
+use crate::trace::{ExportFormat, Kind, Source, export};
+use anyhow::Context as _;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trimtab_core::trace::Format;
+use trimtab_core::units::{Bytes, Nanos};
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab drive trace recording                       what is in it
+  trimtab drive trace recording --to fio > iolog      for fio --read_iolog=iolog --replay_redirect=/dev/...
+  trimtab drive trace recording --to blkparse | less";
+
+/// Arguments of `trimtab drive trace`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A recording of 'trimtab drive attach --record', or a text trace (MSR, Alibaba, fio iolog, blkparse, columns).
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print it in the format of another tool: fio (iolog version 3) or blkparse.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    to: Option<ExportFormat>,
+    /// Write to this file instead of standard output.
+    #[arg(long, short, value_name = "FILE", requires = "to")]
+    output: Option<PathBuf>,
+    /// Format of a text trace, if its first line does not give it away.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Which volume of a trace of several.
+    #[arg(long, value_name = "N")]
+    volume: Option<u64>,
+}
+
+#[derive(Default, Serialize)]
+struct Sum {
+    count: u64,
+    bytes: u64,
+    failed: u64,
+}
+
+#[derive(Default, Serialize)]
+struct Summary {
+    drive: Option<String>,
+    speed: Option<String>,
+    took_ns: u64,
+    end_bytes: u64,
+    read: Sum,
+    write: Sum,
+    trim: Sum,
+    flush: Sum,
+}
+
+/// Says what is in a trace, or prints it in other words.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let source = Source::open(&args.file, args.format, args.volume)?;
+    if let Some(format) = args.to {
+        let name = source.header().map_or_else(|| "trace".to_owned(), |header| header.drive.clone());
+        match &args.output {
+            Some(path) => {
+                let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+                let mut out = BufWriter::new(file);
+                export(&name, source, format, &mut out)?;
+                out.flush().with_context(|| format!("cannot write {}", path.display()))?;
+            }
+            None => {
+                let mut out = BufWriter::new(std::io::stdout().lock());
+                export(&name, source, format, &mut out)?;
+                out.flush()?;
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let summary = summed(source)?;
+    context.report("drive-trace", 1, &summary, || in_words(&summary))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summed(source: Source) -> anyhow::Result<Summary> {
+    let mut summary = Summary {
+        drive: source.header().map(|header| header.drive.clone()),
+        speed: source.header().map(|header| header.speed.clone()),
+        ..Summary::default()
+    };
+    for event in source {
+        let event = event?;
+        let sum = match event.kind {
+            Kind::Read => &mut summary.read,
+            Kind::Write => &mut summary.write,
+            Kind::Trim => &mut summary.trim,
+            Kind::Flush => &mut summary.flush,
+        };
+        sum.count += 1;
+        sum.bytes += event.len;
+        sum.failed += u64::from(event.errno.is_some());
+        summary.took_ns = summary.took_ns.max(event.at.saturating_add(event.latency).0);
+        summary.end_bytes = summary.end_bytes.max(event.offset.saturating_add(event.len));
+    }
+    Ok(summary)
+}
+
+fn in_words(summary: &Summary) -> String {
+    let mut table = output::table(&["requests", "count", "bytes", "failed"]);
+    for (name, sum) in [("read", &summary.read), ("write", &summary.write), ("trim", &summary.trim), ("flush", &summary.flush)] {
+        table.add_row([name.to_owned(), sum.count.to_string(), Bytes(sum.bytes).to_string(), sum.failed.to_string()]);
+    }
+    let head = match (&summary.drive, &summary.speed) {
+        (Some(drive), Some(speed)) => format!("recorded on {drive} at speed {speed}\n"),
+        _ => String::new(),
+    };
+    format!("{head}{table}\n{} in model time, up to byte {}\n", Nanos(summary.took_ns), summary.end_bytes)
+}
