@@ -1,5 +1,7 @@
 //! Drive specification files: the shipped ones and a user's own, with the source of every figure.
 
+pub mod model;
+
 use crate::error::UsageError;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};

@@ -11,7 +11,6 @@ pub mod faults;
 pub mod fuse;
 pub mod ledger;
 pub mod loopdev;
-pub mod model;
 pub mod nbd;
 pub mod pace;
 pub mod persist;

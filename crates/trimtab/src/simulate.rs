@@ -2,9 +2,9 @@
 
 pub mod sampled;
 
+use crate::drives::model::{self, Model};
 use crate::error::UsageError;
 use crate::runner::{End, Events, Header, blocks};
-use crate::serve::model::{self, Model};
 use crate::target::drive::DriveTarget;
 use sampled::Sampled;
 use trimtab_core::analysis::steady::{SteadyState, steady_state};

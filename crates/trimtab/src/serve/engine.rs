@@ -1,14 +1,15 @@
 //! The engine: keeps the data, asks the model, counts.
 
 mod counts;
+mod settings;
 mod shape;
 
 pub use counts::{Counts, Done};
 pub use shape::TrimShape;
 
+use crate::drives::model::Model;
 use crate::serve::classify::classify;
 use crate::serve::ledger::{Discards, Ledger};
-use crate::serve::model::Model;
 use crate::serve::pace::{ModelClock, Speed};
 use crate::serve::record::Recorder;
 use crate::serve::request::{Geometry, Request, Serve, Served};

@@ -359,7 +359,8 @@ fn blocks_of(extent: Extent, logical_block: u32) -> std::ops::Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::model;
+    use crate::drives::model;
+    use crate::serve::engine::Settings;
     use crate::serve::persist;
 
     const SIZE: u64 = 512 << 20;
@@ -368,7 +369,7 @@ mod tests {
     fn drive(faults: &[&str]) -> (Arc<Engine>, Faulty) {
         let spec = crate::drives::load("ocz-vertex-le-100gb").unwrap().spec;
         let spec = model::sized(spec, Some(trimtab_core::units::Bytes(SIZE))).unwrap();
-        let settings = model::settings(&spec, Speed::Unpaced);
+        let settings = Settings::of(&spec, Speed::Unpaced);
         let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
         let faulty = Faulty::new(Arc::clone(&engine), &faults, 7, Speed::Unpaced);

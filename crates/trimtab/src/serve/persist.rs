@@ -1,10 +1,10 @@
 //! Keeping a drive between attachments: where it begins, and what is left of it.
 
+use crate::drives::model;
 use crate::error::UsageError;
 use crate::serve::classify::classify;
 use crate::serve::engine::{Drive, Engine, Settings};
 use crate::serve::ledger::Ledger;
-use crate::serve::model;
 use crate::serve::state::{self, Header, Saved};
 use crate::serve::store::Store;
 use anyhow::Context as _;

@@ -2,11 +2,10 @@
 
 use crate::interrupt;
 use crate::serve::control::{self, Answer, Ask, Question};
-use crate::serve::engine::Engine;
+use crate::serve::engine::{Engine, Settings};
 use crate::serve::faults::{Fault, Faulty};
 use crate::serve::fuse::{MAX_REQUEST_BYTES, OneFile};
 use crate::serve::loopdev::LoopDevice;
-use crate::serve::model;
 use crate::serve::nbd::NbdFront;
 use crate::serve::pace::{Pacer, Speed};
 use crate::serve::persist;
@@ -77,7 +76,7 @@ impl Server {
     pub fn start(options: Options) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
         let mut remarks = runtime.clean_up()?;
-        let settings = model::settings(&options.spec, options.speed);
+        let settings = Settings::of(&options.spec, options.speed);
         let drive = match &options.data {
             Some(data) => {
                 let (drive, remark) = persist::in_file(&options.spec, &settings, options.seed, data, options.adopt)?;

@@ -1,6 +1,6 @@
 //! A modelled drive that is looked into every so many bytes written.
 
-use crate::serve::model::Model;
+use crate::drives::model::Model;
 use trimtab_core::drive::{Command, Completion, Device};
 use trimtab_core::run::{Axis, Series, Unit};
 use trimtab_core::units::{Bytes, Nanos};

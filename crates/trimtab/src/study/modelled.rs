@@ -3,12 +3,12 @@
 use super::job::{self, Job};
 use super::{Offer, Rig, hook, policy};
 use crate::drives::Drive;
+use crate::drives::model::{self, Model};
 use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Progress as Bar};
 use crate::runner::recorder::Recorder;
 use crate::runner::{End, Events, Header, Progress};
-use crate::serve::model::{self, Model};
 use crate::target::volume::VolumeTarget;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device as _;

@@ -8,9 +8,9 @@
 //! are replayed at their recorded times.
 
 use super::{Event, Kind};
+use crate::drives::model::Model;
 use crate::serve::engine::{Counts, Settings};
 use crate::serve::ledger::{Discards, Ledger, UnitMap};
-use crate::serve::model::Model;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use trimtab_core::drive::{Command, Extent};
@@ -293,14 +293,14 @@ impl Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::model;
+    use crate::drives::model;
     use crate::serve::pace::Speed;
     use trimtab_core::data::DataClass;
 
     fn replayed(events: &[Event], policy: Option<&str>) -> Outcome {
         let spec = crate::drives::load("ocz-vertex-le-100gb").unwrap().spec;
         let spec = model::sized(spec, Some(Bytes(512 << 20))).unwrap();
-        let settings = model::settings(&spec, Speed::Unpaced);
+        let settings = Settings::of(&spec, Speed::Unpaced);
         let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
         let mut replay = Replay::new(model::build(&spec, 1).unwrap(), settings, policy.as_ref(), Nanos::ZERO, Bytes::ZERO);
         events.iter().for_each(|event| replay.event(event).unwrap());
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let spec = model::sized(crate::drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(512 << 20))).unwrap();
-        let settings = model::settings(&spec, Speed::Unpaced);
+        let settings = Settings::of(&spec, Speed::Unpaced);
         let mut replay = Replay::new(model::build(&spec, 1).unwrap(), settings, None, Nanos::ZERO, Bytes::ZERO);
         for (offset, len) in [(512 << 20, 512), (u64::MAX - 4096, 4096), (u64::MAX - 100, 100)] {
             assert!(replay.event(&event(Nanos::ZERO, Kind::Write, offset, len, Nanos::ZERO)).is_err());

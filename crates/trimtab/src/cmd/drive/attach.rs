@@ -1,11 +1,11 @@
 //! `trimtab drive attach`.
 
 use crate::drives;
+use crate::drives::model;
 use crate::error::UsageError;
 use crate::interrupt;
 use crate::output::Context;
 use crate::serve::faults::{Fault, GRAMMAR};
-use crate::serve::model;
 use crate::serve::pace::Speed;
 use crate::serve::runtime::Record;
 use crate::serve::server::{Options, Server};

@@ -1,12 +1,12 @@
 //! `trimtab drive replay`.
 
 use crate::drives;
+use crate::drives::model;
 use crate::error::UsageError;
 use crate::interrupt;
 use crate::output::{self, Context};
 use crate::progress::{Counting, Progress};
 use crate::serve::engine::Settings;
-use crate::serve::model;
 use crate::serve::pace::Speed;
 use crate::serve::status::ByKind;
 use crate::trace::Source;
@@ -89,7 +89,7 @@ impl std::fmt::Display for Trim {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot handle signals")?;
     let spec = model::sized(drives::load(&args.drive)?.spec, args.size)?;
-    let settings = model::settings(&spec, Speed::Unpaced);
+    let settings = Settings::of(&spec, Speed::Unpaced);
     let mut outcomes = Vec::new();
     for trim in &args.policies {
         outcomes.push((trim.to_string(), replay(args, &spec, settings, trim, context)?));

@@ -1,13 +1,13 @@
 //! `trimtab drive simulate`.
 
 use crate::drives;
+use crate::drives::model;
 use crate::error::{Interrupted, UsageError};
 use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Progress};
 use crate::report;
 use crate::runner::End;
-use crate::serve::model;
 use crate::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::simulate::{self, Amount, Plan, Watcher};
 use crate::store;

@@ -2,12 +2,12 @@
 
 use super::{Args, Watch};
 use crate::drives;
+use crate::drives::model::{self, Model};
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
 use crate::runner::{Outcome, blocks};
 use crate::safety::{self, Guard, Workspace, consent};
-use crate::serve::model::{self, Model};
 use crate::target::TargetSpec;
 use crate::target::block::{BlockFile, BlockOptions, device};
 use crate::target::drive::DriveTarget;

@@ -1,21 +1,13 @@
-//! What the engine needs of a modelled drive beyond commands.
+//! Modelled drives made from specifications, and what simulations and the virtual SSD need of them beyond commands.
 
 use crate::error::UsageError;
 use crate::memory;
-use crate::serve::engine::{Settings, TrimShape};
-use crate::serve::pace::Speed;
-use crate::serve::request::Geometry;
 use std::collections::BTreeMap;
 use trimtab_core::drive::hdd::Hdd;
 use trimtab_core::drive::spec::{DriveSpec, Medium};
 use trimtab_core::drive::ssd::Ssd;
 use trimtab_core::drive::{Device, Extent};
 use trimtab_core::units::{Bytes, Nanos};
-
-/// The largest discard granularity that is passed on.
-const GRANULARITY_MAX: u64 = 1 << 20;
-/// Larger mapping units are torn between pieces of this size.
-const ATOMIC_WRITE_MAX: u64 = 64 << 10;
 
 /// `spec` with another capacity: over-provisioning, and everything else, stays in proportion.
 pub fn sized(mut spec: DriveSpec, size: Option<Bytes>) -> anyhow::Result<DriveSpec> {
@@ -30,41 +22,6 @@ pub fn sized(mut spec: DriveSpec, size: Option<Bytes>) -> anyhow::Result<DriveSp
     spec.capacity_bytes = capacity;
     spec.validate().map_err(|problem| UsageError::new(format!("--size {}: {problem}", Bytes(size))))?;
     Ok(spec)
-}
-
-/// How to serve a drive of `spec`.
-pub fn settings(spec: &DriveSpec, speed: Speed) -> Settings {
-    let mut geometry = Geometry {
-        size: spec.capacity_bytes,
-        logical_block: spec.logical_block_bytes,
-        atomic_write: spec.logical_block_bytes,
-        discard_granularity: 0,
-        discard_max_bytes: 0,
-        volatile_cache: false,
-        rotational: false,
-    };
-    let mut trim = TrimShape { ranges_max: 1, range_bytes_max: spec.capacity_bytes.max(1) };
-    let mut classify = false;
-    match &spec.medium {
-        Medium::Flash(flash) => {
-            classify = flash.compression.is_some();
-            // A mapped unit is replaced as a whole: its entry in the map points to the old place or to the new one.
-            let unit = flash.ftl.mapping_unit_bytes.clamp(spec.logical_block_bytes.into(), ATOMIC_WRITE_MAX);
-            geometry.atomic_write = unit as u32;
-            geometry.volatile_cache = flash.write_cache.bytes > 0 && !flash.write_cache.power_loss_protection;
-            if flash.trim.supported {
-                trim = TrimShape { ranges_max: flash.trim.ranges_per_command_max, range_bytes_max: flash.trim.range_bytes_max };
-                let unit = flash.trim.alignment_bytes.clamp(spec.logical_block_bytes.into(), GRANULARITY_MAX);
-                geometry.discard_granularity = unit as u32;
-                geometry.discard_max_bytes = trim.command_bytes_max().min(spec.capacity_bytes);
-            }
-        }
-        Medium::Disk(disk) => {
-            geometry.volatile_cache = disk.write_cache;
-            geometry.rotational = true;
-        }
-    }
-    Settings { geometry, trim, speed, queue_depth: spec.interface.queue_depth, classify }
 }
 
 /// A new drive of `spec`.
@@ -89,7 +46,7 @@ pub fn resume(spec: &DriveSpec, saved: &[u8]) -> anyhow::Result<Box<dyn Model>> 
     Ok(model)
 }
 
-/// A modelled drive that can be served.
+/// A modelled drive that can be served, watched and kept.
 pub trait Model: Device + Send {
     /// Every counter by name, and how the medium is used now.
     fn counters(&self) -> BTreeMap<String, u64>;
