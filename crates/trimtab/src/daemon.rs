@@ -15,7 +15,7 @@ mod task;
 use crate::host::block::Stack;
 use crate::host::mountinfo::{self, DevNumber, Mount};
 use crate::host::root::Root;
-use crate::trim::lock::{RUN_DIRECTORY, make_directory};
+use crate::trim::lock::{make_directory, run_directory};
 use anyhow::{Context as _, bail};
 use config::{Config, Rule};
 use control::Control;
@@ -103,8 +103,9 @@ pub fn run(options: Options) -> anyhow::Result<()> {
 
 /// The lock that only one daemon has.
 fn only_one() -> anyhow::Result<File> {
-    make_directory(Path::new(RUN_DIRECTORY))?;
-    let path = Path::new(RUN_DIRECTORY).join("daemon.lock");
+    let directory = run_directory();
+    make_directory(&directory)?;
+    let path = directory.join("daemon.lock");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR).map_err(std::io::Error::from);
     let mut file = File::from(opened.with_context(|| format!("cannot open {}", path.display()))?);

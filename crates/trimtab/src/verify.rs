@@ -14,7 +14,7 @@ use crate::interrupt;
 use crate::safety::Workspace;
 use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
-use crate::trim::lock::{DriveLocks, RUN_DIRECTORY};
+use crate::trim::lock::{DriveLocks, run_directory};
 use anyhow::{Context as _, bail};
 use extents::{Extent, Mapper, Placed};
 use readback::{BLOCK, Content, RawDevice, interior};
@@ -105,7 +105,7 @@ pub fn prove(workspace: &Workspace, options: &Options) -> anyhow::Result<Proof> 
     if let Some(obstacle) = fs.obstacle().filter(|_| !options.as_mounted) {
         bail!("cannot trim {shown}: {obstacle}");
     }
-    let _locks = DriveLocks::take(fs.stack(), Path::new(RUN_DIRECTORY)).with_context(|| format!("cannot trim {shown}"))?;
+    let _locks = DriveLocks::take(fs.stack(), &run_directory()).with_context(|| format!("cannot trim {shown}"))?;
     let mut proof = blank(&fs, options);
     match Probe::write(workspace, &mut fs, &proof, options) {
         Ok(probe) => probe.finish(&mut fs, options, &mut proof)?,

@@ -19,6 +19,9 @@ on when it is started again. Filesystems are kept open only while a request runs
 
 History: trimtab results list --store /var/lib/trimtab/history.db
 
+Environment: TRIMTAB_RUNTIME_DIR in place of /run/trimtab (locks, and what has to be put back after a crash; the same for all that
+trim), TRIMTAB_STATE_DIR in place of /var/lib/trimtab where the configuration names no other.
+
 Exit status: 0 ended by a signal, or the configuration is right; 1 failed; 2 the configuration is wrong.";
 
 /// Arguments of `trimtab daemon`.

@@ -6,13 +6,13 @@ use crate::interrupt;
 use crate::output::{Context, table};
 use crate::progress::{Counting, Progress};
 use crate::trim::filesystem::{Filesystem, unix_now};
-use crate::trim::lock::{DriveLocks, RUN_DIRECTORY};
+use crate::trim::lock::{DriveLocks, run_directory};
 use crate::trim::pass::{Account, Step, Steps, World};
-use crate::trim::resume::{Interrupted, ResumeFile, STATE_DIRECTORY};
+use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
 use crate::trim::{fitrim, limit};
 use anyhow::Context as _;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trimtab_core::policy::PolicySpec;
@@ -201,7 +201,7 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
     if let Some(obstacle) = fs.obstacle() {
         anyhow::bail!("cannot trim {shown}: {obstacle}{}", hint(obstacle, &shown));
     }
-    let _locks = DriveLocks::take(fs.stack(), Path::new(RUN_DIRECTORY)).with_context(|| format!("cannot trim {shown}"))?;
+    let _locks = DriveLocks::take(fs.stack(), &run_directory()).with_context(|| format!("cannot trim {shown}"))?;
     let mut outcome = blank(args, policy, fs);
     for file in limit::recover(fs.root(), fs.stack()) {
         outcome.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
@@ -249,7 +249,7 @@ fn windows(args: &Args, fs: &mut Filesystem, context: &Context) -> anyhow::Resul
 
 /// All windows, under the policy, from where an interrupted pass left off.
 fn whole(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
-    let file = ResumeFile::new(Path::new(STATE_DIRECTORY), fs.id());
+    let file = ResumeFile::new(&state_directory(), fs.id());
     let earlier = file.load(unix_now().0 / 1_000_000_000).filter(|e| !args.restart && e.min_extent == args.min_extent.0);
     outcome.resumed = earlier.is_some();
     if let Some(earlier) = &earlier {
@@ -338,7 +338,8 @@ impl WholePass<'_> {
             sent_bytes: self.sent_before.saturating_add(self.steps.account.sent.map_or(0, |s| s.bytes.0)),
         };
         if let Err(error) = self.file.save(&interrupted) {
-            self.unsaved = Some(format!("an interruption could not be resumed: cannot write below {STATE_DIRECTORY}: {error}"));
+            self.unsaved =
+                Some(format!("an interruption could not be resumed: cannot write below {}: {error}", state_directory().display()));
         }
     }
 }

@@ -189,7 +189,7 @@ impl Parser<'_> {
         let daemon = raw.daemon;
         let state = daemon.state.map(|p| self.absolute("state", p)).transpose()?;
         Ok(Config {
-            state: state.unwrap_or_else(|| PathBuf::from(crate::trim::resume::STATE_DIRECTORY)),
+            state: state.unwrap_or_else(crate::trim::resume::state_directory),
             metrics: daemon.metrics.map(|p| self.absolute("metrics", p)).transpose()?,
             metrics_every: daemon.metrics_every.map(|t| self.duration("metrics-every", &t)).transpose()?.unwrap_or(Nanos::from_secs(60)),
             rules,

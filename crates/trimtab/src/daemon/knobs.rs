@@ -4,9 +4,9 @@
 use crate::host::block;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
-use crate::trim::lock::{RUN_DIRECTORY, make_directory};
+use crate::trim::lock::{make_directory, run_directory};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// How many discards a second while others use the device, as a share of what was set.
 const BUSY_SHARE: u64 = 10;
@@ -31,7 +31,7 @@ impl IopsLimit {
         }
         let directory = block::btrfs_directory(root, &mount.source)?;
         let file = directory.join("discard/iops_limit");
-        let note = Path::new(RUN_DIRECTORY).join(format!("iops-{}", directory.file_name()?.to_str()?));
+        let note = run_directory().join(format!("iops-{}", directory.file_name()?.to_str()?));
         let now = root.read_u64(&file)?;
         // What an earlier process found, should it have ended without putting it back.
         let before = std::fs::read_to_string(&note).ok().and_then(|n| n.trim().parse().ok()).unwrap_or(now);
@@ -49,7 +49,7 @@ impl IopsLimit {
             return Ok(());
         }
         if !self.note.exists() {
-            let _ = make_directory(Path::new(RUN_DIRECTORY));
+            let _ = make_directory(&run_directory());
             std::fs::write(&self.note, self.before.to_string())?;
         }
         std::fs::write(&self.file, wanted.to_string())?;

@@ -10,7 +10,7 @@ use super::state::{Remembered, StateFile};
 use crate::host::environment::on_battery;
 use crate::trim::filesystem::{Filesystem, Refused, unix_now};
 use crate::trim::limit;
-use crate::trim::lock::{Busy, DriveLocks, RUN_DIRECTORY};
+use crate::trim::lock::{Busy, DriveLocks, run_directory};
 use crate::trim::pass::{Account, Step, Steps, World};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -231,7 +231,7 @@ impl Task {
 
     fn trim(&mut self, window: TrimWindow, min_extent: Bytes, command_max: Bytes) -> Turn {
         let locks = loop {
-            match DriveLocks::take(self.fs.stack(), Path::new(RUN_DIRECTORY)) {
+            match DriveLocks::take(self.fs.stack(), &run_directory()) {
                 Ok(locks) => break locks,
                 Err(error) if error.is::<Busy>() && !self.control.stopped() => {
                     self.fs.release();

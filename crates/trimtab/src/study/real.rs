@@ -14,7 +14,7 @@ use crate::target::dir::DirTarget;
 use crate::target::mounted::MountedDir;
 use crate::trim::discard_option::{Changed, Discard, mount_of};
 use crate::trim::fitrim;
-use crate::trim::lock::{DriveLocks, RUN_DIRECTORY};
+use crate::trim::lock::{DriveLocks, run_directory};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use trimtab_core::run::{Field, Run, TargetKind};
@@ -110,7 +110,7 @@ impl Possibilities {
 pub fn lock_drives(path: &Path) -> anyhow::Result<DriveLocks> {
     let root = Root::live()?;
     let place = Place::of_path(&root, path).with_context(|| format!("cannot find {}", path.display()))?;
-    DriveLocks::take(&place.stack, Path::new(RUN_DIRECTORY))
+    DriveLocks::take(&place.stack, &run_directory())
 }
 
 fn remount_obstacle(mount: &Mount) -> Option<String> {

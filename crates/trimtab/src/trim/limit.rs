@@ -1,11 +1,11 @@
 //! The length of single discard commands, while a trim goes on: `queue/discard_max_bytes`. Others get their turn between two
 //! commands, so this bounds how long they wait for a trim. What was there before is put back, also after a crash.
 
-use super::lock::{RUN_DIRECTORY, make_directory};
+use super::lock::{make_directory, run_directory};
 use crate::host::block::Stack;
 use crate::host::root::Root;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use trimtab_core::units::Bytes;
 
 /// One queue whose limit was changed.
@@ -36,7 +36,7 @@ impl CommandLimit {
             let read = |name: &str| root.read_u64(directory.join(name)).filter(|n| *n > 0);
             let (Some(before), Some(granularity)) = (read("discard_max_bytes"), read("discard_granularity")) else { continue };
             let disk = directory.parent().and_then(|d| d.file_name()?.to_str()).unwrap_or(&layer.name);
-            let note = Path::new(RUN_DIRECTORY).join(format!("limit-{}", disk.replace('/', "!")));
+            let note = run_directory().join(format!("limit-{}", disk.replace('/', "!")));
             if !queues.iter().any(|q| q.limit == limit) {
                 queues.push(Queue { limit, note, before, now: before, granularity });
             }
@@ -59,7 +59,7 @@ impl CommandLimit {
 impl Queue {
     fn change(&mut self, wanted: u64) -> io::Result<()> {
         if self.now == self.before {
-            let _ = make_directory(Path::new(RUN_DIRECTORY));
+            let _ = make_directory(&run_directory());
             std::fs::write(&self.note, format!("{} {}\n", self.before, self.limit.display()))?;
         }
         std::fs::write(&self.limit, writable(wanted, self.granularity).to_string())?;

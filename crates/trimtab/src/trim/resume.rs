@@ -5,8 +5,15 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_core::policy::State;
 
-/// What survives a reboot is kept here.
-pub const STATE_DIRECTORY: &str = "/var/lib/trimtab";
+/// Moves what survives a reboot.
+pub const STATE_VARIABLE: &str = "TRIMTAB_STATE_DIR";
+
+/// What survives a reboot is kept here: `/var/lib/trimtab`, unless the environment says otherwise.
+#[must_use]
+pub fn state_directory() -> PathBuf {
+    std::env::var_os(STATE_VARIABLE).filter(|d| !d.is_empty()).map_or_else(|| PathBuf::from("/var/lib/trimtab"), PathBuf::from)
+}
+
 /// A pass that was interrupted longer ago than this is begun anew: what it trimmed has been in use since.
 const AGE_MAX_S: u64 = 7 * 86_400;
 

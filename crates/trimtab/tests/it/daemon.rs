@@ -1,6 +1,6 @@
 //! The daemon on real filesystems: it trims what it is told to and nothing else, and survives what happens to machines.
 
-use crate::support::{LoopMount, skip, trimtab};
+use crate::support::{LoopMount, process, skip, trimtab};
 use predicates::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use trimtab::host::discards::Meter;
 
-/// Only one daemon runs on a machine.
+/// Each has its own locks and state, but they are watched by the clock.
 static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 struct Daemon {
@@ -24,10 +24,10 @@ struct Daemon {
 
 impl Daemon {
     fn start(config: &Path) -> Self {
-        let mut child = Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+        let mut child = process()
             .args(["daemon", "--config"])
             .arg(config)
-            .env("NO_COLOR", "1")
+            .env("TRIMTAB_RUNTIME_DIR", config.with_file_name("run"))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -92,6 +92,13 @@ impl Set {
         path
     }
 
+    /// The program, with the locks of this set.
+    fn command(&self, args: &[&str]) -> assert_cmd::Command {
+        let mut command = trimtab();
+        command.env("TRIMTAB_RUNTIME_DIR", self.directory.path().join("run")).args(args);
+        command
+    }
+
     fn metrics(&self) -> String {
         fs::read_to_string(self.directory.path().join("trimtab.prom")).unwrap_or_default()
     }
@@ -128,8 +135,7 @@ fn it_trims_what_is_named_and_nothing_else() {
     daemon.wait_for("[ext4]: none, by the filesystem's counter, in block groups");
     assert_eq!(sent(&on_named), 0, "nothing before it is asked for");
 
-    trimtab()
-        .args(["daemon", "--config"])
+    set.command(&["daemon", "--config"])
         .arg(&config)
         .assert()
         .code(1)
@@ -280,7 +286,7 @@ fn at_shutdown_only_what_is_configured_for_it_is_trimmed() {
     let set = Set::new();
     let config = set.config(&(rule(&at_shutdown.path(), "batched:shutdown") + &rule(&weekly.path(), "batched")));
     let (first, second) = (Meter::start(&at_shutdown.path()).unwrap(), Meter::start(&weekly.path()).unwrap());
-    trimtab().args(["daemon", "--shutdown", "--config"]).arg(&config).assert().success();
+    set.command(&["daemon", "--shutdown", "--config"]).arg(&config).assert().success();
     assert!(sent(&first) > 200 << 20);
     assert_eq!(sent(&second), 0);
 }

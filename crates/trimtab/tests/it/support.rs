@@ -4,8 +4,14 @@ use assert_cmd::Command;
 
 /// The binary under test, with a store of its own and no colours.
 pub fn trimtab() -> Command {
-    let mut command = Command::cargo_bin("trimtab").unwrap();
+    Command::from_std(process())
+}
+
+/// The same, to be run in the background.
+pub fn process() -> std::process::Command {
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("trimtab"));
     command.env("NO_COLOR", "1").env_remove("RUST_BACKTRACE").env("XDG_DATA_HOME", data_directory());
+    command.env("TRIMTAB_STATE_DIR", data_directory().join("state"));
     command
 }
 
@@ -91,7 +97,17 @@ impl LoopMount {
 
 impl Drop for LoopMount {
     fn drop(&mut self) {
-        run("umount", &[self.path().to_str().unwrap()]);
+        let path = self.path();
+        let path = path.to_str().unwrap();
+        // Whoever still looks at it (a daemon's last request) is done in a moment.
+        for _ in 0..50 {
+            let mounted = std::fs::read_to_string("/proc/self/mountinfo").is_ok_and(|t| t.contains(&format!(" {path} ")));
+            if !mounted || run("umount", &[path]).is_some() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        run("umount", &["--lazy", path]);
     }
 }
 

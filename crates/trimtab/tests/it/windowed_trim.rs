@@ -1,6 +1,6 @@
 //! `trimtab trim` on real filesystems: complete, in windows, counted on the device, resumable.
 
-use crate::support::{LoopMount, skip, trimtab};
+use crate::support::{LoopMount, process, skip, trimtab};
 use predicates::prelude::*;
 use rustix::fd::AsFd as _;
 use serde_json::Value;
@@ -151,8 +151,7 @@ fn an_interrupted_trim_goes_on_where_it_left_off() {
     let path = mount.path();
     holes(&path, 200);
     // A least quiet of a second makes it slow enough to be stopped in the middle.
-    let program = assert_cmd::cargo::cargo_bin("trimtab");
-    let mut child = std::process::Command::new(program)
+    let mut child = process()
         .args(["trim", "--policy", "idle:quiet=200ms:patience=100ms"])
         .arg(&path)
         .stdout(std::process::Stdio::null())
