@@ -48,6 +48,40 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
+/// Devices below this number are never taken away for good (the kernel's `BLK_DEV_LOOP_MIN_COUNT` is 8 unless changed).
+const MADE_AT_BOOT: u32 = 8;
+/// No device beyond this number is tried.
+const NUMBER_MAX: u32 = 4096;
+/// How often another device is tried if somebody else was faster.
+const ATTEMPTS: u32 = 64;
+/// What it looks like when somebody else has taken a device, or has just had it removed.
+const TAKEN: [i32; 3] = [libc::EBUSY, libc::ENXIO, libc::ENOENT];
+
+impl LoopConfig {
+    fn new(file: &File, name: &Path, logical_block: u32) -> Self {
+        let name = name.as_os_str().as_encoded_bytes();
+        let mut file_name = [0; 64];
+        let kept = name.len().min(63);
+        file_name[..kept].copy_from_slice(&name[..kept]);
+        let info = LoopInfo64 {
+            device: 0,
+            inode: 0,
+            rdevice: 0,
+            offset: 0,
+            sizelimit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_size: 0,
+            flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO,
+            file_name,
+            crypt_name: [0; 64],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        };
+        Self { fd: file.as_raw_fd() as u32, block_size: logical_block, info, reserved: [0; 8] }
+    }
+}
+
 const _: () = assert!(size_of::<LoopInfo64>() == 232 && size_of::<LoopConfig>() == 304);
 
 /// A loop device by its number. Knowing one does not keep it attached, and dropping this detaches nothing.
@@ -55,50 +89,56 @@ const _: () = assert!(size_of::<LoopInfo64>() == 232 && size_of::<LoopConfig>() 
 pub struct LoopDevice(pub u32);
 
 impl LoopDevice {
-    /// Attaches `backing` to a free loop device with this logical block size, unbuffered, scanning for partitions.
+    /// Attaches `backing`, which takes discards, to a loop device of its own with this logical block size, unbuffered, scanning for partitions.
     pub fn attach(backing: &Path, logical_block: u32) -> anyhow::Result<Self> {
         let control = open_control().context("cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)")?;
         let file = File::options().read(true).write(true).open(backing).context("cannot open the served file")?;
-        let name = backing.as_os_str().as_encoded_bytes();
-        let mut file_name = [0; 64];
-        let kept = name.len().min(63);
-        file_name[..kept].copy_from_slice(&name[..kept]);
-        // Between asking for a free device and taking it, another process may have taken it.
-        for _ in 0..64 {
-            let number = ioctl(&control, LOOP_CTL_GET_FREE, 0).context("no free loop device")?;
-            let this = Self(number as u32);
-            this.renew();
-            let device = match File::options().read(true).write(true).open(this.path()) {
-                Ok(device) => device,
-                Err(error) => return Err(error).with_context(|| format!("cannot open {}", this.path().display())),
-            };
-            let config = LoopConfig {
-                fd: file.as_raw_fd() as u32,
-                block_size: logical_block,
-                info: LoopInfo64 {
-                    device: 0,
-                    inode: 0,
-                    rdevice: 0,
-                    offset: 0,
-                    sizelimit: 0,
-                    number: 0,
-                    encrypt_type: 0,
-                    encrypt_key_size: 0,
-                    flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO,
-                    file_name,
-                    crypt_name: [0; 64],
-                    encrypt_key: [0; 32],
-                    init: [0; 2],
-                },
-                reserved: [0; 8],
-            };
-            match ioctl(&device, LOOP_CONFIGURE, &raw const config as libc::c_ulong) {
-                Ok(_) => return Ok(this),
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+        let config = LoopConfig::new(&file, backing, logical_block);
+        let mut last = io::Error::from_raw_os_error(libc::EBUSY);
+        for _ in 0..ATTEMPTS {
+            let this = Self::fresh(&control).context("no loop device can be had")?;
+            match this.configure(&config) {
+                Ok(()) if this.takes_discards() => return Ok(this),
+                // Somebody had the device open, so that it kept the queue limits of its former user.
+                Ok(()) => {
+                    last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+                    let _ = this.detach();
+                }
+                Err(error) if error.raw_os_error().is_some_and(|errno| TAKEN.contains(&errno)) => last = error,
                 Err(error) => return Err(error).with_context(|| format!("cannot configure {}", this.path().display())),
             }
         }
-        anyhow::bail!("every free loop device was taken by somebody else at the same moment")
+        Err(last).context("every loop device that was tried was taken by somebody else at the same moment")
+    }
+
+    /// A device that nobody has used before, so that no limit of a former user sticks to it; or, where none can be added, a free one that has
+    /// been told to forget.
+    fn fresh(control: &File) -> io::Result<Self> {
+        for number in 0..NUMBER_MAX {
+            match ioctl(control, LOOP_CTL_ADD, number.into()) {
+                Ok(_) if Self(number).path().exists() => return Ok(Self(number)),
+                // There is a device, but no node for it: /dev is not the kernel's.
+                Ok(_) => {
+                    let _ = ioctl(control, LOOP_CTL_REMOVE, number.into());
+                    break;
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                Err(_) => break,
+            }
+        }
+        let this = Self(ioctl(control, LOOP_CTL_GET_FREE, 0)? as u32);
+        this.renew(true);
+        Ok(this)
+    }
+
+    fn configure(self, config: &LoopConfig) -> io::Result<()> {
+        let device = File::options().read(true).write(true).open(self.path())?;
+        ioctl(&device, LOOP_CONFIGURE, std::ptr::from_ref(config) as libc::c_ulong).map(|_| ())
+    }
+
+    /// False if limits that somebody set for a former user forbid them: the driver itself asks the file, and ours takes them.
+    fn takes_discards(self) -> bool {
+        std::fs::read_to_string(self.sysfs().join("queue/discard_max_bytes")).map_or(true, |text| text.trim() != "0")
     }
 
     /// The device node.
@@ -138,11 +178,11 @@ impl LoopDevice {
     }
 
     /// Has the driver forget what was set in the queue of this free device. It keeps that for the next user otherwise; and a
-    /// device that was once told to allow no discards takes no other limit any more (seen on Linux 6.18).
-    fn renew(self) {
+    /// device that was once told to allow no discards takes no other limit any more (seen on Linux 6.18). The device itself stays only with `keep`.
+    fn renew(self, keep: bool) {
         let Ok(control) = open_control() else { return };
         // Fails if somebody has taken it already; then it is theirs.
-        if ioctl(&control, LOOP_CTL_REMOVE, self.0.into()).is_ok() {
+        if ioctl(&control, LOOP_CTL_REMOVE, self.0.into()).is_ok() && keep {
             let _ = ioctl(&control, LOOP_CTL_ADD, self.0.into());
         }
     }
@@ -192,7 +232,7 @@ impl LoopDevice {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.renew();
+        self.renew(self.0 < MADE_AT_BOOT);
         Ok(true)
     }
 
