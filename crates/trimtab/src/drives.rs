@@ -1,68 +1,16 @@
-//! Drive specification files: the shipped ones and a user's own, with the source of every figure.
+//! Drive specifications by name: the shipped ones and a user's own files.
 
 pub mod model;
 
 use crate::error::UsageError;
 use anyhow::Context as _;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
-use trimtab_core::drive::spec::{Disk, DriveSpec, Flash, Interface, Medium};
+
+pub use trimtab_core::drive::spec::file::{Drive, Source, SourceKind, parse};
 
 /// The shipped files.
 const SHIPPED: &[&str] = &[include_str!("../../../drives/ocz-vertex-le-100gb.toml")];
-
-/// A specification with where its figures come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drive {
-    /// The specification.
-    pub spec: DriveSpec,
-    /// Dotted field, or the beginning of several, with its source.
-    pub sources: BTreeMap<String, Source>,
-}
-
-/// Where a figure comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Source {
-    /// How good it is.
-    pub kind: SourceKind,
-    /// Which data sheet, measurement or reasoning.
-    pub text: String,
-}
-
-/// How good the source of a figure is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SourceKind {
-    /// The maker's or a reviewer's figure.
-    Published,
-    /// Chosen so that the model shows a published figure, which is therefore no prediction.
-    Fitted,
-    /// Typical of the class; not known for this drive.
-    Assumed,
-}
-
-/// The file, as written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    name: String,
-    description: String,
-    capacity_bytes: u64,
-    #[serde(default = "logical_block_bytes")]
-    logical_block_bytes: u32,
-    #[serde(default)]
-    interface: Interface,
-    flash: Option<Flash>,
-    disk: Option<Disk>,
-    #[serde(default)]
-    sources: BTreeMap<String, String>,
-}
-
-fn logical_block_bytes() -> u32 {
-    512
-}
 
 /// The shipped drives, by name.
 ///
@@ -121,57 +69,9 @@ fn unknown(name: &str) -> UsageError {
     }
 }
 
-/// Reads a specification file. The error is one line that names the line or the field.
-pub fn parse(text: &str) -> Result<Drive, String> {
-    let file: File = toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
-        let message = error.message().replace('\n', " ");
-        line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
-    })?;
-    let medium = match (file.flash, file.disk) {
-        (Some(flash), None) => Medium::Flash(flash),
-        (None, Some(disk)) => Medium::Disk(disk),
-        (Some(_), Some(_)) => return Err("a drive has a [flash] or a [disk] section, not both".into()),
-        (None, None) => return Err("a drive needs a [flash] or a [disk] section".into()),
-    };
-    let spec = DriveSpec {
-        name: file.name,
-        description: file.description,
-        capacity_bytes: file.capacity_bytes,
-        logical_block_bytes: file.logical_block_bytes,
-        interface: file.interface,
-        medium,
-    };
-    spec.validate().map_err(|error| error.to_string())?;
-    let sources = file.sources.into_iter().map(|(field, text)| Ok((field.clone(), source(&field, &text)?)));
-    Ok(Drive { spec, sources: sources.collect::<Result<_, String>>()? })
-}
-
-fn source(field: &str, text: &str) -> Result<Source, String> {
-    let wrong = || format!("sources.{field} must begin with 'published:', 'fitted:' or 'assumed:' and say which");
-    let (kind, text) = text.split_once(':').ok_or_else(wrong)?;
-    let kind = match kind.trim() {
-        "published" => SourceKind::Published,
-        "fitted" => SourceKind::Fitted,
-        "assumed" => SourceKind::Assumed,
-        _ => return Err(wrong()),
-    };
-    let text = text.trim();
-    if text.is_empty() { Err(wrong()) } else { Ok(Source { kind, text: text.to_owned() }) }
-}
-
-impl Drive {
-    /// The source of a dotted field: that of the longest entry that the field begins with.
-    pub fn source_of(&self, field: &str) -> Option<&Source> {
-        let covers = |prefix: &str| field == prefix || field.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'));
-        self.sources.iter().filter(|(prefix, _)| covers(prefix)).max_by_key(|(prefix, _)| prefix.len()).map(|(_, source)| source)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     /// Dotted names of every value in a table.
     fn fields(prefix: &str, value: &toml::Value, found: &mut Vec<String>) {
@@ -211,40 +111,5 @@ mod tests {
         assert!(shipped().windows(2).all(|pair| pair[0].spec.name < pair[1].spec.name));
         let message = load("ocz-vertex-le").unwrap_err().to_string();
         assert!(message.contains("did you mean 'ocz-vertex-le-100gb'"), "{message}");
-    }
-
-    #[test]
-    fn mistakes_are_named_with_their_place() {
-        let minimal = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n";
-        for (text, expected) in [
-            (minimal.to_owned(), "a drive needs a [flash] or a [disk] section"),
-            (format!("{minimal}[disk]\nrmp = 7200\n"), "line 5: unknown field `rmp`"),
-            (format!("{minimal}[disk]\nrpm = 1\n"), "disk.rpm is 1"),
-            (format!("{minimal}[disk]\n[flash]\n"), "not both"),
-            (format!("{minimal}[disk]\n[sources]\ndisk = \"somewhere\"\n"), "sources.disk must begin with"),
-            ("name = ".to_owned(), "line 1"),
-        ] {
-            let message = parse(&text).unwrap_err();
-            assert!(message.contains(expected) && !message.contains('\n'), "{message:?} for {expected:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_panics(text in "\\PC{0,200}") {
-            let _ = parse(&text);
-        }
-
-        #[test]
-        fn no_number_panics(
-            capacity in any::<u64>(), channels in any::<u32>(), page in any::<u64>(), blocks in any::<u32>(), die in any::<u32>(),
-        ) {
-            let capacity = capacity >> 1;
-            let page = page >> 1;
-            let _ = parse(&format!(
-                "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = {capacity}\n[flash.geometry]\nchannels = {channels}\n\
-                 page_bytes = {page}\nblocks_per_plane = {blocks}\nsuperblock_dies = {die}\n"
-            ));
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! fields enter the timing arithmetic.
 
 mod disk;
+pub mod file;
 mod flash;
 mod validate;
 
