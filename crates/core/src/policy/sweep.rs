@@ -67,6 +67,8 @@ impl Sweep {
         if asked && self.running() {
             self.again = true;
             self.forced = true;
+            // The user knows why the last try failed, and that it may do better now.
+            self.retry_at = Nanos::ZERO;
         } else if asked {
             self.start();
             self.forced = true;

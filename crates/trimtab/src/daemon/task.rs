@@ -23,6 +23,12 @@ use trimtab_core::units::{Bytes, Nanos};
 
 /// A window that is refused this often in a row is left out of the pass; the next pass comes to it again.
 const REFUSALS_MAX: u32 = 3;
+/// This many windows left out in a row: it is the drive that fails, not a place on it. It is left alone …
+const FAILING_WINDOWS: u32 = 3;
+/// … for this long at first, twice as long when it fails again, and so on …
+const HOLD_FIRST: Nanos = Nanos::from_secs(3600);
+/// … up to this long.
+const HOLD_LAST: Nanos = Nanos::from_secs(86_400);
 /// State is written at most this often while a pass goes on.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 /// A pause longer than this gives the device its own limit back meanwhile.
@@ -57,6 +63,11 @@ pub struct Task {
     /// When the pass under way began, or went on.
     started: Option<Nanos>,
     refusals: u32,
+    /// Windows left out in a row.
+    left_out: u32,
+    /// Until when a failing drive is left alone, and how often it has been before.
+    hold: Option<Nanos>,
+    holds: u32,
     /// Limits that a crash left behind have been looked for in this pass.
     recovered: bool,
     /// Set when the thread ends because the filesystem is gone, so that it is taken up when it comes back.
@@ -102,6 +113,9 @@ impl Task {
             forget: remembered.forget,
             started: None,
             refusals: 0,
+            left_out: 0,
+            hold: None,
+            holds: 0,
             recovered: false,
             gone: Arc::default(),
             figures: Arc::new(Mutex::new(figures)),
@@ -163,7 +177,7 @@ impl Task {
                 break "the system goes down".to_owned();
             }
         };
-        if self.steps.running() {
+        if self.steps.running() && self.started.is_some() {
             self.end_pass(Ending::Stopped(why));
         }
         self.save();
@@ -177,6 +191,15 @@ impl Task {
             return Turn::Over(format!("{error:#}"));
         }
         let world = self.world();
+        if let Some(until) = self.hold {
+            if !world.forced && !world.shutting_down && unix_now() < until {
+                return Turn::Until(until);
+            }
+            self.hold = None;
+            if was_running {
+                self.begin_pass("tries again");
+            }
+        }
         let action = self.steps.decide(&mut self.fs, &world);
         let running = self.steps.running();
         if running && !was_running {
@@ -189,7 +212,7 @@ impl Task {
             Action::WaitUntil(instant) => Turn::Until(instant),
             Action::Nothing => Turn::Sleep,
         };
-        if !running && was_running {
+        if !running && was_running && self.hold.is_none() {
             self.end_pass(Ending::Complete);
         }
         if !matches!(turn, Turn::Again) {
@@ -255,6 +278,8 @@ impl Task {
             Step::Refused(window, refused) => self.refused(window, refused),
             _ => {
                 self.refusals = 0;
+                self.left_out = 0;
+                self.holds = 0;
                 if self.saved.elapsed() >= SAVE_EVERY {
                     self.save();
                 }
@@ -274,11 +299,26 @@ impl Task {
             return Turn::Over(refused.to_string());
         }
         if self.refusals >= REFUSALS_MAX {
-            say(&format!("{}: {} at {} is left out of this pass", self.shown, Bytes(window.len), window.start));
             self.refusals = 0;
+            self.left_out += 1;
+            if self.left_out >= FAILING_WINDOWS {
+                return self.leave_alone();
+            }
+            say(&format!("{}: {} at {} is left out of this pass", self.shown, Bytes(window.len), window.start));
             self.steps.skip(window);
         }
         Turn::Again
+    }
+
+    /// The drive fails wherever it is asked. The pass goes on from here after a while, or when the user asks for it.
+    fn leave_alone(&mut self) -> Turn {
+        let wait = Nanos(HOLD_FIRST.0.saturating_mul(1 << self.holds.min(10)).min(HOLD_LAST.0));
+        self.holds += 1;
+        self.left_out = 0;
+        let until = unix_now().saturating_add(wait);
+        self.hold = Some(until);
+        self.end_pass(Ending::Stopped(format!("the drive fails; it is left alone for {wait}")));
+        Turn::Until(until)
     }
 
     /// Adds what the last request did to the figures.

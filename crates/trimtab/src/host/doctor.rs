@@ -272,6 +272,13 @@ fn excuse(layers: &mut [LayerReport]) {
     }
 }
 
+/// Whether a filesystem discards what it frees of its own accord, by the options in force. mountinfo does not show a default that
+/// is kept in the filesystem (`tune2fs -o discard`); this takes it into account.
+#[must_use]
+pub fn discards_online(root: &Root, mount: &Mount, stack: &Stack) -> bool {
+    filesystem::online(root, mount, stack) != filesystem::Online::Off
+}
+
 /// `lifetime_write_kbytes` of ext4 and f2fs, by the name of the device.
 #[must_use]
 pub fn lifetime_counter(fs_type: &str, device: &str) -> PathBuf {

@@ -2,6 +2,7 @@
 
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
+use super::kernel_log::KernelLog;
 use super::layout::Layout;
 use super::limit::CommandLimit;
 use super::watch::{Seen, Watch};
@@ -90,6 +91,7 @@ pub struct Filesystem {
     watch: Watch,
     limit: CommandLimit,
     activity: Activity,
+    kernel_log: KernelLog,
     ext4: Option<Ext4>,
 }
 
@@ -106,6 +108,8 @@ struct Ext4 {
     last: LastTrim,
     block_size: u64,
     granularity: u64,
+    /// It discards by itself too.
+    online: bool,
     /// Each window has to be forgotten first, because this pass goes below the least extent of the last one.
     forget: bool,
 }
@@ -136,6 +140,7 @@ impl Filesystem {
             watch: Watch::start(stat(&stack)).context("cannot start a thread")?,
             limit: CommandLimit::of_stack(&root, &stack),
             activity: Activity::new(stat(&stack)),
+            kernel_log: KernelLog::of_stack(&stack),
             id: name_for_good(&mount, &file),
             root,
             mount,
@@ -274,6 +279,7 @@ impl Filesystem {
         }
         self.activity.before_trim();
         self.meter.restart();
+        self.kernel_log.skip();
         self.watch.begin();
         let started = Instant::now();
         let result = self.file().and_then(|file| fitrim(file, window, min_extent));
@@ -287,6 +293,10 @@ impl Filesystem {
             Err(Errno::INVAL) if window.start >= self.layout.sure_until => Bytes::ZERO,
             Err(errno) => return Err(Refused { errno, cut_short: errno == Errno::INTR }),
         };
+        // The device said no, and the filesystem did not pass it on.
+        if self.kernel_log.failed_discards() > 0 || self.hides_errors(returned, counted) {
+            return Err(Refused { errno: Errno::IO, cut_short: false });
+        }
         let outcome = TrimOutcome {
             asked: Bytes(window.len),
             returned,
@@ -295,6 +305,12 @@ impl Filesystem {
             took,
         };
         Ok(WindowTrim { outcome, seen })
+    }
+
+    /// ext4 returns what was discarded without an error, while the device counts failed commands too: if it counts more than ext4
+    /// returns, some failed. Only where ext4 does not discard by itself meanwhile.
+    fn hides_errors(&self, returned: Bytes, counted: Option<Discards>) -> bool {
+        self.ext4.as_ref().is_some_and(|e| !e.online) && counted.is_some_and(|c| c.bytes > returned)
     }
 
     /// Waits until the device has no requests, or the number of discards stands still. Gives the discards since the request.
@@ -431,7 +447,8 @@ impl Ext4 {
         let last = LastTrim::of_device(root, &layer.name)?;
         let block_size = ext4::Superblock::of_device(stack).ok()?.block_size;
         let granularity = root.read_u64(layer.queue().join("discard_granularity")).unwrap_or(0);
-        Some(Self { last, block_size, granularity, forget: false })
+        let online = crate::host::doctor::discards_online(root, mount, stack);
+        Some(Self { last, block_size, granularity, online, forget: false })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The daemon on real filesystems: it trims what it is told to and nothing else, and survives what happens to machines.
 
-use crate::support::{LoopMount, process, skip, trimtab};
+use crate::attached::{Attached, Mounted, ok};
+use crate::support::{LoopMount, have_root, process, skip, trimtab};
 use predicates::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -275,6 +276,79 @@ impl Drop for Freezer {
             fs::remove_dir(&self.0).is_ok()
         });
     }
+}
+
+fn failing(fault: &str) -> Option<(Attached, Mounted)> {
+    if !have_root() || !Path::new("/dev/fuse").exists() {
+        skip("root and FUSE");
+        return None;
+    }
+    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off", "--fault", fault]);
+    ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&drive.device));
+    let mount = Mounted::new(&drive.device, "nodiscard").unwrap();
+    Some((drive, mount))
+}
+
+/// FITRIM on ext4 reports success for discards that the drive refused, so this is about noticing at all too.
+#[test]
+fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
+    let _one = ONE.lock();
+    let Some((_drive, mount)) = failing("trim-error:p=1") else { return };
+    let set = Set::new();
+    let trim = set.command(&["trim"]).arg(mount.path()).assert().code(1);
+    trim.stdout(predicate::str::contains("refused at 0+").and(predicate::str::contains("os error 5")));
+    let mut daemon = Daemon::start(&set.config(&rule(mount.path(), "idle:quiet=0s:piece-min=1GiB")));
+    daemon.wait_for("[ext4]: idle");
+    // The kernel counts commands that failed like others.
+    let meter = Meter::start(mount.path()).unwrap();
+    let failed = || meter.count().unwrap().commands;
+    daemon.signal(Signal::USR1);
+    let line = daemon.wait_for("was refused");
+    assert!(line.contains("error 5"), "{line}");
+    std::thread::sleep(Duration::from_millis(1500));
+    let first = failed();
+    assert!(first > 0 && first < 200, "one window was asked for once, not again and again: {first}");
+    // Whoever asks again gets an answer at once, but not for ever.
+    let mut asked = 0;
+    while !daemon.seen.iter().any(|l| l.contains("left alone for")) {
+        daemon.signal(Signal::USR1);
+        asked += 1;
+        assert!(asked < 50, "{:#?}", daemon.seen);
+        std::thread::sleep(Duration::from_millis(300));
+        daemon.seen.extend(daemon.lines.try_iter());
+    }
+    let then = failed();
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(failed(), then);
+    let lines = daemon.end();
+    assert!(lines.iter().filter(|l| l.contains("was refused")).count() <= 4, "{lines:#?}");
+    let history = set.history();
+    assert!(history.len() == 1 && history[0]["complete"] == false, "{history:#?}");
+}
+
+#[test]
+fn a_drive_without_power_is_survived_and_the_pass_goes_on_when_it_is_back() {
+    let _one = ONE.lock();
+    let Some((drive, mount)) = failing("power-cut") else { return };
+    let set = Set::new();
+    let mut daemon = Daemon::start(&set.config(&rule(mount.path(), "idle:quiet=10s:patience=100ms:piece-min=1GiB")));
+    daemon.wait_for("[ext4]: idle");
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("begins a pass");
+    std::thread::sleep(Duration::from_millis(700));
+    drive.power("cut");
+    daemon.wait_for("was refused");
+    drive.power("on");
+    let path = mount.path().to_owned();
+    ok(Command::new("umount").arg(&path));
+    daemon.wait_for("goes on later");
+    ok(Command::new("mount").args(["-o", "nodiscard"]).arg(&drive.device).arg(&path));
+    daemon.wait_for("goes on with a pass that was interrupted");
+    daemon.wait_for("pass complete");
+    daemon.end();
+    let history = set.history();
+    let complete: Vec<bool> = history.iter().map(|r| r["complete"].as_bool().unwrap()).collect();
+    assert!(complete.contains(&true) && complete.contains(&false), "{history:#?}");
 }
 
 #[test]
