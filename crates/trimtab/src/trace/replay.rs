@@ -55,6 +55,8 @@ pub struct Replay {
     now: Nanos,
     started: Nanos,
     last_done: Nanos,
+    /// When the rest after the trace began.
+    ended: Option<Nanos>,
     ask_at: Nanos,
     last_trim: Option<TrimOutcome>,
     wait_max: Option<Nanos>,
@@ -113,6 +115,7 @@ impl Replay {
             now,
             started: now,
             last_done: now,
+            ended: None,
             ask_at: Nanos::ZERO,
             last_trim: None,
             wait_max: None,
@@ -148,12 +151,19 @@ impl Replay {
         Ok(())
     }
 
+    /// Lets the drive rest for so long after the last request, so that a policy can act; the time does not count as taken.
+    pub fn rest(&mut self, duration: Nanos) {
+        let ended = self.last_done.max(self.now);
+        self.ended.get_or_insert(ended);
+        self.consult(ended.saturating_add(duration));
+    }
+
     /// Ends the replay.
     pub fn finish(self) -> Outcome {
         let (host_before, medium_before) = self.written_before;
         let (host, medium) = self.drive.written();
         Outcome {
-            took: self.last_done.max(self.now).saturating_sub(self.started),
+            took: self.ended.unwrap_or(self.last_done.max(self.now)).saturating_sub(self.started),
             counts: self.counts,
             never_told: Bytes(self.untold.count() * self.ledger.unit()),
             discards: self.ledger.discards,
@@ -298,12 +308,19 @@ mod tests {
     use trimtab_core::data::DataClass;
 
     fn replayed(events: &[Event], policy: Option<&str>) -> Outcome {
+        rested(events, policy, Nanos::ZERO)
+    }
+
+    fn rested(events: &[Event], policy: Option<&str>, rest: Nanos) -> Outcome {
         let spec = crate::drives::load("ocz-vertex-le-100gb").unwrap().spec;
         let spec = model::sized(spec, Some(Bytes(512 << 20))).unwrap();
         let settings = Settings::of(&spec, Speed::Unpaced);
         let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
         let mut replay = Replay::new(model::build(&spec, 1).unwrap(), settings, policy.as_ref(), Nanos::ZERO, Bytes::ZERO);
         events.iter().for_each(|event| replay.event(event).unwrap());
+        if rest > Nanos::ZERO {
+            replay.rest(rest);
+        }
         replay.finish()
     }
 
@@ -332,6 +349,17 @@ mod tests {
             let outcome = replayed(&freeing(), Some(policy));
             assert_eq!((outcome.discards.effective_bytes, outcome.discards.repeated_bytes), (8 << 20, 0), "{policy}");
             assert_eq!(outcome.never_told, Bytes::ZERO, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_rest_gives_policies_time_and_takes_none() {
+        let events = &freeing()[..18];
+        for policy in ["batched:every=1h", "idle"] {
+            let (short, long) = (replayed(events, Some(policy)), rested(events, Some(policy), Nanos::from_secs(86_400)));
+            assert_eq!((short.discards.effective_bytes, short.never_told), (0, Bytes(8 << 20)), "{policy}");
+            assert_eq!((long.discards.effective_bytes, long.never_told), (8 << 20, Bytes::ZERO), "{policy}");
+            assert_eq!((long.took, long.counts.write.bytes), (short.took, short.counts.write.bytes), "{policy}");
         }
     }
 

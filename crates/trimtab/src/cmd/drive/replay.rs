@@ -26,7 +26,7 @@ use trimtab_core::units::{Bytes, Nanos};
 const EXAMPLES: &str = "\
 Examples:
   trimtab drive replay recording --drive ocz-vertex-le-100gb
-  trimtab drive replay recording --drive ocz-vertex-le-100gb --trim recorded --trim none --trim batched:every=1h --trim idle
+  trimtab drive replay recording --drive ocz-vertex-le-100gb --trim recorded --trim none --trim batched:every=1h --trim idle --rest 1d
   trimtab drive replay msr.csv --drive ./mine.toml --size 64GiB --volume 1 --fill 90
 
 What the trace trims is what its host had freed: 'none' never tells the drive, 'batched', 'adaptive' and 'idle' tell it in their own time.";
@@ -50,6 +50,9 @@ pub struct Args {
     /// Share of the drive that is written once, in order, before, in per cent.
     #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100))]
     fill: u64,
+    /// Let the drive rest for so long afterwards (such as 8d), so that a policy can still act. That time is not counted.
+    #[arg(long, value_name = "TIME")]
+    rest: Option<Nanos>,
     /// Format of a text trace, if its first line does not give it away.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
@@ -113,6 +116,9 @@ fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, contex
             interrupt::check()?;
             progress.set(n as u64);
         }
+    }
+    if let Some(rest) = args.rest {
+        replay.rest(rest);
     }
     Ok(replay.finish())
 }

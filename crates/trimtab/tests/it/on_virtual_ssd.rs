@@ -1,0 +1,218 @@
+//! What is made for real drives runs on an attached one unchanged, and counts the same there as the model does in this process.
+
+use crate::attached::{Attached, Mounted, have, ok};
+use crate::support::{have_root, have_tool, skip, trimtab};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use trimtab::drives::model;
+use trimtab::runner::blocks;
+use trimtab::target::block::device::{DestroyArgs, claim};
+use trimtab::target::block::{BlockFile, BlockOptions};
+use trimtab::target::drive::DriveTarget;
+use trimtab_core::data::DataClass;
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::Limit;
+use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+
+const SIZE: u64 = 256 << 20;
+
+fn mounted_ext4(args: &[&str]) -> (Attached, Mounted) {
+    let drive = Attached::new(args);
+    ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&drive.device));
+    let mounted = Mounted::new(&drive.device, "noatime").unwrap();
+    (drive, mounted)
+}
+
+fn json(output: std::process::Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The drive written over once in order, then at random, with reads and trims between, until `times` its size has been moved.
+fn workloads(data: DataClass, times: u64) -> [Synthetic; 2] {
+    let fill = Settings {
+        pattern: Pattern::Sequential,
+        mix: Mix::default(),
+        sizes: vec![(1 << 20, 1)],
+        data,
+        offset: 0,
+        span: SIZE,
+        queue_depth: 4,
+        limit: Limit::Bytes(Bytes(SIZE)),
+    };
+    let age = Settings {
+        pattern: Pattern::Uniform,
+        mix: Mix { read_percent: 10, trim_percent: 2 },
+        sizes: vec![(4096, 70), (65_536, 30)],
+        queue_depth: 8,
+        limit: Limit::Bytes(Bytes(times * SIZE)),
+        ..fill.clone()
+    };
+    [Synthetic::new(fill, 1).unwrap(), Synthetic::new(age, 1).unwrap()]
+}
+
+fn in_process(data: DataClass, times: u64) -> BTreeMap<String, u64> {
+    let spec = model::sized(trimtab::drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(SIZE))).unwrap();
+    let mut target = DriveTarget::new(model::build(&spec, 42).unwrap(), 32);
+    for mut workload in workloads(data, times) {
+        blocks::run(&mut workload, &mut target, &mut ()).complete().unwrap();
+    }
+    target.into_drive().counters()
+}
+
+fn attached(data: DataClass, times: u64, speed: &str) -> BTreeMap<String, u64> {
+    let size = SIZE.to_string();
+    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", &size, "--speed", speed, "--seed", "42"]);
+    let destroy = DestroyArgs { destroy: Some(drive.device.clone()), overwrite: Vec::new() };
+    let claimed = claim(&drive.device, true, &destroy).unwrap();
+    let mut target = BlockFile::open_device(claimed, &BlockOptions { seed: 1, ..BlockOptions::default() }).unwrap();
+    for mut workload in workloads(data, times) {
+        blocks::run(&mut workload, &mut target, &mut ()).complete().unwrap();
+    }
+    drop(target);
+    let counters = drive.status()["model"].as_object().unwrap().clone();
+    counters.into_iter().map(|(name, value)| (name, value.as_u64().unwrap())).collect()
+}
+
+#[test]
+fn the_model_in_process_and_the_attached_drive_agree() {
+    if !have_root() {
+        return skip("root");
+    }
+    // At more than real time a host that does not keep up gives the drive pauses, in which it collects more than it would have.
+    for (data, times, speed) in [(DataClass::Compressible(10), 2, "off"), (DataClass::Random, 1, "realtime")] {
+        let (inside, outside) = (in_process(data, times), attached(data, times, speed));
+        assert!(inside["gc_superblocks"] >= 10, "garbage was collected: {inside:?}");
+        for name in [
+            "host_written_bytes",
+            "host_read_bytes",
+            "nand_written_bytes",
+            "nand_written_host_slots",
+            "gc_superblocks",
+            "nand_written_gc_slots",
+            "erases",
+            "trim_asked_bytes",
+            "trim_effective_units",
+            "now_mapped_bytes",
+        ] {
+            let ratio = outside[name] as f64 / inside[name] as f64;
+            assert!(
+                (0.9..=1.1).contains(&ratio),
+                "{data}, speed {speed}: {name} is {} in process, {} attached",
+                inside[name],
+                outside[name]
+            );
+        }
+    }
+}
+
+#[test]
+fn bench_and_study_work_on_it_as_on_any_drive() {
+    if !have_root() || !have(&["mkfs.ext4"]) {
+        return skip("root and e2fsprogs");
+    }
+    let store = tempfile::tempdir().unwrap();
+    let command = || {
+        let mut command = trimtab();
+        command.args(["--json", "--yes", "--store"]).arg(store.path().join("store.db"));
+        command
+    };
+    let (drive, mounted) = mounted_ext4(&["ocz-vertex-le-100gb", "--size", "2GiB", "--speed", "off"]);
+    let study = json(
+        command()
+            .args(["study", "--quick", "--reserve", "0", "--report"])
+            .arg(store.path().join("r.html"))
+            .arg(mounted.path())
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(study["runs"].as_array().unwrap().len(), 6, "two workloads under three policies: {}", study["untried"]);
+    let trimmed = drive.status()["discards"]["effective_bytes"].as_u64().unwrap();
+    assert!(trimmed > 20_000_000, "the ledger shows the study's trims: {trimmed}");
+    let postmark = json(
+        command()
+            .args(["bench", "postmark", "--number", "500", "--transactions", "500", "--reserve", "0"])
+            .arg(mounted.path())
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(postmark["complete"], true);
+    mounted.unmount();
+    drive.detach();
+
+    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off"]);
+    let crystal = |more: &[&str]| {
+        let mut command = command();
+        command.args([
+            "bench",
+            "crystal",
+            "--size",
+            "64MiB",
+            "--passes",
+            "1",
+            "--bytes",
+            "4MiB",
+            "--interval",
+            "0ms",
+            "--verify",
+            "--destroy",
+        ]);
+        command.arg(&drive.device).arg(&drive.device).args(more);
+        command.output().unwrap()
+    };
+    let run = json(crystal(&[]));
+    assert_eq!((&run["complete"], &run["target"]), (&true.into(), &"block-device".into()));
+    assert!(run["counters"]["verified.bytes"].as_u64() >= Some(16 << 20), "{}", run["counters"]);
+    let written = drive.status()["requests"]["write"]["bytes"].as_u64().unwrap();
+    assert!(written >= (64 << 20) + 4 * (4 << 20), "the drive has seen it: {written}");
+}
+
+/// KDiskMark 3's default profile: its words for fio, with smaller amounts.
+const KDISKMARK: [[&str; 3]; 8] = [
+    ["--rw=read", "--bs=1024k", "--iodepth=8"],
+    ["--rw=write", "--bs=1024k", "--iodepth=8"],
+    ["--rw=read", "--bs=1024k", "--iodepth=1"],
+    ["--rw=write", "--bs=1024k", "--iodepth=1"],
+    ["--rw=randread", "--bs=4k", "--iodepth=32"],
+    ["--rw=randwrite", "--bs=4k", "--iodepth=32"],
+    ["--rw=randread", "--bs=4k", "--iodepth=1"],
+    ["--rw=randwrite", "--bs=4k", "--iodepth=1"],
+];
+
+#[test]
+fn postmark_and_the_fio_jobs_of_kdiskmark_run_on_it_unchanged() {
+    if !have_root() || !have(&["mkfs.ext4", "fio"]) || !have_tool("postmark") {
+        return skip("root, e2fsprogs, fio and postmark");
+    }
+    let (drive, mounted) = mounted_ext4(&["ocz-vertex-le-100gb", "--size", "1GiB"]);
+    let file = mounted.path().join(".kdiskmark.tmp");
+    let filename = format!("--filename={}", file.display());
+    ok(Command::new("fio").args(["--create_only=1", &filename, "--size=16m", "--zero_buffers=0", "--name=prepare"]));
+    for job in KDISKMARK {
+        let mut command = Command::new("fio");
+        command.args(["--output-format=json", "--ioengine=libaio", "--randrepeat=0", "--refill_buffers=0", "--end_fsync=1"]);
+        command.args(["--direct=1", "--rwmixread=70", "--size=16m", "--zero_buffers=0", "--runtime=5", "--numjobs=1"]);
+        command.args(["--group_reporting", "--name=job", &filename]);
+        let shown = json(ok(command.args(job)));
+        let side = if job[0].contains("read") { "read" } else { "write" };
+        assert_eq!(shown["jobs"][0]["error"], 0, "{job:?}");
+        assert!(shown["jobs"][0][side]["io_bytes"].as_u64() > Some(0), "{job:?}");
+    }
+    std::fs::remove_file(file).unwrap();
+    postmark(mounted.path());
+    let status = drive.status();
+    assert!(status["requests"]["write"]["bytes"].as_u64() > Some(4 * (16 << 20)));
+    assert_eq!(status["requests"]["write"]["failed"], 0);
+    mounted.unmount();
+}
+
+fn postmark(location: &Path) {
+    use std::io::Write as _;
+    let script = format!("set location {}\nset number 500\nset transactions 1000\nrun\nquit\n", location.display());
+    let mut child = Command::new("postmark").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1000 transactions") || said.contains("Deleting files...Done"), "{said}");
+}
