@@ -10,7 +10,22 @@ use std::sync::LazyLock;
 pub use trimtab_core::drive::spec::file::{Drive, Source, SourceKind, parse};
 
 /// The shipped files.
-const SHIPPED: &[&str] = &[include_str!("../../../drives/ocz-vertex-le-100gb.toml")];
+const SHIPPED: &[&str] = &[
+    include_str!("../../../drives/corsair-force-3-120gb.toml"),
+    include_str!("../../../drives/corsair-p128.toml"),
+    include_str!("../../../drives/crucial-m4-128gb.toml"),
+    include_str!("../../../drives/crucial-m4-512gb.toml"),
+    include_str!("../../../drives/intel-320-300gb.toml"),
+    include_str!("../../../drives/intel-520-120gb.toml"),
+    include_str!("../../../drives/intel-x25-m-160gb.toml"),
+    include_str!("../../../drives/laptop-7200rpm.toml"),
+    include_str!("../../../drives/nvme-qlc-dramless-500gb.toml"),
+    include_str!("../../../drives/nvme-tlc-500gb.toml"),
+    include_str!("../../../drives/ocz-vertex-2-le-100gb.toml"),
+    include_str!("../../../drives/ocz-vertex-le-100gb.toml"),
+    include_str!("../../../drives/owc-electra-3g-480gb.toml"),
+    include_str!("../../../drives/sata-tlc-500gb.toml"),
+];
 
 /// The shipped drives, by name.
 ///
@@ -72,6 +87,11 @@ fn unknown(name: &str) -> UsageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::End;
+    use crate::simulate::{self, Amount, Plan};
+    use trimtab_core::data::DataClass;
+    use trimtab_core::units::Bytes;
+    use trimtab_core::workload::synthetic::{Mix, Pattern};
 
     /// Dotted names of every value in a table.
     fn fields(prefix: &str, value: &toml::Value, found: &mut Vec<String>) {
@@ -103,6 +123,33 @@ mod tests {
                 let used = found.iter().any(|field| field == entry || field.starts_with(&format!("{entry}.")));
                 assert!(used, "{}: the source of {entry} belongs to no field", drive.spec.name);
             }
+        }
+    }
+
+    /// Each at a small size of the same proportions: filled, overwritten at random, trimmed, read, flushed.
+    #[test]
+    fn every_shipped_drive_does_its_work() {
+        for drive in shipped() {
+            let spec = model::sized(drive.spec.clone(), Some(Bytes(32 << 30))).unwrap_or_else(|e| panic!("{}: {e:#}", drive.spec.name));
+            let plan = Plan {
+                name: "mixed".into(),
+                pattern: Pattern::Uniform,
+                mix: Mix {
+                    read_percent: 20,
+                    trim_percent: if drive.spec.flash().is_some_and(|flash| flash.trim.supported) { 10 } else { 0 },
+                },
+                sizes: vec![(65_536, 1)],
+                data: DataClass::Random,
+                queue_depth: 8,
+                span_permille: 1000,
+                fill_permille: 1000,
+                until_written: Amount::Bytes(Bytes(1 << 30)),
+                seed: 1,
+            };
+            let (run, end) = simulate::run(&spec, &drive.spec.name, &plan, &mut ()).unwrap();
+            assert_eq!(end, End::Complete, "{}", drive.spec.name);
+            let written: Bytes = run.phases.iter().map(|phase| phase.written).sum();
+            assert!(written.0 > 1_000_000_000, "{} wrote {written}", drive.spec.name);
         }
     }
 

@@ -4,12 +4,12 @@ use crate::error::UsageError;
 use crate::memory;
 use std::collections::BTreeMap;
 use trimtab_core::drive::hdd::Hdd;
-use trimtab_core::drive::spec::{DriveSpec, Medium};
+use trimtab_core::drive::spec::{DriveSpec, Medium, SlcSize};
 use trimtab_core::drive::ssd::Ssd;
 use trimtab_core::drive::{Device, Extent};
 use trimtab_core::units::{Bytes, Nanos};
 
-/// `spec` with another capacity: over-provisioning, and everything else, stays in proportion.
+/// `spec` with another capacity: over-provisioning, the SLC cache and the cache for mapping tables stay in proportion.
 pub fn sized(mut spec: DriveSpec, size: Option<Bytes>) -> anyhow::Result<DriveSpec> {
     let Some(Bytes(size)) = size else { return Ok(spec) };
     let block = u64::from(spec.logical_block_bytes);
@@ -18,6 +18,17 @@ pub fn sized(mut spec: DriveSpec, size: Option<Bytes>) -> anyhow::Result<DriveSp
         let raw = flash.geometry.raw_bytes();
         let permille = (raw * 1000).div_ceil(u128::from(spec.capacity_bytes.max(1))).saturating_sub(1000);
         flash.geometry = flash.geometry.clone().with_over_provisioning(capacity, permille as u32);
+        let whole = u128::from(spec.capacity_bytes.max(1));
+        let share = |bytes: u64| (u128::from(bytes) * u128::from(capacity) / whole).min(u128::from(u64::MAX)) as u64;
+        if let Some(slc) = &mut flash.slc_cache {
+            slc.size = match slc.size {
+                SlcSize::Fixed { bytes } => SlcSize::Fixed { bytes: share(bytes) },
+                SlcSize::Dynamic { bytes_min, bytes_max } => SlcSize::Dynamic { bytes_min: share(bytes_min), bytes_max: share(bytes_max) },
+            };
+        }
+        if let Some(bytes) = &mut flash.ftl.mapping_cache_bytes {
+            *bytes = share(*bytes).max(flash.geometry.page_bytes);
+        }
     }
     spec.capacity_bytes = capacity;
     spec.validate().map_err(|problem| UsageError::new(format!("--size {}: {problem}", Bytes(size))))?;

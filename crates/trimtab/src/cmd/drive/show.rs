@@ -5,6 +5,7 @@ use crate::output::{self, Context};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use trimtab_core::drive::spec::Medium;
+use trimtab_core::units::{Bytes, Nanos};
 
 /// Arguments of `trimtab drive show`.
 #[derive(Debug, clap::Args)]
@@ -47,7 +48,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
                     format!("{kind}: {}", source.text)
                 },
             );
-            table.add_row([field.clone(), shown(value), source]);
+            table.add_row([field.clone(), shown(field, value), source]);
         }
         if let Some(column) = table.column_mut(2) {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
@@ -72,7 +73,7 @@ fn as_json(drive: &Drive) -> anyhow::Result<Value> {
     Ok(value)
 }
 
-/// Every value with its dotted name. Lists stay whole.
+/// Every value with its dotted name; those in a list are numbered from 0.
 fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, Value)>) {
     match value {
         Value::Object(fields) => {
@@ -80,11 +81,29 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, Value)>) {
                 flatten(&if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") }, value, rows);
             }
         }
+        Value::Array(list) => {
+            for (number, value) in list.iter().enumerate() {
+                flatten(&format!("{prefix}.{number}"), value, rows);
+            }
+        }
         other => rows.push((prefix.to_owned(), other.clone())),
     }
 }
 
-fn shown(value: &Value) -> String {
+/// A value as people read it: sizes and durations also in larger units.
+fn shown(field: &str, value: &Value) -> String {
+    if let Some(number) = value.as_u64().filter(|number| *number >= 1000) {
+        let name = field.rsplit('.').next().unwrap_or(field);
+        if name.ends_with("_ns") {
+            return format!("{number} ({})", Nanos(number));
+        }
+        if name.ends_with("bytes_per_s") {
+            return format!("{number} ({}/s)", Bytes(number));
+        }
+        if name.split('_').any(|word| word == "bytes") {
+            return format!("{number} ({})", Bytes(number));
+        }
+    }
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "none".to_owned(),
