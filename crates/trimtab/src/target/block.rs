@@ -29,7 +29,8 @@ const SUBMIT_BATCH: usize = 4;
 /// How operations reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum EngineChoice {
-    /// io_uring, or threads where there is none.
+    /// io_uring, or threads where there is none; blocking calls for what is alone in flight where the filesystem would hand it to a
+    /// thread anyway.
     #[default]
     Auto,
     /// io_uring, or an error.
@@ -111,6 +112,20 @@ struct Slot {
     submitted: Nanos,
 }
 
+impl Slot {
+    /// The end of the operation, whose system call gave `result`: bytes, 0, or a negative error number.
+    #[inline]
+    fn complete(&self, tag: u32, completed: Nanos, result: i32) -> BlockCompletion {
+        let Self { op, issued, submitted } = *self;
+        let whole = match op {
+            BlockOp::Read { len, .. } | BlockOp::Write { len, .. } => result == len as i32,
+            BlockOp::Trim { .. } | BlockOp::Flush => result == 0,
+        };
+        let result = if whole { Ok(()) } else { Err(unexplained(result)) };
+        BlockCompletion { tag, issued, submitted, completed, result }
+    }
+}
+
 /// A file or a block device as a target.
 pub struct BlockFile {
     // Before the pool and the file, which it uses, so that it is dropped first.
@@ -129,6 +144,11 @@ pub struct BlockFile {
     /// Tags handed to the engine, but by the engine not yet to the kernel.
     queued: Vec<u32>,
     in_flight: u32,
+    /// Whether an operation that is alone in flight is made by a blocking call: where every operation would be handed to a thread (by
+    /// our own engine, or by io_uring on a filesystem that cannot do without waiting, such as tmpfs) that costs many times the operation.
+    lone_calls: bool,
+    /// The operation that is alone in flight, not yet handed to anyone.
+    lone: Option<Request>,
     /// Completions taken before somebody asked for them.
     early: Vec<BlockCompletion>,
     /// Bytes of the pool for each tag.
@@ -247,6 +267,9 @@ impl BlockFile {
     /// Hands what is queued to the kernel.
     #[inline]
     fn submit_queued(&mut self) -> TargetResult {
+        if let Some(lone) = self.lone.take() {
+            self.push(&lone);
+        }
         if self.queued.is_empty() {
             return Ok(());
         }
@@ -265,8 +288,13 @@ impl BlockFile {
     /// Hands what is queued to the kernel, waits for `min` and takes everything that has completed.
     #[inline]
     fn take(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
-        self.submit_queued()?;
         let mut missing = min.min(self.in_flight);
+        if missing > 0
+            && let Some(lone) = self.lone.take()
+        {
+            return self.call(&lone, done);
+        }
+        self.submit_queued()?;
         loop {
             let before = done.len();
             self.take_completed(missing, done)?;
@@ -294,14 +322,9 @@ impl BlockFile {
         let slots = &self.slots;
         let mut unhappy = false;
         let each = |tag: u32, result: i32| {
-            let Slot { op, issued, submitted } = slots[tag as usize];
-            let whole = match op {
-                BlockOp::Read { len, .. } | BlockOp::Write { len, .. } => result == len as i32,
-                BlockOp::Trim { .. } | BlockOp::Flush => result == 0,
-            };
-            unhappy |= !whole;
-            let result = if whole { Ok(()) } else { Err(unexplained(result)) };
-            done.push(BlockCompletion { tag, issued, submitted, completed, result });
+            let completion = slots[tag as usize].complete(tag, completed, result);
+            unhappy |= completion.result.is_err();
+            done.push(completion);
         };
         match &mut self.engine {
             Engine::Ring(ring) => ring.take(each),
@@ -310,6 +333,21 @@ impl BlockFile {
         self.in_flight -= (done.len() - from) as u32;
         if unhappy || self.verifier.is_some() {
             self.inspect(&mut done[from..]);
+        }
+        Ok(())
+    }
+
+    /// Makes the only operation in flight by a blocking call.
+    #[inline]
+    fn call(&mut self, request: &Request, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        let result = threads::execute(&self.file, request);
+        let completion = self.slots[request.tag as usize].complete(request.tag, since(self.started), result);
+        let unhappy = completion.result.is_err();
+        done.push(completion);
+        self.in_flight = 0;
+        if unhappy || self.verifier.is_some() {
+            let last = done.len() - 1;
+            self.inspect(&mut done[last..]);
         }
         Ok(())
     }
@@ -377,13 +415,25 @@ impl BlockFile {
     /// Gives a request to the engine.
     #[inline]
     fn hand_over(&mut self, request: &Request) -> TargetResult {
+        self.in_flight += 1;
+        if self.lone_calls && self.in_flight == 1 {
+            self.lone = Some(*request);
+            return Ok(());
+        }
+        if let Some(lone) = self.lone.take() {
+            self.push(&lone);
+        }
+        self.push(request);
+        if self.queued.len() >= SUBMIT_BATCH { self.submit_queued() } else { Ok(()) }
+    }
+
+    #[inline]
+    fn push(&mut self, request: &Request) {
         match &mut self.engine {
             Engine::Ring(ring) => ring.push(request),
             Engine::Threads(threads) => threads.push(request),
         }
         self.queued.push(request.tag);
-        self.in_flight += 1;
-        if self.queued.len() >= SUBMIT_BATCH { self.submit_queued() } else { Ok(()) }
     }
 
     fn submit_trim(&mut self, tag: u32, op: BlockOp, offset: u64, len: u64) -> TargetResult {
@@ -404,7 +454,8 @@ impl BlockFile {
             }
             Trims::Unsupported => return Err(self.error(&op, libc::EOPNOTSUPP)),
         };
-        self.slots[tag as usize] = Slot { op, issued: since(self.started), submitted: Nanos::ZERO };
+        let issued = since(self.started);
+        self.slots[tag as usize] = Slot { op, issued, submitted: issued };
         self.hand_over(&Request { tag, action, address: std::ptr::null_mut(), offset, len })
     }
 }

@@ -10,6 +10,7 @@ use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use trimtab_core::units::Bytes;
 
 /// Options of commands that may use a device or a file.
@@ -123,15 +124,26 @@ fn users(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
     Ok(users)
 }
 
+/// How long a device may stay claimed by a process that is already gone: the kernel tears an io_uring ring down after
+/// its process has ended, and until then the ring holds the device open.
+const CLAIM_LINGERS: Duration = Duration::from_secs(3);
+
 fn open(path: &Path, writable: bool) -> anyhow::Result<OwnedFd> {
     let flags = if writable { OFlags::RDWR | OFlags::EXCL } else { OFlags::RDONLY };
-    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
-        let error = anyhow::Error::new(std::io::Error::from(errno)).context(format!("cannot open {}", path.display()));
-        match errno {
-            Errno::BUSY => error.context("the device is in use (mounted, swap, or part of something else)"),
-            _ => error,
+    let give_up = Instant::now() + CLAIM_LINGERS;
+    loop {
+        match rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(file) => return Ok(file),
+            Err(Errno::BUSY) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(20)),
+            Err(errno) => {
+                let error = anyhow::Error::new(std::io::Error::from(errno)).context(format!("cannot open {}", path.display()));
+                return Err(match errno {
+                    Errno::BUSY => error.context("the device is in use (mounted, swap, or part of something else)"),
+                    _ => error,
+                });
+            }
         }
-    })
+    }
 }
 
 fn check_signatures(file: &OwnedFd, label: &str, size: Bytes, overwrite: &[String]) -> anyhow::Result<()> {

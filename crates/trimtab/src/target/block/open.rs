@@ -107,6 +107,13 @@ impl BlockFile {
         }
         let pool = Pool::new(options.bytes_in_flight_max as usize).context("cannot get memory for what is in flight")?;
         let engine = engine(&file, &pool, options, &mut warnings)?;
+        let lone_calls = match engine {
+            Engine::Ring(_) => options.engine == EngineChoice::Auto && always_waits(&file, &pool, block_size),
+            Engine::Threads(_) => true,
+        };
+        if lone_calls && matches!(engine, Engine::Ring(_)) {
+            warnings.push(lone_calls_used());
+        }
         let idle = Slot { op: BlockOp::Flush, issued: Nanos::ZERO, submitted: Nanos::ZERO };
         Ok(Self {
             engine,
@@ -123,6 +130,8 @@ impl BlockFile {
             slots: vec![idle; depth as usize],
             queued: Vec::with_capacity(depth as usize),
             in_flight: 0,
+            lone_calls,
+            lone: None,
             early: Vec::new(),
             stride: BLOCK_SIZE_DEFAULT as usize,
             warnings,
@@ -179,6 +188,15 @@ fn engine(file: &OwnedFd, pool: &Pool, options: &BlockOptions, warnings: &mut Ve
     Ok(Engine::Threads(threads))
 }
 
+/// Whether the filesystem cannot read without waiting, so that io_uring hands every operation to a thread of the kernel (`RWF_NOWAIT` in
+/// preadv2(2)).
+fn always_waits(file: &OwnedFd, pool: &Pool, block_size: u32) -> bool {
+    let memory = libc::iovec { iov_base: pool.base().cast(), iov_len: pool.len().min(block_size as usize) };
+    // SAFETY: the memory lies in the pool, and nothing is in flight yet.
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const memory, 1, 0, libc::RWF_NOWAIT) };
+    read < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
+}
+
 fn warning(code: &str, severity: Severity, facts: Vec<Field>, text: String) -> Warning {
     Warning { code: code.to_owned(), severity, facts, text }
 }
@@ -198,6 +216,12 @@ fn unregistered() -> Warning {
     let text =
         "Memory could not be registered with io_uring (the limit of locked memory, ulimit -l): it was pinned anew for every operation.";
     warning("target.unregistered-memory", Severity::Note, Vec::new(), text.to_owned())
+}
+
+fn lone_calls_used() -> Warning {
+    let text = "This filesystem cannot do I/O without waiting, so io_uring hands every operation to a thread: what was alone in flight was \
+                done by a blocking call instead.";
+    warning("target.blocking-calls", Severity::Note, Vec::new(), text.to_owned())
 }
 
 pub(super) fn blocking_trims() -> Warning {

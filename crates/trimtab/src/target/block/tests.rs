@@ -179,3 +179,27 @@ fn absurd_amounts_in_flight_are_refused() {
         assert!(error.to_string().contains("in flight"), "{error}");
     }
 }
+
+/// tmpfs cannot do without waiting: what is alone in flight goes by a call, and what is not goes by the engine, on the same target.
+#[test]
+fn depths_may_change_where_lone_operations_are_calls() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    let mut target = file(dir.path(), &options(EngineChoice::Auto));
+    let mix = Mix { read_percent: 50, trim_percent: 10 };
+    for depth in [1, 16, 1, 2] {
+        run_ok(&mut synthetic(Pattern::Uniform, mix, &[(4096, 3), (16384, 1)], depth, 2000), &mut target);
+    }
+    assert!(target.verified().unwrap() > Bytes(1000 * 4096));
+}
+
+#[test]
+fn a_lone_call_that_fails_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut target = file(dir.path(), &options(EngineChoice::Threads));
+    std::fs::File::options().write(true).open(dir.path().join("data")).unwrap().set_len(0).unwrap();
+    target.submit(0, BlockOp::Read { offset: 0, len: 4096 }).unwrap();
+    let mut done = Vec::new();
+    target.reap(1, &mut done).unwrap();
+    let error = done[0].result.as_ref().unwrap_err().to_string();
+    assert!(error.contains("only 0 bytes were moved"), "{error}");
+}

@@ -104,7 +104,8 @@ impl Shared {
     }
 }
 
-fn execute(file: &OwnedFd, request: &Request) -> i32 {
+/// Makes a request, and waits for it. What the system call gave, or the negative error number.
+pub fn execute(file: &OwnedFd, request: &Request) -> i32 {
     let fd = file.as_raw_fd();
     let Request { address, offset, len, .. } = *request;
     loop {
