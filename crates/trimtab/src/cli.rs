@@ -54,6 +54,8 @@ pub enum Command {
     Results(cmd::results::Args),
     /// Watch mounted filesystems and trim each under its policy.
     Daemon(cmd::daemon::Args),
+    /// Write a trim policy into the system's configuration, or take that back.
+    Apply(cmd::apply::Args),
     /// Prove that freed blocks are discarded: write, delete, trim, read the raw blocks back.
     Verify(cmd::verify::Args),
     /// Trim mounted filesystems: complete, counted on the device, in pauses if asked.

@@ -1,5 +1,6 @@
 //! One module a command: its arguments, and what it does with them.
 
+pub mod apply;
 pub mod bench;
 pub mod completions;
 pub mod daemon;
@@ -26,6 +27,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Results(args) => results::run(&args, context),
         Command::Daemon(args) => daemon::run(&args, context),
+        Command::Apply(args) => apply::run(&args, context),
         Command::Verify(args) => verify::run(&args, context),
         Command::Trim(args) => trim::run(&args, context),
         Command::Volume(args) => volume::run(&args, context),

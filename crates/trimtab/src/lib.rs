@@ -2,6 +2,7 @@
 //!
 //! The binary is a thin `main` over this library, so that tests and benchmarks reach the same code.
 
+pub mod apply;
 pub mod archive;
 pub mod cli;
 pub mod cmd;

@@ -272,6 +272,18 @@ fn excuse(layers: &mut [LayerReport]) {
     }
 }
 
+/// Whether this program's own service and `fstrim.timer` are enabled, from files alone.
+#[must_use]
+pub fn trim_units(root: &Root) -> (bool, bool) {
+    mechanisms::Configured::read(root).enabled()
+}
+
+/// Whether the filesystem can discard in any way, as far as is known.
+#[must_use]
+pub fn can_discard(fs_type: &str) -> bool {
+    filesystem::can_discard(fs_type)
+}
+
 /// Whether a filesystem discards what it frees of its own accord, by the options in force. mountinfo does not show a default that
 /// is kept in the filesystem (`tune2fs -o discard`); this takes it into account.
 #[must_use]
@@ -317,7 +329,8 @@ fn blank(layer: &Layer) -> LayerReport {
 }
 
 /// `text` as one word of a shell command. Names of devices come from outside.
-fn quoted(text: &str) -> String {
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

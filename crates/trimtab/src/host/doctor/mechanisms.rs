@@ -67,6 +67,11 @@ impl Configured {
             fstab: parse_fstab(&root.read_bytes(Path::new("/etc/fstab"), 1 << 20).unwrap_or_default()),
         }
     }
+
+    /// Whether this program's own service and `fstrim.timer` are enabled.
+    pub fn enabled(&self) -> (bool, bool) {
+        (self.own == UnitState::Enabled, self.timer == UnitState::Enabled)
+    }
 }
 
 /// State of a unit, and its text with all drop-ins behind it.

@@ -1,0 +1,306 @@
+//! `trimtab apply`: a trim policy written into the system's configuration, and taken back.
+//!
+//! [`plan`] reads and decides, and changes nothing; [`carry_out`] writes what was planned, after it has put copies of the files
+//! aside; [`undo`] puts them back. Files are replaced as a whole, so that they are the old or the new ones whatever happens.
+
+mod config_text;
+mod fstab;
+mod record;
+
+use crate::daemon::config::DEFAULT_PATH;
+use crate::error::UsageError;
+use crate::host::doctor::{self, Doctor, VerdictKind};
+use crate::host::mountinfo;
+use crate::host::root::Root;
+use crate::trim::discard_option::Discard;
+use crate::trim::resume::state_directory;
+use anyhow::{Context as _, bail, ensure};
+pub use record::{carry_out, undo};
+use std::io;
+use std::path::{Path, PathBuf};
+use trimtab_core::policy::{PolicySpec, Schedule};
+
+/// Where mount options come from.
+const FSTAB: &str = "/etc/fstab";
+/// No file that is changed here is longer.
+const BYTES_MAX: u64 = 1 << 20;
+/// The daemon's configuration as it is shipped: what a new one begins with.
+const SHIPPED: &str = include_str!("../../../packaging/trimtab.toml");
+
+/// The system that is configured: the running one, or one below a directory (an image, a test).
+#[derive(Debug)]
+pub struct System {
+    /// Reads it.
+    pub root: Root,
+    /// Where it is.
+    base: PathBuf,
+    /// The daemon's configuration in it.
+    config: PathBuf,
+}
+
+impl System {
+    /// The running one, or the one in `sysroot`; `config` is the daemon's configuration in it.
+    pub fn new(sysroot: Option<&Path>, config: Option<&Path>) -> io::Result<Self> {
+        let (root, base) = match sysroot {
+            Some(directory) => (Root::recorded(directory)?, std::path::absolute(directory)?),
+            None => (Root::live()?, PathBuf::from("/")),
+        };
+        let config = config.map_or_else(|| Ok(PathBuf::from(DEFAULT_PATH)), std::path::absolute)?;
+        Ok(Self { root, base, config })
+    }
+
+    /// Where the copies of changed files are.
+    fn records(&self) -> PathBuf {
+        if self.root.is_live() { state_directory().join("applied") } else { self.base.join("var/lib/trimtab/applied") }
+    }
+
+    /// Where a file of the system really is: links on the way are resolved inside of it. What is missing of the path comes behind.
+    fn outside(&self, file: &Path) -> anyhow::Result<PathBuf> {
+        for ancestor in file.ancestors().skip(1) {
+            if let Some(target) = self.root.link(ancestor).filter(|_| !self.root.exists(ancestor)) {
+                bail!("{} is a link to {}, where nothing is", ancestor.display(), target.display());
+            }
+            if let Some(real) = self.root.canonical(ancestor) {
+                let rest = file.strip_prefix(ancestor).unwrap_or(file);
+                return Ok(self.base.join(real.strip_prefix("/").unwrap_or(&real)).join(rest));
+            }
+        }
+        bail!("there is no directory for {}", file.display())
+    }
+
+    /// The text of a file; `None` if there is no such file.
+    fn read(&self, file: &Path) -> anyhow::Result<Option<String>> {
+        let shown = file.display();
+        if let Some(target) = self.root.link(file) {
+            bail!("{shown} is a link to {}: it is made by something else, which has to be told", target.display());
+        }
+        match self.root.read_bytes(file, BYTES_MAX + 1) {
+            Ok(bytes) => {
+                ensure!(bytes.len() as u64 <= BYTES_MAX, "{shown} is longer than 1 MiB");
+                Ok(Some(String::from_utf8(bytes).with_context(|| format!("{shown} is not UTF-8"))?))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
+        }
+    }
+}
+
+/// One file, before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// The file, in the system.
+    pub file: PathBuf,
+    /// Its text; `None` if it is new.
+    pub before: Option<String>,
+    /// Its text afterwards; `None` if it goes.
+    pub after: Option<String>,
+}
+
+impl Edit {
+    /// As `diff -u` has it, in one hunk.
+    #[must_use]
+    pub fn diff(&self) -> String {
+        const AROUND: usize = 3;
+        let lines = |text: &Option<String>| text.as_deref().unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();
+        let (old, new) = (lines(&self.before), lines(&self.after));
+        let same = |(a, b): &(&String, &String)| a == b;
+        let head = old.iter().zip(&new).take_while(same).count();
+        let most = old.len().min(new.len()) - head;
+        let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count().min(most);
+        let from = head.saturating_sub(AROUND);
+        let after = tail.min(AROUND);
+        let (old_end, new_end) = (old.len() - tail, new.len() - tail);
+        let name = |text: &Option<String>| if text.is_some() { self.file.display().to_string() } else { "/dev/null".to_owned() };
+        let range = |len: usize| if len == 0 { "0,0".to_owned() } else { format!("{},{len}", from + 1) };
+        let mut text = format!("--- {}\n+++ {}\n", name(&self.before), name(&self.after));
+        text += &format!("@@ -{} +{} @@\n", range(old_end + after - from), range(new_end + after - from));
+        let mut push = |mark: char, lines: &[String]| lines.iter().for_each(|l| text += &format!("{mark}{l}\n"));
+        push(' ', &old[from..head]);
+        push('-', &old[head..old_end]);
+        push('+', &new[head..new_end]);
+        push(' ', &old[old_end..old_end + after]);
+        text
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The mount point.
+    pub mount_point: PathBuf,
+    /// Filesystem type.
+    pub fs_type: String,
+    /// The policy.
+    pub policy: String,
+    /// Files that change; empty if all is as it should be.
+    pub edits: Vec<Edit>,
+    /// What else the user should know or do.
+    pub remarks: Vec<String>,
+}
+
+/// What the policy needs of fstab.
+enum Wanted {
+    /// Nothing.
+    Leave,
+    /// This discard option, or none.
+    Be(Option<String>),
+}
+
+/// Decides what has to change so that `policy` (as the user wrote it) is the one of the filesystem that `path` is on.
+pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> {
+    let spec: PolicySpec = policy.parse().map_err(|e| UsageError::new(format!("{e}")))?;
+    let fstab = system.read(Path::new(FSTAB))?;
+    let (mount_point, fs_type, mounted) = find(system, fstab.as_deref().unwrap_or_default(), path)?;
+    if !doctor::can_discard(&fs_type) {
+        bail!("{} ({fs_type}) cannot discard: there is nothing to configure", mount_point.display());
+    }
+    let mut plan = Plan { mount_point, fs_type, policy: policy.to_owned(), edits: Vec::new(), remarks: Vec::new() };
+    let listed = fstab.as_deref().is_some_and(|text| fstab::fs_type(text, &plan.mount_point).is_some());
+    if let Wanted::Be(wanted) = wanted_option(&spec, &plan, mounted.as_ref()) {
+        if listed || matches!(spec, PolicySpec::Online) {
+            plan.edits.extend(fstab_edit(fstab, &plan, wanted.as_deref())?);
+        }
+        plan.remarks.extend(remount(&plan, mounted.as_ref(), wanted.as_deref(), listed));
+    }
+    let config = system.read(&system.config)?;
+    plan.edits.extend(config_edit(system, config, &spec, &plan)?);
+    plan.remarks.extend(units(system, &spec));
+    plan.remarks.extend(blocked(system, &plan.mount_point));
+    Ok(plan)
+}
+
+/// Mount point, type and discard option in force (if mounted) of what `path` is on.
+fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<(PathBuf, String, Option<Discard>)> {
+    let mounts = mountinfo::read(&system.root).unwrap_or_default();
+    if system.root.is_live() || !mounts.is_empty() {
+        let mount = mountinfo::of_path(&system.root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;
+        let mount = mount.with_context(|| format!("'{}' is on nothing that is mounted", path.display()))?;
+        return Ok((mount.mount_point.clone(), mount.fs_type.clone(), Some(Discard::of(mount))));
+    }
+    let plain: PathBuf = path.components().collect();
+    let fs_type = fstab::fs_type(fstab, &plain)
+        .with_context(|| format!("'{}' is not in {FSTAB}, and there is no mount table to look it up in", path.display()))?;
+    Ok((plain, fs_type, None))
+}
+
+/// Two mechanisms on one filesystem only cost; so what another policy would have set is taken away.
+fn wanted_option(spec: &PolicySpec, plan: &Plan, mounted: Option<&Discard>) -> Wanted {
+    let online = Discard::online(&plan.fs_type).to_string();
+    match spec {
+        PolicySpec::Online => Wanted::Be(Some(online)),
+        // f2fs and btrfs with discard=async have their own idle mechanisms, which the daemon leaves alone or steers.
+        PolicySpec::None if plan.fs_type == "btrfs" || plan.fs_type == "f2fs" => Wanted::Be(Some(Discard::Off.to_string())),
+        _ if plan.fs_type == "f2fs" || mounted.is_some_and(|d| d.to_string() == "discard=async") => Wanted::Leave,
+        _ => Wanted::Be(None),
+    }
+}
+
+fn fstab_edit(fstab: Option<String>, plan: &Plan, wanted: Option<&str>) -> anyhow::Result<Option<Edit>> {
+    let shown = plan.mount_point.display();
+    let text =
+        fstab.with_context(|| format!("there is no {FSTAB}; the option {} belongs where {shown} is mounted from", wanted.unwrap_or("")))?;
+    let after = match fstab::with_discard(&text, &plan.mount_point, wanted) {
+        Ok(after) => after,
+        Err(fstab::Problem::Twice) => bail!("{shown} is in {FSTAB} more than once: remove one of the lines"),
+        Err(fstab::Problem::NotListed) => bail!(
+            "{shown} is not in {FSTAB}: set the option {} where it is mounted from (a mount unit, an automounter){}",
+            wanted.unwrap_or_default(),
+            if plan.fs_type == "ext4" { ", or in the filesystem itself: tune2fs -o discard DEVICE" } else { "" }
+        ),
+    };
+    // A btrfs that discards asynchronously on purpose keeps that: it is not a second mechanism but the steered one.
+    if wanted.is_none()
+        && fstab::discard_option(&text, &plan.mount_point).as_deref().is_none_or(|o| o == "nodiscard" || o == "discard=async")
+    {
+        return Ok(None);
+    }
+    Ok((after != text).then(|| Edit { file: FSTAB.into(), before: Some(text), after: Some(after) }))
+}
+
+/// The daemon's part. Policies that the daemon has nothing to do with are written down only where it would do something else.
+fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan: &Plan) -> anyhow::Result<Option<Edit>> {
+    let begin = config.clone().unwrap_or_else(|| SHIPPED.to_owned());
+    if matches!(spec, PolicySpec::None | PolicySpec::Online) {
+        let parsed = crate::daemon::config::Config::parse(&system.config, &begin)?;
+        if parsed.rule_for(&plan.mount_point).is_none_or(|r| r.policy == *spec) {
+            return Ok(None);
+        }
+    }
+    let after = config_text::with_policy(&system.config, &begin, &plan.mount_point, &plan.policy)?;
+    let changed = config.as_ref() != Some(&after);
+    Ok(changed.then(|| Edit { file: system.config.clone(), before: config, after: Some(after) }))
+}
+
+/// fstab counts at the next mount.
+fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>, listed: bool) -> Option<String> {
+    let now = mounted?;
+    let wanted = wanted.unwrap_or("nodiscard");
+    if now.to_string() == wanted {
+        return None;
+    }
+    let path = doctor::quoted(&plan.mount_point.display().to_string());
+    let when = if plan.fs_type == "xfs" {
+        "XFS takes that up when it is next mounted".to_owned()
+    } else {
+        format!("to have it at once: mount -o remount,{wanted} {path}")
+    };
+    let whose = if listed { "" } else { ", and not from fstab" };
+    Some(format!("it is mounted with {now} now{whose}; {when}"))
+}
+
+/// Who has to run for the policy, and who is in its way.
+fn units(system: &System, spec: &PolicySpec) -> Vec<String> {
+    let (own, timer) = doctor::trim_units(&system.root);
+    let mut remarks = Vec::new();
+    match spec {
+        PolicySpec::None | PolicySpec::Online => {}
+        PolicySpec::Batched(s) if s.schedule == Schedule::AtShutdown => {
+            remarks.push("trimtab-shutdown.service has to be enabled: systemctl enable --now trimtab-shutdown.service".to_owned());
+        }
+        _ if own => remarks.push("trimtab.service takes it up with: systemctl reload trimtab.service".to_owned()),
+        _ => remarks.push("trimtab.service has to run: systemctl enable --now trimtab.service (OpenRC: rc-update add trimtab)".to_owned()),
+    }
+    if timer {
+        remarks.push(
+            "fstrim.timer is enabled and trims everything in fstab besides: systemctl disable --now fstrim.timer, or the option X-fstrim.notrim"
+                .to_owned(),
+        );
+    }
+    remarks
+}
+
+/// No policy helps where TRIM does not get through.
+fn blocked(system: &System, mount_point: &Path) -> Option<String> {
+    let verdict = Doctor::new(&system.root).ok()?.examine_path(mount_point).ok()?.verdict;
+    (verdict.kind == VerdictKind::Blocked).then(|| format!("no policy will help yet: {} (trimtab doctor says what to do)", verdict.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn edit(before: &str, after: &str) -> Edit {
+        Edit { file: "/f".into(), before: Some(before.to_owned()), after: Some(after.to_owned()) }
+    }
+
+    #[test]
+    fn differences_are_those_of_diff() {
+        let diff = edit("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\n2\n3\n4\nx\ny\n6\n7\n8\n9\n").diff();
+        assert_eq!(diff, "--- /f\n+++ /f\n@@ -2,7 +2,8 @@\n 2\n 3\n 4\n-5\n+x\n+y\n 6\n 7\n 8\n");
+        let new = Edit { file: "/f".into(), before: None, after: Some("a\n".into()) };
+        assert_eq!(new.diff(), "--- /dev/null\n+++ /f\n@@ -0,0 +1,1 @@\n+a\n");
+        assert_eq!(edit("a\na\n", "a\na\na\n").diff(), "--- /f\n+++ /f\n@@ -1,2 +1,3 @@\n a\n a\n+a\n");
+    }
+
+    proptest! {
+        #[test]
+        fn a_difference_leads_from_the_old_to_the_new(old in "([ab]\n){0,12}", new in "([ab]\n){0,12}") {
+            let diff = edit(&old, &new).diff();
+            let body: Vec<&str> = diff.lines().skip(3).collect();
+            let part = |marks: [char; 2]| body.iter().filter(|l| l.starts_with(marks)).map(|l| format!("{}\n", &l[1..])).collect::<String>();
+            prop_assert!(old.contains(&part([' ', '-'])));
+            prop_assert!(new.contains(&part([' ', '+'])));
+        }
+    }
+}

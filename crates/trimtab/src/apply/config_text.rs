@@ -1,0 +1,94 @@
+//! One rule in the text of the daemon's configuration; comments and everything else stay as they are.
+
+use crate::daemon::config::Config;
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use trimtab_core::policy::PolicySpec;
+
+/// Only what is looked for; the whole is judged by [`Config::parse`].
+#[derive(Deserialize)]
+struct Rules {
+    #[serde(default)]
+    filesystem: Vec<NamedRule>,
+}
+
+#[derive(Deserialize)]
+struct NamedRule {
+    path: PathBuf,
+    policy: Spanned<String>,
+}
+
+/// The text with `policy` as the rule for `mount_point`. The result has been read again and says exactly that.
+pub fn with_policy(file: &Path, text: &str, mount_point: &Path, policy: &str) -> anyhow::Result<String> {
+    let wanted: PolicySpec = policy.parse()?;
+    let before = Config::parse(file, text)?;
+    if before.rules.iter().any(|r| r.path.as_deref() == Some(mount_point) && r.policy == wanted) {
+        return Ok(text.to_owned());
+    }
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let path = mount_point.to_str().with_context(|| format!("'{}' is not UTF-8, which TOML is", mount_point.display()))?;
+    let rules: Rules = toml::from_str(text).context("cannot be read")?;
+    let named = rules.filesystem.iter().find(|r| r.path.components().eq(mount_point.components()));
+    let after = match named {
+        Some(rule) => {
+            let span = rule.policy.span();
+            let (head, tail) = (text.get(..span.start), text.get(span.end..));
+            head.zip(tail).map(|(head, tail)| format!("{head}{}{tail}", quoted(policy))).unwrap_or_default()
+        }
+        None => {
+            let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            format!("{text}{gap}\n[[filesystem]]\npath = {}\npolicy = {}\n", quoted(path), quoted(policy))
+        }
+    };
+    let mut expected = before;
+    match expected.rules.iter_mut().find(|r| r.path.as_deref() == Some(mount_point)) {
+        Some(rule) => rule.policy = wanted,
+        None => {
+            let at = expected.rules.iter().position(|r| r.path.is_none()).unwrap_or(expected.rules.len());
+            let rule = crate::daemon::config::Rule {
+                path: Some(mount_point.to_owned()),
+                policy: wanted,
+                counter: crate::daemon::config::CounterChoice::Auto,
+                knobs: true,
+            };
+            expected.rules.insert(at, rule);
+        }
+    }
+    if Config::parse(file, &after).as_ref() != Ok(&expected) {
+        bail!("{}: a rule cannot be added to a file that is written like this; give '{path}' the policy {policy} by hand", file.display());
+    }
+    Ok(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &str, path: &str, policy: &str) -> anyhow::Result<String> {
+        with_policy(Path::new("t.toml"), text, Path::new(path), policy)
+    }
+
+    #[test]
+    fn a_rule_is_added_or_changed_and_nothing_else() {
+        let shipped = include_str!("../../../../packaging/trimtab.toml");
+        let added = with(shipped, "/home", "idle:budget=2ms").unwrap();
+        assert_eq!(added, format!("{shipped}\n[[filesystem]]\npath = \"/home\"\npolicy = \"idle:budget=2ms\"\n"));
+        let changed = with(&added, "/home", "adaptive").unwrap();
+        assert_eq!(changed, added.replace("idle:budget=2ms", "adaptive"));
+        assert_eq!(with(&changed, "/home", "adaptive:share=75%").unwrap(), changed, "says the same already");
+        let odd = "[default]\npolicy = 'none' # x\n[[filesystem]]\n  policy='batched' # why\n  path='/srv/'\n  counter=\"none\"";
+        assert_eq!(with(odd, "/srv", "idle").unwrap(), odd.replace("'batched'", "\"idle\""));
+        assert!(with(odd, "/a \"quoted\" \\ path", "none").unwrap().ends_with("policy = \"none\"\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said() {
+        let inline = "filesystem = [{ path = \"/a\", policy = \"idle\" }]\n";
+        assert_eq!(with(inline, "/a", "none").unwrap(), inline.replace("idle", "none"));
+        assert!(with(inline, "/b", "none").unwrap_err().to_string().contains("by hand"));
+        assert!(with("x = 1\n", "/b", "none").unwrap_err().to_string().contains("t.toml:1:"));
+        assert!(with("", "/b", "often").is_err());
+    }
+}

@@ -1,0 +1,145 @@
+//! One mount option in one line of `/etc/fstab`; every other byte stays as it is.
+
+use crate::host::mountinfo::unescape;
+use std::ffi::OsString;
+use std::ops::Range;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+/// Why the file cannot be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// The mount point is not in it.
+    NotListed,
+    /// The mount point is in it more than once.
+    Twice,
+}
+
+/// Where things are in a line that mounts something.
+struct Entry {
+    mount_point: PathBuf,
+    fs_type: String,
+    /// Where the options are in the text; empty, behind the type, if there are none.
+    options: Range<usize>,
+}
+
+fn entries(text: &str) -> Vec<Entry> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        found.extend(entry(line, at));
+        at += line.len();
+    }
+    found
+}
+
+fn entry(line: &str, at: usize) -> Option<Entry> {
+    let mut fields = Vec::new();
+    let mut start = None;
+    // One more blank ends the last field.
+    for (i, blank) in line.bytes().map(|b| b.is_ascii_whitespace()).chain([true]).enumerate() {
+        if !blank {
+            start = start.or(Some(i));
+        } else if let Some(from) = start.take() {
+            fields.push(from..i);
+        }
+    }
+    let [source, target, fs_type, rest @ ..] = fields.as_slice() else { return None };
+    let mount_point = PathBuf::from(OsString::from_vec(unescape(line[target.clone()].as_bytes())));
+    if line[source.clone()].starts_with('#') || !mount_point.is_absolute() {
+        return None;
+    }
+    let options = rest.first().cloned().unwrap_or(fs_type.end..fs_type.end);
+    Some(Entry {
+        mount_point: mount_point.components().collect(),
+        fs_type: line[fs_type.clone()].to_owned(),
+        options: at + options.start..at + options.end,
+    })
+}
+
+/// The filesystem type that the file gives for a mount point.
+#[must_use]
+pub fn fs_type(text: &str, mount_point: &Path) -> Option<String> {
+    entries(text).into_iter().find(|e| e.mount_point == mount_point).map(|e| e.fs_type)
+}
+
+/// The discard option that the file gives for a mount point; `None` if it says nothing about it.
+#[must_use]
+pub fn discard_option(text: &str, mount_point: &Path) -> Option<String> {
+    let entry = entries(text).into_iter().find(|e| e.mount_point == mount_point)?;
+    text[entry.options].split(',').rfind(|o| is_discard(o)).map(str::to_owned)
+}
+
+fn is_discard(option: &str) -> bool {
+    matches!(option, "discard" | "nodiscard") || option.starts_with("discard=")
+}
+
+/// The text with `wanted` (`discard`, `discard=async`, `nodiscard`) as the only discard option of `mount_point`, or with none.
+pub fn with_discard(text: &str, mount_point: &Path, wanted: Option<&str>) -> Result<String, Problem> {
+    let found: Vec<Entry> = entries(text).into_iter().filter(|e| e.mount_point == mount_point).collect();
+    let [entry] = found.as_slice() else {
+        return Err(if found.is_empty() { Problem::NotListed } else { Problem::Twice });
+    };
+    let before = &text[entry.options.clone()];
+    let now: Vec<&str> = before.split(',').filter(|o| is_discard(o)).collect();
+    if now == wanted.into_iter().collect::<Vec<_>>() {
+        return Ok(text.to_owned());
+    }
+    let mut options: Vec<&str> = before.split(',').filter(|o| !o.is_empty() && !is_discard(o)).collect();
+    options.extend(wanted);
+    if options.is_empty() {
+        options.push("defaults");
+    }
+    let blank = if before.is_empty() { " " } else { "" };
+    Ok(format!("{}{blank}{}{}", &text[..entry.options.start], options.join(","), &text[entry.options.end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "# a comment / with words\nUUID=1\t/\text4\tdefaults,noatime\t0 1\n/dev/b /my\\040home xfs discard,rw 0 2\n\
+        /dev/c /srv btrfs\nnone /tmp tmpfs size=1g\n/dev/d none swap sw";
+
+    fn changed(path: &str, wanted: Option<&str>) -> String {
+        let after = with_discard(TEXT, Path::new(path), wanted).unwrap();
+        let differ: Vec<&str> = after.lines().zip(TEXT.lines()).filter(|(a, b)| a != b).map(|(a, _)| a).collect();
+        assert!(differ.len() <= 1 && after.lines().count() == TEXT.lines().count());
+        assert_eq!(with_discard(&after, Path::new(path), wanted).unwrap(), after, "a second time changes nothing");
+        differ.first().copied().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn one_option_of_one_line_changes() {
+        assert_eq!(changed("/", Some("discard")), "UUID=1\t/\text4\tdefaults,noatime,discard\t0 1");
+        assert_eq!(changed("/", None), "");
+        assert_eq!(changed("/my home", None), "/dev/b /my\\040home xfs rw 0 2");
+        assert_eq!(changed("/my home", Some("discard")), "");
+        assert_eq!(changed("/srv", Some("discard=async")), "/dev/c /srv btrfs discard=async");
+        assert_eq!(changed("/srv", None), "");
+        assert_eq!(changed("/tmp", Some("nodiscard")), "none /tmp tmpfs size=1g,nodiscard");
+        assert_eq!(with_discard("/dev/a / ext4 discard 0 1", Path::new("/"), None).unwrap(), "/dev/a / ext4 defaults 0 1");
+        assert_eq!(fs_type(TEXT, Path::new("/my home")).as_deref(), Some("xfs"));
+        assert_eq!(discard_option(TEXT, Path::new("/my home")).as_deref(), Some("discard"));
+    }
+
+    #[test]
+    fn what_is_not_there_once_is_not_guessed() {
+        assert_eq!(with_discard(TEXT, Path::new("/home"), Some("discard")), Err(Problem::NotListed));
+        let twice = "/dev/a /x ext4 rw\n/dev/b /x/ ext4 rw\n";
+        assert_eq!(with_discard(twice, Path::new("/x"), Some("discard")), Err(Problem::Twice));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_taken_and_a_change_is_one_line(text in "[ \\t\\n#/a,=\\\\0discardé-]{0,200}", wanted in prop::option::of(Just("discard"))) {
+            if let Ok(after) = with_discard(&text, Path::new("/a"), wanted) {
+                prop_assert_eq!(text.split('\n').count(), after.split('\n').count());
+                prop_assert!(text.split('\n').zip(after.split('\n')).filter(|(a, b)| a != b).count() <= 1);
+                let found = discard_option(&after, Path::new("/a"));
+                prop_assert_eq!(found.as_deref(), wanted);
+            }
+        }
+    }
+}

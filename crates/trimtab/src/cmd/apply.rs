@@ -1,0 +1,111 @@
+//! `trimtab apply POLICY PATH`.
+
+use crate::apply::{self, Plan, System};
+use crate::error::UsageError;
+use crate::output::Context;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab apply idle /                     the daemon trims / in idle time
+  trimtab apply idle:budget=2ms /home      settings as in the policy's description (trimtab study prints them)
+  trimtab apply batched:nightly=3h /srv
+  trimtab apply online /home               the discard mount option, in /etc/fstab
+  trimtab apply none /home                 neither
+  trimtab apply idle / --dry-run           only show what would change
+  trimtab apply --undo                     take back the last one
+  trimtab apply idle / --sysroot ./image   in a system that is not running
+
+Writes /etc/fstab (online, and the option away for the others) and /etc/trimtab/trimtab.toml, one line or section each; everything else
+in them stays as it is. Mounts and services are not touched: what has to be restarted is said. What the files were is kept below
+/var/lib/trimtab/applied. Doing it twice changes nothing the second time.
+
+Exit status: 0 applied, or nothing to do; 1 failed, and all files are as they were; 2 wrong usage.";
+
+/// Arguments of `trimtab apply`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// none, online, batched, adaptive or idle, with settings such as idle:budget=2ms.
+    #[arg(required_unless_present = "undo", conflicts_with = "undo")]
+    policy: Option<String>,
+    /// The filesystem: its mount point, or anything on it.
+    #[arg(required_unless_present = "undo", conflicts_with = "undo")]
+    path: Option<PathBuf>,
+    /// Take back what was applied last.
+    #[arg(long)]
+    undo: bool,
+    /// Show what would change, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Configure the system below this directory instead of the running one.
+    #[arg(long, value_name = "DIR")]
+    sysroot: Option<PathBuf>,
+    /// The daemon's configuration [default: /etc/trimtab/trimtab.toml].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Change {
+    file: String,
+    diff: String,
+}
+
+#[derive(Serialize)]
+struct Report {
+    dry_run: bool,
+    undo: bool,
+    policy: String,
+    path: String,
+    changes: Vec<Change>,
+    /// Where the files as they were are kept.
+    kept: Option<String>,
+    remarks: Vec<String>,
+}
+
+/// Plans, shows, and does it unless it is a dry run.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let system = System::new(args.sysroot.as_deref(), args.config.as_deref())
+        .map_err(|e| UsageError::new(format!("cannot use --sysroot or --config: {e}")))?;
+    let (plan, kept) = match (&args.policy, &args.path) {
+        (Some(policy), Some(path)) => {
+            let plan = apply::plan(&system, policy, path)?;
+            let kept = if args.dry_run { None } else { apply::carry_out(&system, &plan)? };
+            (plan, kept)
+        }
+        _ => (apply::undo(&system, args.dry_run)?, None),
+    };
+    let report = report(args, plan, kept);
+    context.report("apply", 1, &report, || text(&report))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(args: &Args, plan: Plan, kept: Option<PathBuf>) -> Report {
+    Report {
+        dry_run: args.dry_run,
+        undo: args.undo,
+        policy: plan.policy,
+        path: plan.mount_point.display().to_string(),
+        changes: plan.edits.iter().map(|e| Change { file: e.file.display().to_string(), diff: e.diff() }).collect(),
+        kept: kept.map(|k| k.display().to_string()),
+        remarks: plan.remarks,
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut lines: Vec<String> = report.changes.iter().map(|c| c.diff.trim_end().to_owned()).collect();
+    lines.push(match (report.changes.len(), report.dry_run, report.undo) {
+        (0, ..) => format!("{}: nothing to change, {} is configured already", report.path, report.policy),
+        (_, true, _) => "dry run: nothing has been changed".to_owned(),
+        (_, _, true) => "taken back".to_owned(),
+        _ => format!("{}: {} is configured; trimtab apply --undo takes it back", report.path, report.policy),
+    });
+    if let Some(kept) = &report.kept {
+        lines.push(format!("the files as they were are kept in {kept}"));
+    }
+    lines.extend(report.remarks.iter().cloned());
+    lines.join("\n")
+}

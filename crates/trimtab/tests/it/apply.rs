@@ -1,0 +1,167 @@
+//! `trimtab apply`: on trees of files that stand for a system.
+
+use crate::support::trimtab;
+use predicates::prelude::*;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const FSTAB: &str = "# <what> <where>\nUUID=1 / ext4 errors=remount-ro 0 1\nUUID=2\t/home\txfs\trw,discard\t0\t2\nUUID=3 /my\\040data btrfs \
+    subvol=a,discard=async\n";
+const MOUNTS: &str = "25 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n26 25 8:2 / /home rw,relatime - xfs /dev/sda2 rw,discard\n\
+    27 25 0:40 /a /my\\040data rw - btrfs /dev/sda3 rw,discard=async\n28 25 0:5 / /proc rw - proc proc rw\n29 25 8:4 / /loose rw - ext4 /dev/sda4 rw\n";
+
+struct System(tempfile::TempDir);
+
+impl System {
+    fn new() -> Self {
+        let system = Self(tempfile::tempdir().unwrap());
+        for (path, text) in [("etc/fstab", FSTAB), ("proc/self/mountinfo", MOUNTS)] {
+            let path = system.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        system
+    }
+
+    fn apply(&self, args: &[&str]) -> assert_cmd::assert::Assert {
+        trimtab().arg("apply").arg("--sysroot").arg(self.0.path()).args(args).assert()
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let run = self.apply(&[args, &["--json"]].concat()).success();
+        let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        assert_eq!(document["schema"], "trimtab.apply");
+        document
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.0.path().join(path)).unwrap_or_default()
+    }
+
+    /// Every file and its content.
+    fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        fn walk(directory: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(&path, found);
+                } else {
+                    found.insert(path.display().to_string(), fs::read(&path).unwrap());
+                }
+            }
+        }
+        let mut found = BTreeMap::new();
+        walk(self.0.path(), &mut found);
+        found
+    }
+}
+
+#[test]
+fn one_line_changes_and_undo_brings_every_byte_back() {
+    let system = System::new();
+    let before = system.files();
+    let dry = system.json(&["online", "/", "--dry-run"]);
+    assert_eq!(system.files(), before, "a dry run changes nothing");
+    let done = system.json(&["online", "/"]);
+    assert_eq!(done["changes"], dry["changes"], "what was shown is what is done");
+    assert_eq!(system.text("etc/fstab"), FSTAB.replace("errors=remount-ro", "errors=remount-ro,discard"));
+    assert!(done["changes"][0]["diff"].as_str().unwrap().contains("\n-UUID=1 / ext4 errors=remount-ro 0 1\n+UUID=1 / ext4"), "{done}");
+    let kept = done["kept"].as_str().unwrap();
+    assert_eq!(fs::read_to_string(format!("{kept}/fstab")).unwrap(), FSTAB);
+    let after = system.files();
+    assert_eq!(system.json(&["online", "/"])["changes"], serde_json::json!([]), "a second time there is nothing to do");
+    assert_eq!(system.files(), after);
+    system.json(&["--undo", "--dry-run"]);
+    assert_eq!(system.files(), after);
+    system.apply(&["--undo"]).success().stdout(predicate::str::contains("taken back"));
+    assert_eq!(system.files(), before);
+    system.apply(&["--undo"]).code(1).stderr(predicate::str::contains("nothing has been applied"));
+}
+
+#[test]
+fn policies_of_the_daemon_go_to_its_configuration_and_do_not_stack() {
+    let system = System::new();
+    let before = system.files();
+    // In a directory below the mount point; the mount option goes.
+    fs::create_dir_all(system.0.path().join("home/user")).unwrap();
+    let done = system.json(&["idle:budget=2ms", "/home/user"]);
+    assert_eq!(done["path"], "/home");
+    assert_eq!(system.text("etc/fstab"), FSTAB.replace("rw,discard\t", "rw\t"));
+    let config = system.text("etc/trimtab/trimtab.toml");
+    assert!(config.ends_with("\n[[filesystem]]\npath = \"/home\"\npolicy = \"idle:budget=2ms\"\n"), "{config}");
+    assert!(done["remarks"].to_string().contains("systemctl enable --now trimtab.service"), "{done}");
+    let file = system.0.path().join("etc/trimtab/trimtab.toml");
+    trimtab()
+        .args(["daemon", "--check", "--config"])
+        .arg(&file)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("/home: idle:budget=2ms"));
+
+    // btrfs discards by itself, which the daemon steers: that option stays.
+    system.json(&["adaptive", "/my data"]);
+    assert!(system.text("etc/fstab").contains("subvol=a,discard=async"));
+    assert!(system.text("etc/trimtab/trimtab.toml").ends_with("path = \"/my data\"\npolicy = \"adaptive\"\n"));
+    // With online discard the daemon has to keep out, and says so to itself.
+    system.json(&["online", "/home"]);
+    assert!(system.text("etc/trimtab/trimtab.toml").contains("path = \"/home\"\npolicy = \"online\"\n"));
+    assert_eq!(system.text("etc/fstab"), FSTAB);
+    system.json(&["none", "/my data"]);
+    assert!(system.text("etc/fstab").contains("subvol=a,nodiscard"));
+    for _ in 0..4 {
+        system.json(&["--undo"]);
+    }
+    assert_eq!(system.files(), before);
+}
+
+#[test]
+fn undo_keeps_its_hands_off_what_has_been_changed_since() {
+    let system = System::new();
+    system.json(&["online", "/"]);
+    let edited = system.text("etc/fstab") + "/dev/sdz /new ext4 rw 0 2\n";
+    fs::write(system.0.path().join("etc/fstab"), &edited).unwrap();
+    system
+        .apply(&["--undo"])
+        .code(1)
+        .stderr(predicate::str::contains("has been changed since").and(predicate::str::contains("applied/0001")));
+    assert_eq!(system.text("etc/fstab"), edited);
+}
+
+#[test]
+fn nothing_outside_the_tree_is_written() {
+    let outside = tempfile::tempdir().unwrap();
+    let victim = outside.path().join("fstab");
+    fs::write(&victim, FSTAB).unwrap();
+    let system = System::new();
+    fs::remove_file(system.0.path().join("etc/fstab")).unwrap();
+    std::os::unix::fs::symlink(&victim, system.0.path().join("etc/fstab")).unwrap();
+    system.apply(&["online", "/"]).code(1).stderr(predicate::str::contains("is a link"));
+    // A directory that leads out: the link is followed inside the tree, where there is nothing.
+    let system = System::new();
+    std::os::unix::fs::symlink(outside.path(), system.0.path().join("etc/trimtab")).unwrap();
+    system.apply(&["idle", "/"]);
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), FSTAB);
+}
+
+#[test]
+fn bad_input_is_said_in_one_line_and_changes_nothing() {
+    let system = System::new();
+    let before = system.files();
+    let one_line = || predicate::str::contains("\n").count(1);
+    system.apply(&["idel", "/"]).code(2).stderr(predicate::str::contains("there is no trim policy 'idel'").and(one_line()));
+    system.apply(&["idle:budget=x", "/"]).code(2).stderr(predicate::str::contains("budget").and(one_line()));
+    system.apply(&["idle", "/proc"]).code(1).stderr(predicate::str::contains("/proc (proc) cannot discard").and(one_line()));
+    system.apply(&["online", "/loose"]).code(1).stderr(predicate::str::contains("tune2fs").and(one_line()));
+    system.apply(&["idle"]).code(2);
+    system.apply(&["idle", "/", "--undo"]).code(2);
+    trimtab().args(["apply", "idle", "/", "--sysroot", "/no/such/dir"]).assert().code(2).stderr(one_line());
+    assert_eq!(system.files(), before);
+    let config = system.0.path().join("etc/trimtab");
+    fs::create_dir(&config).unwrap();
+    fs::write(config.join("trimtab.toml"), "[[filesystem]]\npath = 3\n").unwrap();
+    system.apply(&["idle", "/home"]).code(1).stderr(predicate::str::contains("trimtab.toml:2:").and(one_line()));
+    assert_eq!(system.text("etc/fstab"), FSTAB, "not half of it either");
+}
