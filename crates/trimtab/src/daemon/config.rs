@@ -244,6 +244,39 @@ mod tests {
     }
 
     #[test]
+    fn the_defaults_that_the_example_names_are_those_in_force() {
+        let example = include_str!("../../../../packaging/trimtab.toml");
+        assert_eq!(parse(example).unwrap(), parse("").unwrap(), "as shipped it says nothing but the defaults");
+        let mut policy = "";
+        let mut checked = Vec::new();
+        for line in example.lines() {
+            let Some(text) = line.strip_prefix("#   ") else { continue };
+            if !text.starts_with(' ') {
+                policy = text.split_ascii_whitespace().next().unwrap();
+            }
+            // key=WHAT (default)
+            for (at, _) in text.match_indices('=') {
+                let key = text[..at].rsplit(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap();
+                let Some(default) =
+                    text[at..].split_once(" (").filter(|(what, _)| !what.contains([' ', ';'])).and_then(|(_, d)| d.split_once(')'))
+                else {
+                    continue;
+                };
+                let named: PolicySpec = format!("{policy}:{key}={}", default.0).parse().unwrap();
+                assert_eq!(named, policy.parse().unwrap(), "{policy}: {key} is not {} by default", default.0);
+                checked.push(format!("{policy}.{key}"));
+            }
+        }
+        for expected in
+            ["batched.every", "batched.min-extent", "batched.battery", "adaptive.poll", "idle.budget", "idle.quiet", "idle.piece-max"]
+        {
+            assert!(checked.iter().any(|c| c == expected), "{expected}: {checked:?}");
+        }
+        assert_eq!(CounterChoice::default(), CounterChoice::Auto);
+        assert!(example.contains(r#"how much has been written ("auto")"#) && example.contains("instead of trimming it (true)") && yes());
+    }
+
+    #[test]
     fn rules_are_found_by_mount_point() {
         let config = parse("[default]\npolicy = \"none\"\n[[filesystem]]\npath = \"/home/\"\npolicy = \"idle:budget=2ms\"\n").unwrap();
         assert_eq!(config.rule_for(Path::new("/home")).unwrap().policy.name(), "idle");

@@ -14,6 +14,7 @@ mod drive_validate;
 mod nbd_clients;
 mod nfs;
 mod on_virtual_ssd;
+mod packaging;
 mod postmark;
 mod power_cuts;
 mod replay;

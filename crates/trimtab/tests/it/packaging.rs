@@ -1,0 +1,126 @@
+//! What is shipped for service managers: it can be parsed, says what the program understands, and leaves the program the rights it needs.
+
+use crate::support::{LoopMount, have_tool, process, skip, trimtab};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn packaging() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
+}
+
+fn units() -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = fs::read_dir(packaging().join("systemd")).unwrap().map(|e| e.unwrap().path()).collect();
+    all.sort();
+    assert_eq!(all.len(), 4);
+    all
+}
+
+/// Section, key and value of every line.
+fn settings(unit: &Path) -> Vec<(String, String, String)> {
+    let mut section = String::new();
+    let mut found = Vec::new();
+    for line in fs::read_to_string(unit).unwrap().lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+            section = name.to_owned();
+        } else {
+            let (key, value) = line.split_once('=').unwrap_or_else(|| panic!("{}: {line}", unit.display()));
+            found.push((section.clone(), key.to_owned(), value.to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn commands_in_units_are_understood() {
+    let mut commands = BTreeSet::new();
+    for unit in units() {
+        let all = settings(&unit);
+        assert!(all.iter().any(|(section, key, _)| section == "Unit" && key == "Description"), "{}", unit.display());
+        commands.extend(all.into_iter().filter(|(_, key, _)| key.starts_with("Exec")).map(|(.., value)| value));
+    }
+    let script = fs::read_to_string(packaging().join("openrc/trimtab")).unwrap();
+    let started = script.lines().filter_map(|l| l.trim().strip_prefix("\"${command}\" ")).map(|l| format!("/usr/bin/trimtab {l}"));
+    commands.extend(started);
+    let ours: Vec<&str> = commands.iter().filter_map(|c| c.strip_prefix("/usr/bin/trimtab ")).collect();
+    assert!(ours.len() >= 5, "{commands:?}");
+    for arguments in ours {
+        let arguments = arguments.split(" >").next().unwrap().replace("\"${TRIMTAB_CONFIG}\"", "x");
+        // The help is given only if all that stands before it is understood.
+        trimtab().args(arguments.split_ascii_whitespace()).arg("--help").assert().success();
+    }
+}
+
+#[test]
+fn the_script_for_openrc_is_one() {
+    let script = packaging().join("openrc/trimtab");
+    assert!(Command::new("sh").arg("-n").arg(&script).status().unwrap().success());
+    let text = fs::read_to_string(&script).unwrap();
+    for needed in ["#!/sbin/openrc-run\n", "\ndepend() {", "supervise-daemon"] {
+        assert!(text.contains(needed), "{needed}");
+    }
+}
+
+/// As `systemd-analyze` sees it, where there is one.
+#[test]
+fn systemd_takes_the_units_and_finds_them_safe() {
+    if !have_tool("systemd-analyze") {
+        return eprintln!("not asked: there is no systemd-analyze");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = assert_cmd::cargo::cargo_bin("trimtab");
+    for unit in units() {
+        let text = fs::read_to_string(&unit).unwrap().replace("/usr/bin/trimtab", program.to_str().unwrap());
+        fs::write(directory.path().join(unit.file_name().unwrap()), text).unwrap();
+    }
+    for name in ["trimtab.service", "trimtab-shutdown.service", "trimtab-trim@home.timer"] {
+        let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(directory.path().join(name)).output().unwrap();
+        let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+        let about_ours: Vec<&str> = said.lines().filter(|l| l.contains("trimtab")).collect();
+        assert!(verified.status.success() && about_ours.is_empty(), "{name}: {said}");
+    }
+    // 3.0 of 10 is "OK" with room to spare.
+    for unit in units().iter().filter(|u| u.extension().is_some_and(|e| e == "service")) {
+        let rated = Command::new("systemd-analyze")
+            .args(["security", "--offline=true", "--no-pager", "--threshold=30"])
+            .arg(unit)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&rated.stdout).into_owned();
+        assert!(rated.status.success(), "{}: {}", unit.display(), said.lines().last().unwrap_or_default());
+        eprintln!("{}", said.lines().rfind(|l| l.contains("exposure level")).unwrap_or_default());
+    }
+}
+
+/// The part of the hardening that could be in the way, without systemd: read-only mounts, few capabilities, none to be gained.
+#[test]
+fn the_rights_that_the_unit_leaves_are_enough() {
+    if !have_tool("unshare") || !have_tool("setpriv") {
+        return skip("unshare and setpriv");
+    }
+    let unit = settings(&packaging().join("systemd/trimtab.service"));
+    let capabilities = unit.iter().find(|(_, key, _)| key == "CapabilityBoundingSet").unwrap().2.to_lowercase();
+    let bounding: String = capabilities.split_ascii_whitespace().map(|c| format!(",+{}", c.trim_start_matches("cap_"))).collect();
+    for fs_type in ["ext4", "xfs", "btrfs"] {
+        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
+        fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let meter = trimtab::host::discards::Meter::start(&mount.path()).unwrap();
+        let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && \
+            exec setpriv --bounding-set=\"-all$2\" --inh-caps=-all --no-new-privs \"$3\" trim --policy idle:quiet=0s \"$1\"";
+        let program = process();
+        let output = Command::new("unshare")
+            .args(["--mount", "--propagation", "slave", "sh", "-c", script, "sh"])
+            .arg(mount.path())
+            .arg(&bounding)
+            .arg(program.get_program())
+            .env("TRIMTAB_STATE_DIR", scratch.path())
+            .env("TRIMTAB_RUNTIME_DIR", scratch.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{fs_type}: {output:?}");
+        let sent = meter.count().unwrap().bytes.0;
+        assert!(sent > 400 << 20, "{fs_type}: {sent}");
+    }
+}
