@@ -127,6 +127,13 @@ impl LoopDevice {
             }
         }
         let this = Self(ioctl(control, LOOP_CTL_GET_FREE, 0)? as u32);
+        if !this.path().exists() {
+            let number = this.0;
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("/dev/loop{number} is not there (try `mknod /dev/loop{number} b 7 {number}`)"),
+            ));
+        }
         this.renew(true);
         Ok(this)
     }
@@ -216,6 +223,8 @@ impl LoopDevice {
     pub fn detach(self) -> io::Result<bool> {
         let device = match File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(self.path()) {
             Ok(device) => device,
+            // Only the node may be missing, where /dev is not the kernel's.
+            Err(error) if self.backing_file().is_some() => return Err(error),
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) || error.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(error) => return Err(error),
         };

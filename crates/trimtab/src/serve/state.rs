@@ -98,7 +98,12 @@ pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64
         // The rename is durable once the directory is.
         File::open(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()
     };
-    write().with_context(|| format!("cannot write the drive's state to {}", path.display()))
+    write()
+        .inspect_err(|_| {
+            // The older state is still there; half of a new one is of no use to anybody.
+            let _ = std::fs::remove_file(&new);
+        })
+        .with_context(|| format!("cannot write the drive's state to {}", path.display()))
 }
 
 /// Notes that the data are going to be newer than the state.

@@ -1,7 +1,7 @@
 //! Attached drives under filesystems and benchmarks, between attachments, after crashes, and with wrong input.
 
 use crate::attached::{Attached, Mounted, have, ok};
-use crate::support::{have_root, skip, trimtab};
+use crate::support::{LoopMount, have_root, skip, trimtab};
 use predicates::prelude::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -224,6 +224,72 @@ fn what_a_crashed_server_left_is_removed_and_its_data_are_kept() {
     let status = drive.status();
     assert_eq!(status["mapped_bytes"], 8 << 20);
     assert_eq!(status["model"]["now_mapped_bytes"], 8 << 20, "the model has been told");
+}
+
+#[test]
+fn a_crash_under_a_mounted_filesystem_is_cleaned_up_once_it_is_unmounted() {
+    if !have_root() || !have(&["mkfs.ext4"]) {
+        return skip("root and e2fsprogs");
+    }
+    let drive = Attached::new(&SMALL);
+    run(EXT4.make, &drive.device);
+    let mounted = Mounted::new(&drive.device, "noatime").unwrap();
+    let pid = drive.status()["pid"].as_i64().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid as i32).unwrap(), rustix::process::Signal::KILL).unwrap();
+    let held = format!("mounted on {}", mounted.path().display());
+    drive.command().args(["drive", "detach"]).assert().code(1).stdout("").stderr(predicate::str::contains(&held));
+    mounted.unmount();
+    drive.command().args(["drive", "detach"]).assert().success();
+    drive.command().args(["drive", "detach"]).assert().code(2).stderr(predicate::str::contains("no drive is attached"));
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains(drive.runtime().to_str().unwrap()), "{mounts}");
+    let backing = Path::new("/sys/block").join(drive.device.file_name().unwrap()).join("loop/backing_file");
+    let still = std::fs::read_to_string(backing).unwrap_or_default();
+    assert!(!still.contains("ocz-vertex-le"), "{still}");
+}
+
+#[test]
+fn what_the_kernel_lacks_is_said_in_one_line() {
+    if !have_root() || !have(&["unshare"]) {
+        return skip("root and util-linux");
+    }
+    // A /dev of its own without `$1`.
+    const HIDE: &str = "mount -t tmpfs none /mnt && for d in null zero urandom fuse loop-control; do [ $1 = $d ] || cp -a /dev/$d /mnt/; done \
+        && mkdir /mnt/shm && mount --move /mnt /dev && shift && exec \"$@\"";
+    for (missing, expected) in [
+        ("fuse", "/dev/fuse is not there (try `modprobe fuse`)"),
+        ("loop-control", "try `modprobe loop`"),
+        ("nothing", "(try `mknod /dev/loop"),
+    ] {
+        let runtime = tempfile::tempdir().unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", HIDE, "sh", missing]).arg(assert_cmd::cargo::cargo_bin("trimtab"));
+        command.args(["drive", "attach"]).args(SMALL).env("TRIMTAB_RUNTIME_DIR", runtime.path());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(expected) && said.lines().count() == 1, "{missing}: {said}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{missing}");
+        assert_eq!(std::fs::read_dir(runtime.path().join("drives")).unwrap().count(), 0, "{missing}: nothing is left behind");
+    }
+}
+
+#[test]
+fn when_there_is_no_space_for_data_writes_fail_and_the_server_lives_on() {
+    let Some(small) = LoopMount::tmpfs(16) else { return skip("root") };
+    let data = small.path().join("disk");
+    let drive = Attached::new(&with(&["--data", data.to_str().unwrap()]));
+    let write = |count: &str| {
+        let mut command = Command::new("dd");
+        command.args(["if=/dev/urandom", "bs=1M", "oflag=direct", "conv=notrunc"]).arg(format!("of={}", drive.device.display()));
+        command.arg(format!("count={count}")).output().unwrap()
+    };
+    assert!(!write("40").status.success(), "there is space for 16 MiB");
+    let failed = drive.status()["stored_bytes"].as_u64().unwrap();
+    assert!(failed <= 16 << 20);
+    assert!(write("4").status.success(), "what has its space can be written again");
+    ok(Command::new("blkdiscard").arg(&drive.device));
+    assert!(write("8").status.success(), "trimmed space can be used again");
+    drive.detach();
 }
 
 #[test]

@@ -24,6 +24,11 @@ impl Attached {
         this
     }
 
+    /// Where what is attached is noted.
+    pub fn runtime(&self) -> &Path {
+        self.runtime.path()
+    }
+
     /// The program, seeing only the drives of this test.
     pub fn command(&self) -> assert_cmd::Command {
         let mut command = trimtab();

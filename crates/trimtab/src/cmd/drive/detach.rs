@@ -50,7 +50,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         }
     }
     let text = || detached.iter().map(|id| format!("detached {id}\n")).collect();
-    context.report("drive-detach", 1, &serde_json::json!({ "detached": &detached }), text)?;
+    if context.json || !detached.is_empty() {
+        context.report("drive-detach", 1, &serde_json::json!({ "detached": &detached }), text)?;
+    }
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
