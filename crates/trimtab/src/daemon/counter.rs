@@ -78,6 +78,12 @@ impl WriteCounter {
         }
     }
 
+    /// Whether it begins at 0 when the machine starts.
+    #[must_use]
+    pub fn restarts_at_boot(&self) -> bool {
+        matches!(self, Self::Devices(_))
+    }
+
     /// What it says now, and the step in which it advances.
     pub fn read(&mut self, root: &Root) -> (Option<Bytes>, Bytes) {
         match self {

@@ -17,13 +17,40 @@ pub struct Remembered {
     pub numbers: Vec<(String, u64)>,
     /// ext4 has to be made to forget before each window of the pass under way.
     pub forget: bool,
+    /// Which counter `written.last` is of; empty in files of earlier versions.
+    #[serde(default)]
+    pub counter: String,
+    /// The boot in which it was read.
+    #[serde(default)]
+    pub boot: String,
 }
 
 impl Remembered {
     /// From a policy's state.
     #[must_use]
     pub fn of(policy: &str, state: State, forget: bool) -> Self {
-        Self { version: 1, policy: policy.to_owned(), numbers: state.entries, forget }
+        Self { version: 1, policy: policy.to_owned(), numbers: state.entries, forget, counter: String::new(), boot: String::new() }
+    }
+
+    /// With the counter that it saw, in this boot.
+    #[must_use]
+    pub fn with_counter(mut self, counter: &str, boot: &str) -> Self {
+        self.counter = counter.to_owned();
+        self.boot = boot.to_owned();
+        self
+    }
+
+    /// Fit for a counter, which may be another one by now, or have begun at 0 with this boot. What had been written until then
+    /// stays counted.
+    #[must_use]
+    pub fn for_counter(mut self, counter: &str, restarts_at_boot: bool, boot: &str) -> Self {
+        const LAST: &str = "written.last";
+        if self.counter != counter {
+            self.numbers.retain(|(name, _)| name != LAST);
+        } else if restarts_at_boot && self.boot != boot {
+            self.numbers.iter_mut().filter(|(name, _)| name == LAST).for_each(|(_, value)| *value = 0);
+        }
+        self
     }
 
     /// For a policy.
@@ -70,6 +97,19 @@ impl StateFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_counter_said_is_of_that_counter_and_boot_only() {
+        let mut state = State::default();
+        state.set("written.last", 70);
+        state.set("written.since", 5);
+        let remembered = Remembered::of("adaptive", state, false).with_counter("device", "boot 1");
+        let last = |r: Remembered| (r.state().get("written.last"), r.state().get("written.since"));
+        assert_eq!(last(remembered.clone().for_counter("device", true, "boot 1")), (Some(70), Some(5)));
+        assert_eq!(last(remembered.clone().for_counter("device", true, "boot 2")), (Some(0), Some(5)));
+        assert_eq!(last(remembered.clone().for_counter("device", false, "boot 2")), (Some(70), Some(5)));
+        assert_eq!(last(remembered.for_counter("filesystem", false, "boot 1")), (None, Some(5)));
+    }
 
     #[test]
     fn what_was_remembered_comes_back_and_rubbish_does_not() {

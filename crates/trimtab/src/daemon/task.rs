@@ -31,6 +31,8 @@ const HOLD_FIRST: Nanos = Nanos::from_secs(3600);
 const HOLD_LAST: Nanos = Nanos::from_secs(86_400);
 /// State is written at most this often while a pass goes on.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
+/// … and this often while none does: only power that fails can lose what the kernel counted since.
+const SAVE_IDLE_EVERY: Duration = Duration::from_secs(1800);
 /// A pause longer than this gives the device its own limit back meanwhile.
 const LONG_PAUSE: Nanos = Nanos::from_secs(1);
 /// Between two tries to get a drive that somebody else is trimming.
@@ -59,6 +61,9 @@ pub struct Task {
     counter: WriteCounter,
     file: StateFile,
     saved: Instant,
+    /// What was saved last.
+    remembered: Remembered,
+    boot: String,
     forget: bool,
     /// When the pass under way began, or went on.
     started: Option<Nanos>,
@@ -92,9 +97,10 @@ impl Task {
         }
         fs.release();
         let file = StateFile::new(&common.state, fs.id());
-        let remembered = file.load();
-        let steps = Steps::new(rule.policy.build(&remembered.state()));
         let counter = WriteCounter::choose(fs.root(), fs.mount(), fs.stack(), rule.counter);
+        let boot = fs.root().read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let remembered = file.load().for_counter(counter.name(), counter.restarts_at_boot(), &boot);
+        let steps = Steps::new(rule.policy.build(&remembered.state()));
         let figures = Figures {
             mount_point: shown.clone(),
             fs_type: fs.mount().fs_type.clone(),
@@ -111,6 +117,8 @@ impl Task {
             file,
             saved: Instant::now(),
             forget: remembered.forget,
+            remembered,
+            boot,
             started: None,
             refusals: 0,
             left_out: 0,
@@ -217,6 +225,10 @@ impl Task {
         }
         if !matches!(turn, Turn::Again) {
             self.pause(&turn);
+        }
+        // From the first look on: what is written after it counts, whatever becomes of this process.
+        if !self.steps.running() && (self.remembered.numbers.is_empty() || self.saved.elapsed() >= SAVE_IDLE_EVERY) {
+            self.save();
         }
         turn
     }
@@ -372,9 +384,14 @@ impl Task {
     fn save(&mut self) {
         self.saved = Instant::now();
         let remembered = Remembered::of(self.rule.policy.name(), self.steps.policy.state(), self.forget);
+        let remembered = remembered.with_counter(self.counter.name(), &self.boot);
+        if remembered == self.remembered {
+            return;
+        }
         if let Err(error) = self.file.save(&remembered) {
             say(&format!("{}: the state cannot be kept: {error}", self.shown));
         }
+        self.remembered = remembered;
     }
 
     /// Lets the filesystem discard by itself: fast while the device is idle, slowly while it is not.

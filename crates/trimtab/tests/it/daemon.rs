@@ -196,6 +196,66 @@ fn a_stopped_pass_goes_on_after_a_restart() {
     assert!(all > 1900 << 20 && all < 2100 << 20, "{all}: every window once");
 }
 
+/// Writes `mib` MiB, all of which reach the device.
+fn write(path: &Path, mib: usize) {
+    for _ in 0..mib / 10 {
+        let mut file = fs::File::create(path.join("file")).unwrap();
+        std::io::Write::write_all(&mut file, &vec![7; 10 << 20]).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+/// Half of about 200 MiB free: 60 MiB before a crash and 30 after it are not enough, 40 more are.
+#[test]
+fn what_has_been_written_counts_across_a_crash() {
+    let _one = ONE.lock();
+    for (fs_type, counter, counter_name) in
+        [("ext4", "auto", "the filesystem's counter"), ("btrfs", "device", "the kernel's counter of the device")]
+    {
+        let Some(mount) = LoopMount::new(fs_type, if fs_type == "ext4" { 256 } else { 320 }, "nodiscard") else {
+            return skip("root, loop devices and mkfs");
+        };
+        let set = Set::new();
+        let policy = rule(&mount.path(), "adaptive:share=50%:at-most=1s:poll=100ms");
+        let config = set.config(&format!("{policy}counter = \"{counter}\"\n"));
+        let free = rustix::fs::statvfs(mount.path()).map(|s| s.f_bfree * s.f_frsize).unwrap() >> 20;
+        assert!((200..320).contains(&free), "{free}");
+        let mut daemon = Daemon::start(&config);
+        assert!(daemon.wait_for("adaptive").contains(counter_name));
+        std::thread::sleep(Duration::from_millis(800));
+        write(&mount.path(), 60);
+        std::thread::sleep(Duration::from_millis(300));
+        daemon.signal(Signal::KILL);
+        drop(daemon);
+        // Nobody looks, but it counts.
+        write(&mount.path(), 20);
+        let mut daemon = Daemon::start(&config);
+        daemon.wait_for("adaptive");
+        std::thread::sleep(Duration::from_millis(1500));
+        daemon.seen.extend(daemon.lines.try_iter());
+        assert!(!daemon.seen.iter().any(|l| l.contains("begins a pass")), "{fs_type}: {:#?}", daemon.seen);
+        write(&mount.path(), usize::try_from(free / 2).unwrap() - 40);
+        daemon.wait_for("begins a pass");
+        daemon.wait_for("pass complete");
+        daemon.end();
+    }
+}
+
+#[test]
+fn without_a_counter_time_decides() {
+    let _one = ONE.lock();
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let set = Set::new();
+    let policy = rule(&mount.path(), "adaptive:at-least=2s:at-most=1s:poll=200ms");
+    let mut daemon = Daemon::start(&set.config(&format!("{policy}counter = \"none\"\n")));
+    assert!(daemon.wait_for("adaptive").contains("by no counter"));
+    let started = Instant::now();
+    daemon.wait_for("begins a pass");
+    assert!(started.elapsed() > Duration::from_millis(1500), "{:?}", started.elapsed());
+    daemon.wait_for("pass complete");
+    daemon.end();
+}
+
 #[test]
 fn it_does_not_keep_a_filesystem_from_being_unmounted() {
     let _one = ONE.lock();
