@@ -4,6 +4,7 @@ pub mod blocks;
 pub mod files;
 pub mod nfs;
 pub mod overhead;
+pub mod passes;
 pub mod recorder;
 pub mod together;
 

@@ -1,16 +1,26 @@
 //! A workload on a modelled drive, with what the drive's insides did meanwhile.
 
+pub mod loops;
 pub mod sampled;
+pub mod steered;
+pub mod traced;
 
 use crate::drives::model::{self, Model};
 use crate::error::UsageError;
+use crate::runner::recorder::Recorded;
 use crate::runner::{End, Events, Header, blocks};
+use crate::serve::engine::Settings;
+use crate::serve::pace::Speed;
 use crate::target::drive::DriveTarget;
+use loops::Loops;
 use sampled::Sampled;
+use steered::{Account, Steered};
+use traced::Traced;
+use trimtab_core::analysis::change_points::{Options, change_points};
 use trimtab_core::analysis::steady::{SteadyState, steady_state};
 use trimtab_core::data::DataClass;
-use trimtab_core::drive::Device;
 use trimtab_core::drive::spec::DriveSpec;
+use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::target::Clock as _;
 use trimtab_core::units::{Bytes, Nanos, three_digits};
@@ -27,24 +37,44 @@ const FILL_BLOCK: u32 = 1 << 20;
 pub struct Plan {
     /// What the run is called in results.
     pub name: String,
+    /// Which operations.
+    pub load: Load,
+    /// What written data is like.
+    pub data: DataClass,
+    /// Share of the drive that is written once, one after another, before the workload; in per mille.
+    pub fill_permille: u32,
+    /// How much is written; `None` ends with the workload: a trace is replayed once.
+    pub until_written: Option<Amount>,
+    /// When the drive is told what is freed; `None` is at once.
+    pub trim: Option<PolicySpec>,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load {
+    /// Synthetic addresses.
+    Synthetic(Addresses),
+    /// The test sets of CrystalDiskMark, again and again.
+    Crystal(Loops),
+    /// A block trace.
+    Trace(Traced),
+}
+
+/// Synthetic operations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Addresses {
     /// Which addresses.
     pub pattern: Pattern,
     /// Kinds of operations.
     pub mix: Mix,
     /// Sizes in bytes with weights.
     pub sizes: Vec<(u32, u32)>,
-    /// What written data is like.
-    pub data: DataClass,
     /// Operations in flight.
     pub queue_depth: u32,
     /// Share of the drive that is used, in per mille.
     pub span_permille: u32,
-    /// Share of the drive that is written once, one after another, before the workload; in per mille.
-    pub fill_permille: u32,
-    /// How much is written.
-    pub until_written: Amount,
-    /// Seed.
-    pub seed: u64,
 }
 
 /// An amount of data: absolute, or in capacities of the drive.
@@ -109,65 +139,136 @@ impl<T: ?Sized, W: Watcher + ?Sized> Events<T> for Forward<'_, W> {
     }
 }
 
+/// The drive that a simulation runs on.
+pub type Subject = Steered<Sampled>;
+
+/// What a workload leaves behind.
+pub struct Finished {
+    /// Phases and series.
+    pub recorded: Recorded,
+    /// How it ended.
+    pub end: End,
+    /// The drive.
+    pub subject: Subject,
+    /// Figures that only this workload has.
+    pub metrics: Vec<Metric>,
+}
+
 /// Runs `plan` on a new drive of `spec`. What was simulated before an interrupt is in the run.
 ///
 /// # Errors
-/// Settings that mean nothing on this drive.
+/// Settings that mean nothing on this drive; a trace that cannot be read.
 pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut (impl Watcher + ?Sized)) -> anyhow::Result<(Run, End)> {
     let capacity = Bytes(spec.capacity_bytes);
-    let total = plan.until_written.of(capacity);
-    let (fill, main) = workloads(spec, plan, total)?;
-    let mut drive = model::build(spec, plan.seed)?;
-    let mut now = Nanos::ZERO;
-    if let Some(mut fill) = fill {
-        (drive, now) = filled(drive, &mut fill)?;
+    let total = plan.until_written.map(|amount| amount.of(capacity));
+    if let Some(policy) = plan.trim.as_ref().filter(|policy| !matches!(policy, PolicySpec::None))
+        && !model::build(spec, plan.seed)?.supports_trim()
+    {
+        return Err(UsageError::new(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)).into());
     }
-    let depth = spec.interface.queue_depth.max(plan.queue_depth);
-    let sampled = Sampled::new(drive, now, Bytes((total.0 / SAMPLES).max(1)));
-    let mut target = DriveTarget::new(sampled, depth).at(now);
-    let mut main = main;
-    let outcome = blocks::run(&mut main, &mut target, &mut Forward(watcher));
-    let header = Header::new("simulate", settings(plan, total), TargetKind::ModelledDrive, label, "none", plan.seed);
-    let mut run = header.into_run(outcome.recorded, outcome.end == End::Complete);
-    describe(&mut run, target.into_drive(), capacity);
-    Ok((run, outcome.end))
+    // Refused before the fill, which takes a while.
+    let workload = Prepared::new(spec, plan, total)?;
+    let drive = model::build(spec, plan.seed)?;
+    let (drive, now, mapped) = match fill(spec, plan)? {
+        None => (drive, Nanos::ZERO, Bytes::ZERO),
+        Some((mut fill, bytes)) => {
+            let (drive, now) = filled(drive, &mut fill)?;
+            (drive, now, bytes)
+        }
+    };
+    let every = total.map_or(capacity.0 / 2000, |total| total.0 / SAMPLES);
+    let sampled = Sampled::new(drive, now, Bytes(every.max(1)));
+    let subject = match &plan.trim {
+        None => Steered::not(sampled),
+        Some(policy) => Steered::new(sampled, Settings::of(spec, Speed::Unpaced), Some(policy), now, mapped),
+    };
+    let finished = workload.run(spec, plan, subject, now, watcher)?;
+    let policy = plan.trim.as_ref().map_or_else(|| "online".to_owned(), ToString::to_string);
+    let header = Header::new("simulate", settings(plan, total), TargetKind::ModelledDrive, label, &policy, plan.seed);
+    let mut run = header.into_run(finished.recorded, finished.end == End::Complete);
+    let (mut sampled, account) = finished.subject.into_parts();
+    describe(&mut run, &mut sampled, capacity, matches!(plan.load, Load::Crystal(_)));
+    run.metrics.extend(finished.metrics);
+    if let Some(account) = account {
+        account_for(&mut run, &account);
+    }
+    Ok((run, finished.end))
 }
 
-/// The fill, if any, and the workload itself.
-fn workloads(spec: &DriveSpec, plan: &Plan, total: Bytes) -> anyhow::Result<(Option<Synthetic>, Synthetic)> {
-    let smallest = plan.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
-    let share = |permille: u32, grain: u64| (u128::from(spec.capacity_bytes) * u128::from(permille) / 1000) as u64 / grain * grain;
-    let writes_percent = 100_u64.saturating_sub(u64::from(plan.mix.read_percent) + u64::from(plan.mix.trim_percent));
+/// A workload that is known to make sense on the drive.
+enum Prepared<'a> {
+    Synthetic(Synthetic, u32),
+    Crystal(&'a Loops, loops::Workload),
+    Trace(&'a Traced),
+}
+
+impl<'a> Prepared<'a> {
+    fn new(spec: &DriveSpec, plan: &'a Plan, total: Option<Bytes>) -> anyhow::Result<Self> {
+        Ok(match &plan.load {
+            Load::Synthetic(addresses) => {
+                let total = total.unwrap_or(Bytes(spec.capacity_bytes));
+                Self::Synthetic(synthetic(spec, plan, addresses, total)?, addresses.queue_depth)
+            }
+            Load::Crystal(loops) => Self::Crystal(loops, loops.workload(spec, plan, total)?),
+            Load::Trace(trace) => Self::Trace(trace),
+        })
+    }
+
+    fn run(self, spec: &DriveSpec, plan: &Plan, subject: Subject, now: Nanos, watcher: &mut (impl Watcher + ?Sized)) -> anyhow::Result<Finished> {
+        match self {
+            Self::Synthetic(mut workload, depth) => {
+                let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
+                let outcome = blocks::run(&mut workload, &mut target, &mut Forward(watcher));
+                Ok(Finished { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics: Vec::new() })
+            }
+            Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, watcher)),
+            Self::Trace(trace) => trace.run(plan, plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes))), subject, now, watcher),
+        }
+    }
+}
+
+fn share(spec: &DriveSpec, permille: u32, grain: u64) -> u64 {
+    (u128::from(spec.capacity_bytes) * u128::from(permille) / 1000) as u64 / grain * grain
+}
+
+fn synthetic(spec: &DriveSpec, plan: &Plan, addresses: &Addresses, total: Bytes) -> anyhow::Result<Synthetic> {
+    let smallest = addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
+    let writes_percent = 100_u64.saturating_sub(u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent));
     if writes_percent == 0 {
         return Err(UsageError::new("a workload without writes never gets to its end").hint("leave a share for writes").into());
     }
     let settings = SyntheticSettings {
-        pattern: plan.pattern,
-        mix: plan.mix,
-        sizes: plan.sizes.clone(),
+        pattern: addresses.pattern,
+        mix: addresses.mix,
+        sizes: addresses.sizes.clone(),
         data: plan.data,
         offset: 0,
-        span: share(plan.span_permille, smallest),
-        queue_depth: plan.queue_depth,
+        span: share(spec, addresses.span_permille, smallest),
+        queue_depth: addresses.queue_depth,
         // The budget of a phase counts all bytes; of these the share of the writes is written.
         limit: Limit::Bytes(Bytes((u128::from(total.0) * 100 / u128::from(writes_percent)) as u64)),
     };
-    let main = Synthetic::new(settings.clone(), plan.seed).map_err(|error| UsageError::new(error.to_string()))?;
-    let block = u64::from(spec.logical_block_bytes);
-    let filled = share(plan.fill_permille, block);
+    Synthetic::new(settings, plan.seed).map_err(|error| UsageError::new(error.to_string()).into())
+}
+
+/// What is written before the workload, and how much that is.
+fn fill(spec: &DriveSpec, plan: &Plan) -> anyhow::Result<Option<(Synthetic, Bytes)>> {
+    let filled = share(spec, plan.fill_permille, u64::from(spec.logical_block_bytes));
     if filled == 0 {
-        return Ok((None, main));
+        return Ok(None);
     }
-    let fill = SyntheticSettings {
+    let settings = SyntheticSettings {
         pattern: Pattern::Sequential,
         mix: Mix::default(),
         sizes: vec![(FILL_BLOCK.min(u32::try_from(filled).unwrap_or(u32::MAX)), 1)],
+        data: plan.data,
+        offset: 0,
         span: filled,
         queue_depth: 4.min(spec.interface.queue_depth),
         limit: Limit::Bytes(Bytes(filled)),
-        ..settings
     };
-    Ok((Some(Synthetic::new(fill, plan.seed).map_err(|error| UsageError::new(error.to_string()))?), main))
+    let fill = Synthetic::new(settings, plan.seed).map_err(|error| UsageError::new(error.to_string()))?;
+    Ok(Some((fill, Bytes(filled))))
 }
 
 /// The drive after `fill` and a pause in which its caches are written out, and its time then.
@@ -180,60 +281,106 @@ fn filled(drive: Box<dyn Model>, fill: &mut Synthetic) -> anyhow::Result<(Box<dy
     Ok((target.into_drive(), now))
 }
 
-fn settings(plan: &Plan, total: Bytes) -> Vec<Field> {
-    let sizes: Vec<String> =
-        plan.sizes.iter().map(|(size, weight)| if plan.sizes.len() == 1 { size.to_string() } else { format!("{size}:{weight}") }).collect();
-    vec![
-        Field::new("pattern", plan.name.clone()),
-        Field::new("size-bytes", sizes.join(",")),
-        Field::new("read-percent", plan.mix.read_percent.to_string()),
-        Field::new("trim-percent", plan.mix.trim_percent.to_string()),
-        Field::new("data", plan.data.to_string()),
-        Field::new("queue-depth", plan.queue_depth.to_string()),
-        Field::new("span-permille", plan.span_permille.to_string()),
-        Field::new("fill-permille", plan.fill_permille.to_string()),
-        Field::new("until-written", total.to_string()),
-    ]
+fn settings(plan: &Plan, total: Option<Bytes>) -> Vec<Field> {
+    let mut fields = vec![Field::new("workload", plan.name.clone()), Field::new("data", plan.data.to_string())];
+    match &plan.load {
+        Load::Synthetic(addresses) => fields.extend(addresses.fields()),
+        Load::Crystal(loops) => fields.extend(loops.fields()),
+        Load::Trace(_) => {}
+    }
+    fields.push(Field::new("fill-permille", plan.fill_permille.to_string()));
+    fields.push(Field::new("until-written", total.map_or_else(|| "the end".to_owned(), |total| total.to_string())));
+    fields
 }
 
-/// Adds what the drive's insides did: series, counters, levels, and what could mislead.
-fn describe(run: &mut Run, sampled: Sampled, capacity: Bytes) {
-    let phase_written: Bytes = run.phases.iter().map(|phase| phase.written).sum();
-    let host_rates = sampled.write_rates();
-    let per_sample: Vec<Bytes> = sampled.written_per_sample();
+impl Addresses {
+    fn fields(&self) -> [Field; 5] {
+        let one = |(size, weight): &(u32, u32)| if self.sizes.len() == 1 { size.to_string() } else { format!("{size}:{weight}") };
+        let sizes: Vec<String> = self.sizes.iter().map(one).collect();
+        [
+            Field::new("size-bytes", sizes.join(",")),
+            Field::new("read-percent", self.mix.read_percent.to_string()),
+            Field::new("trim-percent", self.mix.trim_percent.to_string()),
+            Field::new("queue-depth", self.queue_depth.to_string()),
+            Field::new("span-permille", self.span_permille.to_string()),
+        ]
+    }
+}
+
+/// One figure without repeats.
+fn metric(name: &str, unit: Unit, better: Better, value: f64) -> Metric {
+    Metric { name: name.to_owned(), unit, better, samples: vec![value] }
+}
+
+/// Adds what the drive's insides did: series, counters, levels, and what could mislead. Rounds have trends of their own.
+fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bool) {
+    let counters = sampled.finish().counters();
+    let (written, _) = sampled.written();
     run.series.extend(sampled.series());
-    let mut metric = |name: &str, unit, better, value: f64| {
-        run.metrics.push(Metric { name: name.to_owned(), unit, better, samples: vec![value] });
-    };
-    if let Some(max) = host_rates.iter().copied().reduce(f64::max) {
-        metric("write.rate.max", Unit::MegabytesPerSecond, Better::Higher, max);
-    }
-    // Rounds of a fiftieth of the whole, so that noise within a round is averaged away.
-    let group = host_rates.len().div_ceil(50).max(1);
-    let rounds: Vec<f64> = host_rates.chunks(group).map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>()).collect();
-    let bytes: Vec<Bytes> = per_sample.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
-    let steady = steady_state(&rounds, &bytes, capacity);
-    if let SteadyState::Reached(window) = steady {
-        metric("write.rate.steady", Unit::MegabytesPerSecond, Better::Higher, window.average);
-    }
+    let mut all = Vec::new();
     if let Some(waf) = sampled.waf_total() {
-        metric("waf", Unit::Ratio, Better::Lower, waf);
+        all.push(metric("waf", Unit::Ratio, Better::Lower, waf));
     }
     if let Some(waf) = sampled.waf_last_quarter() {
-        metric("waf.last-quarter", Unit::Ratio, Better::Lower, waf);
+        all.push(metric("waf.last-quarter", Unit::Ratio, Better::Lower, waf));
     }
-    metric("written", Unit::Bytes, Better::Neither, phase_written.as_f64());
-    if steady.window().is_none() {
-        run.warnings.push(Warning {
-            code: "steady-state.not-reached".to_owned(),
-            severity: Severity::Note,
-            facts: vec![Field::new("written-capacities", three_digits(phase_written.as_f64() / capacity.as_f64()))],
-            text: "steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after one capacity written) was not reached; write more".to_owned(),
-        });
+    all.push(metric("written", Unit::Bytes, Better::Neither, written as f64));
+    if let Some(gone) = sampled.spare_gone() {
+        all.push(metric("spare-blocks.gone.written", Unit::Bytes, Better::Neither, gone.as_f64()));
     }
-    let drive = sampled.into_drive();
-    run.counters.extend(drive.counters());
-    run.environment.push(Field::new("drive.size", drive.size().to_string()));
+    if !in_rounds {
+        run.metrics.extend(levels(sampled, capacity));
+        if !run.metrics.iter().any(|metric| metric.name == "write.rate.steady") {
+            run.warnings.push(not_steady(written, capacity));
+        }
+    }
+    run.metrics.extend(all);
+    run.counters.extend(counters);
+    run.environment.push(Field::new("drive.size", capacity.to_string()));
+}
+
+/// The highest rate, the steady one, and the knees between them.
+fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
+    let rates = sampled.write_rates();
+    let bytes = sampled.written_per_sample();
+    let rate = |name: &str, value| metric(name, Unit::MegabytesPerSecond, Better::Higher, value);
+    let mut metrics: Vec<Metric> = rates.iter().copied().reduce(f64::max).map(|max| rate("write.rate.max", max)).into_iter().collect();
+    // Rounds of a fiftieth of the whole, so that noise within a round is averaged away.
+    let group = rates.len().div_ceil(50).max(1);
+    let rounds: Vec<f64> = rates.chunks(group).map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>()).collect();
+    let round_bytes: Vec<Bytes> = bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
+    if let SteadyState::Reached(window) = steady_state(&rounds, &round_bytes, capacity) {
+        metrics.push(rate("write.rate.steady", window.average));
+    }
+    for (n, knee) in (1..).zip(change_points(&rates, &Options::default())) {
+        let before: Bytes = bytes[..knee.index].iter().copied().sum();
+        metrics.push(metric(&format!("write.rate.knee-{n}.written"), Unit::Bytes, Better::Neither, before.as_f64()));
+        metrics.push(metric(&format!("write.rate.knee-{n}.rate"), Unit::MegabytesPerSecond, Better::Neither, knee.after));
+    }
+    metrics
+}
+
+fn not_steady(written: u64, capacity: Bytes) -> Warning {
+    Warning {
+        code: "steady-state.not-reached".to_owned(),
+        severity: Severity::Note,
+        facts: vec![Field::new("written-capacities", three_digits(written as f64 / capacity.as_f64()))],
+        text: "steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after one capacity written) was not reached; write more".to_owned(),
+    }
+}
+
+/// Adds what the policy told the drive, and what it kept to itself.
+fn account_for(run: &mut Run, account: &Account) {
+    let discards = &account.discards;
+    let counted = [
+        ("trim.commands", discards.commands),
+        ("trim.asked.bytes", discards.asked.bytes),
+        ("trim.effective.bytes", discards.effective_bytes),
+        ("trim.repeated.bytes", discards.repeated_bytes),
+        ("trim.refused.bytes", discards.refused.bytes),
+        ("trim.never-told.bytes", account.never_told.0),
+    ];
+    run.counters.extend(counted.map(|(name, value)| (name.to_owned(), value)));
 }
 
 #[cfg(test)]
@@ -241,17 +388,18 @@ mod tests {
     use super::*;
     use crate::drives;
 
+    fn addresses(mix: Mix) -> Addresses {
+        Addresses { pattern: Pattern::Uniform, mix, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }
+    }
+
     fn plan() -> Plan {
         Plan {
             name: "random".into(),
-            pattern: Pattern::Uniform,
-            mix: Mix::default(),
-            sizes: vec![(4096, 1)],
+            load: Load::Synthetic(addresses(Mix::default())),
             data: DataClass::Random,
-            queue_depth: 8,
-            span_permille: 1000,
             fill_permille: 1000,
-            until_written: Amount::Capacities(2.0),
+            until_written: Some(Amount::Capacities(2.0)),
+            trim: None,
             seed: 1,
         }
     }
@@ -284,10 +432,86 @@ mod tests {
         assert!(first.series.iter().any(|s| s.name == "write.rate" && s.x.len() > 300));
     }
 
+    fn value(run: &Run, name: &str) -> f64 {
+        run.metrics.iter().find(|m| m.name == name).unwrap_or_else(|| panic!("{name}")).samples[0]
+    }
+
+    fn counter(run: &Run, name: &str) -> u64 {
+        run.counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
+    }
+
+    fn crystal(trim: &str) -> Run {
+        let plan = Plan {
+            load: Load::Crystal("size=64MiB:passes=1:pass=64MiB:small-pass=2MiB".parse().unwrap()),
+            fill_permille: 0,
+            until_written: Some(Amount::Capacities(4.0)),
+            trim: Some(trim.parse().unwrap()),
+            ..plan()
+        };
+        let (run, end) = super::run(&small(), "drive:small", &plan, &mut ()).unwrap();
+        assert_eq!(end, End::Complete);
+        run
+    }
+
+    #[test]
+    fn old_test_files_fill_the_drive_unless_it_is_told() {
+        let (untold, told) = (crystal("none"), crystal("online"));
+        let rounds = value(&untold, "rounds") as usize;
+        assert!(rounds > 15, "{rounds}");
+        for name in ["waf-of-round", "seq1m-q1.write.rate-of-round"] {
+            let series = untold.series.iter().find(|s| s.name == name).unwrap();
+            assert_eq!(series.x.len(), rounds, "{name}");
+        }
+        assert!(value(&untold, "spare-blocks.gone.written") >= 1e9, "not before the drive is full");
+        // A file written to the drive's full size is stale as soon as it is deleted, and only then.
+        assert_eq!(counter(&untold, "trim.asked.bytes"), 0);
+        assert!(counter(&untold, "trim.never-told.bytes") > 800 << 20);
+        assert_eq!(counter(&told, "trim.never-told.bytes"), 0);
+        assert_eq!(counter(&told, "trim.effective.bytes"), (rounds as u64 - 1) * (64 << 20));
+        assert!(counter(&untold, "now_mapped_bytes") > 900 << 20 && counter(&told, "now_mapped_bytes") <= 65 << 20);
+        assert!(value(&untold, "waf") >= value(&told, "waf"));
+    }
+
+    #[test]
+    fn a_trace_is_replayed_at_its_times_and_again_until_enough_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace.csv");
+        std::fs::write(&path, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n20000000,h,0,Write,1048576,4096,1\n").unwrap();
+        let plan = |until_written, path: &std::path::Path| Plan {
+            load: Load::Trace(Traced { path: path.to_owned(), format: None, volume: None }),
+            fill_permille: 0,
+            until_written,
+            ..plan()
+        };
+        let once = run(&small(), "x", &plan(None, &path), &mut ()).unwrap().0;
+        assert_eq!(once.phases[0].written, Bytes((1 << 20) + 4096));
+        let seconds = once.phases[0].took.as_secs_f64();
+        assert!((2.0..2.1).contains(&seconds), "{seconds}");
+        let twice = run(&small(), "x", &plan(Some(Amount::Bytes(Bytes(2 << 20))), &path), &mut ()).unwrap().0;
+        assert_eq!(twice.phases[0].written, Bytes((2 << 20) + 4096), "the second time as far as needed");
+        let bad = dir.path().join("bad.csv");
+        std::fs::write(&bad, "0,h,0,Write,0,4096,1\n1,h,0,Write,99999999999,4096,1\n").unwrap();
+        let error = run(&small(), "x", &plan(None, &bad), &mut ()).err().unwrap().to_string();
+        assert!(error.contains("bad.csv, line 2: 4096 bytes at 99999999999"), "{error}");
+        std::fs::write(&bad, "0,h,0,Read,0,4096,1\n").unwrap();
+        let error = run(&small(), "x", &plan(Some(Amount::Capacities(1.0)), &bad), &mut ()).err().unwrap().to_string();
+        assert!(error.contains("writes nothing"), "{error}");
+    }
+
+    #[test]
+    fn a_policy_on_a_drive_without_trim_is_refused() {
+        let mut spec = small();
+        let trimtab_core::drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        flash.trim.supported = false;
+        let with = |trim: &str| run(&spec, "x", &Plan { trim: Some(trim.parse().unwrap()), ..plan() }, &mut ());
+        assert!(with("batched").err().unwrap().to_string().contains("does not support TRIM"));
+        assert!(with("none").is_ok());
+    }
+
     #[test]
     fn a_workload_that_cannot_end_is_refused() {
         let mut reads = plan();
-        reads.mix = Mix { read_percent: 100, trim_percent: 0 };
+        reads.load = Load::Synthetic(addresses(Mix { read_percent: 100, trim_percent: 0 }));
         assert!(run(&small(), "x", &reads, &mut ()).is_err());
     }
 }

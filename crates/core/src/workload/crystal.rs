@@ -4,6 +4,7 @@
 //! compresses and deduplicates), and a test of T threads at depth Q is one window of Q × T operations.
 
 pub mod figures;
+pub mod looped;
 
 pub use self::figures::metrics;
 

@@ -112,7 +112,11 @@ impl Model for Ssd {
         let mut named: BTreeMap<String, u64> = self.counters().fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let now = self.occupancy();
         let (unit, slot) = (self.layout().unit_bytes, self.layout().slot_bytes);
-        let erases = self.erase_counts();
+        let mut erases = self.erase_counts().to_vec();
+        erases.sort_unstable();
+        // The value below which so many per cent of the superblocks lie.
+        let erases_at = |percent: usize| u64::from(erases.get((erases.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0));
+        let counted = self.counters();
         for (name, value) in [
             ("now_mapped_bytes", now.mapped_units * unit),
             ("now_trimmed_bytes", now.trimmed_units * unit),
@@ -124,8 +128,13 @@ impl Model for Ssd {
             ("now_worn_out_superblocks", now.worn_out_superblocks.into()),
             ("now_read_only", now.read_only.into()),
             ("now_throttled", now.throttled.into()),
-            ("erases_of_a_superblock_min", erases.iter().min().copied().unwrap_or(0).into()),
-            ("erases_of_a_superblock_max", erases.iter().max().copied().unwrap_or(0).into()),
+            ("erases_of_a_superblock_min", erases_at(0)),
+            ("erases_of_a_superblock_p10", erases_at(10)),
+            ("erases_of_a_superblock_median", erases_at(50)),
+            ("erases_of_a_superblock_p90", erases_at(90)),
+            ("erases_of_a_superblock_max", erases_at(100)),
+            ("trim_effective_bytes", counted.trim_effective_units * unit),
+            ("trim_repeated_bytes", counted.trim_repeated_units * unit),
             ("nand_written_bytes", self.nand_written().0),
         ] {
             named.insert(name.to_owned(), value);

@@ -1,9 +1,13 @@
 //! A modelled drive that is looked into every so many bytes written.
 
 use crate::drives::model::Model;
+use std::collections::BTreeMap;
 use trimtab_core::drive::{Command, Completion, Device};
 use trimtab_core::run::{Axis, Series, Unit};
 use trimtab_core::units::{Bytes, Nanos};
+
+/// When there are so many samples, every other one is dropped and they are taken half as often.
+const SAMPLES_MAX: usize = 1000;
 
 /// What is seen at one moment.
 #[derive(Clone, Debug)]
@@ -13,16 +17,41 @@ struct Sample {
     written: u64,
     /// To the medium, since the drive was new.
     medium_written: u64,
-    /// Shares of the drive's state that have a series each.
-    states: Vec<u64>,
+    counters: BTreeMap<String, u64>,
 }
 
-/// Counters that have a series each.
-const STATES: [(&str, &str); 4] = [
-    ("now_mapped_bytes", "state.mapped"),
+impl Sample {
+    fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// States of the drive that have a series each.
+const STATES: [(&str, &str); 5] = [
+    ("now_mapped_bytes", "state.valid"),
     ("now_trimmed_bytes", "state.trimmed"),
     ("now_stale_bytes", "state.stale"),
     ("now_free_bytes", "state.free"),
+    ("now_unwritten_bytes", "state.never-written"),
+];
+
+/// Counters whose growth from sample to sample has a series each, with the factor that gives its unit.
+const GROWTHS: [(&str, &str, Unit, f64); 15] = [
+    ("erases", "erases", Unit::Count, 1.0),
+    ("gc_die_ns", "gc.die-time", Unit::Seconds, 1e-9),
+    ("stall_queue_ns", "stall.queue", Unit::Seconds, 1e-9),
+    ("stall_cache_ns", "stall.write-cache", Unit::Seconds, 1e-9),
+    ("cache_stall_ns", "stall.write-cache", Unit::Seconds, 1e-9),
+    ("stall_trim_ns", "stall.trim", Unit::Seconds, 1e-9),
+    ("stall_flush_ns", "stall.flush", Unit::Seconds, 1e-9),
+    ("throttled_ns", "stall.throttled", Unit::Seconds, 1e-9),
+    ("trim_ns", "trim.time", Unit::Seconds, 1e-9),
+    ("trim_asked_bytes", "trim.asked", Unit::Bytes, 1.0),
+    ("trim_effective_bytes", "trim.effective", Unit::Bytes, 1.0),
+    ("trim_repeated_bytes", "trim.repeated", Unit::Bytes, 1.0),
+    ("trim_ignored_bytes", "trim.ignored", Unit::Bytes, 1.0),
+    ("seek_ns", "seek.time", Unit::Seconds, 1e-9),
+    ("rotation_wait_ns", "rotation.time", Unit::Seconds, 1e-9),
 ];
 
 /// The drive and its samples.
@@ -33,6 +62,7 @@ pub struct Sampled {
     next: u64,
     samples: Vec<Sample>,
     medium_before: u64,
+    last_done: Nanos,
 }
 
 impl Sampled {
@@ -40,21 +70,37 @@ impl Sampled {
     pub fn new(drive: Box<dyn Model>, now: Nanos, every: Bytes) -> Self {
         let medium_before = drive.written().1;
         let every = every.0.max(1);
-        let mut sampled = Self { drive, every, written: 0, next: every, samples: Vec::new(), medium_before };
+        let mut sampled = Self { drive, every, written: 0, next: every, samples: Vec::new(), medium_before, last_done: now };
         sampled.sample(now);
         sampled
     }
 
-    /// The drive.
-    pub fn into_drive(self) -> Box<dyn Model> {
-        self.drive
+    /// The drive, after a last look.
+    pub fn finish(&mut self) -> &dyn Model {
+        if self.samples.last().is_some_and(|last| last.written < self.written) {
+            self.sample(self.last_done);
+        }
+        self.drive.as_ref()
     }
 
+    /// Bytes that the host has written since sampling began, and what was written to the medium for them.
+    pub fn written(&self) -> (u64, u64) {
+        (self.written, self.drive.written().1 - self.medium_before)
+    }
+
+    #[cold]
     fn sample(&mut self, at: Nanos) {
-        let counters = self.drive.counters();
-        let states = STATES.iter().map(|(counter, _)| counters.get(*counter).copied().unwrap_or(0)).collect();
+        if self.samples.len() == SAMPLES_MAX {
+            let mut nth = 0;
+            self.samples.retain(|_| {
+                nth += 1;
+                nth % 2 == 1
+            });
+            self.every *= 2;
+        }
+        self.next = self.written + self.every;
         let (_, medium_written) = self.drive.written();
-        self.samples.push(Sample { at, written: self.written, medium_written, states });
+        self.samples.push(Sample { at, written: self.written, medium_written, counters: self.drive.counters() });
     }
 
     /// Neighbouring samples between which something was written and time passed.
@@ -64,7 +110,7 @@ impl Sampled {
 
     /// Rate of host writes in each step, in 10^6 bytes per second.
     pub fn write_rates(&self) -> Vec<f64> {
-        self.steps().map(|(a, b)| (b.written - a.written) as f64 * 1e3 / (b.at.0 - a.at.0) as f64).collect()
+        self.steps().map(|(a, b)| rate(a, b)).collect()
     }
 
     /// Bytes that the host wrote in each step.
@@ -74,8 +120,8 @@ impl Sampled {
 
     /// Write amplification since sampling began.
     pub fn waf_total(&self) -> Option<f64> {
-        let medium = self.drive.written().1 - self.medium_before;
-        (self.written > 0).then(|| medium as f64 / self.written as f64)
+        let (host, medium) = self.written();
+        (host > 0).then(|| medium as f64 / host as f64)
     }
 
     /// Write amplification over the last quarter of the samples: the steady value, if it was reached by then.
@@ -86,7 +132,14 @@ impl Sampled {
         (written > 0).then(|| (last.medium_written - first.medium_written) as f64 / written as f64)
     }
 
-    /// Rate, write amplification and state of the drive over bytes written.
+    /// Bytes written when a sample first saw more garbage collected than at the start: erased blocks had run out.
+    pub fn spare_gone(&self) -> Option<Bytes> {
+        let collected = |sample: &Sample| sample.counter("gc_superblocks");
+        let before = self.samples.first().map(collected)?;
+        self.samples.iter().find(|sample| collected(sample) > before).map(|sample| Bytes(sample.written))
+    }
+
+    /// Rate, write amplification, state of the drive and growth of its counters, over bytes written.
     pub fn series(&self) -> Vec<Series> {
         let steps: Vec<(&Sample, &Sample)> = self.steps().collect();
         let over = |name: &str, unit, value: &dyn Fn(&Sample, &Sample) -> f64| Series {
@@ -97,16 +150,26 @@ impl Sampled {
             y: steps.iter().map(|(a, b)| value(a, b)).collect(),
         };
         let mut series = vec![
-            over("write.rate", Unit::MegabytesPerSecond, &|a, b| (b.written - a.written) as f64 * 1e3 / (b.at.0 - a.at.0) as f64),
+            over("write.rate", Unit::MegabytesPerSecond, &|a, b| rate(a, b)),
             over("waf", Unit::Ratio, &|a, b| (b.medium_written - a.medium_written) as f64 / (b.written - a.written) as f64),
         ];
-        for (i, (_, name)) in STATES.iter().enumerate() {
-            if self.samples.iter().any(|sample| sample.states[i] > 0) {
-                series.push(over(name, Unit::Bytes, &|_, b| b.states[i] as f64));
+        for (counter, name) in STATES {
+            if self.samples.iter().any(|sample| sample.counter(counter) > 0) {
+                series.push(over(name, Unit::Bytes, &|_, b| b.counter(counter) as f64));
+            }
+        }
+        for (counter, name, unit, factor) in GROWTHS {
+            let growth = |a: &Sample, b: &Sample| b.counter(counter).saturating_sub(a.counter(counter)) as f64 * factor;
+            if steps.iter().any(|(a, b)| growth(a, b) > 0.0) {
+                series.push(over(name, unit, &growth));
             }
         }
         series
     }
+}
+
+fn rate(a: &Sample, b: &Sample) -> f64 {
+    (b.written - a.written) as f64 * 1e3 / (b.at.0 - a.at.0) as f64
 }
 
 impl Device for Sampled {
@@ -122,12 +185,13 @@ impl Device for Sampled {
         self.drive.supports_trim()
     }
 
+    #[inline]
     fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
         let completion = self.drive.submit(now, command);
         if let (Command::Write(extent, _), Ok(())) = (command, completion.result) {
             self.written += extent.len;
+            self.last_done = self.last_done.max(completion.done);
             if self.written >= self.next {
-                self.next += self.every;
                 self.sample(completion.done.max(now));
             }
         }
@@ -136,5 +200,32 @@ impl Device for Sampled {
 
     fn idle(&mut self, until: Nanos) {
         self.drive.idle(until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drives;
+    use crate::drives::model;
+    use trimtab_core::data::DataClass;
+    use trimtab_core::drive::Extent;
+
+    #[test]
+    fn samples_are_thinned_and_still_cover_everything() {
+        let spec = model::sized(drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(512 << 20))).unwrap();
+        let mut sampled = Sampled::new(model::build(&spec, 1).unwrap(), Nanos::ZERO, Bytes(1));
+        let mut now = Nanos::ZERO;
+        for n in 0..5000_u64 {
+            let extent = Extent { offset: n % 16_000 * 4096, len: 4096 };
+            now = sampled.submit(now, &Command::Write(extent, DataClass::Random)).done;
+        }
+        sampled.finish();
+        let series = sampled.series();
+        let rates = &series[0];
+        assert!((SAMPLES_MAX / 2..SAMPLES_MAX).contains(&rates.x.len()), "{}", rates.x.len());
+        assert_eq!(rates.x.last(), Some(&(5000 * 4096)));
+        let written: u64 = sampled.written_per_sample().iter().map(|bytes| bytes.0).sum();
+        assert_eq!(written, 5000 * 4096);
     }
 }

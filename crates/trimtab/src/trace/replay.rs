@@ -1,25 +1,21 @@
 //! Replaying a trace on a modelled drive under any trim policy, in virtual time.
 //!
-//! What the trace trims is what its host had freed. Under `online` (and as recorded) it goes to the drive at once; under `none`
-//! never; other policies decide when, window by window, the drive is told what it has not been told yet.
+//! What the trace trims is what its host had freed; [`Steered`] decides what the drive is told of it.
 //!
 //! A recording knows how long its requests took, so the host is replayed as one that waits: a request follows the completion that
 //! came before it in the recording, after the same pause; a slower drive slows the host down. Traces without latencies
 //! are replayed at their recorded times.
 
 use super::{Event, Kind};
-use crate::drives::model::Model;
 use crate::serve::engine::{Counts, Settings};
-use crate::serve::ledger::{Discards, Ledger, UnitMap};
+use crate::serve::ledger::Discards;
+use crate::drives::model::Model;
+use crate::simulate::steered::Steered;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use trimtab_core::drive::{Command, Extent};
-use trimtab_core::policy::{Action, Observation, Policy, PolicySpec, State};
-use trimtab_core::target::{TrimOutcome, TrimWindow};
+use trimtab_core::drive::{Command, Device, Extent, Refusal};
+use trimtab_core::policy::PolicySpec;
 use trimtab_core::units::{Bytes, Nanos};
-
-/// What a policy trims at a time: the block group of ext4 with blocks of 4 KiB.
-const WINDOW_BYTES: u64 = 128 << 20;
 
 /// What a replay did.
 #[derive(Clone, Debug)]
@@ -39,34 +35,29 @@ pub struct Outcome {
 }
 
 /// A replay under way.
-pub struct Replay {
-    drive: Box<dyn Model>,
-    settings: Settings,
-    /// `None`: trims go to the drive as they are in the trace.
-    policy: Option<Box<dyn Policy>>,
-    /// What holds data, as the host sees it.
-    host: UnitMap,
-    /// What the drive is told, and what that changed.
-    ledger: Ledger,
-    /// Freed by the host, and the drive does not know.
-    untold: UnitMap,
-    windows: Vec<TrimWindow>,
-    counts: Counts,
-    now: Nanos,
+pub struct Replay<D> {
+    drive: Steered<D>,
+    block: u64,
+    size: u64,
     started: Nanos,
-    last_done: Nanos,
+    latest: Nanos,
     /// When the rest after the trace began.
     ended: Option<Nanos>,
-    ask_at: Nanos,
-    last_trim: Option<TrimOutcome>,
-    wait_max: Option<Nanos>,
-    written: u64,
-    written_before: (u64, u64),
     pace: HostPace,
 }
 
+/// When a request of the trace was made on the modelled drive, and when it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// When it arrived.
+    pub arrived: Nanos,
+    /// When it was done.
+    pub done: Nanos,
+    /// Whether the drive took it.
+    pub result: Result<(), Refusal>,
+}
+
 /// When the host makes its next request.
-#[derive(Default)]
 struct HostPace {
     /// Completions in the recording, with those in the replay.
     open: BinaryHeap<Reverse<(Nanos, Nanos)>>,
@@ -75,6 +66,11 @@ struct HostPace {
 }
 
 impl HostPace {
+    /// A host that begins at `now`.
+    const fn from(now: Nanos) -> Self {
+        Self { open: BinaryHeap::new(), anchor: (Nanos::ZERO, now) }
+    }
+
     fn arrival(&mut self, event: &Event) -> Nanos {
         while let Some(Reverse((recorded, replayed))) = self.open.peek().copied()
             && recorded <= event.at
@@ -92,212 +88,90 @@ impl HostPace {
     }
 }
 
-impl Replay {
-    /// A replay on `drive`, which may have had a life before, from `now` on. `mapped` says which of its space holds data.
-    pub fn new(drive: Box<dyn Model>, settings: Settings, policy: Option<&PolicySpec>, now: Nanos, mapped: Bytes) -> Self {
-        let geometry = settings.geometry;
-        let mut ledger = Ledger::new(geometry.size, geometry.logical_block);
-        ledger.wrote(0, mapped.0);
-        let windows = (0..geometry.size.div_ceil(WINDOW_BYTES))
-            .map(|n| TrimWindow { start: n * WINDOW_BYTES, len: WINDOW_BYTES.min(geometry.size - n * WINDOW_BYTES) })
-            .collect();
-        let written_before = drive.written();
-        Self {
-            untold: UnitMap::new(ledger.map().len()),
-            host: ledger.map().clone(),
-            ledger,
-            drive,
-            settings,
-            // Policies count from the start of their clock.
-            policy: policy.filter(|policy| !matches!(policy, PolicySpec::Online)).map(|policy| policy.build(&State::default())),
-            windows,
-            counts: Counts::default(),
-            now,
-            started: now,
-            last_done: now,
-            ended: None,
-            ask_at: Nanos::ZERO,
-            last_trim: None,
-            wait_max: None,
-            written: 0,
-            written_before,
-            pace: HostPace { open: BinaryHeap::new(), anchor: (Nanos::ZERO, now) },
-        }
+impl<D: Device> Replay<D> {
+    /// A replay on `drive` from `now` on.
+    pub fn new(drive: Steered<D>, now: Nanos) -> Self {
+        let (block, size) = (u64::from(drive.logical_block()), drive.size().0);
+        Self { drive, block, size, started: now, latest: now, ended: None, pace: HostPace::from(now) }
+    }
+
+    /// Makes the trace begin again, where the drive is now.
+    pub fn again(&mut self) {
+        self.pace = HostPace::from(self.latest);
     }
 
     /// Replays one event. `Err` if it does not fit on the drive.
-    pub fn event(&mut self, event: &Event) -> Result<(), String> {
-        let block = u64::from(self.settings.geometry.logical_block);
-        let size = self.settings.geometry.size;
+    pub fn event(&mut self, event: &Event) -> Result<Served, String> {
+        let block = self.block;
         // Traces of drives with smaller blocks touch the whole of each block.
         let offset = event.offset / block * block;
         let end = event.offset.checked_add(event.len).and_then(|end| end.checked_next_multiple_of(block));
-        let Some(end) = end.filter(|end| *end <= size) else {
-            return Err(format!("{} bytes at {} go past the end of the drive ({size} bytes)", event.len, event.offset));
+        let Some(end) = end.filter(|end| *end <= self.size) else {
+            return Err(format!("{} bytes at {} go past the end of the drive ({} bytes)", event.len, event.offset, self.size));
         };
         let extent = Extent { offset, len: end - offset };
-        let arrival = self.pace.arrival(event);
-        self.consult(arrival);
-        self.now = self.now.max(arrival);
-        let done = match event.kind {
-            Kind::Read => self.submit(&Command::Read(extent), extent.len),
-            Kind::Write => self.write(extent, event),
-            Kind::Trim => self.free(event, block),
-            Kind::Flush => self.submit(&Command::Flush, 0),
+        let arrived = self.pace.arrival(event);
+        let completion = match event.kind {
+            Kind::Read => self.drive.submit(arrived, &Command::Read(extent)),
+            Kind::Write => self.drive.submit(arrived, &Command::Write(extent, event.class)),
+            Kind::Trim => {
+                // Only whole blocks are free.
+                let (start, end) = (event.offset.next_multiple_of(block), (event.offset + event.len) / block * block);
+                let freed = Extent { offset: start.min(end), len: end.saturating_sub(start) };
+                self.drive.submit(arrived, &Command::Trim(&[freed]))
+            }
+            Kind::Flush => self.drive.submit(arrived, &Command::Flush),
         };
+        let mut done = completion.done;
+        if event.fua {
+            done = done.max(self.drive.submit(arrived, &Command::Flush).done);
+        }
+        self.latest = self.latest.max(done);
         self.pace.completes(event, done);
-        let waited = done.saturating_sub(arrival);
-        self.wait_max = Some(self.wait_max.map_or(waited, |max| max.max(waited)));
-        Ok(())
+        Ok(Served { arrived, done, result: completion.result })
     }
 
     /// Lets the drive rest for so long after the last request, so that a policy can act; the time does not count as taken.
     pub fn rest(&mut self, duration: Nanos) {
-        let ended = self.last_done.max(self.now);
+        let ended = self.busy_until();
         self.ended.get_or_insert(ended);
-        self.consult(ended.saturating_add(duration));
+        self.drive.idle(ended.saturating_add(duration));
     }
 
-    /// Ends the replay.
-    pub fn finish(self) -> Outcome {
-        let (host_before, medium_before) = self.written_before;
-        let (host, medium) = self.drive.written();
-        Outcome {
-            took: self.ended.unwrap_or(self.last_done.max(self.now)).saturating_sub(self.started),
-            counts: self.counts,
-            never_told: Bytes(self.untold.count() * self.ledger.unit()),
-            discards: self.ledger.discards,
-            waf: (host > host_before).then(|| (medium - medium_before) as f64 / (host - host_before) as f64),
-            model: self.drive.counters(),
-        }
+    fn busy_until(&self) -> Nanos {
+        self.latest.max(self.drive.busy_until())
     }
 
-    fn submit(&mut self, command: &Command<'_>, bytes: u64) -> Nanos {
-        let completion = self.drive.submit(self.now, command);
-        self.counts.of(command).count(completion.result.is_ok(), bytes, completion.done.saturating_sub(self.now));
-        self.last_done = self.last_done.max(completion.done);
-        completion.done
+    /// Ends the replay: the drive, and when everything on it was done.
+    pub fn into_parts(self) -> (Steered<D>, Nanos) {
+        (self.drive, self.latest)
     }
+}
 
-    fn write(&mut self, extent: Extent, event: &Event) -> Nanos {
-        let units = self.touched(extent);
-        self.host.insert(units.clone());
-        self.untold.remove(units);
-        self.ledger.wrote(extent.offset, extent.len);
-        self.written += extent.len;
-        let done = self.submit(&Command::Write(extent, event.class), extent.len);
-        if event.fua { done.max(self.submit(&Command::Flush, 0)) } else { done }
-    }
-
-    /// The host has freed a range.
-    fn free(&mut self, event: &Event, block: u64) -> Nanos {
-        let (start, end) = (event.offset.next_multiple_of(block), (event.offset + event.len) / block * block);
-        if start >= end {
-            return self.now;
-        }
-        let extent = Extent { offset: start, len: end - start };
-        let unit = self.ledger.unit();
-        let units = start.div_ceil(unit)..end / unit;
-        let mut from = units.start;
-        if self.policy.is_some() {
-            while let Some(run) = self.host.next_run(from, units.end) {
-                from = run.end;
-                self.untold.insert(run);
-            }
-        }
-        self.host.remove(units);
-        if self.policy.is_some() { self.now } else { self.tell(&[extent]) }
-    }
-
-    /// Trims, on behalf of the host or the policy.
-    fn tell(&mut self, extents: &[Extent]) -> Nanos {
-        let mut done = self.now;
-        for command in self.settings.trim.commands(extents) {
-            let bytes = command.iter().map(|range| range.len).sum();
-            done = done.max(self.submit(&Command::Trim(&command), bytes));
-        }
-        self.ledger.command();
-        for extent in extents {
-            if self.settings.geometry.discard_granularity == 0 {
-                self.ledger.refused(extent.len);
-            } else {
-                self.ledger.trimmed(extent.offset, extent.len);
-            }
-        }
-        done
-    }
-
-    /// Asks the policy whatever it wants to be asked before `until`.
-    fn consult(&mut self, until: Nanos) {
-        while self.policy.is_some() && self.ask_at <= until {
-            self.now = self.now.max(self.ask_at);
-            let last_trim = self.last_trim.take();
-            let in_flight = u32::from(self.last_done > self.now);
-            let observation = Observation {
-                now: self.now,
-                written: Some(Bytes(self.written)),
-                written_step: Bytes(1),
-                free: Bytes((self.host.len() - self.host.count()) * self.ledger.unit()),
-                windows: &self.windows,
-                granule: Bytes(self.ledger.unit()),
-                in_flight,
-                idle_since: (in_flight == 0).then_some(self.last_done),
-                foreground_wait_max: self.wait_max.take(),
-                last_trim: last_trim.as_ref(),
-                forced: false,
-                shutting_down: false,
-                on_battery: false,
-            };
-            let Some(policy) = &mut self.policy else { return };
-            match policy.decide(&observation) {
-                Action::Trim { window, min_extent, command_max } => self.trim_window(window, min_extent, command_max),
-                // A policy that wants to be asked at once again would keep time from passing.
-                Action::WaitUntil(instant) => self.ask_at = instant.max(self.now + Nanos(1)),
-                Action::Nothing => {
-                    self.ask_at = Nanos::MAX;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn trim_window(&mut self, window: TrimWindow, min_extent: Bytes, command_max: Bytes) {
-        let unit = self.ledger.unit();
-        let (mut from, end) = (window.start.div_ceil(unit), (window.start + window.len).div_ceil(unit));
-        let began = self.now;
-        let (mut commands, mut bytes) = (0, 0);
-        while let Some(run) = self.untold.next_run(from, end) {
-            from = run.end;
-            let extent = Extent { offset: run.start * unit, len: (run.end - run.start) * unit };
-            if extent.len < min_extent.0 {
-                continue;
-            }
-            self.untold.remove(run);
-            let step = (command_max.0 / unit * unit).max(unit);
-            let mut at = 0;
-            while at < extent.len {
-                let piece = Extent { offset: extent.offset + at, len: step.min(extent.len - at) };
-                self.now = self.now.max(self.tell(&[piece]));
-                at += piece.len;
-                commands += 1;
-                bytes += piece.len;
-            }
-        }
-        let took = self.now.saturating_sub(began);
-        self.last_trim = Some(TrimOutcome {
-            asked: Bytes(window.len),
-            returned: Bytes(bytes),
-            device_commands: Some(commands),
-            device_bytes: Some(Bytes(bytes)),
-            took,
-        });
-        self.ask_at = self.now;
-    }
-
-    fn touched(&self, extent: Extent) -> std::ops::Range<u64> {
-        let unit = self.ledger.unit();
-        extent.offset / unit..(extent.offset + extent.len).div_ceil(unit)
-    }
+/// Replays on a drive of its own: see [`Replay::new`] and [`Steered::new`]. `events` may fail, and then so does this.
+pub fn outcome<E>(
+    drive: Box<dyn Model>,
+    settings: Settings,
+    policy: Option<&PolicySpec>,
+    now: Nanos,
+    mapped: Bytes,
+    feed: impl FnOnce(&mut Replay<Box<dyn Model>>) -> Result<(), E>,
+) -> Result<Outcome, E> {
+    let (host_before, medium_before) = drive.written();
+    let mut replay = Replay::new(Steered::new(drive, settings, policy, now, mapped), now);
+    feed(&mut replay)?;
+    let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
+    let (drive, account) = replay.into_parts().0.into_parts();
+    let (host, medium) = drive.written();
+    let account = account.expect("a drive that is steered keeps an account");
+    Ok(Outcome {
+        took,
+        counts: account.counts,
+        never_told: account.never_told,
+        discards: account.discards,
+        waf: (host > host_before).then(|| (medium - medium_before) as f64 / (host - host_before) as f64),
+        model: drive.counters(),
+    })
 }
 
 #[cfg(test)]
@@ -316,12 +190,14 @@ mod tests {
         let spec = model::sized(spec, Some(Bytes(512 << 20))).unwrap();
         let settings = Settings::of(&spec, Speed::Unpaced);
         let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
-        let mut replay = Replay::new(model::build(&spec, 1).unwrap(), settings, policy.as_ref(), Nanos::ZERO, Bytes::ZERO);
-        events.iter().for_each(|event| replay.event(event).unwrap());
-        if rest > Nanos::ZERO {
-            replay.rest(rest);
-        }
-        replay.finish()
+        outcome(model::build(&spec, 1).unwrap(), settings, policy.as_ref(), Nanos::ZERO, Bytes::ZERO, |replay| {
+            events.iter().try_for_each(|event| replay.event(event).map(|_| ()))?;
+            if rest > Nanos::ZERO {
+                replay.rest(rest);
+            }
+            Ok::<(), String>(())
+        })
+        .unwrap()
     }
 
     fn event(at: Nanos, kind: Kind, offset: u64, len: u64, latency: Nanos) -> Event {
@@ -385,7 +261,8 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let spec = model::sized(crate::drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(512 << 20))).unwrap();
         let settings = Settings::of(&spec, Speed::Unpaced);
-        let mut replay = Replay::new(model::build(&spec, 1).unwrap(), settings, None, Nanos::ZERO, Bytes::ZERO);
+        let drive = Steered::new(model::build(&spec, 1).unwrap(), settings, None, Nanos::ZERO, Bytes::ZERO);
+        let mut replay = Replay::new(drive, Nanos::ZERO);
         for (offset, len) in [(512 << 20, 512), (u64::MAX - 4096, 4096), (u64::MAX - 100, 100)] {
             assert!(replay.event(&event(Nanos::ZERO, Kind::Write, offset, len, Nanos::ZERO)).is_err());
         }

@@ -22,6 +22,8 @@ pub enum Source {
         path: PathBuf,
         /// Its reader.
         reader: Box<Reader<BufReader<File>>>,
+        /// Records read.
+        number: u64,
     },
     /// Text in a format of others. Such traces know no latencies, and all data count as incompressible.
     Text(Box<TextTrace>),
@@ -49,7 +51,7 @@ impl Source {
         let mut input = BufReader::with_capacity(1 << 20, file);
         if magic == MAGIC {
             let reader = Reader::new(input).with_context(|| shown.to_string())?;
-            return Ok(Self::Recording { path: path.to_owned(), reader: Box::new(reader) });
+            return Ok(Self::Recording { path: path.to_owned(), reader: Box::new(reader), number: 0 });
         }
         let format = match format {
             Some(format) => format,
@@ -74,6 +76,14 @@ impl Source {
         })))
     }
 
+    /// Where the event that came last stands: file, and line or record.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Recording { path, number, .. } => format!("{}, record {number}", path.display()),
+            Self::Text(trace) => format!("{}, line {}", trace.path.display(), trace.number),
+        }
+    }
+
     /// What is known of a recording.
     pub fn header(&self) -> Option<&Header> {
         match self {
@@ -88,7 +98,10 @@ impl Iterator for Source {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Self::Recording { path, reader } => Some(reader.next()?.with_context(|| path.display().to_string())),
+            Self::Recording { path, reader, number } => {
+                *number += 1;
+                Some(reader.next()?.with_context(|| path.display().to_string()))
+            }
             Self::Text(trace) => trace.next_event().transpose(),
         }
     }

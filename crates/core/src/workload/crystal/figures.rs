@@ -141,13 +141,16 @@ impl Trend {
         if round == 0 { Bytes::ZERO } else { self.written.get(round - 1).copied().unwrap_or(Bytes::ZERO) }
     }
 
-    /// `NAME.rate.max`, `.steady` and `.last`; the place and the level of each knee as `NAME.knee-1.written` and `NAME.knee-1.rate`.
+    /// `NAME.rate.first`, `.max`, `.steady` and `.last`; the place and the level of each knee as `NAME.knee-1.written` and `NAME.knee-1.rate`.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics = Vec::new();
         let mut metric = |what: &str, unit, better, value: f64| {
             metrics.push(Metric { name: format!("{}.{what}", self.phase), unit, better, samples: vec![value] });
         };
+        if let Some(first) = self.rounds.first() {
+            metric("rate.first", Unit::MegabytesPerSecond, Better::Higher, *first);
+        }
         metric("rate.max", Unit::MegabytesPerSecond, Better::Higher, self.max);
         if let Some(window) = self.steady.window() {
             metric("rate.steady", Unit::MegabytesPerSecond, Better::Higher, window.average);

@@ -10,7 +10,7 @@ use crate::serve::engine::Settings;
 use crate::serve::pace::Speed;
 use crate::serve::status::ByKind;
 use crate::trace::Source;
-use crate::trace::replay::{Outcome, Replay};
+use crate::trace::replay::{self, Outcome};
 use anyhow::Context as _;
 use serde_json::json;
 use std::path::PathBuf;
@@ -105,22 +105,25 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, context: &Context) -> anyhow::Result<Outcome> {
     let mut drive = model::build(spec, args.seed)?;
     let filled = fill(drive.as_mut(), &settings, args.fill);
-    let mut replay = Replay::new(drive, settings, trim.0.as_ref(), filled.1, filled.0);
     let mut progress = Progress::new(context, &format!("replaying, {trim}"), Counting::Items, 0);
-    for (n, event) in Source::open(&args.trace, args.format, args.volume)?.enumerate() {
-        let fits = replay.event(&event?);
-        fits.map_err(|problem| {
-            UsageError::new(format!("{}, record {}: {problem}", args.trace.display(), n + 1)).hint("--size makes the drive larger")
-        })?;
-        if n % 4096 == 0 {
-            interrupt::check()?;
-            progress.set(n as u64);
+    replay::outcome(drive, settings, trim.0.as_ref(), filled.1, filled.0, |replay| {
+        let mut source = Source::open(&args.trace, args.format, args.volume)?;
+        let mut n = 0_u64;
+        while let Some(event) = source.next() {
+            replay.event(&event?).map_err(|problem| {
+                UsageError::new(format!("{}: {problem}", source.place())).hint("--size makes the drive larger")
+            })?;
+            if n.is_multiple_of(4096) {
+                interrupt::check()?;
+                progress.set(n);
+            }
+            n += 1;
         }
-    }
-    if let Some(rest) = args.rest {
-        replay.rest(rest);
-    }
-    Ok(replay.finish())
+        if let Some(rest) = args.rest {
+            replay.rest(rest);
+        }
+        Ok(())
+    })
 }
 
 /// Writes that much of the drive once, in order; gives how much that was and when it was done.

@@ -9,73 +9,120 @@ use crate::progress::{Counting, Progress};
 use crate::report;
 use crate::runner::End;
 use crate::shape::run::{RunV1, SCHEMA, VERSION};
-use crate::simulate::{self, Amount, Plan, Watcher};
+use crate::simulate::loops::Loops;
+use crate::simulate::traced::Traced;
+use crate::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
 use crate::store;
 use anyhow::Context as _;
 use rayon::prelude::*;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Mutex;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::DriveSpec;
+use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
+use trimtab_core::trace::Format;
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::synthetic::{Mix, Pattern};
 
 /// Arguments of `trimtab drive simulate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Workloads: sequential, random, hot-cold (hot-cold:0.2/0.8 puts 80 % of the operations on 20 % of the space), zipf (zipf:0.9).
+Workloads:
+  sequential, random, hot-cold[:SPACE/OPERATIONS], zipf[:EXPONENT]
+      hot-cold:0.2/0.8 puts 80 % of the operations on 20 % of the space
+  crystal[:KEY=VALUE]…
+      rounds of CrystalDiskMark's tests, each on a new test file; by default on an empty drive that is never told of the old files. 9.2 GB a round:
+      profile=cdm3|cdm8|nvme, size=1000MB of the file, passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB,
+      interval=5s before each test, tests=write|both, place=next|same|scattered
+  trace:FILE
+      a recording of 'trimtab drive attach --record', MSR Cambridge or Alibaba CSV, fio iolog 2 and 3, blkparse's text, or columns
+      (seconds, 0 read 1 write 3 trim, block of 4 KiB, bytes, stream), at its own times
 
 Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload random --until-written 3x
   trimtab drive simulate --drive mine.toml --workload zipf:1.1 --size 4KiB:70,64KiB:30 --reads 30
-  trimtab drive simulate --drive ocz-vertex-le-100gb --drive intel-520-120gb --workload random --trims 10 --json
+  trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal --data random --until-written 1.8TB
+  trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal:place=scattered --until-written 1.8TB --trim online
+  trimtab drive simulate --drive ocz-vertex-le-100gb --workload trace:msr.csv --volume 1 --trim batched:every=1d
+  trimtab drive simulate --drive ocz-vertex-le-100gb --drive mine.toml --workload random --trims 10 --json
 
 Everything happens in virtual time: the same drive, workload and seed give the same bytes on every machine.")]
 pub struct Args {
     /// A shipped drive or a specification file; several are simulated side by side.
     #[arg(long = "drive", required = true, value_name = "NAME|FILE")]
     drives: Vec<String>,
-    /// Which addresses are written in which order.
+    /// What is done to it.
     #[arg(long, default_value = "random", value_name = "SPEC")]
     workload: WorkloadSpec,
-    /// Size of an operation, or several with weights: 4KiB:70,64KiB:30.
-    #[arg(long, default_value = "4KiB", value_name = "SIZE[:WEIGHT],…")]
-    size: Sizes,
-    /// Share of reads, in per cent.
-    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
-    reads: u8,
-    /// Share of trims, in per cent.
-    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
-    trims: u8,
     /// What written data is like: random, zero, text or a share that compresses, such as 40%.
     #[arg(long, default_value = "random", value_name = "CLASS")]
     data: DataClass,
-    /// Operations in flight.
-    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    queue_depth: u32,
-    /// Share of the drive that the workload uses, in per cent.
-    #[arg(long, default_value_t = 100.0, value_name = "PERCENT", value_parser = percent)]
-    span: f64,
-    /// Share of the drive that is written once in order before the workload, in per cent.
-    #[arg(long, default_value_t = 100.0, value_name = "PERCENT", value_parser = percent_or_none)]
-    fill: f64,
-    /// How much is written: 1.8TB, or 3x the drive's capacity.
-    #[arg(long, default_value = "3x", value_name = "AMOUNT")]
-    until_written: Amount,
+    /// How much is written: 1.8TB, or 3x the drive's capacity [default: 3x; a trace once].
+    #[arg(long, value_name = "AMOUNT")]
+    until_written: Option<Amount>,
+    /// When the drive is told what is free: none, online, batched, adaptive, idle, with settings as in 'batched:every=1h' [default: online; with crystal none].
+    #[arg(long, value_name = "POLICY")]
+    trim: Option<PolicySpec>,
+    /// Share of the drive that is written once in order before the workload, in per cent [default: 100; with crystal and traces 0].
+    #[arg(long, value_name = "PERCENT", value_parser = percent_or_none)]
+    fill: Option<f64>,
     /// Simulate a drive of this size with the same proportions.
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Bytes>,
     /// Seed of addresses, sizes and kinds.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
+    #[command(flatten)]
+    addresses: AddressArgs,
+    #[command(flatten)]
+    trace: TraceArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "With sequential, random, hot-cold and zipf")]
+struct AddressArgs {
+    /// Size of an operation, or several with weights: 4KiB:70,64KiB:30 [default: 4KiB].
+    #[arg(long, value_name = "SIZE[:WEIGHT],…")]
+    size: Option<Sizes>,
+    /// Share of reads, in per cent [default: 0].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
+    reads: Option<u8>,
+    /// Share of trims, in per cent [default: 0].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
+    trims: Option<u8>,
+    /// Operations in flight [default: 32].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    queue_depth: Option<u32>,
+    /// Share of the drive that the workload uses, in per cent [default: 100].
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    span: Option<f64>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "With trace")]
+struct TraceArgs {
+    /// Format of a text trace, if its first line does not give it away: msr, alibaba, fio, blkparse or columns.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Which volume of a trace of several.
+    #[arg(long, value_name = "N")]
+    volume: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
 struct WorkloadSpec {
     text: String,
-    pattern: Pattern,
+    kind: WorkloadKind,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum WorkloadKind {
+    Addresses(Pattern),
+    Crystal(Loops),
+    Trace(PathBuf),
 }
 
 impl FromStr for WorkloadSpec {
@@ -94,9 +141,15 @@ impl FromStr for WorkloadSpec {
             }
             ("zipf", "") => Pattern::Zipf { theta: 0.99 },
             ("zipf", rest) => Pattern::Zipf { theta: number(rest)? },
-            _ => return Err(format!("there is no workload '{text}'; there are sequential, random, hot-cold and zipf")),
+            ("crystal", rest) => return Ok(Self { text: text.to_owned(), kind: WorkloadKind::Crystal(rest.parse()?) }),
+            ("trace", "") => return Err("write trace:FILE".to_owned()),
+            ("trace", path) => return Ok(Self { text: text.to_owned(), kind: WorkloadKind::Trace(path.into()) }),
+            _ => {
+                let known = "sequential, random, hot-cold, zipf, crystal and trace:FILE";
+                return Err(format!("there is no workload '{text}'; there are {known}"));
+            }
         };
-        Ok(Self { text: text.to_owned(), pattern })
+        Ok(Self { text: text.to_owned(), kind: WorkloadKind::Addresses(pattern) })
     }
 }
 
@@ -131,19 +184,21 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Simulates, keeps and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
-    let plan = plan(args);
+    let plan = plan(args)?;
     let specs: Vec<(String, DriveSpec)> = args
         .drives
         .iter()
         .map(|name| Ok((name.clone(), model::sized(drives::load(name)?.spec, args.capacity)?)))
         .collect::<anyhow::Result<_>>()?;
-    for (name, spec) in &specs {
-        let block = spec.logical_block_bytes;
-        if let Some((size, _)) = plan.sizes.iter().find(|(size, _)| size % block != 0) {
-            return Err(UsageError::new(format!("operations of {size} bytes are no multiple of the {block}-byte blocks of {name}")).into());
+    if let Load::Synthetic(addresses) = &plan.load {
+        for (name, spec) in &specs {
+            let block = spec.logical_block_bytes;
+            if let Some((size, _)) = addresses.sizes.iter().find(|(size, _)| size % block != 0) {
+                return Err(UsageError::new(format!("operations of {size} bytes are no multiple of the {block}-byte blocks of {name}")).into());
+            }
         }
     }
-    let total = specs.iter().map(|(_, spec)| plan.until_written.of(Bytes(spec.capacity_bytes)).0).sum();
+    let total = specs.iter().map(|(_, spec)| plan.until_written.map_or(0, |amount| amount.of(Bytes(spec.capacity_bytes)).0)).sum();
     let bar = Mutex::new(Shared { bar: Progress::new(context, "simulate", Counting::Bytes, total), written: 0 });
     let results: Vec<anyhow::Result<(Run, End)>> = specs
         .par_iter()
@@ -167,19 +222,38 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn plan(args: &Args) -> Plan {
-    Plan {
-        name: args.workload.text.clone(),
-        pattern: args.workload.pattern,
-        mix: Mix { read_percent: args.reads, trim_percent: args.trims },
-        sizes: args.size.0.clone(),
-        data: args.data,
-        queue_depth: args.queue_depth,
-        span_permille: (args.span * 10.0).round() as u32,
-        fill_permille: (args.fill * 10.0).round() as u32,
-        until_written: args.until_written,
-        seed: args.seed,
+fn plan(args: &Args) -> anyhow::Result<Plan> {
+    let given = &args.addresses;
+    let shares = given.reads.is_some() || given.trims.is_some() || given.span.is_some();
+    let others = shares || given.size.is_some() || given.queue_depth.is_some();
+    if others && !matches!(args.workload.kind, WorkloadKind::Addresses(_)) {
+        let text = "--size, --reads, --trims, --queue-depth and --span go with sequential, random, hot-cold and zipf only";
+        return Err(UsageError::new(text).hint("settings of crystal are written behind it: 'crystal:size=1GB:tests=both'").into());
     }
+    if (args.trace.format.is_some() || args.trace.volume.is_some()) && !matches!(args.workload.kind, WorkloadKind::Trace(_)) {
+        return Err(UsageError::new("--format and --volume go with --workload trace:FILE").into());
+    }
+    let load = match &args.workload.kind {
+        WorkloadKind::Addresses(pattern) => Load::Synthetic(Addresses {
+            pattern: *pattern,
+            mix: Mix { read_percent: given.reads.unwrap_or(0), trim_percent: given.trims.unwrap_or(0) },
+            sizes: given.size.as_ref().map_or_else(|| vec![(4096, 1)], |sizes| sizes.0.clone()),
+            queue_depth: given.queue_depth.unwrap_or(32),
+            span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
+        }),
+        WorkloadKind::Trace(path) => Load::Trace(Traced { path: path.clone(), format: args.trace.format, volume: args.trace.volume }),
+        WorkloadKind::Crystal(loops) => Load::Crystal(loops.clone()),
+    };
+    let addresses = matches!(load, Load::Synthetic(_));
+    Ok(Plan {
+        name: args.workload.text.clone(),
+        data: args.data,
+        fill_permille: (args.fill.unwrap_or(if addresses { 100.0 } else { 0.0 }) * 10.0).round() as u32,
+        until_written: args.until_written.or(if matches!(load, Load::Trace(_)) { None } else { Some(Amount::Capacities(3.0)) }),
+        trim: args.trim.or(if matches!(load, Load::Crystal(_)) { Some(PolicySpec::None) } else { None }),
+        seed: args.seed,
+        load,
+    })
 }
 
 struct Shared {
@@ -241,10 +315,13 @@ mod tests {
 
     #[test]
     fn workloads_and_sizes_are_read() {
-        let pattern = |text: &str| text.parse::<WorkloadSpec>().map(|spec| spec.pattern);
-        assert_eq!(pattern("hot-cold:0.1/0.9"), Ok(Pattern::HotCold { space: 0.1, ops: 0.9 }));
-        assert_eq!(pattern("zipf:1.2"), Ok(Pattern::Zipf { theta: 1.2 }));
-        assert!(pattern("rondom").unwrap_err().contains("there are sequential"));
+        let kind = |text: &str| text.parse::<WorkloadSpec>().map(|spec| spec.kind);
+        assert_eq!(kind("hot-cold:0.1/0.9"), Ok(WorkloadKind::Addresses(Pattern::HotCold { space: 0.1, ops: 0.9 })));
+        assert_eq!(kind("zipf:1.2"), Ok(WorkloadKind::Addresses(Pattern::Zipf { theta: 1.2 })));
+        assert_eq!(kind("crystal"), Ok(WorkloadKind::Crystal(Loops::default())));
+        assert_eq!(kind("trace:a:b"), Ok(WorkloadKind::Trace("a:b".into())));
+        assert!(kind("rondom").unwrap_err().contains("there are sequential"));
+        assert!(kind("crystal:sise=1").unwrap_err().contains("no setting 'sise'"));
         assert_eq!("4KiB:70,64KiB:30".parse::<Sizes>().unwrap().0, [(4096, 70), (65_536, 30)]);
         for wrong in ["", "0", "4KiB:x", "8TB"] {
             assert!(wrong.parse::<Sizes>().is_err(), "{wrong}");

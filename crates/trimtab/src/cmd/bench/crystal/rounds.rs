@@ -3,6 +3,7 @@
 use super::RoundsArgs;
 use crate::error::UsageError;
 use crate::output::Context;
+use crate::runner::passes::Passes;
 use crate::runner::recorder::{Recorded, Recorder, merge_phases};
 use crate::runner::{End, Header, Outcome};
 use crate::shape::run::RunV1;
@@ -27,16 +28,13 @@ pub struct Rounds {
     header: Header,
     /// Where this process began.
     resumed: Position,
-    /// Rounds done, with those before.
-    rounds: u64,
     /// Written, with what was before, preparations and all.
     written: Bytes,
-    passes: Vec<Pass>,
+    /// Those before this process included.
+    passes: Passes,
     /// What processes before this one measured.
     earlier: Vec<Phase>,
     earlier_series: Vec<Series>,
-    /// Phases seen in the recorder.
-    seen: usize,
     /// Time series of a process before this one end here, in nanoseconds.
     time_before: u64,
 }
@@ -74,12 +72,10 @@ impl Rounds {
             file,
             header,
             resumed: Position::default(),
-            rounds: 0,
             written: Bytes::ZERO,
-            passes: Vec::new(),
+            passes: Passes::default(),
             earlier: Vec::new(),
             earlier_series: Vec::new(),
-            seen: 0,
             time_before: 0,
         };
         let saved = new.load()?;
@@ -102,9 +98,8 @@ impl Rounds {
         let run = Run::from(saved.run);
         Ok(Self {
             resumed: Position { rounds: saved.rounds, written: Bytes(saved.written) },
-            rounds: saved.rounds,
             written: Bytes(saved.written),
-            passes: saved.passes.into_iter().map(Pass::from).collect(),
+            passes: Passes::after(saved.rounds, saved.passes.into_iter().map(Pass::from).collect()),
             time_before: run.series.iter().filter_map(|s| s.x.last()).copied().max().unwrap_or(0),
             earlier: run.phases,
             earlier_series: run.series,
@@ -125,20 +120,13 @@ impl Rounds {
 
     /// A phase may have ended: notes its rate over the bytes written, and keeps what it measured with the others of its name.
     pub fn phase_ended(&mut self, recorder: &mut Recorder) {
-        if recorder.phases().len() == self.seen {
-            return;
-        }
         let written = self.note_written(recorder.written());
-        if let Some(phase) = recorder.phases().last() {
-            self.passes.push(Pass { phase: phase.name.clone(), round: self.rounds, written, rate: figures::rate(phase) });
-        }
-        recorder.merge_last_phase();
-        self.seen = recorder.phases().len();
+        self.passes.phase_ended(recorder, written);
     }
 
     /// A round has ended: keeps everything, so that not more than a round can be lost.
     pub fn round_ended(&mut self, recorder: &Recorder) -> TargetResult {
-        self.rounds += 1;
+        self.passes.rounds += 1;
         let written = self.note_written(recorder.written());
         self.save(written, self.merged(recorder.phases().to_vec()), self.earlier_series.clone()).map_err(|error| TargetError {
             action: "keep",
@@ -150,7 +138,7 @@ impl Rounds {
 
     /// Adds what earlier processes measured to what this one did. A pass that was cut short is left out.
     pub fn complete(&self, outcome: &mut Outcome) {
-        outcome.recorded.phases.truncate(self.seen);
+        outcome.recorded.phases.truncate(self.passes.seen());
         outcome.recorded.phases = self.merged(std::mem::take(&mut outcome.recorded.phases));
         let later = Recorded { phases: Vec::new(), series: std::mem::take(&mut outcome.recorded.series) };
         outcome.recorded.series = self.earlier_series.clone();
@@ -175,14 +163,14 @@ impl Rounds {
             self.forget()?;
         } else {
             self.save(written, run.phases.clone(), run.series.clone())?;
-            context.remark(&format!("stopped after {} rounds and {written} written; the same command with --resume goes on", self.rounds));
+            context.remark(&format!("stopped after {} rounds and {written} written; the same command with --resume goes on", self.passes.rounds));
         }
-        let trends = figures::trends(&self.passes, steady_size);
+        let trends = figures::trends(&self.passes.passes, steady_size);
         for trend in &trends {
             run.metrics.extend(trend.metrics());
         }
-        run.series.extend(figures::series(&self.passes));
-        run.counters.push(("rounds".to_owned(), self.rounds));
+        run.series.extend(figures::series(&self.passes.passes));
+        run.counters.push(("rounds".to_owned(), self.passes.rounds));
         run.counters.push(("written.bytes".to_owned(), written.0));
         if trends.iter().all(|trend| trend.steady.window().is_none()) {
             run.warnings.push(Warning {
@@ -216,9 +204,9 @@ impl Rounds {
         let saved = Saved {
             schema: SCHEMA.to_owned(),
             version: VERSION,
-            rounds: self.rounds,
+            rounds: self.passes.rounds,
             written: written.0,
-            passes: self.passes.iter().map(SavedPass::from).collect(),
+            passes: self.passes.passes.iter().map(SavedPass::from).collect(),
             run: RunV1::from(&run),
         };
         let directory = self.file.parent().unwrap_or(Path::new("."));

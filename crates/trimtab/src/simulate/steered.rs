@@ -1,0 +1,291 @@
+//! A trim policy between a host and a modelled drive, in virtual time.
+//!
+//! A TRIM that arrives here says what the host has freed. Under `online` it goes to the drive at once; under `none` never; other
+//! policies decide when, window by window, the drive is told what it has not been told yet. Nothing else arrives while a policy trims.
+
+use crate::serve::engine::{Counts, Settings};
+use crate::serve::ledger::{Discards, Ledger, UnitMap};
+use trimtab_core::drive::{Command, Completion, Device, Extent};
+use trimtab_core::policy::{Action, Observation, Policy, PolicySpec, State};
+use trimtab_core::target::{TrimOutcome, TrimWindow};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// What a policy trims at a time: the block group of ext4 with blocks of 4 KiB.
+const WINDOW_BYTES: u64 = 128 << 20;
+
+/// A drive under a trim policy.
+pub struct Steered<D> {
+    drive: D,
+    steering: Option<Steering>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// What the drive was sent, the policy's trims among it.
+    pub counts: Counts,
+    /// What was trimmed, by whomever.
+    pub discards: Discards,
+    /// Bytes that the host had freed and the drive was never told.
+    pub never_told: Bytes,
+}
+
+struct Steering {
+    settings: Settings,
+    /// `None`: trims go to the drive as they come.
+    policy: Option<Box<dyn Policy>>,
+    /// What holds data, as the host sees it.
+    host: UnitMap,
+    /// What the drive is told, and what that changed.
+    ledger: Ledger,
+    /// Freed by the host, and the drive does not know.
+    untold: UnitMap,
+    windows: Vec<TrimWindow>,
+    counts: Counts,
+    now: Nanos,
+    last_done: Nanos,
+    ask_at: Nanos,
+    last_trim: Option<TrimOutcome>,
+    wait_max: Option<Nanos>,
+    written: u64,
+}
+
+impl<D: Device> Steered<D> {
+    /// A drive whose host trims for itself, without an account of it: costs nothing.
+    pub const fn not(drive: D) -> Self {
+        Self { drive, steering: None }
+    }
+
+    /// `drive`, which may have had a life before, under `policy` from `now` on; without one, trims go to it as they come. `mapped` says how much of its space,
+    /// from the start, holds data.
+    pub fn new(drive: D, settings: Settings, policy: Option<&PolicySpec>, now: Nanos, mapped: Bytes) -> Self {
+        Self { drive, steering: Some(Steering::new(settings, policy, now, mapped)) }
+    }
+
+    /// The drive.
+    pub const fn drive(&self) -> &D {
+        &self.drive
+    }
+
+    /// When everything that was sent to it is done, as far as an account is kept.
+    pub fn busy_until(&self) -> Nanos {
+        self.steering.as_ref().map_or(Nanos::ZERO, |steering| steering.last_done.max(steering.now))
+    }
+
+    /// Ends it: the drive, and the account if one was kept.
+    pub fn into_parts(self) -> (D, Option<Account>) {
+        (self.drive, self.steering.map(Steering::account))
+    }
+}
+
+impl<D: Device> Device for Steered<D> {
+    fn size(&self) -> Bytes {
+        self.drive.size()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.drive.logical_block()
+    }
+
+    /// A policy takes what is freed whatever the drive says to it.
+    fn supports_trim(&self) -> bool {
+        self.drive.supports_trim() || self.steering.as_ref().is_some_and(|steering| steering.policy.is_some())
+    }
+
+    #[inline]
+    fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+        match &mut self.steering {
+            None => self.drive.submit(now, command),
+            Some(steering) => steering.submit(&mut self.drive, now, command),
+        }
+    }
+
+    fn idle(&mut self, until: Nanos) {
+        if let Some(steering) = &mut self.steering {
+            steering.consult(&mut self.drive, until);
+            if steering.now >= until {
+                return;
+            }
+            steering.now = until;
+        }
+        self.drive.idle(until);
+    }
+}
+
+impl Steering {
+    fn new(settings: Settings, policy: Option<&PolicySpec>, now: Nanos, mapped: Bytes) -> Self {
+        let geometry = settings.geometry;
+        let mut ledger = Ledger::new(geometry.size, geometry.logical_block);
+        ledger.wrote(0, mapped.0);
+        let windows = (0..geometry.size.div_ceil(WINDOW_BYTES))
+            .map(|n| TrimWindow { start: n * WINDOW_BYTES, len: WINDOW_BYTES.min(geometry.size - n * WINDOW_BYTES) })
+            .collect();
+        Self {
+            untold: UnitMap::new(ledger.map().len()),
+            host: ledger.map().clone(),
+            ledger,
+            settings,
+            policy: policy.filter(|policy| !matches!(policy, PolicySpec::Online)).map(|policy| policy.build(&State::default())),
+            windows,
+            counts: Counts::default(),
+            now,
+            last_done: now,
+            // Policies count from the start of their clock.
+            ask_at: Nanos::ZERO,
+            last_trim: None,
+            wait_max: None,
+            written: 0,
+        }
+    }
+
+    fn account(self) -> Account {
+        Account {
+            never_told: Bytes(self.untold.count() * self.ledger.unit()),
+            counts: self.counts,
+            discards: self.ledger.discards,
+        }
+    }
+
+    fn submit(&mut self, drive: &mut impl Device, arrival: Nanos, command: &Command<'_>) -> Completion {
+        self.consult(drive, arrival);
+        self.now = self.now.max(arrival);
+        let completion = match command {
+            Command::Read(extent) => self.send(drive, command, extent.len),
+            Command::Write(extent, _) => {
+                let completion = self.send(drive, command, extent.len);
+                if completion.result.is_ok() {
+                    self.wrote(*extent);
+                }
+                completion
+            }
+            Command::Trim(ranges) => Completion { done: self.freed(drive, ranges), result: Ok(()) },
+            Command::Flush => self.send(drive, command, 0),
+        };
+        let waited = completion.done.saturating_sub(arrival);
+        self.wait_max = Some(self.wait_max.map_or(waited, |max| max.max(waited)));
+        completion
+    }
+
+    fn send(&mut self, drive: &mut impl Device, command: &Command<'_>, bytes: u64) -> Completion {
+        let completion = drive.submit(self.now, command);
+        self.counts.of(command).count(completion.result.is_ok(), bytes, completion.done.saturating_sub(self.now));
+        self.last_done = self.last_done.max(completion.done);
+        completion
+    }
+
+    fn wrote(&mut self, extent: Extent) {
+        let unit = self.ledger.unit();
+        let units = extent.offset / unit..(extent.offset + extent.len).div_ceil(unit);
+        self.host.insert(units.clone());
+        self.untold.remove(units);
+        self.ledger.wrote(extent.offset, extent.len);
+        self.written += extent.len;
+    }
+
+    /// The host has freed these ranges; gives when it may go on.
+    fn freed(&mut self, drive: &mut impl Device, ranges: &[Extent]) -> Nanos {
+        let unit = self.ledger.unit();
+        for extent in ranges {
+            let units = extent.offset.div_ceil(unit)..(extent.offset + extent.len) / unit;
+            if units.start >= units.end {
+                continue;
+            }
+            let mut from = units.start;
+            if self.policy.is_some() {
+                while let Some(run) = self.host.next_run(from, units.end) {
+                    from = run.end;
+                    self.untold.insert(run);
+                }
+            }
+            self.host.remove(units);
+        }
+        if self.policy.is_some() { self.now } else { self.tell(drive, ranges) }
+    }
+
+    /// Trims, on behalf of the host or the policy; gives when that is done.
+    fn tell(&mut self, drive: &mut impl Device, extents: &[Extent]) -> Nanos {
+        let mut done = self.now;
+        let mut refused = self.settings.geometry.discard_granularity == 0;
+        for command in self.settings.trim.commands(extents) {
+            let bytes = command.iter().map(|range| range.len).sum();
+            let completion = self.send(drive, &Command::Trim(&command), bytes);
+            done = done.max(completion.done);
+            refused |= completion.result.is_err();
+        }
+        self.ledger.command();
+        for extent in extents {
+            if refused {
+                self.ledger.refused(extent.len);
+            } else {
+                self.ledger.trimmed(extent.offset, extent.len);
+            }
+        }
+        done
+    }
+
+    /// Asks the policy whatever it wants to be asked before `until`.
+    fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
+        while self.ask_at <= until && self.policy.is_some() {
+            self.now = self.now.max(self.ask_at);
+            match self.decision() {
+                Action::Trim { window, min_extent, command_max } => self.trim_window(drive, window, min_extent, command_max),
+                // A policy that wants to be asked at once again would keep time from passing.
+                Action::WaitUntil(instant) => self.ask_at = instant.max(self.now + Nanos(1)),
+                Action::Nothing => self.ask_at = Nanos::MAX,
+            }
+        }
+    }
+
+    fn decision(&mut self) -> Action {
+        let last_trim = self.last_trim.take();
+        let in_flight = u32::from(self.last_done > self.now);
+        let observation = Observation {
+            now: self.now,
+            written: Some(Bytes(self.written)),
+            written_step: Bytes(1),
+            free: Bytes((self.host.len() - self.host.count()) * self.ledger.unit()),
+            windows: &self.windows,
+            granule: Bytes(self.ledger.unit()),
+            in_flight,
+            idle_since: (in_flight == 0).then_some(self.last_done),
+            foreground_wait_max: self.wait_max.take(),
+            last_trim: last_trim.as_ref(),
+            forced: false,
+            shutting_down: false,
+            on_battery: false,
+        };
+        self.policy.as_mut().map_or(Action::Nothing, |policy| policy.decide(&observation))
+    }
+
+    fn trim_window(&mut self, drive: &mut impl Device, window: TrimWindow, min_extent: Bytes, command_max: Bytes) {
+        let unit = self.ledger.unit();
+        let (mut from, end) = (window.start.div_ceil(unit), (window.start + window.len).div_ceil(unit));
+        let began = self.now;
+        let (mut commands, mut bytes) = (0, 0);
+        while let Some(run) = self.untold.next_run(from, end) {
+            from = run.end;
+            let extent = Extent { offset: run.start * unit, len: (run.end - run.start) * unit };
+            if extent.len < min_extent.0 {
+                continue;
+            }
+            self.untold.remove(run);
+            let step = (command_max.0 / unit * unit).max(unit);
+            let mut at = 0;
+            while at < extent.len {
+                let piece = Extent { offset: extent.offset + at, len: step.min(extent.len - at) };
+                self.now = self.now.max(self.tell(drive, &[piece]));
+                at += piece.len;
+                commands += 1;
+                bytes += piece.len;
+            }
+        }
+        self.last_trim = Some(TrimOutcome {
+            asked: Bytes(window.len),
+            returned: Bytes(bytes),
+            device_commands: Some(commands),
+            device_bytes: Some(Bytes(bytes)),
+            took: self.now.saturating_sub(began),
+        });
+        self.ask_at = self.now;
+    }
+}

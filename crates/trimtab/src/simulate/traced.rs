@@ -1,0 +1,115 @@
+//! A block trace on a modelled drive, at its own times.
+
+use super::{Finished, Plan, Subject, Watcher};
+use crate::error::UsageError;
+use crate::interrupt;
+use crate::runner::End;
+use crate::runner::recorder::Recorder;
+use crate::trace::replay::Replay;
+use crate::trace::{Event, Source};
+use std::path::PathBuf;
+use trimtab_core::op::OpKind;
+use trimtab_core::target::TargetError;
+use trimtab_core::trace::{Format, Kind};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// Events between two looks at the user and at the progress bar.
+const LOOK_EVERY: u64 = 4096;
+
+/// A trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traced {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its format, if it is text whose first line does not give it away.
+    pub format: Option<Format>,
+    /// Which volume of a trace of several.
+    pub volume: Option<u64>,
+}
+
+impl Traced {
+    /// Replays the trace once, or again and again until so much is written. Writes of text traces get the data of the plan.
+    ///
+    /// # Errors
+    /// A trace that cannot be read or does not fit; one that writes nothing, if it has to.
+    pub fn run(
+        &self,
+        plan: &Plan,
+        until: Option<Bytes>,
+        subject: Subject,
+        now: Nanos,
+        watcher: &mut (impl Watcher + ?Sized),
+    ) -> anyhow::Result<Finished> {
+        let mut recorder = Recorder::new(now);
+        let mut replay = Replay::new(subject, now);
+        recorder.begin_phase("replay", now);
+        let mut end = End::Complete;
+        loop {
+            let before = recorder.written();
+            end = match self.pass(plan, until, &mut replay, &mut recorder, watcher)? {
+                Some(stopped) => stopped,
+                None if until.is_none_or(|until| recorder.written() >= until) => end,
+                None if recorder.written() == before => {
+                    return Err(UsageError::new(format!("{} writes nothing", self.path.display()))
+                        .hint("leave --until-written out to replay it once")
+                        .into());
+                }
+                None => {
+                    replay.again();
+                    continue;
+                }
+            };
+            break;
+        }
+        let (subject, latest) = replay.into_parts();
+        Ok(Finished { recorded: recorder.finish(latest), end, subject, metrics: Vec::new() })
+    }
+
+    /// The trace once, or as far as the amount goes; gives what stopped it, if something did.
+    fn pass(
+        &self,
+        plan: &Plan,
+        until: Option<Bytes>,
+        replay: &mut Replay<super::Sampled>,
+        recorder: &mut Recorder,
+        watcher: &mut (impl Watcher + ?Sized),
+    ) -> anyhow::Result<Option<End>> {
+        let mut source = Source::open(&self.path, self.format, self.volume)?;
+        let classless = source.header().is_none();
+        let mut n = 0_u64;
+        while let Some(event) = source.next() {
+            let mut event: Event = event?;
+            if classless {
+                event.class = plan.data;
+            }
+            let served = replay
+                .event(&event)
+                .map_err(|problem| UsageError::new(format!("{}: {problem}", source.place())).hint("--capacity makes the drive larger"))?;
+            if let Err(refusal) = served.result {
+                let object = format!("{} bytes at {} ({})", event.len, event.offset, source.place());
+                return Ok(Some(End::Failed(TargetError { action: kind(event.kind).name(), object, reason: refusal.to_string(), errno: None })));
+            }
+            recorder.op(kind(event.kind), served.arrived, served.done, event.len);
+            n += 1;
+            if n.is_multiple_of(LOOK_EVERY) {
+                if interrupt::requested() {
+                    return Ok(Some(End::Interrupted));
+                }
+                watcher.written(recorder.written());
+            }
+            if until.is_some_and(|until| recorder.written() >= until) {
+                break;
+            }
+        }
+        Ok(None)
+    }
+}
+
+const fn kind(kind: Kind) -> OpKind {
+    match kind {
+        Kind::Read => OpKind::Read,
+        Kind::Write => OpKind::Write,
+        Kind::Trim => OpKind::Trim,
+        Kind::Flush => OpKind::Flush,
+    }
+}
