@@ -88,7 +88,7 @@ fn unknown(name: &str) -> UsageError {
 mod tests {
     use super::*;
     use crate::runner::End;
-    use crate::simulate::{self, Amount, Plan};
+    use crate::simulate::{self, Addresses, Amount, Load, Plan};
     use trimtab_core::data::DataClass;
     use trimtab_core::units::Bytes;
     use trimtab_core::workload::synthetic::{Mix, Pattern};
@@ -133,17 +133,20 @@ mod tests {
             let spec = model::sized(drive.spec.clone(), Some(Bytes(32 << 30))).unwrap_or_else(|e| panic!("{}: {e:#}", drive.spec.name));
             let plan = Plan {
                 name: "mixed".into(),
-                pattern: Pattern::Uniform,
-                mix: Mix {
-                    read_percent: 20,
-                    trim_percent: if drive.spec.flash().is_some_and(|flash| flash.trim.supported) { 10 } else { 0 },
-                },
-                sizes: vec![(65_536, 1)],
+                load: Load::Synthetic(Addresses {
+                    pattern: Pattern::Uniform,
+                    mix: Mix {
+                        read_percent: 20,
+                        trim_percent: if drive.spec.flash().is_some_and(|flash| flash.trim.supported) { 10 } else { 0 },
+                    },
+                    sizes: vec![(65_536, 1)],
+                    queue_depth: 8,
+                    span_permille: 1000,
+                }),
                 data: DataClass::Random,
-                queue_depth: 8,
-                span_permille: 1000,
                 fill_permille: 1000,
-                until_written: Amount::Bytes(Bytes(1 << 30)),
+                until_written: Some(Amount::Bytes(Bytes(1 << 30))),
+                trim: None,
                 seed: 1,
             };
             let (run, end) = simulate::run(&spec, &drive.spec.name, &plan, &mut ()).unwrap();

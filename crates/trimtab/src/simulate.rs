@@ -214,7 +214,14 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    fn run(self, spec: &DriveSpec, plan: &Plan, subject: Subject, now: Nanos, watcher: &mut (impl Watcher + ?Sized)) -> anyhow::Result<Finished> {
+    fn run(
+        self,
+        spec: &DriveSpec,
+        plan: &Plan,
+        subject: Subject,
+        now: Nanos,
+        watcher: &mut (impl Watcher + ?Sized),
+    ) -> anyhow::Result<Finished> {
         match self {
             Self::Synthetic(mut workload, depth) => {
                 let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
@@ -222,7 +229,9 @@ impl<'a> Prepared<'a> {
                 Ok(Finished { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics: Vec::new() })
             }
             Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, watcher)),
-            Self::Trace(trace) => trace.run(plan, plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes))), subject, now, watcher),
+            Self::Trace(trace) => {
+                trace.run(plan, plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes))), subject, now, watcher)
+            }
         }
     }
 }

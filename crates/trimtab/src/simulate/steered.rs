@@ -139,11 +139,7 @@ impl Steering {
     }
 
     fn account(self) -> Account {
-        Account {
-            never_told: Bytes(self.untold.count() * self.ledger.unit()),
-            counts: self.counts,
-            discards: self.ledger.discards,
-        }
+        Account { never_told: Bytes(self.untold.count() * self.ledger.unit()), counts: self.counts, discards: self.ledger.discards }
     }
 
     fn submit(&mut self, drive: &mut impl Device, arrival: Nanos, command: &Command<'_>) -> Completion {

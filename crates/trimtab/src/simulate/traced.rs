@@ -87,7 +87,12 @@ impl Traced {
                 .map_err(|problem| UsageError::new(format!("{}: {problem}", source.place())).hint("--capacity makes the drive larger"))?;
             if let Err(refusal) = served.result {
                 let object = format!("{} bytes at {} ({})", event.len, event.offset, source.place());
-                return Ok(Some(End::Failed(TargetError { action: kind(event.kind).name(), object, reason: refusal.to_string(), errno: None })));
+                return Ok(Some(End::Failed(TargetError {
+                    action: kind(event.kind).name(),
+                    object,
+                    reason: refusal.to_string(),
+                    errno: None,
+                })));
             }
             recorder.op(kind(event.kind), served.arrived, served.done, event.len);
             n += 1;

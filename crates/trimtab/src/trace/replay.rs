@@ -7,9 +7,9 @@
 //! are replayed at their recorded times.
 
 use super::{Event, Kind};
+use crate::drives::model::Model;
 use crate::serve::engine::{Counts, Settings};
 use crate::serve::ledger::Discards;
-use crate::drives::model::Model;
 use crate::simulate::steered::Steered;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -232,7 +232,7 @@ mod tests {
     fn a_rest_gives_policies_time_and_takes_none() {
         let events = &freeing()[..18];
         for policy in ["batched:every=1h", "idle"] {
-            let (short, long) = (replayed(events, Some(policy)), rested(events, Some(policy), Nanos::from_secs(86_400)));
+            let (short, long) = (replayed(events, Some(policy)), rested(events, Some(policy), Nanos::from_secs(2 * 86_400)));
             assert_eq!((short.discards.effective_bytes, short.never_told), (0, Bytes(8 << 20)), "{policy}");
             assert_eq!((long.discards.effective_bytes, long.never_told), (8 << 20, Bytes::ZERO), "{policy}");
             assert_eq!((long.took, long.counts.write.bytes), (short.took, short.counts.write.bytes), "{policy}");

@@ -110,9 +110,9 @@ fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, contex
         let mut source = Source::open(&args.trace, args.format, args.volume)?;
         let mut n = 0_u64;
         while let Some(event) = source.next() {
-            replay.event(&event?).map_err(|problem| {
-                UsageError::new(format!("{}: {problem}", source.place())).hint("--size makes the drive larger")
-            })?;
+            replay
+                .event(&event?)
+                .map_err(|problem| UsageError::new(format!("{}: {problem}", source.place())).hint("--size makes the drive larger"))?;
             if n.is_multiple_of(4096) {
                 interrupt::check()?;
                 progress.set(n);

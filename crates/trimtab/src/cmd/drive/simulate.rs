@@ -194,7 +194,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         for (name, spec) in &specs {
             let block = spec.logical_block_bytes;
             if let Some((size, _)) = addresses.sizes.iter().find(|(size, _)| size % block != 0) {
-                return Err(UsageError::new(format!("operations of {size} bytes are no multiple of the {block}-byte blocks of {name}")).into());
+                return Err(
+                    UsageError::new(format!("operations of {size} bytes are no multiple of the {block}-byte blocks of {name}")).into()
+                );
             }
         }
     }

@@ -163,7 +163,10 @@ impl Rounds {
             self.forget()?;
         } else {
             self.save(written, run.phases.clone(), run.series.clone())?;
-            context.remark(&format!("stopped after {} rounds and {written} written; the same command with --resume goes on", self.passes.rounds));
+            context.remark(&format!(
+                "stopped after {} rounds and {written} written; the same command with --resume goes on",
+                self.passes.rounds
+            ));
         }
         let trends = figures::trends(&self.passes.passes, steady_size);
         for trend in &trends {
