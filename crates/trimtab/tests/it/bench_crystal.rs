@@ -67,7 +67,13 @@ fn crystaldiskmarks_text_is_printed_or_written() {
         .stdout(contains("in the format of CrystalDiskMark 3").and(contains("Random Write 4KB (QD=32) : ")).and(contains("<").not()));
     let file = store.path().join("cdm.txt");
     small(store.path(), &["--yes", "--cdm-text", file.to_str().unwrap(), dir]).success().stdout(contains("Figures"));
-    assert!(std::fs::read_to_string(file).unwrap().contains("Sequential Read : "));
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains("Sequential Read : "));
+    let export = |runs: &[&str]| {
+        trimtab().args(["results", "export", "--format", "cdm", "--store"]).arg(store.path().join("store.db")).args(runs).assert()
+    };
+    export(&["last"]).success().stdout(text);
+    export(&[]).code(2).stderr(contains("needs the runs to be named"));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! `trimtab results export`.
 
+use crate::error::UsageError;
 use crate::output::Context;
+use crate::report::cdm;
 use crate::shape::csv;
 use crate::shape::import::{RUNS_SCHEMA, RunsV1};
 use crate::shape::run::VERSION;
@@ -10,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
 
-/// Write stored runs as JSON (everything) or CSV (figures, settings, environment).
+/// Write stored runs as JSON (everything), CSV (figures, settings, environment) or CrystalDiskMark's text.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 JSON holds everything, and trimtab results import gives exactly the same runs back. CSV has
@@ -19,7 +21,8 @@ a row for every repeat of every figure; docs/method.md explains its columns.
 Examples:
   trimtab results export > all.json
   trimtab results export last last~1 --output two.json
-  trimtab results export --format csv --output figures.csv")]
+  trimtab results export --format csv --output figures.csv
+  trimtab results export --format cdm last                    runs of bench crystal, as forums and reviews show them")]
 pub struct Args {
     /// The runs: first digits of an id, last, last~1 … [default: all]
     #[arg(value_name = "RUN", value_parser = super::reference)]
@@ -38,12 +41,27 @@ enum Format {
     Json,
     /// Figures, settings and environment.
     Csv,
+    /// The text that CrystalDiskMark copies: for runs of bench crystal.
+    Cdm,
+}
+
+impl Format {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Cdm => "cdm",
+        }
+    }
 }
 
 /// Exports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    if args.format == Format::Csv && context.json {
-        return Err(crate::error::UsageError::new("--json and --format csv exclude each other").into());
+    if args.format != Format::Json && context.json {
+        return Err(UsageError::new(format!("--json and --format {} exclude each other", args.format.name())).into());
+    }
+    if args.format == Format::Cdm && args.runs.is_empty() {
+        return Err(UsageError::new("--format cdm needs the runs to be named, since only those of bench crystal have that format").into());
     }
     let store = super::open(context)?;
     let runs: Vec<Run> = if args.runs.is_empty() {
@@ -54,6 +72,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let text = match args.format {
         Format::Json => crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&runs))?,
         Format::Csv => csv::write(&runs),
+        Format::Cdm => runs.iter().map(cdm::text).collect::<Result<Vec<_>, _>>()?.join("\n"),
     };
     match &args.output {
         None => crate::output::write_stdout(text.as_bytes())?,
