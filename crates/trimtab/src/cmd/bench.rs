@@ -3,6 +3,7 @@
 pub mod age;
 pub mod crystal;
 pub mod finish;
+pub mod modelled;
 pub mod nfs;
 pub mod postmark;
 pub mod tree;
@@ -21,6 +22,7 @@ Examples:
   trimtab bench nfs /mnt/ssd                    an NFS server's operation mix at ten loads: response time over throughput
   trimtab bench crystal /mnt/ssd                CrystalDiskMark's tests on a test file
   trimtab bench postmark /mnt/ssd               10,000 small files, 20,000 transactions, as in published results
+  trimtab bench postmark --trim online drive:ocz-vertex-le-100gb    on a modelled drive and filesystem, in virtual time
   trimtab bench tree null:                      what the tool itself costs")]
 pub struct Args {
     #[command(subcommand)]

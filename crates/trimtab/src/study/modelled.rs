@@ -51,6 +51,15 @@ pub struct Setup {
     pub seed: u64,
 }
 
+/// The filesystem called `name` on the command line.
+pub fn volume_named(name: &str) -> VolumeSpec {
+    match name {
+        "ext4-2011" => VolumeSpec::ext4_2011(),
+        "desktop-2011" => VolumeSpec::desktop_2011(),
+        _ => VolumeSpec::ext4(),
+    }
+}
+
 /// Mean length of the free extents that a used filesystem has.
 const FREE_EXTENT: Bytes = Bytes(16 << 20);
 
@@ -229,7 +238,7 @@ impl Rig for ModelledRig<'_> {
 }
 
 /// Adds what the drive and the volume are and did.
-fn describe(run: &mut Run, setup: &Setup, target: &VolumeTarget<Box<dyn Model>>) {
+pub fn describe(run: &mut Run, setup: &Setup, target: &VolumeTarget<Box<dyn Model>>) {
     run.environment.push(Field::new("drive.model", setup.drive.spec.description.clone()));
     run.environment.push(Field::new("drive.size", Bytes(setup.drive.spec.capacity_bytes).to_string()));
     run.environment.push(Field::new("fs.fill", format!("{:.0}%", setup.fill * 100.0)));

@@ -6,6 +6,7 @@ mod attach;
 mod attached;
 mod bench_age;
 mod bench_crystal;
+mod bench_modelled;
 mod bench_tree;
 mod cli;
 mod daemon;

@@ -1,6 +1,7 @@
 //! `trimtab bench postmark [TARGET]`.
 
 use super::finish::{self, Watch};
+use super::modelled::{self, ModelArgs};
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
@@ -34,7 +35,7 @@ Examples:
   trimtab bench postmark --rate 2000 --tries 1 /mnt/ssd      latency at 2000 transactions a second
   trimtab bench postmark null:                               what the tool itself costs")]
 pub struct Args {
-    /// A directory on the filesystem to measure, or null: for the tool's own cost.
+    /// A directory on the filesystem to measure, drive:NAME for a modelled drive, or null: for the tool's own cost.
     #[arg(default_value = ".")]
     target: String,
     /// Repeat this often; every try does the same.
@@ -48,6 +49,8 @@ pub struct Args {
     /// Bypass the page cache; what is no whole aligned block goes through it nevertheless.
     #[arg(long, conflicts_with = "buffered")]
     direct: bool,
+    #[command(flatten)]
+    model: ModelArgs,
     #[command(flatten)]
     safety: SafetyArgs,
 }
@@ -193,6 +196,21 @@ impl Job<'_> {
         Ok(self.run(targets, self.header(TargetKind::Null), None, watch))
     }
 
+    /// One stream in virtual time: the modelled filesystem knows neither system calls nor threads.
+    fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, End)> {
+        if self.args.workload.threads > 1 || self.args.direct || self.args.fsync != Fsync::Never {
+            let problem = "on a modelled drive postmark has one stream, through the page cache, without fsync";
+            return Err(UsageError::new(problem).hint("leave --threads, --direct and --fsync out").into());
+        }
+        let [mut tries] = <[Tries; 1]>::try_from(self.streams()?).expect("one stream was asked for");
+        let header = self.header(TargetKind::ModelledVolume);
+        let job =
+            modelled::Job { target: &self.args.target, workload_name: "postmark", workload: &mut tries, header, metrics: |_| Vec::new() };
+        let (mut run, end) = modelled::run(&self.args.model, context, name, job)?;
+        details::add(&mut run, &self.settings, &[tries.finished()]);
+        Ok((run, end))
+    }
+
     /// The tool's own cost in one stream, as fast as it goes.
     fn overhead(&self) -> Option<Overhead> {
         let settings = Settings { interval: None, ..self.settings.clone() };
@@ -211,6 +229,7 @@ fn sum(streams: &[Tries]) -> Plan {
 /// Runs it and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&args.target)?;
+    args.model.check(&spec)?;
     let settings = args.workload.settings()?;
     let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
     let options = DirOptions {
@@ -226,6 +245,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let job = Job { args, settings, options };
     let (mut run, end) = match &spec {
         TargetSpec::Directory(path) => job.on_directory(context, path)?,
+        TargetSpec::Drive(name) => job.on_drive(context, name)?,
         TargetSpec::Null(_) => job.on_null(context)?,
         other => return Err(UsageError::new(format!("the postmark workload needs a directory, and {other} is none")).into()),
     };

@@ -1,6 +1,7 @@
 //! `trimtab bench tree [TARGET]`.
 
 use super::finish::{self, Watch};
+use super::modelled::{self, Job, ModelArgs};
 use crate::archive;
 use crate::error::UsageError;
 use crate::host::Observer;
@@ -37,7 +38,7 @@ Examples:
   trimtab bench tree --files 3670 --size 49MB .
   mount -o remount,discard /mnt/ssd && trimtab bench tree --baseline last /mnt/ssd")]
 pub struct Args {
-    /// A directory on the filesystem to measure, or null: for the tool's own cost.
+    /// A directory on the filesystem to measure, drive:NAME for a modelled drive, or null: for the tool's own cost.
     #[arg(default_value = ".")]
     target: String,
     /// Repeat this often.
@@ -48,6 +49,8 @@ pub struct Args {
     baseline: Option<Reference>,
     #[command(flatten)]
     source: SourceArgs,
+    #[command(flatten)]
+    model: ModelArgs,
     #[command(flatten)]
     safety: SafetyArgs,
 }
@@ -120,6 +123,7 @@ impl SourceArgs {
 /// Runs it and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&args.target)?;
+    args.model.check(&spec)?;
     // Before anything takes time: a baseline that is none should not cost a run.
     let baseline = args.baseline.as_ref().map(|reference| load_baseline(context, reference)).transpose()?;
     let source = args.source.load()?;
@@ -129,6 +133,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let workload = Tree::new(Arc::clone(&source.list), args.tries);
     let (mut run, end) = match &spec {
         TargetSpec::Directory(path) => on_directory(args, context, &source, workload.clone(), path)?,
+        TargetSpec::Drive(name) => {
+            let header = header(args, &source, TargetKind::ModelledVolume);
+            let job = Job { target: &args.target, workload_name: "tree", workload: &mut workload.clone(), header, metrics: tree::metrics };
+            modelled::run(&args.model, context, name, job)?
+        }
         TargetSpec::Null(_) => on_null(args, context, &source, workload.clone()),
         other => {
             return Err(UsageError::new(format!("the tree workload needs a directory, and {other} is none")).into());

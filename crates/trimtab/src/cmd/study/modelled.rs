@@ -11,7 +11,6 @@ use crate::study::scale::{FULL, QUICK, Scale};
 use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_core::data::DataClass;
-use trimtab_core::volume::VolumeSpec;
 
 /// A modelled result does not scatter: once is enough.
 const REPEATS: u32 = 1;
@@ -25,11 +24,7 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     let setup = Setup {
         drive,
         label: args.target.clone(),
-        volume: match args.filesystem.as_str() {
-            "ext4-2011" => VolumeSpec::ext4_2011(),
-            "desktop-2011" => VolumeSpec::desktop_2011(),
-            _ => VolumeSpec::ext4(),
-        },
+        volume: modelled::volume_named(&args.filesystem),
         fill: f64::from(args.fill) / 100.0,
         fill_class: DataClass::Compressible(30),
         seed: args.seed,

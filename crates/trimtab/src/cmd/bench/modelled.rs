@@ -1,0 +1,88 @@
+//! File workloads on the modelled filesystem of a modelled drive, in virtual time.
+
+use super::finish::{self, Watch};
+use crate::drives;
+use crate::error::UsageError;
+use crate::interrupt;
+use crate::output::Context;
+use crate::runner::{End, Header, files};
+use crate::study::hook::Hook;
+use crate::study::modelled::{Setup, describe, volume_named};
+use crate::target::TargetSpec;
+use anyhow::Context as _;
+use trimtab_core::data::DataClass;
+use trimtab_core::policy::PolicySpec;
+use trimtab_core::run::{Metric, Phase, Run};
+use trimtab_core::workload::FileWorkload;
+
+/// Options that matter on `drive:NAME` alone.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "On a modelled drive (drive:NAME)")]
+pub struct ModelArgs {
+    /// The trim policy: none, online, batched, adaptive or idle, with parameters as in a study [default: none]
+    #[arg(long, value_name = "POLICY")]
+    trim: Option<PolicySpec>,
+    /// Which filesystem it carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue) [default: ext4]
+    #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
+    filesystem: Option<String>,
+    /// Share of the filesystem that is in use before, in per cent [default: 0]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
+    fill: Option<u8>,
+}
+
+impl ModelArgs {
+    /// These options would be silently without effect on anything else.
+    ///
+    /// # Errors
+    /// One of them is given and `spec` is no modelled drive.
+    pub fn check(&self, spec: &TargetSpec) -> Result<(), UsageError> {
+        let given = [("--trim", self.trim.is_some()), ("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some())];
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) if !matches!(spec, TargetSpec::Drive(_)) => {
+                Err(UsageError::new(format!("{option} is for modelled drives, and {spec} is none"))
+                    .hint("'trimtab study DIR' tries trim policies on a real filesystem"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is run, and how it is described.
+pub struct Job<'a, W> {
+    /// The target as the user named it.
+    pub target: &'a str,
+    /// Name of the workload.
+    pub workload_name: &'static str,
+    /// What is done.
+    pub workload: &'a mut W,
+    /// Description of the run, but for the policy.
+    pub header: Header,
+    /// Makes the figures.
+    pub metrics: fn(&[Phase]) -> Vec<Metric>,
+}
+
+/// Runs the workload on the drive called `name`.
+pub fn run<W: FileWorkload>(args: &ModelArgs, context: &Context, name: &str, job: Job<'_, W>) -> anyhow::Result<(Run, End)> {
+    interrupt::install().context("cannot install signal handlers")?;
+    let policy = args.trim.unwrap_or(PolicySpec::None);
+    let setup = Setup {
+        drive: drives::load(name)?,
+        label: job.target.to_owned(),
+        volume: volume_named(args.filesystem.as_deref().unwrap_or("ext4")),
+        fill: f64::from(args.fill.unwrap_or(0)) / 100.0,
+        fill_class: DataClass::Compressible(30),
+        seed: job.header.seed,
+    };
+    let mut header = job.header;
+    policy.name().clone_into(&mut header.policy);
+    header.policy_settings = policy.settings();
+    let mut target = setup.make(&policy)?;
+    let mut watch = Watch::new(context, job.workload_name, &job.workload.plan(), None);
+    let online = matches!(policy, PolicySpec::Online);
+    let mut hook = Hook { inner: &mut watch, policy: policy.name(), trim_before: false, online };
+    let outcome = files::run(job.workload, &mut target, &mut hook);
+    drop(watch);
+    let (mut run, end) = finish::assemble(header, None, outcome, job.metrics);
+    describe(&mut run, &setup, &target);
+    Ok((run, end))
+}

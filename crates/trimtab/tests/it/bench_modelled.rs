@@ -1,0 +1,53 @@
+//! `bench tree` and `bench postmark` on the modelled filesystem of a modelled drive.
+
+use crate::support::trimtab;
+use predicates::str::contains;
+use serde_json::Value;
+
+const DRIVE: &str = "drive:ocz-vertex-le-100gb";
+
+fn json(args: &[&str]) -> Value {
+    let store = tempfile::tempdir().unwrap();
+    let assert = trimtab().args(args).args(["--json", "--store"]).arg(store.path().join("store.db")).arg(DRIVE).assert().success();
+    let mut run: Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    for key in ["id", "started_unix_ms"] {
+        run.as_object_mut().unwrap().remove(key);
+    }
+    run
+}
+
+#[test]
+fn a_tree_is_deleted_slower_with_online_discard_and_the_same_every_time() {
+    let tree = |trim| json(&["bench", "tree", "--files", "1000", "--tries", "1", "--filesystem", "ext4-2011", "--trim", trim]);
+    let (none, online) = (tree("none"), tree("online"));
+    assert_eq!(online, tree("online"));
+    let deleted = |run: &Value| {
+        let metric = run["metrics"].as_array().unwrap().iter().find(|m| m["name"] == "delete+sync.seconds").unwrap();
+        metric["samples"][0].as_f64().unwrap()
+    };
+    assert!(deleted(&online) > 2.0 * deleted(&none), "{} and {} s", deleted(&online), deleted(&none));
+    assert_eq!((&none["policy"], &online["policy"]), (&"none".into(), &"online".into()));
+}
+
+#[test]
+fn postmark_does_the_same_operations_as_anywhere() {
+    let run = json(&["bench", "postmark", "--number", "100", "--transactions", "200", "--tries", "1", "--filesystem", "desktop-2011"]);
+    let counted = trimtab()
+        .args(["bench", "postmark", "--number", "100", "--transactions", "200", "--tries", "1", "--json", "null:"])
+        .assert()
+        .success();
+    let null: Value = serde_json::from_slice(&counted.get_output().stdout).unwrap();
+    let counters = |run: &Value| run["counters"].as_object().unwrap().clone();
+    let (all, own) = (counters(&run), counters(&null));
+    assert!(own.contains_key("created.mixed") && own.iter().all(|(name, count)| all.get(name) == Some(count)), "{own:?}, {all:?}");
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let refused = |args: &[&str], why: &'static str| trimtab().arg("bench").args(args).assert().code(2).stderr(contains(why));
+    refused(&["tree", "--trim", "online", "null:"], "--trim is for modelled drives, and null: is none");
+    refused(&["postmark", "--fill", "60", "."], "--fill is for modelled drives");
+    refused(&["postmark", "--threads", "2", DRIVE], "has one stream");
+    refused(&["tree", "--trim", "onlin", DRIVE], "onlin");
+    refused(&["tree", "drive:ocz-vertx"], "ocz-vertx");
+}
