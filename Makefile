@@ -10,7 +10,7 @@ PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 .PHONY: test check packages lint bench soak fuzz
 
 test: packages lint
-	PROPTEST_RNG_SEED=20 TRIMTAB_TESTS=full $(CARGO) test --workspace --locked
+	TRIMTAB_TESTS=full $(CARGO) test --workspace --locked
 
 check: lint
 	$(CARGO) test --workspace --locked

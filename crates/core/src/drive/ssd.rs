@@ -24,7 +24,7 @@ pub use snapshot::SnapshotError;
 
 use super::counters::Counters;
 use super::layout::Layout;
-use super::spec::{DriveSpec, Flash, SpecError};
+use super::spec::{DriveSpec, Flash, SpecError, TrimmedReads};
 use super::{Command, Completion, Device, Extent, Refusal};
 use crate::analysis::histogram::Histogram;
 use crate::units::{Bytes, Nanos};
@@ -132,6 +132,19 @@ pub enum BlockState {
     Trimmed,
     /// Data.
     Mapped,
+}
+
+/// What a read of a logical block returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// What was written last.
+    Latest,
+    /// Zeros.
+    Zeros,
+    /// Bytes of 0xFF.
+    Ones,
+    /// What was written before a TRIM. A real drive of this kind may return anything that ever stood there, or zeros.
+    BeforeTrim,
 }
 
 impl Ssd {
@@ -253,6 +266,21 @@ impl Ssd {
             None | Some(&NEVER) => BlockState::NeverWritten,
             Some(&TRIMMED) => BlockState::Trimmed,
             Some(_) => BlockState::Mapped,
+        }
+    }
+
+    /// What a read of the logical block at byte `offset` returns.
+    #[must_use]
+    pub fn content(&self, offset: u64) -> Content {
+        let unit = offset / self.layout.unit_bytes;
+        if self.partial.parts.iter().any(|part| u64::from(part.unit) == unit) {
+            return Content::Latest;
+        }
+        match (self.block_state(offset), self.flash.trim.reads) {
+            (BlockState::Mapped, _) => Content::Latest,
+            (BlockState::NeverWritten, _) | (BlockState::Trimmed, TrimmedReads::Zeros) => Content::Zeros,
+            (BlockState::Trimmed, TrimmedReads::Ones) => Content::Ones,
+            (BlockState::Trimmed, TrimmedReads::OldData) => Content::BeforeTrim,
         }
     }
 

@@ -24,6 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_core::data::DataClass;
+use trimtab_core::drive::spec::TrimmedReads;
 use trimtab_core::drive::{Command, Extent, Refusal};
 use trimtab_core::units::Nanos;
 
@@ -40,6 +41,8 @@ pub struct Settings {
     pub queue_depth: u32,
     /// The drive compresses, so what is written is looked at.
     pub classify: bool,
+    /// What reads of trimmed space return. A front whose host says TRIM and zero-write in the same words has to ask for zeros.
+    pub trimmed_reads: TrimmedReads,
 }
 
 /// A drive with its data: new, or as it was left.
@@ -249,18 +252,22 @@ impl Engine {
         Ok(served)
     }
 
-    fn trim(&self, extents: &[Extent]) -> Result<Served, Errno> {
+    fn trim(&self, extents: &[Extent], reads: TrimmedReads) -> Result<Served, Errno> {
         extents.iter().try_for_each(|extent| self.valid(*extent))?;
         let mut served = self.lock().trim(extents, self.settings.trim);
         if served.result.is_ok() {
-            served.result = extents.iter().try_for_each(|extent| self.store.discard(*extent));
+            served.result = extents.iter().try_for_each(|extent| match reads {
+                TrimmedReads::Zeros => self.store.discard(*extent),
+                TrimmedReads::Ones => self.store.overwrite_data(*extent, 0xFF),
+                TrimmedReads::OldData => Ok(()),
+            });
         }
         Ok(served)
     }
 
     fn zero(&self, extent: Extent, may_unmap: bool, fua: bool) -> Result<Served, Errno> {
         if may_unmap && self.settings.geometry.discard_granularity > 0 {
-            let trimmed = self.trim(&[extent])?;
+            let trimmed = self.trim(&[extent], TrimmedReads::Zeros)?;
             if !fua || trimmed.result.is_err() {
                 return Ok(trimmed);
             }
@@ -290,7 +297,7 @@ impl Serve for Engine {
         let served = catch_unwind(AssertUnwindSafe(|| match request {
             Request::Read { offset, into } => self.read(offset, into),
             Request::Write { offset, data, fua } => self.write(offset, data, fua),
-            Request::Trim(extents) => self.trim(extents),
+            Request::Trim(extents) => self.trim(extents, self.settings.trimmed_reads),
             Request::Zero { extent, may_unmap, fua } => self.zero(extent, may_unmap, fua),
             Request::Flush => Ok(self.lock().flush()),
         }));

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trimtab_core::drive::spec::DriveSpec;
+use trimtab_core::drive::spec::{DriveSpec, TrimmedReads};
 
 /// What to attach.
 pub struct Options {
@@ -76,7 +76,11 @@ impl Server {
     pub fn start(options: Options) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
         let mut remarks = runtime.clean_up()?;
-        let settings = Settings::of(&options.spec, options.speed);
+        let mut settings = Settings::of(&options.spec, options.speed);
+        if options.block {
+            // The loop driver sends zero-writes in the words of a TRIM; anything but zeros would be damage.
+            settings.trimmed_reads = TrimmedReads::Zeros;
+        }
         let drive = match &options.data {
             Some(data) => {
                 let (drive, remark) = persist::in_file(&options.spec, &settings, options.seed, data, options.adopt)?;

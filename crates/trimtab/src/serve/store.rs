@@ -115,13 +115,33 @@ impl Store {
         })
     }
 
+    /// Makes every byte of the range that holds data (is no hole) this one.
+    pub fn overwrite_data(&self, extent: Extent, byte: u8) -> Result<(), Errno> {
+        let end = extent.offset.saturating_add(extent.len);
+        let mut position = extent.offset;
+        while position < end {
+            let start = match rustix::fs::seek(&self.file, SeekFrom::Data(position)) {
+                Ok(start) if start < end => start,
+                Ok(_) | Err(Errno::NXIO) => break,
+                Err(errno) => return Err(errno),
+            };
+            position = rustix::fs::seek(&self.file, SeekFrom::Hole(start))?.min(end);
+            self.fill(Extent { offset: start, len: position - start }, byte)?;
+        }
+        Ok(())
+    }
+
     /// For filesystems without holes: the same effect, without the saving.
     fn write_zeros(&self, extent: Extent) -> Result<(), Errno> {
-        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        self.fill(extent, 0)
+    }
+
+    fn fill(&self, extent: Extent, byte: u8) -> Result<(), Errno> {
+        let bytes = vec![byte; extent.len.min(64 << 10) as usize];
         let mut done = 0;
         while done < extent.len {
-            let part = (extent.len - done).min(ZEROS.len() as u64);
-            self.file.write_all_at(&ZEROS[..part as usize], extent.offset + done).map_err(|error| errno_of(&error))?;
+            let part = (extent.len - done).min(bytes.len() as u64);
+            self.file.write_all_at(&bytes[..part as usize], extent.offset + done).map_err(|error| errno_of(&error))?;
             done += part;
         }
         Ok(())

@@ -15,6 +15,7 @@ use trimtab::serve::pace::{Pacer, Speed};
 use trimtab::serve::request::Geometry;
 use trimtab::serve::store::Store;
 use trimtab_core::data::DataClass;
+use trimtab_core::drive::spec::TrimmedReads;
 use trimtab_core::drive::{Command, Completion, Device, Extent};
 use trimtab_core::rng::Stream;
 use trimtab_core::units::{Bytes, Nanos};
@@ -79,7 +80,8 @@ fn data_come_back_and_trims_are_accounted() {
         rotational: true,
     };
     let trim = TrimShape { ranges_max: 4, range_bytes_max: 4 << 20 };
-    let settings = Settings { geometry, trim, speed: Speed::REALTIME, queue_depth: 32, classify: false };
+    let settings =
+        Settings { geometry, trim, speed: Speed::REALTIME, queue_depth: 32, classify: false, trimmed_reads: TrimmedReads::Zeros };
     let store = Store::in_memory(SIZE).unwrap();
     let drive = Drive { model: Box::new(Quick), store, ledger: Ledger::new(SIZE, 4096), now: Nanos::ZERO };
     let engine = Arc::new(Engine::new(drive, settings, None));

@@ -458,7 +458,7 @@ pub enum TrimmedReads {
     Zeros,
     /// Bytes of 0xFF, at once (deterministic, DRAT without RZAT).
     Ones,
-    /// The old data until their block is erased, then zeros (not deterministic).
+    /// The old data, until something else is written there (not deterministic: a real drive of this kind stops at some time of its own).
     OldData,
 }
 

@@ -591,6 +591,21 @@ fn small_and_misaligned_trims_have_no_effect() {
 }
 
 #[test]
+fn trimmed_space_reads_as_the_specification_says() {
+    for (reads, expected) in
+        [(TrimmedReads::Zeros, Content::Zeros), (TrimmedReads::Ones, Content::Ones), (TrimmedReads::OldData, Content::BeforeTrim)]
+    {
+        let mut host = drive(|_, flash| flash.trim.reads = reads);
+        host.write(0, 64 * KIB);
+        assert_eq!((host.ssd.content(0), host.ssd.content(MIB)), (Content::Latest, Content::Zeros));
+        host.trim(0, 32 * KIB);
+        assert_eq!((host.ssd.content(0), host.ssd.content(32 * KIB)), (expected, Content::Latest));
+        host.write(0, 512);
+        assert_eq!(host.ssd.content(0), Content::Latest, "also while only a part of the unit waits");
+    }
+}
+
+#[test]
 fn refusals_say_why() {
     let mut host = drive(|_, flash| flash.trim = Trim { ranges_per_command_max: 2, ..Trim::default() });
     let range = Extent { offset: 0, len: 4096 };

@@ -69,6 +69,7 @@ prop_compose! {
         pacing in prop_oneof![Just(GcPacing::Smooth), Just(GcPacing::Burst)],
         wear in (any::<bool>(), proptest::option::of(2_u32..10), proptest::option::of(20_u32..60)),
         trim in (any::<bool>(), any::<bool>(), proptest::option::of(0_u32..4), prop_oneof![Just(0_u64), Just(32768)]),
+        reads in prop_oneof![Just(TrimmedReads::Zeros), Just(TrimmedReads::Ones), Just(TrimmedReads::OldData)],
         slack in 1_u32..20,
     ) -> DriveSpec {
         small(|spec, flash| {
@@ -82,6 +83,7 @@ prop_compose! {
             flash.trim.queued = trim.0;
             flash.trim.starts_gc = trim.1;
             flash.trim.alignment_bytes = trim.3;
+            flash.trim.reads = reads;
             if let Some(ranges_max) = trim.2 {
                 flash.trim.invalidation = TrimInvalidation::Deferred { ranges_max };
             }
@@ -167,6 +169,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut version = 0;
     for step in steps {
         let trimmed_before = ssd.counters().clone();
+        let resting = trimmed_units(&ssd);
         match step {
             Step::Write(at, len, class) => {
                 let extent = extent_of(spec, *at, *len);
@@ -239,6 +242,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
         }
         settle(&mut shadow, &mut ssd, now);
         check_contents(&mut shadow, &ssd, unit)?;
+        check_trimmed(&resting, &ssd, step)?;
     }
     Ok(())
 }
@@ -253,6 +257,38 @@ fn settle(shadow: &mut Shadow, ssd: &mut Ssd, now: Nanos) {
         }
         *sequence >= durable
     });
+}
+
+/// Units that are trimmed, and of which no part waits in the write cache.
+fn trimmed_units(ssd: &Ssd) -> Vec<u64> {
+    let unit_bytes = ssd.layout().unit_bytes;
+    let waiting = |unit: u64| ssd.partial.parts.iter().any(|part| u64::from(part.unit) == unit);
+    (0..u64::from(ssd.layout().units)).filter(|unit| ssd.block_state(unit * unit_bytes) == BlockState::Trimmed && !waiting(*unit)).collect()
+}
+
+/// Trimmed data is never moved: what was trimmed before a step gets no place on flash again but by being written in it. And it reads as the specification says.
+fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCaseError> {
+    let unit_bytes = ssd.layout().unit_bytes;
+    let written = match step {
+        Step::Write(at, len, _) => {
+            let extent = extent_of(ssd.spec(), *at, *len);
+            extent.offset / unit_bytes..(extent.offset + extent.len).div_ceil(unit_bytes)
+        }
+        _ => 0..0,
+    };
+    let reads = match ssd.spec().flash().unwrap().trim.reads {
+        TrimmedReads::Zeros => Content::Zeros,
+        TrimmedReads::Ones => Content::Ones,
+        TrimmedReads::OldData => Content::BeforeTrim,
+    };
+    for unit in resting.iter().filter(|unit| !written.contains(unit)) {
+        match ssd.block_state(unit * unit_bytes) {
+            BlockState::Mapped => return Err(TestCaseError::fail(std::format!("{step:?} moved unit {unit}, which is trimmed"))),
+            BlockState::Trimmed => prop_assert_eq!(ssd.content(unit * unit_bytes), reads),
+            BlockState::NeverWritten => prop_assert_eq!(ssd.content(unit * unit_bytes), Content::Zeros),
+        }
+    }
+    Ok(())
 }
 
 /// A block with data is mapped; a block that is not mapped was trimmed, erased or never written, and from then on holds nothing.
