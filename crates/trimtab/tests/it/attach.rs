@@ -123,13 +123,14 @@ fn btrfs_lives_on_it() {
 }
 
 /// What fio writes and reads back over the whole drive.
-const VERIFY: [&str; 9] = [
+const VERIFY: [&str; 10] = [
     "--name=verify",
     "--rw=randrw",
     "--bsrange=4k-128k",
     "--iodepth=16",
     "--verify=crc32c",
     "--verify_fatal=1",
+    "--verify_state_save=0",
     "--size=256m",
     "--randseed=1",
     "--bsrange=4k-128k",

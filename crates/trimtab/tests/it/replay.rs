@@ -153,7 +153,7 @@ fn damaged_traces_and_wrong_words_are_said_in_one_line() {
         (
             vec!["replay", "big", "--drive", "ocz-vertex-le-100gb", "--size", "512MiB"],
             2,
-            "record 3: 4096 bytes at 1073741824 go past the end",
+            "line 6: 4096 bytes at 1073741824 go past the end",
         ),
         (vec!["replay", "odd", "--drive", "ocz-vertex-le-100gb"], 1, "line 4"),
         (vec!["replay", "no-trace", "--drive", "ocz-vertex-le-100gb"], 2, "neither a recording nor a trace"),
