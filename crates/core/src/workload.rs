@@ -1,6 +1,7 @@
 //! Workloads: deterministic streams of operations from settings and a seed. They know no target and no clock.
 
 pub mod age;
+pub mod churn;
 pub mod crystal;
 pub mod nfs;
 pub mod postmark;
