@@ -3,6 +3,8 @@
 //! [`matrix`] makes runs from a [`Rig`], real or modelled. Everything after that is a pure function of the runs:
 //! [`table`], [`verdict`], [`document`].
 
+pub mod ageing;
+pub mod cells;
 pub mod document;
 pub mod hook;
 pub mod job;
@@ -10,6 +12,7 @@ pub mod matrix;
 pub mod modelled;
 pub mod real;
 pub mod scale;
+pub mod shelf;
 pub mod table;
 pub mod verdict;
 
@@ -50,6 +53,11 @@ pub trait Rig {
     /// Whether the first run differs from later ones, so that one has to be thrown away.
     fn needs_warm_up(&self) -> bool;
 
+    /// A name for all that decides the result of `job` under `policy`, under which finished runs are kept; `None` if they are not.
+    fn cell(&self, _job: &Job, _policy: &str) -> Option<String> {
+        None
+    }
+
     /// Runs `job` once under `policy`, from a state that is the same for all policies as far as that is possible.
     /// `title` is for progress. An error means that nothing was measured.
     fn run(&mut self, job: &Job, policy: &str, title: &str) -> anyhow::Result<(Run, End)>;
@@ -65,14 +73,30 @@ pub struct Untried {
 }
 
 /// The runs of a study: one a job and policy, repeats merged.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Study {
     /// What was studied, as the user named it.
     pub target: String,
     /// Runs, in the order of the matrix.
     pub runs: Vec<Run>,
+    /// Months of churn, each policy at each fill.
+    pub ageing: Vec<Run>,
+    /// What data and tuning change, one thing at a time.
+    pub tuning: Vec<Run>,
     /// Policies that could not be tried.
     pub untried: Vec<Untried>,
     /// False if it was interrupted.
     pub complete: bool,
+}
+
+impl Study {
+    /// All runs.
+    pub fn all(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().chain(&self.ageing).chain(&self.tuning)
+    }
+
+    /// Nothing was finished.
+    pub fn is_empty(&self) -> bool {
+        self.all().next().is_none()
+    }
 }

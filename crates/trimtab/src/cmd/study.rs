@@ -12,6 +12,7 @@ use crate::study::job::Job;
 use crate::study::matrix::{self, Matrix};
 use crate::study::real::{Possibilities, RealRig};
 use crate::study::scale::{DEFAULT, FULL, QUICK, Scale};
+use crate::study::shelf::{Kept, NoShelf, Shelf};
 use crate::study::{Study, document, policy, verdict};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use trimtab_core::run::Run;
 use trimtab_core::workload::Plan;
 
 /// No run begins after this in a quick study.
@@ -64,11 +66,46 @@ pub struct Args {
     /// Share of a modelled filesystem that is in use, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = 60, value_parser = clap::value_parser!(u8).range(0..=95))]
     fill: u8,
+    /// What to find out: what deleting costs, what months of use do, what data and tuning change.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum, default_values_t = Question::ALL)]
+    questions: Vec<Question>,
+    /// Go on with an interrupted study of the same settings: what it had finished is not run again.
+    #[arg(long)]
+    resume: bool,
     /// Write the report to this file [default: trimtab-study.html beside the store of results].
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     #[command(flatten)]
     safety: SafetyArgs,
+}
+
+/// What a study can find out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Question {
+    Deleting,
+    Ageing,
+    Tuning,
+}
+
+impl Question {
+    const ALL: [Self; 3] = [Self::Deleting, Self::Ageing, Self::Tuning];
+}
+
+/// Where finished runs are kept while the study goes on. Without a store the study is still worth having; that it cannot be kept is said at its end.
+fn shelf(args: &Args, context: &Context) -> anyhow::Result<Box<dyn Shelf>> {
+    match Kept::open(context, &args.target, args.resume) {
+        Ok(kept) => {
+            if args.resume {
+                context.remark(&match kept.found() {
+                    0 => "There is no finished run of such a study to go on with.".to_owned(),
+                    n => format!("Finished runs of studies of {} that may be taken: {n}.", args.target),
+                });
+            }
+            Ok(Box::new(kept))
+        }
+        Err(error) if args.resume => Err(error),
+        Err(_) => Ok(Box::new(NoShelf)),
+    }
 }
 
 /// Runs the study, keeps the runs, prints the report.
@@ -103,7 +140,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         repeats: scale.repeats,
         patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
     };
-    let mut study = matrix::run(&mut rig, &matrix)?;
+    let mut study = matrix::run(&mut rig, &matrix, &*shelf(args, context)?)?;
     rig.close()?;
     note_overhead(&matrix.jobs, &mut study);
     conclude(args, context, &study)
@@ -155,6 +192,8 @@ struct StudyV1 {
     caveats: Vec<String>,
     untried: Vec<UntriedV1>,
     runs: Vec<RunV1>,
+    ageing: Vec<RunV1>,
+    tuning: Vec<RunV1>,
 }
 
 #[derive(Debug, Serialize)]
@@ -165,16 +204,19 @@ struct UntriedV1 {
 
 /// Keeps the runs, prints the report, and ends as the study ended.
 fn conclude(args: &Args, context: &Context, study: &Study) -> anyhow::Result<ExitCode> {
-    let mut shapes = Vec::new();
     let mut kept = Ok(());
-    for run in &study.runs {
-        let mut shape = RunV1::from(run);
-        match store::save(context, run) {
-            Ok(id) => shape.id = Some(id.to_string()),
-            Err(error) => kept = Err(error),
-        }
-        shapes.push(shape);
-    }
+    let mut shapes = |runs: &[Run]| -> Vec<RunV1> {
+        let shape = |run: &Run| {
+            let mut shape = RunV1::from(run);
+            match store::save(context, run) {
+                Ok(id) => shape.id = Some(id.to_string()),
+                Err(error) => kept = Err(error),
+            }
+            shape
+        };
+        runs.iter().map(shape).collect()
+    };
+    let (runs, ageing, tuning) = (shapes(&study.runs), shapes(&study.ageing), shapes(&study.tuning));
     let verdict = verdict::of(study);
     let shape = StudyV1 {
         target: study.target.clone(),
@@ -183,13 +225,18 @@ fn conclude(args: &Args, context: &Context, study: &Study) -> anyhow::Result<Exi
         evidence: verdict.evidence,
         caveats: verdict.caveats,
         untried: study.untried.iter().map(|u| UntriedV1 { policy: u.policy.clone(), reason: u.reason.clone() }).collect(),
-        runs: shapes,
+        runs,
+        ageing,
+        tuning,
     };
     context.report("study", 1, &shape, || report::text::render(&document::of(study)))?;
     kept.context("the result above could not be kept")?;
-    let ids: Vec<&str> = shape.runs.iter().filter_map(|run| run.id.as_deref()).collect();
+    let ids: Vec<&str> = [&shape.runs, &shape.ageing, &shape.tuning].into_iter().flatten().filter_map(|run| run.id.as_deref()).collect();
     if !ids.is_empty() {
         context.remark(&format!("kept as {}", ids.join(" ")));
+    }
+    if !study.complete {
+        context.remark("Interrupted. What was finished is kept; the same command with --resume goes on from there.");
     }
     write_report(args, context, study)?;
     if study.complete { Ok(ExitCode::SUCCESS) } else { Err(Interrupted.into()) }
@@ -197,7 +244,7 @@ fn conclude(args: &Args, context: &Context, study: &Study) -> anyhow::Result<Exi
 
 /// Writes the report as one HTML file and says where it is. A report that cannot be written does not touch the runs, which are kept.
 fn write_report(args: &Args, context: &Context, study: &Study) -> anyhow::Result<()> {
-    if study.runs.is_empty() {
+    if study.is_empty() {
         return Ok(());
     }
     let path = match &args.report {

@@ -1,6 +1,7 @@
 //! Running the matrix of jobs and policies.
 
 use super::job::Job;
+use super::shelf::Shelf;
 use super::{Rig, Study, Untried};
 use crate::interrupt;
 use crate::runner::End;
@@ -24,9 +25,9 @@ pub struct Matrix {
 }
 
 /// Runs it. What was finished is kept when the user interrupts or a policy fails; an error means that nothing could be
-/// measured at all.
-pub fn run(rig: &mut dyn Rig, matrix: &Matrix) -> anyhow::Result<Study> {
-    let mut study = Study { target: matrix.target.clone(), runs: Vec::new(), untried: Vec::new(), complete: true };
+/// measured at all. A cell is put on the shelf when it is finished, and what is there already is not run again.
+pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Result<Study> {
+    let mut study = Study { target: matrix.target.clone(), complete: true, ..Study::default() };
     let wanted = |policy: &str| matrix.policies.is_empty() || matrix.policies.iter().any(|p| p == policy);
     let mut policies = Vec::new();
     for offer in rig.offers().into_iter().filter(|offer| wanted(&offer.policy)) {
@@ -36,19 +37,22 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix) -> anyhow::Result<Study> {
         }
     }
     let started = Instant::now();
-    let mut cells: Vec<(usize, String, Vec<Run>)> = Vec::new();
+    let mut cells: Vec<Cell> = Vec::new();
     for job in 0..matrix.jobs.len() {
-        cells.extend(policies.iter().map(|policy| (job, policy.clone(), Vec::new())));
+        cells.extend(policies.iter().map(|policy| Cell::new(rig, matrix, job, policy, shelf)));
     }
-    warm_up(rig, matrix, &policies)?;
-    let total = cells.len() as u64 * u64::from(matrix.repeats);
+    if cells.iter().any(|cell| cell.done < matrix.repeats) {
+        warm_up(rig, matrix, &policies)?;
+    }
+    let total: u64 = cells.iter().map(|cell| u64::from(matrix.repeats.saturating_sub(cell.done))).sum();
     let mut done = 0;
     'repeats: for repeat in 0..matrix.repeats {
         // There and back again: what drifts steadily adds as much to each.
         if repeat > 0 {
             cells.reverse();
         }
-        for (job, policy, runs) in &mut cells {
+        for cell in cells.iter_mut().filter(|cell| cell.done <= repeat) {
+            let (job, policy) = (&cell.job, &cell.policy);
             if interrupt::requested() {
                 study.complete = false;
                 break 'repeats;
@@ -67,7 +71,7 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix) -> anyhow::Result<Study> {
             done += 1;
             let title = format!("{done} of {total}: {} {policy}", job.name());
             match rig.run(job, policy, &title) {
-                Ok((run, End::Complete)) => runs.push(run),
+                Ok((run, End::Complete)) => cell.finished(run, matrix, shelf)?,
                 Ok((_, End::Interrupted)) => {}
                 Ok((_, End::Failed(error))) => failed(&mut study, policy, error.into())?,
                 Err(error) => failed(&mut study, policy, error)?,
@@ -75,9 +79,52 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix) -> anyhow::Result<Study> {
         }
     }
     study.complete &= !interrupt::requested();
-    cells.sort_by_key(|(job, policy, _)| (*job, policies.iter().position(|p| p == policy)));
-    study.runs = cells.into_iter().filter_map(|(_, _, runs)| merge(runs)).collect();
+    cells.sort_by_key(|cell| (cell.job, policies.iter().position(|p| *p == cell.policy)));
+    study.runs = cells.into_iter().filter_map(Cell::merged).collect();
     Ok(study)
+}
+
+/// A job under a policy.
+struct Cell {
+    job: usize,
+    policy: String,
+    /// Its name on the shelf, if it has one.
+    name: Option<String>,
+    runs: Vec<Run>,
+    /// Repeats that are done.
+    done: u32,
+}
+
+impl Cell {
+    fn new(rig: &dyn Rig, matrix: &Matrix, job: usize, policy: &str, shelf: &dyn Shelf) -> Self {
+        let name = rig.cell(&matrix.jobs[job], policy);
+        let runs: Vec<Run> = name.as_deref().and_then(|name| shelf.find(name)).into_iter().collect();
+        let done = runs.iter().map(super::shelf::repeats).sum();
+        Self { job, policy: policy.to_owned(), name, runs, done }
+    }
+
+    fn finished(&mut self, run: Run, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Result<()> {
+        self.runs.push(run);
+        self.done += 1;
+        if self.done >= matrix.repeats
+            && let (Some(_), Some(run)) = (&self.name, self.clone_merged())
+        {
+            shelf.put(&run)?;
+        }
+        Ok(())
+    }
+
+    fn clone_merged(&self) -> Option<Run> {
+        Self { policy: self.policy.clone(), name: self.name.clone(), runs: self.runs.clone(), ..*self }.merged()
+    }
+
+    fn merged(self) -> Option<Run> {
+        let mut run = merge(self.runs)?;
+        if let Some(name) = &self.name {
+            super::shelf::mark(&mut run, name);
+        }
+        Some(run)
+    }
 }
 
 /// The first run finds caches cold and the filesystem's structures unmade; it is thrown away where policies are
@@ -105,9 +152,10 @@ fn failed(study: &mut Study, policy: &str, error: anyhow::Error) -> anyhow::Resu
 
 /// One run out of its repeats: phases one after the other, a sample a repeat, warnings once each, the series of the first.
 pub fn merge(runs: Vec<Run>) -> Option<Run> {
-    let repeats = runs.len();
+    let repeats: u32 = runs.iter().map(super::shelf::repeats).sum();
     let mut runs = runs.into_iter();
     let mut merged = runs.next()?;
+    merged.settings.retain(|field| field.key != "repeats");
     merged.settings.push(Field::new("repeats", repeats.to_string()));
     for run in runs {
         let offset = Nanos(run.started_unix_ms.saturating_sub(merged.started_unix_ms).saturating_mul(1_000_000));
@@ -140,6 +188,7 @@ mod tests {
     use super::*;
     use crate::runner::Header;
     use crate::runner::recorder::Recorded;
+    use crate::study::shelf::NoShelf;
     use crate::study::{Offer, policy};
     use trimtab_core::run::{Better, TargetKind, Unit};
     use trimtab_core::workload::postmark::Settings;
@@ -182,7 +231,7 @@ mod tests {
     #[test]
     fn repeats_go_there_and_back_and_a_policy_that_fails_is_tried_no_more() {
         let mut rig = Fake::default();
-        let study = run(&mut rig, &matrix(&[], None)).unwrap();
+        let study = run(&mut rig, &matrix(&[], None), &NoShelf).unwrap();
         // One to warm up, there, back, and there again without the policy that failed.
         assert_eq!(rig.log, ["as-mounted", "as-mounted", "online", "online", "as-mounted", "as-mounted"]);
         let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
@@ -194,8 +243,8 @@ mod tests {
     #[test]
     fn one_policy_alone_needs_no_warming_up_and_no_patience_means_no_runs() {
         let mut rig = Fake::default();
-        assert_eq!(run(&mut rig, &matrix(&["as-mounted"], None)).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
-        let study = run(&mut Fake::default(), &matrix(&["as-mounted"], Some(Duration::ZERO))).unwrap();
+        assert_eq!(run(&mut rig, &matrix(&["as-mounted"], None), &NoShelf).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
+        let study = run(&mut Fake::default(), &matrix(&["as-mounted"], Some(Duration::ZERO)), &NoShelf).unwrap();
         assert!(study.runs.is_empty());
         assert_eq!(study.untried[0].policy, "as-mounted, postmark");
     }

@@ -1,7 +1,7 @@
 //! A study on a modelled drive: a new drive and a new filesystem for each run, so that every policy begins alike.
 
 use super::job::{self, Job};
-use super::{Offer, Rig, hook, policy};
+use super::{Offer, Rig, hook, policy, shelf};
 use crate::drives::Drive;
 use crate::drives::model::{self, Model};
 use crate::interrupt;
@@ -23,6 +23,8 @@ use trimtab_core::volume::{Age, Volume, VolumeSpec};
 pub const LOAD: &str = "load";
 /// The phase in which a policy that trims by itself is left alone with an idle filesystem until it has made a pass.
 pub const IDLE: &str = "idle";
+/// Metric: bytes written to the drive, the filesystem's own among them.
+pub const DEVICE_WRITTEN: &str = "device.written";
 /// The longest that a pass is waited for.
 const IDLE_MAX: Nanos = Nanos::from_secs(9 * 86_400);
 /// Between two operations of the light work: append 4 KiB and fsync.
@@ -84,7 +86,8 @@ impl Setup {
         Ok(target)
     }
 
-    fn mounted(&self, spec: &PolicySpec, trim: bool) -> VolumeSpec {
+    /// The filesystem as it is mounted for `spec`, on a drive that knows TRIM or does not.
+    pub(super) fn mounted(&self, spec: &PolicySpec, trim: bool) -> VolumeSpec {
         let mut volume = self.volume.clone();
         volume.mkfs.discard &= trim;
         if matches!(spec, PolicySpec::Online) { volume.with_online_discard() } else { volume }
@@ -115,13 +118,15 @@ impl<'a> ModelledRig<'a> {
 
 /// What happens around the phases of a job: counting discards, and after the last the light work and the trims.
 struct Around {
-    bar: Bar,
+    bar: Option<Bar>,
     policy: PolicySpec,
 }
 
 impl Events<VolumeTarget<Box<dyn Model>>> for Around {
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
-        self.bar.set(progress.ops);
+        if let Some(bar) = &mut self.bar {
+            bar.set(progress.ops);
+        }
         Ok(())
     }
 
@@ -219,22 +224,44 @@ impl Rig for ModelledRig<'_> {
         false
     }
 
+    fn cell(&self, job: &Job, name: &str) -> Option<String> {
+        let policy = self.policy(name).ok()?;
+        Some(shelf::name(header(&self.setup, job, &policy), &format!("{:?}", self.setup)))
+    }
+
     fn run(&mut self, job: &Job, name: &str, title: &str) -> anyhow::Result<(Run, End)> {
         let spec = self.policy(name)?;
-        let mut target = self.setup.make(&spec)?;
-        let mut header = Header::new(job.name(), job.settings(), TargetKind::ModelledVolume, &self.setup.label, name, job.seed());
-        header.policy_settings = spec.settings();
         let bar = Bar::new(self.context, title, Counting::Items, job.plan().ops.unwrap_or(0));
-        let outcome = job.run(&mut target, &mut Around { bar, policy: spec });
-        let end = outcome.end;
-        let mut run = header.into_run(outcome.recorded, end == End::Complete);
-        run.started_unix_ms = crate::runner::unix_ms();
-        run.metrics = job::metrics(&run.phases);
-        let trim_metrics = trim_metrics(&run, &target);
-        run.metrics.extend(trim_metrics);
-        describe(&mut run, &self.setup, &target);
-        Ok((run, end))
+        run(&self.setup, job, &spec, Some(bar))
     }
+}
+
+fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Header {
+    let mut header = Header::new(job.name(), job.settings(), TargetKind::ModelledVolume, &setup.label, policy.name(), job.seed());
+    header.policy_settings = policy.settings();
+    header
+}
+
+/// Runs `job` on a new drive under `policy`.
+///
+/// # Errors
+/// A drive or a filesystem that cannot be made.
+pub fn run(setup: &Setup, job: &Job, policy: &PolicySpec, bar: Option<Bar>) -> anyhow::Result<(Run, End)> {
+    let mut target = setup.make(policy)?;
+    let header = header(setup, job, policy);
+    let before = target.volume().counters().traffic;
+    let outcome = job.run(&mut target, &mut Around { bar, policy: *policy });
+    let end = outcome.end;
+    let mut run = header.into_run(outcome.recorded, end == End::Complete);
+    run.started_unix_ms = crate::runner::unix_ms();
+    run.metrics = job::metrics(&run.phases);
+    let trim_metrics = trim_metrics(&run, &target);
+    run.metrics.extend(trim_metrics);
+    let after = target.volume().counters().traffic;
+    let written = (after.written - before.written) as f64;
+    run.metrics.push(Metric { name: DEVICE_WRITTEN.to_owned(), unit: Unit::Bytes, better: Better::Lower, samples: vec![written] });
+    describe(&mut run, setup, &target);
+    Ok((run, end))
 }
 
 /// Adds what the drive and the volume are and did.

@@ -181,6 +181,13 @@ impl Rig for RealRig<'_> {
         true
     }
 
+    fn cell(&self, job: &Job, policy: &str) -> Option<String> {
+        let mut header = Header::new(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
+        header.policy_settings.push(Field::new(policy::DISCARD, self.possibilities.discard_under(policy).to_string()));
+        let place = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        Some(super::shelf::name(header, &format!("{} {}", place.display(), self.trim_before)))
+    }
+
     fn run(&mut self, job: &Job, policy: &str, title: &str) -> anyhow::Result<(Run, End)> {
         self.runs += 1;
         let discard = self.possibilities.discard_under(policy);

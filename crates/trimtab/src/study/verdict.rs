@@ -354,7 +354,7 @@ mod tests {
     }
 
     fn study(runs: Vec<Run>) -> Study {
-        Study { target: "/mnt".into(), runs, untried: Vec::new(), complete: true }
+        Study { target: "/mnt".into(), runs, complete: true, ..Study::default() }
     }
 
     #[test]

@@ -34,6 +34,16 @@ impl<D: Device> VolumeTarget<D> {
         self.steered.volume()
     }
 
+    /// The volume, to do what is no operation on files. The policy is not asked meanwhile.
+    pub const fn volume_mut(&mut self) -> &mut Volume<D> {
+        self.steered.volume_mut()
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &dyn Policy {
+        self.steered.policy()
+    }
+
     /// What the policy had done.
     pub const fn log(&self) -> &TrimLog {
         self.steered.log()

@@ -1,10 +1,11 @@
 //! `trimtab study drive:NAME`.
 
-use super::{Args, conclude};
+use super::{Args, Question, conclude, shelf};
 use crate::drives;
 use crate::error::UsageError;
 use crate::interrupt;
 use crate::output::Context;
+use crate::study::cells::{self, Extent};
 use crate::study::matrix::{self, Matrix};
 use crate::study::modelled::{self, ModelledRig, Setup};
 use crate::study::scale::{FULL, QUICK, Scale};
@@ -29,13 +30,27 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
         fill_class: DataClass::Compressible(30),
         seed: args.seed,
     };
+    let asked = |question| args.questions.contains(&question);
     let matrix = Matrix {
         target: args.target.clone(),
-        jobs: scale.jobs(args.seed)?,
+        jobs: if asked(Question::Deleting) { scale.jobs(args.seed)? } else { Vec::new() },
         policies: policies.iter().map(|policy| policy.name().to_owned()).collect(),
         repeats: scale.repeats,
         patience: None,
     };
-    let study = matrix::run(&mut ModelledRig::new(context, setup, policies), &matrix)?;
+    let shelf = shelf(args, context)?;
+    let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, &*shelf)?;
+    let extent = Extent { ageing: asked(Question::Ageing), tuning: asked(Question::Tuning), ..extent(args) };
+    cells::run(context, &setup, &policies, &extent, &*shelf, &mut study)?;
     conclude(args, context, &study)
+}
+
+/// How much churn.
+fn extent(args: &Args) -> Extent {
+    let (drive_writes, fills) = match (args.quick, args.full) {
+        (true, _) => (1.0, vec![0.6]),
+        (_, true) => (12.0, vec![0.6, 0.9]),
+        _ => (5.0, vec![0.6, 0.9]),
+    };
+    Extent { drive_writes, fills, ageing: true, tuning: true }
 }

@@ -1,0 +1,104 @@
+//! Finished runs of a study: kept one by one, so that an interrupted study loses none, and found again when it is resumed.
+
+use crate::output::Context;
+use crate::store::{self, Filter, RunId, Store};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use trimtab_core::run::{Field, Run};
+
+/// Key of the environment that says which cell of which study a run is: the same for all that decides its result.
+pub const CELL: &str = "study.cell";
+
+/// Where finished runs go.
+pub trait Shelf: Sync {
+    /// A run of this cell that was finished earlier, if it may be taken.
+    fn find(&self, cell: &str) -> Option<Run>;
+
+    /// Keeps a finished run.
+    ///
+    /// # Errors
+    /// A store that cannot be written.
+    fn put(&self, run: &Run) -> anyhow::Result<()>;
+}
+
+/// Keeps nothing and knows nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct NoShelf;
+
+impl Shelf for NoShelf {
+    fn find(&self, _cell: &str) -> Option<Run> {
+        None
+    }
+
+    fn put(&self, _run: &Run) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+/// The store of results as a shelf.
+#[derive(Debug)]
+pub struct Kept {
+    store: Mutex<Store>,
+    found: BTreeMap<String, Run>,
+}
+
+impl Kept {
+    /// Opens the store. With `resume` the runs of `target` that are in it may be taken.
+    ///
+    /// # Errors
+    /// A store that cannot be opened or read.
+    pub fn open(context: &Context, target: &str, resume: bool) -> anyhow::Result<Self> {
+        let store = store::open_to_write(context)?;
+        let mut found: BTreeMap<String, Run> = BTreeMap::new();
+        let filter = Filter { target: Some(target.to_owned()), ..Filter::default() };
+        for summary in if resume { store.list(&filter)? } else { Vec::new() } {
+            let run = store.load(summary.id)?;
+            let Some(cell) = cell_of(&run).map(str::to_owned) else { continue };
+            if run.complete && found.get(&cell).is_none_or(|known| repeats(known) <= repeats(&run)) {
+                found.insert(cell, run);
+            }
+        }
+        Ok(Self { store: Mutex::new(store), found })
+    }
+
+    /// How many finished runs there are to take.
+    pub fn found(&self) -> usize {
+        self.found.len()
+    }
+}
+
+impl Shelf for Kept {
+    fn find(&self, cell: &str) -> Option<Run> {
+        self.found.get(cell).cloned()
+    }
+
+    fn put(&self, run: &Run) -> anyhow::Result<()> {
+        // A thread that panicked left no half-done transaction behind: the lock is as good as before.
+        self.store.lock().unwrap_or_else(std::sync::PoisonError::into_inner).save(run)?;
+        Ok(())
+    }
+}
+
+/// The cell of a run of a study.
+pub fn cell_of(run: &Run) -> Option<&str> {
+    run.environment.iter().find(|field| field.key == CELL).map(|field| field.value.as_str())
+}
+
+/// Notes which cell a run is.
+pub fn mark(run: &mut Run, cell: &str) {
+    run.environment.retain(|field| field.key != CELL);
+    run.environment.push(Field::new(CELL, cell));
+}
+
+/// The name of a cell: a hash of what is known of a run before it begins, and of `detail`, whatever else decides its result.
+pub fn name(header: crate::runner::Header, detail: &str) -> String {
+    let mut run = header.into_run(crate::runner::recorder::Recorded::default(), true);
+    run.started_unix_ms = 0;
+    run.environment.push(Field::new("detail", detail));
+    RunId::of(&run).to_string()
+}
+
+/// How many repeats a run of a study holds.
+pub fn repeats(run: &Run) -> u32 {
+    run.settings.iter().find(|field| field.key == "repeats").and_then(|field| field.value.parse().ok()).unwrap_or(1)
+}
