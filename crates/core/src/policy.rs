@@ -30,6 +30,7 @@ pub use state::State;
 
 use crate::target::{TrimOutcome, TrimWindow};
 use crate::units::{Bytes, Nanos};
+use alloc::string::String;
 
 /// What a policy sees when it is asked. Gathered by the driver that calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +96,11 @@ pub trait Policy: Send {
 
     /// Decides.
     fn decide(&mut self, observation: &Observation<'_>) -> Action;
+
+    /// What whoever chose it should know: that it cannot keep what it promises on this device, for instance. `None` if there is nothing.
+    fn remark(&self) -> Option<String> {
+        None
+    }
 
     /// What it has to remember across a restart, as plain data; [`PolicySpec::build`] takes it back.
     fn state(&self) -> State;

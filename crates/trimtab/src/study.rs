@@ -3,6 +3,7 @@
 //! [`matrix`] makes runs from a [`Rig`], real or modelled. Everything after that is a pure function of the runs:
 //! [`table`], [`verdict`], [`document`].
 
+pub mod advice;
 pub mod ageing;
 pub mod cells;
 pub mod document;
@@ -10,6 +11,7 @@ pub mod hook;
 pub mod job;
 pub mod matrix;
 pub mod modelled;
+pub mod months;
 pub mod real;
 pub mod scale;
 pub mod shelf;
@@ -30,6 +32,8 @@ pub mod policy {
     pub const ONLINE: &str = "online";
     /// One trim of the whole filesystem after the files are gone.
     pub const BATCHED: &str = "batched";
+    /// One trim when enough has been written.
+    pub const ADAPTIVE: &str = "adaptive";
     /// Small pieces in idle time.
     pub const IDLE: &str = "idle";
     /// Key of the policy setting that says how the filesystem discards: `nodiscard`, `discard`, `discard=async`.

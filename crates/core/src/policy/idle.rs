@@ -6,6 +6,8 @@ use super::sweep::{Step, Sweep};
 use super::{Action, Observation, Policy, State};
 use crate::target::{TrimOutcome, TrimWindow};
 use crate::units::{Bytes, Nanos};
+use alloc::format;
+use alloc::string::String;
 
 /// Settings of [`Idle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,9 @@ impl Default for IdleSettings {
 }
 
 /// Trims in pieces within idle time.
+///
+/// Where even the smallest pieces cost more than the budget, because every TRIM costs as much whatever its size, shrinking gains nothing: then
+/// the pieces are the largest that cost no more than twice the smallest, there are pauses between them, and [`Policy::remark`] says so.
 ///
 /// A piece bounds two things: the part of a window that is trimmed by one request, where windows can be divided, and the largest discard
 /// command meanwhile, where they cannot. Either way a request that arrives in the middle waits for one command at most, and that is what is
@@ -131,7 +136,16 @@ impl Policy for Idle {
         self.sweep.save(&mut state);
         self.trigger.save(&mut state);
         state.set("idle.piece", self.pace.piece.0);
+        state.set_some("idle.fixed", self.pace.fixed);
         state
+    }
+
+    fn remark(&self) -> Option<String> {
+        let fixed = Nanos(self.pace.fixed?);
+        Some(format!(
+            "the smallest TRIM takes {fixed} here, which is more than the budget of {}: whoever comes during one waits that long at least, whatever its size",
+            self.settings.budget
+        ))
     }
 }
 
@@ -142,12 +156,25 @@ const QUIET_TRIES: u64 = 20;
 /// The least quiet that is waited for; below it only that nothing is in flight counts.
 const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 
+/// So many smallest pieces in a row above the budget show that no size keeps it.
+const FIXED_AFTER: u32 = 4;
+/// Then a piece may cost this many times the smallest.
+const FIXED_FACTOR: u64 = 2;
+/// And between two windows the device is left alone for this many times what the last one took.
+const FIXED_PAUSE: u64 = 9;
+
 /// How large a piece may be, and when one may be sent.
 #[derive(Clone, Debug)]
 struct Pace {
     piece: Bytes,
     /// Cheap pieces in a row.
     cheap: u32,
+    /// Smallest pieces in a row that cost more than the budget.
+    hopeless: u32,
+    /// What the cheapest piece of the smallest size cost, in nanoseconds, if that is known to be more than the budget.
+    fixed: Option<u64>,
+    /// Until when there is a pause after the last window.
+    pause_until: Nanos,
     /// Idle time that is required now.
     quiet: Nanos,
     /// Since when a piece has been waiting to be sent, and since when the present quiet has been asked for.
@@ -162,6 +189,9 @@ impl Pace {
         Self {
             piece: state.bytes("idle.piece").unwrap_or(least).clamp(least, most),
             cheap: 0,
+            hopeless: 0,
+            fixed: state.get("idle.fixed").filter(|fixed| *fixed > budget_of(settings)),
+            pause_until: Nanos::ZERO,
             quiet: settings.quiet,
             waiting: None,
             sent: None,
@@ -177,9 +207,15 @@ impl Pace {
     fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) {
         let Some(sent) = self.sent.take() else { return };
         let Some(outcome) = observation.last_trim else { return };
-        let (budget, least) = (settings.budget.0.max(1), settings.piece_min);
+        let (budget, least) = (budget_of(settings), settings.piece_min);
         let most = settings.piece_max.max(least);
-        let Some(cost) = command_cost(outcome, sent, self.piece) else { return };
+        let Some((mean, cost)) = command_cost(outcome, sent, self.piece) else { return };
+        if self.is_fixed(settings, mean) {
+            let pause = Nanos(outcome.took.0.saturating_mul(FIXED_PAUSE)).min(settings.patience);
+            self.pause_until = observation.now.saturating_add(pause);
+            self.fit_fixed(mean, least, most);
+            return;
+        }
         let waited = observation.foreground_wait_max.map_or(0, |wait| wait.0);
         // Others may wait for reasons of their own: their waiting counts only where a command of the trim can explain half of it.
         let worst = if waited > budget && cost >= waited / 2 { cost.max(waited) } else { cost };
@@ -198,9 +234,39 @@ impl Pace {
         }
     }
 
+    /// Whether shrinking gains nothing, with what a command of the last window cost on average.
+    fn is_fixed(&mut self, settings: &IdleSettings, mean: u64) -> bool {
+        let budget = budget_of(settings);
+        if mean <= budget {
+            // Smaller than was thought possible: the budget can be kept after all.
+            (self.fixed, self.hopeless) = (None, 0);
+        } else if self.piece <= settings.piece_min {
+            self.hopeless = self.hopeless.saturating_add(1);
+            if self.hopeless >= FIXED_AFTER || self.fixed.is_some() {
+                self.fixed = Some(self.fixed.map_or(mean, |fixed| fixed.min(mean)));
+            }
+        }
+        self.fixed.is_some()
+    }
+
+    /// The largest piece that costs no more than [`FIXED_FACTOR`] times the smallest.
+    fn fit_fixed(&mut self, mean: u64, least: Bytes, most: Bytes) {
+        let fixed = self.fixed.unwrap_or(mean).min(mean);
+        self.fixed = Some(fixed);
+        if mean > fixed.saturating_mul(FIXED_FACTOR) {
+            self.piece = Bytes(self.piece.0 / 2).clamp(least, most);
+        } else if mean <= fixed.saturating_mul(FIXED_FACTOR) / 10 * 6 {
+            // The variable part is small: twice the piece stays below.
+            self.piece = Bytes(self.piece.0.saturating_mul(2)).clamp(least, most);
+        }
+    }
+
     /// Until when a piece has to wait, if it has to.
     fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Nanos> {
         let now = observation.now;
+        if now < self.pause_until {
+            return Some(self.pause_until);
+        }
         let idle = match observation.idle_since {
             Some(since) if observation.in_flight == 0 => Some(now.saturating_sub(since)),
             _ => None,
@@ -224,18 +290,21 @@ impl Pace {
     }
 }
 
-/// What the dearest single command of a trim is taken to have cost, in nanoseconds; `None` if nothing was sent.
+const fn budget_of(settings: &IdleSettings) -> u64 {
+    if settings.budget.0 == 0 { 1 } else { settings.budget.0 }
+}
+
+/// What a command of a trim cost on average, and what the dearest is taken to have cost, in nanoseconds; `None` if nothing was sent.
 ///
 /// Only the sum is known. Where the whole window was one piece the sum is the bound; where many commands were sent, twice their mean.
-fn command_cost(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes) -> Option<u64> {
+fn command_cost(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes) -> Option<(u64, u64)> {
     let took = outcome.took.0;
-    match outcome.device_commands {
-        Some(0) => None,
-        Some(n) => Some((took / n).saturating_mul(2).min(took)),
-        None if outcome.returned == Bytes::ZERO => None,
-        None => {
-            let pieces = window.len.div_ceil(piece.0.max(1)).max(1);
-            Some((took / pieces).saturating_mul(2).min(took))
-        }
-    }
+    let commands = match outcome.device_commands {
+        Some(0) => return None,
+        Some(n) => n,
+        None if outcome.returned == Bytes::ZERO => return None,
+        None => window.len.div_ceil(piece.0.max(1)).max(1),
+    };
+    let mean = took / commands;
+    Some((mean, mean.saturating_mul(2).min(took)))
 }

@@ -50,6 +50,8 @@ struct Rig {
     written_at_pass: Vec<u64>,
     forced: bool,
     shutting_down: bool,
+    /// Commands sent.
+    commands: u64,
     /// The filesystem claims this many times the free space that it has.
     scale: u64,
 }
@@ -76,6 +78,7 @@ impl Rig {
             written_at_pass: Vec::new(),
             forced: false,
             shutting_down: false,
+            commands: 0,
             scale: 1,
         }
     }
@@ -160,6 +163,7 @@ impl Rig {
             self.units[at..at + run].fill(Unit::Trimmed);
             at += run.max(1);
         }
+        self.commands += commands;
         self.outcome = (!failed).then(|| TrimOutcome {
             asked: Bytes(window.len),
             returned: Bytes(bytes),
@@ -259,6 +263,38 @@ proptest! {
         rig.run(&mut *policy, at + 100 * S);
         prop_assert!(rig.stall_max <= 5 * MS, "waited {} ns", rig.stall_max);
         prop_assert_eq!(rig.freed(), 0, "and it is done all the same");
+    }
+
+    /// Where one TRIM alone exceeds the budget, whatever its size: nobody waits longer than for two of the smallest, few commands are sent,
+    /// the device is left alone most of the time, all is trimmed, and the policy says that the budget is not kept.
+    #[test]
+    fn idle_where_every_trim_is_dear_does_not_crumble(
+        seed: u64,
+        command_us in 6_000..40_000_u64,
+        ns_per_kib in 0..20_000_u64,
+        divisible: bool,
+        rate in 1..20_u64,
+    ) {
+        let granule = if divisible { Bytes(4096) } else { Bytes::MAX };
+        let drive = Drive { command_ns: command_us * 1000, ns_per_kib, ..CHEAP };
+        let mut rig = Rig::new(32, granule, drive, seed);
+        let mut policy = build("idle");
+        rig.forced = true;
+        let mut at = 0;
+        for _ in 0..1000 {
+            at += 1 + rig.rng.below(2 * S / rate);
+            rig.arrivals.push(at);
+        }
+        rig.arrivals.reverse();
+        rig.run(&mut *policy, at + 4000 * S);
+        prop_assert_eq!(rig.freed(), 0, "it is done");
+        let smallest = command_us * 1000 + ns_per_kib * 64;
+        // A window's mean is what is known: its last piece may be short, and a larger one as much dearer.
+        prop_assert!(rig.stall_max <= smallest * 4, "waited {} ns, the smallest takes {}", rig.stall_max, smallest);
+        let remark = policy.remark();
+        prop_assert!(remark.as_ref().is_some_and(|text| text.contains("budget of 5.00 ms")), "{:?}", remark);
+        let again = "idle".parse::<PolicySpec>().unwrap().build(&policy.state());
+        prop_assert_eq!(again.remark(), remark, "and remembers it");
     }
 
     /// The trigger fires within one step of its threshold, whatever the step, across restarts of policy and counter.
@@ -442,6 +478,33 @@ fn idle_learns_how_large_a_piece_may_be() {
         let again = Idle::new(IdleSettings::default(), &policy.state());
         assert_eq!(again.piece(), policy.piece(), "and remembers it");
     }
+}
+
+#[test]
+fn idle_takes_few_commands_where_their_cost_is_fixed() {
+    // 6 ms a command and 64 KiB pieces would be 65,536 commands for these 4 GiB, if windows are not divided.
+    let mut rig = Rig::new(1024, Bytes::MAX, Drive { ns_per_kib: 0, command_ns: 6_000_000, ..CHEAP }, 1);
+    let mut policy = Idle::new(IdleSettings::default(), &State::default());
+    rig.forced = true;
+    rig.run(&mut policy, 50_000 * S);
+    assert_eq!(rig.freed(), 0);
+    assert_eq!(policy.piece(), IdleSettings::default().piece_max);
+    let whole = rig.commands;
+    assert!(whole < 1024 + 500, "{whole} commands for 1024 windows");
+}
+
+#[test]
+fn idle_finds_out_when_a_budget_can_be_kept_after_all() {
+    let mut rig = Rig::new(64, Bytes(4096), Drive { ns_per_kib: 0, command_ns: 8_000_000, ..CHEAP }, 1);
+    let mut policy = Idle::new(IdleSettings::default(), &State::default());
+    rig.forced = true;
+    rig.run(&mut policy, 1000 * S);
+    assert!(policy.remark().is_some());
+    rig.drive.command_ns = 1_000_000;
+    rig.units.fill(Unit::Freed);
+    rig.forced = true;
+    rig.run(&mut policy, rig.now + 1000 * S);
+    assert_eq!((rig.freed(), policy.remark()), (0, None));
 }
 
 #[test]

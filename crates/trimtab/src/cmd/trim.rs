@@ -270,6 +270,7 @@ fn whole(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Contex
     pass.steps.skip_refused = true;
     let ended = pass.drive(fs, context, !outcome.resumed);
     outcome.remarks.extend(pass.unsaved.take());
+    outcome.remarks.extend(pass.steps.policy.remark());
     outcome.complete = ended && pass.steps.account.refused.is_empty();
     Ok(pass.steps.account)
 }

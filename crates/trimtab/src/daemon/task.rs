@@ -352,6 +352,9 @@ impl Task {
         let account = std::mem::take(&mut self.steps.account);
         let started = self.started.take().unwrap_or(ended);
         say(&self.summary(&account, &ending, ended.saturating_sub(started)));
+        if let Some(remark) = self.steps.policy.remark() {
+            say(&format!("{}: {remark}", self.shown));
+        }
         let pass = Pass { rule: &self.rule, started, ended, account: &account, ending };
         if let Err(error) = self.common.history.save(&self.fs, &pass).context("the history cannot be kept") {
             say(&format!("{}: {error:#}", self.shown));

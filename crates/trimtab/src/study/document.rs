@@ -2,9 +2,9 @@
 
 use super::table::{self, policy_title};
 use super::verdict::{self, Recommendation, effective_policy};
-use super::{Study, policy};
-use crate::report::document::{Block, Chart, ChartKind, Document, Section};
-use trimtab_core::run::{Run, TargetKind, Warning};
+use super::{Study, ageing, months, policy, shelf};
+use crate::report::document::{Block, Chart, ChartKind, Document, Section, Table};
+use trimtab_core::run::{Field, Run, TargetKind, Warning};
 
 /// The report.
 pub fn of(study: &Study) -> Document {
@@ -17,10 +17,16 @@ pub fn of(study: &Study) -> Document {
     let mut sections = vec![Section::new("Verdict", verdict)];
     if !study.runs.is_empty() {
         sections.push(Section::new("Policies by phase", vec![Block::Table(table::by_phase(study))]));
+    }
+    sections.extend(months::ageing(study));
+    if !study.runs.is_empty() {
         sections.extend(charts(study));
         sections.push(Section::new("Latency by operation", vec![Block::Table(table::latencies(study))]));
     }
-    let warnings = warnings(&study.runs);
+    sections.extend(months::states(study, verdict::recommended_policy(study)));
+    sections.extend(months::tuning(study));
+    sections.extend(environment(study));
+    let warnings = warnings(study.all());
     if !warnings.is_empty() {
         sections.push(Section::new("Warnings", vec![Block::Warnings(warnings)]));
     }
@@ -66,7 +72,7 @@ fn charts(study: &Study) -> Option<Section> {
 }
 
 fn subtitle(study: &Study) -> Vec<String> {
-    let Some(run) = study.runs.first() else { return Vec::new() };
+    let Some(run) = study.all().next() else { return Vec::new() };
     let value = |key: &str| run.environment.iter().find(|f| f.key == key).map(|f| f.value.as_str());
     let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
     place.dedup();
@@ -84,31 +90,69 @@ fn subtitle(study: &Study) -> Vec<String> {
 
 /// What to type to follow the verdict, on a real filesystem.
 fn commands(study: &Study) -> Vec<String> {
-    if verdict::recommendation(study) == Recommendation::Idle {
-        return vec!["trimtab trim --policy idle MOUNTPOINT".to_owned()];
-    }
-    if study.runs.first().is_none_or(|run| run.target != TargetKind::Directory) {
-        return Vec::new();
-    }
+    let real = study.runs.first().is_some_and(|run| run.target == TargetKind::Directory);
     let mounted_online = study.runs.iter().any(|run| run.policy == policy::AS_MOUNTED && effective_policy(run) == policy::ONLINE);
+    let not_online =
+        (!real || mounted_online).then(|| "mount -o remount,nodiscard MOUNTPOINT    # and take 'discard' out of /etc/fstab".to_owned());
+    let configured = |policy: &str| {
+        [
+            format!("printf '\\n[[filesystem]]\\npath = \"MOUNTPOINT\"\\npolicy = \"{policy}\"\\n' >> /etc/trimtab/trimtab.toml"),
+            "systemctl enable --now trimtab.service && systemctl reload trimtab.service".to_owned(),
+        ]
+    };
+    let timer = |verb: &str| format!("systemctl {verb} --now fstrim.timer");
     match verdict::recommendation(study) {
-        Recommendation::Batched if mounted_online => vec![
-            "systemctl enable --now fstrim.timer".to_owned(),
-            "mount -o remount,nodiscard MOUNTPOINT    # and take 'discard' out of /etc/fstab".to_owned(),
-        ],
-        Recommendation::Batched => vec!["systemctl enable --now fstrim.timer".to_owned()],
+        Recommendation::Idle => [timer("disable")].into_iter().chain(not_online).chain(configured("idle")).collect(),
+        Recommendation::Adaptive => [timer("disable")].into_iter().chain(not_online).chain(configured("adaptive")).collect(),
+        Recommendation::Online => {
+            vec!["mount -o remount,discard MOUNTPOINT    # and add 'discard' to its options in /etc/fstab".to_owned()]
+        }
+        Recommendation::Batched => [timer("enable")].into_iter().chain(not_online).collect(),
+        Recommendation::NotWorthIt => [timer("disable")].into_iter().chain(not_online).collect(),
         Recommendation::Blocked => vec![format!("trimtab doctor {}", study.target)],
-        Recommendation::Idle | Recommendation::NoDifference | Recommendation::Unknown => Vec::new(),
+        Recommendation::NoDifference | Recommendation::Unknown => Vec::new(),
     }
 }
 
+/// What the runs were made on; what they do not share is left out.
+fn environment(study: &Study) -> Option<Section> {
+    let first = study.all().next()?;
+    let shared = |field: &&Field| {
+        field.key != shelf::CELL
+            && study.all().all(|run| run.environment.iter().all(|other| other.key != field.key || other.value == field.value))
+    };
+    let mut table = Table::new("The same for all runs.", &["what", "value"]);
+    first.environment.iter().filter(shared).for_each(|field| table.row([field.key.as_str(), field.value.as_str()]));
+    let mut blocks = vec![Block::Table(table)];
+    let mut policies = Table::new("Parameters of the policies.", &["policy", "parameters"]);
+    let mut seen: Vec<&str> = Vec::new();
+    for run in study.all() {
+        if !seen.contains(&run.policy.as_str()) {
+            seen.push(&run.policy);
+            let fields: Vec<String> =
+                run.policy_settings.iter().map(|f| format!("{}={}", f.key.trim_start_matches("policy."), f.value)).collect();
+            policies.row([run.policy.clone(), fields.join(", ")]);
+        }
+    }
+    blocks.push(Block::Table(policies));
+    Some(Section::new("Environment", blocks))
+}
+
 /// The warnings of all runs, those with the same code and text once.
-fn warnings(runs: &[Run]) -> Vec<Warning> {
+fn warnings<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<Warning> {
     let mut all: Vec<Warning> = Vec::new();
     for run in runs {
         for warning in &run.warnings {
             if !all.iter().any(|w| w.code == warning.code) {
-                let text = format!("{} under '{}': {}", run.workload, policy_title(run), warning.text);
+                let text = match run.workload.as_str() {
+                    ageing::CHURN => format!(
+                        "churn under '{}', {} full: {}",
+                        policy_title(run),
+                        months::setting(run, "fill").unwrap_or("?"),
+                        warning.text
+                    ),
+                    other => format!("{other} under '{}': {}", policy_title(run), warning.text),
+                };
                 all.push(Warning { text, ..warning.clone() });
             }
         }

@@ -14,7 +14,7 @@ use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device as _;
 use trimtab_core::op::{OpKind, Payload};
 use trimtab_core::policy::{PolicySpec, State};
-use trimtab_core::run::{Better, Field, Metric, Run, TargetKind, Unit};
+use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::volume::{Age, Volume, VolumeSpec};
@@ -23,6 +23,8 @@ use trimtab_core::volume::{Age, Volume, VolumeSpec};
 pub const LOAD: &str = "load";
 /// The phase in which a policy that trims by itself is left alone with an idle filesystem until it has made a pass.
 pub const IDLE: &str = "idle";
+/// Code of the warning that a policy cannot keep what it promises.
+pub const BUDGET_MISSED: &str = "policy.budget-missed";
 /// Metric: bytes written to the drive, the filesystem's own among them.
 pub const DEVICE_WRITTEN: &str = "device.written";
 /// The longest that a pass is waited for.
@@ -271,6 +273,9 @@ pub fn describe(run: &mut Run, setup: &Setup, target: &VolumeTarget<Box<dyn Mode
     run.environment.push(Field::new("fs.fill", format!("{:.0}%", setup.fill * 100.0)));
     run.environment.extend(target.volume().spec().fields());
     run.counters.extend(target.volume().drive().counters());
+    if let Some(text) = target.policy().remark() {
+        run.warnings.push(Warning { code: BUDGET_MISSED.to_owned(), severity: Severity::Caution, facts: Vec::new(), text });
+    }
 }
 
 /// The policies that a modelled study compares, in the order of its tables: the one that others are compared with comes first.

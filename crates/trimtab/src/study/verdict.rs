@@ -2,7 +2,7 @@
 
 use super::job::Job;
 use super::table::{FOREGROUND, jobs, mean, samples};
-use super::{Study, policy};
+use super::{Study, advice, policy};
 use crate::report::document::Verdict;
 use crate::report::run::quantity;
 use trimtab_core::analysis::compare::{self, Statistic};
@@ -86,12 +86,18 @@ struct Worst<'a> {
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recommendation {
+    /// Leave it to the filesystem: it costs nothing that can be measured, and gains something over months.
+    Online,
     /// Trim now and then, not as files go.
     Batched,
+    /// Trim when enough has been written: a fixed interval gains less.
+    Adaptive,
     /// Trim in idle time: a batched trim makes others wait.
     Idle,
-    /// Online discard costs nothing that can be measured.
+    /// Trimming neither costs nor gains anything that can be measured.
     NoDifference,
+    /// Trimming costs something here and gains nothing.
+    NotWorthIt,
     /// Discards do not arrive; that has to be mended first.
     Blocked,
     /// Too little could be tried.
@@ -104,24 +110,45 @@ pub fn recommendation(study: &Study) -> Recommendation {
     if blocked(&cells).is_some() {
         return Recommendation::Blocked;
     }
-    if stalls(study, &cells).is_some() {
+    let (stalls, online_costs) = (stalls(study, &cells).is_some(), worst(study, &cells).is_some());
+    if advice::looked(study) && !advice::any_gain(study) {
+        return if stalls || online_costs { Recommendation::NotWorthIt } else { Recommendation::NoDifference };
+    }
+    if stalls {
         return Recommendation::Idle;
     }
     match (cells.has(policy::NONE), cells.has(policy::ONLINE), cells.has(policy::BATCHED)) {
-        (true, true, _) if worst(study, &cells).is_none() => Recommendation::NoDifference,
+        (true, true, _) if !online_costs && advice::looked(study) => Recommendation::Online,
+        (true, true, _) if !online_costs => Recommendation::NoDifference,
+        _ if advice::beats(study, policy::ADAPTIVE, policy::BATCHED) => Recommendation::Adaptive,
         (true, true, _) | (true, false, true) => Recommendation::Batched,
         _ => Recommendation::Unknown,
+    }
+}
+
+/// The policy that the recommendation is about, as runs name it.
+pub fn recommended_policy(study: &Study) -> Option<&'static str> {
+    match recommendation(study) {
+        Recommendation::Online => Some(policy::ONLINE),
+        Recommendation::Batched => Some(policy::BATCHED),
+        Recommendation::Adaptive => Some(policy::ADAPTIVE),
+        Recommendation::Idle => Some(policy::IDLE),
+        Recommendation::NotWorthIt => Some(policy::NONE),
+        Recommendation::NoDifference | Recommendation::Blocked | Recommendation::Unknown => None,
     }
 }
 
 /// The verdict.
 pub fn of(study: &Study) -> Verdict {
     let cells = Cells(&study.runs);
-    let mut verdict = Verdict { headline: headline(study, &cells), evidence: Vec::new(), caveats: Vec::new() };
+    let mut verdict = Verdict { headline: headline(study, &cells), evidence: advice::evidence(study), caveats: Vec::new() };
     for job in jobs(&study.runs) {
         for run in study.runs.iter().filter(|run| run.workload == job) {
             verdict.evidence.extend(evidence(run));
         }
+    }
+    if let Some(chosen) = recommended_policy(study) {
+        verdict.caveats.extend(advice::changes(study, chosen, stalls(study, &cells), STALL_SECONDS));
     }
     caveats(study, &cells, &mut verdict.caveats);
     verdict
@@ -140,54 +167,85 @@ fn queues(run: &Run) -> bool {
 }
 
 fn headline(study: &Study, cells: &Cells<'_>) -> String {
-    let Some(first) = study.runs.first() else { return "Nothing was measured to its end, so there is nothing to say.".to_owned() };
+    let Some(first) = study.all().next() else { return "Nothing was measured to its end, so there is nothing to say.".to_owned() };
     let batch = if cells.has(policy::BATCHED) { format!("A batched trim takes {}.", trim_cost(cells)) } else { String::new() };
-    match recommendation(study) {
+    let months = |policy: &str| advice::sentence(study, policy);
+    let text = match recommendation(study) {
         Recommendation::Blocked => format!(
             "TRIM does not reach the device: under '{}' not one discard arrived, although files were deleted. 'trimtab doctor' says where it is blocked.",
             blocked(cells).unwrap_or_default()
         ),
         Recommendation::Idle => {
             let (batched, idle) = stalls(study, cells).unwrap_or_default();
-            let online = worst(study, cells).map_or_else(String::new, |worst| {
-                format!(
-                    " With online discard {}'s '{}' takes {} instead of {} ({}×).",
-                    worst.job,
-                    worst.phase,
-                    quantity(worst.online, Unit::Seconds),
-                    quantity(worst.none, Unit::Seconds),
-                    three_digits(worst.online / worst.none)
-                )
-            });
             format!(
-                "Trim in idle time, paced: beside a batched trim the longest wait of light work is {}; an idle trim waits until that work is over, which then waits {} at most.{online}",
+                "Trim in idle time, paced: beside a batched trim the longest wait of light work is {}; an idle trim waits until that work is over, which then waits {} at most. {} {}",
                 quantity(batched, Unit::Seconds),
-                quantity(idle, Unit::Seconds)
+                quantity(idle, Unit::Seconds),
+                months(policy::IDLE),
+                online_costs(study, cells),
+            )
+        }
+        Recommendation::Online => format!(
+            "Let the filesystem discard as it frees (mount option discard): that makes no measurable difference to what is waited for. {}",
+            months(policy::ONLINE)
+        ),
+        Recommendation::NoDifference if advice::looked(study) => {
+            format!(
+                "Trimming makes no measurable difference here, neither to what is waited for nor to the drive over months. Leave it as it is. {batch}"
             )
         }
         Recommendation::NoDifference => {
             format!("Online discard makes no measurable difference to what is waited for here, so it may stay on or off. {batch}")
         }
+        Recommendation::NotWorthIt => {
+            format!(
+                "Do not trim: over months it makes no measurable difference to this drive. {} {}",
+                online_costs(study, cells),
+                stall_costs(study, cells)
+            )
+        }
+        Recommendation::Adaptive => format!(
+            "Trim when three quarters of the free space have been written, not as files go and not by the calendar. {} {} {batch}",
+            months(policy::ADAPTIVE),
+            online_costs(study, cells)
+        ),
         Recommendation::Batched => match worst(study, cells) {
-            Some(worst) => format!(
-                "Trim in batches, not as files go: with online discard {}'s '{}' takes {} instead of {} ({}×). {batch}",
-                worst.job,
-                worst.phase,
-                quantity(worst.online, Unit::Seconds),
-                quantity(worst.none, Unit::Seconds),
-                three_digits(worst.online / worst.none),
-            ),
-            None => format!("Trim in batches: deleting costs nothing more then. {batch} Whether online discard would do, could not be tried."),
+            Some(_) => format!("Trim in batches, not as files go. {} {} {batch}", online_costs(study, cells), months(policy::BATCHED)),
+            None => {
+                format!("Trim in batches: deleting costs nothing more then. {batch} Whether online discard would do, could not be tried.")
+            }
         },
         Recommendation::Unknown if cells.has(policy::BATCHED) => {
             format!("The filesystem was mounted with online discard, and what that costs could not be compared with none. {batch}")
         }
+        Recommendation::Unknown if study.runs.is_empty() => {
+            "What the policies cost while files are deleted was not asked, so none is recommended.".to_owned()
+        }
         Recommendation::Unknown => {
             format!("Only '{}' could be tried here, so there is nothing to compare it with.", super::table::policy_title(first))
         }
-    }
-    .trim_end()
-    .to_owned()
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A sentence on the phase that online discard slows down most.
+fn online_costs(study: &Study, cells: &Cells<'_>) -> String {
+    worst(study, cells).map_or_else(String::new, |worst| {
+        format!(
+            "With online discard {}'s '{}' takes {} instead of {} ({}×).",
+            worst.job,
+            worst.phase,
+            quantity(worst.online, Unit::Seconds),
+            quantity(worst.none, Unit::Seconds),
+            three_digits(worst.online / worst.none)
+        )
+    })
+}
+
+fn stall_costs(study: &Study, cells: &Cells<'_>) -> String {
+    stalls(study, cells).map_or_else(String::new, |(batched, _)| {
+        format!("Beside a batched trim light work waits up to {}.", quantity(batched, Unit::Seconds))
+    })
 }
 
 /// The longest waits of light work under `batched` and `idle`, where the first is a stall and the second is not.
@@ -307,13 +365,13 @@ fn caveats(study: &Study, cells: &Cells<'_>, caveats: &mut Vec<String>) {
         }
     }
     if study.runs.iter().any(|run| run.provenance == Provenance::Modelled) {
-        caveats.push(
-            "modelled: the drive's figures are assumed where 'trimtab drive show' says so; none of them has been fitted to a published result yet"
-                .to_owned(),
-        );
+        caveats.push("modelled: whether a figure of the drive is published, fitted or assumed is said by 'trimtab drive show'".to_owned());
         caveats.push("adaptive and idle trims came after the light work, in idle time; how long they took is in the table".to_owned());
     }
-    if !study.runs.is_empty() {
+    if let Some(warning) = study.all().flat_map(|run| &run.warnings).find(|warning| warning.code == super::modelled::BUDGET_MISSED) {
+        caveats.push(warning.text.clone());
+    }
+    if !study.runs.is_empty() && !advice::looked(study) {
         caveats.push("this shows what trimming costs, not what a drive gains by it over months of use".to_owned());
     }
 }

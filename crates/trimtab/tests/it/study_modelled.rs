@@ -9,7 +9,7 @@ fn the_study_of_a_modelled_drive_is_the_same_twice_and_leaves_a_report() {
     let run = |name: &str| {
         let report = dir.path().join(format!("{name}.html"));
         let output = trimtab()
-            .args(["study", "--quick", "--policies", "none,online,batched", "--json", "--quiet", "--store"])
+            .args(["study", "--quick", "--policies", "none,online,batched", "--questions", "deleting", "--json", "--quiet", "--store"])
             .arg(dir.path().join(format!("{name}.db")))
             .arg("--report")
             .arg(&report)
@@ -42,7 +42,68 @@ fn the_study_of_a_modelled_drive_is_the_same_twice_and_leaves_a_report() {
 }
 
 #[test]
+fn an_aged_drive_is_the_same_twice_and_what_was_finished_is_taken_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = dir.path().join("report.html");
+    let study = |store: &str, more: &[&str]| {
+        let mut command = trimtab();
+        command.args(["study", "--quick", "--policies", "none,online", "--questions", "ageing", "--json", "--store"]);
+        let output = command.arg(dir.path().join(store)).arg("--report").arg(&report).args(more).output().unwrap();
+        (
+            output.status.code(),
+            serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let figures = |json: &serde_json::Value| {
+        let of = |run: &serde_json::Value| (run["policy"].clone(), run["metrics"].clone(), run["series"].clone());
+        json["ageing"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let (code, first, _) = study("first.db", &[]);
+    assert_eq!(code, Some(0));
+    assert_eq!(figures(&first), figures(&study("second.db", &[]).1), "twice the same");
+    // Taken again, not run again: the very same runs, with the time at which they began.
+    let (code, resumed, said) = study("first.db", &["--resume"]);
+    assert_eq!((code, &resumed["ageing"]), (Some(0), &first["ageing"]), "{said}");
+    assert!(said.contains("may be taken: 2"), "{said}");
+    assert_eq!(study("first.db", &[]).1["ageing"][0]["id"] == first["ageing"][0]["id"], false, "without --resume they are run");
+
+    let value = |at: usize, name: &str| {
+        let metrics = first["ageing"][at]["metrics"].as_array().unwrap();
+        metrics.iter().find(|metric| metric["name"] == name).unwrap()["samples"][0].as_f64().unwrap()
+    };
+    assert!(value(0, "waf") > value(1, "waf") * 1.03, "without trimming more is moved");
+    assert!(value(0, "mapped.steady") > 90.0 && value(1, "mapped.steady") < 62.0, "what the drive takes for data");
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert!(html.contains("Write amplification, 60% full") && html.contains("State of the drive under"));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_does_not_cost_the_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("kept.db");
+    trimtab()
+        .args(["study", "--quick", "--policies", "none", "--questions", "deleting", "--report", "/proc/no/such.html", "--store"])
+        .arg(&store)
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("cannot write the report /proc/no/such.html").and(predicate::str::contains("runs are kept")));
+    trimtab().args(["results", "list", "--store"]).arg(&store).assert().success().stdout(predicate::str::contains("postmark"));
+}
+
+#[test]
+fn a_drive_that_the_filesystem_does_not_fit_on_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tiny.toml");
+    std::fs::write(&file, "name = \"tiny\"\ndescription = \"t\"\ncapacity_bytes = 1048576\n[disk]\n").unwrap();
+    let target = format!("drive:{}", file.display());
+    let said = trimtab().args(["study", "--quick", &target, "--store"]).arg(dir.path().join("s.db")).assert().failure();
+    said.stderr(predicate::str::contains("error").and(predicate::str::contains("panic").not()));
+}
+
+#[test]
 fn unknown_drives_and_policies_are_wrong_usage() {
     trimtab().args(["study", "drive:ocz-vertex-le"]).assert().code(2).stderr(predicate::str::contains("did you mean"));
     trimtab().args(["study", "--policies", "nightly"]).assert().code(2).stderr(predicate::str::contains("nightly"));
+    trimtab().args(["study", "--policies", "batchd"]).assert().code(2).stderr(predicate::str::contains("did you mean 'batched'?"));
 }

@@ -1,0 +1,266 @@
+//! Tables and charts of what months of churn do, and of what data and tuning change. Pure functions of the runs.
+
+use super::ageing::{
+    CYCLES_PER_TB, HOST_AMPLIFICATION, MAPPED, RATE_MAX, RATE_MIN, RATE_SERIES, RATE_STEADY, STATE_SERIES, STEADY_AFTER, WAF_SERIES,
+    WAF_STEADY,
+};
+use super::cells::{CHOICE, QUESTION};
+use super::table::mean;
+use super::{Study, policy};
+use crate::report::document::{Block, Chart, ChartKind, Line, Mark, Section, Table};
+use crate::report::run::quantity;
+use trimtab_core::analysis::change_points::{Options, change_points};
+use trimtab_core::run::{Provenance, Run, Series, Unit};
+use trimtab_core::units::three_digits;
+
+/// Bytes to GB.
+const GB: f64 = 1e-9;
+
+/// A setting of a run.
+pub fn setting<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
+    run.settings.iter().find(|field| field.key == key).map(|field| field.value.as_str())
+}
+
+/// The fills that were tried, in their order.
+pub fn fills(runs: &[Run]) -> Vec<&str> {
+    let mut fills: Vec<&str> = Vec::new();
+    for fill in runs.iter().filter_map(|run| setting(run, "fill")) {
+        if !fills.contains(&fill) {
+            fills.push(fill);
+        }
+    }
+    fills
+}
+
+fn at<'a>(runs: &'a [Run], fill: &str) -> Vec<&'a Run> {
+    runs.iter().filter(|run| setting(run, "fill") == Some(fill)).collect()
+}
+
+fn shown(run: &Run, metric: &str, unit: Unit) -> String {
+    mean(run, metric).map_or_else(String::new, |value| quantity(value, unit))
+}
+
+/// The section on ageing.
+pub fn ageing(study: &Study) -> Option<Section> {
+    let runs = &study.ageing;
+    if runs.is_empty() {
+        return None;
+    }
+    let mut blocks = vec![Block::Text(explanation(runs))];
+    for fill in fills(runs) {
+        blocks.push(Block::Table(table(fill, &at(runs, fill))));
+    }
+    for fill in fills(runs) {
+        let runs = at(runs, fill);
+        blocks.extend(over_written(&format!("4 KiB random writes, {fill} full"), "writes/s", RATE_SERIES, &runs, true));
+        blocks.extend(over_written(
+            &format!("Write amplification, {fill} full"),
+            "bytes to flash per byte written",
+            WAF_SERIES,
+            &runs,
+            false,
+        ));
+    }
+    blocks.extend(bars(runs, "4 KiB random writes: new and steady", "writes/s", [RATE_MAX, RATE_STEADY]));
+    Some(Section::new("Ageing", blocks))
+}
+
+/// What was done.
+fn explanation(runs: &[Run]) -> String {
+    let Some(run) = runs.first() else { return String::new() };
+    let value = |key: &str| setting(run, key).unwrap_or("?");
+    let aged = run.environment.iter().find(|field| field.key == "drive.aged-size").map(|field| field.value.as_str());
+    if run.provenance == Provenance::Measured {
+        return "Files come, grow and go on the filesystem, the same under each policy. What that does over months would take months, \
+                and a drive's write amplification cannot be seen from outside: for these ask a modelled drive ('trimtab study drive:NAME')."
+            .to_owned();
+    }
+    format!(
+        "Files come, grow and go at the stated fill until {} times the drive's capacity has been written, a tenth of it a day, the same under each policy. \
+         Contents are {}. Five times in each drive-write, a file of a twentieth of the drive is written at random, in blocks of 4 KiB with as many in flight as the drive takes: \
+         134 MB each time. Run on the same drive at a capacity of {}, everything in proportion; bytes on the axes are those of the full size.",
+        value("drive-writes"),
+        value("data"),
+        aged.unwrap_or("its own"),
+    )
+}
+
+/// Policies down, figures across.
+fn table(fill: &str, runs: &[&Run]) -> Table {
+    let mut table = Table::new(
+        format!("After months of churn, {fill} full. Steady: mean of the last quarter."),
+        &[
+            "policy",
+            "4 KiB random writes, best",
+            "worst",
+            "steady",
+            "WAF, steady",
+            "erase cycles per TB",
+            "life",
+            "believed in use",
+            "steady after",
+            "trims",
+            "discards",
+            "time trimming",
+        ],
+    );
+    let none = runs.iter().find(|run| run.policy == policy::NONE).and_then(|run| mean(run, CYCLES_PER_TB));
+    for run in runs {
+        let life = none.zip(mean(run, CYCLES_PER_TB)).filter(|(_, mine)| *mine > 0.0);
+        table.row([
+            run.policy.clone(),
+            shown(run, RATE_MAX, Unit::OpsPerSecond),
+            shown(run, RATE_MIN, Unit::OpsPerSecond),
+            shown(run, RATE_STEADY, Unit::OpsPerSecond),
+            mean(run, WAF_STEADY).map_or_else(String::new, three_digits),
+            mean(run, CYCLES_PER_TB).map_or_else(String::new, three_digits),
+            life.map_or_else(String::new, |(none, mine)| format!("{:+.0} %", (none / mine - 1.0) * 100.0)),
+            mean(run, MAPPED).map_or_else(String::new, |percent| format!("{percent:.0} %")),
+            mean(run, STEADY_AFTER).map_or_else(|| "not reached".to_owned(), |bytes| quantity(bytes, Unit::Bytes)),
+            shown(run, "trims", Unit::Count),
+            shown(run, "discard.commands", Unit::Count),
+            shown(run, "trim.seconds", Unit::Seconds),
+        ]);
+    }
+    table
+}
+
+fn series<'a>(run: &'a Run, name: &str) -> Option<&'a Series> {
+    run.series.iter().find(|series| series.name == name && !series.x.is_empty())
+}
+
+fn line(name: &str, series: &Series, y_scale: f64) -> Line {
+    let points = series.x.iter().zip(&series.y).map(|(x, y)| (*x as f64 * GB, y * y_scale));
+    Line { name: name.to_owned(), points: points.collect() }
+}
+
+/// A line for each policy, with the knees of the first policy and where each becomes steady.
+fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool) -> Option<Block> {
+    let lines: Vec<Line> = runs.iter().filter_map(|run| Some(line(&run.policy, series(run, name)?, 1.0))).collect();
+    let mut marks = Vec::new();
+    if marked {
+        marks.extend(runs.first().and_then(|run| knee(run, name)));
+        let steady = runs.first().and_then(|run| mean(run, STEADY_AFTER)).filter(|bytes| *bytes > 0.0);
+        marks.extend(steady.map(|bytes| Mark { x: bytes * GB, label: format!("{} steady", runs[0].policy) }));
+    }
+    marks.sort_by(|a, b| a.x.total_cmp(&b.x));
+    (!lines.is_empty()).then(|| {
+        Block::Chart(Chart {
+            title: format!("{title}, over bytes written"),
+            x_label: "written since filled, GB (10^9 bytes)".to_owned(),
+            y_label: unit.to_owned(),
+            kind: ChartKind::Lines { lines, marks },
+        })
+    })
+}
+
+/// Where a rate falls most.
+fn knee(run: &Run, name: &str) -> Option<Mark> {
+    let series = series(run, name)?;
+    let found = change_points(&series.y, &Options::default());
+    let deepest = found.iter().max_by(|a, b| (a.before - a.after).total_cmp(&(b.before - b.after)))?;
+    let x = *series.x.get(deepest.index)? as f64 * GB;
+    Some(Mark { x, label: format!("{}: {} → {}", run.policy, three_digits(deepest.before), three_digits(deepest.after)) })
+}
+
+/// Two figures of each policy at each fill, beside each other.
+fn bars(runs: &[Run], title: &str, unit: &str, metrics: [&str; 2]) -> Option<Block> {
+    let categories: Vec<String> = runs.iter().map(|run| format!("{} {}", run.policy, setting(run, "fill").unwrap_or_default())).collect();
+    let values = |metric: &str| runs.iter().map(|run| mean(run, metric)).collect::<Vec<_>>();
+    let series: Vec<(String, Vec<Option<f64>>)> =
+        ["best", "steady"].into_iter().zip(metrics).map(|(name, metric)| (name.to_owned(), values(metric))).collect();
+    series.iter().any(|(_, values)| values.iter().any(Option::is_some)).then(|| {
+        Block::Chart(Chart {
+            title: title.to_owned(),
+            x_label: String::new(),
+            y_label: unit.to_owned(),
+            kind: ChartKind::Bars { categories, series },
+        })
+    })
+}
+
+/// What the drive's blocks hold, over bytes written: of the first policy and of the recommended one.
+pub fn states(study: &Study, recommended: Option<&str>) -> Option<Section> {
+    let fill = fills(&study.ageing).first().copied()?.to_owned();
+    let runs = at(&study.ageing, &fill);
+    let wanted = [Some(policy::NONE), recommended.filter(|name| *name != policy::NONE)];
+    let mut blocks = Vec::new();
+    for run in wanted.into_iter().flatten().filter_map(|name| runs.iter().find(|run| run.policy == name)) {
+        let lines: Vec<Line> = ["mapped", "stale", "free", "trimmed"]
+            .into_iter()
+            .filter_map(|state| Some(line(state, series(run, &format!("{STATE_SERIES}{state}"))?, GB)))
+            .collect();
+        if !lines.is_empty() {
+            blocks.push(Block::Chart(Chart {
+                title: format!("State of the drive under '{}', {fill} full", run.policy),
+                x_label: "written since filled, GB (10^9 bytes)".to_owned(),
+                y_label: "GB (10^9 bytes)".to_owned(),
+                kind: ChartKind::Lines { lines, marks: Vec::new() },
+            }));
+        }
+    }
+    if blocks.is_empty() {
+        return None;
+    }
+    blocks.insert(0, Block::Text(
+        "Mapped: what the drive takes for data, whether the filesystem still needs it or not. Stale: overwritten copies that are not erased yet. \
+         Free: erased flash. Trimmed: addresses that were trimmed and not written since; mapped and trimmed add up to what was ever written."
+            .to_owned(),
+    ));
+    Some(Section::new("State of the drive's blocks", blocks))
+}
+
+/// The section on data and tuning.
+pub fn tuning(study: &Study) -> Option<Section> {
+    if study.tuning.is_empty() {
+        return None;
+    }
+    let first = &study.tuning[0];
+    let mut table = Table::new(
+        format!("One thing changed at a time, under '{}', {} full.", first.policy, setting(first, "fill").unwrap_or_default()),
+        &[
+            "question",
+            "choice",
+            "4 KiB random writes, steady",
+            "WAF, steady",
+            "erase cycles per TB",
+            "written to the drive per byte of files",
+            "waited for",
+            "verdict",
+        ],
+    );
+    for run in &study.tuning {
+        let question = setting(run, QUESTION).unwrap_or_default();
+        table.row([
+            question.to_owned(),
+            setting(run, CHOICE).unwrap_or_default().to_owned(),
+            shown(run, RATE_STEADY, Unit::OpsPerSecond),
+            mean(run, WAF_STEADY).map_or_else(String::new, three_digits),
+            mean(run, CYCLES_PER_TB).map_or_else(String::new, three_digits),
+            mean(run, HOST_AMPLIFICATION).map_or_else(String::new, three_digits),
+            shown(run, super::table::FOREGROUND, Unit::Seconds),
+            judged(study, question, run),
+        ]);
+    }
+    Some(Section::new("Data and tuning", vec![Block::Table(table)]))
+}
+
+/// A choice differs from the first of its question if one of these does by more than this.
+const DIFFERENCE: f64 = 0.05;
+
+/// What a choice changes against the first of its question.
+fn judged(study: &Study, question: &str, run: &Run) -> String {
+    let Some(first) = study.tuning.iter().find(|other| setting(other, QUESTION) == Some(question)) else { return String::new() };
+    if std::ptr::eq(first, run) {
+        return "compared with".to_owned();
+    }
+    let figures = [(RATE_STEADY, "random writes"), (WAF_STEADY, "WAF"), (HOST_AMPLIFICATION, "writes"), (super::table::FOREGROUND, "time")];
+    let changes: Vec<String> = figures
+        .into_iter()
+        .filter_map(|(metric, name)| {
+            let ratio = mean(run, metric)? / mean(first, metric).filter(|base| *base > 0.0)?;
+            ((ratio - 1.0).abs() > DIFFERENCE).then(|| format!("{name} {}×", three_digits(ratio)))
+        })
+        .collect();
+    if changes.is_empty() { "no difference above 5 %".to_owned() } else { changes.join(", ") }
+}
