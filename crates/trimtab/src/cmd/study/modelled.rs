@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_core::data::DataClass;
 use trimtab_core::policy::{ParsePolicyError, PolicySpec};
+use trimtab_core::volume::Layout;
 
 /// A modelled result does not scatter: once is enough.
 const REPEATS: u32 = 1;
@@ -31,6 +32,7 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
         fill_class: DataClass::Compressible(30),
         seed: args.seed,
     };
+    fits(&setup)?;
     let asked = |question| args.questions.contains(&question);
     let matrix = Matrix {
         target: args.target.clone(),
@@ -54,6 +56,16 @@ fn extent(args: &Args) -> Extent {
         _ => (5.0, vec![0.6, 0.9]),
     };
     Extent { drive_writes, fills, ageing: true, tuning: true }
+}
+
+/// Refuses a drive that the filesystem does not fit on, before anything is run.
+fn fits(setup: &Setup) -> Result<(), UsageError> {
+    let room = setup.drive.spec.capacity_bytes.saturating_sub(setup.volume.start.0);
+    let size = setup.volume.size.map_or(room, |size| size.0);
+    Layout::new(&setup.volume, size).map(|_| ()).map_err(|error| {
+        UsageError::new(format!("the filesystem does not fit on {}: {error} bytes", setup.label))
+            .hint("a study needs a drive of 64 MiB at least; a specification's size is its capacity_bytes")
+    })
 }
 
 /// A policy that cannot be read; the nearest name is suggested.
