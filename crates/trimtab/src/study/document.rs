@@ -1,9 +1,10 @@
 //! A study as a report.
 
 use super::table::{self, policy_title};
-use super::verdict::{self, Recommendation, effective_policy};
+use super::verdict::{self, Recommendation};
 use super::{Study, ageing, months, policy, shelf};
 use crate::report::document::{Block, Chart, ChartKind, Document, Section, Table};
+use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Field, Run, TargetKind, Warning};
 
 /// The report.
@@ -90,27 +91,36 @@ fn subtitle(study: &Study) -> Vec<String> {
 
 /// What to type to follow the verdict, on a real filesystem.
 fn commands(study: &Study) -> Vec<String> {
-    let real = study.runs.first().is_some_and(|run| run.target == TargetKind::Directory);
-    let mounted_online = study.runs.iter().any(|run| run.policy == policy::AS_MOUNTED && effective_policy(run) == policy::ONLINE);
-    let not_online =
-        (!real || mounted_online).then(|| "mount -o remount,nodiscard MOUNTPOINT    # and take 'discard' out of /etc/fstab".to_owned());
-    let configured = |policy: &str| {
-        [
-            format!("printf '\\n[[filesystem]]\\npath = \"MOUNTPOINT\"\\npolicy = \"{policy}\"\\n' >> /etc/trimtab/trimtab.toml"),
-            "systemctl enable --now trimtab.service && systemctl reload trimtab.service".to_owned(),
-        ]
+    let place = match study.runs.first() {
+        Some(run) if run.target == TargetKind::Directory => study.target.as_str(),
+        _ => "MOUNTPOINT",
     };
-    let timer = |verb: &str| format!("systemctl {verb} --now fstrim.timer");
-    match verdict::recommendation(study) {
-        Recommendation::Idle => [timer("disable")].into_iter().chain(not_online).chain(configured("idle")).collect(),
-        Recommendation::Adaptive => [timer("disable")].into_iter().chain(not_online).chain(configured("adaptive")).collect(),
-        Recommendation::Online => {
-            vec!["mount -o remount,discard MOUNTPOINT    # and add 'discard' to its options in /etc/fstab".to_owned()]
-        }
-        Recommendation::Batched => [timer("enable")].into_iter().chain(not_online).collect(),
-        Recommendation::NotWorthIt => [timer("disable")].into_iter().chain(not_online).collect(),
-        Recommendation::Blocked => vec![format!("trimtab doctor {}", study.target)],
-        Recommendation::NoDifference | Recommendation::Unknown => Vec::new(),
+    let recommendation = verdict::recommendation(study);
+    let policy = match recommendation {
+        Recommendation::Blocked => return vec![format!("trimtab doctor {place}")],
+        Recommendation::NoDifference | Recommendation::Unknown => return Vec::new(),
+        Recommendation::Batched => policy::BATCHED,
+        Recommendation::Idle => policy::IDLE,
+        Recommendation::Adaptive => policy::ADAPTIVE,
+        Recommendation::Online => policy::ONLINE,
+        Recommendation::NotWorthIt => policy::NONE,
+    };
+    // With the settings that were tried, where they are not the defaults.
+    let tried = study.all().find(|run| run.policy == policy).map_or_else(|| policy.to_owned(), with_settings);
+    let mut commands = vec![format!("trimtab apply {tried} {place} --dry-run    # shows what would change; without --dry-run it is done")];
+    if policy != policy::BATCHED {
+        commands.push("systemctl disable --now fstrim.timer    # so that nobody else trims".to_owned());
+    }
+    commands
+}
+
+/// The policy of a run as `trimtab apply` takes it: `idle:budget=2ms`.
+fn with_settings(run: &Run) -> String {
+    let written = run.policy_settings.iter().filter_map(|field| Some(format!(":{}={}", field.key.strip_prefix("policy.")?, field.value)));
+    let full = std::iter::once(run.policy.clone()).chain(written).collect::<String>();
+    match (full.parse::<PolicySpec>(), run.policy.parse::<PolicySpec>()) {
+        (Ok(tried), Ok(default)) if tried != default => tried.to_string(),
+        _ => run.policy.clone(),
     }
 }
 
