@@ -11,7 +11,7 @@ const BLOCKS_MAX: usize = 4;
 const TABLE_BITS: u32 = 10;
 /// What a match costs in the output: a token and an offset of two bytes.
 const MATCH_COST: f32 = 3.0;
-/// As LZ4 does: after each so many (2 to this) positions without a match, one byte more is skipped at a time.
+/// As LZ4: after each so many (2 to this) positions without a match, one byte more is skipped at a time.
 const SKIP_AFTER_MISSES_LOG2: u32 = 5;
 const SKIP_FROM_BYTES: usize = 2048;
 /// At this share and above data count as incompressible: below it would only be the scatter of the estimate.
@@ -57,7 +57,8 @@ fn stored_share(block: &[u8]) -> f32 {
         if candidate > 0 && word_at(block, candidate - 1) == word {
             at += match_length(block, candidate - 1, at);
             matches += 1;
-            misses = 0;
+            // Not to 0, as LZ4 does: rare matches in data that do not compress must not slow the search down.
+            misses -= misses / 4;
         } else {
             let step = (1 + (misses >> skip_after_log2)).min(block.len() - at);
             literals[usize::from(block[at])] += 1;
