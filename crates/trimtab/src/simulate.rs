@@ -334,8 +334,11 @@ fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bo
         all.push(metric("waf.last-quarter", Unit::Ratio, Better::Lower, waf));
     }
     all.push(metric("written", Unit::Bytes, Better::Neither, written as f64));
-    if let Some(gone) = sampled.spare_gone() {
-        all.push(metric("spare-blocks.gone.written", Unit::Bytes, Better::Neither, gone.as_f64()));
+    // Erased blocks have run out once one has to be collected; it costs little until what is collected holds valid data.
+    for (name, counter) in [("spare-blocks.gone.written", "gc_superblocks"), ("moving.began.written", "nand_written_gc_slots")] {
+        if let Some(when) = sampled.first_growth(counter) {
+            all.push(metric(name, Unit::Bytes, Better::Neither, when.as_f64()));
+        }
     }
     if !in_rounds {
         run.metrics.extend(levels(sampled, capacity));

@@ -132,11 +132,10 @@ impl Sampled {
         (written > 0).then(|| (last.medium_written - first.medium_written) as f64 / written as f64)
     }
 
-    /// Bytes written when a sample first saw more garbage collected than at the start: erased blocks had run out.
-    pub fn spare_gone(&self) -> Option<Bytes> {
-        let collected = |sample: &Sample| sample.counter("gc_superblocks");
-        let before = self.samples.first().map(collected)?;
-        self.samples.iter().find(|sample| collected(sample) > before).map(|sample| Bytes(sample.written))
+    /// Bytes written when a sample first saw more of a counter than at the start.
+    pub fn first_growth(&self, counter: &str) -> Option<Bytes> {
+        let before = self.samples.first()?.counter(counter);
+        self.samples.iter().find(|sample| sample.counter(counter) > before).map(|sample| Bytes(sample.written))
     }
 
     /// Rate, write amplification, state of the drive and growth of its counters, over bytes written.

@@ -96,7 +96,7 @@ pub struct Trend {
     pub rounds: Vec<f64>,
     /// Bytes written at the end of each of these rounds' last pass of the test.
     pub written: Vec<Bytes>,
-    /// Whether the rounds became steady, and at which level.
+    /// Whether the rounds became steady after the last knee, and at which level; what a knee ended was not steady.
     pub steady: SteadyState,
     /// Where the level changes for good; indices of rounds.
     pub knees: Vec<ChangePoint>,
@@ -124,11 +124,18 @@ fn trend(passes: &[Pass], name: &str, target_size: Bytes) -> Trend {
     let written: Vec<Bytes> = groups.iter().map(|g| g.3).collect();
     let each: Vec<Bytes> =
         (0..written.len()).map(|i| written[i].saturating_sub(if i == 0 { Bytes::ZERO } else { written[i - 1] })).collect();
+    let knees = change_points(&rounds, &Options::default());
+    let settled = knees.last().map_or(0, |knee| knee.index);
+    let before = if settled == 0 { Bytes::ZERO } else { written[settled - 1] };
+    let mut steady = steady_state(&rounds[settled..], &each[settled..], target_size.saturating_sub(before));
+    if let SteadyState::Reached(window) | SteadyState::NotSteady(Some(window)) = &mut steady {
+        window.first += settled;
+    }
     Trend {
         phase: name.to_string(),
         max: passes.iter().filter(|p| p.phase == name).map(|p| p.rate).fold(0.0, f64::max),
-        steady: steady_state(&rounds, &each, target_size),
-        knees: change_points(&rounds, &Options::default()),
+        steady,
+        knees,
         rounds,
         written,
     }
@@ -260,7 +267,8 @@ mod tests {
         let knees: Vec<_> = trend.knees.iter().map(|k| trend.written_before(k.index).0 / 1_000_000_000).collect();
         assert_eq!(knees, [100, 380]);
         let window = trend.steady.window().unwrap();
-        assert!(trend.written_before(window.first).0 >= 120_000_000_000);
+        assert!(trend.written_before(window.first).0 >= 380_000_000_000, "160 MB/s lasted, but not for good");
+        assert!((window.average - 120.0).abs() < 2.0, "{window:?}");
         let metrics = trend.metrics();
         let value = |name: &str| metrics.iter().find(|m| m.name == name).map(|m| m.samples[0]);
         assert!((value("seq1m-q1.write.knee-2.rate").unwrap() - 120.0).abs() < 2.0);
