@@ -13,6 +13,7 @@ mod daemon;
 mod doctor;
 mod drive_validate;
 mod nbd_clients;
+mod hostile;
 mod nfs;
 mod on_virtual_ssd;
 mod packaging;
