@@ -194,9 +194,10 @@ impl Task {
     /// Asks the policy once, and does what it says.
     fn turn(&mut self) -> Turn {
         let was_running = self.steps.running();
-        if !was_running && let Err(error) = self.fs.refresh() {
+        // Only whether it is there: windows are read when a pass begins.
+        if !was_running && let Err(errno) = self.fs.file() {
             self.gone.store(true, Ordering::Relaxed);
-            return Turn::Over(format!("{error:#}"));
+            return Turn::Over(std::io::Error::from(errno).to_string());
         }
         let world = self.world();
         if let Some(until) = self.hold {
@@ -211,6 +212,12 @@ impl Task {
         let action = self.steps.decide(&mut self.fs, &world);
         let running = self.steps.running();
         if running && !was_running {
+            // The first window is of the last reading, in which it may be gone by now; then nothing is discarded there. New ones
+            // have higher addresses.
+            if let Err(error) = self.fs.refresh() {
+                self.gone.store(true, Ordering::Relaxed);
+                return Turn::Over(format!("{error:#}"));
+            }
             self.begin_pass("begins a pass");
         }
         let turn = match action {

@@ -1,0 +1,372 @@
+//! Trimming against `fstrim`, in the same run: what is sent, what others have of it, and what the daemon costs. As root.
+//!
+//! `cargo bench --bench trimming [-- holes|foreground|daemon]`; fails if a claim does not hold.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, dead_code, unused_imports)]
+
+#[path = "../tests/it/attached.rs"]
+mod attached;
+#[path = "../tests/it/support.rs"]
+mod support;
+
+use attached::{Attached, Mounted, ok};
+use rustix::fd::AsFd as _;
+use rustix::fs::{Mode, OFlags};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use support::{LoopMount, have_root, process};
+use trimtab::host::discards::Meter;
+use trimtab::trim::filesystem::Filesystem;
+use trimtab::trim::fitrim;
+use trimtab_core::units::Bytes;
+
+fn main() -> ExitCode {
+    if !have_root() {
+        eprintln!("trimming: not measured, this needs root");
+        return ExitCode::SUCCESS;
+    }
+    let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wanted = |name: &str| args.is_empty() || args.iter().any(|a| a == name);
+    let mut held = true;
+    if wanted("holes") {
+        held &= holes();
+    }
+    if wanted("foreground") {
+        held &= foreground();
+    }
+    if wanted("daemon") {
+        held &= daemon();
+    }
+    if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn claim(holds: bool, what: &str) -> bool {
+    println!("{}: {what}", if holds { "holds" } else { "DOES NOT HOLD" });
+    holds
+}
+
+fn sync(path: &Path) {
+    rustix::fs::syncfs(File::open(path).unwrap().as_fd()).unwrap();
+}
+
+/// `count` free extents of `len` bytes between files of the same size.
+fn punch(path: &Path, count: usize, len: usize, delete: bool) {
+    let content = vec![0x5a; len];
+    let name = |i: usize| path.join(format!("{}/{i}", i / 1000));
+    for i in 0..2 * count {
+        if i % 1000 == 0 {
+            fs::create_dir_all(path.join((i / 1000).to_string())).unwrap();
+        }
+        fs::write(name(i), &content).unwrap();
+    }
+    sync(path);
+    if delete {
+        drop_every_second(path, count);
+        sync(path);
+    }
+}
+
+fn drop_every_second(path: &Path, count: usize) {
+    (0..count).for_each(|i| fs::remove_file(path.join(format!("{}/{}", 2 * i / 1000, 2 * i))).unwrap());
+}
+
+/// Commands and bytes that the device counts for `action`, and how long it took.
+fn counted(path: &Path, action: impl FnOnce()) -> (u64, u64, f64) {
+    let meter = Meter::start(path).unwrap();
+    let started = Instant::now();
+    action();
+    let seconds = started.elapsed().as_secs_f64();
+    let counted = fitrim::settle(&meter, Duration::from_secs(30)).counted.unwrap();
+    (counted.commands, counted.bytes.0, seconds)
+}
+
+fn fstrim(path: &Path) {
+    ok(Command::new("fstrim").arg(path));
+}
+
+fn trim(path: &Path, more: &[&str]) {
+    ok(process().args(["trim", "--quiet", "--json", "--restart"]).args(more).arg(path));
+}
+
+fn free(path: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(path).unwrap();
+    stat.f_bfree * stat.f_frsize
+}
+
+fn row(what: &str, (commands, bytes, seconds): (u64, u64, f64), of: u64) {
+    println!(
+        "  {what:<34} {commands:>7} commands {:>8.1} MiB {:>6.1} % of free {seconds:>7.2} s",
+        mib(bytes),
+        100.0 * bytes as f64 / of as f64
+    );
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// What is sent, counted by the device.
+fn holes() -> bool {
+    let mut held = true;
+    for count in [2000, 30_000] {
+        let mount = LoopMount::new("xfs", if count > 10_000 { 4096 } else { 1024 }, "nodiscard").unwrap();
+        let path = mount.path();
+        punch(&path, count, 16 << 10, true);
+        println!("XFS, {count} holes of 16 KiB, {:.0} MiB free", mib(free(&path)));
+        let plain = counted(&path, || fstrim(&path));
+        let by_group = counted(&path, || by_group(&path));
+        let ours = counted(&path, || trim(&path, &[]));
+        let idle = counted(&path, || trim(&path, &["--policy", "idle:quiet=0s:piece-min=64MiB"]));
+        for (what, sent) in
+            [("fstrim", plain), ("fstrim, a range for each group", by_group), ("trimtab trim", ours), ("trimtab trim --policy idle", idle)]
+        {
+            row(what, sent, free(&path));
+        }
+        held &= claim(ours.0 >= count as u64 && ours.1 >= free(&path), "trimtab trim sends every hole and all free space");
+        held &= claim(plain.0 < ours.0 / 4 * 3, "fstrim leaves holes out (how many depends on their order)");
+    }
+    for fs_type in ["ext4", "btrfs"] {
+        let mount = LoopMount::new(fs_type, 2048, "nodiscard").unwrap();
+        let path = mount.path();
+        if fs_type == "btrfs" {
+            ok(Command::new("btrfs").args(["balance", "start", "--full-balance"]).arg(&path));
+        }
+        punch(&path, 5000, 16 << 10, true);
+        let all = free(&path);
+        println!(
+            "{fs_type}{}, 5000 holes of 16 KiB, {:.0} MiB free",
+            if fs_type == "btrfs" { " after a full balance" } else { "" },
+            mib(all)
+        );
+        let ours = counted(&path, || trim(&path, &[]));
+        row("trimtab trim", ours, all);
+        held &= claim(ours.0 >= 5000 && ours.1 >= all / 100 * 98, "every hole is sent, and 98 % of what statfs calls free");
+        let again = counted(&path, || trim(&path, &[]));
+        row("trimtab trim, a second time", again, all);
+        if fs_type == "ext4" {
+            held &= claim(again.0 == 0, "the second time sends nothing");
+        } else {
+            // Space outside of chunks is sent once for each mount, by whoever comes first.
+            let plain = counted(&path, || fstrim(&path));
+            row("fstrim, afterwards", plain, all);
+            held &= claim(again.1 + (4 << 20) >= plain.1, "as much as fstrim");
+        }
+    }
+    held
+}
+
+/// The workaround that is known for XFS.
+fn by_group(path: &Path) {
+    for window in Filesystem::open(path).unwrap().layout().windows.clone() {
+        ok(Command::new("fstrim").arg("-o").arg(window.start.to_string()).arg("-l").arg(window.len.to_string()).arg(path));
+    }
+}
+
+/// Writes 4 KiB, direct, 200 times a second; latencies count from when a write was due.
+struct Foreground {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Vec<(Instant, f64)>>,
+}
+
+impl Foreground {
+    const SPAN: u64 = 32 << 20;
+    const EVERY: Duration = Duration::from_millis(5);
+
+    fn prepare(path: &Path) {
+        fs::write(path.join("foreground"), vec![1; Self::SPAN as usize]).unwrap();
+        sync(path);
+    }
+
+    fn start(path: &Path) -> Self {
+        let file = rustix::fs::open(path.join("foreground"), OFlags::WRONLY | OFlags::DIRECT, Mode::empty()).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            // Direct I/O wants an aligned buffer.
+            let buffer = vec![0x33_u8; 8192];
+            let at = buffer.as_ptr().align_offset(4096);
+            let (mut all, mut due, mut seed) = (Vec::new(), Instant::now(), 1_u64);
+            while !told.load(Ordering::Relaxed) {
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let block = (seed >> 33) % (Self::SPAN / 4096);
+                rustix::io::pwrite(&file, &buffer[at..at + 4096], block * 4096).unwrap();
+                all.push((due, due.elapsed().as_secs_f64() * 1e3));
+                due += Self::EVERY;
+            }
+            all
+        });
+        Self { stop, thread }
+    }
+
+    /// All writes: when each was due, and how many milliseconds it took.
+    fn end(self) -> Vec<(Instant, f64)> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+fn p99(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all.get((all.len() * 99).div_ceil(100).saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+struct Outcome {
+    before_ms: f64,
+    during_ms: f64,
+    longest_ms: f64,
+    seconds: f64,
+    share: f64,
+    commands: u64,
+}
+
+const HOLES: usize = 300;
+
+/// A fresh drive with a fragmented filesystem; the foreground before and during `how`.
+fn alongside(drive: &str, size: &str, how: &str) -> Outcome {
+    let drive = Attached::new(&[drive, "--size", size]);
+    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
+    let mount = Mounted::new(&drive.device, if how == "online" { "discard" } else { "nodiscard" }).unwrap();
+    let path = mount.path();
+    Foreground::prepare(path);
+    punch(path, HOLES, 512 << 10, how != "online");
+    let all = if how == "online" { (HOLES as u64) << 19 } else { free(path) };
+    let writer = Foreground::start(path);
+    std::thread::sleep(Duration::from_secs(8));
+    let meter = Meter::start(path).unwrap();
+    let started = Instant::now();
+    match how {
+        "none" => std::thread::sleep(Duration::from_secs(8)),
+        "fstrim" => fstrim(path),
+        "online" => {
+            drop_every_second(path, HOLES);
+            sync(path);
+            fitrim::settle(&meter, Duration::from_secs(30));
+        }
+        policy => {
+            // Not all of it if it takes too long; the share says so.
+            let mut child =
+                process().args(["trim", "--quiet", "--restart", "--policy", policy]).arg(path).stdout(Stdio::null()).spawn().unwrap();
+            while started.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM);
+            child.wait().unwrap();
+        }
+    }
+    let ended = Instant::now();
+    let counted = meter.count().unwrap();
+    let all_writes = writer.end();
+    let part = |from: Instant, to: Instant| all_writes.iter().filter(|w| w.0 >= from && w.0 < to).map(|w| w.1).collect::<Vec<_>>();
+    // The first second fills caches.
+    let before = part(all_writes[0].0 + Duration::from_secs(1), started);
+    let during = part(started, ended);
+    Outcome {
+        before_ms: p99(before),
+        longest_ms: during.iter().copied().fold(0.0, f64::max),
+        during_ms: p99(during),
+        seconds: (ended - started).as_secs_f64(),
+        share: 100.0 * counted.bytes.0 as f64 / all as f64,
+        commands: counted.commands,
+    }
+}
+
+/// What others have of a trim, on virtual SSDs.
+fn foreground() -> bool {
+    let mut held = true;
+    for (drive, size, cost) in
+        [("sata-tlc-500gb", "32GiB", "0.15 ms a command"), ("ocz-vertex-le-100gb", "1GiB", "6 ms a command, and nothing else meanwhile")]
+    {
+        println!("{drive} ({cost}), ext4, {HOLES} holes of 512 KiB, 4 KiB written 200 times a second");
+        println!(
+            "  {:<10} {:>10} {:>10} {:>7} {:>10} {:>8} {:>9} {:>10}",
+            "trim", "p99 before", "during", "ratio", "longest", "seconds", "commands", "% of free"
+        );
+        let mut ratios = Vec::new();
+        let mut seconds = Vec::new();
+        for how in ["none", "fstrim", "online", "idle"] {
+            let o = alongside(drive, size, how);
+            println!(
+                "  {how:<10} {:>7.2} ms {:>7.2} ms {:>7.2} {:>7.1} ms {:>8.2} {:>9} {:>10.1}",
+                o.before_ms,
+                o.during_ms,
+                o.during_ms / o.before_ms,
+                o.longest_ms,
+                o.seconds,
+                o.commands,
+                o.share
+            );
+            ratios.push(o.during_ms / o.before_ms);
+            seconds.push(o.seconds);
+        }
+        held &= claim(ratios[3] <= 1.2, "p99 during an idle trim is at most 1.2 times p99 before it");
+        held &= claim(seconds[3] <= 10.0 * seconds[1], "an idle trim takes at most ten times as long as fstrim");
+    }
+    held
+}
+
+/// What the daemon costs while there is nothing to do.
+fn daemon() -> bool {
+    let mounts: Vec<LoopMount> = ["ext4", "xfs", "btrfs", "ext4"].iter().map(|fs| LoopMount::new(fs, 512, "nodiscard").unwrap()).collect();
+    let scratch = tempfile::tempdir().unwrap();
+    let config = scratch.path().join("trimtab.toml");
+    let policies = ["adaptive", "idle:at-least=1000h", "adaptive", "batched"];
+    let mut text = format!("[daemon]\nstate = \"{0}/state\"\nmetrics = \"{0}/trimtab.prom\"\n", scratch.path().display());
+    for (mount, policy) in mounts.iter().zip(policies) {
+        text += &format!("[[filesystem]]\npath = \"{}\"\npolicy = \"{policy}\"\n", mount.path().display());
+    }
+    fs::write(&config, text).unwrap();
+    fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    // In a mount namespace of its own: whoever mounts something elsewhere wakes it up.
+    let mut child = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(process().get_program())
+        .args(["daemon", "--config"])
+        .arg(&config)
+        .env("TRIMTAB_RUNTIME_DIR", scratch.path().join("run"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    let (cpu, wakes) = (cpu_seconds(child.id()), wakeups(child.id()));
+    let span = 60.0;
+    std::thread::sleep(Duration::from_secs_f64(span));
+    let (cpu, wakes) = (cpu_seconds(child.id()) - cpu, wakeups(child.id()) - wakes);
+    let memory = rss_kib(child.id());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    child.wait().unwrap();
+    println!(
+        "daemon, 4 filesystems, nothing to do, {span} s: {:.4} % of a core, {:.2} wake-ups a second, {:.1} MiB resident",
+        100.0 * cpu / span,
+        wakes as f64 / span,
+        memory as f64 / 1024.0
+    );
+    claim(cpu / span < 0.001, "below 0.1 % of a core") & claim(memory < 20 << 10, "below 20 MiB")
+}
+
+/// User and system time of all threads. In nanoseconds as the scheduler has it: clock ticks would be too coarse.
+fn cpu_seconds(process: u32) -> f64 {
+    let one = |path: &Path| fs::read_to_string(path.join("schedstat")).ok()?.split_ascii_whitespace().next()?.parse::<u64>().ok();
+    threads(process).iter().filter_map(|t| one(t)).sum::<u64>() as f64 / 1e9
+}
+
+fn wakeups(process: u32) -> u64 {
+    let one = |path: &Path| {
+        let status = fs::read_to_string(path.join("status")).ok()?;
+        status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
+    };
+    threads(process).iter().filter_map(|t| one(t)).sum()
+}
+
+fn threads(process: u32) -> Vec<std::path::PathBuf> {
+    fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|e| e.unwrap().path()).collect()
+}
+
+fn rss_kib(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok()).unwrap()
+}
