@@ -411,6 +411,36 @@ fn a_drive_without_power_is_survived_and_the_pass_goes_on_when_it_is_back() {
     assert!(complete.contains(&true) && complete.contains(&false), "{history:#?}");
 }
 
+/// The drive is pulled out in the middle of a pass.
+#[test]
+fn a_drive_that_goes_away_ends_its_pass_and_not_the_daemon() {
+    let _one = ONE.lock();
+    let Some((drive, mount)) = failing("power-cut") else { return };
+    let Some(other) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let set = Set::new();
+    let rules = rule(mount.path(), "idle:quiet=10s:patience=100ms:piece-min=1GiB") + &rule(&other.path(), "none");
+    let mut daemon = Daemon::start(&set.config(&rules));
+    daemon.wait_for("idle");
+    daemon.wait_for("none");
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("begins a pass");
+    std::thread::sleep(Duration::from_millis(500));
+    ok(Command::new("umount").arg("--lazy").arg(mount.path()));
+    drive.command().args(["drive", "detach", "--all", "--force"]).assert().success();
+    daemon.wait_for("goes on later");
+    // The other filesystem is served as before.
+    let meter = Meter::start(&other.path()).unwrap();
+    fs::write(other.path().join("file"), vec![1; 8 << 20]).unwrap();
+    rustix::fs::syncfs(std::os::fd::AsFd::as_fd(&fs::File::open(other.path()).unwrap())).unwrap();
+    fs::remove_file(other.path().join("file")).unwrap();
+    rustix::fs::syncfs(std::os::fd::AsFd::as_fd(&fs::File::open(other.path()).unwrap())).unwrap();
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("pass complete");
+    assert!(sent(&meter) >= 8 << 20);
+    daemon.end();
+    assert!(set.history().iter().any(|r| r["complete"] == false), "{:#?}", set.history());
+}
+
 #[test]
 fn at_shutdown_only_what_is_configured_for_it_is_trimmed() {
     let _one = ONE.lock();
