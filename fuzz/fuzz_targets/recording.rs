@@ -19,7 +19,7 @@ fn inside(records: u32, raw: &[u8]) {
     let json = br#"{"drive":"x","size":1099511627776,"logical_block":512,"speed":"off","started_unix_ms":0,"tool_version":"0"}"#;
     let stored = zstd::bulk::compress(raw, 1).expect("memory is enough");
     let mut file = b"TRIMTRC1".to_vec();
-    let mut number = |n: u32| n.to_le_bytes();
+    let number = |n: u32| n.to_le_bytes();
     file.extend([number(json.len() as u32), number(crc32(json))].concat());
     file.extend(json);
     file.extend([number(stored.len() as u32), number(raw.len() as u32), number(records), number(crc32(&stored))].concat());
