@@ -23,6 +23,7 @@ const SHIPPED: &[&str] = &[
     include_str!("../../../drives/nvme-tlc-500gb.toml"),
     include_str!("../../../drives/ocz-vertex-2-le-100gb.toml"),
     include_str!("../../../drives/ocz-vertex-le-100gb.toml"),
+    include_str!("../../../drives/ocz-vertex-le-200gb.toml"),
     include_str!("../../../drives/owc-electra-3g-480gb.toml"),
     include_str!("../../../drives/sata-tlc-500gb.toml"),
 ];

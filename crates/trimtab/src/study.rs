@@ -12,6 +12,7 @@ pub mod job;
 pub mod matrix;
 pub mod modelled;
 pub mod months;
+pub mod published;
 pub mod real;
 pub mod scale;
 pub mod shelf;

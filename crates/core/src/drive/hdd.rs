@@ -53,6 +53,8 @@ pub struct Hdd {
     /// Written and not yet on the platters: offset to end, disjoint, neighbours merged.
     dirty: BTreeMap<u64, u64>,
     dirty_bytes: u64,
+    /// When the oldest of it came: nothing of it can have been written back before.
+    dirty_since_ns: u64,
     /// What the buffer holds of the last read and what was read on.
     buffer: Extent,
     /// Where reading on stops.
@@ -87,6 +89,7 @@ impl Hdd {
             head: 0,
             dirty: BTreeMap::new(),
             dirty_bytes: 0,
+            dirty_since_ns: 0,
             buffer: Extent { offset: 0, len: 0 },
             read_on_end: 0,
             counters: HddCounters::default(),
@@ -192,7 +195,12 @@ impl Hdd {
 
     /// Lets the background work that starts before `now` happen.
     fn advance(&mut self, now: u64) {
-        while self.media_free_ns < now && self.destage(self.media_free_ns) {}
+        loop {
+            let start = self.media_free_ns.max(self.dirty_since_ns);
+            if start >= now || !self.destage(start) {
+                break;
+            }
+        }
         if self.dirty.is_empty() {
             self.read_on(now);
         }
@@ -269,6 +277,9 @@ impl Hdd {
             room_at = room_at.max(self.media_free_ns);
         }
         self.counters.cache_stall_ns += room_at - arrived;
+        if self.dirty.is_empty() {
+            self.dirty_since_ns = room_at;
+        }
         self.insert_dirty(extent);
         room_at
     }
@@ -448,6 +459,24 @@ mod tests {
         assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::Trim(&[]))), Refusal::TrimUnsupported);
         assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::Read(Extent { offset: 1, len: 512 }))), Refusal::Misaligned);
         assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::Read(Extent { offset: u64::MAX - 511, len: 512 }))), Refusal::OutOfRange);
+    }
+
+    #[test]
+    fn time_before_a_write_does_not_help_to_write_it_back() {
+        let mut disk = Hdd::new(&spec()).unwrap();
+        let mut now = Nanos::from_secs(60);
+        disk.idle(now);
+        let began = now;
+        let len = 512 << 10;
+        for at in 0..400 {
+            let extent = Extent { offset: at * len, len };
+            now = disk.submit(now, &Command::Write(extent, DataClass::Random)).done;
+        }
+        now = disk.submit(now, &Command::Flush).done;
+        let rate = disk.rate(0) as f64;
+        let least = (400 * len) as f64 / rate;
+        let took = (now - began).as_secs_f64();
+        assert!(took >= least * 0.99, "{took} s for what takes the platter {least} s");
     }
 
     proptest! {

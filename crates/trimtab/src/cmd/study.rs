@@ -1,6 +1,7 @@
 //! `trimtab study [TARGET]`.
 
 mod modelled;
+mod published;
 
 use crate::error::{Interrupted, UsageError};
 use crate::output::Context;
@@ -40,7 +41,8 @@ Examples:
   trimtab study drive:intel-520-120gb --policies none,online,idle:budget=2ms
   trimtab study /mnt/ssd             a quarter of the published sizes, three repeats
   trimtab study --quick .            a tenth, once: under a minute
-  trimtab study --full --yes /home   the published sizes; remounts without asking")]
+  trimtab study --full --yes /home   the published sizes; remounts without asking
+  trimtab study --published          published measurements beside what the models show for them")]
 pub struct Args {
     /// A directory on the filesystem to study, or drive:NAME or drive:FILE.toml for a modelled drive.
     #[arg(default_value = "drive:ocz-vertex-le-100gb")]
@@ -76,6 +78,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     #[command(flatten)]
+    published: published::PublishedArgs,
+    #[command(flatten)]
     safety: SafetyArgs,
 }
 
@@ -110,6 +114,9 @@ fn shelf(args: &Args, context: &Context) -> anyhow::Result<Box<dyn Shelf>> {
 
 /// Runs the study, keeps the runs, prints the report.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    if args.published.published {
+        return published::run(&args.published, args.seed, context);
+    }
     let path = match TargetSpec::resolve(&args.target)? {
         TargetSpec::Directory(path) => path,
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),

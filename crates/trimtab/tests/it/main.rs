@@ -19,6 +19,7 @@ mod on_virtual_ssd;
 mod packaging;
 mod postmark;
 mod power_cuts;
+mod published;
 mod replay;
 mod results;
 mod study;

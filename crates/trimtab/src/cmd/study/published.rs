@@ -1,0 +1,54 @@
+//! `trimtab study --published`.
+
+use crate::error::UsageError;
+use crate::interrupt;
+use crate::output::Context;
+use crate::progress::{Counting, Progress};
+use crate::study::published::{self, render, spec::Plan};
+use anyhow::Context as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+/// Options of `trimtab study --published`.
+#[derive(Debug, clap::Args)]
+pub struct PublishedArgs {
+    /// Compare published measurements with what the models show for them, instead of studying a target.
+    #[arg(long, conflicts_with_all = ["target", "quick", "full", "repeats", "policies", "filesystem", "fill", "report"])]
+    pub published: bool,
+    /// Only the published results of drives whose name contains this, or of one workload: postmark, tree, fstrim, ageing.
+    #[arg(long, value_name = "DRIVE|WORKLOAD", requires = "published")]
+    only: Option<String>,
+    /// Write the comparison to this file too.
+    #[arg(long, value_name = "FILE.md", requires = "published")]
+    markdown: Option<PathBuf>,
+}
+
+/// Runs all that was published on models, and prints both.
+pub fn run(args: &PublishedArgs, seed: u64, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install().context("cannot install signal handlers")?;
+    let plan = Plan::shipped()?;
+    let chosen = plan.configurations.iter().filter(|c| c.is_of(args.only.as_deref())).count();
+    if let (0, Some(only)) = (chosen, &args.only) {
+        let mut drives: Vec<&str> = plan.configurations.iter().map(|c| c.drive.as_str()).collect();
+        drives.sort_unstable();
+        drives.dedup();
+        return Err(UsageError::new(format!("--only {only}: nothing was published for that"))
+            .hint(format!("there are postmark, tree, fstrim, ageing; {}", drives.join(", ")))
+            .into());
+    }
+    let bar = Mutex::new((Progress::new(context, "published results", Counting::Items, chosen as u64), 0));
+    let comparison = published::run(&plan, args.only.as_deref(), seed, &|| {
+        if let Ok(mut bar) = bar.lock() {
+            bar.1 += 1;
+            let done = bar.1;
+            bar.0.set(done);
+        }
+    })?;
+    drop(bar);
+    context.report("published", 1, &comparison, || render::markdown(&comparison))?;
+    if let Some(path) = &args.markdown {
+        std::fs::write(path, render::markdown(&comparison)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
