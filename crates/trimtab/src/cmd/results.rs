@@ -6,6 +6,7 @@ mod delete;
 mod export;
 mod import;
 mod list;
+mod report;
 mod show;
 
 use crate::error::UsageError;
@@ -24,6 +25,7 @@ Examples:
   trimtab results list --workload tree
   trimtab results show last
   trimtab results compare last~1 last
+  trimtab results report last~1 last --output both.html
   trimtab results export --output results.json")]
 pub struct Args {
     #[command(subcommand)]
@@ -35,6 +37,7 @@ enum Action {
     List(list::Args),
     Show(show::Args),
     Compare(compare::Args),
+    Report(report::Args),
     Export(export::Args),
     Import(import::Args),
     Add(add::Args),
@@ -47,6 +50,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Action::List(args) => list::run(args, context),
         Action::Show(args) => show::run(args, context),
         Action::Compare(args) => compare::run(args, context),
+        Action::Report(args) => report::run(args, context),
         Action::Export(args) => export::run(args, context),
         Action::Import(args) => import::run(args, context),
         Action::Add(args) => add::run(args, context),

@@ -4,6 +4,7 @@ use super::document::{Chart, ChartKind, Line, Mark};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Width and height of a chart in its own units; the page scales it.
 const SIZE: (u32, u32) = (760, 340);
@@ -74,7 +75,17 @@ fn draw_lines(
     if log {
         let y_range = y_low / 1.2..y_high.max(y_low * 1.01) * 1.2;
         let mut context = builder.build_cartesian_2d(x_range, y_range.clone().log_scale())?;
-        mesh(&mut context.configure_mesh(), chart)?;
+        // Within less than a decade the powers of ten are no scale.
+        let narrow = y_range.end / y_range.start < 10.0;
+        mesh(context.configure_mesh().y_labels(if narrow { 0 } else { 6 }), chart)?;
+        if narrow {
+            for tick in nice_ticks(y_range.start, y_range.end) {
+                let ends = [(context.x_range().start, tick), (context.x_range().end, tick)];
+                context.draw_series(std::iter::once(PathElement::new(ends, GRID.stroke_width(1))))?;
+                let (x, y) = context.plotting_area().map_coordinate(&ends[0]);
+                root.draw(&Text::new(short_number(tick), (x - 6, y), anchored(HPos::Right, VPos::Center)))?;
+            }
+        }
         for (i, line) in lines.iter().enumerate() {
             let points = line.points.iter().copied().filter(|(_, y)| *y > 0.0);
             context.draw_series(LineSeries::new(points, colour(i).stroke_width(2)))?;
@@ -82,22 +93,54 @@ fn draw_lines(
         for mark in marks {
             let ends = [(mark.x, y_range.start), (mark.x, y_range.end)];
             context.draw_series(std::iter::once(PathElement::new(ends, MARK.stroke_width(1))))?;
-            context.draw_series(std::iter::once(Text::new(mark.label.clone(), (mark.x, y_range.end), label(11, MARK))))?;
         }
+        let area = context.plotting_area();
+        mark_labels(root, marks, |mark| area.map_coordinate(&(mark.x, y_range.end)))?;
     } else {
         let top = if y_high > 0.0 { y_high * 1.08 } else { 1.0 };
         let bottom = y_low.min(0.0);
         let mut context = builder.build_cartesian_2d(x_range, bottom..top)?;
-        mesh(&mut context.configure_mesh(), chart)?;
+        mesh(context.configure_mesh().y_labels(6), chart)?;
         for (i, line) in lines.iter().enumerate() {
             context.draw_series(LineSeries::new(line.points.iter().copied(), colour(i).stroke_width(2)))?;
         }
         for mark in marks {
             context.draw_series(std::iter::once(PathElement::new([(mark.x, bottom), (mark.x, top)], MARK.stroke_width(1))))?;
-            context.draw_series(std::iter::once(Text::new(mark.label.clone(), (mark.x, top), label(11, MARK))))?;
         }
+        let area = context.plotting_area();
+        mark_labels(root, marks, |mark| area.map_coordinate(&(mark.x, top)))?;
     }
     Ok(true)
+}
+
+/// Writes what the marks mean, one line below another, towards the middle of the picture.
+fn mark_labels(root: &DrawingArea<SVGBackend<'_>, Shift>, marks: &[Mark], place: impl Fn(&Mark) -> (i32, i32)) -> Result<(), DrawError> {
+    for (row, mark) in marks.iter().enumerate() {
+        let (x, y) = place(mark);
+        let left = x < SIZE.0 as i32 / 2;
+        let style = TextStyle {
+            color: plotters::style::Color::to_backend_color(&MARK),
+            ..anchored(if left { HPos::Left } else { HPos::Right }, VPos::Top)
+        };
+        root.draw(&Text::new(mark.label.clone(), (if left { x + 4 } else { x - 4 }, y + 2 + 14 * row as i32), style))?;
+    }
+    Ok(())
+}
+
+fn anchored(horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
+    label(12, INK).pos(Pos::new(horizontal, vertical))
+}
+
+/// Round numbers between `low` and `high`, about five.
+fn nice_ticks(low: f64, high: f64) -> Vec<f64> {
+    let rough = (high - low) / 5.0;
+    if !rough.is_finite() || rough <= 0.0 {
+        return Vec::new();
+    }
+    let magnitude = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * magnitude).find(|step| *step >= rough).unwrap_or(rough);
+    let first = (low / step).ceil() as i64;
+    (0..12).map(|i| (first + i) as f64 * step).take_while(|tick| *tick <= high).collect()
 }
 
 /// Grid, axes and their labels.
@@ -111,7 +154,6 @@ where
         .x_label_formatter(&|v| short_number(*v))
         .y_label_formatter(&|v| short_number(*v))
         .x_labels(8)
-        .y_labels(6)
         .axis_style(INK)
         .bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
@@ -161,10 +203,7 @@ fn draw_bars(
     let area = context.plotting_area();
     for (group, category) in categories.iter().enumerate() {
         let (x, y) = area.map_coordinate(&(group as f64 + 0.5, 0.0));
-        let style = label(12, INK).pos(plotters::style::text_anchor::Pos::new(
-            plotters::style::text_anchor::HPos::Center,
-            plotters::style::text_anchor::VPos::Top,
-        ));
+        let style = anchored(HPos::Center, VPos::Top);
         root.draw(&Text::new(category.clone(), (x, y + 8), style))?;
     }
     Ok(true)
@@ -198,6 +237,17 @@ mod tests {
     fn axis_numbers_are_short() {
         let shown: Vec<String> = [0.0, 0.25, 1.0, 12.5, 500.0, 12_500.0, 3.2e6, 1.8e12].map(short_number).into();
         assert_eq!(shown, ["0", "0.25", "1", "12.5", "500", "12.5k", "3.2M", "1800G"]);
+    }
+
+    #[test]
+    fn narrow_logarithmic_scales_have_round_numbers() {
+        assert_eq!(nice_ticks(22_500.0, 45_500.0), [25_000.0, 30_000.0, 35_000.0, 40_000.0, 45_000.0]);
+        assert_eq!(nice_ticks(0.78, 2.4), [1.0, 1.5, 2.0]);
+        assert!(nice_ticks(1.0, 1.0).is_empty() && nice_ticks(f64::NAN, 1.0).is_empty());
+        let points = vec![(0.0, 37_900.0), (1.0, 27_000.0)];
+        let kind = ChartKind::Lines { lines: vec![Line { name: "l".into(), points }], marks: vec![] };
+        let chart = Chart { title: "t".into(), x_label: "x".into(), y_label: "y".into(), kind };
+        assert!(draw(&chart, true).unwrap().contains("30k"));
     }
 
     #[test]

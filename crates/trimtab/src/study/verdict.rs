@@ -491,6 +491,51 @@ mod tests {
         assert!(verdict.caveats.iter().any(|c| c.contains("noise")), "{:?}", verdict.caveats);
     }
 
+    /// A run of months of churn with this rate and this wear.
+    fn aged(policy: &str, rate: f64, cycles: f64) -> Run {
+        use crate::study::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
+        let metrics: [(&str, Unit, &[f64]); 3] = [
+            (RATE_STEADY, Unit::OpsPerSecond, &[rate]),
+            (CYCLES_PER_TB, Unit::Count, &[cycles]),
+            (WAF_STEADY, Unit::Ratio, &[cycles / 7.0]),
+        ];
+        let mut aged = run("churn", policy, "nodiscard", &metrics);
+        aged.settings.push(Field::new("fill", "60%"));
+        aged
+    }
+
+    #[test]
+    fn what_months_of_churn_show_decides() {
+        let deleting = |online: f64| {
+            vec![
+                tree("none", "nodiscard", &[0.17, 0.17, 0.17], 0.0, None),
+                tree("online", "discard", &[online, online, online], 500.0, None),
+                tree("batched", "nodiscard", &[0.17, 0.17, 0.17], 120.0, Some(0.8)),
+            ]
+        };
+        let with = |online: f64, ageing: Vec<Run>| Study { ageing, ..study(deleting(online)) };
+        // Neither costs nor gains anything.
+        let none = with(0.17, vec![aged("none", 30e3, 7.0), aged("online", 30e3, 7.0), aged("batched", 30.1e3, 7.0)]);
+        assert_eq!(recommendation(&none), Recommendation::NoDifference);
+        assert!(of(&none).headline.contains("makes no measurable difference"), "{}", of(&none).headline);
+        // Costs, and gains nothing.
+        let idle_drive = with(11.0, none.ageing.clone());
+        assert_eq!(recommendation(&idle_drive), Recommendation::NotWorthIt);
+        // Gains, and costs nothing; or costs.
+        let gains = vec![aged("none", 28e3, 11.0), aged("online", 36e3, 7.0), aged("batched", 35e3, 7.8), aged("adaptive", 35e3, 7.7)];
+        let online = with(0.17, gains.clone());
+        assert_eq!((recommendation(&online), recommended_policy(&online)), (Recommendation::Online, Some(policy::ONLINE)));
+        assert!(
+            of(&online).headline.contains("36000 4 KiB random writes a second instead of 28000 and the drive's life 1.57×"),
+            "{}",
+            of(&online).headline
+        );
+        assert_eq!(recommendation(&with(11.0, gains.clone())), Recommendation::Batched);
+        let mut adaptive = gains;
+        adaptive[2] = aged("batched", 30e3, 10.0);
+        assert_eq!(recommendation(&with(11.0, adaptive)), Recommendation::Adaptive);
+    }
+
     #[test]
     fn an_empty_study_has_nothing_to_say() {
         assert!(of(&study(Vec::new())).headline.contains("nothing to say"));
