@@ -410,12 +410,14 @@ fn text(report: &Report) -> String {
 
 fn dry_text(report: &Report) -> String {
     let line = |f: &Outcome| {
-        let asked = Bytes(f.asked_bytes);
+        // More than any filesystem: one request without an end.
+        let asked = if f.asked_bytes >= 1 << 60 { "all".to_owned() } else { Bytes(f.asked_bytes).to_string() };
         let mut text = format!(
-            "{} [{}]: {} requests, {}, over {asked} of addresses, {} free",
+            "{} [{}]: {} {}, {}, over {asked} of addresses, {} free",
             f.path,
             f.fs_type,
             f.windows,
+            if f.windows == 1 { "request" } else { "requests" },
             f.unit,
             Bytes(f.free_bytes)
         );

@@ -129,7 +129,10 @@ impl Config {
         use std::io::Read as _;
         use std::os::unix::fs::MetadataExt as _;
         let whole = |what: String| ConfigError { path: path.to_owned(), line: 0, what };
-        let file = std::fs::File::open(path).map_err(|e| whole(format!("cannot be opened: {e}")))?;
+        let file = std::fs::File::open(path).map_err(|e| {
+            let hint = if e.kind() == std::io::ErrorKind::NotFound { "; 'trimtab apply POLICY PATH' makes one" } else { "" };
+            whole(format!("cannot be opened: {e}{hint}"))
+        })?;
         let meta = file.metadata().map_err(|e| whole(format!("cannot be looked at: {e}")))?;
         if !meta.is_file() {
             return Err(whole("is not a regular file".into()));
