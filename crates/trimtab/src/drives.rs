@@ -77,7 +77,8 @@ fn read(path: &str) -> anyhow::Result<String> {
 fn unknown(name: &str) -> UsageError {
     const ADVICE: &str = "'trimtab drive list' shows all, and a path to a .toml file is taken too";
     let likeness = |drive: &&Drive| strsim::jaro_winkler(&drive.spec.name, name);
-    let nearest = shipped().iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|drive| likeness(drive) > 0.7);
+    // Backwards, because of equals the last one would be taken.
+    let nearest = shipped().iter().rev().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|drive| likeness(drive) > 0.7);
     let error = UsageError::new(format!("there is no drive called '{name}'"));
     match nearest {
         Some(drive) => error.hint(format!("did you mean '{}'? ({ADVICE})", drive.spec.name)),

@@ -122,7 +122,8 @@ fn what_is_exported_comes_back_elsewhere() {
     there.results(&["import", "-"]).write_stdin(csv).assert().success().stdout("1 run imported\n");
     let figures = |scratch: &Scratch, run: &str| scratch.json(&["show", run])["metrics"].clone();
     assert_eq!(figures(&there, "last"), figures(&here, "last"));
-    there.results(&["compare", &id, "last"]).assert().success().stdout(contains("no measurable difference"));
+    // Equal figures; whether so few and short ones can be called equal depends on their noise.
+    there.results(&["compare", &id, "last"]).assert().success().stdout(contains("faster").or(contains("slower")).not());
 }
 
 #[test]
