@@ -54,8 +54,8 @@ fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
     let mut skipped = 0;
     let mut total = Bytes::ZERO;
     let mut content = Vec::new();
-    for entry in tar::Archive::new(stream).entries()? {
-        let mut entry = entry?;
+    for (at, entry) in tar::Archive::new(stream).entries()?.enumerate() {
+        let mut entry = entry.map_err(|error| bad_header(error, at))?;
         let path = String::from_utf8(entry.path_bytes().into_owned())
             .map_err(|error| anyhow!("the name '{}' is not UTF-8", String::from_utf8_lossy(error.as_bytes())))?;
         match entry.header().entry_type() {
@@ -79,6 +79,15 @@ fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
     }
     let class = class_of(builder.content());
     Ok(Archive { list: builder.finish(class), skipped })
+}
+
+/// What is wrong with entry `at`. The tar library's own complaints quote the header, which may be anything.
+fn bad_header(error: std::io::Error, at: usize) -> anyhow::Error {
+    match (error.kind(), at) {
+        (std::io::ErrorKind::Other, 0) => anyhow!("it is no tar archive, neither plain nor with gzip, xz or zstd"),
+        (std::io::ErrorKind::Other, _) => anyhow!("the header of entry {} is damaged", at + 1),
+        _ => error.into(),
+    }
 }
 
 /// How far blocks of `content`, evenly spread over it, compress (deflate, level 1).
@@ -154,6 +163,11 @@ mod tests {
         for bytes in [&plain[..2000], &gz[..gz.len() / 2], b"", b"not an archive at all", &[0; 1024]] {
             assert!(read(written(bytes).path()).is_err(), "{} bytes", bytes.len());
         }
+        let message = |bytes: &[u8]| format!("{:#}", read(written(bytes).path()).unwrap_err());
+        assert!(message(&[0xe9; 5000]).ends_with("it is no tar archive, neither plain nor with gzip, xz or zstd"));
+        let mut second = plain.clone();
+        second[512 + 5120..][..512].fill(0xe9);
+        assert!(message(&second).ends_with("the header of entry 2 is damaged"), "{}", message(&second));
         assert!(read(Path::new("/no/such/file")).unwrap_err().to_string().contains("/no/such/file"));
     }
 
