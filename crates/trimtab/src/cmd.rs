@@ -13,12 +13,41 @@ pub mod trim;
 pub mod verify;
 pub mod volume;
 
-use crate::cli::Command;
 use crate::output::Context;
+use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Runs the command and says with which status to exit.
-pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Find out what each trim policy does here, and which to use.
+    Study(study::Args),
+    /// Run one benchmark on one target.
+    Bench(bench::Args),
+    /// PostMark's own command language, exact operations and reports.
+    Postmark(postmark::Args),
+    /// Modelled drives: specifications, simulation, and drives attached as block devices.
+    Drive(drive::Args),
+    /// Say whether TRIM reaches the drive, and what to do if it does not.
+    Doctor(doctor::Args),
+    /// Stored results: list, show, compare, move.
+    Results(results::Args),
+    /// Watch mounted filesystems and trim each under its policy.
+    Daemon(daemon::Args),
+    /// Write a trim policy into the system's configuration, or take that back.
+    Apply(apply::Args),
+    /// Prove that freed blocks are discarded: write, delete, trim, read the raw blocks back.
+    Verify(verify::Args),
+    /// Trim mounted filesystems: complete, counted on the device, in pauses if asked.
+    Trim(trim::Args),
+    /// The modelled filesystem: check it against the real one.
+    Volume(volume::Args),
+    /// Print a completion script for a shell.
+    Completions(completions::Args),
+}
+
+/// Runs the command and says with which status to exit. `whole` is all that can be said, for completion scripts.
+pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
     match command {
         Command::Study(args) => study::run(&args, context),
         Command::Bench(args) => bench::run(&args, context),
@@ -31,6 +60,6 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Verify(args) => verify::run(&args, context),
         Command::Trim(args) => trim::run(&args, context),
         Command::Volume(args) => volume::run(&args, context),
-        Command::Completions(args) => completions::run(&args, context),
+        Command::Completions(args) => completions::run(&args, whole),
     }
 }

@@ -1,6 +1,6 @@
 //! `trimtab`: parse, do, exit. Errors are printed here and nowhere else.
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
 use trimtab::{cli, cmd, error, output};
 
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let context = output::Context::new(&cli.global);
-    match cmd::run(cli.command, &context) {
+    match cmd::run(cli.command, cli::Cli::command(), &context) {
         Ok(code) => code,
         Err(error) => error::print_and_exit_code(&error),
     }

@@ -1,9 +1,26 @@
 //! Standard output: text for people, one JSON document for programs. Progress and errors go to standard error.
 
-use crate::cli::Global;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
+
+/// Options that every command takes.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// Print one JSON document on standard output instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// No progress on standard error.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Answer yes to every question (large amounts of data, remounting).
+    #[arg(long, short, global = true)]
+    pub yes: bool,
+    /// The store of results [default: trimtab/results.db in the XDG data directory].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
 
 /// How this invocation talks, from the options of every command.
 #[derive(Debug, Clone)]

@@ -1,8 +1,5 @@
 //! `trimtab completions SHELL`.
 
-use crate::cli::Cli;
-use crate::output::Context;
-use clap::CommandFactory as _;
 use std::process::ExitCode;
 
 /// Arguments of `trimtab completions`.
@@ -13,9 +10,9 @@ pub struct Args {
 }
 
 /// Prints the script.
-pub fn run(args: &Args, _context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args, mut whole: clap::Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "trimtab", &mut script);
+    clap_complete::generate(args.shell, &mut whole, "trimtab", &mut script);
     crate::output::write_stdout(&script)?;
     Ok(ExitCode::SUCCESS)
 }

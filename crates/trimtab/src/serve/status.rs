@@ -1,6 +1,5 @@
 //! What a server tells about itself: the document of `trimtab drive status --json`, and what `drive watch` draws.
 
-use crate::serve::engine::Done;
 use crate::serve::ledger::Discards;
 use crate::serve::runtime::Record;
 use serde::{Deserialize, Serialize};
@@ -41,12 +40,6 @@ pub struct Requests {
     pub failed: u64,
     /// How long the drive took.
     pub latency: Latencies,
-}
-
-impl From<&Done> for Requests {
-    fn from(done: &Done) -> Self {
-        Self { count: done.count, bytes: done.bytes, failed: done.failed, latency: Latencies::of(&done.latency) }
-    }
 }
 
 /// Requests by kind.

@@ -1,6 +1,6 @@
 //! Counters of what was served, in all and second by second.
 
-use crate::serve::status::{ByKind, Second};
+use crate::serve::status::{ByKind, Latencies, Requests, Second};
 use std::collections::VecDeque;
 use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::drive::Command;
@@ -29,6 +29,12 @@ impl Done {
             self.failed += 1;
         }
         self.latency.record(latency);
+    }
+}
+
+impl From<&Done> for Requests {
+    fn from(done: &Done) -> Self {
+        Self { count: done.count, bytes: done.bytes, failed: done.failed, latency: Latencies::of(&done.latency) }
     }
 }
 
