@@ -32,6 +32,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod trim;
+pub mod validation;
 mod writeback;
 
 pub use file_blocks::FileBlocks;
@@ -135,6 +136,8 @@ pub struct Volume<D> {
     batches_begun: u64,
     /// The last batch takes more files.
     batch_open: bool,
+    /// Inode blocks that change because contents are on the drive, and wait for room in the journal.
+    conversions: VecDeque<u32>,
     /// Blocks of files in the page cache, and when each was used last, by a count.
     cached_blocks: u64,
     uses: u64,

@@ -97,37 +97,12 @@ impl Case {
         }
     }
 
-    /// A drive as the formulas assume it: one die, one stream, page mapping, nothing compressed or cached.
     fn spec(&self, pages: u32) -> DriveSpec {
         let b = self.pages_per_block;
-        let blocks = pages / b;
-        let geometry = Geometry {
-            channels: 1,
-            dies_per_channel: 1,
-            planes: 1,
-            page_bytes: PAGE,
-            pages_per_block: b,
-            blocks_per_plane: blocks,
-            superblock_dies: 1,
-            bits_per_cell: 1,
-        };
-        let mut flash = Flash { geometry, ..Flash::default() };
-        flash.ftl.victim = self.policy;
-        flash.ftl.streams = Streams { separate_gc: false, hot_cold: None };
-        flash.ftl.gc.idle_delay_ns = None;
-        flash.write_cache = WriteCache { idle_write_out_ns: None, ..WriteCache::default() };
         // Held free: the block that collection keeps, and on average half of what a collection frees in the open one.
         let freed = f64::from(b) * (1.0 - 1.0 / self.theory().max(1.0)).clamp(0.0, 1.0);
-        let usable = f64::from(blocks * b) - f64::from(b) - 0.5 * (f64::from(b) - freed);
-        let user_pages = (usable * self.utilisation) as u64;
-        DriveSpec {
-            name: "theory".into(),
-            description: String::new(),
-            capacity_bytes: user_pages * PAGE,
-            logical_block_bytes: PAGE as u32,
-            interface: Interface::default(),
-            medium: Medium::Flash(flash),
-        }
+        let usable = f64::from(pages / b * b) - f64::from(b) - 0.5 * (f64::from(b) - freed);
+        ideal_drive(self.policy, b, pages, (usable * self.utilisation) as u64)
     }
 
     /// Runs the model. `interrupted` is asked now and then; `None` if it says so.
@@ -163,6 +138,33 @@ impl Case {
             theory: self.theory(),
             utilisation: user_pages as f64 / physical,
         }))
+    }
+}
+
+/// A drive as the formulas assume it: one die, one stream, page mapping, nothing compressed or cached.
+pub(crate) fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_pages: u64) -> DriveSpec {
+    let geometry = Geometry {
+        channels: 1,
+        dies_per_channel: 1,
+        planes: 1,
+        page_bytes: PAGE,
+        pages_per_block,
+        blocks_per_plane: pages / pages_per_block,
+        superblock_dies: 1,
+        bits_per_cell: 1,
+    };
+    let mut flash = Flash { geometry, ..Flash::default() };
+    flash.ftl.victim = victim;
+    flash.ftl.streams = Streams { separate_gc: false, hot_cold: None };
+    flash.ftl.gc.idle_delay_ns = None;
+    flash.write_cache = WriteCache { idle_write_out_ns: None, ..WriteCache::default() };
+    DriveSpec {
+        name: "theory".into(),
+        description: String::new(),
+        capacity_bytes: user_pages * PAGE,
+        logical_block_bytes: PAGE as u32,
+        interface: Interface::default(),
+        medium: Medium::Flash(flash),
     }
 }
 

@@ -81,11 +81,13 @@ impl<D: Device> Volume<D> {
             Event::Commit => {
                 self.flusher_held = false;
                 self.commit_step();
+                self.convert();
             }
             Event::CommitDue => self.start_commit(),
             Event::CheckpointDone => {
                 self.flusher_held = false;
                 self.checkpoint_done();
+                self.convert();
             }
             Event::FlusherWakes => self.wake_flusher(),
             Event::Flush => self.flusher_step(),

@@ -404,7 +404,7 @@ impl<D: Device> Volume<D> {
             self.start_commit();
             committed = true;
         }
-        while !self.batches.is_empty() {
+        while self.contents_under_way() {
             self.step();
         }
         committed |= self.commit_and_wait();
@@ -448,6 +448,10 @@ impl<D: Device> Volume<D> {
         // Its own batch, if there was anything to write; and those that the flusher has begun to write of it before.
         let file = self.nodes[node as usize].generation;
         while self.batches.iter().any(|batch| batch.number > before || batch.files.iter().any(|(other, _)| *other == file)) {
+            self.step();
+        }
+        // They wait in order: its own are through when all are.
+        while !self.conversions.is_empty() {
             self.step();
         }
     }

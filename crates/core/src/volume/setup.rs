@@ -90,6 +90,7 @@ impl<D: Device> Volume<D> {
             batches: VecDeque::new(),
             batches_begun: 0,
             batch_open: false,
+            conversions: VecDeque::new(),
             cached_blocks: 0,
             uses: 0,
             cache_order: VecDeque::new(),
@@ -158,7 +159,7 @@ impl<D: Device> Volume<D> {
     /// Unmounts and mounts again: everything is written, preallocations and the page cache are gone, and which groups were trimmed is forgotten.
     /// What is free is worked out anew from the files, as if read from the drive.
     pub fn remount(&mut self) {
-        while !self.dirty.is_empty() || self.journal.anything_running() || self.commit.is_some() || !self.batches.is_empty() {
+        while !self.dirty.is_empty() || self.journal.anything_running() || self.commit.is_some() || self.contents_under_way() {
             let _ = self.op_sync();
         }
         while self.discards.next().is_some() || self.trimming.is_some() {

@@ -677,3 +677,24 @@ fn a_volume_that_is_full_and_emptied_again_and_again_stays_whole() {
     v.check();
     v.check_contents(&files);
 }
+
+/// More files than the smallest journal has blocks arrive on the drive together, each with an inode block of its own: conversions wait for room.
+#[test]
+fn a_small_journal_holds_whatever_is_synced_at_once() {
+    let spec = VolumeSpec { journal_blocks: Some(1024), bytes_per_inode: 16384, ..VolumeSpec::ext4() };
+    let mut volume = volume(spec, 1 << 30);
+    volume.make_dir("d").unwrap();
+    let payload = Payload::Fill { len: 4096, class: DataClass::Random };
+    for file in 0..30_000 {
+        volume.create(&format!("d/f{file}"), &payload).unwrap();
+    }
+    volume.sync().unwrap();
+    volume.check();
+    let commits = volume.counters().commits;
+    for file in (0..30_000).step_by(3) {
+        volume.append(&format!("d/f{file}"), &payload).unwrap();
+    }
+    volume.sync().unwrap();
+    assert!(volume.counters().commits >= commits + 2 * 10_000 / 16 / 341, "{}", volume.counters().commits);
+    volume.check();
+}

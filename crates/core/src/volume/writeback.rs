@@ -100,9 +100,21 @@ impl<D: Device> Volume<D> {
         let Some(batch) = self.next_batch_done().and_then(|(_, at)| self.batches.remove(at)) else { return };
         self.queue.finish(batch.ticket);
         if self.spec.journal.converts_after_write {
-            for (_, block) in batch.files {
-                self.journal.dirty(block, self.now);
-            }
+            self.conversions.extend(batch.files.into_iter().map(|(_, block)| block));
+            self.convert();
+        }
+    }
+
+    /// Whether contents are on their way to the drive, or have arrived and their extents do not say so yet.
+    pub(super) fn contents_under_way(&self) -> bool {
+        !self.batches.is_empty() || !self.conversions.is_empty()
+    }
+
+    /// Marks extents whose contents are on the drive as written, as far as the journal has room. The rest goes on when it has.
+    pub(super) fn convert(&mut self) {
+        while !self.conversions.is_empty() && self.journal_ready() {
+            let Some(block) = self.conversions.pop_front() else { break };
+            self.journal.dirty(block, self.now);
         }
     }
 

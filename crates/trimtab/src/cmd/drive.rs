@@ -1,6 +1,7 @@
 //! `trimtab drive …`: modelled drives.
 
 mod attach;
+mod chain;
 mod detach;
 mod list;
 mod power;

@@ -1,5 +1,6 @@
 //! `trimtab drive validate`: the drive model against what theory says about write amplification.
 
+use super::chain;
 use crate::error::{Interrupted, UsageError};
 use crate::interrupt;
 use crate::output::{self, Context};
@@ -17,7 +18,8 @@ use trimtab_core::drive::validation::{Case, Effort, Outcome, Traffic};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  trimtab drive validate                                     every policy, block sizes 16 to 1024, three spare factors, TRIM, hot and cold
+  trimtab drive validate                                     every policy, block sizes 16 to 1024, three spare factors, TRIM, hot and cold;
+                                                             and files on a filesystem under each trim policy
   trimtab drive validate --policy greedy --spare 0.07,0.2    two spare factors of your own
   trimtab drive validate --policy d:4 --over-provisioning 0.25 --pages-per-block 128
   trimtab drive validate --policy fifo --traffic trim:0.3 --spare 0.1
@@ -52,6 +54,18 @@ pub struct Args {
     seed: u64,
 }
 
+impl Args {
+    /// Nothing in particular is asked for.
+    const fn standard(&self) -> bool {
+        self.policy.is_empty()
+            && self.pages_per_block.is_empty()
+            && self.traffic.is_empty()
+            && self.spare.is_empty()
+            && self.over_provisioning.is_empty()
+            && self.utilisation.is_empty()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Work {
     /// 262,144 physical pages.
@@ -81,6 +95,8 @@ struct Document<'a> {
     physical_pages: u32,
     seed: u64,
     rows: &'a [Row],
+    /// Files on a filesystem under a trim policy; only where nothing in particular was asked for.
+    chain: &'a [chain::Row],
     all_agree: bool,
 }
 
@@ -116,8 +132,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     drop(progress);
     let rows: Vec<Row> =
         cases.iter().zip(outcomes).map(|(case, outcome)| outcome.map(|outcome| row(case, outcome))).collect::<anyhow::Result<_>>()?;
-    let all_agree = rows.iter().all(|row| row.agrees);
-    context.report("drive-validation", 1, &Document { physical_pages: pages, seed: args.seed, rows: &rows, all_agree }, || text(&rows))?;
+    let chain = if args.standard() { chain::compare(context, args.work == Work::Thorough, args.seed)? } else { Vec::new() };
+    let all_agree = rows.iter().all(|row| row.agrees) && chain.iter().all(|row| row.agrees);
+    let document = Document { physical_pages: pages, seed: args.seed, rows: &rows, chain: &chain, all_agree };
+    context.report("drive-validation", 1, &document, || {
+        if chain.is_empty() { text(&rows) } else { format!("{}\n\n{}", text(&rows), chain::text(&chain)) }
+    })?;
     Ok(if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -229,7 +249,7 @@ fn name(case: &Case) -> String {
     )
 }
 
-fn policy_name(policy: VictimPolicy) -> String {
+pub(super) fn policy_name(policy: VictimPolicy) -> String {
     match policy {
         VictimPolicy::Greedy => "greedy".into(),
         VictimPolicy::CostBenefit => "cost-benefit".into(),
