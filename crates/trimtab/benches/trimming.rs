@@ -1,6 +1,6 @@
 //! Trimming against `fstrim`, in the same run: what is sent, what others have of it, and what the daemon costs. As root.
 //!
-//! `cargo bench --bench trimming [-- holes|foreground|daemon]`; fails if a claim does not hold.
+//! `cargo bench --bench trimming [-- holes|foreground|daemon|DRIVE]`, where DRIVE is one of those that others write to in the foreground; fails if a claim does not hold.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, dead_code, unused_imports)]
 
 #[path = "../tests/it/attached.rs"]
@@ -35,9 +35,8 @@ fn main() -> ExitCode {
     if wanted("holes") {
         held &= holes();
     }
-    if wanted("foreground") {
-        held &= foreground();
-    }
+    let drives: Vec<&Beside> = BESIDE.iter().filter(|b| wanted("foreground") || args.iter().any(|a| a == b.drive)).collect();
+    held &= foreground(&drives);
     if wanted("daemon") {
         held &= daemon();
     }
@@ -224,17 +223,35 @@ struct Outcome {
     commands: u64,
 }
 
-const HOLES: usize = 300;
+/// A drive beside whose trims others write.
+struct Beside {
+    drive: &'static str,
+    size: &'static str,
+    /// What a TRIM costs it.
+    cost: &'static str,
+    /// Free extents of 512 KiB between files. Few where each takes long.
+    holes: usize,
+}
 
-/// A fresh drive with a fragmented filesystem; the foreground before and during `how`.
-fn alongside(drive: &str, size: &str, how: &str) -> Outcome {
-    let drive = Attached::new(&[drive, "--size", size]);
+static BESIDE: [Beside; 2] = [
+    Beside { drive: "sata-tlc-500gb", size: "32GiB", cost: "0.15 ms a command", holes: 300 },
+    Beside {
+        drive: "ocz-vertex-le-100gb",
+        size: "1GiB",
+        cost: "148 ms a command and 0.12 ms a mapped unit, and nothing else meanwhile",
+        holes: 40,
+    },
+];
+
+/// A fresh drive with a fragmented filesystem; the foreground before and during `how`. Policies may take until `deadline`.
+fn alongside(beside: &Beside, how: &str, deadline: Duration) -> Outcome {
+    let drive = Attached::new(&[beside.drive, "--size", beside.size]);
     ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
     let mount = Mounted::new(&drive.device, if how == "online" { "discard" } else { "nodiscard" }).unwrap();
     let path = mount.path();
     Foreground::prepare(path);
-    punch(path, HOLES, 512 << 10, how != "online");
-    let all = if how == "online" { (HOLES as u64) << 19 } else { free(path) };
+    punch(path, beside.holes, 512 << 10, how != "online");
+    let all = if how == "online" { (beside.holes as u64) << 19 } else { free(path) };
     let writer = Foreground::start(path);
     std::thread::sleep(Duration::from_secs(8));
     let meter = Meter::start(path).unwrap();
@@ -243,15 +260,15 @@ fn alongside(drive: &str, size: &str, how: &str) -> Outcome {
         "none" => std::thread::sleep(Duration::from_secs(8)),
         "fstrim" => fstrim(path),
         "online" => {
-            drop_every_second(path, HOLES);
+            drop_every_second(path, beside.holes);
             sync(path);
-            fitrim::settle(&meter, Duration::from_secs(30));
+            fitrim::settle(&meter, Duration::from_secs(60));
         }
         policy => {
             // Not all of it if it takes too long; the share says so.
             let mut child =
                 process().args(["trim", "--quiet", "--restart", "--policy", policy]).arg(path).stdout(Stdio::null()).spawn().unwrap();
-            while started.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none() {
+            while started.elapsed() < deadline && child.try_wait().unwrap().is_none() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM);
@@ -276,20 +293,22 @@ fn alongside(drive: &str, size: &str, how: &str) -> Outcome {
 }
 
 /// What others have of a trim, on virtual SSDs.
-fn foreground() -> bool {
+fn foreground(drives: &[&Beside]) -> bool {
     let mut held = true;
-    for (drive, size, cost) in
-        [("sata-tlc-500gb", "32GiB", "0.15 ms a command"), ("ocz-vertex-le-100gb", "1GiB", "6 ms a command, and nothing else meanwhile")]
-    {
-        println!("{drive} ({cost}), ext4, {HOLES} holes of 512 KiB, 4 KiB written 200 times a second");
+    for beside in drives {
+        println!(
+            "{} ({}), ext4, {} holes of 512 KiB, 4 KiB written 200 times a second",
+            beside.drive, beside.cost, beside.holes
+        );
         println!(
             "  {:<10} {:>10} {:>10} {:>7} {:>10} {:>8} {:>9} {:>10}",
             "trim", "p99 before", "during", "ratio", "longest", "seconds", "commands", "% of free"
         );
-        let mut ratios = Vec::new();
-        let mut seconds = Vec::new();
+        let mut outcomes: Vec<Outcome> = Vec::new();
         for how in ["none", "fstrim", "online", "idle"] {
-            let o = alongside(drive, size, how);
+            // Ten times what fstrim took is what is claimed; a little more shows by how much it is missed.
+            let deadline = outcomes.get(1).map_or(Duration::MAX, |fstrim| Duration::from_secs_f64(fstrim.seconds * 11.0).max(DEADLINE_LEAST));
+            let o = alongside(beside, how, deadline);
             println!(
                 "  {how:<10} {:>7.2} ms {:>7.2} ms {:>7.2} {:>7.1} ms {:>8.2} {:>9} {:>10.1}",
                 o.before_ms,
@@ -300,14 +319,20 @@ fn foreground() -> bool {
                 o.commands,
                 o.share
             );
-            ratios.push(o.during_ms / o.before_ms);
-            seconds.push(o.seconds);
+            outcomes.push(o);
         }
-        held &= claim(ratios[3] <= 1.2, "p99 during an idle trim is at most 1.2 times p99 before it");
-        held &= claim(seconds[3] <= 10.0 * seconds[1], "an idle trim takes at most ten times as long as fstrim");
+        let (fstrim, idle) = (&outcomes[1], &outcomes[3]);
+        held &= claim(idle.during_ms <= 1.2 * idle.before_ms, "p99 during an idle trim is at most 1.2 times p99 before it");
+        held &= claim(
+            idle.seconds <= 10.0 * fstrim.seconds && idle.share >= 0.99 * fstrim.share,
+            "an idle trim sends as much as fstrim in at most ten times its time",
+        );
     }
     held
 }
+
+/// Policies have at least this long.
+const DEADLINE_LEAST: Duration = Duration::from_secs(20);
 
 /// What the daemon costs while there is nothing to do.
 fn daemon() -> bool {

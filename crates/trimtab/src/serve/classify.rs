@@ -12,7 +12,9 @@ const TABLE_BITS: u32 = 10;
 /// What a match costs in the output: a token and an offset of two bytes.
 const MATCH_COST: f32 = 3.0;
 /// As LZ4: after each so many (2 to this) positions without a match, one byte more is skipped at a time.
-const SKIP_AFTER_MISSES_LOG2: u32 = 5;
+const SKIP_AFTER_MISSES_LOG2: u32 = 4;
+/// Each byte of a match takes back that many of them.
+const MISSES_FORGIVEN: usize = 2;
 const SKIP_FROM_BYTES: usize = 2048;
 /// At this share and above data count as incompressible: below it would only be the scatter of the estimate.
 const INCOMPRESSIBLE: f32 = 0.96;
@@ -44,43 +46,58 @@ fn is_zero(data: &[u8]) -> bool {
 fn stored_share(block: &[u8]) -> f32 {
     let mut table = [0_u16; 1 << TABLE_BITS];
     let mut literals = [0_u16; 256];
-    // Literals that were counted, and literals with those that were skipped.
-    let (mut counted, mut literal_bytes, mut matches) = (0_usize, 0_usize, 0_usize);
-    let (mut at, mut misses) = (0, 0_usize);
+    // Literals that were counted, and all bytes in matches.
+    let (mut counted, mut matched, mut matches) = (0_usize, 0_usize, 0_usize);
+    let (mut at, mut misses) = (0_usize, 0_usize);
     // Of a short block every byte is needed to know its entropy.
     let skip_after_log2 = if block.len() < SKIP_FROM_BYTES { usize::BITS - 1 } else { SKIP_AFTER_MISSES_LOG2 };
-    while at + 4 <= block.len() {
-        let word = word_at(block, at);
+    // No sum below can exceed a few times the length of a block; checks would be a fifth of the time here.
+    while let Some(word) = word_at(block, at) {
         let slot = &mut table[(word.wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize];
         // Positions are kept one higher, so that 0 means none.
-        let candidate = usize::from(std::mem::replace(slot, at as u16 + 1));
-        if candidate > 0 && word_at(block, candidate - 1) == word {
-            at += match_length(block, candidate - 1, at);
-            matches += 1;
-            // Not to 0, as LZ4 does: rare matches in data that do not compress must not slow the search down.
-            misses -= misses / 4;
+        let candidate = usize::from(std::mem::replace(slot, at.wrapping_add(1) as u16));
+        let earlier = candidate.wrapping_sub(1);
+        if candidate > 0 && word_at(block, earlier) == Some(word) {
+            let length = match_length(block, earlier, at);
+            at = at.wrapping_add(length);
+            matched = matched.wrapping_add(length);
+            matches = matches.wrapping_add(1);
+            // Not to 0, as LZ4 does: rare or short matches in data that hardly compress must not slow the search down.
+            misses = misses.saturating_sub(length.wrapping_mul(MISSES_FORGIVEN));
         } else {
-            let step = (1 + (misses >> skip_after_log2)).min(block.len() - at);
-            literals[usize::from(block[at])] += 1;
-            counted += 1;
-            literal_bytes += step;
-            at += step;
-            misses += 1;
+            let step = (misses >> skip_after_log2).wrapping_add(1);
+            // Where bytes are skipped, those at hand are counted: the fewer are seen, the less is known of their entropy.
+            let seen = step.min(word.to_le_bytes().len());
+            for byte in &word.to_le_bytes()[..seen] {
+                let literal = &mut literals[usize::from(*byte)];
+                *literal = literal.wrapping_add(1);
+            }
+            counted = counted.wrapping_add(seen);
+            at = at.wrapping_add(step);
+            misses = misses.wrapping_add(1);
         }
     }
-    literal_bytes += block.len() - at;
+    let literal_bytes = block.len() - matched;
     let coded = literal_bytes as f32 * entropy(&literals, counted) / 8.0 + matches as f32 * MATCH_COST;
     (coded / block.len() as f32).min(1.0)
 }
 
-fn word_at(block: &[u8], at: usize) -> u32 {
-    block[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
+/// Four bytes, the first one lowest.
+fn word_at(block: &[u8], at: usize) -> Option<u32> {
+    block.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
 }
 
 fn match_length(block: &[u8], earlier: usize, at: usize) -> usize {
     let (words, _) = block[at..].as_chunks::<8>();
     let (earlier_words, _) = block[earlier..].as_chunks::<8>();
-    let equal = words.iter().zip(earlier_words).take_while(|(a, b)| a == b).count() * 8;
+    let mut equal = 0;
+    for (a, b) in words.iter().zip(earlier_words) {
+        let differ = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differ != 0 {
+            return equal + (differ.trailing_zeros() / 8) as usize;
+        }
+        equal += 8;
+    }
     equal + block[at + equal..].iter().zip(&block[earlier + equal..]).take_while(|(a, b)| a == b).count()
 }
 
