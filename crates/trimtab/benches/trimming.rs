@@ -296,10 +296,7 @@ fn alongside(beside: &Beside, how: &str, deadline: Duration) -> Outcome {
 fn foreground(drives: &[&Beside]) -> bool {
     let mut held = true;
     for beside in drives {
-        println!(
-            "{} ({}), ext4, {} holes of 512 KiB, 4 KiB written 200 times a second",
-            beside.drive, beside.cost, beside.holes
-        );
+        println!("{} ({}), ext4, {} holes of 512 KiB, 4 KiB written 200 times a second", beside.drive, beside.cost, beside.holes);
         println!(
             "  {:<10} {:>10} {:>10} {:>7} {:>10} {:>8} {:>9} {:>10}",
             "trim", "p99 before", "during", "ratio", "longest", "seconds", "commands", "% of free"
@@ -307,7 +304,8 @@ fn foreground(drives: &[&Beside]) -> bool {
         let mut outcomes: Vec<Outcome> = Vec::new();
         for how in ["none", "fstrim", "online", "idle"] {
             // Ten times what fstrim took is what is claimed; a little more shows by how much it is missed.
-            let deadline = outcomes.get(1).map_or(Duration::MAX, |fstrim| Duration::from_secs_f64(fstrim.seconds * 11.0).max(DEADLINE_LEAST));
+            let deadline =
+                outcomes.get(1).map_or(Duration::MAX, |fstrim| Duration::from_secs_f64(fstrim.seconds * 11.0).max(DEADLINE_LEAST));
             let o = alongside(beside, how, deadline);
             println!(
                 "  {how:<10} {:>7.2} ms {:>7.2} ms {:>7.2} {:>7.1} ms {:>8.2} {:>9} {:>10.1}",

@@ -10,8 +10,32 @@ use trimtab_core::drive::{Device, Extent};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// `spec` with another capacity: over-provisioning, the SLC cache and the cache for mapping tables stay in proportion.
-pub fn sized(mut spec: DriveSpec, size: Option<Bytes>) -> anyhow::Result<DriveSpec> {
-    let Some(Bytes(size)) = size else { return Ok(spec) };
+pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> anyhow::Result<DriveSpec> {
+    let Some(size) = size else { return Ok(spec) };
+    let scaled = scaled(spec.clone(), size);
+    match scaled.validate() {
+        Ok(()) => Ok(scaled),
+        Err(problem) => {
+            let error = UsageError::new(format!("--size {size}: {problem}"));
+            Err(match enough(&spec).filter(|enough| *enough > size) {
+                Some(enough) => error.hint(format!("--size {}GiB is enough for this drive", enough.0 >> 30)),
+                None => error,
+            }
+            .into())
+        }
+    }
+}
+
+/// The first size in whole GiB, each a quarter larger than the one before, at which `spec` is possible.
+fn enough(spec: &DriveSpec) -> Option<Bytes> {
+    let larger = |gib: &u64| Some(gib + gib.div_ceil(4));
+    std::iter::successors(Some(1), larger)
+        .map(|gib| Bytes(gib << 30))
+        .take_while(|size| size.0 <= spec.capacity_bytes)
+        .find(|size| scaled(spec.clone(), *size).validate().is_ok())
+}
+
+fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
     let block = u64::from(spec.logical_block_bytes);
     let capacity = size / block * block;
     if let Medium::Flash(flash) = &mut spec.medium {
@@ -31,8 +55,7 @@ pub fn sized(mut spec: DriveSpec, size: Option<Bytes>) -> anyhow::Result<DriveSp
         }
     }
     spec.capacity_bytes = capacity;
-    spec.validate().map_err(|problem| UsageError::new(format!("--size {}: {problem}", Bytes(size))))?;
-    Ok(spec)
+    spec
 }
 
 /// A new drive of `spec`.
@@ -161,5 +184,22 @@ impl Model for Ssd {
             last.insert(fate.extent, fate.survives);
         }
         last.into_iter().filter(|(_, survives)| !survives).map(|(extent, _)| extent).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drives;
+
+    #[test]
+    fn a_size_that_is_too_small_is_refused_with_one_that_is_not() {
+        for name in ["sata-tlc-500gb", "nvme-tlc-500gb", "intel-520-120gb"] {
+            let spec = drives::load(name).unwrap().spec;
+            let refused = sized(spec.clone(), Some(Bytes(64 << 20))).unwrap_err().to_string();
+            let (_, hint) = refused.split_once("; --size ").unwrap_or_else(|| panic!("no hint: {refused}"));
+            let gib: u64 = hint.split_once("GiB").unwrap().0.parse().unwrap();
+            assert!(sized(spec, Some(Bytes(gib << 30))).is_ok(), "{hint}");
+        }
     }
 }

@@ -12,7 +12,7 @@ const TABLE_BITS: u32 = 10;
 /// What a match costs in the output: a token and an offset of two bytes.
 const MATCH_COST: f32 = 3.0;
 /// As LZ4: after each so many (2 to this) positions without a match, one byte more is skipped at a time.
-const SKIP_AFTER_MISSES_LOG2: u32 = 4;
+const SKIP_AFTER_MISSES_LOG2: u32 = 3;
 /// Each byte of a match takes back that many of them.
 const MISSES_FORGIVEN: usize = 2;
 const SKIP_FROM_BYTES: usize = 2048;
