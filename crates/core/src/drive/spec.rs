@@ -11,8 +11,8 @@ mod validate;
 
 pub use disk::{Disk, Zone};
 pub use flash::{
-    Compression, EraseCommands, Flash, FlushBehaviour, Ftl, GarbageCollection, GcPacing, Geometry, HotCold, NandTiming, SlcCache, SlcFull,
-    SlcSize, Streams, Thermal, Trim, TrimInvalidation, TrimmedReads, VictimPolicy, Wear, WriteCache,
+    Compression, EraseCommands, Flash, FlushBehaviour, Ftl, GarbageCollection, GcPacing, Geometry, HotCold, LifeThrottle, NandTiming,
+    SlcCache, SlcFull, SlcSize, Streams, Thermal, Trim, TrimInvalidation, TrimmedReads, VictimPolicy, Wear, WriteCache,
 };
 
 pub(in crate::drive) use validate::wrong;

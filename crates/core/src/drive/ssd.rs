@@ -9,6 +9,7 @@ mod gc;
 mod heat;
 mod idle;
 mod journal;
+mod life;
 mod mapcache;
 mod packed;
 mod partial;
@@ -35,6 +36,7 @@ use clock::Clock;
 use ftl::Ftl;
 use heat::Heat;
 use journal::Journal;
+use life::Life;
 use mapcache::MapCache;
 use partial::PartialUnits;
 use reads::ReadAhead;
@@ -66,6 +68,7 @@ pub struct Ssd {
     /// TRIM ranges not carried out yet, in units.
     deferred: VecDeque<(u32, u32)>,
     heat: Option<Heat>,
+    life: Option<Life>,
     map_cache: Option<MapCache>,
     read_ahead: ReadAhead,
     /// Instant of the last submission or end of idle time.
@@ -166,6 +169,7 @@ impl Ssd {
             partial: PartialUnits::new(flash, &layout),
             deferred: VecDeque::new(),
             heat: flash.thermal.as_ref().map(Heat::new),
+            life: flash.life_throttle.map(Life::new),
             map_cache: flash.ftl.mapping_cache_bytes.and_then(|bytes| MapCache::new(bytes, flash, &layout)),
             read_ahead: ReadAhead::new(flash.nand.read_ahead_bytes),
             now: 0,
@@ -255,7 +259,7 @@ impl Ssd {
             worn_out_superblocks: ftl.pool.worn_out,
             read_only: ftl.read_only,
             temperature_mc: self.heat.as_ref().map(Heat::temperature_mc),
-            throttled: self.heat.as_ref().is_some_and(Heat::is_throttled),
+            throttled: self.heat.as_ref().is_some_and(Heat::is_throttled) || self.life.as_ref().is_some_and(Life::is_throttled),
         }
     }
 
@@ -337,8 +341,8 @@ impl Device for Ssd {
         if now.saturating_sub(self.quiet_since) > self.idle_delay {
             self.background(now);
         }
-        if self.heat.is_some() {
-            self.warm(now);
+        if self.heat.is_some() || self.life.is_some() {
+            self.throttle(now);
         }
         let result = match *command {
             Command::Write(extent, class) => self.write(now, extent, class),
@@ -363,8 +367,8 @@ impl Device for Ssd {
         if until.0 > self.now {
             self.now = until.0;
             self.background(until.0);
-            if self.heat.is_some() {
-                self.warm(until.0);
+            if self.heat.is_some() || self.life.is_some() {
+                self.throttle(until.0);
             }
         }
     }

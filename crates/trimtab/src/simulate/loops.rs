@@ -30,6 +30,8 @@ pub struct Loops {
     interval: Nanos,
     reads: bool,
     placement: Placement,
+    /// The first part of the drive, in which the files are placed; all of it if not said.
+    space: Option<Bytes>,
 }
 
 impl Default for Loops {
@@ -44,6 +46,7 @@ impl Default for Loops {
             interval: Nanos::from_secs(5),
             reads: false,
             placement: Placement::Next,
+            space: None,
         }
     }
 }
@@ -75,8 +78,9 @@ impl FromStr for Loops {
                     }
                 }
                 "place" => loops.placement = value.parse()?,
+                "space" => loops.space = Some(bytes()?),
                 _ => {
-                    let known = "profile, size, passes, pass, small-pass, interval, tests and place";
+                    let known = "profile, size, passes, pass, small-pass, interval, tests, place and space";
                     return Err(format!("crystal has no setting '{key}'; it has {known}"));
                 }
             }
@@ -93,7 +97,7 @@ impl Loops {
             Placement::Next => "next",
             Placement::Scattered => "scattered",
         };
-        vec![
+        let mut fields = vec![
             Field::new("profile", self.profile.name()),
             Field::new("size-bytes", self.size.0.to_string()),
             Field::new("passes", self.passes.to_string()),
@@ -102,7 +106,9 @@ impl Loops {
             Field::new("interval", self.interval.to_string()),
             Field::new("tests", if self.reads { "read and write" } else { "write" }),
             Field::new("place", placement),
-        ]
+        ];
+        fields.extend(self.space.map(|space| Field::new("space-bytes", space.0.to_string())));
+        fields
     }
 
     /// The rounds on a drive of `spec`.
@@ -132,7 +138,7 @@ impl Loops {
         }
         let refused = |error: trimtab_core::workload::crystal::SettingsError| UsageError::new(format!("crystal: {error}"));
         let rounds = Crystal::new(settings, plan.seed, Position::default()).map_err(refused)?;
-        let space = Bytes(spec.capacity_bytes);
+        let space = self.space.unwrap_or(Bytes::MAX).min(Bytes(spec.capacity_bytes));
         let looped = Looped::new(rounds, self.placement, space, Some(self.small_pass), plan.seed);
         looped.map_err(|error| refused(error).hint("'crystal:size=64MiB' makes the test file smaller").into())
     }
@@ -219,7 +225,8 @@ mod tests {
     #[test]
     fn settings_are_read_and_mistakes_are_said() {
         assert_eq!("".parse(), Ok(Loops::default()));
-        let loops: Loops = "profile=nvme:size=64MiB:tests=both:place=scattered".parse().unwrap();
+        let loops: Loops = "profile=nvme:size=64MiB:tests=both:place=scattered:space=1GB".parse().unwrap();
+        assert_eq!(loops.space, Some(Bytes(1_000_000_000)));
         assert_eq!((loops.profile, loops.size, loops.reads, loops.placement), (Profile::Nvme, Bytes(64 << 20), true, Placement::Scattered));
         for (text, part) in [
             ("size", "KEY=VALUE"),

@@ -4,6 +4,7 @@
 //! on, is `configurations.toml`. The code knows workloads only: no drive and no row.
 
 mod blocks;
+mod crystal;
 mod files;
 pub mod render;
 pub mod spec;
@@ -122,6 +123,7 @@ fn model(plan: &Plan, configuration: &Configuration, seed: u64) -> anyhow::Resul
         Workload::Postmark => files::postmark(plan, configuration, &drive, seed),
         Workload::Tree => files::tree(plan, configuration, &drive, seed),
         Workload::Fstrim => files::fstrim(plan, configuration, &drive, seed),
+        Workload::CrystalDiskMark => crystal::rounds(plan, configuration, &drive, seed),
         Workload::Ageing => blocks::ageing(plan, configuration, &drive, seed),
     }
 }

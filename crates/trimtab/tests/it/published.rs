@@ -31,3 +31,17 @@ fn what_was_not_published_is_refused_in_a_line() {
     let output = support::trimtab().args(["study", "--published", "drive:x"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn every_figure_that_is_missed_says_why() {
+    let committed = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published.md")).unwrap();
+    let mut missed = 0;
+    for section in committed.split("\n### ") {
+        let names = section.lines().filter(|line| line.ends_with("| **no** |")).filter_map(|line| line.split('|').nth(1));
+        for name in names {
+            missed += 1;
+            assert!(section.contains(&format!("\n* {}: ", name.trim())), "no reason for {name} in {section}");
+        }
+    }
+    assert!(missed > 0, "the table has another form than this test reads");
+}

@@ -18,6 +18,8 @@ pub struct Flash {
     pub slc_cache: Option<SlcCache>,
     /// Heat and throttling; `None` never throttles.
     pub thermal: Option<Thermal>,
+    /// Throttling of writes for the sake of the flash's life; `None` never throttles.
+    pub life_throttle: Option<LifeThrottle>,
     /// Compression in the controller; `None` stores everything at its size.
     pub compression: Option<Compression>,
     /// TRIM.
@@ -370,6 +372,18 @@ pub struct Thermal {
     /// And ends here.
     pub resume_mc: i32,
     /// Speed of the flash while throttled, in per mille.
+    pub throttled_permille: u16,
+}
+
+/// Throttling of writes for the sake of the flash's life: a new drive has a credit, writing to the flash uses it up, time earns it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LifeThrottle {
+    /// Bytes that may be written to the flash at full speed by a new drive, and after a secure erase. The credit is never more.
+    pub credit_bytes: u64,
+    /// What is earned back in every second, whether anything is written or not.
+    pub earned_bytes_per_s: u64,
+    /// Speed of programming from when the credit is used up until it is whole again, in per mille.
     pub throttled_permille: u16,
 }
 

@@ -127,6 +127,11 @@ impl Flash {
         if let Some(thermal) = &self.thermal {
             heat(thermal)?;
         }
+        if let Some(life) = &self.life_throttle {
+            size_within("flash.life_throttle.credit_bytes", life.credit_bytes, 1, 1 << 60)?;
+            size_within("flash.life_throttle.earned_bytes_per_s", life.earned_bytes_per_s, 0, TIB)?;
+            within("flash.life_throttle.throttled_permille", life.throttled_permille, 1, 1000)?;
+        }
         if let Some(compression) = &self.compression {
             within("flash.compression.stored_permille_min", compression.stored_permille_min, 10, 1000)?;
             let unit = self.ftl.mapping_unit_bytes;

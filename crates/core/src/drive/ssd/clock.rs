@@ -146,16 +146,17 @@ impl Clock {
         }
     }
 
-    /// Slows everything in the flash to `permille` of its speed.
-    pub(super) fn throttle(&mut self, permille: u16) {
+    /// Slows everything in the flash to `permille` of its speed, and programming to `program_permille` of that.
+    pub(super) fn throttle(&mut self, permille: u16, program_permille: u16) {
         let slow = |ns: u64| ns * 1000 / u64::from(permille);
+        let slow_program = |ns: u64| slow(ns) * 1000 / u64::from(program_permille);
         let nominal = self.nominal;
         self.now = Durations {
             read: slow(nominal.read),
-            program: slow(nominal.program),
+            program: slow_program(nominal.program),
             erase: slow(nominal.erase),
             slc_read: slow(nominal.slc_read),
-            slc_program: slow(nominal.slc_program),
+            slc_program: slow_program(nominal.slc_program),
             row_transfer: slow(nominal.row_transfer),
         };
     }

@@ -213,6 +213,10 @@ impl Ssd {
     /// Erases every superblock that was written and forgets all data.
     pub fn secure_erase(&mut self, now: Nanos) -> Completion {
         let written = self.ftl.erase_all();
+        if let Some(life) = &mut self.life {
+            life.renew();
+            self.set_speed();
+        }
         let per_group = u64::from(written).div_ceil(u64::from(self.layout.groups));
         self.forget_everything(now, self.flash.erase.secure_erase_ns + per_group * self.clock.now.erase)
     }

@@ -462,6 +462,30 @@ fn heat_throttles_and_rest_cools() {
 }
 
 #[test]
+fn a_drive_that_has_used_up_its_credit_writes_slowly_until_it_has_earned_it_back() {
+    let rule = LifeThrottle { credit_bytes: 32 * MIB, earned_bytes_per_s: MIB, throttled_permille: 250 };
+    let mut host = drive(|_, flash| flash.life_throttle = Some(rule));
+    let rate = |host: &mut Host| host.sequential(0, 8 * MIB, DataClass::Random);
+    let fresh = rate(&mut host);
+    host.sequential(8 * MIB, 16 * MIB, DataClass::Random);
+    assert!(!host.ssd.occupancy().throttled, "24 of 32 MiB are used up");
+    host.sequential(24 * MIB, 16 * MIB, DataClass::Random);
+    assert!(host.ssd.occupancy().throttled);
+    let throttled = rate(&mut host);
+    assert!(throttled < 0.35 * fresh, "{fresh} {throttled}");
+    host.idle(20_000 * MS);
+    assert!(host.ssd.occupancy().throttled, "20 of 32 MiB have been earned back");
+    host.idle(20_000 * MS);
+    assert!(!host.ssd.occupancy().throttled && rate(&mut host) > 0.9 * fresh);
+    host.sequential(0, 32 * MIB, DataClass::Random);
+    assert!(host.ssd.occupancy().throttled);
+    let copy = Ssd::restore(host.ssd.spec(), &host.ssd.snapshot()).unwrap();
+    assert_eq!(copy.snapshot(), host.ssd.snapshot());
+    host.ssd.secure_erase(host.now);
+    assert!(!host.ssd.occupancy().throttled);
+}
+
+#[test]
 fn what_was_written_at_random_is_read_slowly() {
     let read_rate = |scattered: bool| {
         let mut host = drive(|_, flash| {

@@ -1,6 +1,7 @@
 //! Temperature: rises with the bytes that cross the flash, falls exponentially towards ambient.
 
 use super::Ssd;
+use super::life::Life;
 use crate::drive::spec::Thermal;
 
 /// Temperature is worked out this often.
@@ -36,8 +37,21 @@ impl Heat {
 }
 
 impl Ssd {
-    /// Works out the temperature at `now` and throttles or resumes.
-    pub(super) fn warm(&mut self, now: u64) {
+    /// Works out at `now` whether heat or the flash's life slow the drive down, and throttles or resumes.
+    pub(super) fn throttle(&mut self, now: u64) {
+        self.warm(now);
+        self.spend(now);
+    }
+
+    /// Tells the clock how fast the flash is.
+    pub(super) fn set_speed(&mut self) {
+        let heat = self.heat.as_ref().map_or(1000, Heat::speed_permille);
+        let life = self.life.as_ref().map_or(1000, Life::speed_permille);
+        self.clock.throttle(heat, life);
+    }
+
+    /// Works out the temperature.
+    fn warm(&mut self, now: u64) {
         let Some(heat) = &mut self.heat else { return };
         let elapsed = now.saturating_sub(heat.updated);
         if elapsed < STEP_NS {
@@ -57,7 +71,7 @@ impl Ssd {
         let throttled = if heat.throttled { temperature >= heat.thermal.resume_mc } else { temperature >= heat.thermal.throttle_mc };
         if throttled != heat.throttled {
             heat.throttled = throttled;
-            self.clock.throttle(heat.speed_permille());
+            self.set_speed();
         }
     }
 }

@@ -144,6 +144,12 @@ impl Ssd {
             out.number(heat.updated);
             out.flag(heat.throttled);
         }
+        if let Some(life) = &self.life {
+            for number in [life.credit, life.counted, life.updated] {
+                out.number(number);
+            }
+            out.flag(life.throttled);
+        }
         if let Some(cache) = &self.map_cache {
             out.numbers(cache.tags.iter().copied());
             out.runs(&cache.dirty.iter().map(|dirty| u8::from(*dirty)).collect::<Vec<u8>>());
@@ -180,8 +186,18 @@ impl Ssd {
             if !heat.excess_mc.is_finite() {
                 return Err(reader.at);
             }
-            self.clock.throttle(heat.speed_permille());
         }
+        let written = self.nand_written();
+        if let Some(life) = &mut self.life {
+            for number in [&mut life.credit, &mut life.counted, &mut life.updated] {
+                *number = reader.count()?;
+            }
+            life.throttled = reader.flag()?;
+            if life.counted > written.0 {
+                return Err(reader.at);
+            }
+        }
+        self.set_speed();
         if let Some(cache) = &mut self.map_cache {
             cache.tags = reader.exactly(cache.tags.len(), u32::MAX)?;
             cache.dirty = reader.runs(cache.tags.len(), 1_u8)?.into_iter().map(|dirty| dirty == 1).collect();

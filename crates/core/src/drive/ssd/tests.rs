@@ -481,5 +481,11 @@ fn golden_specs() -> Vec<(&'static str, DriveSpec)> {
                 });
             }),
         ),
+        (
+            "limited for life",
+            small(|_, flash| {
+                flash.life_throttle = Some(LifeThrottle { credit_bytes: 2 << 20, earned_bytes_per_s: 1 << 20, throttled_permille: 400 });
+            }),
+        ),
     ]
 }

@@ -36,7 +36,8 @@ Workloads:
   crystal[:KEY=VALUE]…
       rounds of CrystalDiskMark's tests, each on a new test file; by default on an empty drive that is never told of the old files. 9.2 GB a round:
       profile=cdm3|cdm8|nvme, size=1000MB of the file, passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB,
-      interval=5s before each test, tests=write|both, place=next|same|scattered
+      interval=5s before each test, tests=write|both, place=next|same|scattered,
+      space=SIZE: the part of the drive in which the files are placed
   trace:FILE
       a recording of 'trimtab drive attach --record', MSR Cambridge or Alibaba CSV, fio iolog 2 and 3, blkparse's text, or columns
       (seconds, 0 read 1 write 3 trim, block of 4 KiB, bytes, stream), at its own times

@@ -16,7 +16,8 @@ pub struct PublishedArgs {
     /// Compare published measurements with what the models show for them, instead of studying a target.
     #[arg(long, conflicts_with_all = ["target", "quick", "full", "repeats", "policies", "filesystem", "fill", "report"])]
     pub published: bool,
-    /// Only the published results of drives whose name contains this, or of one workload: postmark, tree, fstrim, ageing.
+    /// Only the published results of drives whose name contains this, or of one workload: postmark, tree, fstrim,
+    /// crystaldiskmark, ageing.
     #[arg(long, value_name = "DRIVE|WORKLOAD", requires = "published")]
     only: Option<String>,
     /// Write the comparison to this file too.
@@ -34,7 +35,7 @@ pub fn run(args: &PublishedArgs, seed: u64, context: &Context) -> anyhow::Result
         drives.sort_unstable();
         drives.dedup();
         return Err(UsageError::new(format!("--only {only}: nothing was published for that"))
-            .hint(format!("there are postmark, tree, fstrim, ageing; {}", drives.join(", ")))
+            .hint(format!("there are postmark, tree, fstrim, crystaldiskmark, ageing; {}", drives.join(", ")))
             .into());
     }
     let bar = Mutex::new((Progress::new(context, "published results", Counting::Items, chosen as u64), 0));

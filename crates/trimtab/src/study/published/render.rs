@@ -76,6 +76,7 @@ fn title(workload: &str) -> &'static str {
         "postmark" => "PostMark",
         "tree" => "Unpacking and deleting a tree",
         "fstrim" => "Trimming a filesystem",
+        "crystaldiskmark" => "CrystalDiskMark in rounds",
         _ => "Ageing",
     }
 }
@@ -91,6 +92,6 @@ are *predicted*. *off* is the model's figure against the published one, or again
 if it is off by no more than the target, or *as read* if it lies within what the published reading can stand for: PostMark's times are
 differences of a clock of whole seconds, so 1 stands for anything from 0 to 2. MB = 10^6 bytes.
 
-Not compared: the rounds of CrystalDiskMark, what the trim of the older Intel drive won back, and the figures of whole NAS systems, which are no drives.
+Not compared: what the trim of the older Intel drive won back, and the figures of whole NAS systems, which are no drives.
 
 ";

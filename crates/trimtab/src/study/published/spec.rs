@@ -33,15 +33,20 @@ pub struct Configuration {
     pub name: String,
     /// The modelled drive.
     pub drive: String,
-    /// The modelled filesystem: an entry of `filesystem`.
+    /// The modelled filesystem: an entry of `filesystem`. None with block workloads on the drive itself.
+    #[serde(default)]
     pub filesystem: String,
+    /// Settings of the rounds of CrystalDiskMark, as in `drive simulate --workload crystal:…`.
+    pub rounds: Option<String>,
+    /// Written in all these rounds, in 10^9 bytes.
+    pub written_gb: Option<u64>,
     /// Share of the filesystem that is in use beforehand, in per cent.
     #[serde(default)]
     pub fill_percent: u8,
     /// Mean length of the free extents between what is in use.
     #[serde(default = "free_extent")]
     pub free_extent_bytes: u64,
-    /// Figures that a parameter was fitted on, with the parameter: a field of the drive, or `filesystem.` and a field of that.
+    /// Figures that a parameter was fitted on, with the parameter: a field of the drive, or `filesystem.` or `rounds.` and a field of these.
     #[serde(default)]
     pub fitted: BTreeMap<String, String>,
     /// Figures published in words, as the range that the words are taken to mean.
@@ -66,6 +71,8 @@ pub enum Workload {
     Tree,
     /// A trim of all free space.
     Fstrim,
+    /// CrystalDiskMark in rounds.
+    CrystalDiskMark,
     /// Filling and deleting, with random writes before and after.
     Ageing,
 }
@@ -84,6 +91,7 @@ impl Workload {
             Self::Postmark => "postmark",
             Self::Tree => "tree",
             Self::Fstrim => "fstrim",
+            Self::CrystalDiskMark => "crystaldiskmark",
             Self::Ageing => "ageing",
         }
     }
@@ -211,12 +219,14 @@ mod tests {
         for configuration in &plan.configurations {
             let name = &configuration.name;
             let published = plan.published(configuration).unwrap();
-            plan.filesystem(configuration).unwrap();
+            if configuration.of != Workload::CrystalDiskMark {
+                plan.filesystem(configuration).unwrap();
+            }
             let drive = drives::load(&configuration.drive).unwrap();
             for (figure, field) in &configuration.fitted {
                 let known = published.contains_key(figure) || figure == "delete_and_sync_ratio";
                 assert!(known, "{name}: {figure} is not published");
-                if !field.starts_with("filesystem.") {
+                if !field.starts_with("filesystem.") && !field.starts_with("rounds.") {
                     let source = drive.source_of(field).unwrap_or_else(|| panic!("{name}: {field} has no source"));
                     assert_eq!(source.kind, SourceKind::Fitted, "{name}: {field}");
                 }
