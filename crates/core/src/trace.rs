@@ -260,6 +260,7 @@ CPU0 (8,0):
         ];
         assert_eq!(parse(Format::Blkparse, text), expected);
         assert_eq!(Format::detect(text.lines().next().unwrap()), Some(Format::Blkparse));
+        assert!(Parser::new(Format::Blkparse).line("garbage line,,,").is_err());
     }
 
     #[test]

@@ -107,7 +107,11 @@ impl std::str::FromStr for Amount {
             }
             return Err(format!("'{text}' must lie above 0x and not above 1000000x"));
         }
-        text.parse().map(Self::Bytes).map_err(|error: trimtab_core::units::ParseQuantityError| error.to_string())
+        match text.parse() {
+            Ok(Bytes::ZERO) => Err("an amount to be written must be more than nothing".to_owned()),
+            Ok(bytes) => Ok(Self::Bytes(bytes)),
+            Err(error) => Err(trimtab_core::units::ParseQuantityError::to_string(&error)),
+        }
     }
 }
 

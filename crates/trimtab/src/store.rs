@@ -262,6 +262,11 @@ pub fn open_to_read(context: &Context) -> Result<Option<Store>> {
     }
 }
 
+/// An error if results could not be kept: asked before a benchmark takes hours. Makes the store if there is none.
+pub fn check(context: &Context) -> Result<()> {
+    open_to_write(context).map(drop)
+}
+
 /// Keeps `run` in the store that `context` means.
 pub fn save(context: &Context, run: &Run) -> Result<RunId> {
     Ok(open_to_write(context)?.save(run)?.id)

@@ -3,6 +3,23 @@
 use super::{Kind, LineError, Raw, number, seconds, sectors};
 use alloc::string::ToString;
 
+/// How lines of the summary at the end begin, and what is said about the input files before it.
+const SUMMARY: [&str; 13] = [
+    "CPU",
+    "Total (",
+    "Reads ",
+    "Read ",
+    "PC Read",
+    "IO unplugs:",
+    "Throughput (R/W):",
+    "Events (",
+    "Skips:",
+    "Input file ",
+    "Trace started",
+    "Timer unplugs:",
+    "Writes ",
+];
+
 /// `maj,min cpu sequence seconds pid action RWBS sector + sectors [process]`. Other lines than queue events are passed over:
 /// the summary at the end, messages, later stages of the same request.
 pub(super) fn line(line: &str) -> Result<Option<Raw>, LineError> {
@@ -11,6 +28,9 @@ pub(super) fn line(line: &str) -> Result<Option<Raw>, LineError> {
         device.split_once(',').is_some_and(|(major, minor)| major.parse::<u32>().is_ok() && minor.parse::<u32>().is_ok())
     });
     // cpu, sequence, time, pid, action
+    if !is_event && !is_summary(line) {
+        return Err(LineError("it is neither an event nor part of a summary".to_string()));
+    }
     let (Some(_cpu), Some(_sequence), Some(time), Some(_pid), Some(action)) =
         (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
     else {
@@ -42,4 +62,8 @@ pub(super) fn line(line: &str) -> Result<Option<Raw>, LineError> {
     }
     let len = sectors(number(fields.next(), "the number of sectors")?, "the number of sectors")?;
     Ok(Some(Raw { at_ns, volume: 0, kind, offset, len }))
+}
+
+fn is_summary(line: &str) -> bool {
+    SUMMARY.iter().any(|start| line.trim_start().starts_with(start))
 }

@@ -28,6 +28,8 @@ pub const SIZE_MIN: Bytes = Bytes(16 << 20);
 
 /// To announce how much passes limited by time may write, drives are taken to write this much a second.
 pub const ASSUMED_RATE: Bytes = Bytes(1_000_000_000);
+/// The longest pass.
+const PASS_MAX: Nanos = Nanos::from_secs(86_400);
 
 /// A set of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,7 +201,7 @@ pub struct Crystal {
     /// Places in the test file.
     count: u64,
     place: u64,
-    /// Operations left in a preparation; without limit in a pass.
+    /// Operations left: of a preparation, or of what a timed pass that writes was said to write at most; else without limit.
     left: u64,
 }
 
@@ -217,6 +219,10 @@ impl Crystal {
             "there must be reads or writes"
         } else if settings.until_written.is_some() && !settings.writes {
             "repeating until an amount is written needs writes"
+        } else if settings.until_written == Some(Bytes::ZERO) {
+            "an amount to be written must be more than nothing"
+        } else if matches!(settings.pass, Limit::Time(time) if time > PASS_MAX) {
+            "a pass may take a day at most"
         } else if matches!(settings.pass, Limit::Stream | Limit::Ops(0) | Limit::Bytes(Bytes(0)) | Limit::Time(Nanos(0))) {
             "a pass must end after some time or some bytes"
         } else {
@@ -274,7 +280,7 @@ impl Crystal {
     fn passes_written(&self) -> u64 {
         let write = |step: &Step| match (step, self.settings.pass) {
             (Step::Pass { write: true, .. }, Limit::Bytes(bytes)) => bytes.0,
-            (Step::Pass { write: true, .. }, Limit::Time(time)) => (time.as_secs_f64() * ASSUMED_RATE.as_f64()) as u64,
+            (Step::Pass { write: true, .. }, Limit::Time(time)) => written_at_most(time),
             (Step::Pass { write: true, test, .. }, Limit::Ops(ops)) => ops.saturating_mul(u64::from(test.block)),
             _ => 0,
         };
@@ -291,10 +297,20 @@ impl Crystal {
         self.block = test.block;
         self.count = self.settings.size.0 / u64::from(test.block);
         self.place = 0;
-        self.left = if step == Step::Prepare { self.count } else { u64::MAX };
+        self.left = match (step, self.settings.pass) {
+            (Step::Prepare, _) => self.count,
+            // Nobody has consented to more.
+            (Step::Pass { write: true, .. }, Limit::Time(time)) => (written_at_most(time) / u64::from(test.block)).max(1),
+            _ => u64::MAX,
+        };
         // Each pass has a stream of its own, so that a round that is resumed does what it would have done.
         self.places = Stream::new(self.seed, &format!("crystal.{}.{}", self.position.rounds, self.next_step));
     }
+}
+
+/// What a pass of this `time` writes at most.
+fn written_at_most(time: Nanos) -> u64 {
+    (time.as_secs_f64() * ASSUMED_RATE.as_f64()) as u64
 }
 
 fn steps(settings: &Settings) -> Vec<Step> {

@@ -40,6 +40,7 @@ enum Workload {
 
 /// Runs the workload and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    crate::store::check(context)?;
     match &args.workload {
         Workload::Crystal(args) => crystal::run(args, context),
         Workload::Postmark(args) => postmark::run(args, context),

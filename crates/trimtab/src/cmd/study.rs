@@ -117,6 +117,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.published.published {
         return published::run(&args.published, args.seed, context);
     }
+    crate::store::check(context)?;
     let path = match TargetSpec::resolve(&args.target)? {
         TargetSpec::Directory(path) => path,
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),

@@ -16,9 +16,9 @@ pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> anyhow::Result<DriveSpec> 
     match scaled.validate() {
         Ok(()) => Ok(scaled),
         Err(problem) => {
-            let error = UsageError::new(format!("--size {size}: {problem}"));
+            let error = UsageError::new(format!("a size of {size} is not possible: {problem}"));
             Err(match enough(&spec).filter(|enough| *enough > size) {
-                Some(enough) => error.hint(format!("--size {}GiB is enough for this drive", enough.0 >> 30)),
+                Some(enough) => error.hint(format!("{}GiB is enough for this drive", enough.0 >> 30)),
                 None => error,
             }
             .into())
@@ -197,7 +197,7 @@ mod tests {
         for name in ["sata-tlc-500gb", "nvme-tlc-500gb", "intel-520-120gb"] {
             let spec = drives::load(name).unwrap().spec;
             let refused = sized(spec.clone(), Some(Bytes(64 << 20))).unwrap_err().to_string();
-            let (_, hint) = refused.split_once("; --size ").unwrap_or_else(|| panic!("no hint: {refused}"));
+            let (_, hint) = refused.rsplit_once("; ").unwrap_or_else(|| panic!("no hint: {refused}"));
             let gib: u64 = hint.split_once("GiB").unwrap().0.parse().unwrap();
             assert!(sized(spec, Some(Bytes(gib << 30))).is_ok(), "{hint}");
         }

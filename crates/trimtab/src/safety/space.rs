@@ -50,9 +50,9 @@ impl Guard {
         Self { dir, path, least: Bytes(reserve.0 / 2), looked: Instant::now() }
     }
 
-    /// An error once too little is free. Cheap: looks twice a second at most.
+    /// An error once too little is free, or the directory has been removed. Cheap: looks twice a second at most.
     pub fn check(&mut self) -> TargetResult {
-        if self.least == Bytes::ZERO || self.looked.elapsed() < LOOK_EVERY {
+        if self.looked.elapsed() < LOOK_EVERY {
             return Ok(());
         }
         self.looked = Instant::now();
@@ -66,6 +66,11 @@ impl Guard {
             reason,
             errno: Some(errno),
         };
+        // A directory without a name of its own is one that somebody has removed; what is still written there goes nowhere.
+        let stat = rustix::fs::fstat(&self.dir).map_err(|errno| error(std::io::Error::from(errno).to_string(), errno.raw_os_error()))?;
+        if stat.st_nlink == 0 {
+            return Err(error("it has been removed meanwhile".to_owned(), libc::ENOENT));
+        }
         let (_, free) = sizes(&self.dir).map_err(|errno| error(std::io::Error::from(errno).to_string(), errno.raw_os_error()))?;
         if free < self.least {
             return Err(error(format!("only {free} are free, and half of the reserve is {}", self.least), libc::ENOSPC));
@@ -102,5 +107,8 @@ mod tests {
         assert_eq!(guard(Bytes(1 << 20)).look(), Ok(()));
         let error = guard(Bytes::MAX).look().unwrap_err();
         assert_eq!(error.errno, Some(libc::ENOSPC));
+        let guard = guard(Bytes::ZERO);
+        drop(dir);
+        assert_eq!(guard.look().unwrap_err().errno, Some(libc::ENOENT));
     }
 }

@@ -204,11 +204,19 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Field 22 of `/proc/PID/stat`; `None` if there is no such process.
+/// Field 22 of `/proc/PID/stat`; `None` if there is no such process, or if it has ended and nobody has asked how yet.
 fn process_start(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything, also parentheses; 19 fields lie between it and the start time.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    start_in(&stat)
+}
+
+fn start_in(stat: &str) -> Option<u64> {
+    // The name in parentheses may contain anything, also parentheses; the state and 18 fields lie between it and the start time.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    match fields.next()? {
+        "Z" | "X" => None,
+        _ => fields.nth(18)?.parse().ok(),
+    }
 }
 
 /// What stands in the directory and looks like one of ours.
@@ -382,6 +390,13 @@ mod tests {
         assert_eq!(find(&ground).unwrap()[0].state, State::Alive, "ours lives");
         drop(workspace);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_process_that_ended_does_not_live_until_somebody_asks_how() {
+        let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        assert_eq!(start_in(&format!("7 (a) b) R {fields}")), Some(4711));
+        assert_eq!(start_in(&format!("7 (trimtab) Z {fields}")), None);
     }
 
     #[test]

@@ -77,6 +77,7 @@ impl Traced {
         let mut source = Source::open(&self.path, self.format, self.volume)?;
         let classless = source.header().is_none();
         let mut n = 0_u64;
+        let nothing_before = recorder.ops() == 0;
         while let Some(event) = source.next() {
             let mut event: Event = event?;
             if classless {
@@ -105,6 +106,11 @@ impl Traced {
             if until.is_some_and(|until| recorder.written() >= until) {
                 break;
             }
+        }
+        if n == 0 && nothing_before {
+            let of = self.volume.map_or_else(String::new, |volume| format!(" of volume {volume}"));
+            let error = UsageError::new(format!("{} has no request{of}", self.path.display()));
+            return Err(error.hint("'trimtab drive simulate --help' says which formats are understood").into());
         }
         Ok(None)
     }

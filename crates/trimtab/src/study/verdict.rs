@@ -266,7 +266,9 @@ fn worst<'a>(study: &'a Study, cells: &Cells<'a>) -> Option<Worst<'a>> {
     for job in jobs(&study.runs) {
         for phase in Job::deleting(job).iter().copied().chain(["foreground", LOAD_LONGEST]) {
             let metric = format!("{phase}.seconds");
-            let Some(online) = cells.find(job, policy::ONLINE).and_then(|run| samples(run, &metric)) else { continue };
+            // What no discard was sent for is not slow because of one.
+            let online = cells.find(job, policy::ONLINE).filter(|run| !sent_nothing(run));
+            let Some(online) = online.and_then(|run| samples(run, &metric)) else { continue };
             // A batched trim goes on beside the light work, so there only `none` is without trimming.
             let others: &[&str] = if phase == LOAD_LONGEST { &[policy::NONE] } else { &[policy::NONE, policy::BATCHED] };
             let without = others.iter().filter_map(|policy| cells.find(job, policy));

@@ -89,6 +89,37 @@ fn a_file_is_destroyed_only_if_it_is_named_twice() {
     small(store.path(), &["--yes", path, "--destroy", path]).success();
     let data = std::fs::read(&file).unwrap();
     assert!(data.len() == 16 << 20 && data.iter().any(|byte| *byte != 7));
+    let mut database = b"SQLite format 3\0".to_vec();
+    database.resize(16 << 20, 0);
+    std::fs::write(&file, &database).unwrap();
+    small(store.path(), &["--yes", path, "--destroy", path]).code(2).stderr(contains("holds sqlite").and(contains("--overwrite 'sqlite'")));
+    assert_eq!(std::fs::read(&file).unwrap(), database);
+}
+
+#[test]
+fn timed_passes_write_no_more_than_was_announced() {
+    let (dir, store) = (scratch(), scratch());
+    let mut command = trimtab();
+    command.args([
+        "bench",
+        "crystal",
+        "--json",
+        "--profile",
+        "cdm3",
+        "--size",
+        "16MiB",
+        "--passes",
+        "1",
+        "--time",
+        "100ms",
+        "--interval",
+        "0ms",
+    ]);
+    command.args(["--only", "write", "--data", "zero", "--reserve", "0", "--yes", "--store"]).arg(store.path().join("store.db"));
+    let run = json(command.arg(dir.path()).assert());
+    let most = |phase: &serde_json::Value| phase["name"] != "prepare" && phase["written_bytes"].as_u64().unwrap() > 100_000_000;
+    let phases = run["phases"].as_array().unwrap();
+    assert!(phases.len() >= 4 && !phases.iter().any(most), "{phases:?}");
 }
 
 #[test]
@@ -99,6 +130,10 @@ fn a_device_in_use_or_with_something_on_it_is_refused() {
     small(store.path(), &["--yes", &device]).code(2).stderr(contains("--destroy"));
     let mounted = small(store.path(), &["--yes", &device, "--destroy", &device]);
     mounted.code(1).stderr(contains("is in use: mounted at").and(contains("nothing was written")));
+    let backing = format!("/sys/block/{}/loop/backing_file", device.trim_start_matches("/dev/"));
+    let image = std::fs::read_to_string(backing).unwrap().trim().to_owned();
+    let below = small(store.path(), &["--yes", &image, "--destroy", &image]);
+    below.code(1).stderr(contains(format!("is in use: it is what {device} stands on; nothing was written")));
     run("umount", &[mount.path().to_str().unwrap()]).unwrap();
     let signed = small(store.path(), &["--yes", &device, "--destroy", &device]);
     signed.code(2).stderr(contains("holds ext2/3/4").and(contains("--overwrite 'ext2/3/4'")));

@@ -64,6 +64,9 @@ impl DriveSpec {
     /// # Errors
     /// The first field that is wrong, with its value and what would be right.
     pub fn validate(&self) -> Result<(), SpecError> {
+        if self.name.trim().is_empty() {
+            return Err(wrong("name", "''", "must say what the drive is called"));
+        }
         let block = self.logical_block_bytes;
         if !block.is_power_of_two() || !(512..=65536).contains(&block) {
             return Err(wrong("logical_block_bytes", block, "must be a power of two from 512 to 65536"));

@@ -6,7 +6,7 @@ use super::text::Text;
 use super::{Counts, Settings, SettingsError};
 use crate::data::DataClass;
 use crate::op::{FileOp, Payload};
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 use crate::workload::{FileStep, FileWorkload, Plan};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -136,6 +136,9 @@ pub enum Leftover<'a> {
     Dir(&'a str),
 }
 
+/// What a directory takes on most filesystems: a block.
+const DIR_BYTES: u64 = 4096;
+
 impl FileWorkload for Postmark {
     /// Exact: the whole run is decided once in advance, without its data.
     fn plan(&self) -> Plan {
@@ -144,7 +147,9 @@ impl FileWorkload for Postmark {
         while let Some(decision) = rehearsal.next() {
             ops += u64::from(!matches!(decision, Decision::Phase(_) | Decision::NotBefore(_)));
         }
-        Plan { written: rehearsal.counts.bytes_written, space: rehearsal.counts.bytes_held_max, ops: Some(ops) }
+        let dirs = Bytes(u64::from(self.decisions.dirs_len()).saturating_mul(DIR_BYTES));
+        let counts = &rehearsal.counts;
+        Plan { written: counts.bytes_written.saturating_add(dirs), space: counts.bytes_held_max.saturating_add(dirs), ops: Some(ops) }
     }
 
     #[inline]

@@ -52,3 +52,16 @@ pub fn keep_and_print_as(context: &Context, run: &Run, document: impl FnOnce(&Ru
     context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_that_cannot_be_kept_is_printed_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let context = Context { json: true, progress: false, quiet: true, yes: false, store: Some(dir.path().join("gone/r.db")) };
+        let error = keep_and_print(&context, &crate::shape::any_run::example()).unwrap_err();
+        assert_eq!(error.to_string(), "the result above could not be kept");
+    }
+}

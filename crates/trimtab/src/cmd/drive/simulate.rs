@@ -50,7 +50,7 @@ Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload trace:msr.csv --volume 1 --trim batched:every=1d
   trimtab drive simulate --drive ocz-vertex-le-100gb --drive mine.toml --workload random --trims 10 --json
 
-Everything happens in virtual time: the same drive, workload and seed give the same bytes on every machine.")]
+Everything happens in virtual time: the same drive, workload and seed give the same figures to the byte on every machine; only\nthe time and the id of the run differ.")]
 pub struct Args {
     /// A shipped drive or a specification file; several are simulated side by side.
     #[arg(long = "drive", required = true, value_name = "NAME|FILE")]

@@ -20,7 +20,7 @@ pub struct DestroyArgs {
     /// The device or file again, if TARGET is one and is written to: everything on it is destroyed.
     #[arg(long, value_name = "TARGET")]
     pub destroy: Option<PathBuf>,
-    /// Destroy the device even though it holds this: the name in the refusal (ext2/3/4, gpt, luks …). Repeat for more.
+    /// Destroy the device or file even though it holds this: the name in the refusal (ext2/3/4, gpt, luks …). Repeat for more.
     #[arg(long, value_name = "WHAT")]
     pub overwrite: Vec<String>,
 }
@@ -76,8 +76,42 @@ pub fn claim(path: &Path, writable: bool, args: &DestroyArgs) -> anyhow::Result<
     Ok(Claim { file, label, size: Bytes(size), block_size, trims })
 }
 
+/// Checks that the file at `path` may be destroyed: it is named twice, used by no loop device and as no swap, and holds nothing that was
+/// not named.
+pub fn check_file(path: &Path, args: &DestroyArgs) -> anyhow::Result<()> {
+    check_named_twice(path, args)?;
+    let label = path.display().to_string();
+    let root = Root::live().context("cannot read /sys and /proc")?;
+    let users = users_of_file(&root, path);
+    if !users.is_empty() {
+        bail!("{label} is in use: {}; nothing was written", users.join(", "));
+    }
+    let file = open(path, false)?;
+    let stat = rustix::fs::fstat(&file).map_err(std::io::Error::from).with_context(|| format!("cannot look at {label}"))?;
+    check_signatures(&file, &label, Bytes(stat.st_size.try_into().unwrap_or(0)), &args.overwrite)
+}
+
+/// Loop devices over the file, and whether it is swap.
+fn users_of_file(root: &Root, path: &Path) -> Vec<String> {
+    let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let Some(ours) = identity(path) else { return Vec::new() };
+    let is_ours = |path: &str| identity(Path::new(path)) == Some(ours);
+    let mut users = Vec::new();
+    for name in root.list("/sys/block") {
+        let backing = root.read(Path::new("/sys/block").join(&name).join("loop/backing_file"));
+        if backing.is_some_and(|file| is_ours(&file)) {
+            users.push(format!("it is what /dev/{name} stands on"));
+        }
+    }
+    let swaps = root.read("/proc/swaps").unwrap_or_default();
+    if swaps.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next()).any(is_ours) {
+        users.push("it is swap".to_owned());
+    }
+    users
+}
+
 /// An error unless the device or file at `path` is named a second time.
-pub fn check_named_twice(path: &Path, args: &DestroyArgs) -> anyhow::Result<()> {
+fn check_named_twice(path: &Path, args: &DestroyArgs) -> anyhow::Result<()> {
     let label = path.display();
     let Some(again) = &args.destroy else {
         return Err(UsageError::new(format!("everything on {label} would be destroyed"))

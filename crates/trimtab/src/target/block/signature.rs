@@ -54,6 +54,8 @@ const FROM_START: &[Magic] = &[
     magic("hfs+", 1024, b"HX"),
     magic("refs", 3, b"ReFS\0\0\0\0"),
     magic("vdo", 0, b"dmvdo001"),
+    magic("sqlite", 0, b"SQLite format 3\0"),
+    magic("qcow2", 0, b"QFI\xfb"),
     magic("ceph", 0, b"bluestore block device"),
     magic("drbd", 4096 + 8, &[0x83, 0x74, 0x02, 0x6b]),
 ];

@@ -180,7 +180,7 @@ proptest! {
         let plan = run.plan();
         let mut files: BTreeMap<String, u64> = BTreeMap::new();
         let mut dirs: Vec<String> = Vec::new();
-        let (mut ops, mut written, mut held_max) = (0, 0, 0);
+        let (mut ops, mut written, mut held_max, mut dir_bytes) = (0, 0, 0, 0);
         while let Some(step) = run.next_step() {
             let FileStep::Op(op) = step else { continue };
             ops += 1;
@@ -189,6 +189,7 @@ proptest! {
                 FileOp::MakeDir(path) => {
                     prop_assert!(parent_exists(path, &dirs));
                     dirs.push(path.to_string());
+                    dir_bytes += DIR_BYTES;
                 }
                 FileOp::RemoveDir(path) => {
                     let at = dirs.iter().position(|dir| dir == path).unwrap();
@@ -212,7 +213,7 @@ proptest! {
             held_max = held_max.max(files.values().sum::<u64>());
         }
         prop_assert!(files.is_empty() && dirs.is_empty());
-        prop_assert_eq!(plan, Plan { written: Bytes(written), space: Bytes(held_max), ops: Some(ops) });
+        prop_assert_eq!(plan, Plan { written: Bytes(written + dir_bytes), space: Bytes(held_max + dir_bytes), ops: Some(ops) });
         let counts = run.counts();
         prop_assert_eq!(counts.created, counts.deleted);
         prop_assert_eq!(counts.bytes_written.0, written);

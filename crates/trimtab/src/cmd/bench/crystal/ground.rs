@@ -216,7 +216,7 @@ fn on_file(
 ) -> anyhow::Result<Ground> {
     let observer = observe(path)?;
     if settings.writes {
-        device::check_named_twice(path, &args.destroy)?;
+        device::check_file(path, &args.destroy)?;
         announce(context, path, workload, &observer)?;
     }
     crate::interrupt::install().context("cannot catch signals")?;
