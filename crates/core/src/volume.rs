@@ -25,6 +25,7 @@ mod names;
 mod node;
 mod ops;
 mod queue;
+mod search_tree;
 mod setup;
 mod spec;
 mod steered;
