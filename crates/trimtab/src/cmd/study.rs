@@ -13,7 +13,7 @@ use crate::study::job::Job;
 use crate::study::matrix::{self, Matrix};
 use crate::study::real::{Possibilities, RealRig};
 use crate::study::scale::{DEFAULT, FULL, QUICK, Scale};
-use crate::study::shelf::{Kept, NoShelf, Shelf};
+use crate::study::shelf::{Kept, Shelf};
 use crate::study::{Study, document, policy, verdict};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
@@ -62,14 +62,14 @@ pub struct Args {
     /// Seed of the tree.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Which filesystem a modelled drive carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue).
-    #[arg(long, value_name = "NAME", default_value = "ext4", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
-    filesystem: String,
-    /// Share of a modelled filesystem that is in use, in per cent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 60, value_parser = clap::value_parser!(u8).range(0..=95))]
-    fill: u8,
-    /// What to find out: what deleting costs, what months of use do, what data and tuning change.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum, default_values_t = Question::ALL)]
+    /// Which filesystem a modelled drive carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue) [default: ext4].
+    #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
+    filesystem: Option<String>,
+    /// Share of a modelled filesystem that is in use, in per cent [default: 60].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
+    fill: Option<u8>,
+    /// What to find out of a modelled drive: what deleting costs, what months of use do, what data and tuning change [default: all].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     questions: Vec<Question>,
     /// Go on with an interrupted study of the same settings: what it had finished is not run again.
     #[arg(long)]
@@ -91,11 +91,28 @@ enum Question {
     Tuning,
 }
 
-impl Question {
-    const ALL: [Self; 3] = [Self::Deleting, Self::Ageing, Self::Tuning];
+impl Args {
+    /// Whether this is to be found out.
+    fn asks(&self, question: Question) -> bool {
+        self.questions.is_empty() || self.questions.contains(&question)
+    }
+
+    /// An error for what only modelled drives can be asked.
+    fn check_for_directory(&self) -> anyhow::Result<()> {
+        let given = [("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some())];
+        let hint = "on a directory deleting is measured, on the filesystem as it is; 'trimtab bench age' ages a real drive";
+        let question = self.questions.iter().find(|question| **question != Question::Deleting);
+        let option = given.into_iter().find(|(_, given)| *given).map(|(name, _)| name).or(question.map(|_| "--questions ageing or tuning"));
+        match option {
+            Some(option) => {
+                Err(UsageError::new(format!("{option} is for modelled drives, and {} is a directory", self.target)).hint(hint).into())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
-/// Where finished runs are kept while the study goes on. Without a store the study is still worth having; that it cannot be kept is said at its end.
+/// Where finished runs are kept while the study goes on.
 fn shelf(args: &Args, context: &Context) -> anyhow::Result<Box<dyn Shelf>> {
     match Kept::open(context, &args.target, args.resume) {
         Ok(kept) => {
@@ -107,8 +124,7 @@ fn shelf(args: &Args, context: &Context) -> anyhow::Result<Box<dyn Shelf>> {
             }
             Ok(Box::new(kept))
         }
-        Err(error) if args.resume => Err(error),
-        Err(_) => Ok(Box::new(NoShelf)),
+        Err(error) => Err(error),
     }
 }
 
@@ -123,6 +139,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),
         other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
     };
+    args.check_for_directory()?;
     const REAL: [&str; 4] = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE];
     if let Some(unknown) = args.policies.iter().find(|name| !REAL.contains(&name.as_str())) {
         return Err(UsageError::new(format!("a study of a directory cannot try the policy '{unknown}'"))

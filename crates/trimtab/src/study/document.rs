@@ -5,7 +5,7 @@ use super::verdict::{self, Recommendation};
 use super::{Study, ageing, months, policy, shelf};
 use crate::report::document::{Block, Chart, ChartKind, Document, Section, Table};
 use trimtab_core::policy::PolicySpec;
-use trimtab_core::run::{Field, Run, TargetKind, Warning};
+use trimtab_core::run::{Field, Provenance, Run, TargetKind, Warning};
 
 /// The report.
 pub fn of(study: &Study) -> Document {
@@ -19,13 +19,24 @@ pub fn of(study: &Study) -> Document {
     if !study.runs.is_empty() {
         sections.push(Section::new("Policies by phase", vec![Block::Table(table::by_phase(study))]));
     }
-    sections.extend(months::ageing(study));
+    let measured = study.all().next().is_some_and(|run| run.provenance == Provenance::Measured);
+    let not_measured = |title: &str, why: &str| measured.then(|| Section::new(title, vec![Block::Text(format!("Not measured: {why}"))]));
+    sections.extend(months::ageing(study).or_else(|| {
+        not_measured("Ageing", "months of use write a drive several times over. 'trimtab bench age' ages it by an amount that you choose, 'trimtab study drive:NAME' a modelled drive of its class.")
+    }));
     if !study.runs.is_empty() {
         sections.extend(charts(study));
         sections.push(Section::new("Latency by operation", vec![Block::Table(table::latencies(study))]));
     }
-    sections.extend(months::states(study, verdict::recommended_policy(study)));
-    sections.extend(months::tuning(study));
+    sections.extend(months::states(study, verdict::recommended_policy(study)).or_else(|| {
+        not_measured("State of the drive's blocks", "a real drive does not say which of its blocks are mapped, stale or free.")
+    }));
+    sections.extend(months::tuning(study).or_else(|| {
+        not_measured(
+            "Data and tuning",
+            "'trimtab bench crystal --compressible PERCENT' shows what data change; 'trimtab doctor' looks at alignment and access times.",
+        )
+    }));
     sections.extend(environment(study));
     let warnings = warnings(study.all());
     if !warnings.is_empty() {

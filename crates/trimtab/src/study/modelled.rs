@@ -19,9 +19,9 @@ use trimtab_core::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::volume::{Age, Volume, VolumeSpec};
 
-/// The phase after the files are gone: light work of others, while whatever the policy trims is trimmed.
+/// The phase after the files are gone: light work of others, while a policy that trims is made to trim.
 pub const LOAD: &str = "load";
-/// The phase in which a policy that trims by itself is left alone with an idle filesystem until it has made a pass.
+/// The phase in which a policy is left alone with an idle filesystem until the trim that goes on is done.
 pub const IDLE: &str = "idle";
 /// Code of the warning that a policy cannot keep what it promises.
 pub const BUDGET_MISSED: &str = "policy.budget-missed";
@@ -68,11 +68,11 @@ pub fn volume_named(name: &str) -> VolumeSpec {
 const FREE_EXTENT: Bytes = Bytes(16 << 20);
 
 impl Setup {
-    /// A new drive with a new filesystem, filled, mounted for `spec`.
+    /// A new drive with a new filesystem, filled, mounted for `spec`, which knows what `state` says.
     ///
     /// # Errors
     /// A drive or a filesystem that cannot be made.
-    pub fn make(&self, spec: &PolicySpec) -> anyhow::Result<VolumeTarget<Box<dyn Model>>> {
+    pub fn make(&self, spec: &PolicySpec, state: &State) -> anyhow::Result<VolumeTarget<Box<dyn Model>>> {
         let drive = model::build(&self.drive.spec, self.seed)?;
         let volume_spec = self.mounted(spec, drive.supports_trim());
         let mut volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
@@ -83,9 +83,22 @@ impl Setup {
         let now = volume.now();
         // A batched trim is begun by hand after the files are gone, at whatever hour its schedule would have it.
         let policy = if matches!(spec, PolicySpec::Batched(_)) { &PolicySpec::None } else { spec };
-        let mut target = VolumeTarget::new(volume, policy.build(&State::default()));
+        let mut target = VolumeTarget::new(volume, policy.build(state));
         target.idle_until(now + Nanos::from_secs(60));
         Ok(target)
+    }
+
+    /// What an idle policy knows of such a drive once it has trimmed it: how dear TRIMs are, and so how large its pieces may be.
+    ///
+    /// # Errors
+    /// A drive or a filesystem that cannot be made.
+    fn learned(&self, spec: &PolicySpec) -> anyhow::Result<State> {
+        let mut target = self.make(spec, &State::default())?;
+        target.force();
+        idle_until_trimmed(&mut target);
+        let all = target.policy().state();
+        let of_costs = all.entries.into_iter().filter(|(name, _)| name.starts_with("idle."));
+        Ok(State { entries: of_costs.collect() })
     }
 
     /// The filesystem as it is mounted for `spec`, on a drive that knows TRIM or does not.
@@ -101,12 +114,14 @@ pub struct ModelledRig<'a> {
     context: &'a Context,
     setup: Setup,
     policies: Vec<PolicySpec>,
+    /// What the idle policy knows of the drive, once it has been found out.
+    learned: Option<State>,
 }
 
 impl<'a> ModelledRig<'a> {
     /// A study of `setup` under `policies`.
     pub const fn new(context: &'a Context, setup: Setup, policies: Vec<PolicySpec>) -> Self {
-        Self { context, setup, policies }
+        Self { context, setup, policies, learned: None }
     }
 
     fn policy(&self, name: &str) -> anyhow::Result<PolicySpec> {
@@ -124,6 +139,13 @@ struct Around {
     policy: PolicySpec,
 }
 
+impl Around {
+    /// Whether the policy sends trims itself.
+    const fn trims(&self) -> bool {
+        matches!(self.policy, PolicySpec::Batched(_) | PolicySpec::Adaptive(_) | PolicySpec::Idle(_))
+    }
+}
+
 impl Events<VolumeTarget<Box<dyn Model>>> for Around {
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         if let Some(bar) = &mut self.bar {
@@ -137,13 +159,13 @@ impl Events<VolumeTarget<Box<dyn Model>>> for Around {
         if next.is_some() {
             return Ok(());
         }
-        // When an adaptive or idle trim comes is for its trigger to say.
-        if matches!(self.policy, PolicySpec::Batched(_)) {
+        // When a trim would come by itself is for triggers and schedules; what it does to others is seen when it comes now.
+        if self.trims() {
             target.force();
         }
         light_work(target, recorder)?;
         hook::account(target, recorder);
-        if matches!(self.policy, PolicySpec::Adaptive(_) | PolicySpec::Idle(_)) {
+        if self.trims() {
             wait_for_a_pass(target, recorder);
             hook::account(target, recorder);
         }
@@ -171,9 +193,14 @@ fn light_work(target: &mut VolumeTarget<Box<dyn Model>>, recorder: &mut Recorder
 
 /// Leaves the filesystem idle until the policy has trimmed and is at rest again.
 fn wait_for_a_pass(target: &mut VolumeTarget<Box<dyn Model>>, recorder: &mut Recorder) {
+    recorder.begin_phase(IDLE, target.now());
+    idle_until_trimmed(target);
+    recorder.end_phase(target.now());
+}
+
+fn idle_until_trimmed(target: &mut VolumeTarget<Box<dyn Model>>) {
     const STEP: Nanos = Nanos::from_secs(60);
     let started = target.now();
-    recorder.begin_phase(IDLE, started);
     let mut last = 0;
     while target.now() < started + IDLE_MAX && !interrupt::requested() {
         let step = target.now() + STEP;
@@ -184,7 +211,6 @@ fn wait_for_a_pass(target: &mut VolumeTarget<Box<dyn Model>>, recorder: &mut Rec
         }
         last = now;
     }
-    recorder.end_phase(target.now());
 }
 
 /// How long others waited while trimming went on, and how long trimming took.
@@ -234,7 +260,12 @@ impl Rig for ModelledRig<'_> {
     fn run(&mut self, job: &Job, name: &str, title: &str) -> anyhow::Result<(Run, End)> {
         let spec = self.policy(name)?;
         let bar = Bar::new(self.context, title, Counting::Items, job.plan().ops.unwrap_or(0));
-        run(&self.setup, job, &spec, Some(bar))
+        let state = match &self.learned {
+            _ if !matches!(spec, PolicySpec::Idle(_)) => State::default(),
+            Some(state) => state.clone(),
+            None => self.learned.insert(self.setup.learned(&spec)?).clone(),
+        };
+        run(&self.setup, job, &spec, &state, Some(bar))
     }
 }
 
@@ -244,12 +275,12 @@ fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Header {
     header
 }
 
-/// Runs `job` on a new drive under `policy`.
+/// Runs `job` on a new drive under `policy`, which knows what `state` says.
 ///
 /// # Errors
 /// A drive or a filesystem that cannot be made.
-pub fn run(setup: &Setup, job: &Job, policy: &PolicySpec, bar: Option<Bar>) -> anyhow::Result<(Run, End)> {
-    let mut target = setup.make(policy)?;
+pub fn run(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, bar: Option<Bar>) -> anyhow::Result<(Run, End)> {
+    let mut target = setup.make(policy, state)?;
     let header = header(setup, job, policy);
     let before = target.volume().counters().traffic;
     let outcome = job.run(&mut target, &mut Around { bar, policy: *policy });

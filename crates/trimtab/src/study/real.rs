@@ -65,11 +65,14 @@ impl Possibilities {
         let offer = |policy: &str, obstacle: Option<String>| Offer { policy: policy.to_owned(), obstacle };
         let (trim, remount) = (self.trim_obstacle.clone(), self.remount_obstacle.clone());
         let as_mounted = offer(policy::AS_MOUNTED, None);
-        if self.discard.is_on() {
+        let mut offers = if self.discard.is_on() {
             vec![as_mounted, offer(policy::NONE, remount.clone()), offer(policy::BATCHED, trim.or(remount))]
         } else {
             vec![as_mounted, offer(policy::BATCHED, trim.clone()), offer(policy::ONLINE, remount.or(trim))]
-        }
+        };
+        let takes_days = "it trims by need and in idle time, for which this does not wait ('trimtab trim --policy idle' does it now)";
+        offers.extend([policy::ADAPTIVE, policy::IDLE].map(|policy| offer(policy, Some(takes_days.to_owned()))));
+        offers
     }
 
     /// How the filesystem is to discard under `policy`.

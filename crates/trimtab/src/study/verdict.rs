@@ -178,7 +178,7 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
         Recommendation::Idle => {
             let (batched, idle) = stalls(study, cells).unwrap_or_default();
             format!(
-                "Trim in idle time, paced: beside a batched trim the longest wait of light work is {}; an idle trim waits until that work is over, which then waits {} at most. {} {}",
+                "Trim in idle time, paced: beside a batched trim the longest wait of light work is {}, beside an idle one {}. {} {}",
                 quantity(batched, Unit::Seconds),
                 quantity(idle, Unit::Seconds),
                 months(policy::IDLE),
@@ -368,7 +368,7 @@ fn caveats(study: &Study, cells: &Cells<'_>, caveats: &mut Vec<String>) {
     }
     if study.runs.iter().any(|run| run.provenance == Provenance::Modelled) {
         caveats.push("modelled: whether a figure of the drive is published, fitted or assumed is said by 'trimtab drive show'".to_owned());
-        caveats.push("adaptive and idle trims came after the light work, in idle time; how long they took is in the table".to_owned());
+        caveats.push("adaptive and idle trims were made to begin with the light work, as batched ones; by themselves they come less often; the idle policy knew from an earlier trim how dear TRIMs are here".to_owned());
     }
     if let Some(warning) = study.all().flat_map(|run| &run.warnings).find(|warning| warning.code == super::modelled::BUDGET_MISSED) {
         caveats.push(warning.text.clone());

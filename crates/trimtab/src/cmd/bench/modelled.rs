@@ -11,7 +11,7 @@ use crate::study::modelled::{Setup, describe, volume_named};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use trimtab_core::data::DataClass;
-use trimtab_core::policy::PolicySpec;
+use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::{Metric, Phase, Run};
 use trimtab_core::workload::FileWorkload;
 
@@ -76,7 +76,7 @@ pub fn run<W: FileWorkload>(args: &ModelArgs, context: &Context, name: &str, job
     let mut header = job.header;
     policy.name().clone_into(&mut header.policy);
     header.policy_settings = policy.settings();
-    let mut target = setup.make(&policy)?;
+    let mut target = setup.make(&policy, &State::default())?;
     let mut watch = Watch::new(context, job.workload_name, &job.workload.plan(), None);
     let online = matches!(policy, PolicySpec::Online);
     let mut hook = Hook { inner: &mut watch, policy: policy.name(), trim_before: false, online };

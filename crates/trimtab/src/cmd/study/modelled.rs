@@ -27,23 +27,22 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     let setup = Setup {
         drive,
         label: args.target.clone(),
-        volume: modelled::volume_named(&args.filesystem),
-        fill: f64::from(args.fill) / 100.0,
+        volume: modelled::volume_named(args.filesystem.as_deref().unwrap_or("ext4")),
+        fill: f64::from(args.fill.unwrap_or(60)) / 100.0,
         fill_class: DataClass::Compressible(30),
         seed: args.seed,
     };
     fits(&setup)?;
-    let asked = |question| args.questions.contains(&question);
     let matrix = Matrix {
         target: args.target.clone(),
-        jobs: if asked(Question::Deleting) { scale.jobs(args.seed)? } else { Vec::new() },
+        jobs: if args.asks(Question::Deleting) { scale.jobs(args.seed)? } else { Vec::new() },
         policies: policies.iter().map(|policy| policy.name().to_owned()).collect(),
         repeats: scale.repeats,
         patience: None,
     };
     let shelf = shelf(args, context)?;
     let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, &*shelf)?;
-    let extent = Extent { ageing: asked(Question::Ageing), tuning: asked(Question::Tuning), ..extent(args) };
+    let extent = Extent { ageing: args.asks(Question::Ageing), tuning: args.asks(Question::Tuning), ..extent(args) };
     cells::run(context, &setup, &policies, &extent, &*shelf, &mut study)?;
     conclude(args, context, &study)
 }
