@@ -86,14 +86,14 @@ pub fn rounds(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u
     let advertised = published.get("advertised_write_MBps").and_then(super::number).context("no advertised rate")?;
     let settings = configuration.rounds.as_deref().unwrap_or_default();
     let loops: simulate::loops::Loops = settings.parse().map_err(anyhow::Error::msg)?;
-    let written = configuration.written_gb.context("a number of rounds needs written_gb")?;
+    let written = plan.setting(configuration.of, "written_total_TB")? * 1e12;
     let run = |(data, trim): (DataClass, PolicySpec)| -> anyhow::Result<Rounds> {
         let plan = simulate::Plan {
             name: "crystal".to_owned(),
             load: Load::Crystal(loops.clone()),
             data,
             fill_permille: 0,
-            until_written: Some(Amount::Bytes(Bytes(written * 1_000_000_000))),
+            until_written: Some(Amount::Bytes(Bytes(written as u64))),
             trim: Some(trim),
             seed,
         };

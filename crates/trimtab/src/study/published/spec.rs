@@ -38,8 +38,6 @@ pub struct Configuration {
     pub filesystem: String,
     /// Settings of the rounds of CrystalDiskMark, as in `drive simulate --workload crystal:…`.
     pub rounds: Option<String>,
-    /// Written in all these rounds, in 10^9 bytes.
-    pub written_gb: Option<u64>,
     /// Share of the filesystem that is in use beforehand, in per cent.
     #[serde(default)]
     pub fill_percent: u8,
@@ -106,6 +104,8 @@ struct Filesystem {
     host_percent: Option<u64>,
     atime: Option<String>,
     size_bytes: Option<u64>,
+    /// Memory of the machine.
+    memory_bytes: Option<u64>,
     transaction_blocks: Option<u32>,
     commit_interval_ms: Option<u64>,
     discard_ranges: Option<u32>,
@@ -130,6 +130,7 @@ impl Filesystem {
             spec.atime = atime.parse().map_err(anyhow::Error::msg)?;
         }
         spec.size = self.size_bytes.map(Bytes);
+        spec.writeback.memory = self.memory_bytes.map_or(spec.writeback.memory, Bytes);
         spec.journal.transaction_blocks = self.transaction_blocks.or(spec.journal.transaction_blocks);
         spec.discard_ranges = self.discard_ranges.unwrap_or(spec.discard_ranges);
         if let Some(ms) = self.commit_interval_ms {
