@@ -132,7 +132,9 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     for index in 0..config.threads {
         runs.push(Postmark::new(&settings.stream(index)).map_err(|error| UsageError::new(error.to_string()))?.in_existing_locations());
     }
-    fits(&held, &plan(&runs))?;
+    let plan = plan(&runs);
+    fits(&held, &plan)?;
+    agreed(context, &plan)?;
     let survives = SurvivesClosedPipe::new();
     let started_unix_ms = crate::runner::unix_ms();
     let mut seconds = wall_seconds();
@@ -216,7 +218,17 @@ fn clear_the_way(context: &Context, held: &[Held], settings: &Settings, threads:
     Ok(())
 }
 
-/// Says what will be written, and that it cannot fit if it cannot.
+/// Asks before large amounts. Only the absolute limit counts here: a share of the drive would stop old scripts on small ones.
+fn agreed(context: &Context, plan: &Plan) -> anyhow::Result<()> {
+    let Some(reason) = consent::reason(plan.written, None) else { return Ok(()) };
+    let announcement = format!("the run writes up to {}, {} at a time; {reason}", plan.written, plan.space);
+    if consent::ask(context, &format!("{announcement}. Go on?"))? {
+        return Ok(());
+    }
+    Err(UsageError::new(announcement).hint("say --yes to allow it").into())
+}
+
+/// An error if the files cannot fit.
 fn fits(held: &[Held], plan: &Plan) -> anyhow::Result<()> {
     let mut free: Option<u64> = Some(0);
     let mut devices = Vec::new();

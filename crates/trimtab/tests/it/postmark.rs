@@ -255,6 +255,17 @@ fn fewer_than_ten_transactions_and_long_paths_work() {
 }
 
 #[test]
+fn large_amounts_are_not_written_without_consent() {
+    let (_dir, work) = work();
+    // 15 GB in all, 100 MB at a time.
+    let location = format!("set location {}", work.join("pm").display());
+    let input = session(&[&location, "set size 1000000 1000001", "set number 100", "set transactions 60000", "run"]);
+    let assert = trimtab().args(["-q", "postmark"]).write_stdin(input).assert().code(1);
+    assert.stderr(predicate::str::contains("that is more than 10.0 GB; say --yes to allow it"));
+    assert!(entries(&work.join("pm")).is_empty());
+}
+
+#[test]
 fn a_missing_location_ends_the_run_with_one_error_and_the_session_goes_on() {
     let (_dir, work) = work();
     let input = session(&[&format!("set location {}/nowhere", work.display()), "run", "set location pm", "run"]);
@@ -333,7 +344,7 @@ fn an_interrupt_cleans_up() {
             ["set location pm", "set location +pm2", "set transactions 100000000", &format!("set subdirectories {subdirectories}"), "run"];
         fs::write(&config, session(&lines)).unwrap();
         let child = Command::new(binary())
-            .args(["-q", "postmark", "--threads", threads])
+            .args(["-q", "--yes", "postmark", "--threads", threads])
             .arg(&config)
             .current_dir(&work)
             .stdin(Stdio::piped())
@@ -393,7 +404,7 @@ fn a_directory_that_vanishes_or_is_read_only_is_an_error() {
     let config = work.join("config");
     fs::write(&config, session(&["set location pm", "set transactions 100000000", "run"])).unwrap();
     let child = Command::new(binary())
-        .args(["-q", "postmark"])
+        .args(["-q", "--yes", "postmark"])
         .arg(&config)
         .current_dir(&work)
         .stdin(Stdio::null())
