@@ -59,8 +59,9 @@ impl Default for IdleSettings {
 /// the pieces are the largest that cost no more than twice the smallest, there are pauses between them, and [`Policy::remark`] says so.
 ///
 /// A piece bounds two things: the part of a window that is trimmed by one request, where windows can be divided, and the largest discard
-/// command meanwhile, where they cannot. Either way a request that arrives in the middle waits for one command at most, and that is what is
-/// kept within the budget.
+/// command meanwhile, where they cannot. A request that arrives in the middle waits for one command at most if the device lets it pass
+/// the others, and that is what is kept within the budget. Where it does not, many small commands are worse than few large ones; that is
+/// learned from how long others waited.
 #[derive(Clone, Debug)]
 pub struct Idle {
     settings: IdleSettings,
@@ -99,8 +100,11 @@ impl Idle {
             Step::Window(window) => Some(match self.pace.must_wait(&self.settings, observation) {
                 Some(until) => Action::WaitUntil(until),
                 None => {
+                    if part == Bytes::MAX {
+                        self.pace.begin_undivided(&self.settings, window);
+                    }
                     self.pace.sent(window, observation.now);
-                    self.sweep.send(window, self.settings.min_extent, piece)
+                    self.sweep.send(window, self.settings.min_extent, self.pace.piece)
                 }
             }),
         }
@@ -151,8 +155,14 @@ impl Policy for Idle {
 
 /// Pieces that cost little grow after this many in a row: what one piece cost says little about the next, several say more.
 const GROW_AFTER: u32 = 4;
+/// As long as no cost is known, windows that cannot be divided are sent in at most so many commands: many at once fill the device's
+/// queue, and others then wait for all of them.
+const COMMANDS_FIRST: u64 = 32;
+/// Where others have waited for a queue of commands that each cost less than this part of the budget, fewer commands that are as
+/// many times larger will do.
+const QUEUE_FACTOR: u64 = 8;
 /// How much longer than the required quiet to wait for it before less will do.
-const QUIET_TRIES: u64 = 20;
+const QUIET_TRIES: u64 = 10;
 /// The least quiet that is waited for; below it only that nothing is in flight counts.
 const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 
@@ -167,6 +177,8 @@ const FIXED_PAUSE: u64 = 9;
 #[derive(Clone, Debug)]
 struct Pace {
     piece: Bytes,
+    /// Nothing has been learned yet.
+    fresh: bool,
     /// Cheap pieces in a row.
     cheap: u32,
     /// Smallest pieces in a row that cost more than the budget.
@@ -188,6 +200,7 @@ impl Pace {
         let (least, most) = (settings.piece_min, settings.piece_max.max(settings.piece_min));
         Self {
             piece: state.bytes("idle.piece").unwrap_or(least).clamp(least, most),
+            fresh: state.bytes("idle.piece").is_none(),
             cheap: 0,
             hopeless: 0,
             fixed: state.get("idle.fixed").filter(|fixed| *fixed > budget_of(settings)),
@@ -195,6 +208,14 @@ impl Pace {
             quiet: settings.quiet,
             waiting: None,
             sent: None,
+        }
+    }
+
+    /// Before a window that cannot be divided.
+    fn begin_undivided(&mut self, settings: &IdleSettings, window: TrimWindow) {
+        if core::mem::take(&mut self.fresh) {
+            let few = Bytes(window.len / COMMANDS_FIRST);
+            self.piece = self.piece.max(few).min(settings.piece_max.max(settings.piece_min));
         }
     }
 
@@ -217,6 +238,12 @@ impl Pace {
             return;
         }
         let waited = observation.foreground_wait_max.map_or(0, |wait| wait.0);
+        if waited > budget && cost < waited / 2 && outcome.took.0 >= waited / 2 && mean <= budget / QUEUE_FACTOR {
+            // No single command explains the wait, all of them together do: they were in the queue before whoever waited.
+            self.piece = Bytes(self.piece.0.saturating_mul(QUEUE_FACTOR)).clamp(least, most);
+            self.cheap = 0;
+            return;
+        }
         // Others may wait for reasons of their own: their waiting counts only where a command of the trim can explain half of it.
         let worst = if waited > budget && cost >= waited / 2 { cost.max(waited) } else { cost };
         if worst > budget / 10 * 9 {

@@ -4,6 +4,7 @@ use crate::support::trimtab;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 /// A drive attached by the program, in a runtime directory of its own.
 pub struct Attached {
@@ -89,9 +90,18 @@ impl Mounted {
         self.directory.path()
     }
 
-    /// Unmounts it.
+    /// Unmounts it. Whoever looks at all mounts of the machine may have it open for a moment.
     pub fn unmount(self) {
-        ok(Command::new("umount").arg(self.path()));
+        let patience = Instant::now() + Duration::from_secs(10);
+        loop {
+            let output = Command::new("umount").arg(self.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            if output.status.success() {
+                return;
+            }
+            assert!(said.contains("busy") && Instant::now() < patience, "umount {}: {said}", self.path().display());
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 
