@@ -100,11 +100,8 @@ impl Idle {
             Step::Window(window) => Some(match self.pace.must_wait(&self.settings, observation) {
                 Some(until) => Action::WaitUntil(until),
                 None => {
-                    if part == Bytes::MAX {
-                        self.pace.begin_undivided(&self.settings, window);
-                    }
                     self.pace.sent(window, observation.now);
-                    self.sweep.send(window, self.settings.min_extent, self.pace.piece)
+                    self.sweep.send(window, self.settings.min_extent, piece)
                 }
             }),
         }
@@ -155,9 +152,6 @@ impl Policy for Idle {
 
 /// Pieces that cost little grow after this many in a row: what one piece cost says little about the next, several say more.
 const GROW_AFTER: u32 = 4;
-/// As long as no cost is known, windows that cannot be divided are sent in at most so many commands: many at once fill the device's
-/// queue, and others then wait for all of them.
-const COMMANDS_FIRST: u64 = 32;
 /// Where others have waited for a queue of commands that each cost less than this part of the budget, fewer commands that are as
 /// many times larger will do.
 const QUEUE_FACTOR: u64 = 8;
@@ -177,8 +171,6 @@ const FIXED_PAUSE: u64 = 9;
 #[derive(Clone, Debug)]
 struct Pace {
     piece: Bytes,
-    /// Nothing has been learned yet.
-    fresh: bool,
     /// Cheap pieces in a row.
     cheap: u32,
     /// Smallest pieces in a row that cost more than the budget.
@@ -200,7 +192,6 @@ impl Pace {
         let (least, most) = (settings.piece_min, settings.piece_max.max(settings.piece_min));
         Self {
             piece: state.bytes("idle.piece").unwrap_or(least).clamp(least, most),
-            fresh: state.bytes("idle.piece").is_none(),
             cheap: 0,
             hopeless: 0,
             fixed: state.get("idle.fixed").filter(|fixed| *fixed > budget_of(settings)),
@@ -208,14 +199,6 @@ impl Pace {
             quiet: settings.quiet,
             waiting: None,
             sent: None,
-        }
-    }
-
-    /// Before a window that cannot be divided.
-    fn begin_undivided(&mut self, settings: &IdleSettings, window: TrimWindow) {
-        if core::mem::take(&mut self.fresh) {
-            let few = Bytes(window.len / COMMANDS_FIRST);
-            self.piece = self.piece.max(few).min(settings.piece_max.max(settings.piece_min));
         }
     }
 
