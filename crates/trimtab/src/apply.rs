@@ -3,8 +3,8 @@
 //! [`plan`] reads and decides, and changes nothing; [`carry_out`] writes what was planned, after it has put copies of the files
 //! aside; [`undo`] puts them back. Files are replaced as a whole, so that they are the old or the new ones whatever happens.
 
-mod config_text;
-mod fstab;
+pub mod config_text;
+pub mod fstab;
 mod record;
 
 use crate::daemon::config::DEFAULT_PATH;

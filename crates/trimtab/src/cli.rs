@@ -5,7 +5,8 @@ use crate::output::Global;
 use clap::Parser;
 
 const EXAMPLES: &str = "\
-Exit status: 0 done, 1 failed, 2 wrong usage.";
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted (by SIGINT, SIGTERM or SIGHUP). doctor and verify say their verdict with it,
+too: 3 TRIM is blocked, gets lost or does damage, 4 unknown or not proved. 'trimtab COMMAND --help' says more.";
 
 /// Finds out what TRIM, fill and time do to a drive, says which trim policy suits it, and keeps it trimmed.
 #[derive(Debug, Parser)]

@@ -14,7 +14,7 @@ use crate::interrupt;
 use crate::safety::Workspace;
 use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
-use crate::trim::lock::{DriveLocks, run_directory};
+use crate::trim::lock::{Busy, DriveLocks, run_directory};
 use anyhow::{Context as _, bail};
 use extents::{Extent, Mapper, Placed};
 use readback::{BLOCK, Content, RawDevice, interior};
@@ -46,6 +46,8 @@ pub struct Options {
     pub size: Bytes,
     /// How long to wait after the trim before reading back.
     pub wait: Duration,
+    /// How long to wait for a drive that is being trimmed already.
+    pub lock_wait: Duration,
     /// Trim nothing: see what the filesystem discards of its own accord while waiting.
     pub as_mounted: bool,
 }
@@ -98,15 +100,19 @@ fn discard_unit(fs: &Filesystem) -> u64 {
     fs.stack().top_layers().filter_map(|l| fs.root().read_u64(l.queue().join("discard_granularity"))).max().unwrap_or(0)
 }
 
-/// The proof, in `workspace` on the filesystem.
-pub fn prove(workspace: &Workspace, options: &Options) -> anyhow::Result<Proof> {
+/// The proof, in `workspace` on the filesystem. `waiting` is called before waiting for whoever else trims the drive.
+pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Proof> {
     let mut fs = Filesystem::open(workspace.path())?;
     let shown = fs.mount().mount_point.display().to_string();
     if let Some(obstacle) = fs.obstacle().filter(|_| !options.as_mounted) {
         bail!("cannot trim {shown}: {obstacle}");
     }
-    let _locks = DriveLocks::take(fs.stack(), &run_directory()).with_context(|| format!("cannot trim {shown}"))?;
+    let locks = DriveLocks::wait(fs.stack(), &run_directory(), options.lock_wait, waiting);
+    let _locks = locks.with_context(|| format!("cannot trim {shown}"))?;
     let mut proof = blank(&fs, options);
+    for file in fs.recover_limits() {
+        proof.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
+    }
     match Probe::write(workspace, &mut fs, &proof, options) {
         Ok(probe) => probe.finish(&mut fs, options, &mut proof)?,
         Err(error) if error.is::<Unmappable>() => {

@@ -68,8 +68,13 @@ struct Report {
 
 /// Plans, shows, and does it unless it is a dry run.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let system = System::new(args.sysroot.as_deref(), args.config.as_deref())
-        .map_err(|e| UsageError::new(format!("cannot use --sysroot or --config: {e}")))?;
+    let system = System::new(args.sysroot.as_deref(), args.config.as_deref()).map_err(|e| match (&args.sysroot, &args.config) {
+        (Some(directory), _) if !directory.is_dir() => {
+            UsageError::new(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory")
+        }
+        (_, Some(file)) => UsageError::new(format!("cannot use '{}' as --config: {e}", file.display())),
+        _ => UsageError::new(format!("cannot look at the system: {e}")),
+    })?;
     let (plan, kept) = match (&args.policy, &args.path) {
         (Some(policy), Some(path)) => {
             let plan = apply::plan(&system, policy, path)?;

@@ -6,7 +6,8 @@ use crate::host::root::Root;
 use crate::output::Context;
 use anyhow::Context as _;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Exit status if TRIM is blocked somewhere.
@@ -55,6 +56,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .map_err(|e| UsageError::new(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory"))?,
         None => Root::live().context("cannot open /")?,
     };
+    if root.is_live() {
+        args.paths.iter().try_for_each(|path| no_character_device(path))?;
+    }
     let doctor = Doctor::new(&root).context("cannot read the mount table (/proc/self/mountinfo)")?;
     let diagnoses = if args.paths.is_empty() {
         doctor.examine_all()
@@ -67,6 +71,18 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let report = Report { diagnoses };
     context.report("doctor", 1, &report, || report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n"))?;
     Ok(code)
+}
+
+/// A character device is neither a drive, nor is its directory what was asked about.
+fn no_character_device(path: &Path) -> Result<(), UsageError> {
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.file_type().is_char_device() => {
+            Err(UsageError::new(format!("'{}' is no block device but a character device", path.display()))
+                .hint("give a block device such as /dev/sda or /dev/nvme0n1, or anything on a filesystem"))
+        }
+        // Whatever else is wrong with it is said later.
+        _ => Ok(()),
+    }
 }
 
 fn exit_code(diagnoses: &[Diagnosis]) -> ExitCode {

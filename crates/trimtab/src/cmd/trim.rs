@@ -6,10 +6,10 @@ use crate::interrupt;
 use crate::output::{Context, table};
 use crate::progress::{Counting, Progress};
 use crate::trim::filesystem::{Filesystem, unix_now};
+use crate::trim::fitrim;
 use crate::trim::lock::{DriveLocks, run_directory};
 use crate::trim::pass::{Account, Step, Steps, World};
 use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
-use crate::trim::{fitrim, limit};
 use anyhow::Context as _;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -29,7 +29,8 @@ Examples:
   trimtab trim /srv --dry-run            only say what would be asked
 
 What has reached the devices is read from their own counters, not from what the filesystem returns. An interrupted trim goes on
-where it left off when it is started again (--restart begins anew). Only one trim runs on a drive at a time.
+where it left off when it is started again (--restart begins anew). Only one trim runs on a drive at a time; this one waits for its
+turn (--lock-wait), also beside the daemon.
 
 Exit status: 0 all windows trimmed, 1 something was refused or failed, 2 wrong usage, 130 interrupted.";
 
@@ -52,6 +53,9 @@ pub struct Args {
     /// Say what would be asked, and do not ask it. Proves nothing about what the device would do.
     #[arg(long)]
     dry_run: bool,
+    /// How long to wait for a drive that is being trimmed already; 0s fails at once.
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    lock_wait: Nanos,
     /// Begin anew even if an earlier trim was interrupted.
     #[arg(long)]
     restart: bool,
@@ -136,8 +140,17 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if interrupted {
         return Err(UserInterrupt.into());
     }
+    let refused: Vec<String> = report.filesystems.iter().filter_map(refusal).collect();
+    anyhow::ensure!(refused.is_empty(), "{}", refused.join("; "));
     let all = report.filesystems.iter().all(|f| f.complete);
     Ok(if all || args.dry_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What was refused, in a line.
+fn refusal(outcome: &Outcome) -> Option<String> {
+    let first = outcome.refused.first()?;
+    let (refused, all) = (outcome.refused.len() as u64, outcome.refused.len() as u64 + outcome.requests);
+    Some(format!("{}: {refused} of {all} requests refused, the first at {}+{}: {}", outcome.path, first.start, first.len, first.why))
 }
 
 /// `now` is what the policy `none` does when it is forced.
@@ -201,9 +214,12 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
     if let Some(obstacle) = fs.obstacle() {
         anyhow::bail!("cannot trim {shown}: {obstacle}{}", hint(obstacle, &shown));
     }
-    let _locks = DriveLocks::take(fs.stack(), &run_directory()).with_context(|| format!("cannot trim {shown}"))?;
+    if let Some(why) = fs.refuses_min_extent(least(args, policy)) {
+        return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
+    }
+    let locks = lock(args, fs, context).with_context(|| format!("cannot trim {shown}"))?;
     let mut outcome = blank(args, policy, fs);
-    for file in limit::recover(fs.root(), fs.stack()) {
+    for file in fs.recover_limits() {
         outcome.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
     }
     let started = Instant::now();
@@ -216,8 +232,34 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
         }
         None => whole(args, policy, fs, context, &mut outcome)?,
     };
+    // While the locks are held.
+    fs.unlimit_commands();
+    drop(locks);
     finish(&mut outcome, &account, started);
     Ok(outcome)
+}
+
+/// The least extent that is asked for in the end.
+fn least(args: &Args, policy: &PolicySpec) -> Bytes {
+    match policy {
+        PolicySpec::Idle(settings) => settings.min_extent.max(args.min_extent),
+        _ => args.min_extent,
+    }
+}
+
+/// The locks of the drives, once nobody else has them. Meanwhile the filesystem can be unmounted.
+fn lock(args: &Args, fs: &mut Filesystem, context: &Context) -> anyhow::Result<DriveLocks> {
+    fs.release();
+    let mut waited = false;
+    let patience = args.lock_wait;
+    let locks = DriveLocks::wait(fs.stack(), &run_directory(), Duration::from_nanos(patience.0), |busy| {
+        waited = true;
+        context.remark(&format!("{busy}; waiting for up to {patience} (--lock-wait)"));
+    })?;
+    if waited {
+        fs.refresh()?;
+    }
+    Ok(locks)
 }
 
 fn hint(obstacle: fitrim::Obstacle, path: &str) -> String {

@@ -42,6 +42,9 @@ pub struct Args {
     /// How long to wait before reading back.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     wait: Nanos,
+    /// How long to wait for a drive that is being trimmed already; 0s fails at once.
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    lock_wait: Nanos,
     /// Trim nothing; see what the filesystem discards of its own accord while waiting.
     #[arg(long)]
     as_mounted: bool,
@@ -58,11 +61,18 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(UsageError::new(format!("--size {} is out of range", args.size)).hint("give 2MiB to 4GiB").into());
     }
     anyhow::ensure!(rustix::process::geteuid().is_root(), "reading raw blocks and trimming need root; trimtab doctor works without");
-    let options = Options { size: args.size, wait: Duration::from_nanos(args.wait.0), as_mounted: args.as_mounted };
+    let options = Options {
+        size: args.size,
+        wait: Duration::from_nanos(args.wait.0),
+        lock_wait: Duration::from_nanos(args.lock_wait.0),
+        as_mounted: args.as_mounted,
+    };
     let space = verify::space(&args.path, &options)?;
     let plan = Plan { written: space, space, ops: None };
     let workspace = safety::prepare(context, &args.safety, &args.path, "the proof", &plan)?;
-    let proof = verify::prove(&workspace, &options);
+    let proof = verify::prove(&workspace, &options, |busy| {
+        context.remark(&format!("{busy}; waiting for up to {} (--lock-wait)", args.lock_wait));
+    });
     let closed = workspace.close();
     let proof = proof?;
     closed?;

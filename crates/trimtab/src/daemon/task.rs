@@ -9,7 +9,6 @@ use super::metrics::Figures;
 use super::state::{Remembered, StateFile};
 use crate::host::environment::on_battery;
 use crate::trim::filesystem::{Filesystem, Refused, unix_now};
-use crate::trim::limit;
 use crate::trim::lock::{Busy, DriveLocks, run_directory};
 use crate::trim::pass::{Account, Step, Steps, World};
 use anyhow::Context as _;
@@ -33,8 +32,8 @@ const HOLD_LAST: Nanos = Nanos::from_secs(86_400);
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 /// … and this often while none does: only power that fails can lose what the kernel counted since.
 const SAVE_IDLE_EVERY: Duration = Duration::from_secs(1800);
-/// A pause longer than this gives the device its own limit back meanwhile.
-const LONG_PAUSE: Nanos = Nanos::from_secs(1);
+/// A pause longer than this gives the device its own limit back meanwhile. Each change of it stops the device's queue for a moment.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// Between two tries to get a drive that somebody else is trimming.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// Between two looks at a device whose filesystem discards by itself.
@@ -73,8 +72,8 @@ pub struct Task {
     /// Until when a failing drive is left alone, and how often it has been before.
     hold: Option<Nanos>,
     holds: u32,
-    /// Limits that a crash left behind have been looked for in this pass.
-    recovered: bool,
+    /// When a window was trimmed last.
+    trimmed: Instant,
     /// Set when the thread ends because the filesystem is gone, so that it is taken up when it comes back.
     gone: Arc<AtomicBool>,
     figures: Arc<Mutex<Figures>>,
@@ -94,6 +93,9 @@ impl Task {
         let shown = mount_point.display().to_string();
         if let Some(obstacle) = fs.obstacle() {
             anyhow::bail!("{shown} is not trimmed: {obstacle}");
+        }
+        if let Some(why) = fs.refuses_min_extent(min_extent(&rule.policy)) {
+            anyhow::bail!("{shown} is not trimmed: {why}");
         }
         fs.release();
         let file = StateFile::new(&common.state, fs.id());
@@ -124,7 +126,7 @@ impl Task {
             left_out: 0,
             hold: None,
             holds: 0,
-            recovered: false,
+            trimmed: Instant::now(),
             gone: Arc::default(),
             figures: Arc::new(Mutex::new(figures)),
             shown,
@@ -170,6 +172,10 @@ impl Task {
                 self.steer(limit);
             }
             return;
+        }
+        // Of a daemon that was killed; if somebody trims the drive now, they do it.
+        if let Ok(_locks) = DriveLocks::take(self.fs.stack(), &run_directory()) {
+            self.recover_limits();
         }
         let why = loop {
             if self.control.stopped() {
@@ -254,9 +260,11 @@ impl Task {
     /// Lets go of the filesystem, so that it can be unmounted meanwhile, and of the device's limit if it takes long.
     fn pause(&mut self, turn: &Turn) {
         self.fs.release();
-        let short = matches!(turn, Turn::Until(instant) if *instant <= unix_now().saturating_add(LONG_PAUSE));
-        if !short {
-            let _ = self.fs.limit_commands(Bytes::MAX);
+        let soon = unix_now().saturating_add(Nanos(u64::try_from(LONG_PAUSE.as_nanos()).unwrap_or(u64::MAX)));
+        let short = matches!(turn, Turn::Until(instant) if *instant <= soon);
+        // Many short pauses in a row are a long one.
+        if !short || self.trimmed.elapsed() > LONG_PAUSE {
+            self.fs.unlimit_commands();
         }
     }
 
@@ -264,7 +272,6 @@ impl Task {
         self.started = Some(unix_now());
         self.steps.account = Account::default();
         self.refusals = 0;
-        self.recovered = false;
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).running = true;
         let min_extent = min_extent(&self.rule.policy);
         self.forget = self.fs.prepare(min_extent, self.forget);
@@ -283,15 +290,11 @@ impl Task {
                 Err(error) => return Turn::Over(format!("{error:#}")),
             }
         };
-        // Only before this pass has lowered anything itself.
-        let left_behind =
-            if std::mem::replace(&mut self.recovered, true) { Vec::new() } else { limit::recover(self.fs.root(), self.fs.stack()) };
-        for file in left_behind {
-            say(&format!("{}: put back {}, which an interrupted trim had lowered", self.shown, file.display()));
-        }
+        self.recover_limits();
         let before = self.steps.account.clone();
         let step = self.steps.trim(&mut self.fs, window, min_extent, command_max);
         drop(locks);
+        self.trimmed = Instant::now();
         self.note(&before);
         match step {
             Step::Refused(window, refused) => self.refused(window, refused),
@@ -304,6 +307,13 @@ impl Task {
                 }
                 Turn::Again
             }
+        }
+    }
+
+    /// Call while holding the drives' locks.
+    fn recover_limits(&mut self) {
+        for file in self.fs.recover_limits() {
+            say(&format!("{}: put back {}, which an interrupted trim had lowered", self.shown, file.display()));
         }
     }
 
@@ -354,6 +364,8 @@ impl Task {
     }
 
     fn end_pass(&mut self, ending: Ending) {
+        // What others send now is not to be cut to the length that this pass needed.
+        self.fs.unlimit_commands();
         let ended = unix_now();
         let complete = ending == Ending::Complete;
         let account = std::mem::take(&mut self.steps.account);

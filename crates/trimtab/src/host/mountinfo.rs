@@ -124,6 +124,12 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescape(field)))
 }
 
+/// The devices and files that `/proc/swaps` lists: the first field of each line below the headline.
+pub fn swap_sources(table: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
+    let lines = table.split(|&b| b == b'\n').skip(1);
+    lines.filter_map(|line| line.split(u8::is_ascii_whitespace).next().filter(|field| field.starts_with(b"/")).map(path))
+}
+
 /// Undoes the kernel's `\040`: a backslash and three octal digits stand for a byte.
 #[must_use]
 pub fn unescape(field: &[u8]) -> Vec<u8> {
@@ -237,6 +243,14 @@ not a mount line
         assert_eq!(id("/homes"), Some(27), "/home is not a prefix of /homes in components");
         assert_eq!(id(r"/mnt/with space\n/x"), Some(41), "mounted over");
         assert_eq!(id("/"), Some(27));
+    }
+
+    #[test]
+    fn swaps_are_named_in_the_first_field() {
+        let table =
+            b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2   partition\t8388604\t\t0\t\t-2\n/my\\040swap file 1 0 -3\n\n";
+        assert_eq!(swap_sources(table).collect::<Vec<_>>(), [Path::new("/dev/sda2"), Path::new("/my swap")]);
+        assert_eq!(swap_sources(b"").count(), 0);
     }
 
     #[test]

@@ -283,9 +283,8 @@ fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
 }
 
 fn swaps_of(nodes: &[PathBuf]) -> Vec<String> {
-    let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let used = |line: &str| nodes.iter().find(|node| line.split_whitespace().next() == node.to_str()).map(|_| "used as swap".to_owned());
-    text.lines().skip(1).filter_map(used).collect()
+    let table = std::fs::read("/proc/swaps").unwrap_or_default();
+    mountinfo::swap_sources(&table).filter(|source| nodes.contains(source)).map(|_| "used as swap".to_owned()).collect()
 }
 
 /// Processes other than this one that have one of the nodes open.

@@ -14,6 +14,7 @@ use crate::target::dir::DirTarget;
 use crate::target::mounted::MountedDir;
 use crate::trim::discard_option::{Changed, Discard, mount_of};
 use crate::trim::fitrim;
+use crate::trim::limit::CommandLimit;
 use crate::trim::lock::{DriveLocks, run_directory};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -113,7 +114,10 @@ impl Possibilities {
 pub fn lock_drives(path: &Path) -> anyhow::Result<DriveLocks> {
     let root = Root::live()?;
     let place = Place::of_path(&root, path).with_context(|| format!("cannot find {}", path.display()))?;
-    DriveLocks::take(&place.stack, &run_directory())
+    let locks = DriveLocks::take(&place.stack, &run_directory())?;
+    // What an interrupted trim left lowered would be measured, too.
+    let _ = CommandLimit::of_stack(&root, &place.stack).recover();
+    Ok(locks)
 }
 
 fn remount_obstacle(mount: &Mount) -> Option<String> {

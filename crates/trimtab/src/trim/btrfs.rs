@@ -114,8 +114,9 @@ pub fn chunks(file: impl AsFd) -> Result<Vec<Chunk>, Errno> {
     Ok(chunks)
 }
 
-/// The chunk items of a search buffer.
-fn parse_items(buffer: &[u8], count: u32) -> Vec<Chunk> {
+/// The chunk items among the first `count` items of a search buffer; what does not lie in it as a whole is left out.
+#[must_use]
+pub fn parse_items(buffer: &[u8], count: u32) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     let mut rest = buffer;
     for _ in 0..count {

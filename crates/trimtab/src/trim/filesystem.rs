@@ -3,7 +3,7 @@
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
 use super::kernel_log::KernelLog;
-use super::layout::Layout;
+use super::layout::{Layout, binary};
 use super::limit::CommandLimit;
 use super::watch::{Seen, Watch};
 use super::xfs;
@@ -18,7 +18,7 @@ use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
@@ -224,6 +224,17 @@ impl Filesystem {
         }
     }
 
+    /// Why the filesystem would refuse every request with this least extent; `None` if it would not.
+    #[must_use]
+    pub fn refuses_min_extent(&self, min_extent: Bytes) -> Option<String> {
+        let group = self.layout.group.filter(|group| min_extent > *group)?;
+        Some(format!(
+            "a least extent of {min_extent} is larger than an allocation group of {}, and {} takes none",
+            binary(group.0),
+            self.mount.fs_type
+        ))
+    }
+
     /// Gets ready for a pass with this least extent. `forget` says that an interrupted pass had to make ext4 forget.
     /// True if this one has to.
     pub fn prepare(&mut self, min_extent: Bytes, forget: bool) -> bool {
@@ -247,9 +258,21 @@ impl Filesystem {
         }
     }
 
-    /// Bounds single discard commands of the following windows.
+    /// Bounds single discard commands of the following windows. Call while holding the drives' locks.
     pub fn limit_commands(&mut self, most: Bytes) -> std::io::Result<()> {
         self.limit.set(most)
+    }
+
+    /// Gives the devices back the limits that they had.
+    pub fn unlimit_commands(&mut self) {
+        // A device that is gone has no limit.
+        let _ = self.limit.put_back();
+    }
+
+    /// Gives the devices back the limits that other processes left lowered; see [`CommandLimit::recover`].
+    #[must_use]
+    pub fn recover_limits(&mut self) -> Vec<PathBuf> {
+        self.limit.recover()
     }
 
     /// Trims `window`, and waits until its discards are done.

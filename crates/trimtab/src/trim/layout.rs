@@ -28,6 +28,8 @@ pub struct Layout {
     pub granule: Bytes,
     /// What the windows are, for people: `block groups of 128 MiB`.
     pub unit: String,
+    /// The size of allocation groups, which is also the largest least extent that FITRIM takes, where there are any.
+    pub group: Option<Bytes>,
     /// Windows from here on may lie behind the end of the filesystem, where FITRIM answers EINVAL.
     pub sure_until: u64,
     /// What could not be found out, and what is done instead.
@@ -57,41 +59,69 @@ impl Layout {
         }
     }
 
-    fn ext4(superblock: &ext4::Superblock) -> Self {
+    /// Whole block groups, several together where there are very many.
+    #[must_use]
+    pub fn ext4(superblock: &ext4::Superblock) -> Self {
         let group = superblock.group_bytes().max(1);
         let groups = superblock.size().div_ceil(group);
         let merged = groups.div_ceil(WINDOWS_MAX as u64).max(1);
         let windows = slices(0, superblock.size(), group.saturating_mul(merged));
         let unit = if merged == 1 { "block groups".to_owned() } else { format!("{merged} block groups each") };
-        Self { windows, granule: Bytes::MAX, unit: format!("{unit} of {}", binary(group)), sure_until: u64::MAX, remark: None }
+        Self {
+            windows,
+            granule: Bytes::MAX,
+            unit: format!("{unit} of {}", binary(group)),
+            group: Some(Bytes(group)),
+            sure_until: u64::MAX,
+            remark: None,
+        }
     }
 
-    fn xfs(geometry: &xfs::Geometry, granule: Bytes) -> Self {
+    /// Parts of allocation groups, cut at multiples of `granule`; whole groups together where there are very many.
+    #[must_use]
+    pub fn xfs(geometry: &xfs::Geometry, granule: Bytes) -> Self {
         let group = geometry.group_bytes().max(1);
         let data = geometry.data_bytes();
-        // A window that reaches into the next group would trim that to its end, so each group is cut by itself.
-        let mut windows: Vec<TrimWindow> =
-            slices(0, data, group).into_iter().flat_map(|w| slices(w.start, w.len, cut_size(data, granule))).collect();
-        windows.extend(slices(data, geometry.realtime_bytes(), cut_size(data, granule)));
-        Self { windows, granule, unit: format!("parts of allocation groups of {}", binary(group)), sure_until: data, remark: None }
+        let realtime = geometry.realtime_bytes().min(u64::MAX - data);
+        // A window that reaches into the next group would trim that to its end, so each group is cut by itself, or none.
+        let together = group.saturating_mul(data.div_ceil(group).div_ceil(WINDOWS_MAX as u64).max(1));
+        let cut = cut_size(data.saturating_add(realtime), granule).max(together);
+        let mut windows: Vec<TrimWindow> = slices(0, data, together).into_iter().flat_map(|w| slices(w.start, w.len, cut)).collect();
+        windows.extend(slices(data, realtime, cut));
+        Self {
+            windows,
+            granule,
+            unit: format!("parts of allocation groups of {}", binary(group)),
+            group: Some(Bytes(group)),
+            sure_until: data,
+            remark: None,
+        }
     }
 
     /// Linux looks for the first block group that *begins* at or behind the start of the range: a window that begins inside a
     /// chunk passes that chunk by. So windows are whole chunks.
-    fn btrfs(chunks: &[btrfs::Chunk]) -> Self {
+    #[must_use]
+    pub fn btrfs(chunks: &[btrfs::Chunk]) -> Self {
         let windows = chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();
-        Self { windows, granule: Bytes::MAX, unit: "chunks by logical address".to_owned(), sure_until: u64::MAX, remark: None }
+        Self { windows, granule: Bytes::MAX, unit: "chunks by logical address".to_owned(), group: None, sure_until: u64::MAX, remark: None }
     }
 
     fn ranges(size: u64, device: u64) -> Self {
         // Addresses are of the device on some of these, and the filesystem reports less than that.
         let windows = slices(0, size.max(device), RANGE.max(size.max(device) / WINDOWS_MAX as u64));
-        Self { windows, granule: Bytes::MAX, unit: format!("ranges of {}", binary(RANGE)), sure_until: size, remark: None }
+        Self { windows, granule: Bytes::MAX, unit: format!("ranges of {}", binary(RANGE)), group: None, sure_until: size, remark: None }
     }
 
     fn whole(remark: String) -> Self {
         let windows = vec![TrimWindow { start: 0, len: u64::MAX }];
-        Self { windows, granule: Bytes::MAX, unit: "the whole filesystem".to_owned(), sure_until: u64::MAX, remark: Some(remark) }
+        Self {
+            windows,
+            granule: Bytes::MAX,
+            unit: "the whole filesystem".to_owned(),
+            group: None,
+            sure_until: u64::MAX,
+            remark: Some(remark),
+        }
     }
 }
 
@@ -132,7 +162,7 @@ fn slices(start: u64, len: u64, size: u64) -> Vec<TrimWindow> {
 }
 
 /// A size in binary units, where it is a whole number of them.
-fn binary(bytes: u64) -> String {
+pub(super) fn binary(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GiB", b >> 30),
         b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
@@ -164,6 +194,12 @@ mod tests {
         assert!(covered(&layout.windows, 0, 4_096_000_000));
         let group = geometry.group_bytes();
         assert!(layout.windows.iter().all(|w| w.start / group == (w.start + w.len - 1) / group), "{:?}", layout.windows);
+        // Very many small groups stand together, whole ones.
+        let tiny = xfs::Geometry { ag_blocks: 16, data_blocks: 1 << 40, realtime_blocks: u64::MAX, ..geometry };
+        let many = Layout::xfs(&tiny, Bytes(64 << 10));
+        assert!(many.windows.len() <= 2 * WINDOWS_MAX + 1, "{}", many.windows.len());
+        assert!(many.windows.iter().all(|w| w.start % tiny.group_bytes() == 0));
+        assert!(covered(&many.windows, 0, u64::MAX));
         // Where cuts would lose space, groups stay whole.
         assert_eq!(Layout::xfs(&geometry, Bytes::MAX).windows.len(), 4);
     }

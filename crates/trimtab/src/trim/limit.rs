@@ -1,82 +1,165 @@
 //! The length of single discard commands, while a trim goes on: `queue/discard_max_bytes`. Others get their turn between two
 //! commands, so this bounds how long they wait for a trim. What was there before is put back, also after a crash.
+//!
+//! What is in force is always read from the kernel. Who lowers a limit leaves a note of what was there, and holds a lock on it: a
+//! note without that lock was left by a process that is gone. Whoever holds the lock of the drive may put a limit back and take the
+//! note away; who left it sees that the note is not there any more, and begins anew.
 
 use super::lock::{make_directory, run_directory};
 use crate::host::block::Stack;
 use crate::host::root::Root;
-use std::io;
-use std::path::PathBuf;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use trimtab_core::units::Bytes;
 
-/// One queue whose limit was changed.
+/// One queue whose limit may be changed.
 #[derive(Debug)]
 struct Queue {
     limit: PathBuf,
-    /// Keeps `before` for the next start, should this one end without putting it back.
     note: PathBuf,
-    before: u64,
-    now: u64,
     granularity: u64,
+    lowered: Option<Lowered>,
 }
 
-/// The limits of all devices that a filesystem is on.
+/// A limit lowered from here.
+#[derive(Debug)]
+struct Lowered {
+    before: u64,
+    /// The note, locked as long as this process stands by it.
+    note: File,
+}
+
+/// The limits of all devices that a filesystem is on. Put back when dropped.
 #[derive(Debug, Default)]
 pub struct CommandLimit {
     queues: Vec<Queue>,
 }
 
 impl CommandLimit {
-    /// Of the devices of `stack`. Changes nothing yet.
+    /// Of the devices of `stack` that take discards. Changes nothing yet.
     #[must_use]
     pub fn of_stack(root: &Root, stack: &Stack) -> Self {
+        Self::with_notes_in(&run_directory(), root, stack)
+    }
+
+    fn with_notes_in(notes: &Path, root: &Root, stack: &Stack) -> Self {
         let mut queues: Vec<Queue> = Vec::new();
         for layer in stack.top_layers() {
             let directory = layer.queue();
             let limit = directory.join("discard_max_bytes");
             let read = |name: &str| root.read_u64(directory.join(name)).filter(|n| *n > 0);
-            let (Some(before), Some(granularity)) = (read("discard_max_bytes"), read("discard_granularity")) else { continue };
+            let (Some(_), Some(granularity)) = (read("discard_max_bytes"), read("discard_granularity")) else { continue };
             let disk = directory.parent().and_then(|d| d.file_name()?.to_str()).unwrap_or(&layer.name);
-            let note = run_directory().join(format!("limit-{}", disk.replace('/', "!")));
+            let note = notes.join(format!("limit-{}", disk.replace('/', "!")));
             if !queues.iter().any(|q| q.limit == limit) {
-                queues.push(Queue { limit, note, before, now: before, granularity });
+                queues.push(Queue { limit, note, granularity, lowered: None });
             }
         }
         Self { queues }
     }
 
-    /// Bounds commands to `most`, rounded down to the discard unit; [`Bytes::MAX`] is what there was before.
+    /// Bounds commands to `most`, rounded down to the discard unit. Call while holding the drives' locks.
     pub fn set(&mut self, most: Bytes) -> io::Result<()> {
-        for queue in &mut self.queues {
-            let wanted = (most.0 / queue.granularity * queue.granularity).max(queue.granularity).min(queue.before);
-            if wanted != queue.now {
-                queue.change(wanted)?;
-            }
-        }
-        Ok(())
+        self.queues.iter_mut().try_for_each(|queue| queue.set(most.0))
+    }
+
+    /// Puts back what there was, wherever it was lowered from here. The drives' locks need not be held.
+    pub fn put_back(&mut self) -> io::Result<()> {
+        self.queues.iter_mut().map(Queue::put_back).fold(Ok(()), io::Result::and)
+    }
+
+    /// Puts back what others have lowered and not put back: who is gone, and who has let go of the drive in the middle of a pass.
+    /// Call while holding the drives' locks. Gives the limits that somebody left behind who is gone, for a remark.
+    #[must_use]
+    pub fn recover(&mut self) -> Vec<PathBuf> {
+        self.queues.iter_mut().filter_map(|queue| queue.recover().then(|| queue.limit.clone())).collect()
     }
 }
 
 impl Queue {
-    fn change(&mut self, wanted: u64) -> io::Result<()> {
-        if self.now == self.before {
-            let _ = make_directory(&run_directory());
-            std::fs::write(&self.note, format!("{} {}\n", self.before, self.limit.display()))?;
+    fn now(&self) -> io::Result<u64> {
+        let text = std::fs::read_to_string(&self.limit)?;
+        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{} is no number", self.limit.display())))
+    }
+
+    /// Lets go of a note that somebody else has taken away.
+    fn look(&mut self) {
+        let same = |ours: &Lowered| {
+            let (ours, there) = (ours.note.metadata().ok()?, std::fs::symlink_metadata(&self.note).ok()?);
+            Some((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+        };
+        if self.lowered.as_ref().is_some_and(|ours| same(ours) != Some(true)) {
+            self.lowered = None;
         }
-        std::fs::write(&self.limit, writable(wanted, self.granularity).to_string())?;
-        self.now = wanted;
-        if wanted == self.before {
-            let _ = std::fs::remove_file(&self.note);
+    }
+
+    fn set(&mut self, most: u64) -> io::Result<()> {
+        self.look();
+        let now = self.now()?;
+        let before = self.lowered.as_ref().map_or(now, |l| l.before);
+        let wanted = (most / self.granularity * self.granularity).max(self.granularity);
+        if wanted >= before {
+            return self.put_back();
+        }
+        if wanted != now {
+            if self.lowered.is_none() {
+                self.lowered = Some(Lowered { before, note: self.write_note(before)? });
+            }
+            self.write(wanted)?;
         }
         Ok(())
+    }
+
+    fn put_back(&mut self) -> io::Result<()> {
+        self.look();
+        if let Some(lowered) = self.lowered.take() {
+            // If the device is gone there is nothing to put back.
+            let written = self.write(lowered.before);
+            let _ = std::fs::remove_file(&self.note);
+            return written;
+        }
+        Ok(())
+    }
+
+    fn write(&self, bytes: u64) -> io::Result<()> {
+        std::fs::write(&self.limit, writable(bytes, self.granularity).to_string())
+    }
+
+    fn write_note(&self, before: u64) -> io::Result<File> {
+        if let Some(directory) = self.note.parent() {
+            let _ = make_directory(directory);
+        }
+        let _ = std::fs::remove_file(&self.note);
+        let mut note = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.note)?;
+        flock(&note, FlockOperation::NonBlockingLockExclusive)?;
+        writeln!(note, "{before} {}", self.limit.display())?;
+        Ok(note)
+    }
+
+    /// True if a limit was put back that nobody stands by any more.
+    fn recover(&mut self) -> bool {
+        self.look();
+        if self.lowered.is_some() {
+            return false;
+        }
+        let Ok(note) = File::open(&self.note) else { return false };
+        let gone = flock(&note, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let mut text = String::new();
+        let _ = note.take(1000).read_to_string(&mut text);
+        // The note names the file, but only the one that belongs to this device is written to.
+        let before = text.split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok());
+        let put_back = before.filter(|b| self.now().is_ok_and(|now| now < *b)).is_some_and(|b| self.write(b).is_ok());
+        let _ = std::fs::remove_file(&self.note);
+        gone && put_back
     }
 }
 
 impl Drop for CommandLimit {
     fn drop(&mut self) {
-        for queue in self.queues.iter_mut().filter(|q| q.now != q.before) {
-            // The device may be gone; then there is nothing to put back.
-            let _ = queue.change(queue.before);
-        }
+        let _ = self.put_back();
     }
 }
 
@@ -87,28 +170,122 @@ fn writable(bytes: u64, granularity: u64) -> u64 {
     bytes.min(u64::from(u32::MAX)) / granularity * granularity
 }
 
-/// Puts back the limits of the drives in `stack` that an earlier process left behind. Call while holding the drives' locks.
-/// Gives the limits that were put back, for a remark.
-#[must_use]
-pub fn recover(root: &Root, stack: &Stack) -> Vec<PathBuf> {
-    let mut restored = Vec::new();
-    for queue in &CommandLimit::of_stack(root, stack).queues {
-        // The note names the file, but only the one that belongs to this device is written to.
-        let Some(note) = std::fs::read_to_string(&queue.note).ok() else { continue };
-        let before = note.split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok());
-        if let Some(before) = before.filter(|b| *b > queue.before && *b < 1 << 40)
-            && std::fs::write(&queue.limit, writable(before, queue.granularity).to_string()).is_ok()
-        {
-            restored.push(queue.limit.clone());
-        }
-        let _ = std::fs::remove_file(&queue.note);
-    }
-    restored
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::block::{Bus, Kind, Layer};
+    use crate::host::mountinfo::DevNumber;
+
+    /// A drive `sda` with a limit of 1 MiB.
+    struct Machine {
+        directory: tempfile::TempDir,
+        root: Root,
+        stack: Stack,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let sys = directory.path().canonicalize().unwrap().join("sda");
+            std::fs::create_dir_all(sys.join("queue")).unwrap();
+            std::fs::write(sys.join("queue/discard_granularity"), "4096\n").unwrap();
+            let dev = DevNumber { major: 8, minor: 0 };
+            let kind = Kind::Drive(Bus::Other);
+            let layer = Layer { name: "sda".into(), label: None, kind, sys, dev, size: Bytes(1 << 30), below: Vec::new() };
+            let machine = Self { directory, root: Root::live().unwrap(), stack: Stack { layers: vec![layer], tops: vec![0] } };
+            machine.change(1 << 20);
+            machine
+        }
+
+        fn file(&self) -> PathBuf {
+            self.stack.layers[0].queue().join("discard_max_bytes")
+        }
+
+        fn change(&self, bytes: u64) {
+            std::fs::write(self.file(), bytes.to_string()).unwrap();
+        }
+
+        fn now(&self) -> u64 {
+            std::fs::read_to_string(self.file()).unwrap().trim().parse().unwrap()
+        }
+
+        fn limit(&self) -> CommandLimit {
+            let limit = CommandLimit::with_notes_in(&self.directory.path().join("run"), &self.root, &self.stack);
+            assert_eq!(limit.queues.len(), 1);
+            limit
+        }
+
+        fn noted(&self) -> bool {
+            self.directory.path().join("run/limit-sda").exists()
+        }
+    }
+
+    #[test]
+    fn a_limit_is_lowered_and_put_back_again_and_again() {
+        let machine = Machine::new();
+        let mut limit = machine.limit();
+        for _ in 0..3 {
+            limit.set(Bytes(100_000)).unwrap();
+            assert_eq!((machine.now(), machine.noted()), (98_304, true));
+            assert!(limit.recover().is_empty(), "it is its own");
+            assert_eq!(machine.now(), 98_304);
+            limit.set(Bytes(1)).unwrap();
+            assert_eq!(machine.now(), 4096);
+            limit.put_back().unwrap();
+            assert_eq!((machine.now(), machine.noted()), (1 << 20, false));
+        }
+        limit.set(Bytes(65_536)).unwrap();
+        limit.set(Bytes::MAX).unwrap();
+        assert_eq!((machine.now(), machine.noted()), (1 << 20, false));
+        limit.set(Bytes(65_536)).unwrap();
+        drop(limit);
+        assert_eq!((machine.now(), machine.noted()), (1 << 20, false));
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_put_back_and_said() {
+        let machine = Machine::new();
+        std::fs::create_dir(machine.directory.path().join("run")).unwrap();
+        // As a driver of NVMe sets it: more than can be written.
+        std::fs::write(machine.directory.path().join("run/limit-sda"), "2199023255040 /wherever\n").unwrap();
+        machine.change(65_536);
+        assert_eq!(machine.limit().recover(), [machine.file()]);
+        assert_eq!((machine.now(), machine.noted()), (4_294_963_200, false));
+        assert!(machine.limit().recover().is_empty(), "once");
+    }
+
+    #[test]
+    fn two_on_one_drive_do_not_get_out_of_step() {
+        let machine = Machine::new();
+        let (mut first, mut second) = (machine.limit(), machine.limit());
+        first.set(Bytes(65_536)).unwrap();
+        // The first has let go of the drive for a moment; it is alive, so nothing is said.
+        assert!(second.recover().is_empty());
+        assert_eq!(machine.now(), 1 << 20);
+        second.set(Bytes(32_768)).unwrap();
+        first.put_back().unwrap();
+        assert_eq!(machine.now(), 32_768, "no longer the first one's business");
+        assert!(first.recover().is_empty());
+        first.set(Bytes(65_536)).unwrap();
+        assert_eq!(machine.now(), 65_536, "it does not believe what it knew before");
+        drop(second);
+        assert_eq!(machine.now(), 65_536);
+        drop(first);
+        assert_eq!((machine.now(), machine.noted()), (1 << 20, false));
+    }
+
+    #[test]
+    fn what_somebody_set_meanwhile_is_lowered_from_and_kept() {
+        let machine = Machine::new();
+        let mut limit = machine.limit();
+        limit.set(Bytes(65_536)).unwrap();
+        limit.put_back().unwrap();
+        machine.change(131_072);
+        limit.set(Bytes(65_536)).unwrap();
+        assert_eq!(machine.now(), 65_536);
+        drop(limit);
+        assert_eq!(machine.now(), 131_072);
+    }
 
     #[test]
     fn only_multiples_below_4_gib_can_be_written() {

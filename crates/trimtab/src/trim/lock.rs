@@ -1,11 +1,14 @@
 //! One trim per physical drive: a lock file for each, shared by all of this program's processes.
 
 use crate::host::block::Stack;
+use crate::host::root::printable;
+use crate::interrupt;
 use anyhow::{Context as _, bail};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Moves everything that need not survive a reboot; attached drives are found there too.
 pub const RUN_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
@@ -39,6 +42,30 @@ impl DriveLocks {
     }
 }
 
+/// How long between two tries to get a lock.
+const RETRY: Duration = Duration::from_millis(50);
+
+impl DriveLocks {
+    /// Takes the locks, and waits for whoever has them, for `patience`. Calls `waiting` once before it begins to wait. An interrupt
+    /// ends it with [`Interrupted`](crate::error::Interrupted).
+    pub fn wait(stack: &Stack, directory: &Path, patience: Duration, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Self> {
+        let began = Instant::now();
+        let mut waiting = Some(waiting);
+        loop {
+            let error = match Self::take(stack, directory) {
+                Ok(locks) => return Ok(locks),
+                Err(error) => error,
+            };
+            let Some(busy) = error.downcast_ref::<Busy>().filter(|_| began.elapsed() < patience) else { return Err(error) };
+            if let Some(waiting) = waiting.take() {
+                waiting(busy);
+            }
+            interrupt::check()?;
+            std::thread::sleep(RETRY.min(patience));
+        }
+    }
+}
+
 /// Makes the directory for run-time files.
 pub fn make_directory(directory: &Path) -> anyhow::Result<()> {
     match std::fs::create_dir(directory) {
@@ -60,13 +87,24 @@ pub struct Busy {
 impl std::fmt::Display for Busy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.process {
-            Some(process) => write!(f, "{} is being trimmed already, by process {process}", self.drive),
+            Some(process) => match command(process) {
+                Some(command) => write!(f, "{} is being trimmed already, by process {process} ({command})", self.drive),
+                None => write!(f, "{} is being trimmed already, by process {process}", self.drive),
+            },
             None => write!(f, "{} is being trimmed already", self.drive),
         }
     }
 }
 
 impl std::error::Error for Busy {}
+
+/// The command line of a process, as much of it as says what it is.
+fn command(process: u32) -> Option<String> {
+    let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let words = line.split(|&b| b == 0).take(3).map(printable).collect::<Vec<_>>().join(" ");
+    let words = words.replace('\n', " ").trim().chars().take(60).collect::<String>();
+    (!words.is_empty()).then_some(words)
+}
 
 fn lock(path: &PathBuf, drive: &str) -> anyhow::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -115,6 +153,27 @@ mod tests {
         DriveLocks::take(&stack(&["sdd"]), directory.path()).unwrap();
         drop(locks);
         DriveLocks::take(&stack(&["sdb"]), directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_is_let_go_of_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let locks = DriveLocks::take(&stack(&["sda"]), at).unwrap();
+        let mut said = None;
+        let began = Instant::now();
+        let error = DriveLocks::wait(&stack(&["sda"]), at, Duration::from_millis(200), |busy| said = Some(busy.to_string())).unwrap_err();
+        assert!(error.is::<Busy>() && began.elapsed() >= Duration::from_millis(200));
+        assert!(said.unwrap().contains(&format!("by process {}", std::process::id())));
+        let error = DriveLocks::wait(&stack(&["sda"]), at, Duration::ZERO, |_| panic!("it does not wait")).unwrap_err();
+        assert!(error.is::<Busy>());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(150));
+                drop(locks);
+            });
+            DriveLocks::wait(&stack(&["sda"]), at, Duration::from_secs(30), |_| ()).unwrap();
+        });
     }
 
     #[test]

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use trimtab::host::Place;
 use trimtab::host::discards::Meter;
+use trimtab::host::root::Root;
 
 /// Each has its own locks and state, but they are watched by the clock.
 static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -194,6 +196,49 @@ fn a_stopped_pass_goes_on_after_a_restart() {
     drop(daemon.end());
     let all = sent(&meter);
     assert!(all > 1900 << 20 && all < 2100 << 20, "{all}: every window once");
+}
+
+/// Commands are cut short only while a pass goes on: in the rest of the time others trim as they like.
+#[test]
+fn the_devices_own_limit_is_back_after_every_pass_and_after_a_crash() {
+    let _one = ONE.lock();
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let stack = Place::of_path(&Root::live().unwrap(), &mount.path()).unwrap().stack;
+    let file = stack.top_layers().next().unwrap().queue().join("discard_max_bytes");
+    let limit = || fs::read_to_string(&file).unwrap().trim().parse::<u64>().unwrap();
+    // What a driver sets by itself may be a little more than what can be written.
+    let own = limit() - 8192;
+    let lowered = || {
+        let until = Instant::now() + Duration::from_secs(10);
+        while limit() > own && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        limit()
+    };
+    let set = Set::new();
+    let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=200ms:piece-max=1MiB"));
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("[ext4]: idle");
+    for _ in 0..2 {
+        daemon.signal(Signal::USR1);
+        assert!((1..=1 << 20).contains(&lowered()), "{}", limit());
+        daemon.wait_for("pass complete");
+        assert!(limit() > own, "{}", limit());
+    }
+    daemon.signal(Signal::USR1);
+    assert!(lowered() < own);
+    // In the middle of a pass, beside the daemon.
+    set.command(&["trim"]).arg(mount.path()).assert().success().stdout(predicate::str::contains("put back").not());
+    daemon.seen.extend(daemon.lines.try_iter());
+    assert!(!daemon.seen.iter().any(|l| l.contains("put back")), "{:#?}", daemon.seen);
+    assert!(lowered() < own);
+    daemon.signal(Signal::KILL);
+    drop(daemon);
+    assert!(limit() < own);
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("which an interrupted trim had lowered");
+    assert!(limit() > own, "{}", limit());
+    daemon.end();
 }
 
 /// Writes `mib` MiB, all of which reach the device.

@@ -12,7 +12,8 @@ use trimtab::host::discards::Meter;
 use trimtab::host::root::Root;
 use trimtab::trim::filesystem::Filesystem;
 use trimtab::trim::fitrim;
-use trimtab::trim::limit::{CommandLimit, recover};
+use trimtab::trim::limit::CommandLimit;
+use trimtab::trim::lock::DriveLocks;
 use trimtab_core::units::Bytes;
 
 const HOLE: usize = 16 << 10;
@@ -190,9 +191,8 @@ fn commands_are_limited_for_a_while_and_the_limit_is_put_back() {
     let mut lowered = CommandLimit::of_stack(&root, &stack);
     lowered.set(Bytes(1 << 20)).unwrap();
     std::mem::forget(lowered);
-    assert_eq!(recover(&root, &stack).len(), 1);
+    assert!(CommandLimit::of_stack(&root, &stack).recover().is_empty(), "nothing is said of one who lives");
     assert!(limit() > before - 8192, "{} of {before}", limit());
-    assert!(recover(&root, &stack).is_empty());
 }
 
 #[test]
@@ -207,6 +207,59 @@ fn a_dry_run_asks_nothing() {
             .stdout(predicate::str::contains("32 requests, block groups of 8 MiB").and(predicate::str::contains("proves nothing")));
     });
     assert_eq!(sent, (0, 0));
+}
+
+#[test]
+fn a_drive_that_is_being_trimmed_is_waited_for() {
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let run = tempfile::tempdir().unwrap();
+    let stack = Place::of_path(&Root::live().unwrap(), &mount.path()).unwrap().stack;
+    let start = |command: &str, wait: &str| {
+        let mut process = process();
+        process.args([command, "--lock-wait", wait]).args(if command == "verify" {
+            ["--size=4MiB", "--reserve=1MiB"].as_slice()
+        } else {
+            &[]
+        });
+        process.arg(mount.path()).env("TRIMTAB_RUNTIME_DIR", run.path());
+        process.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let said = |child: std::process::Child| {
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for command in ["trim", "verify"] {
+        let locks = DriveLocks::take(&stack, run.path()).unwrap();
+        let (code, text) = said(start(command, "0s"));
+        assert!(code == Some(1) && text.contains("is being trimmed already, by process") && text.lines().count() == 1, "{text}");
+        // Stopped while it waits.
+        let waiting = start(command, "1min");
+        std::thread::sleep(Duration::from_millis(500));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&waiting), rustix::process::Signal::INT).unwrap();
+        let (code, text) = said(waiting);
+        assert!(code == Some(130) && text.contains("waiting for up to 60"), "{code:?} {text}");
+        let waiting = start(command, "1min");
+        std::thread::sleep(Duration::from_millis(500));
+        drop(locks);
+        let (code, text) = said(waiting);
+        assert!(code == Some(0) && text.contains(&format!("by process {}", std::process::id())), "{command}: {code:?} {text}");
+    }
+}
+
+#[test]
+fn what_every_request_would_be_refused_for_is_said_before_any() {
+    for (fs_type, mib, group) in [("ext4", 256, "8 MiB"), ("xfs", 512, "128 MiB")] {
+        let Some(mount) = LoopMount::new(fs_type, mib, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let group = predicate::str::contains(format!("larger than an allocation group of {group}"));
+        let one_line = predicate::str::contains("\n").count(1);
+        trimtab().args(["trim", "--min-extent", "1GiB"]).arg(mount.path()).assert().code(2).stdout("").stderr(group.and(one_line));
+        // Slightly less than that, which XFS does not take either, because it keeps some blocks of each group to itself.
+        let most = if fs_type == "xfs" { "134217728" } else { "8388609" };
+        let run = trimtab().args(["trim", "--min-extent", most]).arg(mount.path()).assert();
+        let text = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+        assert_ne!(run.get_output().status.code(), Some(0), "{fs_type}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::signature;
 use crate::error::UsageError;
 use crate::host::block::{Stack, device_directory, device_of_source};
 use crate::host::mountinfo::{self, DevNumber};
-use crate::host::root::Root;
+use crate::host::root::{Root, TABLE_BYTES_MAX};
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -142,11 +142,11 @@ fn users(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
             users.push(format!("mounted at {}", mount.mount_point.display()));
         }
     }
-    for line in root.read("/proc/swaps").unwrap_or_default().lines().skip(1) {
-        let Some(source) = line.split_ascii_whitespace().next() else { continue };
-        let swap = device_of_source(root, Path::new(source)).and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
+    let swaps = root.read_bytes(Path::new("/proc/swaps"), TABLE_BYTES_MAX).unwrap_or_default();
+    for source in mountinfo::swap_sources(&swaps) {
+        let swap = device_of_source(root, &source).and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
         if swap.is_some_and(|swap| stands_on(&Stack::of_device(root, &mounts, swap))) {
-            users.push(format!("swap on {source}"));
+            users.push(format!("swap on {}", source.display()));
         }
     }
     if let Some(sys) = device_directory(root, dev) {
