@@ -57,6 +57,8 @@ pub struct Allocator {
     /// Where the last large allocation of an open file ended: the next one goes on there.
     stream: Option<u32>,
     blocks: u32,
+    /// Groups are tried the most fragmented first that will do.
+    group_lists: bool,
 }
 
 impl Allocator {
@@ -64,7 +66,8 @@ impl Allocator {
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
         let groups = (0..layout.groups).map(|group| Group::new(layout.group_blocks(group))).collect();
-        let mut allocator = Self { groups, shared: Default::default(), stream: None, blocks: layout.blocks };
+        let mut allocator =
+            Self { groups, shared: Default::default(), stream: None, blocks: layout.blocks, group_lists: layout.group_lists };
         for (start, len) in &layout.reserved {
             allocator.take(*start, *len);
         }
@@ -156,9 +159,28 @@ impl Allocator {
     /// A run of up to `len` blocks: at the goal if that is free, else by the criteria of `mballoc`, in the groups from the goal's on.
     fn search(&mut self, goal: u32, len: u32, data: bool) -> Option<Run> {
         let (group, at) = ((goal / GROUP_BLOCKS) as usize, goal % GROUP_BLOCKS);
-        let run = if self.groups[group].extent_at(at, len) >= len { (goal, len) } else { self.search_groups(group, len, data)? };
+        // For metadata the goal only says in which group (`EXT4_MB_HINT_TRY_GOAL` is not set).
+        let at_goal = (data || !self.group_lists) && self.groups[group].extent_at(at, len) >= len;
+        let run = if at_goal { (goal, len) } else { self.search_groups(group, len, data)? };
         self.take(run.0, run.1);
         Some(run)
+    }
+
+    /// What [`Criterion::LongRuns`] finds in a range of groups, those with the shortest free runs that will do first, and each by number.
+    fn search_lists(&self, range: core::ops::Range<usize>, len: u32) -> Option<Run> {
+        let mut tried = None;
+        loop {
+            let next = range.clone().filter_map(|number| {
+                let mean = self.groups[number].run_mean();
+                let place = (list(mean), number);
+                (mean >= len && tried.is_none_or(|tried| place > tried)).then_some(place)
+            });
+            let (list, number) = next.min()?;
+            if let Some((start, found)) = Criterion::LongRuns.find(&self.groups[number], len) {
+                return Some((number as u32 * GROUP_BLOCKS + start, found));
+            }
+            tried = Some((list, number));
+        }
     }
 
     fn search_groups(&self, first: usize, len: u32, data: bool) -> Option<Run> {
@@ -167,6 +189,13 @@ impl Allocator {
                 continue;
             }
             let groups = self.groups.len();
+            if criterion == Criterion::LongRuns && self.group_lists {
+                let found = self.search_lists(first..groups, len).or_else(|| self.search_lists(0..first, len));
+                if found.is_some() {
+                    return found;
+                }
+                continue;
+            }
             for i in 0..groups {
                 let number = if first + i < groups { first + i } else { first + i - groups };
                 let group = &self.groups[number];
@@ -180,6 +209,11 @@ impl Allocator {
         }
         None
     }
+}
+
+/// The list of groups with free runs of this mean length (`mb_avg_fragment_size_order`).
+fn list(run_mean: u32) -> u32 {
+    run_mean.max(2).ilog2() - 1
 }
 
 /// How good a group, and an extent in it, has to be. Later ones are less demanding.

@@ -34,6 +34,8 @@ pub struct Layout {
     pub journal_blocks: u32,
     /// Everything that metadata occupy from the beginning, journal included: start and length, sorted, apart from each other.
     pub reserved: Vec<(u32, u32)>,
+    /// The kernel keeps lists of groups by how fragmented they are (Linux 5.13 and later, from 16 groups on).
+    pub group_lists: bool,
     /// Where each flexible group's bitmaps begin.
     flex_metadata: Vec<u32>,
 }
@@ -51,8 +53,16 @@ impl Layout {
         let groups = blocks.div_ceil(GROUP_BLOCKS);
         let inodes = (size / u64::from(spec.bytes_per_inode)).div_ceil(u64::from(groups)) as u32;
         let inodes_per_group = inodes.next_multiple_of(INODES_PER_BLOCK).clamp(INODES_PER_BLOCK, GROUP_BLOCKS);
-        let mut layout =
-            Self { blocks, groups, inodes_per_group, journal: 0, journal_blocks: 0, reserved: Vec::new(), flex_metadata: Vec::new() };
+        let mut layout = Self {
+            blocks,
+            groups,
+            inodes_per_group,
+            journal: 0,
+            journal_blocks: 0,
+            reserved: Vec::new(),
+            group_lists: spec.journal.converts_after_write && groups >= 16,
+            flex_metadata: Vec::new(),
+        };
         layout.place_metadata()?;
         layout.place_journal(spec.journal_blocks)?;
         Ok(layout)

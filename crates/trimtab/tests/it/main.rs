@@ -30,4 +30,5 @@ mod sysroot;
 mod trim;
 mod verify;
 mod virtual_ssd;
+mod volume_validate;
 mod windowed_trim;
