@@ -29,7 +29,7 @@ pub enum PolicySpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePolicyError {
     /// There is no such policy.
-    #[error("there is no trim policy '{0}'; policies are none, online, batched, adaptive and idle")]
+    #[error("there is no trim policy '{0}'; policies are none, online, batched, adaptive and idle{hint}", hint = did_you_mean(.0))]
     Unknown(String),
     /// The policy has no such setting.
     #[error("trim policy {policy} has no setting '{key}'; it has {known}")]
@@ -189,6 +189,34 @@ impl PolicySpec {
     }
 }
 
+/// `; did you mean 'idle'?`, if one of the policies is called much like `name`.
+fn did_you_mean(name: &str) -> String {
+    let name = name.to_lowercase();
+    let near = |known: &&&str| edits(&name, known) * 2 < known.len();
+    let nearest = PolicySpec::NAMES.iter().filter(near).min_by_key(|known| edits(&name, known));
+    nearest.map_or(String::new(), |known| format!("; did you mean '{known}'?"))
+}
+
+/// How many characters have to be put in, taken out, replaced, or swapped with the next one (optimal string alignment distance). Of `a`
+/// only as much is looked at as matters for names.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(32).collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = alloc::vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = alloc::vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
 fn common(min_extent: Bytes, on_battery: bool) -> [(&'static str, String); 2] {
     [("min-extent", min_extent.0.to_string()), ("battery", if on_battery { "yes" } else { "no" }.to_string())]
 }
@@ -277,6 +305,24 @@ mod tests {
             assert_eq!(policy.to_string(), text);
         }
         assert_eq!("batched:every=168h".parse::<PolicySpec>().unwrap().to_string(), "batched", "the default is not repeated");
+    }
+
+    #[test]
+    fn the_nearest_policy_is_suggested() {
+        for (text, nearest) in [
+            ("idel", Some("idle")),
+            ("Idle", Some("idle")),
+            ("adptve:share=5%", Some("adaptive")),
+            ("batchd", Some("batched")),
+            ("onlin", Some("online")),
+        ] {
+            let error = text.parse::<PolicySpec>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("; did you mean '{}'?", nearest.unwrap())), "{error}");
+        }
+        for text in ["", "now", "sometimes", "x", &"idle".repeat(100)] {
+            let error = text.parse::<PolicySpec>().unwrap_err().to_string();
+            assert!(!error.contains("did you mean"), "{error}");
+        }
     }
 
     #[test]

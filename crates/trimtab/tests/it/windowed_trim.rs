@@ -231,7 +231,8 @@ fn a_drive_that_is_being_trimmed_is_waited_for() {
     for command in ["trim", "verify"] {
         let locks = DriveLocks::take(&stack, run.path()).unwrap();
         let (code, text) = said(start(command, "0s"));
-        assert!(code == Some(1) && text.contains("is being trimmed already, by process") && text.lines().count() == 1, "{text}");
+        assert!(code == Some(1) && text.contains("is being trimmed already, by process"), "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("trimtab: ")).count(), 1, "{text}");
         // Stopped while it waits.
         let waiting = start(command, "1min");
         std::thread::sleep(Duration::from_millis(500));
@@ -268,6 +269,8 @@ fn what_cannot_be_trimmed_is_said_in_one_line() {
     trimtab().args(["trim", "/no/such/path"]).assert().code(1).stderr(predicate::str::contains("/no/such/path").and(one_line()));
     trimtab().args(["trim", "/proc"]).assert().code(1).stderr(predicate::str::contains("no block device").and(one_line()));
     trimtab().args(["trim", "/", "--policy", "adaptive"]).assert().code(2).stderr(predicate::str::contains("--policy").and(one_line()));
+    let nearest = predicate::str::contains("did you mean 'idle'?");
+    trimtab().args(["trim", "/", "--policy", "idel"]).assert().code(2).stderr(nearest.and(one_line()));
     trimtab().args(["trim", "/", "--policy", "idle:budget=5"]).assert().code(2).stderr(predicate::str::contains("budget").and(one_line()));
     trimtab().args(["trim", "/", "--window", "5"]).assert().code(2).stderr(predicate::str::contains("START+LENGTH"));
     trimtab().args(["trim"]).assert().code(2);

@@ -12,7 +12,6 @@ use crate::study::scale::{FULL, QUICK, Scale};
 use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_core::data::DataClass;
-use trimtab_core::policy::{ParsePolicyError, PolicySpec};
 use trimtab_core::volume::Layout;
 
 /// A modelled result does not scatter: once is enough.
@@ -22,7 +21,7 @@ const REPEATS: u32 = 1;
 pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let drive = drives::load(name)?;
-    let policies = modelled::policies(&args.policies).map_err(wrong_policy)?;
+    let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
     let scale = Scale { repeats: args.repeats.unwrap_or(REPEATS), ..if args.quick { QUICK } else { FULL } };
     let setup = Setup {
         drive,
@@ -65,15 +64,4 @@ fn fits(setup: &Setup) -> Result<(), UsageError> {
         UsageError::new(format!("the filesystem does not fit on {}: {error} bytes", setup.label))
             .hint("a study needs a drive of 64 MiB at least; a specification's size is its capacity_bytes")
     })
-}
-
-/// A policy that cannot be read; the nearest name is suggested.
-fn wrong_policy(error: ParsePolicyError) -> UsageError {
-    let said = UsageError::new(error.to_string());
-    let ParsePolicyError::Unknown(name) = error else { return said };
-    let likeness = |known: &&&str| strsim::jaro_winkler(known, &name);
-    match PolicySpec::NAMES.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > 0.7) {
-        Some(known) => said.hint(format!("did you mean '{known}'?")),
-        None => said,
-    }
 }
