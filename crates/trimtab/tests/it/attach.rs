@@ -349,7 +349,7 @@ fn wrong_usage_is_said_in_one_line() {
         (vec!["no-such-drive"], "no-such-drive"),
         (vec!["ocz-vertex-le-100gb", "--speed", "fast"], "speed is realtime, off, or a factor"),
         (vec!["ocz-vertex-le-100gb", "--fault", "explode"], "is no fault"),
-        (vec!["ocz-vertex-le-100gb", "--size", "1MiB"], "--size 1.05 MB: flash.geometry"),
+        (vec!["ocz-vertex-le-100gb", "--size", "1MiB"], "a size of 1.05 MB is not possible: flash.geometry"),
         (vec!["ocz-vertex-le-100gb", "--no-block"], "--nbd"),
     ] {
         let runtime = tempfile::tempdir().unwrap();
