@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&kind, rest)) = bytes.split_first() else { return };
     let layout = match kind % 3 {
         0 => match superblock(rest) {
-            Some(superblock) => Layout::ext4(&superblock),
+            Some(superblock) => Layout::ext4(&superblock, Bytes(65536)),
             None => return,
         },
         1 => match geometry(rest) {
@@ -84,6 +84,7 @@ fn pass(layout: &Layout, policy: &str) {
             free: Bytes::MAX,
             windows: &layout.windows,
             granule: layout.granule,
+            tail: layout.tail,
             in_flight: 0,
             idle_since: Some(Nanos(1)),
             foreground_wait_max: None,

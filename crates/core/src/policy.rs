@@ -49,6 +49,10 @@ pub struct Observation<'a> {
     /// [`Bytes::MAX`] where a window is only right as a whole (ext4 forgets that a group is trimmed, and sends free space
     /// beyond the range, unless the range is the whole group).
     pub granule: Bytes,
+    /// A window may be trimmed from any multiple of this before its end to that end, which sends no more than what is free there. It does
+    /// not count as done: the whole window has to follow. A way to try what a TRIM of some size costs where windows cannot be divided;
+    /// [`Bytes::MAX`] where it is not right either.
+    pub tail: Bytes,
     /// Requests of others in flight on the device now, or being waited for.
     pub in_flight: u32,
     /// Since when the device has had no request of others.
@@ -68,20 +72,35 @@ pub struct Observation<'a> {
 /// What a policy wants done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Trim this window, then ask again.
-    Trim {
-        /// What to trim: one of the windows, or a part of one in whole granules.
-        window: TrimWindow,
-        /// Leave smaller free extents alone.
-        min_extent: Bytes,
-        /// The largest single discard command meanwhile ([`Bytes::MAX`] for no limit): other requests can be served between two
-        /// commands, so this bounds how long they wait. Linux: `queue/discard_max_bytes`.
-        command_max: Bytes,
-    },
+    /// Trim this, then ask again.
+    Trim(TrimRequest),
     /// Ask again at this instant at the latest (sooner is fine).
     WaitUntil(Nanos),
     /// Nothing to do until something changes.
     Nothing,
+}
+
+/// What a policy wants trimmed, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrimRequest {
+    /// What to trim: one of the windows or the rest of one, a part of one in whole granules, or the tail of one.
+    pub window: TrimWindow,
+    /// Leave smaller free extents alone.
+    pub min_extent: Bytes,
+    /// The largest single discard command meanwhile ([`Bytes::MAX`] for no limit): other requests can be served between two
+    /// commands, so this bounds how long they wait. Linux: `queue/discard_max_bytes`.
+    pub command_max: Bytes,
+    /// Stop after this many commands (0: no limit), if it is known where they end: [`TrimOutcome::asked`] then says how far into the
+    /// window that was. Where it is not known, the whole window is trimmed.
+    pub commands_max: u64,
+}
+
+impl TrimRequest {
+    /// All of `window`, without limits on commands.
+    #[must_use]
+    pub const fn whole(window: TrimWindow, min_extent: Bytes) -> Self {
+        Self { window, min_extent, command_max: Bytes::MAX, commands_max: 0 }
+    }
 }
 
 /// A trim policy. Plain data, so that a driver may run it in a thread of its own.

@@ -5,6 +5,7 @@ pub mod discard_option;
 pub mod ext4;
 pub mod filesystem;
 pub mod fitrim;
+pub mod free_space;
 pub mod kernel_log;
 pub mod layout;
 pub mod limit;

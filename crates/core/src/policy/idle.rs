@@ -3,7 +3,7 @@
 
 use super::adaptive::Trigger;
 use super::sweep::{Step, Sweep};
-use super::{Action, Observation, Policy, State};
+use super::{Action, Observation, Policy, State, TrimRequest};
 use crate::target::{TrimOutcome, TrimWindow};
 use crate::units::{Bytes, Nanos};
 use alloc::format;
@@ -61,7 +61,8 @@ impl Default for IdleSettings {
 /// A piece bounds two things: the part of a window that is trimmed by one request, where windows can be divided, and the largest discard
 /// command meanwhile, where they cannot. A request that arrives in the middle waits for one command at most if the device lets it pass
 /// the others, and that is what is kept within the budget. Where it does not, many small commands are worse than few large ones; that is
-/// learned from how long others waited.
+/// learned from how long others waited. Windows that cannot be divided can still be tried at their tails (see
+/// [`Observation::tail`]): so the size of the first commands is found before a whole window is sent in commands that may be far too small.
 #[derive(Clone, Debug)]
 pub struct Idle {
     settings: IdleSettings,
@@ -86,11 +87,7 @@ impl Idle {
     /// Trims the next piece if the device is idle, or says when to look again.
     fn next_piece(&mut self, observation: &Observation<'_>) -> Option<Action> {
         let piece = self.pace.piece;
-        let part = if observation.granule <= piece {
-            Bytes(piece.0 / observation.granule.0.max(1) * observation.granule.0.max(1))
-        } else {
-            Bytes::MAX
-        };
+        let part = whole_units(piece, observation.granule).unwrap_or(Bytes::MAX);
         match self.sweep.step(observation, part) {
             Step::Done => {
                 self.pace.waiting = None;
@@ -99,13 +96,42 @@ impl Idle {
             Step::Later(instant) => Some(Action::WaitUntil(instant)),
             Step::Window(window) => Some(match self.pace.must_wait(&self.settings, observation) {
                 Some(until) => Action::WaitUntil(until),
-                None => {
-                    self.pace.sent(window, observation.now);
-                    self.sweep.send(window, self.settings.min_extent, piece)
-                }
+                None => match self.trial(observation, window) {
+                    Some(tail) => {
+                        self.pace.sent(tail, true, observation.now);
+                        Action::Trim(TrimRequest::whole(tail, self.settings.min_extent))
+                    }
+                    None => {
+                        self.pace.sent(window, false, observation.now);
+                        self.sweep.send(TrimRequest {
+                            window,
+                            min_extent: self.settings.min_extent,
+                            command_max: if piece.0 < window.len { piece } else { Bytes::MAX },
+                            commands_max: self.pace.commands_max(&self.settings),
+                        })
+                    }
+                },
             }),
         }
     }
+
+    /// What is trimmed before `window` to learn what a piece costs, if that is not known and `window` cannot be divided: the tail of some
+    /// window to come. Another one each time, so that it holds data that the drive has not been told of.
+    fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimWindow> {
+        let search = self.pace.search?;
+        let len = whole_units(self.pace.piece, observation.tail).filter(|len| len.0 < window.len)?;
+        if whole_units(self.pace.piece, observation.granule).is_some() {
+            return None;
+        }
+        let chosen = self.sweep.scattered(observation, search.tried, len)?;
+        Some(TrimWindow { start: chosen.start.saturating_add(chosen.len - len.0), len: len.0 })
+    }
+}
+
+/// The largest multiple of `unit` up to `size`; `None` if that is 0.
+fn whole_units(size: Bytes, unit: Bytes) -> Option<Bytes> {
+    let unit = unit.0.max(1);
+    (unit <= size.0).then(|| Bytes(size.0 / unit * unit))
 }
 
 impl Policy for Idle {
@@ -137,7 +163,9 @@ impl Policy for Idle {
         self.sweep.save(&mut state);
         self.trigger.save(&mut state);
         state.set("idle.piece", self.pace.piece.0);
+        state.set("idle.searching", u64::from(self.pace.search.is_some()));
         state.set_some("idle.fixed", self.pace.fixed);
+        state.set_some("idle.mean", self.pace.mean);
         state
     }
 
@@ -156,7 +184,7 @@ const GROW_AFTER: u32 = 4;
 /// many times larger will do.
 const QUEUE_FACTOR: u64 = 8;
 /// How much longer than the required quiet to wait for it before less will do.
-const QUIET_TRIES: u64 = 10;
+const QUIET_TRIES: u64 = 4;
 /// The least quiet that is waited for; below it only that nothing is in flight counts.
 const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 
@@ -165,7 +193,21 @@ const FIXED_AFTER: u32 = 4;
 /// Then a piece may cost this many times the smallest.
 const FIXED_FACTOR: u64 = 2;
 /// And between two windows the device is left alone for this many times what the last one took.
-const FIXED_PAUSE: u64 = 9;
+const FIXED_PAUSE: u64 = 7;
+
+/// A trial that kept within the budget is followed by one up to so many times its size.
+const TRIAL_FACTOR: u64 = 8;
+/// So many trials in a row that taught nothing, because hardly anything was free there, end the search.
+const TRIALS_VAIN: u32 = 32;
+
+/// The search for the size of pieces by trials at the tails of windows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Search {
+    /// Trials so far.
+    tried: u32,
+    /// Trials in a row that taught nothing.
+    vain: u32,
+}
 
 /// How large a piece may be, and when one may be sent.
 #[derive(Clone, Debug)]
@@ -177,71 +219,152 @@ struct Pace {
     hopeless: u32,
     /// What the cheapest piece of the smallest size cost, in nanoseconds, if that is known to be more than the budget.
     fixed: Option<u64>,
+    /// What a command cost lately, in nanoseconds: falls slowly and rises at once.
+    mean: Option<u64>,
     /// Until when there is a pause after the last window.
     pause_until: Nanos,
     /// Idle time that is required now.
     quiet: Nanos,
+    /// The longest idle time seen since the present quiet has been asked for.
+    idle_max: Nanos,
     /// Since when a piece has been waiting to be sent, and since when the present quiet has been asked for.
     waiting: Option<(Nanos, Nanos)>,
-    /// The piece that was sent and has not been answered.
-    sent: Option<TrimWindow>,
+    /// The piece that was sent and has not been answered, and whether it is a trial.
+    sent: Option<(TrimWindow, bool)>,
+    /// Under way until the size is known.
+    search: Option<Search>,
 }
 
 impl Pace {
     fn restore(settings: &IdleSettings, state: &State) -> Self {
         let (least, most) = (settings.piece_min, settings.piece_max.max(settings.piece_min));
+        let searching = state.get("idle.piece").is_none() || state.get("idle.searching").is_some_and(|flag| flag != 0);
         Self {
             piece: state.bytes("idle.piece").unwrap_or(least).clamp(least, most),
             cheap: 0,
             hopeless: 0,
             fixed: state.get("idle.fixed").filter(|fixed| *fixed > budget_of(settings)),
+            mean: state.get("idle.mean"),
             pause_until: Nanos::ZERO,
             quiet: settings.quiet,
+            idle_max: Nanos::ZERO,
             waiting: None,
             sent: None,
+            search: searching.then(Search::default),
         }
     }
 
-    fn sent(&mut self, window: TrimWindow, now: Nanos) {
-        self.sent = Some(window);
+    fn sent(&mut self, window: TrimWindow, trial: bool, now: Nanos) {
+        self.sent = Some((window, trial));
+        if !trial {
+            self.search = None;
+        }
         self.waiting = Some((now, now));
+        self.idle_max = Nanos::ZERO;
     }
 
     /// Takes what the last piece cost, and whether somebody waited too long for it.
     fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) {
-        let Some(sent) = self.sent.take() else { return };
-        let Some(outcome) = observation.last_trim else { return };
+        let Some((sent, trial)) = self.sent.take() else { return };
+        let Some(outcome) = observation.last_trim else {
+            if trial {
+                // Windows are tried again after a while, trials are not.
+                self.search = None;
+            }
+            return;
+        };
+        if trial {
+            return self.learn_from_trial(settings, observation, outcome, sent);
+        }
         let (budget, least) = (budget_of(settings), settings.piece_min);
         let most = settings.piece_max.max(least);
-        let Some((mean, cost)) = command_cost(outcome, sent, self.piece) else { return };
-        if self.is_fixed(settings, mean) {
-            let pause = Nanos(outcome.took.0.saturating_mul(FIXED_PAUSE)).min(settings.patience);
-            self.pause_until = observation.now.saturating_add(pause);
-            self.fit_fixed(mean, least, most);
+        let divisible = whole_units(self.piece, observation.granule).is_some();
+        let Some(cost) = Cost::of(outcome, sent, self.piece, divisible) else { return };
+        self.note_mean(cost.mean_ns);
+        if self.is_fixed(settings, cost.mean_ns) {
+            self.pause(settings, observation.now, outcome.took);
+            self.fit_fixed(&cost, least, most);
             return;
         }
         let waited = observation.foreground_wait_max.map_or(0, |wait| wait.0);
-        if waited > budget && cost < waited / 2 && outcome.took.0 >= waited / 2 && mean <= budget / QUEUE_FACTOR {
+        let queue = cost.worst_ns < waited / 2 && outcome.took.0 >= waited / 2 && cost.mean_ns <= budget / QUEUE_FACTOR;
+        if waited > budget && queue {
             // No single command explains the wait, all of them together do: they were in the queue before whoever waited.
             self.piece = Bytes(self.piece.0.saturating_mul(QUEUE_FACTOR)).clamp(least, most);
             self.cheap = 0;
             return;
         }
         // Others may wait for reasons of their own: their waiting counts only where a command of the trim can explain half of it.
-        let worst = if waited > budget && cost >= waited / 2 { cost.max(waited) } else { cost };
+        let explained = waited > budget && cost.worst_ns >= waited / 2;
+        let worst = if explained { cost.worst_ns.max(waited) } else { cost.worst_ns };
         if worst > budget / 10 * 9 {
             let shrunk = u128::from(self.piece.0) * u128::from(budget) / 2 / u128::from(worst);
             self.piece = Bytes(shrunk.min(u128::from(self.piece.0 / 2)) as u64).clamp(least, most);
             self.cheap = 0;
-        } else if worst < budget / 10 * 4 {
+        } else if worst < budget / 10 * 4 && cost.is_of(self.piece) {
             self.cheap += 1;
             if self.cheap >= GROW_AFTER {
                 self.piece = Bytes(self.piece.0.saturating_mul(2)).clamp(least, most);
                 self.cheap = 0;
             }
-        } else {
+        } else if worst >= budget / 10 * 4 {
             self.cheap = 0;
         }
+    }
+
+    /// How many commands may follow each other without a pause, so that all of them together stay within the budget: a device without
+    /// a scheduler serves others after all of those, and one whose every TRIM is dear would never catch up between them.
+    const fn commands_max(&self, settings: &IdleSettings) -> u64 {
+        match (self.fixed, self.mean) {
+            (Some(_), _) => 1,
+            (None, Some(mean)) => {
+                let n = budget_of(settings) / 10 * 8 / if mean == 0 { 1 } else { mean };
+                if n == 0 { 1 } else { n }
+            }
+            (None, None) => 0,
+        }
+    }
+
+    fn note_mean(&mut self, mean: u64) {
+        self.mean = Some(self.mean.map_or(mean, |before| mean.max(before - before / 8)));
+    }
+
+    /// Takes what a trial cost. It is one command, or several one after another.
+    fn learn_from_trial(&mut self, settings: &IdleSettings, observation: &Observation<'_>, outcome: &TrimOutcome, sent: TrimWindow) {
+        let Some(mut search) = self.search.take() else { return };
+        search.tried = search.tried.saturating_add(1);
+        let Some(cost) = Cost::of(outcome, sent, self.piece, false).filter(|cost| cost.is_of(self.piece)) else {
+            search.vain += 1;
+            self.search = (search.vain < TRIALS_VAIN).then_some(search);
+            return;
+        };
+        search.vain = 0;
+        self.note_mean(cost.mean_ns);
+        let budget = budget_of(settings);
+        let (least, most) = (settings.piece_min, settings.piece_max.max(settings.piece_min));
+        if self.is_fixed(settings, cost.mean_ns) {
+            self.pause(settings, observation.now, outcome.took);
+            let variable = self.is_variable(cost.mean_ns);
+            self.piece = Bytes(if variable { self.piece.0 } else { self.piece.0.saturating_mul(TRIAL_FACTOR) }).clamp(least, most);
+            self.search = (!variable).then_some(search);
+        } else if cost.worst_ns > budget / 10 * 9 {
+            self.pause(settings, observation.now, outcome.took);
+            let hopeless = self.piece <= least && cost.mean_ns > budget;
+            self.piece = Bytes(self.piece.0 / 2).clamp(least, most);
+            self.search = hopeless.then_some(search);
+        } else {
+            // As if all of the cost grew with the size: it may be less, but not more.
+            let factor = (budget / 10 * 8).checked_div(cost.worst_ns).unwrap_or(TRIAL_FACTOR).min(TRIAL_FACTOR);
+            let factor = if factor < 2 { 1 } else { 1 << factor.ilog2() };
+            self.piece = Bytes(self.piece.0.max(cost.bytes.saturating_mul(factor))).clamp(least, most);
+            self.search = (factor > 1).then_some(search);
+        }
+    }
+
+    /// The device is left alone for a while after a window that took so long.
+    fn pause(&mut self, settings: &IdleSettings, now: Nanos, took: Nanos) {
+        let pause = Nanos(took.0.saturating_mul(FIXED_PAUSE)).min(settings.patience);
+        self.pause_until = now.saturating_add(pause);
     }
 
     /// Whether shrinking gains nothing, with what a command of the last window cost on average.
@@ -260,15 +383,19 @@ impl Pace {
     }
 
     /// The largest piece that costs no more than [`FIXED_FACTOR`] times the smallest.
-    fn fit_fixed(&mut self, mean: u64, least: Bytes, most: Bytes) {
-        let fixed = self.fixed.unwrap_or(mean).min(mean);
+    fn fit_fixed(&mut self, cost: &Cost, least: Bytes, most: Bytes) {
+        let fixed = self.fixed.unwrap_or(cost.mean_ns).min(cost.mean_ns);
         self.fixed = Some(fixed);
-        if mean > fixed.saturating_mul(FIXED_FACTOR) {
+        if cost.mean_ns > fixed.saturating_mul(FIXED_FACTOR) {
             self.piece = Bytes(self.piece.0 / 2).clamp(least, most);
-        } else if mean <= fixed.saturating_mul(FIXED_FACTOR) / 10 * 6 {
-            // The variable part is small: twice the piece stays below.
+        } else if !self.is_variable(cost.mean_ns) && cost.is_of(self.piece) {
             self.piece = Bytes(self.piece.0.saturating_mul(2)).clamp(least, most);
         }
+    }
+
+    /// Whether so much of a cost is not fixed that twice the piece might cost more than [`FIXED_FACTOR`] times the smallest.
+    fn is_variable(&self, mean_ns: u64) -> bool {
+        mean_ns > self.fixed.unwrap_or(mean_ns).saturating_mul(FIXED_FACTOR) / 10 * 6
     }
 
     /// Until when a piece has to wait, if it has to.
@@ -287,12 +414,16 @@ impl Pace {
             }
             return None;
         }
+        self.idle_max = self.idle_max.max(idle.unwrap_or_default());
         let (waiting_since, quiet_since) = self.waiting.get_or_insert((now, now));
         if now.saturating_sub(*waiting_since) >= settings.patience {
             return None;
         }
         if now.saturating_sub(*quiet_since).0 >= self.quiet.0.saturating_mul(QUIET_TRIES) {
-            self.quiet = if self.quiet > QUIET_LEAST { Nanos(self.quiet.0 / 2) } else { Nanos::ZERO };
+            // Gaps of that length come and go; half of one is quiet enough.
+            let seen = Nanos(self.idle_max.0 / 2).max(QUIET_LEAST);
+            self.quiet = if self.quiet > QUIET_LEAST { Nanos(self.quiet.0 / 2).min(seen) } else { Nanos::ZERO };
+            self.idle_max = Nanos::ZERO;
             *quiet_since = now;
         }
         let wait = self.quiet.saturating_sub(idle.unwrap_or_default()).max(QUIET_LEAST);
@@ -304,17 +435,39 @@ const fn budget_of(settings: &IdleSettings) -> u64 {
     if settings.budget.0 == 0 { 1 } else { settings.budget.0 }
 }
 
-/// What a command of a trim cost on average, and what the dearest is taken to have cost, in nanoseconds; `None` if nothing was sent.
-///
-/// Only the sum is known. Where the whole window was one piece the sum is the bound; where many commands were sent, twice their mean.
-fn command_cost(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes) -> Option<(u64, u64)> {
-    let took = outcome.took.0;
-    let commands = match outcome.device_commands {
-        Some(0) => return None,
-        Some(n) => n,
-        None if outcome.returned == Bytes::ZERO => return None,
-        None => window.len.div_ceil(piece.0.max(1)).max(1),
-    };
-    let mean = took / commands;
-    Some((mean, mean.saturating_mul(2).min(took)))
+/// What a request cost.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    /// Of a command on average, in nanoseconds.
+    mean_ns: u64,
+    /// What the dearest is taken to have cost. Only the sum is known: twice the mean, or all of it.
+    worst_ns: u64,
+    /// Bytes of that on average.
+    bytes: u64,
+}
+
+impl Cost {
+    /// `None` if nothing was sent.
+    ///
+    /// Of a window that can be divided further it is that of all its commands together: others may wait for all of them.
+    fn of(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes, divisible: bool) -> Option<Self> {
+        let took = outcome.took.0;
+        let commands = match outcome.device_commands {
+            Some(0) => return None,
+            Some(n) => n,
+            None if outcome.returned == Bytes::ZERO => return None,
+            None => window.len.div_ceil(piece.0.max(1)).max(1),
+        };
+        if divisible {
+            return Some(Self { mean_ns: took / commands, worst_ns: took, bytes: outcome.asked.0.min(window.len) });
+        }
+        let mean_ns = took / commands;
+        let bytes = outcome.device_bytes.unwrap_or(outcome.returned).0 / commands;
+        Some(Self { mean_ns, worst_ns: mean_ns.saturating_mul(2).min(took), bytes })
+    }
+
+    /// Whether it says what a command of `piece` costs. Of much smaller ones, which fill holes, it does not.
+    const fn is_of(&self, piece: Bytes) -> bool {
+        self.bytes >= piece.0 / 2
+    }
 }

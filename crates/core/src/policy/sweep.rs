@@ -1,6 +1,6 @@
 //! One pass over all windows of a filesystem, resumable, with windows that failed kept for later.
 
-use super::{Action, Observation, State};
+use super::{Action, Observation, State, TrimRequest};
 use crate::target::TrimWindow;
 use crate::units::{Bytes, Nanos};
 
@@ -83,8 +83,10 @@ impl Sweep {
     /// Takes the answer to the window that was sent, if one was.
     pub(super) fn settle(&mut self, observation: &Observation<'_>) {
         let Some(sent) = self.sent.take() else { return };
-        if observation.last_trim.is_some() {
-            self.next = Some(sent.start.saturating_add(sent.len));
+        if let Some(outcome) = observation.last_trim {
+            // Less than was asked for, if the number of commands was limited.
+            let done = if outcome.asked == Bytes::ZERO { sent.len } else { outcome.asked.0.min(sent.len) };
+            self.next = Some(sent.start.saturating_add(done));
             self.failures = 0;
         } else {
             let wait = RETRY_FIRST.0.saturating_mul(1 << self.failures.min(20)).min(RETRY_LAST.0);
@@ -112,16 +114,26 @@ impl Sweep {
         Step::Window(rest_of(*window, next, piece))
     }
 
-    /// Remembers that `window` is being trimmed, and says so.
-    pub(super) fn send(&mut self, window: TrimWindow, min_extent: Bytes, command_max: Bytes) -> Action {
-        self.sent = Some(window);
-        Action::Trim { window, min_extent, command_max }
+    /// One of the windows to come that are longer than `len`, which is `n` golden sections of them further on: far from those of other `n`.
+    pub(super) fn scattered(&self, observation: &Observation<'_>, n: u32, len: Bytes) -> Option<TrimWindow> {
+        let next = self.next?;
+        let to_come = || observation.windows.iter().filter(|w| w.len > len.0 && w.start >= next);
+        let count = to_come().count() as u64;
+        let stride = count * 618 / 1000 + 1;
+        let at = u64::from(n).saturating_mul(stride).checked_rem(count)?;
+        to_come().nth(usize::try_from(at).ok()?).copied()
+    }
+
+    /// Remembers that this is being trimmed, and says so.
+    pub(super) const fn send(&mut self, request: TrimRequest) -> Action {
+        self.sent = Some(request.window);
+        Action::Trim(request)
     }
 
     /// A whole pass without pauses, window by window: what `fstrim` does. `None` when it is over.
     pub(super) fn drive(&mut self, observation: &Observation<'_>, min_extent: Bytes) -> Option<Action> {
         match self.step(observation, Bytes::MAX) {
-            Step::Window(window) => Some(self.send(window, min_extent, Bytes::MAX)),
+            Step::Window(window) => Some(self.send(TrimRequest::whole(window, min_extent))),
             Step::Later(instant) => Some(Action::WaitUntil(instant)),
             Step::Done => None,
         }
@@ -132,6 +144,6 @@ impl Sweep {
 fn rest_of(window: TrimWindow, next: u64, piece: Bytes) -> TrimWindow {
     let start = window.start.max(next);
     let left = window.start.saturating_add(window.len) - start;
-    // Only ever inside a window after a piece of it: a whole one is never left half done.
+    // Inside a window only after a part of it.
     TrimWindow { start, len: left.min(piece.0.max(1)) }
 }

@@ -1,6 +1,6 @@
 //! A volume under a trim policy: the driver that asks the policy between operations and in idle time, and does what it says beside the foreground.
 
-use super::Volume;
+use super::{BLOCK, Volume};
 use crate::drive::Device;
 use crate::op::Payload;
 use crate::policy::{Action, Observation, Policy};
@@ -165,6 +165,7 @@ impl<D: Device> Steered<D> {
             free: self.volume.free_space(),
             windows: &self.windows,
             granule: Bytes::MAX,
+            tail: Bytes(BLOCK),
             in_flight: foreground.in_flight,
             idle_since: foreground.idle_since,
             foreground_wait_max: foreground.wait_max,
@@ -174,8 +175,8 @@ impl<D: Device> Steered<D> {
             on_battery: false,
         };
         match self.policy.decide(&observation) {
-            Action::Trim { window, min_extent, command_max } => {
-                self.volume.begin_trim(window, min_extent, command_max);
+            Action::Trim(request) => {
+                self.volume.begin_trim(request);
                 self.sent = Some(now);
                 self.ask_at = None;
             }
@@ -263,7 +264,7 @@ mod tests {
     use crate::data::DataClass;
     use crate::drive::{Command, Completion};
     use crate::policy::{PolicySpec, State};
-    use crate::volume::{BLOCK, VolumeSpec};
+    use crate::volume::VolumeSpec;
     use alloc::format;
 
     /// A drive that does one thing at a time, and whose trims cost by command and by byte.

@@ -4,6 +4,7 @@ use super::group::GROUP_BLOCKS;
 use super::{BLOCK, TrimRun, Volume};
 use crate::drive::Device;
 use crate::op::Payload;
+use crate::policy::TrimRequest;
 use crate::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, TrimTarget, TrimWindow};
 use crate::units::{Bytes, Nanos};
 use alloc::format;
@@ -71,7 +72,7 @@ impl<D: Device> TrimTarget for Volume<D> {
         while self.trimming() {
             self.step();
         }
-        self.begin_trim(window, min_extent, Bytes::MAX);
+        self.begin_trim(TrimRequest::whole(window, min_extent));
         while self.trimming() {
             self.step();
         }

@@ -208,14 +208,20 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
         Do::BeginTrim(n) => {
             if !volume.trimming() {
                 let windows = volume.windows().unwrap();
-                volume.begin_trim(windows[usize::from(n) % windows.len()], Bytes::ZERO, Bytes(1 << 20));
+                volume.begin_trim(small_commands(windows[usize::from(n) % windows.len()]));
             }
         }
         Do::Remount => volume.remount(),
     }
 }
 
+use crate::policy::TrimRequest;
 use crate::target::TrimWindow;
+
+/// All of `window` in commands of 1 MiB.
+const fn small_commands(window: TrimWindow) -> TrimRequest {
+    TrimRequest { command_max: Bytes(1 << 20), ..TrimRequest::whole(window, Bytes::ZERO) }
+}
 
 fn specs() -> impl Strategy<Value = VolumeSpec> {
     let base = prop_oneof![Just(VolumeSpec::ext4()), Just(VolumeSpec::ext4_2011()), Just(VolumeSpec::desktop_2011())];
@@ -456,7 +462,7 @@ fn trims_with_small_commands_let_others_through() {
     v.sync().unwrap();
     v.foreground();
     let window = v.windows().unwrap()[5];
-    v.begin_trim(window, Bytes::ZERO, Bytes(1 << 20));
+    v.begin_trim(small_commands(window));
     let mut reads = 0;
     while v.trimming() {
         let mut file = file_blocks::FileBlocks::open(&mut v, "f", 1).unwrap();

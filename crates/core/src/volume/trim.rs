@@ -6,6 +6,7 @@ use super::group::GROUP_BLOCKS;
 use super::spec::BLOCK;
 use super::{Discard, Volume};
 use crate::drive::{Device, Extent};
+use crate::policy::TrimRequest;
 use crate::target::{TrimOutcome, TrimWindow};
 use crate::units::{Bytes, Nanos};
 use alloc::collections::VecDeque;
@@ -47,6 +48,10 @@ pub(super) struct Trimming {
     /// The smallest free extent that is trimmed, in blocks.
     min_extent: u32,
     command_max: u64,
+    /// Commands that may still be sent.
+    commands_left: u64,
+    /// The first of the runs is the rest of an extent, which is sent to its end whatever is left of commands.
+    inside: bool,
     /// Blocks that are left of the window.
     next: u32,
     end: u32,
@@ -166,12 +171,14 @@ impl<D: Device> Volume<D> {
         (0..self.layout.groups).map(window).collect()
     }
 
-    /// Begins to trim the free extents of at least `min_extent` in `window`, with discard commands of at most `command_max`. It goes on beside the
-    /// foreground; [`take_trimmed`](Self::take_trimmed) gives the result. One at a time.
+    /// Begins to trim the free extents of a window, with discard commands as they are asked for. It goes on beside the
+    /// foreground; [`take_trimmed`](Self::take_trimmed) gives the result. One at a time. After `commands_max` commands it ends
+    /// early, behind the free extent that was being sent.
     ///
     /// As ext4 does it: a block group that is marked as trimmed is passed over, and gets the mark only from a window that covers all of it; a
     /// free extent that begins in the window is sent to its own end, past the window's.
-    pub fn begin_trim(&mut self, window: TrimWindow, min_extent: Bytes, command_max: Bytes) {
+    pub fn begin_trim(&mut self, request: TrimRequest) {
+        let TrimRequest { window, min_extent, command_max, commands_max } = request;
         assert!(self.trimming.is_none(), "one trim at a time");
         let blocks = u64::from(self.layout.blocks);
         let first = window.start.div_ceil(BLOCK).min(blocks) as u32;
@@ -181,6 +188,8 @@ impl<D: Device> Volume<D> {
             window,
             min_extent: min_extent.0.div_ceil(BLOCK).clamp(1, u64::from(GROUP_BLOCKS)) as u32,
             command_max: command_max.0,
+            commands_left: if commands_max == 0 { u64::MAX } else { commands_max },
+            inside: false,
             next: first,
             end: end.max(first),
             in_flight: None,
@@ -210,12 +219,18 @@ impl<D: Device> Volume<D> {
         }
         loop {
             if let Some((start, len)) = trim.runs.pop() {
+                let inside = core::mem::take(&mut trim.inside);
                 // Others may have taken some of it while this one was busy with the runs before.
                 let (group, at) = ((start / GROUP_BLOCKS) as usize, start % GROUP_BLOCKS);
                 let group = &self.space.groups[group];
                 let free = if group.is_free(at) { (group.next_used(at) - at).min(len) } else { 0 };
                 if free < trim.min_extent {
                     continue;
+                }
+                if trim.commands_left == 0 && !inside {
+                    let asked = (u64::from(start) * BLOCK).saturating_sub(trim.window.start);
+                    self.end_trim(trim, asked);
+                    return;
                 }
                 self.send_trim(&mut trim, start, free);
                 self.trimming = Some(trim);
@@ -225,14 +240,19 @@ impl<D: Device> Volume<D> {
                 self.space.groups[group as usize].trimmed = true;
             }
             if trim.next >= trim.end {
-                trim.run.outcome.asked = Bytes(trim.window.len);
-                trim.run.outcome.took = self.now.saturating_sub(trim.began);
-                self.last_min_extent = trim.min_extent;
-                self.trimmed = Some(trim.run);
+                let asked = trim.window.len;
+                self.end_trim(trim, asked);
                 return;
             }
             self.next_group(&mut trim);
         }
+    }
+
+    fn end_trim(&mut self, mut trim: Trimming, asked: u64) {
+        trim.run.outcome.asked = Bytes(asked);
+        trim.run.outcome.took = self.now.saturating_sub(trim.began);
+        self.last_min_extent = trim.min_extent;
+        self.trimmed = Some(trim.run);
     }
 
     /// Finds what is to be trimmed in the next group of the window.
@@ -259,10 +279,12 @@ impl<D: Device> Volume<D> {
         let n = len.min(most);
         if len > n {
             trim.runs.push((start + n, len - n));
+            trim.inside = true;
         }
         self.space.take(start, n);
         let (done, commands, refused) = self.discard(start, n, u64::MAX);
         trim.in_flight = Some(((start, n), done));
+        trim.commands_left = trim.commands_left.saturating_sub(commands.max(1));
         let bytes = u64::from(n) * BLOCK;
         let outcome = &mut trim.run.outcome;
         outcome.returned += Bytes(bytes);

@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trimtab_core::policy::PolicySpec;
+use trimtab_core::policy::{PolicySpec, TrimRequest};
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -281,7 +281,7 @@ fn windows(args: &Args, fs: &mut Filesystem, context: &Context) -> anyhow::Resul
         if interrupt::requested() || steps.account.refused.iter().any(|(_, r)| r.is_final()) {
             break;
         }
-        steps.trim(fs, window, args.min_extent, Bytes::MAX);
+        steps.trim(fs, TrimRequest::whole(window, args.min_extent));
         progress.set(steps.account.requests);
     }
     // The other groups still are as the pass before left them.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_core::policy::{Action, PolicySpec};
+use trimtab_core::policy::{Action, PolicySpec, TrimRequest};
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -227,7 +227,7 @@ impl Task {
             self.begin_pass("begins a pass");
         }
         let turn = match action {
-            Action::Trim { window, min_extent, command_max } => self.trim(window, min_extent, command_max),
+            Action::Trim(request) => self.trim(request),
             Action::WaitUntil(instant) if self.common.shutting_down => Turn::Over(format!("waits until {}", instant.0 / 1_000_000_000)),
             Action::Nothing if self.common.shutting_down => Turn::Over("nothing to do".to_owned()),
             Action::WaitUntil(instant) => Turn::Until(instant),
@@ -278,7 +278,7 @@ impl Task {
         say(&format!("{}: {what}, {} windows, {} free", self.shown, self.fs.layout().windows.len(), self.fs.free().unwrap_or_default()));
     }
 
-    fn trim(&mut self, window: TrimWindow, min_extent: Bytes, command_max: Bytes) -> Turn {
+    fn trim(&mut self, request: TrimRequest) -> Turn {
         let locks = loop {
             match DriveLocks::take(self.fs.stack(), &run_directory()) {
                 Ok(locks) => break locks,
@@ -292,7 +292,7 @@ impl Task {
         };
         self.recover_limits();
         let before = self.steps.account.clone();
-        let step = self.steps.trim(&mut self.fs, window, min_extent, command_max);
+        let step = self.steps.trim(&mut self.fs, request);
         drop(locks);
         self.trimmed = Instant::now();
         self.note(&before);

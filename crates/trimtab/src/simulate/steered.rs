@@ -6,7 +6,7 @@
 use crate::serve::engine::{Counts, Settings};
 use crate::serve::ledger::{Discards, Ledger, UnitMap};
 use trimtab_core::drive::{Command, Completion, Device, Extent};
-use trimtab_core::policy::{Action, Observation, Policy, PolicySpec, State};
+use trimtab_core::policy::{Action, Observation, Policy, PolicySpec, State, TrimRequest};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -224,7 +224,7 @@ impl Steering {
         while self.ask_at <= until && self.policy.is_some() {
             self.now = self.now.max(self.ask_at);
             match self.decision() {
-                Action::Trim { window, min_extent, command_max } => self.trim_window(drive, window, min_extent, command_max),
+                Action::Trim(request) => self.trim_window(drive, request),
                 // A policy that wants to be asked at once again would keep time from passing.
                 Action::WaitUntil(instant) => self.ask_at = instant.max(self.now + Nanos(1)),
                 Action::Nothing => self.ask_at = Nanos::MAX,
@@ -242,6 +242,7 @@ impl Steering {
             free: Bytes((self.host.len() - self.host.count()) * self.ledger.unit()),
             windows: &self.windows,
             granule: Bytes(self.ledger.unit()),
+            tail: Bytes::MAX,
             in_flight,
             idle_since: (in_flight == 0).then_some(self.last_done),
             foreground_wait_max: self.wait_max.take(),
@@ -253,12 +254,18 @@ impl Steering {
         self.policy.as_mut().map_or(Action::Nothing, |policy| policy.decide(&observation))
     }
 
-    fn trim_window(&mut self, drive: &mut impl Device, window: TrimWindow, min_extent: Bytes, command_max: Bytes) {
+    fn trim_window(&mut self, drive: &mut impl Device, request: TrimRequest) {
+        let TrimRequest { window, min_extent, command_max, commands_max } = request;
         let unit = self.ledger.unit();
         let (mut from, end) = (window.start.div_ceil(unit), (window.start + window.len).div_ceil(unit));
         let began = self.now;
         let (mut commands, mut bytes) = (0, 0);
+        let mut asked = window.len;
         while let Some(run) = self.untold.next_run(from, end) {
+            if commands_max > 0 && commands >= commands_max {
+                asked = (run.start * unit).saturating_sub(window.start);
+                break;
+            }
             from = run.end;
             let extent = Extent { offset: run.start * unit, len: (run.end - run.start) * unit };
             if extent.len < min_extent.0 {
@@ -276,7 +283,7 @@ impl Steering {
             }
         }
         self.last_trim = Some(TrimOutcome {
-            asked: Bytes(window.len),
+            asked: Bytes(asked),
             returned: Bytes(bytes),
             device_commands: Some(commands),
             device_bytes: Some(Bytes(bytes)),

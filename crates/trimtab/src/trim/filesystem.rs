@@ -2,6 +2,7 @@
 
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
+use super::free_space::{Counting, first_commands};
 use super::kernel_log::KernelLog;
 use super::layout::{Layout, binary};
 use super::limit::CommandLimit;
@@ -20,6 +21,7 @@ use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_core::policy::TrimRequest;
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -273,6 +275,26 @@ impl Filesystem {
     #[must_use]
     pub fn recover_limits(&mut self) -> Vec<PathBuf> {
         self.limit.recover()
+    }
+
+    /// The part of the window from its start that is trimmed by as many commands as are asked for; all of it where that is not
+    /// known. A part of an ext4 group does not count as trimmed, so nothing of it is lost, but the next pass sends it again.
+    pub fn first_commands(&mut self, request: &TrimRequest) -> TrimWindow {
+        let window = request.window;
+        let divisible = self.layout.granule < Bytes::MAX;
+        let known = divisible || self.layout.tail < Bytes::MAX;
+        if request.commands_max == 0 || !known || !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2") {
+            return window;
+        }
+        let least = request.min_extent.0.max(self.ext4.as_ref().map_or(0, |e| e.granularity));
+        let counting = Counting { least, command_max: request.command_max.0, commands_max: request.commands_max };
+        let device = self.mount.dev;
+        let Ok(first) = self.file().and_then(|file| first_commands(file, device, window, counting)) else { return window };
+        if divisible {
+            let granule = self.layout.granule.0.max(1);
+            return TrimWindow { len: first.len.div_ceil(granule).saturating_mul(granule).min(window.len), ..first };
+        }
+        first
     }
 
     /// Trims `window`, and waits until its discards are done.

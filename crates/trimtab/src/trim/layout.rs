@@ -26,6 +26,8 @@ pub struct Layout {
     pub windows: Vec<TrimWindow>,
     /// The smallest part of a window that may be trimmed alone; [`Bytes::MAX`] if only whole windows are right.
     pub granule: Bytes,
+    /// Windows may be trimmed from a multiple of this before their end, without being done then; [`Bytes::MAX`] if not.
+    pub tail: Bytes,
     /// What the windows are, for people: `block groups of 128 MiB`.
     pub unit: String,
     /// The size of allocation groups, which is also the largest least extent that FITRIM takes, where there are any.
@@ -42,7 +44,7 @@ impl Layout {
         let granule = Bytes(cut_unit(root, stack));
         match mount.fs_type.as_str() {
             "ext4" | "ext3" | "ext2" => Ok(match ext4::Superblock::of_device(stack) {
-                Ok(superblock) => Self::ext4(&superblock),
+                Ok(superblock) => Self::ext4(&superblock, if marks_whole_groups_only(root) { granule } else { Bytes::MAX }),
                 Err(error) => {
                     Self::whole(format!("cannot read the superblock ({error}); trimmed in one request instead of by block groups"))
                 }
@@ -61,7 +63,7 @@ impl Layout {
 
     /// Whole block groups, several together where there are very many.
     #[must_use]
-    pub fn ext4(superblock: &ext4::Superblock) -> Self {
+    pub fn ext4(superblock: &ext4::Superblock, tail: Bytes) -> Self {
         let group = superblock.group_bytes().max(1);
         let groups = superblock.size().div_ceil(group);
         let merged = groups.div_ceil(WINDOWS_MAX as u64).max(1);
@@ -70,6 +72,7 @@ impl Layout {
         Self {
             windows,
             granule: Bytes::MAX,
+            tail,
             unit: format!("{unit} of {}", binary(group)),
             group: Some(Bytes(group)),
             sure_until: u64::MAX,
@@ -91,6 +94,7 @@ impl Layout {
         Self {
             windows,
             granule,
+            tail: Bytes::MAX,
             unit: format!("parts of allocation groups of {}", binary(group)),
             group: Some(Bytes(group)),
             sure_until: data,
@@ -103,13 +107,29 @@ impl Layout {
     #[must_use]
     pub fn btrfs(chunks: &[btrfs::Chunk]) -> Self {
         let windows = chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();
-        Self { windows, granule: Bytes::MAX, unit: "chunks by logical address".to_owned(), group: None, sure_until: u64::MAX, remark: None }
+        Self {
+            windows,
+            granule: Bytes::MAX,
+            tail: Bytes::MAX,
+            unit: "chunks by logical address".to_owned(),
+            group: None,
+            sure_until: u64::MAX,
+            remark: None,
+        }
     }
 
     fn ranges(size: u64, device: u64) -> Self {
         // Addresses are of the device on some of these, and the filesystem reports less than that.
         let windows = slices(0, size.max(device), RANGE.max(size.max(device) / WINDOWS_MAX as u64));
-        Self { windows, granule: Bytes::MAX, unit: format!("ranges of {}", binary(RANGE)), group: None, sure_until: size, remark: None }
+        Self {
+            windows,
+            granule: Bytes::MAX,
+            tail: Bytes::MAX,
+            unit: format!("ranges of {}", binary(RANGE)),
+            group: None,
+            sure_until: size,
+            remark: None,
+        }
     }
 
     fn whole(remark: String) -> Self {
@@ -117,12 +137,21 @@ impl Layout {
         Self {
             windows,
             granule: Bytes::MAX,
+            tail: Bytes::MAX,
             unit: "the whole filesystem".to_owned(),
             group: None,
             sure_until: u64::MAX,
             remark: Some(remark),
         }
     }
+}
+
+/// Whether ext4 takes a group for trimmed only when all of it was. Linux 6.6 does (`ext4_try_to_trim_range`, "move setting of trimmed
+/// bit"); before, a range that began inside a group and went to its end marked it too, and what lay before would never be sent.
+fn marks_whole_groups_only(root: &Root) -> bool {
+    let release = root.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|n| n.trim().parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 6)
 }
 
 /// The length of windows that can be cut at will: [`WINDOW_MAX`], more on filesystems so large that there would be too many.
@@ -207,7 +236,7 @@ mod tests {
     #[test]
     fn ext4_windows_are_whole_groups_even_when_there_are_very_many() {
         let superblock = ext4::Superblock { block_size: 4096, blocks: 64 << 28, blocks_per_group: 32_768 };
-        let layout = Layout::ext4(&superblock);
+        let layout = Layout::ext4(&superblock, Bytes::MAX);
         assert!(layout.windows.len() <= WINDOWS_MAX);
         assert!(layout.windows.iter().all(|w| w.start % superblock.group_bytes() == 0));
         assert!(covered(&layout.windows, 0, superblock.size()));

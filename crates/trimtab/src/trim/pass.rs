@@ -2,7 +2,7 @@
 
 use super::filesystem::{Filesystem, Look, Refused, unix_now};
 use crate::host::stat::Discards;
-use trimtab_core::policy::{Action, Observation, Policy};
+use trimtab_core::policy::{Action, Observation, Policy, TrimRequest};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -128,15 +128,16 @@ impl Steps {
         match self.decide(fs, world) {
             Action::Nothing => Step::Nothing,
             Action::WaitUntil(instant) => Step::Wait(instant),
-            Action::Trim { window, min_extent, command_max } => self.trim(fs, window, min_extent, command_max),
+            Action::Trim(request) => self.trim(fs, request),
         }
     }
 
     /// Trims one window, whatever the policy thinks of it.
-    pub fn trim(&mut self, fs: &mut Filesystem, window: TrimWindow, min_extent: Bytes, command_max: Bytes) -> Step {
+    pub fn trim(&mut self, fs: &mut Filesystem, request: TrimRequest) -> Step {
         // Where the limit cannot be written (a container), commands are as long as the device takes them.
-        let _ = fs.limit_commands(command_max);
-        match fs.trim(window, min_extent) {
+        let _ = fs.limit_commands(request.command_max);
+        let window = fs.first_commands(&request);
+        match fs.trim(window, request.min_extent) {
             Ok(done) => {
                 self.account.add(&done.outcome);
                 self.account.wait_during = self.account.wait_during.max(done.seen.wait_max);
@@ -163,6 +164,7 @@ fn observe<'a>(fs: &'a Filesystem, world: &World, look: Look, wait_max: Option<N
         free: fs.free().unwrap_or(Bytes::MAX),
         windows: &fs.layout().windows,
         granule: fs.layout().granule,
+        tail: fs.layout().tail,
         in_flight: look.in_flight,
         idle_since: look.idle_since,
         foreground_wait_max: wait_max,

@@ -216,7 +216,7 @@ fn the_devices_own_limit_is_back_after_every_pass_and_after_a_crash() {
         limit()
     };
     let set = Set::new();
-    let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=200ms:piece-max=1MiB"));
+    let config = set.config(&rule(&mount.path(), "idle:quiet=1h:patience=300ms:piece-max=1MiB"));
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("[ext4]: idle");
     for _ in 0..2 {

@@ -14,6 +14,8 @@ use trimtab::trim::filesystem::Filesystem;
 use trimtab::trim::fitrim;
 use trimtab::trim::limit::CommandLimit;
 use trimtab::trim::lock::DriveLocks;
+use trimtab_core::policy::TrimRequest;
+use trimtab_core::target::TrimWindow;
 use trimtab_core::units::Bytes;
 
 const HOLE: usize = 16 << 10;
@@ -93,6 +95,38 @@ fn ext4_is_trimmed_once_and_a_second_time_nothing_is_left_to_send() {
     assert!(first.1 >= free(&mount.path()) / 100 * 98, "{first:?} of {}", free(&mount.path()));
     assert_eq!(counted(&mount.path(), || drop(trim(&mount.path(), &[]))), (0, 0), "every window set the kernel's mark");
     assert_eq!(counted(&mount.path(), || drop(trim(&mount.path(), &["--policy", "idle"]))), (0, 0));
+}
+
+/// The idle policy stops after some commands; each free extent is sent once all the same, on filesystems that can be asked where they are.
+#[test]
+fn a_number_of_commands_ends_behind_an_extent_and_nothing_is_left_out() {
+    for fs_type in ["ext4", "xfs"] {
+        let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let path = mount.path();
+        holes(&path, 500);
+        let mut fs = Filesystem::open(&path).unwrap();
+        let windows = fs.layout().windows.clone();
+        let (mut requests, mut most) = (0, 0);
+        let all = counted(&path, || {
+            for window in windows {
+                let (mut from, end) = (window.start, window.start + window.len);
+                while from < end {
+                    let rest = TrimWindow { start: from, len: end - from };
+                    let part = fs.first_commands(&TrimRequest { commands_max: 7, ..TrimRequest::whole(rest, Bytes::ZERO) });
+                    let outcome = fs.trim(part, Bytes::ZERO).unwrap().outcome;
+                    assert_eq!((part.start, outcome.asked.0), (from, part.len));
+                    assert!(part.len > 0 && part.len <= rest.len);
+                    from += part.len;
+                    requests += 1;
+                    most = most.max(outcome.device_commands.unwrap());
+                }
+            }
+        });
+        // XFS cuts at multiples of its discard unit, where the next one may begin.
+        assert!(most <= 9 && requests > 500 / 9, "{fs_type}: {most} commands in one of {requests} requests");
+        assert!((500..600).contains(&all.0), "{fs_type}: {all:?}");
+        assert!(all.1 >= free(&path) / 100 * 97 && all.1 <= free(&path) + (64 << 20), "{fs_type}: {all:?} of {}", free(&path));
+    }
 }
 
 /// The kernel keeps one least extent for all of ext4 but marks for each group: a pass in windows with a smaller one would

@@ -1,0 +1,177 @@
+//! Where the free space of a mounted filesystem lies (GETFSMAP: ext4 and XFS): how far into a window a number of discard commands
+//! reaches.
+
+use crate::host::mountinfo::DevNumber;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use trimtab_core::target::TrimWindow;
+
+/// `struct fsmap` (include/uapi/linux/fsmap.h).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Record {
+    device: u32,
+    flags: u32,
+    physical: u64,
+    owner: u64,
+    offset: u64,
+    len: u64,
+    reserved: [u64; 3],
+}
+
+/// `struct fsmap_head`, without the records that follow it.
+#[repr(C)]
+#[derive(Default)]
+struct Head {
+    flags_in: u32,
+    flags_out: u32,
+    count: u32,
+    entries: u32,
+    reserved: [u64; 6],
+    keys: [Record; 2],
+}
+
+/// Records asked for at a time.
+const RECORDS: usize = 256;
+/// Times that it is asked for one window. What is not known after that is trimmed as one.
+const CALLS_MAX: usize = 64;
+
+#[repr(C)]
+struct Map {
+    head: Head,
+    records: [Record; RECORDS],
+}
+
+/// `FS_IOC_GETFSMAP`: `_IOWR('X', 59, struct fsmap_head)`.
+const GETFSMAP: Opcode = opcode::read_write::<Head>(b'X', 59);
+/// `FMR_OF_SPECIAL_OWNER` and `FMR_OWN_FREE`.
+const SPECIAL_OWNER: u32 = 0x10;
+const OWN_FREE: u64 = 1;
+
+/// A free extent, in bytes of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Free {
+    /// Where it begins.
+    pub start: u64,
+    /// How long it is.
+    pub len: u64,
+}
+
+impl Free {
+    const fn end(self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+}
+
+/// How commands are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counting {
+    /// Free extents below this are not sent.
+    pub least: u64,
+    /// The largest command.
+    pub command_max: u64,
+    /// How many commands.
+    pub commands_max: u64,
+}
+
+/// The part of `window` from its start that at most so many commands trim (one extent at least). It ends where a free extent ends, and is
+/// all of `window` if that is not more.
+pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, counting: Counting) -> Result<TrimWindow, Errno> {
+    let end = window.start.saturating_add(window.len);
+    let mut cut = Cut { counting, sent: 0, end: None };
+    let mut from = window.start;
+    for _ in 0..CALLS_MAX {
+        let (extents, next) = free_extents(&file, device, from, end)?;
+        if let Some(cut) = extents.iter().find_map(|extent| cut.next(*extent)) {
+            return Ok(TrimWindow { start: window.start, len: cut.clamp(window.start, end) - window.start });
+        }
+        match next {
+            Some(next) if next > from && next < end => from = next,
+            _ => break,
+        }
+    }
+    Ok(window)
+}
+
+/// Counts commands extent by extent.
+struct Cut {
+    counting: Counting,
+    sent: u64,
+    /// Where the extents end that fit.
+    end: Option<u64>,
+}
+
+impl Cut {
+    /// Where to stop, if `extent` does not fit any more.
+    fn next(&mut self, extent: Free) -> Option<u64> {
+        if extent.len < self.counting.least.max(1) {
+            return None;
+        }
+        self.sent = self.sent.saturating_add(extent.len.div_ceil(self.counting.command_max.max(1)));
+        if let Some(end) = self.end.filter(|_| self.sent > self.counting.commands_max) {
+            return Some(end);
+        }
+        self.end = Some(extent.end());
+        None
+    }
+}
+
+/// The first free extents from `from` on, and where to ask on, if there may be more before `end`.
+fn free_extents(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<(Vec<Free>, Option<u64>), Errno> {
+    let device = encoded(device);
+    let low = Record { device, physical: from, ..Record::default() };
+    let high = Record { device, flags: u32::MAX, physical: end.saturating_sub(1), owner: u64::MAX, offset: u64::MAX, ..low };
+    let head = Head { count: RECORDS as u32, keys: [low, high], ..Head::default() };
+    let mut map = Box::new(Map { head, records: [Record::default(); RECORDS] });
+    // SAFETY: the opcode takes a pointer to a `struct fsmap_head` with as many `struct fsmap` behind it as its count says, which `Map` is,
+    // and writes inside it.
+    unsafe { ioctl(file, Updater::<GETFSMAP, Map>::new(&mut map)) }?;
+    let records = map.records.get(..map.head.entries as usize).unwrap_or(&map.records);
+    let free = records.iter().filter(|r| r.device == device && r.flags & SPECIAL_OWNER != 0 && r.owner == OWN_FREE);
+    let next = records.last().filter(|_| records.len() == RECORDS).map(|r| r.physical.saturating_add(r.len));
+    Ok((free.map(|r| Free { start: r.physical, len: r.len }).collect(), next))
+}
+
+/// `new_encode_dev` (include/linux/kdev_t.h).
+fn encoded(device: DevNumber) -> u32 {
+    (device.minor & 0xff) | (device.major << 8) | ((device.minor & !0xff) << 12)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(extents: &[(u64, u64)], counting: Counting) -> Option<u64> {
+        let mut cut = Cut { counting, sent: 0, end: None };
+        extents.iter().find_map(|&(start, len)| cut.next(Free { start, len }))
+    }
+
+    #[test]
+    fn a_window_is_cut_behind_the_last_extent_that_fits() {
+        let holes = [(10, 5), (20, 1), (30, 5), (40, 20)];
+        let counting = |commands_max| Counting { least: 2, command_max: 10, commands_max };
+        assert_eq!(cut(&holes, counting(1)), Some(15));
+        // The one of a single byte is not sent.
+        assert_eq!(cut(&holes, counting(2)), Some(35));
+        // The last one is two commands.
+        assert_eq!(cut(&holes, counting(3)), Some(35));
+        assert_eq!(cut(&holes, counting(4)), None);
+        // One extent at least, however many commands that is.
+        assert_eq!(cut(&[(0, 100), (200, 1)], Counting { least: 0, ..counting(1) }), Some(100));
+    }
+
+    #[test]
+    fn device_numbers_are_encoded_as_the_kernel_does_it() {
+        assert_eq!(encoded(DevNumber { major: 8, minor: 1 }), 0x801);
+        assert_eq!(encoded(DevNumber { major: 259, minor: 0x1234 }), 0x0121_0334);
+    }
+
+    #[test]
+    fn a_filesystem_without_the_call_says_so() {
+        let Ok(shm) = std::fs::File::open("/dev/shm") else { return };
+        let window = TrimWindow { start: 0, len: 1 << 20 };
+        let counting = Counting { least: 0, command_max: u64::MAX, commands_max: 1 };
+        assert!(first_commands(&shm, DevNumber { major: 0, minor: 1 }, window, counting).is_err());
+    }
+}
