@@ -346,7 +346,7 @@ impl Pace {
             self.pause(settings, observation.now, outcome.took);
             let variable = self.is_variable(cost.mean_ns);
             self.piece = Bytes(if variable { self.piece.0 } else { self.piece.0.saturating_mul(TRIAL_FACTOR) }).clamp(least, most);
-            self.search = (!variable).then_some(search);
+            self.search = (!variable && self.piece < most).then_some(search);
         } else if cost.worst_ns > budget / 10 * 9 {
             self.pause(settings, observation.now, outcome.took);
             let hopeless = self.piece <= least && cost.mean_ns > budget;
@@ -357,7 +357,7 @@ impl Pace {
             let factor = (budget / 10 * 8).checked_div(cost.worst_ns).unwrap_or(TRIAL_FACTOR).min(TRIAL_FACTOR);
             let factor = if factor < 2 { 1 } else { 1 << factor.ilog2() };
             self.piece = Bytes(self.piece.0.max(cost.bytes.saturating_mul(factor))).clamp(least, most);
-            self.search = (factor > 1).then_some(search);
+            self.search = (factor > 1 && self.piece < most).then_some(search);
         }
     }
 

@@ -569,6 +569,17 @@ fn idle_takes_a_fragmented_window_a_few_commands_at_a_time() {
 }
 
 #[test]
+fn idle_does_not_try_for_ever_where_pieces_are_not_to_be_large() {
+    let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
+    rig.tail = Bytes(4096);
+    let mut policy = build("idle:piece-max=1MiB");
+    rig.forced = true;
+    rig.run(&mut *policy, 100 * S);
+    assert_eq!(rig.freed(), 0);
+    assert!(rig.commands <= 64 * 4 + 8, "{}", rig.commands);
+}
+
+#[test]
 fn idle_does_not_try_for_ever_where_nothing_is_free_or_trials_fail() {
     for fail_share in [0.0, 1.0] {
         let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
