@@ -9,8 +9,8 @@ use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Trims that follow each other within this time are one span in the log.
-const SPAN_GAP: Nanos = Nanos::from_secs(1);
+/// Trims that follow each other within this time are one span in the log: pieces with pauses between them.
+const SPAN_GAP: Nanos = Nanos::from_secs(5);
 /// The log has at most this many spans; what comes after them lengthens the last.
 const SPANS_MAX: usize = 10_000;
 

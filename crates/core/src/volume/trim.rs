@@ -267,10 +267,16 @@ impl<D: Device> Volume<D> {
         if state.trimmed && trim.min_extent >= self.last_min_extent {
             return;
         }
-        let runs = state.runs_from(from, to).filter(|(_, len)| *len >= trim.min_extent);
+        // No more than commands are left for, and the one that shows that there are more.
+        let most = usize::try_from(trim.commands_left).unwrap_or(usize::MAX).saturating_add(1);
+        let runs = state.runs_from(from, to).filter(|(_, len)| *len >= trim.min_extent).take(most);
         trim.runs = runs.map(|(start, len)| (base + start, len)).collect();
+        if trim.runs.len() == most {
+            trim.next = trim.runs.last().map_or(last, |(start, len)| start + len);
+        } else {
+            trim.whole = (from == 0 && to == self.layout.group_blocks(group)).then_some(group);
+        }
         trim.runs.reverse();
-        trim.whole = (from == 0 && to == self.layout.group_blocks(group)).then_some(group);
     }
 
     fn send_trim(&mut self, trim: &mut Trimming, start: u32, len: u32) {
