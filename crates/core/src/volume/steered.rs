@@ -9,8 +9,10 @@ use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Trims that follow each other within this time are one span in the log: pieces with pauses between them.
-const SPAN_GAP: Nanos = Nanos::from_secs(5);
+/// Trims that follow each other within this time are one span in the log.
+const SPAN_GAP: Nanos = Nanos::from_secs(1);
+/// And within this time if the later one lies further on: a pass that makes pauses.
+const PASS_GAP: Nanos = Nanos::from_secs(65);
 /// The log has at most this many spans; what comes after them lengthens the last.
 const SPANS_MAX: usize = 10_000;
 
@@ -53,13 +55,14 @@ impl TrimLog {
         self.spans.iter().map(|span| span.bytes).sum()
     }
 
-    fn add(&mut self, began: Nanos, outcome: &TrimOutcome) {
+    fn add(&mut self, began: Nanos, further_on: bool, outcome: &TrimOutcome) {
         let ended = began + outcome.took;
         let (commands, bytes) = (outcome.device_commands.unwrap_or(0), outcome.device_bytes.unwrap_or_default());
         self.busy += outcome.took;
         let full = self.spans.len() >= SPANS_MAX;
+        let gap = if further_on { PASS_GAP } else { SPAN_GAP };
         match self.spans.last_mut() {
-            Some(last) if full || began <= last.ended + SPAN_GAP => {
+            Some(last) if full || began <= last.ended + gap => {
                 last.ended = ended;
                 last.windows += 1;
                 last.commands += commands;
@@ -79,8 +82,10 @@ pub struct Steered<D> {
     policy: Box<dyn Policy>,
     windows: Vec<TrimWindow>,
     counter_step: Bytes,
-    /// A window has been sent and the policy not been asked since.
-    sent: Option<Nanos>,
+    /// A window has been sent, then and from there on, and the policy not been asked since.
+    sent: Option<(Nanos, u64)>,
+    /// Where the window before began.
+    last_start: u64,
     /// When the policy wants to be asked; `None` if it does not.
     ask_at: Option<Nanos>,
     forced: bool,
@@ -96,7 +101,7 @@ impl<D: Device> Steered<D> {
         let counter_step = counter_step.max(Bytes(1));
         let ask_at = Some(Nanos::ZERO);
         let (forced, shutting_down) = (false, false);
-        Self { volume, policy, windows, counter_step, sent: None, ask_at, forced, shutting_down, log: TrimLog::default() }
+        Self { volume, policy, windows, counter_step, sent: None, last_start: 0, ask_at, forced, shutting_down, log: TrimLog::default() }
     }
 
     /// The volume.
@@ -177,7 +182,7 @@ impl<D: Device> Steered<D> {
         match self.policy.decide(&observation) {
             Action::Trim(request) => {
                 self.volume.begin_trim(request);
-                self.sent = Some(now);
+                self.sent = Some((now, request.window.start));
                 self.ask_at = None;
             }
             Action::WaitUntil(at) => self.ask_at = Some(at),
@@ -188,8 +193,9 @@ impl<D: Device> Steered<D> {
     /// Takes the result of the window that was sent; `None` if there is none, or it failed.
     fn settle(&mut self) -> Option<TrimOutcome> {
         let run = self.volume.take_trimmed()?;
-        let began = self.sent?;
-        self.log.add(began, &run.outcome);
+        let (began, start) = self.sent?;
+        self.log.add(began, start > self.last_start, &run.outcome);
+        self.last_start = start;
         if run.refused > 0 {
             self.log.failed += 1;
             return None;
