@@ -1,4 +1,4 @@
-//! `bench tree` and `bench postmark` on the modelled filesystem of a modelled drive.
+//! `bench tree`, `postmark` and `age` on the modelled filesystem of a modelled drive.
 
 use crate::support::trimtab;
 use predicates::str::contains;
@@ -50,4 +50,23 @@ fn options_without_effect_are_refused() {
     refused(&["postmark", "--threads", "2", DRIVE], "has one stream");
     refused(&["tree", "--trim", "onlin", DRIVE], "onlin");
     refused(&["tree", "drive:ocz-vertx"], "ocz-vertx");
+}
+
+/// No command costs what a round on the real drive would, and the trim brings back what the rounds took.
+#[test]
+fn ageing_takes_its_parts_on_a_modelled_drive_too() {
+    let small = "bench age --total 60GB --rounds 20 --test-size 64MiB --fill 80".split(' ').collect::<Vec<_>>();
+    let run = json(&small);
+    assert_eq!(run, json(&small), "the same every time");
+    let phases: Vec<&str> = run["phases"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap()).collect();
+    assert_eq!((phases[0], phases.len()), ("random-write-before", 1 + 4 * 20 + 3));
+    let metric =
+        |name: &str| run["metrics"].as_array().unwrap().iter().find(|m| m["name"] == name).unwrap()["samples"][0].as_f64().unwrap();
+    assert!(metric("random-write-before.rate") > 0.0 && metric("trim.seconds") > 1.0);
+    assert!(metric("left-after-trim") >= metric("left-after-use"), "{} {}", metric("left-after-trim"), metric("left-after-use"));
+    let tries = |args: &str, why: &'static str| {
+        trimtab().args(args.split(' ')).arg(DRIVE).assert().code(2).stderr(contains(why));
+    };
+    tries("bench age --total 300GB --rounds 2", "more --rounds make smaller ones");
+    tries("bench age --total 1GB --trim onlin", "onlin");
 }

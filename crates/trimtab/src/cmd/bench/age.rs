@@ -1,20 +1,24 @@
 //! `trimtab bench age [TARGET]`.
 
 use super::finish::{self, Watch};
+use super::modelled::{self, ModelArgs};
 use crate::error::UsageError;
 use crate::host::Observer;
+use crate::interrupt;
 use crate::output::Context;
 use crate::runner::recorder::{Recorded, Recorder};
 use crate::runner::{End, Header, Outcome, blocks, files};
 use crate::safety::{self, SafetyArgs, Workspace};
 use crate::study::hook::Hook;
+use crate::study::modelled::describe;
 use crate::study::policy;
 use crate::study::real::lock_drives;
 use crate::target::TargetSpec;
 use crate::target::block::{BlockFile, BlockOptions};
 use crate::target::dir::{DirOptions, DirTarget};
-use crate::target::mounted::MountedDir;
+use crate::target::mounted::{MountedDir, Trimmable};
 use crate::target::null::{NullBlocks, NullFiles};
+use crate::target::volume::VolumeTarget;
 use crate::trim::discard_option;
 use crate::trim::fitrim;
 use anyhow::Context as _;
@@ -22,10 +26,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::data::DataClass;
-use trimtab_core::op::BlockOp;
+use trimtab_core::drive::Device;
+use trimtab_core::op::{BlockOp, Payload};
+use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_core::target::{BlockTarget, Clock as _};
+use trimtab_core::target::{BlockTarget, Clock as _, FileTarget as _};
 use trimtab_core::units::{Bytes, Nanos, exact};
+use trimtab_core::volume::FileBlocks;
 use trimtab_core::workload::age::{self, Age, Settings};
 use trimtab_core::workload::synthetic::{Mix, Pattern, Settings as Blocks, Synthetic};
 use trimtab_core::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, Plan};
@@ -54,9 +61,10 @@ and a share of the drive's life.
 
 Examples:
   trimtab bench age --total 1TB /mnt/ssd     ten rounds of 100 GB, as published
-  trimtab bench age --total 2GB --rounds 4 .")]
+  trimtab bench age --total 2GB --rounds 4 .
+  trimtab bench age --total 300GB --trim online drive:ocz-vertex-le-100gb    in virtual time, at no drive's cost")]
 pub struct Args {
-    /// A directory on the filesystem of the drive, or null: for the tool's own cost.
+    /// A directory on the filesystem of the drive, drive:NAME for a modelled one, or null: for the tool's own cost.
     #[arg(default_value = ".")]
     target: String,
     /// Bytes to write in all rounds together.
@@ -82,6 +90,8 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     safety: SafetyArgs,
+    #[command(flatten)]
+    model: ModelArgs,
 }
 
 impl Args {
@@ -124,32 +134,44 @@ impl Args {
 /// Runs it and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&args.target)?;
+    args.model.check(&spec)?;
     let workload = args.workload()?;
     let (run, end) = match &spec {
+        TargetSpec::Drive(name) => on_model(args, context, workload, name)?,
         TargetSpec::Directory(path) => on_directory(args, context, workload, path)?,
         TargetSpec::Null(_) => on_null(args, context, workload),
-        other => return Err(UsageError::new(format!("ageing needs a directory, and {other} is none")).into()),
+        other => return Err(UsageError::new(format!("ageing needs a directory or drive:NAME, and {other} is neither")).into()),
     };
     finish::conclude(context, &run, end)
 }
 
 /// The parts of the run, one after the other, on one clock. Nothing more is run once a part did not complete.
 struct Parts {
-    started: Instant,
+    /// When that was read the first time; `None` in virtual time.
+    started: Option<Instant>,
     recorded: Recorded,
     end: End,
 }
 
 impl Parts {
     fn new() -> Self {
-        Self { started: Instant::now(), recorded: Recorded::default(), end: End::Complete }
+        Self { started: Some(Instant::now()), recorded: Recorded::default(), end: End::Complete }
+    }
+
+    fn virtually() -> Self {
+        Self { started: None, recorded: Recorded::default(), end: End::Complete }
     }
 
     fn add(&mut self, part: impl FnOnce() -> Outcome) {
+        let now = self.started.map_or(0, |started| u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        self.add_at(Nanos(now), part);
+    }
+
+    /// A part that begins `offset` after the first one.
+    fn add_at(&mut self, offset: Nanos, part: impl FnOnce() -> Outcome) {
         if self.end != End::Complete {
             return;
         }
-        let offset = Nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let outcome = part();
         self.recorded.append(outcome.recorded, offset);
         self.end = outcome.end;
@@ -219,6 +241,54 @@ fn open(args: &Args, workspace: &Workspace) -> anyhow::Result<(BlockFile, Mounte
     Ok((blocks, MountedDir::new(DirTarget::new(dir, &path, options))))
 }
 
+/// Name of the test file on a modelled filesystem.
+const TEST_FILE: &str = "test-file";
+
+fn on_model(args: &Args, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, End)> {
+    interrupt::install().context("cannot install signal handlers")?;
+    let (setup, policy) = args.model.setup(name, &args.target, args.seed)?;
+    let header =
+        modelled::under(Header::new("age", args.settings(), TargetKind::ModelledVolume, &args.target, policy.name(), args.seed), &policy);
+    let mut target = setup.make(&policy, &State::default())?;
+    let fits = args.plan(&workload.plan()).space;
+    if fits > target.volume().free_space() {
+        let free = target.volume().free_space();
+        return Err(UsageError::new(format!("a round and the test file are {fits}, and {free} are free on {}", args.target))
+            .hint("more --rounds make smaller ones")
+            .into());
+    }
+    target.create(TEST_FILE, &Payload::Fill { len: args.test_bytes(), class: DataClass::Random })?;
+    target.sync()?;
+    let started = target.now();
+    let mut parts = Parts::virtually();
+    parts.add_at(Nanos::ZERO, || on_test_file(context, random_writes(args, BEFORE), &mut target));
+    parts.add_at(target.now() - started, || {
+        let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), None);
+        let online = matches!(policy, PolicySpec::Online);
+        let mut hook = Hook { inner: &mut watch, policy: policy.name(), trim_before: false, online };
+        files::run(&mut workload, &mut target, &mut hook)
+    });
+    parts.add_at(target.now() - started, || on_test_file(context, random_writes(args, AFTER), &mut target));
+    if target.volume().drive().supports_trim() {
+        parts.add_at(target.now() - started, || trim(&mut target));
+        parts.add_at(target.now() - started, || on_test_file(context, random_writes(args, AFTER_TRIM), &mut target));
+    }
+    let (mut run, end) = finish::assemble(header, None, parts.outcome(), metrics);
+    describe(&mut run, &setup, &target);
+    Ok((run, end))
+}
+
+/// Runs a test on the test file of a modelled filesystem. The policy is asked before and not meanwhile.
+fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut VolumeTarget<D>) -> Outcome {
+    let until = target.now() + std::mem::take(&mut test.idle);
+    target.idle_until(until);
+    let began = target.now();
+    match FileBlocks::open(target.volume_mut(), TEST_FILE, test.queue_depth) {
+        Ok(mut file) => write(context, test, &mut file),
+        Err(error) => Outcome { recorded: Recorder::new(began).finish(began), end: End::Failed(error) },
+    }
+}
+
 fn on_null(args: &Args, context: &Context, mut workload: Age) -> (Run, End) {
     let header = Header::new("age", args.settings(), TargetKind::Null, &args.target, policy::AS_MOUNTED, args.seed);
     let mut blocks = NullBlocks::new(Bytes(args.test_bytes()));
@@ -239,7 +309,7 @@ fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> O
 }
 
 /// One trim of the filesystem.
-fn trim(files: &mut MountedDir) -> Outcome {
+fn trim<T: Trimmable>(files: &mut T) -> Outcome {
     let mut recorder = Recorder::new(files.now());
     let result = crate::study::hook::trim(files, &mut recorder, TRIM);
     let now = files.now();
@@ -261,6 +331,7 @@ fn random_writes(args: &Args, name: &'static str) -> Test {
 struct Test {
     inner: Synthetic,
     name: &'static str,
+    queue_depth: u32,
     idle: Nanos,
     left: u64,
 }
@@ -278,7 +349,7 @@ impl Test {
             limit,
         };
         let inner = Synthetic::new(settings, args.seed).expect("a test file holds at least one block, and writes are all there is");
-        Self { inner, name, idle: if name == PREPARE { Nanos::ZERO } else { args.idle }, left: args.test_bytes() }
+        Self { inner, name, queue_depth, idle: if name == PREPARE { Nanos::ZERO } else { args.idle }, left: args.test_bytes() }
     }
 }
 

@@ -47,6 +47,31 @@ impl ModelArgs {
     }
 }
 
+impl ModelArgs {
+    /// The drive called `name`, which the user named `target`, with its filesystem; and the policy.
+    ///
+    /// # Errors
+    /// There is no such drive.
+    pub fn setup(&self, name: &str, target: &str, seed: u64) -> anyhow::Result<(Setup, PolicySpec)> {
+        let setup = Setup {
+            drive: drives::load(name)?,
+            label: target.to_owned(),
+            volume: volume_named(self.filesystem.as_deref().unwrap_or("ext4")),
+            fill: f64::from(self.fill.unwrap_or(0)) / 100.0,
+            fill_class: DataClass::Compressible(30),
+            seed,
+        };
+        Ok((setup, self.trim.unwrap_or(PolicySpec::None)))
+    }
+}
+
+/// A description with the policy in it.
+pub fn under(mut header: Header, policy: &PolicySpec) -> Header {
+    policy.name().clone_into(&mut header.policy);
+    header.policy_settings = policy.settings();
+    header
+}
+
 /// What is run, and how it is described.
 pub struct Job<'a, W> {
     /// The target as the user named it.
@@ -64,18 +89,8 @@ pub struct Job<'a, W> {
 /// Runs the workload on the drive called `name`.
 pub fn run<W: FileWorkload>(args: &ModelArgs, context: &Context, name: &str, job: Job<'_, W>) -> anyhow::Result<(Run, End)> {
     interrupt::install().context("cannot install signal handlers")?;
-    let policy = args.trim.unwrap_or(PolicySpec::None);
-    let setup = Setup {
-        drive: drives::load(name)?,
-        label: job.target.to_owned(),
-        volume: volume_named(args.filesystem.as_deref().unwrap_or("ext4")),
-        fill: f64::from(args.fill.unwrap_or(0)) / 100.0,
-        fill_class: DataClass::Compressible(30),
-        seed: job.header.seed,
-    };
-    let mut header = job.header;
-    policy.name().clone_into(&mut header.policy);
-    header.policy_settings = policy.settings();
+    let (setup, policy) = args.setup(name, job.target, job.header.seed)?;
+    let header = under(job.header, &policy);
     let mut target = setup.make(&policy, &State::default())?;
     let mut watch = Watch::new(context, job.workload_name, &job.workload.plan(), None);
     let online = matches!(policy, PolicySpec::Online);
