@@ -90,16 +90,18 @@ pub struct TrimRequest {
     /// The largest single discard command meanwhile ([`Bytes::MAX`] for no limit): other requests can be served between two
     /// commands, so this bounds how long they wait. Linux: `queue/discard_max_bytes`.
     pub command_max: Bytes,
-    /// Stop after this many commands (0: no limit), if it is known where they end: [`TrimOutcome::asked`] then says how far into the
-    /// window that was. Where it is not known, the whole window is trimmed.
+    /// Stop after this many commands (0: no limit), behind the free extent that is being sent then, if it is known where free extents
+    /// lie: [`TrimOutcome::asked`] says how far into the window that was. Where it is not known, the whole window is trimmed.
     pub commands_max: u64,
+    /// Only to learn what it costs: the window does not count as done, and need not be tried again if it is refused.
+    pub trial: bool,
 }
 
 impl TrimRequest {
     /// All of `window`, without limits on commands.
     #[must_use]
     pub const fn whole(window: TrimWindow, min_extent: Bytes) -> Self {
-        Self { window, min_extent, command_max: Bytes::MAX, commands_max: 0 }
+        Self { window, min_extent, command_max: Bytes::MAX, commands_max: 0, trial: false }
     }
 }
 

@@ -91,39 +91,44 @@ impl Idle {
         match self.sweep.step(observation, part) {
             Step::Done => {
                 self.pace.waiting = None;
+                // The next pass may meet another load.
+                self.pace.quiet = self.settings.quiet;
                 None
             }
             Step::Later(instant) => Some(Action::WaitUntil(instant)),
             Step::Window(window) => Some(match self.pace.must_wait(&self.settings, observation) {
                 Some(until) => Action::WaitUntil(until),
-                None => match self.trial(observation, window) {
-                    Some(tail) => {
-                        self.pace.sent(tail, true, observation.now);
-                        Action::Trim(TrimRequest::whole(tail, self.settings.min_extent))
+                None => {
+                    let tail = self.trial(observation, window);
+                    self.pace.sent(tail.unwrap_or(window), tail.map(|_| window.start), observation.now);
+                    let (min_extent, commands_max) = (self.settings.min_extent, self.pace.commands_max(&self.settings));
+                    match tail {
+                        // Before anything is known one command tells enough.
+                        Some(tail) => Action::Trim(TrimRequest {
+                            commands_max: commands_max.max(1),
+                            trial: true,
+                            ..TrimRequest::whole(tail, min_extent)
+                        }),
+                        None => {
+                            let command_max = if piece.0 < window.len { piece } else { Bytes::MAX };
+                            self.sweep.send(TrimRequest { command_max, commands_max, ..TrimRequest::whole(window, min_extent) })
+                        }
                     }
-                    None => {
-                        self.pace.sent(window, false, observation.now);
-                        self.sweep.send(TrimRequest {
-                            window,
-                            min_extent: self.settings.min_extent,
-                            command_max: if piece.0 < window.len { piece } else { Bytes::MAX },
-                            commands_max: self.pace.commands_max(&self.settings),
-                        })
-                    }
-                },
+                }
             }),
         }
     }
 
     /// What is trimmed before `window` to learn what a piece costs, if that is not known and `window` cannot be divided: the tail of some
-    /// window to come. Another one each time, so that it holds data that the drive has not been told of.
+    /// window to come. Another one each time, if there are several, so that it holds data that the drive has not been told of. Where
+    /// nothing was free at so many of them, or ext4 takes them for trimmed, only the window's own tail is tried, once.
     fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimWindow> {
         let search = self.pace.search?;
-        let len = whole_units(self.pace.piece, observation.tail).filter(|len| len.0 < window.len)?;
-        if whole_units(self.pace.piece, observation.granule).is_some() {
+        let len = whole_units(self.pace.piece.max(observation.tail), observation.tail).filter(|len| len.0 < window.len)?;
+        if whole_units(self.pace.piece, observation.granule).is_some() || search.own == Some(window.start) {
             return None;
         }
-        let chosen = self.sweep.scattered(observation, search.tried, len)?;
+        let chosen = if search.vain < TRIALS_VAIN { self.sweep.scattered(observation, search.tried, len)? } else { window };
         Some(TrimWindow { start: chosen.start.saturating_add(chosen.len - len.0), len: len.0 })
     }
 }
@@ -192,12 +197,12 @@ const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 const FIXED_AFTER: u32 = 4;
 /// Then a piece may cost this many times the smallest.
 const FIXED_FACTOR: u64 = 2;
-/// And between two windows the device is left alone for this many times what the last one took.
+/// And after each window or trial the device is left alone for this many times what it took.
 const FIXED_PAUSE: u64 = 7;
 
 /// A trial that kept within the budget is followed by one up to so many times its size.
 const TRIAL_FACTOR: u64 = 8;
-/// So many trials in a row that taught nothing, because hardly anything was free there, end the search.
+/// After so many trials in a row that taught nothing, because hardly anything was free there, windows are tried at their own tails only.
 const TRIALS_VAIN: u32 = 32;
 
 /// The search for the size of pieces by trials at the tails of windows.
@@ -207,6 +212,8 @@ struct Search {
     tried: u32,
     /// Trials in a row that taught nothing.
     vain: u32,
+    /// The window, by its start, before which its own tail was tried.
+    own: Option<u64>,
 }
 
 /// How large a piece may be, and when one may be sent.
@@ -254,10 +261,11 @@ impl Pace {
         }
     }
 
-    fn sent(&mut self, window: TrimWindow, trial: bool, now: Nanos) {
-        self.sent = Some((window, trial));
-        if !trial {
-            self.search = None;
+    /// Notes what is sent; if it is a trial, before which window.
+    fn sent(&mut self, window: TrimWindow, trial_before: Option<u64>, now: Nanos) {
+        self.sent = Some((window, trial_before.is_some()));
+        if let Some(search) = self.search.as_mut().filter(|search| search.vain >= TRIALS_VAIN) {
+            search.own = trial_before.or(search.own);
         }
         self.waiting = Some((now, now));
         self.idle_max = Nanos::ZERO;
@@ -280,6 +288,8 @@ impl Pace {
         let most = settings.piece_max.max(least);
         let divisible = whole_units(self.piece, observation.granule).is_some();
         let Some(cost) = Cost::of(outcome, sent, self.piece, divisible) else { return };
+        // What windows cost is better than what trials would say.
+        self.search = None;
         self.note_mean(cost.mean_ns);
         if self.is_fixed(settings, cost.mean_ns) {
             self.pause(settings, observation.now, outcome.took);
@@ -333,32 +343,44 @@ impl Pace {
     fn learn_from_trial(&mut self, settings: &IdleSettings, observation: &Observation<'_>, outcome: &TrimOutcome, sent: TrimWindow) {
         let Some(mut search) = self.search.take() else { return };
         search.tried = search.tried.saturating_add(1);
-        let Some(cost) = Cost::of(outcome, sent, self.piece, false).filter(|cost| cost.is_of(self.piece)) else {
-            search.vain += 1;
-            self.search = (search.vain < TRIALS_VAIN).then_some(search);
+        let Some(cost) = Cost::of(outcome, sent, self.piece, false) else {
+            search.vain = search.vain.saturating_add(1);
+            self.search = Some(search);
             return;
         };
-        search.vain = 0;
         self.note_mean(cost.mean_ns);
-        let budget = budget_of(settings);
+        let (budget, before) = (budget_of(settings), self.piece);
         let (least, most) = (settings.piece_min, settings.piece_max.max(settings.piece_min));
-        if self.is_fixed(settings, cost.mean_ns) {
+        let fixed = self.is_fixed(settings, cost.mean_ns);
+        if fixed || cost.worst_ns > budget / 10 * 9 {
             self.pause(settings, observation.now, outcome.took);
-            let variable = self.is_variable(cost.mean_ns);
-            self.piece = Bytes(if variable { self.piece.0 } else { self.piece.0.saturating_mul(TRIAL_FACTOR) }).clamp(least, most);
-            self.search = (!variable && self.piece < most).then_some(search);
+        }
+        if !cost.is_of(self.piece) {
+            search.vain = search.vain.saturating_add(1);
+            self.search = Some(search);
+            return;
+        }
+        if search.vain < TRIALS_VAIN {
+            search.vain = 0;
+        } else {
+            // Elsewhere there was nothing to learn: once more here.
+            search.own = None;
+        }
+        if fixed {
+            let larger = if self.is_variable(cost.mean_ns) { before.0 } else { before.0.saturating_mul(TRIAL_FACTOR) };
+            self.piece = Bytes(larger).clamp(least, most);
         } else if cost.worst_ns > budget / 10 * 9 {
-            self.pause(settings, observation.now, outcome.took);
-            let hopeless = self.piece <= least && cost.mean_ns > budget;
-            self.piece = Bytes(self.piece.0 / 2).clamp(least, most);
-            self.search = hopeless.then_some(search);
+            self.piece = Bytes(before.0 / 2).clamp(least, most);
+            // Whether every size costs as much is not known after one.
+            self.search = (before <= least && cost.mean_ns > budget).then_some(search);
+            return;
         } else {
             // As if all of the cost grew with the size: it may be less, but not more.
             let factor = (budget / 10 * 8).checked_div(cost.worst_ns).unwrap_or(TRIAL_FACTOR).min(TRIAL_FACTOR);
             let factor = if factor < 2 { 1 } else { 1 << factor.ilog2() };
-            self.piece = Bytes(self.piece.0.max(cost.bytes.saturating_mul(factor))).clamp(least, most);
-            self.search = (factor > 1 && self.piece < most).then_some(search);
+            self.piece = Bytes(before.0.max(cost.bytes.saturating_mul(factor))).clamp(least, most);
         }
+        self.search = (self.piece > before && self.piece < most).then_some(search);
     }
 
     /// The device is left alone for a while after a window that took so long.
@@ -409,8 +431,9 @@ impl Pace {
             _ => None,
         };
         if idle.is_some_and(|idle| idle >= self.quiet) {
-            if idle.is_some_and(|idle| idle.0 >= self.quiet.0.saturating_mul(4)) {
-                self.quiet = Nanos(self.quiet.0.saturating_mul(2)).min(settings.quiet);
+            let asked = self.quiet.max(QUIET_LEAST);
+            if idle.is_some_and(|idle| idle.0 >= asked.0.saturating_mul(4)) {
+                self.quiet = Nanos(asked.0.saturating_mul(2)).min(settings.quiet);
             }
             return None;
         }

@@ -119,7 +119,7 @@ impl Sweep {
         let next = self.next?;
         let to_come = || observation.windows.iter().filter(|w| w.len > len.0 && w.start >= next);
         let count = to_come().count() as u64;
-        let stride = count * 618 / 1000 + 1;
+        let stride = (count * 618 / 1000).max(1);
         let at = u64::from(n).saturating_mul(stride).checked_rem(count)?;
         to_come().nth(usize::try_from(at).ok()?).copied()
     }

@@ -55,6 +55,8 @@ struct Rig {
     commands: u64,
     /// The filesystem claims this many times the free space that it has.
     scale: u64,
+    /// The device takes no larger commands.
+    device_max: u64,
     /// All commands of a window are in the device's queue before those who arrive meanwhile.
     first_come: bool,
 }
@@ -84,6 +86,7 @@ impl Rig {
             shutting_down: false,
             commands: 0,
             scale: 1,
+            device_max: u64::MAX,
             first_come: false,
         }
     }
@@ -161,7 +164,7 @@ impl Rig {
             let run = self.units[at..last].iter().take_while(|u| **u != Unit::Live).count();
             let mut left = run as u64 * UNIT;
             while left > 0 {
-                let len = left.min(command_max.0);
+                let len = left.min(command_max.0).min(self.device_max);
                 let busy = self.now + self.drive.command_ns + self.drive.ns_per_kib * (len >> 10);
                 if !self.first_come {
                     self.serve(busy, busy);
@@ -566,6 +569,52 @@ fn idle_takes_a_fragmented_window_a_few_commands_at_a_time() {
         assert!(rig.stall_max <= stall_max, "{} ns", rig.stall_max);
         assert!(rig.commands <= 12 * 32 + 4 + 40, "{}", rig.commands);
     }
+}
+
+#[test]
+fn idle_does_not_try_for_ever_where_the_device_divides_commands() {
+    // Two commands of half a piece each, at a cost that would allow twice the piece.
+    for device_max in [256 << 10, 384 << 10, 2 << 20] {
+        for command_ns in [300_000, 700_000, 1_000_000] {
+            let mut rig = Rig::new(64, Bytes::MAX, Drive { command_ns, ns_per_kib: 0, ..CHEAP }, 1);
+            (rig.tail, rig.device_max) = (Bytes(4096), device_max);
+            let mut policy = build("idle");
+            rig.forced = true;
+            rig.run(&mut *policy, 100 * S);
+            assert_eq!(rig.freed(), 0);
+            assert!(rig.commands <= 64 * WINDOW.div_ceil(device_max) + 160, "{} of {device_max}", rig.commands);
+        }
+    }
+}
+
+#[test]
+fn idle_asks_for_quiet_again_when_the_load_is_gone() {
+    let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
+    let mut policy = Idle::new(IdleSettings::default(), &State::default());
+    rig.arrivals = (0..10_000).map(|i| i * MS).rev().collect();
+    rig.forced = true;
+    rig.run(&mut policy, 10 * S);
+    rig.forced = true;
+    rig.run(&mut policy, 1000 * S);
+    // A request, and 20 ms later a pass that is asked for: it waits.
+    rig.last_request = rig.now - 20 * MS;
+    rig.forced = true;
+    let action = rig.decide(&mut policy);
+    assert!(matches!(action, Action::WaitUntil(_)), "{action:?} {policy:?}");
+}
+
+#[test]
+fn idle_finds_out_even_if_most_groups_have_nothing_to_send() {
+    // As after a pass of somebody else: tails of all windows but one send nothing.
+    let mut rig = Rig::new(64, Bytes::MAX, Drive { command_ns: 148 * MS, ns_per_kib: 0, ..CHEAP }, 1);
+    rig.tail = Bytes(4096);
+    rig.units[..60 * UNITS_PER_WINDOW].fill(Unit::Live);
+    rig.units[62 * UNITS_PER_WINDOW..].fill(Unit::Live);
+    let mut policy = build("idle");
+    rig.forced = true;
+    rig.run(&mut *policy, 1000 * S);
+    assert_eq!(rig.freed(), 0);
+    assert!(rig.commands < 2 + 40, "{} commands for two windows", rig.commands);
 }
 
 #[test]

@@ -178,7 +178,7 @@ impl<D: Device> Volume<D> {
     /// As ext4 does it: a block group that is marked as trimmed is passed over, and gets the mark only from a window that covers all of it; a
     /// free extent that begins in the window is sent to its own end, past the window's.
     pub fn begin_trim(&mut self, request: TrimRequest) {
-        let TrimRequest { window, min_extent, command_max, commands_max } = request;
+        let TrimRequest { window, min_extent, command_max, commands_max, .. } = request;
         assert!(self.trimming.is_none(), "one trim at a time");
         let blocks = u64::from(self.layout.blocks);
         let first = window.start.div_ceil(BLOCK).min(blocks) as u32;

@@ -255,7 +255,7 @@ impl Steering {
     }
 
     fn trim_window(&mut self, drive: &mut impl Device, request: TrimRequest) {
-        let TrimRequest { window, min_extent, command_max, commands_max } = request;
+        let TrimRequest { window, min_extent, command_max, commands_max, .. } = request;
         let unit = self.ledger.unit();
         let (mut from, end) = (window.start.div_ceil(unit), (window.start + window.len).div_ceil(unit));
         let began = self.now;

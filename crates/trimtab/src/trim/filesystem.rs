@@ -32,6 +32,9 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// If the device is never free of requests: discards count as done when their number has not changed for this long.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
 
+/// Finding out where free space is may take this long. ext4 lists the metadata of all groups each time.
+const MAP_MAX: Duration = Duration::from_millis(100);
+
 /// Why a window could not be trimmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -95,6 +98,8 @@ pub struct Filesystem {
     activity: Activity,
     kernel_log: KernelLog,
     ext4: Option<Ext4>,
+    /// Finding out where free space is has taken too long; it is not done again.
+    map_is_slow: bool,
 }
 
 /// Opens the mount point; `None` if something else is mounted there by now.
@@ -150,6 +155,7 @@ impl Filesystem {
             file: Some(file),
             layout,
             ext4,
+            map_is_slow: false,
         })
     }
 
@@ -286,15 +292,33 @@ impl Filesystem {
         if request.commands_max == 0 || !known || !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2") {
             return window;
         }
+        if self.map_is_slow {
+            return window;
+        }
         let least = request.min_extent.0.max(self.ext4.as_ref().map_or(0, |e| e.granularity));
         let counting = Counting { least, command_max: request.command_max.0, commands_max: request.commands_max };
         let device = self.mount.dev;
-        let Ok(first) = self.file().and_then(|file| first_commands(file, device, window, counting)) else { return window };
+        let started = Instant::now();
+        // It reads bitmaps, as trims do.
+        self.activity.before_trim();
+        let first = self.file().and_then(|file| first_commands(file, device, window, counting));
+        self.activity.after_trim();
+        self.map_is_slow = started.elapsed() > MAP_MAX;
+        let Some(first) = first.ok().filter(|first| first.len > 0) else { return window };
         if divisible {
             let granule = self.layout.granule.0.max(1);
             return TrimWindow { len: first.len.div_ceil(granule).saturating_mul(granule).min(window.len), ..first };
         }
         first
+    }
+
+    /// Whether ext4, asked for the first commands of a group, had nothing to send: it takes the group for trimmed, and the rest of it too.
+    /// Else what was free there was used meanwhile, and the next pass sees to the rest, since the group is not taken for trimmed then.
+    #[must_use]
+    pub fn has_nothing_for(&self, request: &TrimRequest, outcome: &TrimOutcome) -> bool {
+        let one_group = self.layout.group.is_some_and(|group| request.window.len <= group.0);
+        let nothing = outcome.returned == Bytes::ZERO && outcome.device_commands.unwrap_or(0) == 0;
+        self.ext4.is_some() && one_group && nothing && !request.trial
     }
 
     /// Trims `window`, and waits until its discards are done.

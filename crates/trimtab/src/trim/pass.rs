@@ -138,13 +138,17 @@ impl Steps {
         let _ = fs.limit_commands(request.command_max);
         let window = fs.first_commands(&request);
         match fs.trim(window, request.min_extent) {
-            Ok(done) => {
+            Ok(mut done) => {
+                if window.len < request.window.len && fs.has_nothing_for(&request, &done.outcome) {
+                    done.outcome.asked = Bytes(request.window.len);
+                }
                 self.account.add(&done.outcome);
                 self.account.wait_during = self.account.wait_during.max(done.seen.wait_max);
                 self.wait_max = self.wait_max.max(done.seen.wait_max);
                 self.last = Some(done.outcome);
                 Step::Trimmed(window)
             }
+            Err(refused) if request.trial => Step::Refused(window, refused),
             Err(refused) => {
                 self.account.refused.push((window, refused));
                 if self.skip_refused {

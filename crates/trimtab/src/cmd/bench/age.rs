@@ -147,7 +147,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// The parts of the run, one after the other, on one clock. Nothing more is run once a part did not complete.
 struct Parts {
-    /// When that was read the first time; `None` in virtual time.
+    /// When the first began; `None` in virtual time.
     started: Option<Instant>,
     recorded: Recorded,
     end: End,
