@@ -204,6 +204,8 @@ const FIXED_PAUSE: u64 = 7;
 const TRIAL_FACTOR: u64 = 8;
 /// After so many trials in a row that taught nothing, because hardly anything was free there, windows are tried at their own tails only.
 const TRIALS_VAIN: u32 = 32;
+/// So many trials of one size have to be too dear before it counts: one may have waited for others.
+const TRIALS_DEAR: u32 = 3;
 
 /// The search for the size of pieces by trials at the tails of windows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -212,6 +214,8 @@ struct Search {
     tried: u32,
     /// Trials in a row that taught nothing.
     vain: u32,
+    /// Trials of the present size that were too dear to go on.
+    dear: u32,
     /// The window, by its start, before which its own tail was tried.
     own: Option<u64>,
 }
@@ -369,18 +373,25 @@ impl Pace {
         if fixed {
             let larger = if self.is_variable(cost.mean_ns) { before.0 } else { before.0.saturating_mul(TRIAL_FACTOR) };
             self.piece = Bytes(larger).clamp(least, most);
-        } else if cost.worst_ns > budget / 10 * 9 {
-            self.piece = Bytes(before.0 / 2).clamp(least, most);
-            // Whether every size costs as much is not known after one.
-            self.search = (before <= least && cost.mean_ns > budget).then_some(search);
+            self.search = (self.piece > before && self.piece < most).then_some(search);
             return;
-        } else {
-            // As if all of the cost grew with the size: it may be less, but not more.
-            let factor = (budget / 10 * 8).checked_div(cost.worst_ns).unwrap_or(TRIAL_FACTOR).min(TRIAL_FACTOR);
-            let factor = if factor < 2 { 1 } else { 1 << factor.ilog2() };
-            self.piece = Bytes(before.0.max(cost.bytes.saturating_mul(factor))).clamp(least, most);
         }
-        self.search = (self.piece > before && self.piece < most).then_some(search);
+        // As if all of the cost grew with the size: it may be less, but not more.
+        let factor = (budget / 10 * 8).checked_div(cost.worst_ns).unwrap_or(TRIAL_FACTOR).min(TRIAL_FACTOR);
+        let larger = if factor < 2 { 0 } else { cost.bytes.saturating_mul(1 << factor.ilog2()) };
+        if larger > before.0 {
+            search.dear = 0;
+            self.piece = Bytes(larger).clamp(least, most);
+            self.search = (self.piece < most).then_some(search);
+            return;
+        }
+        search.dear += 1;
+        // Whether every size costs as much takes some more to know.
+        let hopeless = before <= least && cost.mean_ns > budget;
+        self.search = (hopeless || search.dear < TRIALS_DEAR).then_some(search);
+        if self.search.is_none() && cost.worst_ns > budget / 10 * 9 {
+            self.piece = Bytes(before.0 / 2).clamp(least, most);
+        }
     }
 
     /// The device is left alone for a while after a window that took so long.

@@ -572,6 +572,28 @@ fn idle_takes_a_fragmented_window_a_few_commands_at_a_time() {
 }
 
 #[test]
+fn idle_is_not_misled_by_one_trial_that_waited_for_others() {
+    let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
+    rig.tail = Bytes(4096);
+    let mut policy = Idle::new(IdleSettings::default(), &State::default());
+    rig.forced = true;
+    while !matches!(rig.decide(&mut policy), Action::Trim(_)) {
+        rig.now += 100 * MS;
+    }
+    // The first one took 6 ms.
+    rig.outcome = Some(TrimOutcome {
+        asked: Bytes(UNIT),
+        returned: Bytes(UNIT),
+        device_commands: Some(1),
+        device_bytes: Some(Bytes(UNIT)),
+        took: Nanos(6 * MS),
+    });
+    rig.run(&mut policy, 100 * S);
+    assert_eq!(rig.freed(), 0);
+    assert!(rig.commands <= 64 + 8, "{}", rig.commands);
+}
+
+#[test]
 fn idle_does_not_try_for_ever_where_the_device_divides_commands() {
     // Two commands of half a piece each, at a cost that would allow twice the piece.
     for device_max in [256 << 10, 384 << 10, 2 << 20] {
