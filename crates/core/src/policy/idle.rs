@@ -110,7 +110,7 @@ impl Idle {
                             ..TrimRequest::whole(tail, min_extent)
                         }),
                         None => {
-                            let command_max = if piece.0 < window.len { piece } else { Bytes::MAX };
+                            let command_max = self.pace.command_max(&self.settings, window);
                             self.sweep.send(TrimRequest { command_max, commands_max, ..TrimRequest::whole(window, min_extent) })
                         }
                     }
@@ -197,6 +197,8 @@ const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 const FIXED_AFTER: u32 = 4;
 /// Then a piece may cost this many times the smallest.
 const FIXED_FACTOR: u64 = 2;
+/// A free window is not sent in more commands than these then.
+const FIXED_COMMANDS: u64 = 16;
 /// And after each window or trial the device is left alone for this many times what it took.
 const FIXED_PAUSE: u64 = 7;
 
@@ -337,6 +339,14 @@ impl Pace {
             }
             (None, None) => 0,
         }
+    }
+
+    /// The largest command for a window that is sent as a whole.
+    fn command_max(&self, settings: &IdleSettings, window: TrimWindow) -> Bytes {
+        // Where each is dear, many are worse than any size.
+        let least = if self.fixed.is_some() { (window.len / FIXED_COMMANDS).min(settings.piece_max.0) } else { 0 };
+        let most = self.piece.0.max(least);
+        if most < window.len { Bytes(most) } else { Bytes::MAX }
     }
 
     fn note_mean(&mut self, mean: u64) {

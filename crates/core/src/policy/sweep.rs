@@ -118,8 +118,9 @@ impl Sweep {
     pub(super) fn scattered(&self, observation: &Observation<'_>, n: u32, len: Bytes) -> Option<TrimWindow> {
         let next = self.next?;
         let to_come = || observation.windows.iter().filter(|w| w.len > len.0 && w.start >= next);
-        let count = to_come().count() as u64;
-        let stride = (count * 618 / 1000).max(1);
+        let count = (to_come().count() as u64).max(1);
+        // Coprime, or some windows would never come.
+        let stride = (count * 618 / 1000..).find(|stride| gcd(*stride, count) == 1)?;
         let at = u64::from(n).saturating_mul(stride).checked_rem(count)?;
         to_come().nth(usize::try_from(at).ok()?).copied()
     }
@@ -138,6 +139,14 @@ impl Sweep {
             Step::Done => None,
         }
     }
+}
+
+/// Of at least 1 and `b`.
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// The part of `window` from `next` on, at most `piece` long.
