@@ -148,7 +148,8 @@ impl Steps {
                 self.last = Some(done.outcome);
                 Step::Trimmed(window)
             }
-            Err(refused) if request.trial => Step::Refused(window, refused),
+            // A trial is left out; what no other window would do better is said all the same.
+            Err(refused) if request.trial && !refused.is_final() => Step::Refused(window, refused),
             Err(refused) => {
                 self.account.refused.push((window, refused));
                 if self.skip_refused {
