@@ -55,6 +55,11 @@ impl Frontier {
     pub(super) const fn is_open(&self) -> bool {
         self.next != self.end
     }
+
+    /// Whether a superblock is open that takes a unit of `slots` more.
+    pub(super) const fn has_room(&self, slots: u32) -> bool {
+        self.end - self.next >= slots
+    }
 }
 
 /// State of the translation layer.
@@ -171,19 +176,18 @@ impl Ftl {
 
     /// Makes sure that frontier `at` has an open superblock with room for `slots`.
     pub(super) fn ensure_open(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
-        let frontier = &self.frontiers[at];
-        if frontier.is_open() && frontier.end - frontier.next < slots {
+        if !self.frontiers[at].has_room(slots) {
             self.abandon_rest(clock, at, now);
-        }
-        if !self.frontiers[at].is_open() {
-            self.open(clock, at, now);
+            self.open(clock, at, slots, now);
         }
     }
 
-    /// Closes the superblock of frontier `at`, its rest unused.
+    /// Closes the superblock that is open at frontier `at`, if one is, its rest unused.
     fn abandon_rest(&mut self, clock: &mut Clock, at: usize, now: u64) {
         let rest = self.frontiers[at].end - self.frontiers[at].next;
-        self.skip(clock, at, rest, now);
+        if rest > 0 {
+            self.skip(clock, at, rest, now);
+        }
     }
 
     /// Leaves the next `slots` slots of frontier `at` unused, within its row or to its superblock's end.
@@ -212,16 +216,17 @@ impl Ftl {
         }
     }
 
-    /// Opens a free superblock at frontier `at`, collecting garbage first if few are free.
+    /// Opens a free superblock at frontier `at`, where none is open, for a unit of `slots` slots, collecting garbage first if few are free.
     #[cold]
     #[inline(never)]
-    pub(super) fn open(&mut self, clock: &mut Clock, at: usize, now: u64) {
+    pub(super) fn open(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         if !self.collecting {
-            self.make_room(clock, at, now);
-            // Collection may have used the same frontier.
-            if self.frontiers[at].is_open() {
+            self.make_room(clock, at, slots, now);
+            // Collection may have used the same frontier, and left room there or too little.
+            if self.frontiers[at].has_room(slots) {
                 return;
             }
+            self.abandon_rest(clock, at, now);
         }
         let slc = self.slc.is_some() && self.frontier_stream(at) == self.slc_stream();
         let block = self

@@ -36,9 +36,9 @@ impl Ftl {
         if self.frontiers.len() > host { host } else { self.turn[HOST] as usize }
     }
 
-    /// Makes a free superblock available for frontier `at` beyond the one that collection itself may need, or room in one that collection
-    /// opened there.
-    pub(super) fn make_room(&mut self, clock: &mut Clock, at: usize, now: u64) {
+    /// Makes a free superblock available for frontier `at` beyond the one that collection itself may need, or room for `slots` slots in one
+    /// that collection opened there.
+    pub(super) fn make_room(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         while self.slc_used > self.slc_limit() && self.fold_oldest(clock, now, When::Foreground).is_some() {}
         self.level_wear(clock, now);
         if self.pool.free() >= self.gc.free_low {
@@ -46,7 +46,7 @@ impl Ftl {
         }
         // Random victims may be full of valid data and free nothing; many in a row are as good as impossible.
         for _ in 0..64 * u64::from(self.layout.superblocks) {
-            if self.pool.free() + u32::from(self.frontiers[at].is_open()) >= self.gc.free_high {
+            if self.pool.free() + u32::from(self.frontiers[at].has_room(slots)) >= self.gc.free_high {
                 break;
             }
             if self.collect_next(clock, now, When::Foreground).is_none() && self.fold_oldest(clock, now, When::Foreground).is_none() {

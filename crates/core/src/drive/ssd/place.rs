@@ -53,6 +53,7 @@ impl Ftl {
         let frontier = &self.frontiers[at];
         let end = if self.layout.groups == 1 { frontier.end } else { frontier.row_end };
         let room = if slots == 1 { end - frontier.next } else { (end - frontier.next) / slots };
+        // A unit may straddle rows, never superblocks; there is room for one.
         let run = left.min(room.max(1));
         if self.hot_age.is_none() {
             return run;
@@ -144,7 +145,7 @@ impl Ftl {
     pub(super) fn put_one(&mut self, clock: &mut Clock, unit: u32, ready: u64) -> u64 {
         let at = self.turn[HOST] as usize;
         if !self.frontiers[at].is_open() {
-            self.open(clock, at, ready);
+            self.open(clock, at, 1, ready);
         }
         let frontier = &self.frontiers[at];
         let old = core::mem::replace(&mut self.map[unit as usize], frontier.next);
@@ -214,6 +215,7 @@ impl Ftl {
     fn advance(&mut self, clock: &mut Clock, stream: usize, at: usize, slots: u32, unit_slots: u32, ready: u64) -> u64 {
         let frontier = &mut self.frontiers[at];
         let to = frontier.next + slots;
+        debug_assert!(to <= frontier.end, "more than there is room for");
         frontier.back += slots as usize;
         let mut filled_row = false;
         let ack = loop {

@@ -390,6 +390,30 @@ proptest! {
     }
 }
 
+/// Units of a compressing drive take different room: what collection leaves of a superblock that fresh data share may be too little for the next
+/// of them.
+#[test]
+fn units_of_any_size_find_room_after_collection() {
+    let spec = small(|spec, flash| {
+        flash.ftl.victim = VictimPolicy::Random;
+        flash.ftl.streams.separate_gc = false;
+        flash.geometry.pages_per_block = 12;
+        flash.geometry.blocks_per_plane = 39;
+        flash.compression = Some(Compression { stored_permille_min: 100, granularity_bytes: 512, engine_bytes_per_s: 0 });
+        spec.capacity_bytes = 1600 << 10;
+    });
+    for seed in 0..20 {
+        let mut ssd = Ssd::new(&spec, seed).unwrap();
+        let mut rng = crate::rng::Stream::new(seed, "room");
+        let mut now = Nanos(0);
+        for _ in 0..5000 {
+            let class = if rng.below(10) == 0 { rng.below(1001) } else { 1000 };
+            now = blindly(&mut ssd, now, &Step::Write(rng.below(3200), rng.between(1, 64), class as u16));
+        }
+        ssd.check_invariants().unwrap();
+    }
+}
+
 /// The same specification, workload and seed give the same state, on every machine: it stands here. When the model changes on purpose, so
 /// does this.
 #[test]
