@@ -9,11 +9,12 @@ PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
 .PHONY: test check packages lint bench soak fuzz
 
+# Property tests draw the same cases every time here; `make soak` draws others.
 test: packages lint
-	TRIMTAB_TESTS=full $(CARGO) test --workspace --locked
+	PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full $(CARGO) test --workspace --locked
 
 check: lint
-	$(CARGO) test --workspace --locked
+	PROPTEST_RNG_SEED=1 $(CARGO) test --workspace --locked
 
 lint:
 	$(CARGO) fmt --all --check
@@ -44,7 +45,12 @@ fuzz:
 bench: packages
 	$(CARGO) bench -p trimtab --bench '*'
 
-# 200 power cuts on ext4 and XFS each, a few minutes.
+# 200 power cuts on ext4 and XFS each, a few minutes; then the property tests of the models with other cases, a round in ten seconds. Each round's
+# seed is printed: PROPTEST_RNG_SEED=SEED cargo test repeats it.
 SOAK_CUTS ?= 200
+SOAK_SEEDS ?= $(shell seq 1001 1060)
 soak: packages
+	for seed in $(SOAK_SEEDS); do \
+	  echo "property tests, seed $$seed"; \
+	  PROPTEST_RNG_SEED=$$seed timeout 600 $(CARGO) test -q -p trimtab-core --lib || exit 1; done
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture

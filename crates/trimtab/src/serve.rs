@@ -4,6 +4,7 @@
 //! [`engine::Engine`] keeps the data, asks the model how long the drive would have taken, and says when to answer;
 //! the [`pace::Pacer`] answers then. Faults wrap the engine ([`faults`]) and are known to neither side.
 
+mod awake;
 pub mod classify;
 pub mod control;
 pub mod engine;

@@ -1,5 +1,6 @@
 //! Answering when the modelled drive would: the relation of model time to real time, and a thread that waits.
 
+use crate::serve::awake::{self, Awake};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU64;
@@ -231,11 +232,22 @@ fn run(shared: &Shared) {
     // The default slack of 50 µs is what a drive needs for a whole read.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut queue = shared.lock();
+    let mut awake = None;
     loop {
         let now = Instant::now();
         let closed = queue.closed;
+        if !queue.waiting.is_empty() {
+            awake.get_or_insert_with(Awake::hold);
+        }
         match queue.waiting.peek() {
             None if closed => return,
+            None if awake.is_some() => {
+                let (guard, rested) = shared.changed.wait_timeout(queue, awake::REST).unwrap_or_else(PoisonError::into_inner);
+                queue = guard;
+                if rested.timed_out() && queue.waiting.is_empty() {
+                    awake = None;
+                }
+            }
             None => queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
             Some(Reverse(next)) if closed || next.due <= now => {
                 let next = queue.waiting.pop().expect("peeked above, under the same lock").0;

@@ -4,7 +4,7 @@ use crate::interrupt;
 use crate::serve::control::{self, Answer, Ask, Question};
 use crate::serve::engine::{Engine, Settings};
 use crate::serve::faults::{Fault, Faulty};
-use crate::serve::fuse::{MAX_REQUEST_BYTES, OneFile};
+use crate::serve::fuse::{self, MAX_REQUEST_BYTES, Mounted, Transport};
 use crate::serve::loopdev::LoopDevice;
 use crate::serve::nbd::NbdFront;
 use crate::serve::pace::{Pacer, Speed};
@@ -33,8 +33,8 @@ pub struct Options {
     pub data: Option<PathBuf>,
     /// Data without a state become the first content of a new drive.
     pub adopt: bool,
-    /// Attach a block device.
-    pub block: bool,
+    /// Attach a block device, whose requests come in this way.
+    pub block: Option<Transport>,
     /// Listen for NBD clients on this Unix socket.
     pub nbd: Option<PathBuf>,
     /// Record what is served to this new file.
@@ -67,7 +67,7 @@ pub struct Server {
 
 /// The block device: a file served over FUSE, under a loop device.
 struct BlockFront {
-    session: fuser::BackgroundSession,
+    mounted: Mounted,
     device: Option<LoopDevice>,
 }
 
@@ -77,7 +77,7 @@ impl Server {
         let runtime = Runtime::open()?;
         let mut remarks = runtime.clean_up()?;
         let mut settings = Settings::of(&options.spec, options.speed);
-        if options.block {
+        if options.block.is_some() {
             // The loop driver sends zero-writes in the words of a TRIM; anything but zeros would be damage.
             settings.trimmed_reads = TrimmedReads::Zeros;
         }
@@ -153,7 +153,7 @@ impl Server {
         Ok((server, remarks))
     }
 
-    fn open(&mut self, block: bool, nbd: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    fn open(&mut self, block: Option<Transport>, nbd: Option<&Path>) -> anyhow::Result<Vec<String>> {
         let mut remarks = Vec::new();
         self.home.write_record(&self.record)?;
         self.questions = Some(control::listen(&self.home.control())?);
@@ -161,12 +161,12 @@ impl Server {
             Some(faults) => Arc::clone(faults) as _,
             None => Arc::clone(&self.engine) as _,
         };
-        if block {
-            let threads = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
+        if let Some(transport) = block {
             let mount_point = self.home.mount_point();
-            let file = OneFile::new(Arc::clone(&drive), Arc::clone(&self.pacer), &self.record.drive);
-            let session = file.mount(&mount_point, threads).map_err(explain_fuse)?;
-            let block = self.block.insert(BlockFront { session, device: None });
+            let mut mounted =
+                fuse::mount(Arc::clone(&drive), &self.pacer, &self.record.drive, &mount_point, transport).map_err(explain_fuse)?;
+            remarks.extend(mounted.remark.take());
+            let block = self.block.insert(BlockFront { mounted, device: None });
             let device = LoopDevice::attach(&mount_point.join(&self.record.drive), drive.geometry().logical_block)?;
             block.device = Some(device);
             remarks.extend(device.tune(&drive.geometry(), MAX_REQUEST_BYTES));
@@ -249,11 +249,11 @@ impl Server {
             anyhow::ensure!(free || force, "{} was opened by somebody; it is detached once they close it", shown.display());
         }
         self.nbd = None;
-        if let Some(BlockFront { session, .. }) = self.block.take() {
+        if let Some(BlockFront { mounted, .. }) = self.block.take() {
             self.home.unmount().context("cannot unmount the served file")?;
             // Somebody who opened the served file itself can keep the session alive, but not us.
             let patience = Instant::now() + Duration::from_secs(2);
-            while !force && !session.guard.is_finished() && Instant::now() < patience {
+            while !force && !mounted.is_finished() && Instant::now() < patience {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -303,9 +303,10 @@ impl Server {
         Status {
             record: self.record.clone(),
             speed: self.speed.to_string(),
+            transport: self.block.as_ref().map(|block| block.mounted.transport()),
             uptime_s: self.started.elapsed().as_secs_f64(),
             model_time_ns: snapshot.model_time.0,
-            waiting: self.pacer.waiting(),
+            waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, |block| block.mounted.waiting()),
             requests: ByKind::from(&snapshot.counts),
             discard_amplification: snapshot.discards.amplification(),
             discards: snapshot.discards,

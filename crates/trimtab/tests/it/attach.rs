@@ -165,6 +165,36 @@ fn fio_finds_what_it_wrote_over_nbd() {
     drive.command().args(["drive", "attach"]).args(&args).assert().code(1).stderr(predicate::str::contains("another server listens"));
 }
 
+/// Through io_uring, where the kernel has that, and through the FUSE library the same is served; only the speed differs.
+#[test]
+fn requests_come_either_way() {
+    if !have_root() || !have(&["fio"]) {
+        return skip("root and fio");
+    }
+    let kernel_has_it = Path::new("/sys/module/fuse/parameters/enable_uring").exists();
+    let seen = ["uring", "device"].map(|transport| {
+        let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "50x", "--transport", transport]);
+        let expected = if kernel_has_it { transport } else { "device" };
+        assert_eq!(drive.status()["transport"], expected);
+        ok(Command::new("fio").args(VERIFY).args(["--ioengine=io_uring", "--direct=1", "--filename"]).arg(&drive.device));
+        ok(Command::new("blkdiscard").args(["--offset", "1MiB", "--length", "64MiB"]).arg(&drive.device));
+        ok(Command::new("blkdiscard").args(["--zeroout", "--offset", "128MiB", "--length", "1MiB"]).arg(&drive.device));
+        let mount_point = drive.runtime().join("drives/ocz-vertex-le-100gb/mnt");
+        let file = mount_point.join("ocz-vertex-le-100gb");
+        let shown = |args: &[&str], path: &Path| ok(Command::new("stat").args(args).arg(path)).stdout;
+        assert!(!mount_point.join("other").exists());
+        let seen = [
+            shown(&["--printf=%s %b %f %h %u %g %i %o"], &file),
+            shown(&["--printf=%f %h %u %g %i"], &mount_point),
+            shown(&["--file-system", "--printf=%b %f %a %c %d %s %S %l"], &file),
+        ]
+        .map(|bytes| String::from_utf8(bytes).unwrap());
+        let status = drive.status();
+        (seen, status["discards"]["asked"].clone(), status["mapped_bytes"].clone(), status["requests"]["write"]["bytes"].clone())
+    });
+    assert_eq!(seen[0], seen[1]);
+}
+
 #[test]
 fn a_busy_drive_is_not_detached_and_says_who_holds_it() {
     if !have_root() || !have(&["mkfs.ext4"]) {

@@ -6,9 +6,10 @@ use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use trimtab::drives::model::Model;
 use trimtab::serve::engine::{Drive, Engine, Settings, TrimShape};
-use trimtab::serve::fuse::{MAX_REQUEST_BYTES, OneFile};
+use trimtab::serve::fuse::{self, MAX_REQUEST_BYTES, Transport};
 use trimtab::serve::ledger::Ledger;
 use trimtab::serve::loopdev::LoopDevice;
 use trimtab::serve::pace::{Pacer, Speed};
@@ -86,8 +87,8 @@ fn data_come_back_and_trims_are_accounted() {
     let drive = Drive { model: Box::new(Quick), store, ledger: Ledger::new(SIZE, 4096), now: Nanos::ZERO };
     let engine = Arc::new(Engine::new(drive, settings, None));
     let directory = tempfile::tempdir().unwrap();
-    let file = OneFile::new(engine.clone(), Arc::new(Pacer::start().unwrap()), "drive");
-    let session = file.mount(directory.path(), 2).unwrap();
+    let pacer = Arc::new(Pacer::start().unwrap());
+    let mounted = fuse::mount(engine.clone(), &pacer, "drive", directory.path(), Transport::Uring).unwrap();
     let device = LoopDevice::attach(&directory.path().join("drive"), 4096).unwrap();
     let missed = device.tune(&geometry, MAX_REQUEST_BYTES);
     let queue = |name: &str| std::fs::read_to_string(device.sysfs().join("queue").join(name)).unwrap().trim().to_owned();
@@ -107,7 +108,12 @@ fn data_come_back_and_trims_are_accounted() {
     File::open(device.path()).unwrap().read_exact_at(&mut back, 0).unwrap();
     let detached = device.detach().unwrap();
     let left = std::fs::read_to_string(device.sysfs().join("queue/rotational")).unwrap_or_default();
-    session.umount_and_join().unwrap();
+    rustix::mount::unmount(directory.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+    let patience = Instant::now() + Duration::from_secs(10);
+    while !mounted.is_finished() {
+        assert!(Instant::now() < patience, "the threads that served it end with it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 
     assert_eq!(missed, Vec::<String>::new());
     assert_eq!(shown, ["4096", "1", "write back", "8192", "16777216"].map(str::to_owned));

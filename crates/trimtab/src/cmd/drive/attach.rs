@@ -6,6 +6,7 @@ use crate::error::UsageError;
 use crate::interrupt;
 use crate::output::Context;
 use crate::serve::faults::{Fault, GRAMMAR};
+use crate::serve::fuse::Transport;
 use crate::serve::pace::Speed;
 use crate::serve::runtime::Record;
 use crate::serve::server::{Options, Server};
@@ -47,6 +48,9 @@ pub struct Args {
     /// Pace of the drive: realtime, a factor such as 10x, or off.
     #[arg(long, default_value = "realtime")]
     speed: Speed,
+    /// How requests come from the block device.
+    #[arg(long, value_enum, default_value = "uring", value_name = "uring|device")]
+    transport: Transport,
     /// Also serve NBD clients on this Unix socket, such as `qemu -drive file=nbd+unix:///?socket=SOCKET`.
     #[arg(long, value_name = "SOCKET")]
     nbd: Option<PathBuf>,
@@ -109,7 +113,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         speed: args.speed,
         data: args.data.clone(),
         adopt: args.adopt,
-        block: !args.no_block,
+        block: (!args.no_block).then_some(args.transport),
         nbd: args.nbd.clone(),
         record: args.record.clone(),
         faults: args.faults.clone(),

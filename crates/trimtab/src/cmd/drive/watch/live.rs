@@ -168,6 +168,7 @@ mod tests {
                 attached_unix_ms: 0,
             },
             speed: "realtime".into(),
+            transport: None,
             uptime_s: 12.0,
             model_time_ns: 12_000_000_000,
             waiting: 3,
