@@ -45,8 +45,8 @@ fuzz:
 bench: packages
 	$(CARGO) bench -p trimtab --bench '*'
 
-# 200 power cuts on ext4 and XFS each, a few minutes; then the property tests of the models with other cases, a round in ten seconds. Each round's
-# seed is printed: PROPTEST_RNG_SEED=SEED cargo test repeats it.
+# The property tests of the models with other cases, a round in ten seconds; each round's seed is printed, and PROPTEST_RNG_SEED=SEED cargo test
+# repeats it. Then 200 power cuts on ext4 and XFS each, a few minutes.
 SOAK_CUTS ?= 200
 SOAK_SEEDS ?= $(shell seq 1001 1060)
 soak: packages

@@ -25,7 +25,9 @@ Examples:
   mkfs.ext4 $(trimtab drive attach crucial-m4-128gb --size 4GiB)
 
 The drive is served in the background until 'trimtab drive detach'. Data are kept in memory unless --data names a file;
-with it, the data and the state of the drive are kept between attachments.";
+with it, the data and the state of the drive are kept between attachments. While answers are kept back until they are due,
+processors are kept from sleeping deeply (/dev/cpu_dma_latency); where requests come over io_uring and the kernel's switch
+for that is off (enable_uring of its module fuse), it is on for the moment of mounting.";
 
 /// Arguments of `trimtab drive attach`.
 #[derive(Debug, clap::Args)]

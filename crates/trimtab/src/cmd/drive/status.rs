@@ -2,6 +2,7 @@
 
 use crate::output::{Context, table};
 use crate::serve::control::{Ask, Client};
+use crate::serve::fuse::Transport;
 use crate::serve::ledger::SIZE_CLASSES;
 use crate::serve::runtime::{self, Entry, Runtime, State};
 use crate::serve::status::Status;
@@ -66,8 +67,13 @@ fn in_words(status: &Status) -> String {
     let _ = writeln!(text, "{}  {}  {} ({} bytes)", record.id, place, Bytes(record.size), record.size);
     let _ = writeln!(
         text,
-        "speed {}, attached for {}, model time {}, data {} ({} stored)",
+        "speed {}{}, attached for {}, model time {}, data {} ({} stored)",
         status.speed,
+        match status.transport {
+            Some(Transport::Uring) => ", requests over io_uring",
+            Some(Transport::Device) => ", requests through /dev/fuse",
+            None => "",
+        },
         Nanos((status.uptime_s * 1e9) as u64),
         Nanos(status.model_time_ns),
         Bytes(status.mapped_bytes),

@@ -53,7 +53,8 @@ impl Plan {
     pub fn new() -> Option<Self> {
         let possible = count_of(std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?.trim())?;
         let usable = rustix::thread::sched_getaffinity(None).ok()?;
-        let threads = (0..possible).filter(|cpu| usable.is_set(*cpu)).map(|processor| Share { processor, queues: Vec::new() });
+        let threads =
+            (0..possible.min(CpuSet::MAX_CPU)).filter(|cpu| usable.is_set(*cpu)).map(|processor| Share { processor, queues: Vec::new() });
         let mut plan = Self { threads: threads.collect() };
         for queue in 0..possible {
             let own = plan.threads.iter().position(|share| share.processor == queue);
@@ -74,9 +75,13 @@ impl Plan {
             let name = format!("fuse-ring-{}", share.processor);
             threads.push(std::thread::Builder::new().name(name).spawn(move || match Served::new(&share, device, node, waiting) {
                 Ok(mut served) => {
-                    let _ = ready.send(served.register());
+                    let registered = served.register();
+                    let works = registered.is_ok();
+                    let _ = ready.send(registered);
                     drop(ready);
-                    served.run();
+                    if works {
+                        served.run();
+                    }
                 }
                 Err(error) => drop(ready.send(Err(error))),
             })?);
@@ -164,6 +169,8 @@ struct Served {
     device: OwnedFd,
     node: Arc<Node>,
     queues: Vec<u16>,
+    /// Requests that have come, or errors.
+    arrived: Vec<(usize, i32)>,
     /// What is answered but not due: when, and the request's index.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
     waiting: Arc<AtomicUsize>,
@@ -198,6 +205,7 @@ impl Served {
             device,
             node,
             queues: share.queues.clone(),
+            arrived: Vec::with_capacity(requests),
             due: BinaryHeap::new(),
             waiting,
             alive: 0,
@@ -233,9 +241,21 @@ impl Served {
                 .addr(Some(vector.as_ptr() as u64));
             self.push(with_len(command.build(), 2), request)?;
         }
-        self.enter(0, None)?;
+        // The vectors have to be there until the kernel has read them.
+        while !self.ring.submission().is_empty() {
+            self.enter(0, None)?;
+        }
         self.alive = self.headers.len();
-        Ok(())
+        self.take();
+        match self.arrived.iter().find(|(_, result)| *result < 0) {
+            Some((_, result)) => Err(io::Error::from_raw_os_error(-result)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes what has come from the kernel.
+    fn take(&mut self) {
+        self.arrived.extend(self.ring.completion().map(|completion| (completion.user_data() as usize, completion.result())));
     }
 
     fn payload_range(&self, request: usize) -> std::ops::Range<usize> {
@@ -255,21 +275,24 @@ impl Served {
 
     /// Serves until the filesystem is unmounted.
     fn run(&mut self) {
-        let mut arrived = Vec::with_capacity(self.headers.len());
         while self.alive > 0 {
-            if let Err(error) = self.wait() {
-                // Without a ring there is nothing left to do; the kernel ends what is under way when the memory goes.
-                eprintln!("trimtab: the drive's requests cannot be taken any more: {error}");
-                return;
+            // What came with the registration is there already.
+            if self.arrived.is_empty() {
+                if let Err(error) = self.wait() {
+                    eprintln!("trimtab: the drive's requests cannot be taken any more: {error}");
+                    return;
+                }
+                self.take();
             }
-            arrived.extend(self.ring.completion().map(|completion| (completion.user_data() as usize, completion.result())));
-            self.settle(arrived.len() + self.due.len());
+            self.settle(self.arrived.len() + self.due.len());
+            let mut arrived = std::mem::take(&mut self.arrived);
             for (request, result) in arrived.drain(..) {
                 match result {
                     0.. => self.serve(request),
                     _ => self.lost(result),
                 }
             }
+            self.arrived = arrived;
             self.answer_due();
         }
     }
