@@ -46,7 +46,7 @@ bench: packages
 	$(CARGO) bench -p trimtab --bench '*'
 
 # The property tests of the models with other cases, a round in ten seconds; each round's seed is printed, and PROPTEST_RNG_SEED=SEED cargo test
-# repeats it. Then 200 power cuts on ext4 and XFS each, a few minutes.
+# repeats it. Then 200 power cuts on ext4 and XFS each.
 SOAK_CUTS ?= 200
 SOAK_SEEDS ?= $(shell seq 1001 1060)
 soak: packages
