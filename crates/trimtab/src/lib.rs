@@ -14,6 +14,7 @@ pub mod interrupt;
 pub mod memory;
 pub mod output;
 pub mod pack;
+mod pool;
 pub mod postmark;
 pub mod progress;
 pub mod report;

@@ -5,7 +5,6 @@
 //! arrives over io_uring ([`rings`]) or through `/dev/fuse` ([`device`]); what is answered is the same ([`node`]).
 
 mod device;
-mod memory;
 mod node;
 mod rings;
 mod wire;

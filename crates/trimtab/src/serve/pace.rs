@@ -186,7 +186,7 @@ pub struct Pacer {
 }
 
 /// A sleeping thread is back this much after its alarm, typically; the rest is spent looking at the clock.
-const SPIN: Duration = Duration::from_micros(15);
+pub const SPIN: Duration = Duration::from_micros(15);
 
 impl Pacer {
     /// Starts the thread that waits.

@@ -3,18 +3,17 @@
 pub mod device;
 pub mod maker;
 mod open;
-mod pool;
 mod ring;
 mod signature;
 mod threads;
 mod verify;
 
 use self::maker::Maker;
-use self::pool::Pool;
 use self::ring::Ring;
 use self::threads::Threads;
 use self::verify::Verifier;
 use super::null::{since, sleep_until};
+use crate::pool::Pool;
 use rustix::fd::OwnedFd;
 use std::time::Instant;
 use trimtab_core::op::BlockOp;

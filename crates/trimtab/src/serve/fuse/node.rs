@@ -103,7 +103,8 @@ impl Node {
             Operation::OpenDirectory => (Ok(wire::opened(payload, false)), None),
             Operation::StatFs => (Ok(wire::statfs(payload, self.geometry.size, self.block())), None),
             Operation::Agree => (Ok(0), None),
-            Operation::Write { .. } | Operation::Other => (Err(Errno::NOSYS), None),
+            Operation::Write { .. } => (Err(Errno::INVAL), None),
+            Operation::Other => (Err(Errno::NOSYS), None),
         };
         headers.answer(result);
         due
@@ -189,7 +190,7 @@ mod tests {
 
         let mut short = request(16, 2, &[0, 0, 512], 100);
         assert_eq!(node.answer(&mut short, &mut payload), None);
-        assert_eq!(answer_of(&short).0, -libc::ENOSYS, "what was not sent whole is not written");
+        assert_eq!(answer_of(&short).0, -libc::EINVAL, "what was not sent whole is not written");
     }
 
     #[test]

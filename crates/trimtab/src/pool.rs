@@ -1,4 +1,4 @@
-//! The memory that block operations read into and write from: page-aligned, and in huge pages where the kernel has them.
+//! Memory that block operations read into and write from, and that requests are served in: page-aligned, from the kernel.
 
 use std::io;
 use std::ptr::NonNull;
@@ -10,25 +10,49 @@ pub struct Pool {
     len: usize,
 }
 
+// SAFETY: the mapping belongs to this value alone.
+unsafe impl Send for Pool {}
+
 impl Pool {
-    /// At least `len` bytes, all zero.
+    /// At least `len` bytes, all zero, in huge pages where the kernel has them.
     pub fn new(len: usize) -> io::Result<Self> {
         const HUGE_PAGE: usize = 2 << 20;
-        let len = if len >= HUGE_PAGE { len.next_multiple_of(HUGE_PAGE) } else { len.max(1).next_multiple_of(4096) };
+        if len < HUGE_PAGE {
+            return Self::map(len.max(1).next_multiple_of(4096), 0);
+        }
+        let pool = Self::map(len.next_multiple_of(HUGE_PAGE), 0)?;
+        pool.advise(libc::MADV_HUGEPAGE);
+        Ok(pool)
+    }
+
+    /// `len` bytes, all zero, which take memory only where something was written.
+    pub fn sparse(len: usize) -> io::Result<Self> {
+        let pool = Self::map(len, libc::MAP_NORESERVE)?;
+        // Huge pages would take memory for what is never used.
+        pool.advise(libc::MADV_NOHUGEPAGE);
+        Ok(pool)
+    }
+
+    fn map(len: usize, flags: i32) -> io::Result<Self> {
+        let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a fresh anonymous mapping at an address that the kernel chooses aliases nothing.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
-        };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        if len >= HUGE_PAGE {
-            // Only a hint: without huge pages everything works, a little slower.
-            // SAFETY: the range is the mapping made above.
-            unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
-        }
         Ok(Self { base, len })
+    }
+
+    /// Only hints: whatever the kernel makes of them, everything works.
+    fn advise(&self, advice: i32) {
+        // SAFETY: the range is the mapping made in `map`; no advice that is given here while somebody uses its bytes changes them.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, advice) };
+    }
+
+    /// Gives all memory back to the kernel; every byte is zero then.
+    pub fn give_back(&mut self) {
+        self.advise(libc::MADV_DONTNEED);
     }
 
     /// Size in bytes.
