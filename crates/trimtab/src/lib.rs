@@ -26,6 +26,7 @@ pub mod shape;
 pub mod simulate;
 pub mod store;
 pub mod study;
+pub mod sys;
 pub mod target;
 pub mod trace;
 pub mod trim;

@@ -4,7 +4,6 @@
 //! will be written is said first, and much of it needs consent. What a crashed run left behind is found on the next start.
 
 pub mod consent;
-pub mod remove;
 pub mod space;
 pub mod workspace;
 
@@ -14,6 +13,7 @@ pub use self::workspace::Workspace;
 use crate::host::root::Root;
 use crate::host::{self, block};
 use crate::output::Context;
+use crate::sys::beneath;
 use anyhow::Context as _;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -54,6 +54,12 @@ impl Ground {
         let fs_type = place.as_ref().and_then(|p| p.mount.as_ref()).map(|m| m.fs_type.clone()).unwrap_or_default();
         let drive = place.and_then(|place| drive_size(&place.stack));
         Ok(Self { dir, path, drive, fs_type })
+    }
+
+    /// The directory to make things in.
+    fn directory(&self) -> anyhow::Result<beneath::Dir> {
+        let fd = self.dir.try_clone().context("cannot keep the directory open")?;
+        Ok(beneath::Dir::from_fd(fd, &self.path))
     }
 }
 

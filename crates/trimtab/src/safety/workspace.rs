@@ -2,12 +2,13 @@
 //!
 //! A workspace holds `marker`, which says whose it is and is locked while that process lives, and the directories of the runs.
 
-use super::{Ground, Guard, consent, remove};
+use super::{Ground, Guard, consent};
 use crate::output::Context;
+use crate::sys::beneath::{Dir, PRIVATE_FILE, Removal};
 use crate::trim::discard_option::{self, Discard};
 use anyhow::{Context as _, anyhow};
-use rustix::fd::{AsFd as _, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fmt;
 use std::fs::File;
@@ -28,10 +29,10 @@ const MARKER_BYTES_MAX: u64 = 4096;
 /// A directory of our own. Removed when it is dropped, with all that is in it.
 #[derive(Debug)]
 pub struct Workspace {
-    parent: OwnedFd,
+    parent: Dir,
     name: String,
     path: PathBuf,
-    dir: OwnedFd,
+    dir: Dir,
     reserve: Bytes,
     /// Locked as long as this process lives.
     _marker: File,
@@ -41,17 +42,17 @@ pub struct Workspace {
 impl Workspace {
     /// Makes one in `ground`.
     pub fn create(ground: &Ground, reserve: Bytes) -> anyhow::Result<Self> {
-        let failed = |errno: Errno| {
-            anyhow!(std::io::Error::from(errno)).context(format!("cannot make a directory to work in in {}", ground.path.display()))
-        };
-        let parent = ground.dir.try_clone().context("cannot keep the directory open")?;
-        let name = make_unique(&parent).map_err(failed)?;
+        let parent = ground.directory()?;
+        let pid = std::process::id();
+        let (name, dir) = parent
+            .mkdir_unique(|n| format!("{PREFIX}{pid}-{n}"))
+            .with_context(|| format!("cannot make a directory to work in in {}", ground.path.display()))?;
         let path = ground.path.join(&name);
-        match furnish(&parent, &name) {
-            Ok((dir, marker)) => Ok(Self { parent, name, path, dir, reserve, _marker: marker, removed: false }),
+        match furnish(&dir) {
+            Ok(marker) => Ok(Self { parent, name, path, dir, reserve, _marker: marker, removed: false }),
             Err(error) => {
                 // Nothing of ours may stay; the first error is the one that counts.
-                let _ = remove::tree(parent.as_fd(), &name);
+                let _ = parent.remove_tree(&name, &dir);
                 Err(anyhow!(error).context(format!("cannot set up {}", path.display())))
             }
         }
@@ -70,30 +71,28 @@ impl Workspace {
     /// Makes a directory in it, for one run.
     pub fn subdirectory(&self, name: &str) -> anyhow::Result<(OwnedFd, PathBuf)> {
         let path = self.path.join(name);
-        let make = || {
-            rustix::fs::mkdirat(&self.dir, name, Mode::RWXU)?;
-            rustix::fs::openat(&self.dir, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-        };
-        let dir = make().map_err(std::io::Error::from).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok((dir, path))
+        let dir = self.dir.mkdir(name).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok((dir.into(), path))
     }
 
     /// Removes a directory in it, with all that a run left there.
     pub fn remove_subdirectory(&self, name: &str) -> anyhow::Result<()> {
-        let path = || format!("cannot remove {}", self.path.join(name).display());
-        remove::tree(self.dir.as_fd(), name).map_err(std::io::Error::from).with_context(path)
+        let remove = || match self.dir.open_dir(name) {
+            Ok(held) => self.dir.remove_tree(name, &held).map(drop),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        remove().with_context(|| format!("cannot remove {}", self.path.join(name).display()))
     }
 
     /// Notes that a mount option is being changed and what it was, so that it can be put back after a crash; `None` takes the note back.
     pub fn note_mount_option(&self, before: Option<&Discard>) -> anyhow::Result<()> {
         let note = || match before {
-            Some(discard) => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let mut file = File::from(rustix::fs::openat(&self.dir, MOUNT_OPTION, flags, Mode::RUSR | Mode::WUSR)?);
-                file.write_all(format!("{discard}\n").as_bytes())?;
-                file.sync_all()
+            Some(discard) => self.dir.write_atomically(MOUNT_OPTION, PRIVATE_FILE, |file| writeln!(file, "{discard}")),
+            None => {
+                let held = self.dir.open_read(MOUNT_OPTION)?;
+                self.dir.remove_file(MOUNT_OPTION, &held).map(drop)
             }
-            None => Ok(rustix::fs::unlinkat(&self.dir, MOUNT_OPTION, AtFlags::empty())?),
         };
         note().with_context(|| format!("cannot note the mount option in {}", self.path.display()))
     }
@@ -101,7 +100,7 @@ impl Workspace {
     /// Watches the reserve during a run.
     pub fn guard(&self) -> anyhow::Result<Guard> {
         let dir = self.dir.try_clone().context("cannot keep the directory open")?;
-        Ok(Guard::new(dir, self.path.clone(), self.reserve))
+        Ok(Guard::new(dir.into(), self.path.clone(), self.reserve))
     }
 
     /// Removes it, and says if that did not work.
@@ -114,9 +113,7 @@ impl Workspace {
             return Ok(());
         }
         self.removed = true;
-        remove::tree(self.parent.as_fd(), &self.name)
-            .map_err(std::io::Error::from)
-            .with_context(|| format!("cannot remove {}; please remove it by hand", self.path.display()))
+        remove(&self.parent, &self.name, &self.dir, &self.path)
     }
 }
 
@@ -128,30 +125,28 @@ impl Drop for Workspace {
     }
 }
 
-/// Makes a directory with a name that nothing has.
-fn make_unique(parent: &OwnedFd) -> Result<String, Errno> {
-    let pid = std::process::id();
-    for n in 1_u64.. {
-        let name = format!("{PREFIX}{pid}-{n}");
-        match rustix::fs::mkdirat(parent, &name, Mode::RWXU) {
-            Err(Errno::EXIST) => {}
-            result => return result.map(|()| name),
-        }
+/// Removes what is in the workspace that is open as `dir`, and the workspace itself if it is still what `name` stands for.
+fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()> {
+    let removal = parent.remove_tree(name, dir);
+    match removal.with_context(|| format!("cannot remove {}; please remove it by hand", path.display()))? {
+        Removal::Done | Removal::Absent => Ok(()),
+        Removal::Foreign(at) => Err(anyhow!(
+            "{} is not the directory that was made there, so it was left alone (it is at {}); somebody has moved ours, which is empty now",
+            path.display(),
+            at.display()
+        )),
     }
-    Err(Errno::EXIST)
 }
 
-/// Opens the new directory, and puts the locked marker into it.
-fn furnish(parent: &OwnedFd, name: &str) -> std::io::Result<(OwnedFd, File)> {
-    let dir = rustix::fs::openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut marker = File::from(rustix::fs::openat(&dir, MARKER, flags, Mode::RUSR | Mode::WUSR)?);
+/// Puts the locked marker into the new directory.
+fn furnish(dir: &Dir) -> std::io::Result<File> {
+    let mut marker = dir.create_new(MARKER, PRIVATE_FILE)?;
     // A filesystem without locks leaves the process id as the sign of life.
     let _ = rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive);
     marker.write_all(Owner::this_process().to_string().as_bytes())?;
     // So that a power cut leaves a directory that is known as ours.
     marker.sync_all()?;
-    Ok((dir, marker))
+    Ok(marker)
 }
 
 /// Whose a workspace is.
@@ -226,6 +221,8 @@ pub struct Leftover {
     state: State,
     /// The discard option that the filesystem had before the run changed it.
     mount_option: Option<Discard>,
+    /// The directory, if it may be looked into.
+    dir: Option<Dir>,
     /// Holds the lock while it is dealt with, so that two processes do not.
     _marker: Option<File>,
 }
@@ -277,52 +274,62 @@ fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path:
         context.remark(&format!("{shown} was left by a run that crashed; --yes removes it."));
         return Ok(());
     }
-    remove::tree(ground.dir.as_fd(), &leftover.name).map_err(std::io::Error::from).with_context(|| format!("cannot remove {shown}"))
+    let dir = leftover.dir.as_ref().context("a directory that was looked into is open")?;
+    remove(&ground.directory()?, &leftover.name, dir, path)
 }
 
 /// Everything in `ground` that is named like a workspace.
 pub fn find(ground: &Ground) -> std::io::Result<Vec<Leftover>> {
+    let parent = Dir::from_fd(ground.dir.try_clone()?, &ground.path);
     let mut found = Vec::new();
-    for entry in Dir::read_from(&ground.dir)? {
-        let entry = entry?;
-        if let Ok(name) = entry.file_name().to_str()
+    for name in parent.names()? {
+        if let Some(name) = name.to_str()
             && name.starts_with(PREFIX)
-            && let Some(leftover) = examine(ground, name)
+            && let Some(leftover) = examine(&parent, name)
         {
             found.push(leftover);
         }
     }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
 /// `None` if it is no directory or gone by now.
-fn examine(ground: &Ground, name: &str) -> Option<Leftover> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let dir = match rustix::fs::openat(&ground.dir, name, flags, Mode::empty()) {
+fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
+    let name = name.to_owned();
+    let dir = match parent.open_dir(&name) {
         Ok(dir) => dir,
         // Another user's.
-        Err(Errno::ACCESS) => return Some(Leftover { name: name.to_owned(), state: State::Alive, mount_option: None, _marker: None }),
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+            return Some(Leftover { name, state: State::Alive, mount_option: None, dir: None, _marker: None });
+        }
         Err(_) => return None,
     };
     let (state, marker) = state(&dir);
     let mount_option = (state == State::Dead).then(|| small_file(&dir, MOUNT_OPTION)?.trim().parse().ok()).flatten();
-    Some(Leftover { name: name.to_owned(), state, mount_option, _marker: marker })
+    Some(Leftover { name, state, mount_option, dir: Some(dir), _marker: marker })
 }
 
-fn state(dir: &OwnedFd) -> (State, Option<File>) {
+fn state(dir: &Dir) -> (State, Option<File>) {
     let ours = rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
-    if !ours {
+    // Where others may write, anybody can have put a marker.
+    if !ours || dir.require_unshared().is_err() {
         return (State::Unknown, None);
     }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let marker = match rustix::fs::openat(dir, MARKER, flags, Mode::empty()) {
-        Ok(marker) => File::from(marker),
+    let marker = match dir.open_read(MARKER) {
+        Ok(marker) => marker,
         // Being set up, or removed; or a crash came in between, and it is empty.
-        Err(Errno::NOENT) if is_old(dir) && is_empty(dir) => return (State::Dead, None),
-        Err(Errno::NOENT) if !is_old(dir) => return (State::Alive, None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return match (is_old(dir), is_empty(dir)) {
+                (true, true) => (State::Dead, None),
+                (true, false) => (State::Unknown, None),
+                (false, _) => (State::Alive, None),
+            };
+        }
         Err(_) => return (State::Unknown, None),
     };
+    if !Dir::is_trusted_file(&marker).unwrap_or(false) {
+        return (State::Unknown, None);
+    }
     if rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return (State::Alive, None);
     }
@@ -339,23 +346,21 @@ fn state(dir: &OwnedFd) -> (State, Option<File>) {
 }
 
 /// The text of a file of ours in `dir`.
-fn small_file(dir: &OwnedFd, name: &str) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?);
+fn small_file(dir: &Dir, name: &str) -> Option<String> {
     let mut text = String::new();
-    file.take(MARKER_BYTES_MAX).read_to_string(&mut text).ok()?;
+    dir.open_read(name).ok()?.take(MARKER_BYTES_MAX).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
 /// Not made within the last minute.
-fn is_old(dir: &OwnedFd) -> bool {
+fn is_old(dir: &Dir) -> bool {
     let modified = rustix::fs::fstat(dir).map_or(i64::MAX, |stat| stat.st_mtime);
     let now = i64::try_from(crate::runner::unix_ms() / 1000).unwrap_or(0);
     now.saturating_sub(modified) > 60
 }
 
-fn is_empty(dir: &OwnedFd) -> bool {
-    Dir::read_from(dir).is_ok_and(|mut entries| entries.all(|e| e.is_ok_and(|e| e.file_name() == c"." || e.file_name() == c"..")))
+fn is_empty(dir: &Dir) -> bool {
+    dir.names().is_ok_and(|names| names.is_empty())
 }
 
 #[cfg(test)]
@@ -376,9 +381,66 @@ mod tests {
     fn crashed(dir: &Path, name: &str, owner: &Owner) -> PathBuf {
         let path = dir.join(format!("{PREFIX}{name}"));
         fs::create_dir_all(path.join("run/tree")).unwrap();
+        set_mode(&path, 0o700);
         fs::write(path.join(MARKER), owner.to_string()).unwrap();
         fs::write(path.join("run/tree/file"), b"left").unwrap();
         path
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_somebody_put_in_its_place_stays_and_is_reported() {
+        for shared in [0o700, 0o777] {
+            let (dir, ground) = ground();
+            set_mode(dir.path(), shared);
+            let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
+            let (_, sub) = workspace.subdirectory("run").unwrap();
+            fs::write(sub.join("file"), b"ours").unwrap();
+            let (path, aside) = (workspace.path().to_owned(), dir.path().join("aside"));
+            fs::rename(&path, &aside).unwrap();
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("precious"), b"x").unwrap();
+            let error = workspace.close().unwrap_err().to_string();
+            assert!(error.contains("left alone"), "{error}");
+            assert!(path.join("precious").exists());
+            assert_eq!(fs::read_dir(&aside).unwrap().count(), 0, "what was ours is gone wherever it is");
+        }
+    }
+
+    #[test]
+    fn a_marker_where_others_may_write_is_none() {
+        let (dir, ground) = ground();
+        let dead = Owner { pid: u32::MAX, ..Owner::this_process() };
+        let left = crashed(dir.path(), "shared", &dead);
+        let linked = crashed(dir.path(), "linked", &dead);
+        fs::hard_link(linked.join(MARKER), dir.path().join("second-name")).unwrap();
+        let writable = crashed(dir.path(), "writable", &dead);
+        set_mode(&writable.join(MARKER), 0o666);
+        for mode in [0o777, 0o770, 0o1777, 0o707] {
+            set_mode(&left, mode);
+            deal_with_leftovers(&context(true), &ground).unwrap();
+            for path in [&left, &linked, &writable] {
+                assert!(path.join("run/tree/file").exists(), "{} {mode:o}", path.display());
+            }
+        }
+        set_mode(&left, 0o755);
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert!(!left.exists());
+    }
+
+    #[test]
+    fn a_workspace_is_private_whatever_the_umask() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (dir, ground) = ground();
+        let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
+        let (_, sub) = workspace.subdirectory("run").unwrap();
+        for (path, mode) in [(workspace.path(), 0o700), (&sub, 0o700), (&workspace.path().join(MARKER), 0o600)] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+        }
+        drop(dir);
     }
 
     #[test]

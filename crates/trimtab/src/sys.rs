@@ -1,0 +1,3 @@
+//! What is closest to the kernel.
+
+pub mod beneath;

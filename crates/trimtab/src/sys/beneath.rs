@@ -1,0 +1,509 @@
+//! The one way to make, change and remove files: below an open directory, through no link, and never what somebody else put there.
+//!
+//! A [`Dir`] is a descriptor. Its path is for messages only; nothing is looked up by it again. A *name* is one component; what has `/`
+//! in it, is empty, `.` or `..` is refused. Modes are exact, whatever the umask. What is removed is compared with what the
+//! caller holds open, in a place that nobody else can reach.
+
+pub mod remove;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Mode of every file that nobody else needs to read.
+pub const PRIVATE_FILE: u32 = 0o600;
+/// Mode of every directory of ours.
+pub const PRIVATE_DIR: u32 = 0o700;
+/// Write permission of group and others.
+const OTHERS_WRITE: u32 = 0o022;
+/// Any permission of group and others.
+const OTHERS_ANY: u32 = 0o077;
+/// How often another name is tried where one is taken.
+const ATTEMPTS: u32 = 64;
+
+/// What object this is, whatever its name: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity {
+    /// Device of the filesystem.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+}
+
+impl Identity {
+    /// Of an open file or directory.
+    pub fn of(object: impl AsFd) -> io::Result<Self> {
+        Ok(Self::from(&rustix::fs::fstat(object)?))
+    }
+}
+
+impl From<&Stat> for Identity {
+    fn from(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+/// What became of something that was to be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Removal {
+    /// It is gone.
+    Done,
+    /// Nothing of that name was there any more.
+    Absent,
+    /// Something else stands there. It was left alone and is now at this path.
+    Foreign(PathBuf),
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Dir {
+    fd: OwnedFd,
+    /// For messages.
+    path: PathBuf,
+}
+
+impl Dir {
+    /// A directory that the user named; links in the path are the user's. Promises nothing about who may write to it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// The directory of a file that the user named, and the file's name in it.
+    pub fn of_file(path: &Path) -> io::Result<(Self, OsString)> {
+        let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok((Self::open(parent)?, name.to_owned()))
+    }
+
+    /// A directory that is open already.
+    pub fn from_fd(fd: OwnedFd, path: &Path) -> Self {
+        Self { fd, path: path.to_owned() }
+    }
+
+    /// A directory of ours at an absolute path. What is missing on the way is made, with mode 0700; no link is followed; each directory on the way
+    /// belongs to root or to this user, and nobody else may write to it (or to take away what others have put there: the sticky bit). The
+    /// last one belongs to this user and is open to nobody else.
+    pub fn private(path: &Path) -> io::Result<Self> {
+        let dir = Self::guarded(path, true)?;
+        dir.require_private()?;
+        Ok(dir)
+    }
+
+    /// As [`Dir::private`], but the last directory may be read by others; the missing ones are only made if `make`.
+    pub fn guarded(path: &Path, make: bool) -> io::Result<Self> {
+        if !path.is_absolute() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an absolute path"));
+        }
+        let mut dir = Self::open(Path::new("/"))?;
+        for component in path.components().skip(1) {
+            let name = component.as_os_str();
+            dir = match dir.open_dir(name) {
+                Err(error) if make && error.kind() == io::ErrorKind::NotFound => match dir.mkdir(name) {
+                    // Somebody was faster; what they made is looked at like any other.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => dir.open_dir(name)?,
+                    made => made?,
+                },
+                opened => opened?,
+            };
+            dir.require_passage()?;
+        }
+        dir.require_unshared()?;
+        Ok(dir)
+    }
+
+    /// Another descriptor of the same directory.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, path: self.path.clone() })
+    }
+
+    /// Where it was when it was opened; for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What object it is.
+    pub fn identity(&self) -> io::Result<Identity> {
+        Identity::of(&self.fd)
+    }
+
+    /// An error unless it belongs to this user (or root) and nobody else may write to it: what it holds was put there by
+    /// one of the two.
+    pub fn require_unshared(&self) -> io::Result<()> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        self.require_owner(&stat)?;
+        if stat.st_mode & OTHERS_WRITE != 0 {
+            return Err(self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777)));
+        }
+        Ok(())
+    }
+
+    /// An error unless it belongs to this user and is open to nobody else.
+    pub fn require_private(&self) -> io::Result<()> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        if stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(self.refused(&format!("it belongs to another user (uid {})", stat.st_uid)));
+        }
+        if stat.st_mode & OTHERS_ANY != 0 {
+            return Err(self.refused(&format!("it is open to others (mode {:o})", stat.st_mode & 0o7777)));
+        }
+        Ok(())
+    }
+
+    /// As [`Dir::require_unshared`], for a directory on the way: one where all may write is fine if nobody can take away what is another's.
+    fn require_passage(&self) -> io::Result<()> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        self.require_owner(&stat)?;
+        if stat.st_mode & OTHERS_WRITE != 0 && stat.st_mode & 0o1000 == 0 {
+            return Err(self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777)));
+        }
+        Ok(())
+    }
+
+    fn require_owner(&self, stat: &Stat) -> io::Result<()> {
+        if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(self.refused(&format!("it belongs to another user (uid {})", stat.st_uid)));
+        }
+        Ok(())
+    }
+
+    fn refused(&self, why: &str) -> io::Error {
+        io::Error::new(io::ErrorKind::PermissionDenied, format!("{} cannot be trusted: {why}", self.path.display()))
+    }
+
+    /// Makes a directory that was not there, with mode 0700.
+    pub fn mkdir(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
+        let name = component(name.as_ref())?;
+        rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(PRIVATE_DIR))?;
+        let dir = self.open_dir(name)?;
+        if !dir.is_owned_by_makers()? {
+            return Err(dir.refused("it was swapped while it was made"));
+        }
+        set_mode(dir.fd.as_fd(), PRIVATE_DIR)?;
+        Ok(dir)
+    }
+
+    /// Whether it belongs to who makes files in it now: this user, or who that is taken for where owners are mapped (NFS, FAT, FUSE ...).
+    fn is_owned_by_makers(&self) -> io::Result<bool> {
+        let owner = rustix::fs::fstat(&self.fd)?.st_uid;
+        if owner == rustix::process::geteuid().as_raw() {
+            return Ok(true);
+        }
+        let (probe, name) = self.new_temporary(OsStr::new("owner"))?;
+        let maker = rustix::fs::fstat(&probe)?.st_uid;
+        rustix::fs::unlinkat(&self.fd, &name, AtFlags::empty())?;
+        Ok(maker == owner)
+    }
+
+    /// Makes a directory with a name that nothing has yet: the first free one of what `name` gives for 1, 2, 3 …
+    pub fn mkdir_unique(&self, name: impl Fn(u32) -> String) -> io::Result<(String, Self)> {
+        for n in 1.. {
+            let name = name(n);
+            match self.mkdir(&name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|dir| (name, dir)),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Opens a directory in it: through no link.
+    pub fn open_dir(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
+        let fd = self.open_at(name.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(Self { fd, path: self.path.join(name.as_ref()) })
+    }
+
+    /// Makes a regular file that was not there, open for reading and writing, with exactly this mode.
+    pub fn create_new(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
+        let name = component(name.as_ref())?;
+        // O_EXCL follows no link, not even one that leads nowhere.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(PRIVATE_FILE))?;
+        set_mode(fd.as_fd(), mode)?;
+        Ok(File::from(fd))
+    }
+
+    /// Opens a regular file that is there, for reading.
+    pub fn open_read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        self.regular(name.as_ref(), OFlags::RDONLY)
+    }
+
+    /// Opens a regular file that is there, for reading and writing.
+    pub fn open_write(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        self.regular(name.as_ref(), OFlags::RDWR)
+    }
+
+    /// Opens a regular file for reading and writing, or makes it with exactly this mode; true if it was made.
+    pub fn open_or_create(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<(File, bool)> {
+        let name = name.as_ref();
+        for _ in 0..ATTEMPTS {
+            match self.open_write(name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                opened => return opened.map(|file| (file, false)),
+            }
+            match self.create_new(name, mode) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|file| (file, true)),
+            }
+        }
+        Err(io::Error::other("it comes and goes"))
+    }
+
+    /// Whether a file of ours is what it seems: regular, of this user (or root), writable for nobody else, without a second name.
+    pub fn is_trusted_file(file: &File) -> io::Result<bool> {
+        let stat = rustix::fs::fstat(file)?;
+        let owner = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        Ok(owner && regular && stat.st_mode & OTHERS_WRITE == 0 && stat.st_nlink == 1)
+    }
+
+    /// Puts a file of this mode with what `write` writes in the place of `name`, durably; other processes see the old file or the whole new one. A
+    /// link of that name is replaced, not followed. A crash while it is written leaves nothing (where the filesystem has files without names).
+    pub fn write_atomically(&self, name: impl AsRef<OsStr>, mode: u32, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+        let name = component(name.as_ref())?;
+        let (mut file, mut temporary) = match self.unnamed() {
+            Some(file) => (file, None),
+            None => self.new_temporary(name).map(|(file, name)| (file, Some(name)))?,
+        };
+        let put = || {
+            write(&mut file)?;
+            set_mode(file.as_fd(), mode)?;
+            file.sync_all()?;
+            let new = match temporary.take() {
+                Some(new) => new,
+                None => self.link_temporary(name, &file)?,
+            };
+            temporary = Some(new.clone());
+            rustix::fs::renameat(&self.fd, &new, &self.fd, name)?;
+            temporary = None;
+            Ok(())
+        };
+        let result: io::Result<()> = put();
+        if let Some(new) = temporary {
+            // The first error is the one that counts.
+            let _ = self.remove_file(&new, &file);
+        }
+        result?;
+        self.sync()
+    }
+
+    /// Makes what was created, renamed and removed in it durable.
+    pub fn sync(&self) -> io::Result<()> {
+        match rustix::fs::fsync(&self.fd) {
+            // A filesystem without that has nothing to write.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    /// A file without a name; `None` where the filesystem has none.
+    fn unnamed(&self) -> Option<File> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.fd, c".", flags, Mode::from_raw_mode(PRIVATE_FILE)).ok().map(File::from)
+    }
+
+    fn new_temporary(&self, name: &OsStr) -> io::Result<(File, OsString)> {
+        self.with_temporary_name(name, |new| self.create_new(new, PRIVATE_FILE))
+    }
+
+    fn link_temporary(&self, name: &OsStr, file: &File) -> io::Result<OsString> {
+        let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let link = |new: &OsStr| Ok(rustix::fs::linkat(CWD, &unnamed, &self.fd, new, AtFlags::SYMLINK_FOLLOW)?);
+        self.with_temporary_name(name, link).map(|((), new)| new)
+    }
+
+    fn with_temporary_name<T>(&self, name: &OsStr, make: impl Fn(&OsStr) -> io::Result<T>) -> io::Result<(T, OsString)> {
+        for _ in 0..ATTEMPTS {
+            let new = temporary_name(name);
+            match make(&new) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|made| (made, new)),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Gives what is called `name` here the name `to` in another directory (or this one), unless something has that already.
+    pub fn rename(&self, name: impl AsRef<OsStr>, directory: &Self, to: impl AsRef<OsStr>) -> io::Result<()> {
+        let (name, to) = (component(name.as_ref())?, component(to.as_ref())?);
+        Ok(rustix::fs::renameat_with(&self.fd, name, &directory.fd, to, RenameFlags::NOREPLACE)?)
+    }
+
+    /// What `name` stands for, links not followed; `None` if there is nothing.
+    pub fn look(&self, name: impl AsRef<OsStr>) -> io::Result<Option<Stat>> {
+        match rustix::fs::statat(&self.fd, component(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The names in it, sorted.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                names.push(OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes `name` if it is the file (socket, pipe ...) that the caller holds open.
+    pub fn remove_file(&self, name: impl AsRef<OsStr>, held: impl AsFd) -> io::Result<Removal> {
+        let held = Identity::of(held)?;
+        self.remove_identified(name.as_ref(), held, AtFlags::empty())
+    }
+
+    /// Removes `name` if it is this object, and no directory; for what cannot be held open, such as a socket.
+    pub fn remove_file_of(&self, name: impl AsRef<OsStr>, identity: Identity) -> io::Result<Removal> {
+        self.remove_identified(name.as_ref(), identity, AtFlags::empty())
+    }
+
+    /// Removes `name` if it is the directory that the caller holds open and nothing is in it.
+    pub fn remove_dir(&self, name: impl AsRef<OsStr>, held: &Self) -> io::Result<Removal> {
+        self.remove_identified(name.as_ref(), held.identity()?, AtFlags::REMOVEDIR)
+    }
+
+    /// Removes all that is in the directory that the caller holds open, which is taken to be all ours, and then `name` if that is
+    /// what it stands for. No link is followed and no mount entered.
+    pub fn remove_tree(&self, name: impl AsRef<OsStr>, held: &Self) -> io::Result<Removal> {
+        remove::contents(&held.fd, 0)?;
+        self.remove_dir(name, held)
+    }
+
+    /// Looks, moves it to where nobody else can reach it, looks again, and only then removes.
+    fn remove_identified(&self, name: &OsStr, held: Identity, flags: AtFlags) -> io::Result<Removal> {
+        let name = component(name)?;
+        match self.look(name)? {
+            None => return Ok(Removal::Absent),
+            Some(stat) if Identity::from(&stat) != held => return Ok(Removal::Foreign(self.path.join(name))),
+            Some(_) => {}
+        }
+        if self.require_private().is_ok() {
+            // Nobody else can have swapped it.
+            rustix::fs::unlinkat(&self.fd, name, flags)?;
+            return Ok(Removal::Done);
+        }
+        let (place_name, place) = self.mkdir_unique(|_| temporary_name(OsStr::new("removed")).to_string_lossy().into_owned())?;
+        let removal = self.remove_in(name, held, flags, &place);
+        // It is empty now, or it keeps what is not ours; one that was swapped is not touched.
+        if let Ok(Some(stat)) = self.look(&place_name)
+            && place.identity().is_ok_and(|identity| identity == Identity::from(&stat))
+        {
+            let _ = rustix::fs::unlinkat(&self.fd, &place_name, AtFlags::REMOVEDIR);
+        }
+        removal
+    }
+
+    fn remove_in(&self, name: &OsStr, held: Identity, flags: AtFlags, place: &Self) -> io::Result<Removal> {
+        match rustix::fs::renameat(&self.fd, name, &place.fd, name) {
+            Err(Errno::NOENT) => return Ok(Removal::Absent),
+            result => result?,
+        }
+        let Some(stat) = place.look(name)? else { return Ok(Removal::Absent) };
+        if Identity::from(&stat) == held {
+            rustix::fs::unlinkat(&place.fd, name, flags)?;
+            return Ok(Removal::Done);
+        }
+        // It came there between the two looks. Back with it; if something has its name by now it stays where it is safe.
+        match place.rename(name, self, name) {
+            Ok(()) => Ok(Removal::Foreign(self.path.join(name))),
+            Err(_) => Ok(Removal::Foreign(place.path.join(name))),
+        }
+    }
+
+    fn regular(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
+        // Without NONBLOCK a pipe of that name would wait for its other end.
+        let fd = self.open_at(name, flags | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+        if kind != FileType::RegularFile {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
+        Ok(File::from(fd))
+    }
+
+    fn open_at(&self, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+        Ok(open(self.fd.as_fd(), component(name)?, flags)?)
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<Dir> for OwnedFd {
+    fn from(dir: Dir) -> Self {
+        dir.fd
+    }
+}
+
+/// Opens what is there, below `dir` and through no link.
+fn open(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) {
+        // Before Linux 5.6, or where a sandbox does not know the call: the same for one component.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(dir, name, flags, Mode::empty()),
+        result => result,
+    }
+}
+
+/// Gives something that was just made its mode. The umask may have taken something from it; a filesystem without modes has none to set.
+fn set_mode(object: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    if rustix::fs::fstat(object)?.st_mode & 0o777 == mode {
+        return Ok(());
+    }
+    match rustix::fs::fchmod(object, Mode::from_raw_mode(mode)) {
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// `name` if it is one component of a path.
+fn component(name: &OsStr) -> io::Result<&OsStr> {
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') || bytes.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"));
+    }
+    Ok(name)
+}
+
+/// A name beside `name` that nobody can have foreseen.
+fn temporary_name(name: &OsStr) -> OsString {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let random = {
+        use std::hash::{BuildHasher as _, Hasher as _};
+        let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+        hasher.write_u64(COUNT.fetch_add(1, Ordering::Relaxed));
+        hasher.finish()
+    };
+    let kept = &name.as_bytes()[..name.len().min(200)];
+    let mut new = OsString::from(".");
+    new.push(OsStr::from_bytes(kept));
+    new.push(format!(".{random:016x}"));
+    new
+}
+
+/// Sets a switch of the kernel (below `/sys` or `/proc`), which must be there: nothing is made.
+pub fn set_attribute(path: &Path, value: &str) -> io::Result<()> {
+    let fd = rustix::fs::open(path, OFlags::WRONLY | OFlags::TRUNC | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+    io::Write::write_all(&mut File::from(fd), value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+use super::*;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
+fn scratch() -> (tempfile::TempDir, Dir) {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = Dir::open(directory.path()).unwrap();
+    (directory, dir)
+}
+
+fn shared() -> (tempfile::TempDir, Dir) {
+    let (directory, dir) = scratch();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    (directory, dir)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn a_name_is_one_component() {
+    let (_directory, dir) = scratch();
+    for name in ["", ".", "..", "a/b", "/etc/passwd", "../x", "a\0b"] {
+        assert!(dir.create_new(name, 0o600).is_err(), "{name:?}");
+        assert!(dir.mkdir(name).is_err(), "{name:?}");
+        assert!(dir.open_read(name).is_err(), "{name:?}");
+        assert!(dir.open_dir(name).is_err(), "{name:?}");
+        assert!(dir.look(name).is_err(), "{name:?}");
+        assert!(dir.write_atomically(name, 0o600, |_| Ok(())).is_err(), "{name:?}");
+    }
+}
+
+#[test]
+fn what_is_made_was_not_there_and_no_link_leads_elsewhere() {
+    let (directory, dir) = scratch();
+    let outside = tempfile::tempdir().unwrap();
+    let canary = outside.path().join("canary");
+    fs::write(&canary, "precious").unwrap();
+    symlink(&canary, directory.path().join("link")).unwrap();
+    symlink(outside.path().join("new"), directory.path().join("nowhere")).unwrap();
+    symlink(outside.path(), directory.path().join("dir")).unwrap();
+    for name in ["link", "nowhere", "dir"] {
+        assert!(dir.create_new(name, 0o600).is_err(), "{name}");
+        assert!(dir.open_or_create(name, 0o600).is_err(), "{name}");
+        assert!(dir.open_read(name).is_err(), "{name}");
+        assert!(dir.open_write(name).is_err(), "{name}");
+        assert!(dir.open_dir(name).is_err(), "{name}");
+        assert!(dir.mkdir(name).is_err(), "{name}");
+    }
+    dir.write_atomically("link", 0o600, |file| file.write_all(b"ours")).unwrap();
+    assert_eq!(fs::read_to_string(directory.path().join("link")).unwrap(), "ours");
+    assert_eq!(fs::read_to_string(&canary).unwrap(), "precious");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_and_nobody_waits_for_it() {
+    let (directory, dir) = scratch();
+    rustix::fs::mknodat(CWD, directory.path().join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    assert!(dir.open_read("pipe").is_err() && dir.open_write("pipe").is_err());
+}
+
+#[test]
+fn replacing_leaves_the_old_file_or_the_new_one_and_nothing_else() {
+    let (directory, dir) = scratch();
+    dir.write_atomically("file", 0o600, |file| file.write_all(b"old")).unwrap();
+    dir.write_atomically("file", 0o644, |_| Err(io::Error::other("full"))).unwrap_err();
+    let read = || fs::read_to_string(directory.path().join("file")).unwrap();
+    assert_eq!((read().as_str(), mode(&directory.path().join("file"))), ("old", 0o600));
+    dir.write_atomically("file", 0o640, |file| file.write_all(b"new")).unwrap();
+    assert_eq!((read().as_str(), mode(&directory.path().join("file"))), ("new", 0o640));
+    assert_eq!(dir.names().unwrap(), ["file"]);
+    // As it goes where files without names do not exist.
+    let (_, name) = dir.new_temporary(OsStr::new("file")).unwrap();
+    assert!(name.to_str().unwrap().starts_with(".file."));
+}
+
+#[test]
+fn a_file_is_opened_or_made() {
+    let (_directory, dir) = scratch();
+    let (mut file, made) = dir.open_or_create("f", 0o600).unwrap();
+    assert!(made);
+    file.write_all(b"x").unwrap();
+    let (mut again, made) = dir.open_or_create("f", 0o600).unwrap();
+    assert!(!made);
+    let mut text = String::new();
+    again.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "x");
+}
+
+#[test]
+fn only_what_is_held_is_removed() {
+    for (directory, dir) in [scratch(), shared()] {
+        let at = |name: &str| directory.path().join(name);
+        let work = dir.mkdir("work").unwrap();
+        work.create_new("file", 0o600).unwrap();
+        work.mkdir("inner").unwrap().create_new("x", 0o600).unwrap();
+        // Somebody puts something else there.
+        fs::rename(at("work"), at("moved")).unwrap();
+        fs::create_dir(at("work")).unwrap();
+        fs::write(at("work/precious"), "x").unwrap();
+        assert_eq!(dir.remove_tree("work", &work).unwrap(), Removal::Foreign(at("work")));
+        assert!(at("work/precious").exists());
+        assert_eq!(fs::read_dir(at("moved")).unwrap().count(), 0, "what was ours is gone, wherever it is");
+        assert_eq!(dir.remove_tree("moved", &work).unwrap(), Removal::Done);
+        assert_eq!(dir.remove_tree("moved", &work).unwrap(), Removal::Absent);
+
+        let file = dir.create_new("file", 0o600).unwrap();
+        fs::rename(at("file"), at("elsewhere")).unwrap();
+        fs::write(at("file"), "precious").unwrap();
+        assert_eq!(dir.remove_file("file", &file).unwrap(), Removal::Foreign(at("file")));
+        assert_eq!(dir.remove_file("elsewhere", &file).unwrap(), Removal::Done);
+        assert_eq!(dir.names().unwrap(), ["file", "work"], "no private place stays");
+    }
+}
+
+#[test]
+fn a_swap_between_the_two_looks_is_put_back() {
+    let (directory, dir) = shared();
+    let (at, held) = (directory.path().join("f"), dir.create_new("other", 0o600).unwrap());
+    fs::write(&at, "precious").unwrap();
+    let place = dir.mkdir("place").unwrap();
+    let removal = dir.remove_in(OsStr::new("f"), Identity::of(&held).unwrap(), AtFlags::empty(), &place).unwrap();
+    assert_eq!(removal, Removal::Foreign(at.clone()));
+    assert_eq!(fs::read_to_string(&at).unwrap(), "precious");
+}
+
+#[test]
+fn a_private_directory_is_made_and_anything_looser_refused() {
+    let (directory, _dir) = scratch();
+    let path = directory.path().join("a/b/c");
+    Dir::private(&path).unwrap();
+    for made in ["a", "a/b", "a/b/c"] {
+        assert_eq!(mode(&directory.path().join(made)), 0o700);
+    }
+    Dir::private(&path).unwrap();
+    let set = |name: &str, mode: u32| fs::set_permissions(directory.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    set("a/b/c", 0o755);
+    assert!(Dir::private(&path).is_err());
+    Dir::guarded(&path, false).unwrap();
+    set("a/b/c", 0o775);
+    assert!(Dir::guarded(&path, false).unwrap_err().to_string().contains("others may write"));
+    set("a/b/c", 0o700);
+    set("a/b", 0o777);
+    assert!(Dir::private(&path).is_err(), "others can swap what is below");
+    set("a/b", 0o1777);
+    Dir::private(&path).unwrap();
+    fs::remove_dir(&path).unwrap();
+    symlink("/etc", &path).unwrap();
+    assert!(Dir::private(&path).is_err(), "a link is not followed");
+    assert!(Dir::private(Path::new("relative")).is_err());
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(directory.path().join("a"), Some(65534), None).unwrap();
+        assert!(Dir::private(&directory.path().join("a/new")).unwrap_err().to_string().contains("another user"));
+    }
+}
+
+#[test]
+fn a_file_that_others_may_write_or_that_has_a_second_name_is_not_trusted() {
+    let (directory, dir) = scratch();
+    let file = dir.create_new("f", 0o600).unwrap();
+    assert!(Dir::is_trusted_file(&file).unwrap());
+    fs::hard_link(directory.path().join("f"), directory.path().join("g")).unwrap();
+    assert!(!Dir::is_trusted_file(&file).unwrap());
+    fs::remove_file(directory.path().join("g")).unwrap();
+    file.set_permissions(fs::Permissions::from_mode(0o622)).unwrap();
+    assert!(!Dir::is_trusted_file(&file).unwrap());
+}
+
+#[test]
+fn attributes_are_set_and_never_made() {
+    let (directory, _dir) = scratch();
+    let path = directory.path().join("switch");
+    assert!(set_attribute(&path, "1").is_err());
+    assert!(!path.exists());
+    fs::write(&path, "0").unwrap();
+    set_attribute(&path, "1").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1");
+}
