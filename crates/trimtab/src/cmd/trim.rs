@@ -34,6 +34,9 @@ turn (--lock-wait), also beside the daemon.
 
 Exit status: 0 all windows trimmed, 1 something was refused or failed, 2 wrong usage, 130 interrupted.";
 
+/// After this many refusals in a row it is not a place on the drive that fails; the rest is left alone.
+const REFUSED_MAX: u32 = 8;
+
 /// Arguments of `trimtab trim`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -342,13 +345,22 @@ impl WholePass<'_> {
     fn drive(&mut self, fs: &mut Filesystem, context: &Context, begin: bool) -> bool {
         let mut progress = Progress::new(context, "reached the device", Counting::Bytes, fs.free().map_or(0, |b| b.0));
         let mut world = World { forced: begin, ..World::default() };
+        let mut refused_in_a_row = 0;
         loop {
             let step = self.steps.step(fs, &world);
             world.forced = false;
             match step {
-                Step::Trimmed(_) => self.save(Duration::from_secs(1)),
+                Step::Trimmed(_) => {
+                    refused_in_a_row = 0;
+                    self.save(Duration::from_secs(1));
+                }
                 Step::Refused(_, refused) if refused.is_final() => return false,
-                Step::Refused(..) => {}
+                Step::Refused(..) => {
+                    refused_in_a_row += 1;
+                    if refused_in_a_row >= REFUSED_MAX {
+                        return false;
+                    }
+                }
                 Step::Nothing => return self.done(),
                 Step::Wait(_) if !self.steps.running() => return self.done(),
                 Step::Wait(until) => wait(until),
@@ -414,6 +426,12 @@ fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     outcome.refused = refused.collect();
     if account.requests > 0 && account.returned > Bytes::ZERO && account.sent.is_some_and(|s| s == Discards::default()) {
         outcome.remarks.push(format!("the filesystem says {}, but no discard reached the device", account.returned));
+    }
+    if account.excess > Bytes::ZERO {
+        outcome.remarks.push(format!(
+            "the device counted {} more than was asked: the filesystem's own discards were still draining, or a layer counts twice",
+            account.excess
+        ));
     }
 }
 

@@ -80,6 +80,9 @@ pub struct WindowTrim {
     pub outcome: TrimOutcome,
     /// What was seen meanwhile.
     pub seen: Seen,
+    /// What the device counted above what the filesystem says it sent. No error: the filesystem's own discards may still have been on
+    /// their way, and some layers count twice.
+    pub excess: Bytes,
 }
 
 /// A mounted filesystem under trim.
@@ -341,7 +344,19 @@ impl Filesystem {
         }
     }
 
+    /// One request; a second one where the first may have failed and the kernel's log had no room to say so.
     fn trim_once(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
+        let first = self.request(window, min_extent)?;
+        match self.kernel_log.silence() {
+            Some(silence) if first.excess > Bytes::ZERO => {
+                std::thread::sleep(silence);
+                Ok(add(&first, self.request(window, min_extent)?))
+            }
+            _ => Ok(first),
+        }
+    }
+
+    fn request(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
         if let Some(ext4) = self.ext4.as_ref().filter(|e| e.forget) {
             // Only a kernel that does not let it be written would not take this; then the pass is no worse than fstrim's.
             let _ = ext4.last.forget();
@@ -363,7 +378,7 @@ impl Filesystem {
             Err(errno) => return Err(Refused { errno, cut_short: errno == Errno::INTR }),
         };
         // The device said no, and the filesystem did not pass it on.
-        if self.kernel_log.failed_discards() > 0 || self.hides_errors(returned, counted) {
+        if self.kernel_log.failed_discards() > 0 {
             return Err(Refused { errno: Errno::IO, cut_short: false });
         }
         let outcome = TrimOutcome {
@@ -373,13 +388,14 @@ impl Filesystem {
             device_bytes: counted.map(|c| c.bytes),
             took,
         };
-        Ok(WindowTrim { outcome, seen })
+        Ok(WindowTrim { outcome, seen, excess: self.excess(returned, counted) })
     }
 
-    /// ext4 returns what was discarded without an error, while the device counts failed commands too: if it counts more than ext4
-    /// returns, some failed. Only where ext4 does not discard by itself meanwhile.
-    fn hides_errors(&self, returned: Bytes, counted: Option<Discards>) -> bool {
-        self.ext4.as_ref().is_some_and(|e| !e.online) && counted.is_some_and(|c| c.bytes > returned)
+    /// What the device counted above what ext4 returns, which is what it discarded without an error. Where ext4 discards by itself as well
+    /// that says nothing.
+    fn excess(&self, returned: Bytes, counted: Option<Discards>) -> Bytes {
+        let counted = counted.filter(|_| self.ext4.as_ref().is_some_and(|e| !e.online));
+        counted.map_or(Bytes::ZERO, |c| c.bytes.saturating_sub(returned))
     }
 
     /// Waits until the device has no requests, or the number of discards stands still. Gives the discards since the request.
@@ -538,6 +554,7 @@ fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
             requests: before.seen.requests.saturating_add(now.seen.requests),
             maybe_frozen: now.seen.maybe_frozen,
         },
+        excess: before.excess.saturating_add(now.excess),
     }
 }
 

@@ -1,13 +1,18 @@
 //! Discards that failed, from the kernel's log. Nothing else tells: ext4 and XFS report success for a FITRIM whose discards
-//! the device refused with an I/O error, and the discard counters count failed commands like others.
+//! the device refused with an I/O error, and the discard counters count failed commands like others. The log leaves lines out
+//! when there are many; whoever has reason to doubt its silence asks again after [`KernelLog::silence`].
 
 use crate::host::block::Stack;
 use std::fs::File;
-use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::time::Duration;
 
 /// A record is never longer.
 const RECORD_MAX: usize = 8192;
+/// The kernel writes a number of lines about I/O errors, of all devices together, and none for the rest of this time
+/// (`DEFAULT_RATELIMIT_INTERVAL` of 5 s, here with some room, because its clock is not quite ours).
+const RATE_INTERVAL: Duration = Duration::from_millis(6500);
 /// What the block layer writes for a discard (`blk_print_req_error`).
 const DISCARD: &str = "(DISCARD)";
 
@@ -18,6 +23,8 @@ pub struct KernelLog {
     file: Option<File>,
     /// Names of the devices that matter.
     devices: Vec<String>,
+    /// Time since boot of the last I/O error of any device.
+    last_error: Option<Duration>,
 }
 
 impl KernelLog {
@@ -25,19 +32,29 @@ impl KernelLog {
     #[must_use]
     pub fn of_stack(stack: &Stack) -> Self {
         let devices = stack.layers.iter().filter(|l| !l.sys.as_os_str().is_empty()).map(|l| l.name.clone()).collect();
-        let open = || {
-            let mut file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open("/dev/kmsg").ok()?;
-            file.seek(SeekFrom::End(0)).ok()?;
-            Some(file)
-        };
-        Self { file: open(), devices }
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open("/dev/kmsg").ok();
+        let mut log = Self { file, devices, last_error: None };
+        // What is in it already was said to somebody else; but it may have used up the lines.
+        log.skip();
+        log
     }
 
     /// Passes over everything up to now.
     pub fn skip(&mut self) {
-        if let Some(file) = &mut self.file {
-            let _ = file.seek(SeekFrom::End(0));
-        }
+        let _ = self.failed_discards();
+    }
+
+    /// Whether the log can be read at all.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// For how long the log may still leave out errors, because it has just had some; `None` if it leaves out none.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        let silent_until = self.last_error?.saturating_add(RATE_INTERVAL);
+        silent_until.checked_sub(since_boot()).filter(|left| !left.is_zero())
     }
 
     /// The failed discards since the last call, as far as the log has them: it leaves some out if there are many.
@@ -48,7 +65,13 @@ impl KernelLog {
         loop {
             match file.read(&mut record) {
                 Ok(0) => return failed,
-                Ok(length) => failed += u64::from(is_failed_discard(&String::from_utf8_lossy(&record[..length]), &self.devices)),
+                Ok(length) => {
+                    let record = String::from_utf8_lossy(&record[..length]);
+                    if let Some(error) = IoError::parse(&record) {
+                        self.last_error = self.last_error.max(Some(error.at));
+                        failed += u64::from(error.discard && self.devices.iter().any(|d| d == error.device));
+                    }
+                }
                 // Records were overwritten before they were read; it goes on with the oldest that is left.
                 Err(error) if error.raw_os_error() == Some(libc::EPIPE) || error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return failed,
@@ -57,14 +80,35 @@ impl KernelLog {
     }
 }
 
-/// `3,1234,5678,-;I/O error, dev sda, sector 65538 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2`
-fn is_failed_discard(record: &str, devices: &[String]) -> bool {
-    // What programs write into the log has another facility than the kernel's, 0: a priority from 8 up.
-    let Some((head, message)) = record.split_once(';') else { return false };
-    let from_kernel = head.split(',').next().and_then(|p| p.parse::<u32>().ok()).is_some_and(|priority| priority < 8);
-    let Some((what, rest)) = message.split_once(" error, dev ") else { return false };
-    let Some((device, rest)) = rest.split_once(',') else { return false };
-    from_kernel && !what.contains('\n') && rest.lines().next().is_some_and(|l| l.contains(DISCARD)) && devices.iter().any(|d| d == device)
+/// One of the kernel's lines about an I/O error.
+#[derive(Debug, PartialEq, Eq)]
+struct IoError<'a> {
+    /// Time since boot.
+    at: Duration,
+    device: &'a str,
+    /// It was a discard.
+    discard: bool,
+}
+
+impl<'a> IoError<'a> {
+    /// `3,1234,5678,-;I/O error, dev sda, sector 65538 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2`
+    fn parse(record: &'a str) -> Option<Self> {
+        let (head, message) = record.split_once(';')?;
+        let mut head = head.split(',').map(|n| n.parse::<u64>().ok());
+        // What programs write into the log has another facility than the kernel's, 0: a priority from 8 up.
+        head.next()?.filter(|priority| *priority < 8)?;
+        let at = Duration::from_micros(head.nth(1)??);
+        let (what, rest) = message.split_once(" error, dev ")?;
+        let (device, rest) = rest.split_once(',')?;
+        let discard = rest.lines().next().is_some_and(|l| l.contains(DISCARD));
+        (!what.contains('\n')).then_some(Self { at, device, discard })
+    }
+}
+
+/// The clock of the log, nearly.
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -72,18 +116,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_kernels_word_about_our_devices_counts() {
-        let devices = ["sda".to_owned(), "sda1".to_owned()];
+    fn after_an_error_the_log_may_be_silent_for_a_while() {
+        let mut log = KernelLog { file: None, devices: Vec::new(), last_error: None };
+        assert_eq!(log.silence(), None);
+        log.last_error = Some(since_boot());
+        assert!(log.silence().is_some_and(|left| left > Duration::from_secs(5) && left <= RATE_INTERVAL));
+        log.last_error = since_boot().checked_sub(RATE_INTERVAL);
+        assert_eq!(log.silence(), None);
+    }
+
+    #[test]
+    fn only_the_kernels_word_counts() {
+        let error = |device, discard| Some(IoError { at: Duration::from_micros(34), device, discard });
         let line = "I/O error, dev sda, sector 65538 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2\n SUBSYSTEM=block\n";
         for (record, expected) in [
-            (format!("3,12,34,-;{line}"), true),
-            ("3,12,34,-;critical target error, dev sda, sector 1 op 0x3:(DISCARD) flags 0\n".to_owned(), true),
-            (format!("11,12,34,-;{line}"), false),
-            (format!("3,12,34,-;{}", line.replace("sda", "sdb")), false),
-            (format!("3,12,34,-;{}", line.replace("DISCARD", "WRITE")), false),
-            ("nonsense".to_owned(), false),
+            (format!("3,12,34,-;{line}"), error("sda", true)),
+            ("3,12,34,-;critical target error, dev sda, sector 1 op 0x3:(DISCARD) flags 0\n".to_owned(), error("sda", true)),
+            (format!("11,12,34,-;{line}"), None),
+            (format!("3,12,34,-;{}", line.replace("sda", "sdb")), error("sdb", true)),
+            (format!("3,12,34,-;{}", line.replace("DISCARD", "WRITE")), error("sda", false)),
+            ("nonsense".to_owned(), None),
         ] {
-            assert_eq!(is_failed_discard(&record, &devices), expected, "{record}");
+            assert_eq!(IoError::parse(&record), expected, "{record}");
         }
     }
 }

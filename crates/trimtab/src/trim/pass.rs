@@ -45,6 +45,8 @@ pub struct Account {
     pub returned: Bytes,
     /// What the devices counted; `None` if they do not count.
     pub sent: Option<Discards>,
+    /// What the devices counted above what the filesystem says it sent; see [`WindowTrim::excess`](super::filesystem::WindowTrim).
+    pub excess: Bytes,
     /// Windows refused, and why.
     pub refused: Vec<(TrimWindow, Refused)>,
     /// Time inside requests.
@@ -143,6 +145,7 @@ impl Steps {
                     done.outcome.asked = Bytes(request.window.len);
                 }
                 self.account.add(&done.outcome);
+                self.account.excess = self.account.excess.saturating_add(done.excess);
                 self.account.wait_during = self.account.wait_during.max(done.seen.wait_max);
                 self.wait_max = self.wait_max.max(done.seen.wait_max);
                 self.last = Some(done.outcome);

@@ -316,3 +316,21 @@ fn what_cannot_be_trimmed_is_said_in_one_line() {
         .code(2)
         .stderr(predicate::str::contains("outside").and(one_line()));
 }
+
+/// Discards of the filesystem itself that are still on their way when a trim begins are counted with it, and are no error.
+#[test]
+fn discards_of_the_filesystem_itself_are_no_errors_of_the_trim() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let path = mount.path();
+    let content = vec![0x5a; 8 << 20];
+    for round in 0..3 {
+        (0..60).for_each(|i| fs::write(path.join(i.to_string()), &content).unwrap());
+        sync(&path);
+        mount.remount("discard");
+        (0..60).for_each(|i| fs::remove_file(path.join(i.to_string())).unwrap());
+        sync(&path);
+        mount.remount("nodiscard");
+        let outcome = trim(&path, &[]);
+        assert!(outcome["complete"] == true && outcome["refused"].as_array().unwrap().is_empty(), "{round}: {outcome}");
+    }
+}
