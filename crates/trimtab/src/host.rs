@@ -10,6 +10,7 @@ pub mod drive;
 pub mod environment;
 pub mod interference;
 pub mod mountinfo;
+pub mod record;
 pub mod root;
 pub mod stat;
 

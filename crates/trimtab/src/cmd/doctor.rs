@@ -21,11 +21,13 @@ Examples:
   trimtab doctor /home              the filesystem that /home is on
   trimtab doctor /dev/sda           a device
   trimtab doctor --json / | jq .diagnoses[0].verdict.kind
+  trimtab doctor / --record seen    keep what was read in the directory seen, for a report of a fault
 
 Nothing is opened for writing, and no device is opened at all. Without root, device-mapper tables stay unseen; the answer says so.
 
 A recorded tree (--sysroot) holds copies of what is read under /sys, /proc, /etc, /usr/lib/systemd and /run, links included,
-and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status.
+and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status. --record makes one: the mount table, fstab,
+crypttab and the kernel's command line are in it, so look at it before you hand it on. Serial numbers are taken out (--serials leaves them).
 
 Exit status: 0 TRIM reaches the drives or is not needed, 3 blocked at some layer, 4 unknown, 1 failed, 2 wrong usage.
 With several answers the worst counts: blocked, then unknown.";
@@ -42,6 +44,12 @@ pub struct Args {
     /// Examine a recorded tree instead of this machine.
     #[arg(long, value_name = "DIR")]
     sysroot: Option<PathBuf>,
+    /// Keep everything that was read as a recorded tree in a new directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "sysroot")]
+    record: Option<PathBuf>,
+    /// Leave the drives' serial numbers in the recorded tree.
+    #[arg(long, requires = "record")]
+    serials: bool,
 }
 
 #[derive(Serialize)]
@@ -54,19 +62,32 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let root = match &args.sysroot {
         Some(directory) => Root::recorded(directory)
             .map_err(|e| UsageError::new(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory"))?,
+        None if args.record.is_some() => Root::recording_live().context("cannot open /")?,
         None => Root::live().context("cannot open /")?,
     };
-    if root.is_live() {
+    if root.is_this_machine() {
         args.paths.iter().try_for_each(|path| no_character_device(path))?;
     }
+    let paths = match &args.record {
+        // Links in /dev are not in a recorded tree.
+        Some(_) => args.paths.iter().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect(),
+        None => args.paths.clone(),
+    };
     let doctor = Doctor::new(&root).context("cannot read the mount table (/proc/self/mountinfo)")?;
-    let diagnoses = if args.paths.is_empty() {
+    let diagnoses = if paths.is_empty() {
         doctor.examine_all()
     } else {
-        let each = args.paths.iter().map(|p| doctor.examine_path(p).with_context(|| format!("cannot examine '{}'", p.display())));
+        let each = paths.iter().map(|p| doctor.examine_path(p).with_context(|| format!("cannot examine '{}'", p.display())));
         each.collect::<anyhow::Result<Vec<_>>>()?
     };
     anyhow::ensure!(!diagnoses.is_empty(), "found neither a mounted filesystem on a block device nor a drive");
+    if let (Some(directory), Some(mut recording)) = (&args.record, root.recording()) {
+        if !args.serials {
+            recording.forget_serials();
+        }
+        let files = recording.write(directory).with_context(|| format!("cannot write to '{}'", directory.display()))?;
+        context.remark(&format!("{files} files in {}: look at them before you hand them on", directory.display()));
+    }
     let code = exit_code(&diagnoses);
     let report = Report { diagnoses };
     context.report("doctor", 1, &report, || report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n"))?;

@@ -11,6 +11,9 @@ use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::record::Recorder;
 
 /// The most links followed for one path, as in the kernel.
 const LINKS_MAX: usize = 40;
@@ -28,6 +31,7 @@ const ENTRIES_MAX: usize = 65_536;
 pub struct Root {
     directory: OwnedFd,
     live: bool,
+    recorder: Option<Mutex<Recorder>>,
 }
 
 /// A name resolved: the object itself, and its path in the tree without links.
@@ -40,12 +44,41 @@ struct Found {
 impl Root {
     /// The running machine.
     pub fn live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: true })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None })
     }
 
     /// A recorded tree.
     pub fn recorded(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(path)?, live: false })
+        Ok(Self { directory: open_root(path)?, live: false, recorder: None })
+    }
+
+    /// The running machine, read by files alone as a recorded tree is, with everything that is read kept for
+    /// [`recording`](Self::recording).
+    pub fn recording_live() -> std::io::Result<Self> {
+        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()) })
+    }
+
+    /// What has been read up to now, if it is kept.
+    #[must_use]
+    pub fn recording(&self) -> Option<Recorder> {
+        Some(self.recorder.as_ref()?.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone())
+    }
+
+    /// Whether what is read is that of the running machine, by files alone or not.
+    #[must_use]
+    pub fn is_this_machine(&self) -> bool {
+        self.live || self.recorder.is_some()
+    }
+
+    /// Keeps what no file says, as the file `path` of the recorded tree.
+    pub fn keep(&self, path: &Path, bytes: &[u8]) {
+        self.record(|recorder| recorder.file(path, bytes));
+    }
+
+    fn record(&self, what: impl FnOnce(&mut Recorder)) {
+        if let Some(recorder) = &self.recorder {
+            what(&mut recorder.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        }
     }
 
     /// Whether this is the running machine, so that system calls describe the same thing as the files do.
@@ -88,17 +121,23 @@ impl Root {
     /// The bytes of a regular file, at most `limit` of them.
     pub fn read_bytes(&self, path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.open(path)?.take(limit).read_to_end(&mut bytes)?;
+        let (file, canonical) = self.open_found(path)?;
+        file.take(limit).read_to_end(&mut bytes)?;
+        self.record(|recorder| recorder.file(&canonical, &bytes));
         Ok(bytes)
     }
 
     /// A regular file, open for reading.
     pub fn open(&self, path: &Path) -> std::io::Result<File> {
+        self.open_found(path).map(|(file, _)| file)
+    }
+
+    fn open_found(&self, path: &Path) -> std::io::Result<(File, PathBuf)> {
         let found = self.find(path)?;
         if found.kind != FileType::RegularFile {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        Ok(File::from(reopen(&found.object, OFlags::RDONLY | OFlags::NONBLOCK)?))
+        Ok((File::from(reopen(&found.object, OFlags::RDONLY | OFlags::NONBLOCK)?), found.path))
     }
 
     /// The names in a directory, sorted; empty if there is none.
@@ -113,7 +152,9 @@ impl Root {
         let path = path.as_ref();
         let parent = self.find(path.parent()?).ok()?;
         let text = readlinkat(&parent.object, path.file_name()?, Vec::new()).ok()?;
-        Some(PathBuf::from(OsString::from_vec(text.into_bytes())))
+        let target = PathBuf::from(OsString::from_vec(text.into_bytes()));
+        self.record(|recorder| recorder.link(&parent.path.join(path.file_name().unwrap_or_default()), &target));
+        Some(target)
     }
 
     fn try_list(&self, path: &Path) -> std::io::Result<Vec<String>> {
@@ -133,6 +174,10 @@ impl Root {
             }
         }
         names.sort_unstable();
+        if self.recorder.is_some() && found.path.starts_with("/sys") {
+            // Each one is there, whatever it is.
+            names.iter().for_each(|name| drop((self.link(found.path.join(name)), self.find(&found.path.join(name)))));
+        }
         Ok(names)
     }
 
@@ -154,6 +199,7 @@ impl Root {
                 links += 1;
                 let target = readlinkat(&object, c"", Vec::new())?;
                 let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+                self.record(|recorder| recorder.link(&joined(&above).join(&name), target));
                 if target.is_absolute() {
                     above.clear();
                 }
@@ -165,7 +211,8 @@ impl Root {
                 return Err(Errno::LOOP);
             }
         }
-        let path = above.iter().fold(PathBuf::from("/"), |path, (_, name, _)| path.join(name));
+        let path = joined(&above);
+        self.record(|recorder| recorder.found(&path, above.last().is_none_or(|(.., kind)| *kind == FileType::Directory)));
         match above.pop() {
             Some((object, _, kind)) => Ok(Found { object, kind, path }),
             None => {
@@ -174,6 +221,11 @@ impl Root {
             }
         }
     }
+}
+
+/// The path of a walk.
+fn joined(above: &[(OwnedFd, OsString, FileType)]) -> PathBuf {
+    above.iter().fold(PathBuf::from("/"), |path, (_, name, _)| path.join(name))
 }
 
 fn open_root(path: &Path) -> std::io::Result<OwnedFd> {

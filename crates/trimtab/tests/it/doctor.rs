@@ -192,3 +192,33 @@ proptest! {
         }
     }
 }
+
+/// The recorded tree of this machine has the same verdict as the machine, and may be recorded again from nowhere else.
+#[test]
+fn a_recorded_tree_says_what_the_machine_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    let examine = |args: &[&str]| {
+        let run = trimtab().args(["doctor", "--json", "/"]).args(args).assert();
+        let mut document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        // What only the running machine can offer.
+        document["diagnoses"][0]["root_would_add"] = Value::Null;
+        (run.get_output().status.code(), document)
+    };
+    let tree_name = tree.to_str().unwrap();
+    let recorded = examine(&["--record", tree_name]);
+    let read = examine(&["--sysroot", tree_name]);
+    let strip = |mut one: (Option<i32>, Value)| {
+        // Counters move on.
+        one.1["diagnoses"][0]["write_counters"] = Value::Null;
+        if let Some(evidence) = one.1["diagnoses"][0]["filesystem"]["evidence"].as_object_mut() {
+            evidence.remove("lifetime_write_kbytes");
+        }
+        one.1["environment"] = Value::Null;
+        (one.0, one.1["diagnoses"].clone())
+    };
+    assert_eq!(strip(recorded), strip(read));
+    assert_eq!(strip(examine(&["--sysroot", tree_name])), strip(examine(&[])));
+    trimtab().args(["doctor", "/", "--record", tree_name]).assert().code(1).stderr(predicate::str::contains("not empty"));
+    trimtab().args(["doctor", "/", "--record", "x", "--sysroot", tree_name]).assert().code(2);
+}

@@ -41,14 +41,19 @@ impl Tables {
     /// Reads them: recorded output, or on the running machine as root through dmsetup, which hides the keys of dm-crypt.
     #[must_use]
     pub fn read(root: &Root) -> Self {
-        if !root.is_live() {
+        if !root.is_this_machine() {
             let file = |path: &str| root.read_bytes(Path::new(path), BYTES_MAX as u64).ok().map(|b| parse(&String::from_utf8_lossy(&b)));
             return Self { table: file(RECORDED_TABLE), status: file(RECORDED_STATUS) };
         }
         if !rustix::process::geteuid().is_root() || !root.exists("/sys/class/misc/device-mapper") {
             return Self::default();
         }
-        Self { table: dmsetup("table"), status: dmsetup("status") }
+        let read = |what: &str, recorded: &str| {
+            let output = dmsetup(what)?;
+            root.keep(Path::new(recorded), &output);
+            Some(parse(&String::from_utf8_lossy(&output)))
+        };
+        Self { table: read("table", RECORDED_TABLE), status: read("status", RECORDED_STATUS) }
     }
 
     /// Whether the tables were read.
@@ -68,10 +73,10 @@ impl Tables {
     }
 }
 
-fn dmsetup(what: &str) -> Option<Vec<Target>> {
+fn dmsetup(what: &str) -> Option<Vec<u8>> {
     let program = DMSETUP.iter().find(|p| Path::new(p).exists())?;
     let output = Command::new(program).arg(what).env_clear().env("LC_ALL", "C").output().ok()?;
-    output.status.success().then(|| parse(&String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(BYTES_MAX)])))
+    output.status.success().then(|| output.stdout[..output.stdout.len().min(BYTES_MAX)].to_vec())
 }
 
 /// `home: 0 976740352 crypt aes-xts-plain64 … 0 8:2 32768 1 allow_discards`, a line for each target.

@@ -1,0 +1,130 @@
+//! A recorded tree in the making: what was read of the running machine, written out so that it can be examined elsewhere (`--sysroot`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// Where IDENTIFY DEVICE begins in VPD page 89h, and the words of it that name the one drive: serial number and World Wide Name.
+const IDENTIFY_OFFSET: usize = 60;
+const IDENTIFY_SERIAL_WORDS: [std::ops::Range<usize>; 2] = [10..20, 108..112];
+
+/// Everything read, by its path without links.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    directories: BTreeSet<PathBuf>,
+    links: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl Recorder {
+    /// The content of a file.
+    pub fn file(&mut self, path: &Path, bytes: &[u8]) {
+        self.files.insert(path.to_owned(), bytes.to_owned());
+    }
+
+    /// Something that is there: a directory, or something of which the content has not been read yet.
+    pub fn found(&mut self, path: &Path, directory: bool) {
+        if directory {
+            self.directories.insert(path.to_owned());
+        } else {
+            self.files.entry(path.to_owned()).or_default();
+        }
+    }
+
+    /// A link.
+    pub fn link(&mut self, path: &Path, target: &Path) {
+        self.links.insert(path.to_owned(), target.to_owned());
+    }
+
+    /// Takes out the serial numbers of drives, also where paths below `/dev/disk/by-id` contain them.
+    pub fn forget_serials(&mut self) {
+        for (path, bytes) in &mut self.files {
+            match path.file_name().and_then(|n| n.to_str()) {
+                Some("vpd_pg89") => forget_in_identify(bytes),
+                Some("serial" | "wwid" | "wwn" | "eui" | "nguid" | "vpd_pg80" | "vpd_pg83") => bytes.clear(),
+                _ if !path.starts_with("/sys") => *bytes = without_ids(bytes),
+                _ => {}
+            }
+        }
+    }
+
+    /// Writes the tree to `directory`, which has to be empty or not there. How many files it has.
+    pub fn write(&self, directory: &Path) -> io::Result<usize> {
+        std::fs::create_dir_all(directory)?;
+        if std::fs::read_dir(directory)?.next().is_some() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the directory is not empty"));
+        }
+        let place = |path: &Path| directory.join(path.strip_prefix("/").unwrap_or(path));
+        for path in &self.directories {
+            std::fs::create_dir_all(place(path))?;
+        }
+        let parent = |path: &Path| path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        for (path, bytes) in &self.files {
+            parent(&place(path))?;
+            std::fs::write(place(path), bytes)?;
+        }
+        // Last, so that nothing is written through one.
+        for (path, target) in &self.links {
+            parent(&place(path))?;
+            symlink(target, place(path))?;
+        }
+        Ok(self.files.len())
+    }
+}
+
+fn forget_in_identify(page: &mut [u8]) {
+    for words in IDENTIFY_SERIAL_WORDS {
+        if let Some(bytes) = page.get_mut(IDENTIFY_OFFSET + 2 * words.start..IDENTIFY_OFFSET + 2 * words.end) {
+            bytes.fill(0);
+        }
+    }
+}
+
+/// `…/by-id/ata-MODEL_SERIAL-part1` as `…/by-id/x`.
+fn without_ids(bytes: &[u8]) -> Vec<u8> {
+    const MARK: &[u8] = b"/by-id/";
+    let mut clean = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(at) = rest.windows(MARK.len()).position(|w| w == MARK) {
+        let behind = at + MARK.len();
+        clean.extend_from_slice(&rest[..behind]);
+        clean.push(b'x');
+        rest = &rest[behind..];
+        let end = rest.iter().position(|b| b.is_ascii_whitespace() || *b == b',').unwrap_or(rest.len());
+        rest = &rest[end..];
+    }
+    clean.extend_from_slice(rest);
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serial_numbers_are_taken_out() {
+        let mut recorder = Recorder::default();
+        let mut page = vec![7; 572];
+        page[60 + 2 * 27] = 9;
+        recorder.file(Path::new("/sys/devices/a/device/vpd_pg89"), &page);
+        recorder.file(Path::new("/sys/devices/a/serial"), b"S3CR3T");
+        recorder.file(Path::new("/etc/fstab"), b"/dev/disk/by-id/ata-M_S3CR3T-part1 / ext4 defaults 0 1\nUUID=12 /a xfs\n");
+        recorder.forget_serials();
+        let page = &recorder.files[Path::new("/sys/devices/a/device/vpd_pg89")];
+        assert_eq!((page[60 + 20], page[60 + 39], page[60 + 40], page[60 + 216], page[60 + 54]), (0, 0, 7, 0, 9));
+        assert!(recorder.files[Path::new("/sys/devices/a/serial")].is_empty());
+        assert_eq!(recorder.files[Path::new("/etc/fstab")], b"/dev/disk/by-id/x / ext4 defaults 0 1\nUUID=12 /a xfs\n");
+    }
+
+    #[test]
+    fn nothing_is_written_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut recorder = Recorder::default();
+        recorder.file(Path::new("/a/b"), b"x");
+        recorder.link(Path::new("/l"), Path::new("/a"));
+        assert_eq!(recorder.write(&directory.path().join("new")).unwrap(), 1);
+        assert_eq!(std::fs::read(directory.path().join("new/a/b")).unwrap(), b"x");
+        assert!(recorder.write(directory.path()).is_err());
+    }
+}
