@@ -94,7 +94,7 @@ pub struct Counters {
 }
 
 /// A filesystem on a drive.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Volume<D> {
     spec: VolumeSpec,
     layout: Layout,
@@ -163,7 +163,7 @@ enum Flushing {
 }
 
 /// Files that are being written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Batch {
     number: u64,
     ticket: Ticket,

@@ -9,6 +9,7 @@ pub mod cells;
 pub mod document;
 pub mod hook;
 pub mod job;
+pub mod light_work;
 pub mod matrix;
 pub mod modelled;
 pub mod months;

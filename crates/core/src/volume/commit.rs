@@ -9,7 +9,7 @@ use crate::units::{Bytes, Nanos};
 use alloc::vec::Vec;
 
 /// A transaction on its way to the drive.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Commit {
     transaction: Committing,
     stage: Stage,
@@ -25,7 +25,7 @@ impl Commit {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Stage {
     /// Contents that were allocated in the transaction must be there before its metadata say so.
     Ordered,

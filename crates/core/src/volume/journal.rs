@@ -59,7 +59,7 @@ impl BlockSet {
 }
 
 /// A transaction that is being written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Committing {
     /// Its number.
     pub id: u64,
@@ -78,7 +78,7 @@ struct Logged {
 }
 
 /// The journal of a volume.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Journal {
     /// First block of it on the volume, and how many.
     start: u32,

@@ -87,7 +87,7 @@ struct Pending {
 }
 
 /// The block layer above one drive.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Queue<D> {
     /// The drive.
     pub drive: D,

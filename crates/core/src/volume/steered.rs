@@ -119,6 +119,25 @@ impl<D: Device> Steered<D> {
         self.volume
     }
 
+    /// The same volume at this moment under `policy`, to try what would come next without touching this one.
+    pub fn fork(&self, policy: Box<dyn Policy>) -> Self
+    where
+        D: Clone,
+    {
+        Self {
+            volume: self.volume.clone(),
+            policy,
+            windows: self.windows.clone(),
+            counter_step: self.counter_step,
+            sent: self.sent,
+            last_start: self.last_start,
+            ask_at: Some(Nanos::ZERO),
+            forced: false,
+            shutting_down: false,
+            log: TrimLog::default(),
+        }
+    }
+
     /// The policy.
     pub fn policy(&self) -> &dyn Policy {
         &*self.policy

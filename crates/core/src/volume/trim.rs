@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// The worker that discards what was freed, after the commit.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OnlineDiscards {
     /// Freed extents whose turn has not come.
     queue: VecDeque<(u32, u32)>,
@@ -42,7 +42,7 @@ impl OnlineDiscards {
 }
 
 /// A FITRIM under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Trimming {
     window: TrimWindow,
     /// The smallest free extent that is trimmed, in blocks.

@@ -94,8 +94,17 @@ pub trait Model: Device + Send {
     /// To be called before the first write if the power may be cut.
     fn expect_power_cuts(&mut self);
 
+    /// A drive in the same state, which goes its own way from here on.
+    fn boxed_clone(&self) -> Box<dyn Model>;
+
     /// The power fails at `now`; gives the ranges whose latest content was only in the write cache and is lost.
     fn power_cut(&mut self, now: Nanos) -> Vec<Extent>;
+}
+
+impl Clone for Box<dyn Model> {
+    fn clone(&self) -> Self {
+        (**self).boxed_clone()
+    }
 }
 
 impl Model for Hdd {
@@ -121,6 +130,10 @@ impl Model for Hdd {
 
     fn snapshot(&self) -> Vec<u8> {
         Vec::new()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
     }
 
     fn expect_power_cuts(&mut self) {}
@@ -171,6 +184,10 @@ impl Model for Ssd {
 
     fn snapshot(&self) -> Vec<u8> {
         self.snapshot()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
     }
 
     fn expect_power_cuts(&mut self) {

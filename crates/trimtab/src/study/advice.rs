@@ -126,7 +126,7 @@ pub fn changes(study: &Study, chosen: &str, stall: Option<(f64, f64)>, stall_lim
         let same = !beats(study, policy::IDLE, policy::BATCHED) && looked(study);
         let gains = if same { ", and over months it gains as much" } else { "" };
         changes.push(format!(
-            "'batched' would do where light work may wait {} now and then (the limit here is {}){gains}; a drive whose TRIM is cheaper or queued has shorter waits",
+            "'batched' would do where an append may take {} now and then (the limit here is {}){gains}; a drive whose TRIM is cheaper or queued has shorter waits",
             quantity(batched, Unit::Seconds),
             quantity(stall_limit, Unit::Seconds)
         ));

@@ -2,7 +2,7 @@
 
 use super::table::{self, policy_title};
 use super::verdict::{self, Recommendation};
-use super::{Study, ageing, months, policy, shelf};
+use super::{Study, ageing, light_work, months, policy, shelf};
 use crate::report::document::{Block, Chart, ChartKind, Document, Section, Table};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Field, Provenance, Run, TargetKind, Warning};
@@ -45,7 +45,7 @@ pub fn of(study: &Study) -> Document {
     Document { title: format!("Trim policies on {}", study.target), subtitle: subtitle(study), sections }
 }
 
-/// What is waited for, and the longest wait beside the trims, as bars.
+/// What is waited for, and what others meet beside the trims, as bars.
 fn charts(study: &Study) -> Option<Section> {
     let jobs = table::jobs(&study.runs);
     let mut policies: Vec<&str> = Vec::new();
@@ -74,7 +74,8 @@ fn charts(study: &Study) -> Option<Section> {
     };
     let blocks: Vec<Block> = [
         bars("What is waited for, by policy", table::FOREGROUND),
-        bars("Longest wait of light work beside the trims, by policy", "load.longest.seconds"),
+        bars("Longest wait of one append beside the trims, one every 5 s, by policy", light_work::SPARSE_WAIT),
+        bars("How far 50 appends a second fall behind beside the trims, by policy", light_work::BUSY_BACKLOG),
         bars("Time spent trimming after the work, by policy", "trim.seconds"),
     ]
     .into_iter()

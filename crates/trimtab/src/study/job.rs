@@ -144,7 +144,14 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
 
 /// True for phases that the user of the filesystem waits for.
 pub fn is_foreground(phase: &Phase) -> bool {
-    let background =
-        [tree::SETTLE, super::hook::TRIM_BEFORE, super::hook::TRIM, super::hook::DRAIN, super::modelled::LOAD, super::modelled::IDLE];
+    let background = [
+        tree::SETTLE,
+        super::hook::TRIM_BEFORE,
+        super::hook::TRIM,
+        super::hook::DRAIN,
+        super::light_work::BUSY.phase,
+        super::light_work::SPARSE.phase,
+        super::modelled::IDLE,
+    ];
     !background.contains(&phase.name.as_str())
 }

@@ -1,26 +1,23 @@
 //! A study on a modelled drive: a new drive and a new filesystem for each run, so that every policy begins alike.
 
 use super::job::{self, Job};
-use super::{Offer, Rig, hook, policy, shelf};
+use super::{Offer, Rig, hook, light_work, policy, shelf};
 use crate::drives::Drive;
 use crate::drives::model::{self, Model};
 use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Progress as Bar};
-use crate::runner::recorder::Recorder;
+use crate::runner::recorder::{Recorded, Recorder};
 use crate::runner::{End, Events, Header, Progress};
 use crate::target::volume::VolumeTarget;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device as _;
-use trimtab_core::op::{OpKind, Payload};
 use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_core::target::{Clock as _, FileTarget as _, TargetResult};
+use trimtab_core::target::{Clock as _, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::volume::{Age, Volume, VolumeSpec};
 
-/// The phase after the files are gone: light work of others, while a policy that trims is made to trim.
-pub const LOAD: &str = "load";
 /// The phase in which a policy is left alone with an idle filesystem until the trim that goes on is done.
 pub const IDLE: &str = "idle";
 /// Code of the warning that a policy cannot keep what it promises.
@@ -29,15 +26,6 @@ pub const BUDGET_MISSED: &str = "policy.budget-missed";
 pub const DEVICE_WRITTEN: &str = "device.written";
 /// The longest that a pass is waited for.
 const IDLE_MAX: Nanos = Nanos::from_secs(9 * 86_400);
-/// Between two operations of the light work: append 4 KiB and fsync.
-const LOAD_INTERVAL: Nanos = Nanos::from_millis(20);
-const LOAD_BLOCK: u64 = 4096;
-/// Its length: at least this, and until what is being trimmed has been, but not longer than the second.
-const LOAD_MIN: Nanos = Nanos::from_secs(30);
-const LOAD_MAX: Nanos = Nanos::from_secs(900);
-/// Its file.
-const LOAD_FILE: &str = "light-work";
-
 /// A modelled drive with a modelled filesystem.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -81,9 +69,7 @@ impl Setup {
             volume.age(&age)?;
         }
         let now = volume.now();
-        // A batched trim is begun by hand after the files are gone, at whatever hour its schedule would have it.
-        let policy = if matches!(spec, PolicySpec::Batched(_)) { &PolicySpec::None } else { spec };
-        let mut target = VolumeTarget::new(volume, policy.build(state));
+        let mut target = VolumeTarget::new(volume, by_hand(spec).build(state));
         target.idle_until(now + Nanos::from_secs(60));
         Ok(target)
     }
@@ -107,6 +93,11 @@ impl Setup {
         volume.mkfs.discard &= trim;
         if matches!(spec, PolicySpec::Online) { volume.with_online_discard() } else { volume }
     }
+}
+
+/// A batched trim is begun by hand after the files are gone, at whatever hour its schedule would have it.
+const fn by_hand(spec: &PolicySpec) -> &PolicySpec {
+    if matches!(spec, PolicySpec::Batched(_)) { &PolicySpec::None } else { spec }
 }
 
 /// Runs jobs on a [`Setup`].
@@ -137,9 +128,31 @@ impl<'a> ModelledRig<'a> {
 struct Around {
     bar: Option<Bar>,
     policy: PolicySpec,
+    /// What the loads met, in their order, with their metrics.
+    met: Vec<Metric>,
+    /// The phase of the load that ran on a copy of the target.
+    beside: Recorded,
 }
 
 impl Around {
+    const fn new(bar: Option<Bar>, policy: PolicySpec) -> Self {
+        Self { bar, policy, met: Vec::new(), beside: Recorded { phases: Vec::new(), series: Vec::new() } }
+    }
+
+    /// Rare operations, on a copy of the target: each load meets the same trim.
+    fn sparse(&mut self, target: &VolumeTarget<Box<dyn Model>>) -> TargetResult {
+        let mut copy = target.fork(by_hand(&self.policy).build(&target.policy().state()));
+        if self.trims() {
+            copy.force();
+        }
+        let mut recorder = Recorder::new(copy.now());
+        let met = light_work::SPARSE.run(&mut copy, &mut recorder)?;
+        self.met.extend(met.metrics(light_work::SPARSE));
+        let now = copy.now();
+        self.beside = recorder.finish(now);
+        Ok(())
+    }
+
     /// Whether the policy sends trims itself.
     const fn trims(&self) -> bool {
         matches!(self.policy, PolicySpec::Batched(_) | PolicySpec::Adaptive(_) | PolicySpec::Idle(_))
@@ -159,11 +172,13 @@ impl Events<VolumeTarget<Box<dyn Model>>> for Around {
         if next.is_some() {
             return Ok(());
         }
+        self.sparse(target)?;
         // When a trim would come by itself is for triggers and schedules; what it does to others is seen when it comes now.
         if self.trims() {
             target.force();
         }
-        light_work(target, recorder)?;
+        let met = light_work::BUSY.run(target, recorder)?;
+        self.met.extend(met.metrics(light_work::BUSY));
         hook::account(target, recorder);
         if self.trims() {
             wait_for_a_pass(target, recorder);
@@ -171,24 +186,6 @@ impl Events<VolumeTarget<Box<dyn Model>>> for Around {
         }
         Ok(())
     }
-}
-
-/// Small synchronous writes at a steady rate, each timed from when it was due.
-fn light_work(target: &mut VolumeTarget<Box<dyn Model>>, recorder: &mut Recorder) -> TargetResult {
-    let block = Payload::Fill { len: LOAD_BLOCK, class: DataClass::Random };
-    target.create(LOAD_FILE, &block)?;
-    let started = target.now();
-    recorder.begin_phase(LOAD, started);
-    let mut due = started;
-    while (due < started + LOAD_MIN || (due < started + LOAD_MAX && target.trimming())) && !interrupt::requested() {
-        due += LOAD_INTERVAL;
-        target.idle_until(due);
-        target.append(LOAD_FILE, &block)?;
-        target.fsync(LOAD_FILE)?;
-        recorder.op(OpKind::Append, due, target.now(), LOAD_BLOCK);
-    }
-    recorder.end_phase(target.now());
-    Ok(())
 }
 
 /// Leaves the filesystem idle until the policy has trimmed and is at rest again.
@@ -213,26 +210,15 @@ fn idle_until_trimmed(target: &mut VolumeTarget<Box<dyn Model>>) {
     }
 }
 
-/// How long others waited while trimming went on, and how long trimming took.
-fn trim_metrics(run: &Run, target: &VolumeTarget<Box<dyn Model>>) -> Vec<Metric> {
-    let seconds = |name: &str, value: Nanos| Metric {
-        name: format!("{name}.seconds"),
+/// How long trimming took, if a policy trimmed.
+fn trim_time(target: &VolumeTarget<Box<dyn Model>>) -> Option<Metric> {
+    let log = target.log();
+    (!log.spans.is_empty()).then(|| Metric {
+        name: "trim.seconds".to_owned(),
         unit: Unit::Seconds,
         better: Better::Lower,
-        samples: vec![value.as_secs_f64()],
-    };
-    let load = run.phases.iter().find(|phase| phase.name == LOAD).and_then(|phase| phase.latencies.first());
-    let mut metrics = Vec::new();
-    if let Some(load) = load {
-        metrics.push(seconds("load.median", load.histogram.percentile(50.0)));
-        metrics.push(seconds("load.p99", load.histogram.percentile(99.0)));
-        metrics.push(seconds("load.longest", load.histogram.max()));
-    }
-    let log = target.log();
-    if !log.spans.is_empty() {
-        metrics.push(seconds("trim", log.busy));
-    }
-    metrics
+        samples: vec![log.busy.as_secs_f64()],
+    })
 }
 
 impl Rig for ModelledRig<'_> {
@@ -283,13 +269,15 @@ pub fn run(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, bar: Op
     let mut target = setup.make(policy, state)?;
     let header = header(setup, job, policy);
     let before = target.volume().counters().traffic;
-    let outcome = job.run(&mut target, &mut Around { bar, policy: *policy });
+    let mut around = Around::new(bar, *policy);
+    let outcome = job.run(&mut target, &mut around);
     let end = outcome.end;
     let mut run = header.into_run(outcome.recorded, end == End::Complete);
     run.started_unix_ms = crate::runner::unix_ms();
     run.metrics = job::metrics(&run.phases);
-    let trim_metrics = trim_metrics(&run, &target);
-    run.metrics.extend(trim_metrics);
+    run.phases.extend(around.beside.phases);
+    run.metrics.extend(around.met);
+    run.metrics.extend(trim_time(&target));
     let after = target.volume().counters().traffic;
     let written = (after.written - before.written) as f64;
     run.metrics.push(Metric { name: DEVICE_WRITTEN.to_owned(), unit: Unit::Bytes, better: Better::Lower, samples: vec![written] });

@@ -1,6 +1,7 @@
 //! What follows from the runs of a study. A pure function of them, the same for real and modelled targets.
 
 use super::job::Job;
+use super::light_work::{BUSY_BACKLOG, SPARSE_WAIT};
 use super::table::{FOREGROUND, jobs, mean, samples};
 use super::{Study, advice, policy};
 use crate::report::document::Verdict;
@@ -9,15 +10,15 @@ use trimtab_core::analysis::compare::{self, Statistic};
 use trimtab_core::run::{Better, Provenance, Run, Unit};
 use trimtab_core::units::three_digits;
 
+/// What nobody notices.
+const BLINK_SECONDS: f64 = 0.05;
 /// With fewer repeats than a confidence interval needs, a difference counts if no repeat of one is within the range of
 /// the other and one mean is at least this many times the other.
 const DIFFERENCE_FEW: f64 = 1.5;
 /// Repeats from which there is a confidence interval.
 const REPEATS_MIN: usize = Statistic::Mean.repeats_min();
 
-/// The longest that an operation of light work waited beside the trims.
-const LOAD_LONGEST: &str = "load.longest";
-/// Idle trimming is worth it where a batched trim makes others wait longer than this, and idle trimming at most half as long.
+/// Idle trimming is worth it where one operation waits longer than this for a batched trim, and at most half as long for an idle one.
 const STALL_SECONDS: f64 = 0.05;
 
 /// How two sets of repeats compare.
@@ -178,9 +179,10 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
         Recommendation::Idle => {
             let (batched, idle) = stalls(study, cells).unwrap_or_default();
             format!(
-                "Trim in idle time, paced: beside a batched trim the longest wait of light work is {}, beside an idle one {}. {} {}",
+                "Trim in idle time, paced: an append made durable every 5 s takes up to {} beside a batched trim, up to {} beside an idle one.{} {} {}",
                 quantity(batched, Unit::Seconds),
                 quantity(idle, Unit::Seconds),
+                backlogs(cells),
                 months(policy::IDLE),
                 online_costs(study, cells),
             )
@@ -232,7 +234,7 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
 fn online_costs(study: &Study, cells: &Cells<'_>) -> String {
     worst(study, cells).map_or_else(String::new, |worst| {
         format!(
-            "With online discard {}'s '{}' takes {} instead of {} ({}×).",
+            "With online discard {}'s {} takes {} instead of {} ({}×).",
             worst.job,
             worst.phase,
             quantity(worst.online, Unit::Seconds),
@@ -244,49 +246,55 @@ fn online_costs(study: &Study, cells: &Cells<'_>) -> String {
 
 fn stall_costs(study: &Study, cells: &Cells<'_>) -> String {
     stalls(study, cells).map_or_else(String::new, |(batched, _)| {
-        format!("Beside a batched trim light work waits up to {}.", quantity(batched, Unit::Seconds))
+        format!("Beside a batched trim one append, made durable, takes up to {}.", quantity(batched, Unit::Seconds))
     })
 }
 
-/// The longest waits of light work under `batched` and `idle`, where the first is a stall and the second is not.
+/// A sentence on how far operations that come at a rate of their own fall behind; empty if they keep up everywhere.
+fn backlogs(cells: &Cells<'_>) -> String {
+    let most = |policy: &str| cells.of(policy).filter_map(|run| mean(run, BUSY_BACKLOG)).reduce(f64::max);
+    let (batched, idle) = (most(policy::BATCHED), most(policy::IDLE));
+    batched.zip(idle).filter(|(batched, _)| *batched > BLINK_SECONDS).map_or_else(String::new, |(batched, idle)| {
+        format!(
+            " Where 50 a second come whether the ones before are done or not, they fall behind by {} beside the batched trim, by {} beside the idle one.",
+            quantity(batched, Unit::Seconds),
+            quantity(idle, Unit::Seconds)
+        )
+    })
+}
+
+/// The longest that one operation took beside `batched` and `idle`, where the first is a stall and the second is not.
 fn stalls(study: &Study, cells: &Cells<'_>) -> Option<(f64, f64)> {
-    let metric = format!("{LOAD_LONGEST}.seconds");
-    let longest = |job: &str, policy| cells.find(job, policy).and_then(|run| mean(run, &metric));
+    let longest = |job: &str, policy| cells.find(job, policy).and_then(|run| mean(run, SPARSE_WAIT));
     let pairs = jobs(&study.runs).into_iter().filter_map(|job| longest(job, policy::BATCHED).zip(longest(job, policy::IDLE)));
     pairs.filter(|(batched, idle)| *batched > STALL_SECONDS && *idle <= batched / 2.0).max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The phase that online discard slows down most, of those where it does so measurably and by more than a blink.
-///
-/// Compared with the runs under `none` and `batched` together: until the trim they do the same work, and the more repeats,
-/// the better it shows what is noise.
+/// What online discard slows down most: of the phases of the work or, if it slows none of these down, of the appends beside it.
 fn worst<'a>(study: &'a Study, cells: &Cells<'a>) -> Option<Worst<'a>> {
-    const BLINK_SECONDS: f64 = 0.05;
-    let mut worst: Option<Worst<'a>> = None;
-    for job in jobs(&study.runs) {
-        for phase in Job::deleting(job).iter().copied().chain(["foreground", LOAD_LONGEST]) {
-            let metric = format!("{phase}.seconds");
-            // What no discard was sent for is not slow because of one.
-            let online = cells.find(job, policy::ONLINE).filter(|run| !sent_nothing(run));
-            let Some(online) = online.and_then(|run| samples(run, &metric)) else { continue };
-            // A batched trim goes on beside the light work, so there only `none` is without trimming.
-            let others: &[&str] = if phase == LOAD_LONGEST { &[policy::NONE] } else { &[policy::NONE, policy::BATCHED] };
-            let without = others.iter().filter_map(|policy| cells.find(job, policy));
-            let without: Vec<f64> = without.filter_map(|run| samples(run, &metric)).flatten().copied().collect();
-            let Some(comparison) = compare(online, &without) else { continue };
-            let (online, none) = (average(online), average(&without));
-            let slower = comparison.measurable && comparison.ratio > 1.0 && online - none > BLINK_SECONDS;
-            if slower && worst.as_ref().is_none_or(|w| comparison.ratio > w.online / w.none) {
-                let phase = match phase {
-                    "foreground" => "whole work".to_owned(),
-                    LOAD_LONGEST => "longest wait of light work beside it".to_owned(),
-                    other => other.to_owned(),
-                };
-                worst = Some(Worst { job, phase, online, none });
-            }
-        }
-    }
-    worst
+    let of_work = jobs(&study.runs).into_iter().flat_map(|job| {
+        let deleting = Job::deleting(job).iter().map(|phase| (format!("{phase}.seconds"), format!("'{phase}'")));
+        let all = deleting.chain([(FOREGROUND.to_owned(), "whole work".to_owned())]);
+        // Until the trim `batched` does the same work as `none`, and the more repeats, the better it shows what is noise.
+        all.filter_map(move |(metric, what)| slowed(cells, job, &metric, what, &[policy::NONE, policy::BATCHED]))
+    });
+    let most = |a: Worst<'a>, b: Worst<'a>| if b.online / b.none > a.online / a.none { b } else { a };
+    of_work.reduce(most).or_else(|| {
+        let beside = |job| slowed(cells, job, SPARSE_WAIT, "longest append beside it, one every 5 s,".to_owned(), &[policy::NONE]);
+        jobs(&study.runs).into_iter().filter_map(beside).reduce(most)
+    })
+}
+
+/// A time of `job` under online discard and without, if it is measurably longer, and by more than a blink.
+fn slowed<'a>(cells: &Cells<'a>, job: &'a str, metric: &str, what: String, others: &[&str]) -> Option<Worst<'a>> {
+    // What no discard was sent for is not slow because of one.
+    let online = samples(cells.find(job, policy::ONLINE).filter(|run| !sent_nothing(run))?, metric)?;
+    let without = others.iter().filter_map(|policy| cells.find(job, policy));
+    let without: Vec<f64> = without.filter_map(|run| samples(run, metric)).flatten().copied().collect();
+    let comparison = compare(online, &without)?;
+    let (online, none) = (average(online), average(&without));
+    let slower = comparison.measurable && comparison.ratio > 1.0 && online - none > BLINK_SECONDS;
+    slower.then_some(Worst { job, phase: what, online, none })
 }
 
 fn average(samples: &[f64]) -> f64 {

@@ -29,6 +29,14 @@ impl<D: Device> VolumeTarget<D> {
         Self { steered: Steered::new(volume, policy, WRITTEN_STEP), taken }
     }
 
+    /// The same volume at this moment under `policy`: what happens to one does not happen to the other.
+    pub fn fork(&self, policy: Box<dyn Policy>) -> Self
+    where
+        D: Clone,
+    {
+        Self { steered: self.steered.fork(policy), taken: discards(self.volume()) }
+    }
+
     /// The volume.
     pub const fn volume(&self) -> &Volume<D> {
         self.steered.volume()

@@ -52,6 +52,9 @@ impl Model for Quick {
     fn snapshot(&self) -> Vec<u8> {
         Vec::new()
     }
+    fn boxed_clone(&self) -> Box<dyn Model> {
+        Box::new(Self)
+    }
     fn expect_power_cuts(&mut self) {}
     fn power_cut(&mut self, _now: Nanos) -> Vec<Extent> {
         Vec::new()
