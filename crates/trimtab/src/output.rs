@@ -1,6 +1,5 @@
 //! Standard output: text for people, one JSON document for programs. Progress and errors go to standard error.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
@@ -142,18 +141,11 @@ pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A table in the tool's one style: a rule below the header only, as wide as the terminal at most;
-/// columns from the second on are right-aligned.
-pub fn table(header: &[&str]) -> Table {
-    const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+/// Columns of the screen that standard output goes to: of the terminal, or what `COLUMNS` says; `None` where nothing has to be broken.
+pub fn width() -> Option<usize> {
+    let of_terminal = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
+    let said = || std::env::var("COLUMNS").ok()?.trim().parse::<usize>().ok();
     // A terminal that does not know its width says 0.
-    if table.width() == Some(0) {
-        table.set_content_arrangement(ContentArrangement::Disabled);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    let known = |columns: &usize| *columns > 0;
+    std::io::stdout().is_terminal().then(of_terminal).flatten().filter(known).or_else(|| said().filter(known))
 }

@@ -4,6 +4,7 @@ pub mod cdm;
 pub mod compare;
 pub mod document;
 pub mod html;
+pub mod layout;
 pub mod nfs;
 pub mod run;
 pub mod series;

@@ -3,8 +3,10 @@
 use crate::error::{Interrupted as UserInterrupt, UsageError};
 use crate::host::stat::Discards;
 use crate::interrupt;
-use crate::output::{Context, table};
+use crate::output::Context;
 use crate::progress::{Counting, Progress};
+use crate::report::document::{Narrow, Table};
+use crate::report::layout::prose;
 use crate::trim::filesystem::{Filesystem, unix_now};
 use crate::trim::fitrim;
 use crate::trim::lock::{DriveLocks, run_directory};
@@ -439,14 +441,16 @@ fn text(report: &Report) -> String {
     if report.dry_run {
         return dry_text(report);
     }
-    let mut table = table(&["filesystem", "reached the device", "commands", "free", "requests", "refused", "time", "others waited"]);
+    let mut table =
+        Table::new("", &["filesystem", "reached the device", "commands", "free", "requests", "refused", "time", "others waited"])
+            .when_narrow(Narrow::Records);
     for f in &report.filesystems {
         let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
             (Some(during), Some(otherwise)) => format!("{during:.1} ms (else {otherwise:.1})"),
             (Some(during), None) => format!("{during:.1} ms"),
             _ => "-".to_owned(),
         };
-        table.add_row([
+        table.row([
             format!("{} [{}]", f.path, f.fs_type),
             f.sent_bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string()),
             f.sent_commands.map_or("-".to_owned(), |n| n.to_string()),
@@ -457,7 +461,7 @@ fn text(report: &Report) -> String {
             wait,
         ]);
     }
-    let mut lines = vec![table.to_string()];
+    let mut lines = Vec::new();
     for f in &report.filesystems {
         lines.extend(f.refused.iter().take(10).map(|r| format!("{}: refused at {}+{}: {}", f.path, r.start, r.len, r.why)));
         if f.refused.len() > 10 {
@@ -465,7 +469,7 @@ fn text(report: &Report) -> String {
         }
         lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
     }
-    lines.join("\n")
+    std::iter::once(table.on_screen()).chain(lines.iter().map(|line| prose(line))).collect()
 }
 
 fn dry_text(report: &Report) -> String {

@@ -1,7 +1,9 @@
 //! `trimtab verify PATH`.
 
 use crate::error::UsageError;
-use crate::output::{Context, table};
+use crate::output::Context;
+use crate::report::document::Table;
+use crate::report::layout::prose;
 use crate::safety::{self, SafetyArgs};
 use crate::verify::verdict::{VerdictKind, in_words};
 use crate::verify::{self, Options, Proof};
@@ -85,24 +87,24 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn text(proof: &Proof) -> String {
-    let mut layers = table(&["layer", "discards", "bytes", "arrived"]);
+    let mut layers = Table::new("", &["layer", "discards", "bytes", "arrived"]);
     for layer in &proof.layers {
         let arrived = layer.arrived.map_or("-", |yes| if yes { "yes" } else { "NO" });
         let commands = layer.commands.map_or("-".to_owned(), |n| n.to_string());
-        layers.add_row([format!("{} [{}]", layer.name, layer.kind), commands, in_words(layer.bytes), arrived.to_owned()]);
+        layers.row([format!("{} [{}]", layer.name, layer.kind), commands, in_words(layer.bytes), arrived.to_owned()]);
     }
     let percent = |n: u64, of: u64| if of == 0 { "-".to_owned() } else { format!("{:.0} %", 100.0 * n as f64 / of as f64) };
     let freed = &proof.freed;
-    let mut blocks = table(&["raw blocks", "zeroes", "ones", "as written", "other"]);
+    let mut blocks = Table::new("", &["raw blocks", "zeroes", "ones", "as written", "other"]);
     for (name, content) in [("freed and trimmed", freed), ("kept beside them", &proof.kept)] {
         let shares = [content.zero, content.ones, content.written, content.other].map(|n| percent(n, content.total()));
-        blocks.add_row([format!("{name} ({})", content.total())].into_iter().chain(shares));
+        blocks.row([format!("{name} ({})", content.total())].into_iter().chain(shares));
     }
-    let mut lines = Vec::new();
+    let mut text = String::new();
     if !proof.layers.is_empty() {
-        lines.extend([layers.to_string(), blocks.to_string()]);
+        text.extend([layers.on_screen(), blocks.on_screen()]);
     }
-    lines.extend(proof.remarks.iter().cloned());
-    lines.push(format!("{} [{}]: {}", proof.path, proof.fs_type, proof.text));
-    lines.join("\n")
+    text.extend(proof.remarks.iter().map(|remark| prose(remark)));
+    text.push_str(&prose(&format!("{} [{}]: {}", proof.path, proof.fs_type, proof.text)));
+    text
 }

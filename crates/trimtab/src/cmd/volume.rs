@@ -2,7 +2,9 @@
 
 use crate::host::root::Root;
 use crate::host::stat::DiskStat;
-use crate::output::{self, Context};
+use crate::output::Context;
+use crate::report::document::Table;
+use crate::report::layout::prose;
 use crate::runner::files::execute;
 use crate::serve::loopdev::LoopDevice;
 use crate::target::dir::{DirOptions, DirTarget};
@@ -179,7 +181,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn text(rows: &[Row]) -> String {
-    let mut table = output::table(&["filesystem", "figure", "ext4", "model", "model/ext4"]);
+    let mut table = Table::new("", &["filesystem", "figure", "ext4", "model", "model/ext4"]);
     for row in rows {
         let name = format!("{} GiB {}{}", row.size >> 30, row.workload, if row.discard { ", discard" } else { "" });
         for figure in Figure::ALL {
@@ -187,13 +189,14 @@ fn text(rows: &[Row]) -> String {
             if real > 0 || model > 0 {
                 let ratio = if real > 0 { format!("{:.3}", model as f64 / real as f64) } else { "-".to_owned() };
                 let mark = if agrees(figure, real, model) { "" } else { " !" };
-                table.add_row([name.clone(), figure.name().to_owned(), real.to_string(), model.to_string(), ratio + mark]);
+                table.row([name.clone(), figure.name().to_owned(), real.to_string(), model.to_string(), ratio + mark]);
             }
         }
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
     let verdict = if outside == 0 { "all within it".to_owned() } else { format!("{outside} of {} outside (marked !)", rows.len()) };
-    format!("{table}\nLimit 15 %, or one commit for flushes; write requests are not judged: {verdict}.")
+    let verdict = format!("Limit 15 %, or one commit for flushes; write requests are not judged: {verdict}.");
+    [table.on_screen(), prose(&verdict)].concat()
 }
 
 fn workload(name: &str) -> anyhow::Result<Box<dyn FileWorkload>> {

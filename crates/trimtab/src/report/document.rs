@@ -67,12 +67,37 @@ pub struct Table {
     pub header: Vec<String>,
     /// Rows, each as long as the header.
     pub rows: Vec<Vec<String>>,
+    /// What becomes of it where it does not fit.
+    pub narrow: Narrow,
+}
+
+/// What becomes of a table on a screen that it does not fit on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Narrow {
+    /// Columns move below each other, each time behind the first: for figures that are compared down a column.
+    #[default]
+    Panels,
+    /// A row at a time, its first cell above the others: for lists of unlike things.
+    Records,
 }
 
 impl Table {
     /// An empty table.
     pub fn new(caption: impl Into<String>, header: &[&str]) -> Self {
-        Self { caption: caption.into(), header: header.iter().map(|&h| h.to_owned()).collect(), rows: Vec::new() }
+        Self { caption: caption.into(), header: header.iter().map(|&h| h.to_owned()).collect(), ..Self::default() }
+    }
+
+    /// The same, with what becomes of it on a narrow screen.
+    #[must_use]
+    pub const fn when_narrow(mut self, narrow: Narrow) -> Self {
+        self.narrow = narrow;
+        self
+    }
+
+    /// The table for the screen that it is printed on.
+    #[must_use]
+    pub fn on_screen(&self) -> String {
+        super::layout::table(self, crate::output::width())
     }
 
     /// Adds a row.
@@ -80,6 +105,13 @@ impl Table {
         let row: Vec<String> = cells.into_iter().map(Into::into).collect();
         debug_assert_eq!(row.len(), self.header.len(), "a row has as many cells as the table has columns");
         self.rows.push(row);
+    }
+}
+
+/// For the screen that it is printed on, without a newline at its end.
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.on_screen().trim_end_matches('\n'))
     }
 }
 

@@ -258,7 +258,7 @@ mod tests {
     fn document(hostile: &str) -> Document {
         let mut table = Table::new(hostile, &["a", hostile]);
         table.row([hostile, "1"]);
-        let line = Line { name: hostile.into(), points: (0..5000).map(|i| (f64::from(i), f64::from(i % 7) + 1.0)).collect() };
+        let line = Line { name: hostile.into(), points: (0..5000).map(|i| (f64::from(i), f64::from(i % 7) * 10.0 + 1.0)).collect() };
         let warning = Warning { code: hostile.into(), severity: Severity::Serious, facts: vec![], text: hostile.into() };
         let chart = |kind| Block::Chart(Chart { title: hostile.into(), x_label: hostile.into(), y_label: hostile.into(), kind });
         let blocks = vec![

@@ -2,8 +2,8 @@
 
 use super::document::{Chart, ChartKind, Line, Mark};
 use plotters::coord::Shift;
-use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
+use plotters::style::FontTransform;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Width and height of a chart in its own units; the page scales it.
@@ -16,9 +16,12 @@ const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 const MARK: RGBColor = RGBColor(0xB9, 0x1C, 0x1C);
 
+/// Values that lie closer together than this have no logarithmic scale.
+const DECADE: f64 = 10.0;
+
 type DrawError = Box<dyn std::error::Error>;
 
-/// Draws `chart`; lines on a logarithmic vertical scale if `log`. Gives nothing if there is nothing to draw.
+/// Draws `chart`; lines on a logarithmic vertical scale if `log`. Gives nothing if there is nothing to draw, or no such scale for it.
 pub fn draw(chart: &Chart, log: bool) -> Option<String> {
     let mut text = String::new();
     let drawn = {
@@ -65,70 +68,148 @@ fn draw_lines(
     marks: &[Mark],
     log: bool,
 ) -> Result<bool, DrawError> {
-    let points = || lines.iter().flat_map(|line| line.points.iter()).filter(|(_, y)| !log || *y > 0.0);
-    let (Some((x_low, x_high)), Some((y_low, y_high))) = (extent(points().map(|p| p.0)), extent(points().map(|p| p.1))) else {
-        return Ok(false);
-    };
-    let x_range = x_low..if x_high > x_low { x_high } else { x_low + 1.0 };
-    let mut builder = ChartBuilder::on(root);
-    builder.margin(10).set_label_area_size(LabelAreaPosition::Left, 64).set_label_area_size(LabelAreaPosition::Bottom, 44);
-    if log {
-        let y_range = y_low / 1.2..y_high.max(y_low * 1.01) * 1.2;
-        let mut context = builder.build_cartesian_2d(x_range, y_range.clone().log_scale())?;
-        // Within less than a decade the powers of ten are no scale.
-        let narrow = y_range.end / y_range.start < 10.0;
-        mesh(context.configure_mesh().y_labels(if narrow { 0 } else { 6 }), chart)?;
-        if narrow {
-            for tick in nice_ticks(y_range.start, y_range.end) {
-                let ends = [(context.x_range().start, tick), (context.x_range().end, tick)];
-                context.draw_series(std::iter::once(PathElement::new(ends, GRID.stroke_width(1))))?;
-                let (x, y) = context.plotting_area().map_coordinate(&ends[0]);
-                root.draw(&Text::new(short_number(tick), (x - 6, y), anchored(HPos::Right, VPos::Center)))?;
+    let points = || lines.iter().flat_map(|line| line.points.iter());
+    let (Some(x), Some(y)) = (Scale::across(points().map(|p| p.0)), Scale::up(points().map(|p| p.1), log)) else { return Ok(false) };
+    let frame = Frame::new(root, chart, Some(&x), &y)?;
+    for (i, line) in lines.iter().enumerate() {
+        let style = colour(i).stroke_width(2);
+        // Where there is no value there is no line: what lies on either side is not joined.
+        let places = line.points.iter().map(|(at, value)| Some((x.place(*at)?, y.place(*value)?))).collect::<Vec<_>>();
+        for piece in places.split(Option::is_none).filter(|piece| !piece.is_empty()) {
+            let piece: Vec<(i32, i32)> = piece.iter().flatten().map(|place| frame.pixel(*place)).collect();
+            match piece[..] {
+                [alone] => root.draw(&Circle::new(alone, 2, colour(i).filled()))?,
+                _ => root.draw(&PathElement::new(piece, style))?,
             }
         }
-        for (i, line) in lines.iter().enumerate() {
-            let points = line.points.iter().copied().filter(|(_, y)| *y > 0.0);
-            context.draw_series(LineSeries::new(points, colour(i).stroke_width(2)))?;
+    }
+    for (row, mark) in marks.iter().enumerate() {
+        if let Some(at) = x.place(mark.x) {
+            root.draw(&PathElement::new(vec![frame.pixel((at, 0.0)), frame.pixel((at, 1.0))], MARK.stroke_width(1)))?;
+            mark_label(root, mark, frame.pixel((at, 1.0)), row)?;
         }
-        for mark in marks {
-            let ends = [(mark.x, y_range.start), (mark.x, y_range.end)];
-            context.draw_series(std::iter::once(PathElement::new(ends, MARK.stroke_width(1))))?;
-        }
-        let area = context.plotting_area();
-        mark_labels(root, marks, |mark| area.map_coordinate(&(mark.x, y_range.end)))?;
-    } else {
-        let top = if y_high > 0.0 { y_high * 1.08 } else { 1.0 };
-        let bottom = y_low.min(0.0);
-        let mut context = builder.build_cartesian_2d(x_range, bottom..top)?;
-        mesh(context.configure_mesh().y_labels(6), chart)?;
-        for (i, line) in lines.iter().enumerate() {
-            context.draw_series(LineSeries::new(line.points.iter().copied(), colour(i).stroke_width(2)))?;
-        }
-        for mark in marks {
-            context.draw_series(std::iter::once(PathElement::new([(mark.x, bottom), (mark.x, top)], MARK.stroke_width(1))))?;
-        }
-        let area = context.plotting_area();
-        mark_labels(root, marks, |mark| area.map_coordinate(&(mark.x, top)))?;
     }
     Ok(true)
 }
 
-/// Writes what the marks mean, one line below another, towards the middle of the picture.
-fn mark_labels(root: &DrawingArea<SVGBackend<'_>, Shift>, marks: &[Mark], place: impl Fn(&Mark) -> (i32, i32)) -> Result<(), DrawError> {
-    for (row, mark) in marks.iter().enumerate() {
-        let (x, y) = place(mark);
-        let left = x < SIZE.0 as i32 / 2;
-        let style = TextStyle {
-            color: plotters::style::Color::to_backend_color(&MARK),
-            ..anchored(if left { HPos::Left } else { HPos::Right }, VPos::Top)
-        };
-        root.draw(&Text::new(mark.label.clone(), (if left { x + 4 } else { x - 4 }, y + 2 + 14 * row as i32), style))?;
-    }
+/// Writes what a mark means, one line below another, towards the middle of the picture.
+fn mark_label(root: &DrawingArea<SVGBackend<'_>, Shift>, mark: &Mark, (x, y): (i32, i32), row: usize) -> Result<(), DrawError> {
+    let left = x < SIZE.0 as i32 / 2;
+    let style = TextStyle {
+        color: plotters::style::Color::to_backend_color(&MARK),
+        ..anchored(if left { HPos::Left } else { HPos::Right }, VPos::Top)
+    };
+    root.draw(&Text::new(mark.label.clone(), (if left { x + 4 } else { x - 4 }, y + 2 + 14 * row as i32), style))?;
     Ok(())
 }
 
 fn anchored(horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
     label(12, INK).pos(Pos::new(horizontal, vertical))
+}
+
+/// Where the plot lies in the picture: pixels between its edges and those of the picture.
+const LEFT: i32 = 70;
+const RIGHT: i32 = 14;
+const TOP: i32 = 12;
+const BOTTOM: i32 = 48;
+
+/// Axes, grid and what they say; places values.
+struct Frame;
+
+impl Frame {
+    /// Draws the frame of a chart. Bars have no horizontal scale.
+    fn new(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, x: Option<&Scale>, y: &Scale) -> Result<Self, DrawError> {
+        let frame = Self;
+        for (at, text) in y.ticks() {
+            let (left, right) = (frame.pixel((0.0, at)), frame.pixel((1.0, at)));
+            root.draw(&PathElement::new(vec![left, right], GRID.stroke_width(1)))?;
+            root.draw(&Text::new(text, (left.0 - 6, left.1), anchored(HPos::Right, VPos::Center)))?;
+        }
+        for (at, text) in x.map(Scale::ticks).unwrap_or_default() {
+            let (down, up) = (frame.pixel((at, 0.0)), frame.pixel((at, 1.0)));
+            root.draw(&PathElement::new(vec![down, up], GRID.stroke_width(1)))?;
+            root.draw(&Text::new(text, (down.0, down.1 + 6), anchored(HPos::Center, VPos::Top)))?;
+        }
+        let corners = [(0.0, 1.0), (0.0, 0.0), (1.0, 0.0)].map(|place| frame.pixel(place));
+        root.draw(&PathElement::new(corners.to_vec(), INK.stroke_width(1)))?;
+        let middle = frame.pixel((0.5, 0.0));
+        if x.is_some() {
+            let style = label(13, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
+            root.draw(&Text::new(chart.x_label.clone(), (middle.0, SIZE.1 as i32 - 6), style))?;
+        }
+        let upright = label(13, INK).pos(Pos::new(HPos::Center, VPos::Top)).transform(FontTransform::Rotate270);
+        root.draw(&Text::new(chart.y_label.clone(), (4, frame.pixel((0.0, 0.5)).1), upright))?;
+        Ok(frame)
+    }
+
+    /// The pixel of a place between 0 and 1 on both axes.
+    fn pixel(&self, (x, y): (f64, f64)) -> (i32, i32) {
+        let (width, height) = (f64::from(SIZE.0 as i32 - LEFT - RIGHT), f64::from(SIZE.1 as i32 - TOP - BOTTOM));
+        (LEFT + (x * width).round() as i32, TOP + ((1.0 - y) * height).round() as i32)
+    }
+}
+
+/// Where values lie between the ends of an axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Scale {
+    low: f64,
+    high: f64,
+    /// Logarithmic; zeros lie at the very end then, below all other values.
+    log: bool,
+    /// Share of a logarithmic axis that is kept for zeros.
+    floor: f64,
+}
+
+impl Scale {
+    /// A horizontal axis over these values; `None` without any.
+    fn across(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let (low, high) = extent(values)?;
+        Some(Self { low, high: if high > low { high } else { low + 1.0 }, log: false, floor: 0.0 })
+    }
+
+    /// A vertical axis, which has its zero. A logarithmic one only where values are apart by a decade at least and none is negative.
+    fn up(values: impl Iterator<Item = f64>, log: bool) -> Option<Self> {
+        let values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
+        let (low, high) = extent(values.iter().copied())?;
+        if !log {
+            let reach = high.max(0.0) - low.min(0.0);
+            let reach = if reach > 0.0 { reach } else { 1.0 };
+            return Some(Self { low: low.min(0.0), high: low.min(0.0) + reach * 1.08, log: false, floor: 0.0 });
+        }
+        let (least, _) = extent(values.iter().copied().filter(|v| *v > 0.0))?;
+        let floor = if low == 0.0 { 0.1 } else { 0.0 };
+        (low >= 0.0 && high / least >= DECADE).then_some(Self { low: least / 1.2, high: high * 1.2, log, floor })
+    }
+
+    /// Where a value lies; `None` for what is no number.
+    fn place(&self, value: f64) -> Option<f64> {
+        if !value.is_finite() {
+            return None;
+        }
+        if !self.log {
+            return Some((value - self.low) / (self.high - self.low));
+        }
+        if value <= 0.0 {
+            return Some(0.0);
+        }
+        Some(self.floor + (1.0 - self.floor) * (value / self.low).log10() / (self.high / self.low).log10())
+    }
+
+    /// Places with what is written beside them, no two alike.
+    fn ticks(&self) -> Vec<(f64, String)> {
+        let (ticks, labels) = if self.log {
+            let ticks = log_ticks(self.low, self.high);
+            let labels = ticks.iter().map(|tick| short_number(*tick)).collect();
+            (ticks, labels)
+        } else {
+            let ticks = nice_ticks(self.low, self.high);
+            let labels = tick_labels(&ticks);
+            (ticks, labels)
+        };
+        let mut all = if self.log && self.floor > 0.0 { vec![(0.0, "0".to_owned())] } else { Vec::new() };
+        all.extend(ticks.iter().zip(labels).filter_map(|(tick, label)| Some((self.place(*tick)?, label))));
+        all
+    }
 }
 
 /// Round numbers between `low` and `high`, about five.
@@ -143,24 +224,28 @@ fn nice_ticks(low: f64, high: f64) -> Vec<f64> {
     (0..12).map(|i| (first + i) as f64 * step).take_while(|tick| *tick <= high).collect()
 }
 
-/// Grid, axes and their labels.
-fn mesh<'a, Y>(style: &mut plotters::chart::MeshStyle<'a, '_, RangedCoordf64, Y, SVGBackend<'a>>, chart: &Chart) -> Result<(), DrawError>
-where
-    Y: plotters::coord::ranged1d::Ranged<ValueType = f64> + plotters::coord::ranged1d::ValueFormatter<f64>,
-{
-    style
-        .x_desc(chart.x_label.as_str())
-        .y_desc(chart.y_label.as_str())
-        .x_label_formatter(&|v| short_number(*v))
-        .y_label_formatter(&|v| short_number(*v))
-        .x_labels(8)
-        .axis_style(INK)
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .label_style(label(12, INK))
-        .axis_desc_style(label(13, INK))
-        .draw()?;
-    Ok(())
+/// Powers of ten between `low` and `high`, over less than three decades also twice and five times those; not more than eight.
+fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let factors: &[f64] = if last - first <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    let all: Vec<f64> = (first..=last).flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power))).collect();
+    let within: Vec<f64> = all.into_iter().filter(|tick| (low..=high).contains(tick)).collect();
+    within.iter().copied().step_by(within.len().div_ceil(9).max(1)).collect()
+}
+
+/// What is written beside evenly spaced ticks: as many digits as their step has.
+fn tick_labels(ticks: &[f64]) -> Vec<String> {
+    let most = ticks.iter().fold(0.0, |most: f64, tick| most.max(tick.abs()));
+    let step = ticks.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(most, f64::min);
+    let (scale, suffix) = suffix_of(most);
+    // A step is one, two or five times a power of ten.
+    let digits = (-(step / scale).log10()).ceil().max(0.0);
+    let written = |tick: &f64| match tick / scale {
+        0.0 => "0".to_owned(),
+        value if digits > 6.0 => format!("{value:.2e}{suffix}"),
+        value => format!("{value:.*}{suffix}", digits as usize),
+    };
+    ticks.iter().map(written).collect()
 }
 
 fn draw_bars(
@@ -171,58 +256,50 @@ fn draw_bars(
 ) -> Result<bool, DrawError> {
     let values = series.iter().flat_map(|(_, values)| values.iter().flatten().copied());
     let Some((_, high)) = extent(values) else { return Ok(false) };
-    let groups = categories.len().max(1);
-    let top = if high > 0.0 { high * 1.12 } else { 1.0 };
-    let mut context = ChartBuilder::on(root)
-        .margin(10)
-        .set_label_area_size(LabelAreaPosition::Left, 64)
-        .set_label_area_size(LabelAreaPosition::Bottom, 44)
-        .build_cartesian_2d(0.0..groups as f64, 0.0..top)?;
-    context
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(0)
-        .y_desc(chart.y_label.as_str())
-        .y_label_formatter(&|v| short_number(*v))
-        .y_labels(6)
-        .axis_style(INK)
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .label_style(label(12, INK))
-        .axis_desc_style(label(13, INK))
-        .draw()?;
+    let groups = categories.len().max(1) as f64;
+    let y = Scale { low: 0.0, high: if high > 0.0 { high * 1.12 } else { 1.0 }, log: false, floor: 0.0 };
+    let frame = Frame::new(root, chart, None, &y)?;
     let width = 0.8 / series.len().max(1) as f64;
     for (s, (_, values)) in series.iter().enumerate() {
-        for (group, value) in values.iter().enumerate().filter_map(|(g, v)| v.map(|v| (g, v))) {
+        for (group, value) in values.iter().enumerate().filter_map(|(g, v)| v.filter(|v| v.is_finite()).map(|v| (g, v))) {
             let left = group as f64 + 0.1 + s as f64 * width;
-            context.draw_series(std::iter::once(Rectangle::new([(left, 0.0), (left + width * 0.92, value)], colour(s).filled())))?;
-            let text = Text::new(short_number(value), (left, value + top * 0.05), label(11, INK));
-            context.draw_series(std::iter::once(text))?;
+            let place = |x: f64, value: f64| frame.pixel((x / groups, y.place(value).unwrap_or(0.0)));
+            root.draw(&Rectangle::new([place(left, 0.0), place(left + width * 0.92, value)], colour(s).filled()))?;
+            let (x, top) = place(left + width * 0.46, value);
+            let style = label(11, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
+            root.draw(&Text::new(short_number(value), (x, top - 3), style))?;
         }
     }
-    let area = context.plotting_area();
     for (group, category) in categories.iter().enumerate() {
-        let (x, y) = area.map_coordinate(&(group as f64 + 0.5, 0.0));
-        let style = anchored(HPos::Center, VPos::Top);
-        root.draw(&Text::new(category.clone(), (x, y + 8), style))?;
+        let (x, y) = frame.pixel(((group as f64 + 0.5) / groups, 0.0));
+        // A word a line, so that many stand beside each other.
+        for (line, word) in category.split(' ').enumerate() {
+            root.draw(&Text::new(word.to_owned(), (x, y + 6 + 14 * line as i32), anchored(HPos::Center, VPos::Top)))?;
+        }
     }
     Ok(true)
 }
 
+/// What numbers up to `most` are divided by, and the letter for it.
+const fn suffix_of(most: f64) -> (f64, &'static str) {
+    match most {
+        m if m >= 1e9 => (1e9, "G"),
+        m if m >= 1e6 => (1e6, "M"),
+        m if m >= 1e4 => (1e3, "k"),
+        _ => (1.0, ""),
+    }
+}
+
 /// A number for an axis: three digits, thousands as k, M, G.
 fn short_number(value: f64) -> String {
-    let magnitude = value.abs();
-    let (scaled, suffix) = match magnitude {
-        m if m >= 1e9 => (value / 1e9, "G"),
-        m if m >= 1e6 => (value / 1e6, "M"),
-        m if m >= 1e4 => (value / 1e3, "k"),
-        _ => (value, ""),
-    };
+    let (scale, suffix) = suffix_of(value.abs());
+    let scaled = value / scale;
     let digits = match scaled.abs() {
         m if m >= 100.0 || m == 0.0 => 0,
         m if m >= 10.0 => 1,
         m if m >= 0.1 => 2,
-        _ => 4,
+        m if m >= 0.001 => 4,
+        _ => return format!("{value:.2e}"),
     };
     let text = format!("{scaled:.digits$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
@@ -232,6 +309,8 @@ fn short_number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     #[test]
     fn axis_numbers_are_short() {
@@ -240,14 +319,127 @@ mod tests {
     }
 
     #[test]
-    fn narrow_logarithmic_scales_have_round_numbers() {
+    fn ticks_are_round_and_told_apart() {
         assert_eq!(nice_ticks(22_500.0, 45_500.0), [25_000.0, 30_000.0, 35_000.0, 40_000.0, 45_000.0]);
-        assert_eq!(nice_ticks(0.78, 2.4), [1.0, 1.5, 2.0]);
         assert!(nice_ticks(1.0, 1.0).is_empty() && nice_ticks(f64::NAN, 1.0).is_empty());
-        let points = vec![(0.0, 37_900.0), (1.0, 27_000.0)];
+        assert_eq!(log_ticks(0.9, 1100.0), [1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!(tick_labels(&[100_500.0, 101_000.0, 101_500.0]), ["100.5k", "101.0k", "101.5k"]);
+        assert_eq!(tick_labels(&[0.0, 1e-5, 2e-5]), ["0", "0.00001", "0.00002"]);
+    }
+
+    #[test]
+    fn what_lies_within_a_decade_has_no_logarithmic_scale() {
+        let chart = |low: f64| one_line(vec![(0.0, low), (1.0, 45_000.0)]);
+        assert!(draw(&chart(25_000.0), true).is_none() && draw(&chart(25_000.0), false).is_some());
+        assert!(draw(&chart(2_500.0), true).is_some());
+        assert!(draw(&chart(-1.0), true).is_none() && draw(&chart(-1.0), false).is_some());
+    }
+
+    fn one_line(points: Vec<(f64, f64)>) -> Chart {
         let kind = ChartKind::Lines { lines: vec![Line { name: "l".into(), points }], marks: vec![] };
-        let chart = Chart { title: "t".into(), x_label: "x".into(), y_label: "y".into(), kind };
-        assert!(draw(&chart, true).unwrap().contains("30k"));
+        Chart { title: "t".into(), x_label: "x".into(), y_label: "y".into(), kind }
+    }
+
+    /// What is drawn, read from the picture alone: numbers written beside the axes with their pixels, and the pixels of each piece of the line.
+    struct Seen {
+        across: Vec<(f64, f64)>,
+        up: Vec<(f64, f64)>,
+        pieces: Vec<Vec<(f64, f64)>>,
+    }
+
+    fn attribute<'a>(tag: &'a str, name: &str) -> &'a str {
+        let from = tag.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
+        tag[from..].split('"').next().unwrap()
+    }
+
+    fn number(text: &str) -> Option<f64> {
+        let factor = match text.chars().last()? {
+            'k' => 1e3,
+            'M' => 1e6,
+            'G' => 1e9,
+            _ => 1.0,
+        };
+        Some(text.trim_end_matches(['k', 'M', 'G']).parse::<f64>().ok()? * factor)
+    }
+
+    fn seen(svg: &str) -> Seen {
+        let mut seen = Seen { across: Vec::new(), up: Vec::new(), pieces: Vec::new() };
+        for tag in svg.split('<') {
+            if tag.starts_with("text ") {
+                let value = number(tag.split_once('>').unwrap().1.trim());
+                let (x, y): (f64, f64) = (attribute(tag, "x").parse().unwrap(), attribute(tag, "y").parse().unwrap());
+                match (value, attribute(tag, "text-anchor")) {
+                    (Some(value), "end") => seen.up.push((value, y)),
+                    (Some(value), _) => seen.across.push((value, x)),
+                    (None, _) => {}
+                }
+            } else if tag.starts_with("polyline ") && attribute(tag, "stroke") == PALETTE[0] {
+                let pair = |pair: &str| pair.split_once(',').map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap())).unwrap();
+                seen.pieces.push(attribute(tag, "points").split_whitespace().map(pair).collect());
+            } else if tag.starts_with("circle ") {
+                seen.pieces.push(vec![(attribute(tag, "cx").parse().unwrap(), attribute(tag, "cy").parse().unwrap())]);
+            }
+        }
+        seen
+    }
+
+    /// The pixel of `value` by the two outermost numbers of an axis; on a logarithmic one zero has its own.
+    fn pixel(axis: &[(f64, f64)], value: f64, log: bool) -> f64 {
+        if log && value == 0.0 {
+            return axis.iter().find(|(v, _)| *v == 0.0).expect("zero is on the axis").1;
+        }
+        let at = |v: f64| if log { v.ln() } else { v };
+        let numbers: Vec<_> = axis.iter().filter(|(v, _)| !log || *v > 0.0).collect();
+        let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+        first.1 + (at(value) - at(first.0)) / (at(last.0) - at(first.0)) * (last.1 - first.1)
+    }
+
+    fn check(points: &[(f64, f64)], log: bool) {
+        let Some(svg) = draw(&one_line(points.to_vec()), log) else {
+            let positive = || points.iter().map(|p| p.1).filter(|y| *y > 0.0 && y.is_finite());
+            let spread = positive().fold(0.0, f64::max) / positive().fold(f64::MAX, f64::min);
+            assert!(log && spread < 10.1 || points.iter().all(|p| !p.1.is_finite()), "nothing is drawn of {points:?}");
+            return;
+        };
+        let seen = seen(&svg);
+        for axis in [&seen.across, &seen.up] {
+            let mut labels: Vec<f64> = axis.iter().map(|(value, _)| *value).collect();
+            labels.dedup();
+            assert_eq!(labels.len(), axis.len(), "a number twice on an axis: {axis:?}");
+        }
+        let expected: Vec<Vec<&(f64, f64)>> =
+            points.split(|p| !p.1.is_finite()).map(|piece| piece.iter().collect::<Vec<_>>()).filter(|piece| !piece.is_empty()).collect();
+        assert_eq!(seen.pieces.len(), expected.len(), "values that do not follow each other are joined, or others are not");
+        for (drawn, data) in seen.pieces.iter().zip(&expected) {
+            assert_eq!(drawn.len(), data.len(), "every value is drawn");
+            for (drawn, data) in drawn.iter().zip(data) {
+                let (x, y) = (pixel(&seen.across, data.0, false), pixel(&seen.up, data.1, log));
+                assert!((drawn.0 - x).abs() < 3.0 && (drawn.1 - y).abs() < 3.0, "{data:?} is drawn at {drawn:?}, and belongs to {x},{y}");
+            }
+        }
+    }
+
+    #[test]
+    fn seconds_in_which_nothing_was_written_are_drawn_as_such() {
+        let mut points: Vec<(f64, f64)> = (0..60).map(|i| (f64::from(i), 180.0 + f64::from(i % 7))).collect();
+        (20..40).for_each(|i| points[i].1 = 0.0);
+        points[50].1 = f64::NAN;
+        points[52].1 = 12.0;
+        check(&points, true);
+        check(&points, false);
+        let floor = |y: f64| seen(&draw(&one_line(points.clone()), true).unwrap()).pieces[0].iter().filter(|p| p.1 == y).count();
+        let zero = seen(&draw(&one_line(points.clone()), true).unwrap()).up.iter().find(|(v, _)| *v == 0.0).unwrap().1;
+        assert_eq!(floor(zero), 20);
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_is_drawn_where_it_belongs(
+            values in vec(prop_oneof![Just(0.0), Just(f64::NAN), 1e-3..1e6_f64, 2e4..4e4_f64, Just(1.0)], 2..60), scale in 1e-3..1e4_f64, log in any::<bool>(),
+        ) {
+            let points: Vec<(f64, f64)> = values.iter().enumerate().map(|(i, y)| (i as f64 * scale, *y)).collect();
+            check(&points, log);
+        }
     }
 
     #[test]

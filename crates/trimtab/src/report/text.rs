@@ -1,6 +1,7 @@
 //! A document for the terminal: the same order and the same numbers as the HTML, charts as sparklines.
 
-use super::document::{Block, Chart, ChartKind, Document, Mark, Table, Verdict};
+use super::document::{Block, Chart, ChartKind, Document, Line, Mark, Table, Verdict};
+use super::layout;
 use crate::output;
 use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
@@ -9,21 +10,29 @@ use trimtab_core::units::three_digits;
 
 /// Columns of a sparkline.
 const SPARK_WIDTH: usize = 60;
+/// A sparkline of fewer columns says nothing.
+const SPARK_WIDTH_MIN: usize = 16;
 
-/// The text. Colours are escape sequences that the printer removes where nobody can see them.
+/// The text for the screen that it is printed on. Colours are escape sequences that the printer removes where nobody can see them.
 pub fn render(document: &Document) -> String {
-    let mut text = String::new();
-    let _ = writeln!(text, "{}", clean(&document.title).bold());
+    render_at(document, output::width())
+}
+
+/// The text at a width; `None` breaks no lines.
+pub fn render_at(document: &Document, width: Option<usize>) -> String {
+    let mut screen = Screen { text: String::new(), width };
+    screen.styled(&document.title, |line| line.bold().to_string());
     for line in &document.subtitle {
-        let _ = writeln!(text, "{}", clean(line).dimmed());
+        screen.styled(line, |line| line.dimmed().to_string());
     }
     for section in &document.sections {
-        let _ = writeln!(text, "\n{}", clean(&section.title).bold().underline());
+        screen.text.push('\n');
+        screen.styled(&section.title, |line| line.bold().underline().to_string());
         for block in &section.blocks {
-            write_block(&mut text, block);
+            screen.block(block);
         }
     }
-    text
+    screen.text
 }
 
 /// `text` without control characters, nor such as turn the direction of what follows: names of drives, paths and imported
@@ -33,120 +42,223 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
-fn write_block(text: &mut String, block: &Block) {
-    match block {
-        Block::Verdict(verdict) => write_verdict(text, verdict),
-        Block::Text(paragraph) => {
-            let _ = writeln!(text, "{}", clean(paragraph));
-        }
-        Block::Commands(commands) => {
-            for command in commands {
-                let _ = writeln!(text, "    {}", clean(command).bold());
-            }
-        }
-        Block::Table(table) => write_table(text, table),
-        Block::Chart(chart) => write_chart(text, chart),
-        Block::Warnings(warnings) => write_warnings(text, warnings),
-    }
+/// Text under construction.
+struct Screen {
+    text: String,
+    width: Option<usize>,
 }
 
-fn write_verdict(text: &mut String, verdict: &Verdict) {
-    let _ = writeln!(text, "{}", clean(&verdict.headline).bold());
-    for (title, items) in [("Evidence:", &verdict.evidence), ("What would change it, and what this does not show:", &verdict.caveats)] {
-        if !items.is_empty() {
-            let _ = writeln!(text, "{title}");
-            for item in items {
-                let _ = writeln!(text, "  - {}", clean(item));
+impl Screen {
+    /// A paragraph in a style of its own; nothing for an empty one.
+    fn styled(&mut self, text: &str, style: impl Fn(&str) -> String) {
+        for line in layout::paragraph(text, self.width, "", "").lines() {
+            self.text.push_str(&style(line));
+            self.text.push('\n');
+        }
+    }
+
+    fn paragraph(&mut self, text: &str, first: &str, rest: &str) {
+        self.text.push_str(&layout::paragraph(text, self.width, first, rest));
+    }
+
+    fn block(&mut self, block: &Block) {
+        match block {
+            Block::Verdict(verdict) => self.verdict(verdict),
+            Block::Text(paragraph) => self.paragraph(paragraph, "", ""),
+            Block::Commands(commands) => commands.iter().for_each(|command| self.command(command)),
+            Block::Table(table) => self.table(table),
+            Block::Chart(chart) => self.chart(chart),
+            Block::Warnings(warnings) => self.text.push_str(&warnings_at(warnings, self.width)),
+        }
+    }
+
+    fn verdict(&mut self, verdict: &Verdict) {
+        self.styled(&verdict.headline, |line| line.bold().to_string());
+        for (title, items) in [("Evidence:", &verdict.evidence), ("What would change it, and what this does not show:", &verdict.caveats)] {
+            if !items.is_empty() {
+                self.paragraph(title, "", "");
+                items.iter().for_each(|item| self.paragraph(item, "  - ", "    "));
             }
         }
     }
-}
 
-fn write_table(text: &mut String, table: &Table) {
-    let header: Vec<String> = table.header.iter().map(|h| clean(h)).collect();
-    let mut drawn = output::table(&header.iter().map(String::as_str).collect::<Vec<_>>());
-    for row in &table.rows {
-        drawn.add_row(row.iter().map(|cell| clean(cell)));
+    /// A command to copy, which is never broken; its comment stands above it where both do not fit into a line.
+    fn command(&mut self, command: &str) {
+        const INDENT: &str = "    ";
+        let command = clean(command);
+        let split = command.split_once("  # ").filter(|_| self.width.is_some_and(|width| INDENT.len() + command.chars().count() > width));
+        if let Some((_, comment)) = split {
+            self.paragraph(comment.trim(), "    # ", "    # ");
+        }
+        let command = split.map_or(command.as_str(), |(command, _)| command.trim_end());
+        let _ = writeln!(self.text, "{INDENT}{}", command.bold());
     }
-    let _ = writeln!(text, "{}\n{drawn}", clean(&table.caption));
+
+    fn table(&mut self, table: &Table) {
+        self.paragraph(&table.caption, "", "");
+        self.text.push_str(&layout::table(table, self.width));
+    }
+
+    fn chart(&mut self, chart: &Chart) {
+        self.paragraph(&chart.title, "", "");
+        match &chart.kind {
+            ChartKind::Lines { lines, marks } => {
+                self.sparklines(lines);
+                marks.iter().for_each(|mark| self.mark(mark));
+                let scale = if lines.len() > 1 { "; one scale for all" } else { "" };
+                let axes = format!("{} over {}{scale}", chart.y_label, chart.x_label);
+                let shown = layout::paragraph(&axes, self.width, "  ", "  ");
+                shown.lines().for_each(|line| self.text.push_str(&format!("{}\n", line.dimmed())));
+            }
+            ChartKind::Bars { categories, series } => {
+                let mut header = vec![chart.y_label.as_str()];
+                header.extend(series.iter().map(|(name, _)| name.as_str()));
+                let mut table = Table::new("", &header);
+                for (i, category) in categories.iter().enumerate() {
+                    let values = series.iter().map(|(_, values)| values.get(i).copied().flatten().map_or_else(String::new, three_digits));
+                    table.row(std::iter::once(category.clone()).chain(values));
+                }
+                self.table(&table);
+            }
+        }
+    }
+
+    fn mark(&mut self, mark: &Mark) {
+        self.paragraph(&format!("at {}: {}", three_digits(mark.x), mark.label), "  ", "      ");
+    }
+
+    /// A row of blocks for each line, all on one scale; its figures beside it, or below where there is no room.
+    fn sparklines(&mut self, lines: &[Line]) {
+        let label = lines.iter().map(|line| clean(&line.name).chars().count()).max().unwrap_or(0);
+        let high = lines.iter().flat_map(|line| &line.points).map(|p| p.1).filter(|y| y.is_finite()).fold(0.0, f64::max);
+        let figures: Vec<String> = lines.iter().map(|line| figures(&line.points)).collect();
+        let longest = figures.iter().map(|text| text.chars().count()).max().unwrap_or(0);
+        let room = self.width.unwrap_or(usize::MAX).saturating_sub(label + 3);
+        let beside = room >= SPARK_WIDTH_MIN + 2 + longest;
+        let spark = if beside { room - 2 - longest } else { room }.clamp(1, SPARK_WIDTH);
+        for (line, figures) in lines.iter().zip(figures) {
+            let row = format!("  {:label$} {}", clean(&line.name), sparkline(&line.points, high, spark));
+            if beside {
+                let _ = writeln!(self.text, "{row}  {figures}");
+            } else {
+                let _ = writeln!(self.text, "{row}");
+                self.paragraph(&figures, "      ", "      ");
+            }
+        }
+    }
 }
 
 /// Warnings, the most serious first.
-pub fn write_warnings(text: &mut String, warnings: &[Warning]) {
+fn warnings_at(warnings: &[Warning], width: Option<usize>) -> String {
     let mut sorted: Vec<&Warning> = warnings.iter().collect();
     sorted.sort_by_key(|warning| std::cmp::Reverse(warning.severity));
+    let mut text = String::new();
     for warning in sorted {
-        let message = clean(&warning.text);
+        let word = match warning.severity {
+            Severity::Note => "note:",
+            Severity::Caution => "caution:",
+            Severity::Serious => "serious:",
+        };
+        let message = layout::paragraph(&format!("{word} {}", warning.text), width, "", "  ");
+        let behind = message.strip_prefix(word).unwrap_or(&message);
         let _ = match warning.severity {
-            Severity::Note => writeln!(text, "note: {message}"),
-            Severity::Caution => writeln!(text, "{} {message}", "caution:".yellow()),
-            Severity::Serious => writeln!(text, "{} {message}", "serious:".red().bold()),
+            Severity::Note => write!(text, "{word}{behind}"),
+            Severity::Caution => write!(text, "{}{behind}", word.yellow()),
+            Severity::Serious => write!(text, "{}{behind}", word.red().bold()),
         };
     }
+    text
 }
 
-fn write_chart(text: &mut String, chart: &Chart) {
-    let _ = writeln!(text, "{}", clean(&chart.title));
-    match &chart.kind {
-        ChartKind::Lines { lines, marks } => {
-            let width = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
-            for line in lines {
-                let _ = writeln!(text, "  {:width$} {}", clean(&line.name), sparkline(&line.points));
-            }
-            write_marks(text, marks);
-            let _ = writeln!(text, "  {}", format!("{} over {}", clean(&chart.y_label), clean(&chart.x_label)).dimmed());
-        }
-        ChartKind::Bars { categories, series } => {
-            let mut header = vec![chart.y_label.as_str()];
-            header.extend(series.iter().map(|(name, _)| name.as_str()));
-            let mut table = Table::new("", &header);
-            for (i, category) in categories.iter().enumerate() {
-                let values = series.iter().map(|(_, values)| values.get(i).copied().flatten().map_or_else(String::new, three_digits));
-                table.row(std::iter::once(category.clone()).chain(values));
-            }
-            write_table(text, &table);
-        }
-    }
-}
-
-fn write_marks(text: &mut String, marks: &[Mark]) {
-    for mark in marks {
-        let _ = writeln!(text, "  at {}: {}", three_digits(mark.x), clean(&mark.label));
-    }
-}
-
-/// A line in one row of block characters: the mean of each step on a scale from 0 to the line's maximum, with its first, lowest, highest and last value.
-fn sparkline(points: &[(f64, f64)]) -> String {
+/// A line in one row of block characters: the mean of each step on a scale from 0 to `high`; a dot where there is no value.
+fn sparkline(points: &[(f64, f64)], high: f64, width: usize) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let width = width.min(points.len());
+    let step = |step: usize| {
+        let slice = &points[step * points.len() / width..(step + 1) * points.len() / width];
+        let finite: Vec<f64> = slice.iter().map(|p| p.1).filter(|y| y.is_finite()).collect();
+        if finite.is_empty() {
+            return '·';
+        }
+        let mean = finite.iter().sum::<f64>() / finite.len() as f64;
+        let level = if high > 0.0 { (mean / high * 7.0).round().clamp(0.0, 7.0) as usize } else { 0 };
+        LEVELS[level]
+    };
+    (0..width).map(step).collect()
+}
+
+/// The first, last, lowest and highest value of a line.
+fn figures(points: &[(f64, f64)]) -> String {
     let finite: Vec<f64> = points.iter().map(|p| p.1).filter(|y| y.is_finite()).collect();
     let (Some(first), Some(last)) = (finite.first(), finite.last()) else { return "(no values)".to_owned() };
     let high = finite.iter().copied().fold(f64::MIN, f64::max);
     let low = finite.iter().copied().fold(f64::MAX, f64::min);
-    let width = SPARK_WIDTH.min(finite.len());
-    let mut drawn = String::new();
-    for step in 0..width {
-        let slice = &finite[step * finite.len() / width..(step + 1) * finite.len() / width];
-        let mean = slice.iter().sum::<f64>() / slice.len() as f64;
-        let level = if high > 0.0 { (mean / high * 7.0).round().clamp(0.0, 7.0) as usize } else { 0 };
-        drawn.push(LEVELS[level]);
-    }
-    format!("{drawn}  {} → {} (min {}, max {})", three_digits(*first), three_digits(*last), three_digits(low), three_digits(high))
+    format!("{} → {} (min {}, max {})", three_digits(*first), three_digits(*last), three_digits(low), three_digits(high))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn line(name: &str, value: impl Fn(u32) -> f64) -> Line {
+        Line { name: name.into(), points: (0..600).map(|i| (f64::from(i), value(i))).collect() }
+    }
+
+    fn drawn(lines: Vec<Line>, width: Option<usize>) -> String {
+        let kind = ChartKind::Lines { lines, marks: Vec::new() };
+        let chart = Chart { title: "t".into(), x_label: "s".into(), y_label: "WAF".into(), kind };
+        let document =
+            Document { sections: vec![super::super::document::Section::new("S", vec![Block::Chart(chart)])], ..Document::default() };
+        anstream::adapter::strip_str(&render_at(&document, width)).to_string()
+    }
+
     #[test]
     fn a_sparkline_shows_the_fall() {
-        let points: Vec<(f64, f64)> = (0..600).map(|i| (f64::from(i), if i < 300 { 200.0 } else { 50.0 })).collect();
-        let drawn = sparkline(&points);
-        assert!(drawn.starts_with('█') && drawn.contains('▃') && drawn.ends_with("200 → 50.0 (min 50.0, max 200)"), "{drawn}");
-        assert_eq!(sparkline(&[]), "(no values)");
+        let drawn = drawn(vec![line("rate", |i| if i < 300 { 200.0 } else { 50.0 })], None);
+        let row = drawn.lines().find(|line| line.contains("rate")).unwrap();
+        assert!(row.contains("rate ███") && row.contains("█▃") && row.ends_with("200 → 50.0 (min 50.0, max 200)"), "{row}");
+        assert_eq!((sparkline(&[], 1.0, 60), figures(&[])), (String::new(), "(no values)".to_owned()));
+        assert_eq!(sparkline(&[(0.0, f64::NAN), (1.0, 0.0), (2.0, 8.0)], 8.0, 60), "·▁█");
+    }
+
+    /// Heights of the blocks in the row of a line.
+    fn heights(drawn: &str, name: &str) -> Vec<u32> {
+        let row = drawn.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        row.chars().filter(|c| ('▁'..='█').contains(c)).map(|c| c as u32 - '▁' as u32).collect()
+    }
+
+    #[test]
+    fn what_is_compared_has_one_scale() {
+        for width in [None, Some(60), Some(80), Some(120)] {
+            let drawn = drawn(vec![line("none", |_| 1.89), line("online", |i| if i == 0 { 1.89 } else { 1.06 })], width);
+            let (none, online) = (heights(&drawn, "none"), heights(&drawn, "online"));
+            assert!(none.iter().all(|h| *h == 7), "{drawn}");
+            // 1.06 of 1.89 on eight levels.
+            assert!(online[1..].iter().all(|h| *h == 4), "{drawn}");
+            assert!(width.is_none_or(|width| drawn.lines().all(|line| line.chars().count() <= width)), "{drawn}");
+        }
     }
 
     #[test]
     fn control_characters_cannot_steer_the_terminal() {
         assert_eq!(clean("a\u{1b}[2Jb\u{202e}c"), "a\u{fffd}[2Jb\u{fffd}c");
+    }
+
+    #[test]
+    fn a_command_is_never_broken() {
+        let document = Document {
+            sections: vec![super::super::document::Section::new(
+                "S",
+                vec![Block::Commands(vec![
+                    "trimtab apply idle /a/long/mount/point --dry-run    # shows what would change; nothing is done".into(),
+                ])],
+            )],
+            ..Document::default()
+        };
+        let text = anstream::adapter::strip_str(&render_at(&document, Some(60))).to_string();
+        assert!(
+            text.contains("    # shows what would change; nothing is done\n    trimtab apply idle /a/long/mount/point --dry-run\n"),
+            "{text}"
+        );
     }
 }

@@ -23,6 +23,7 @@ mod power_cuts;
 mod published;
 mod replay;
 mod results;
+mod screens;
 mod study;
 mod study_modelled;
 mod support;

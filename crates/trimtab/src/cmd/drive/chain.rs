@@ -3,8 +3,10 @@
 use super::validate::policy_name;
 use crate::error::Interrupted;
 use crate::interrupt;
-use crate::output::{self, Context};
+use crate::output::Context;
 use crate::progress::{Counting, Progress};
+use crate::report::document::Table;
+use crate::report::layout::prose;
 use anyhow::Context as _;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -119,9 +121,9 @@ fn row(case: &Case, outcome: &Outcome) -> Row {
 /// As a table.
 pub fn text(rows: &[Row]) -> String {
     let head = ["trim policy", "drive", "files", "metadata", "live", "u", "theory", "of lives", "model", "deviation", "of lives", "limit"];
-    let mut table = output::table(&head);
+    let mut table = Table::new("", &head);
     for row in rows {
-        table.add_row([
+        table.row([
             row.trim.clone(),
             row.policy.clone(),
             format!("{} KiB, {:.0} %", row.file_bytes >> 10, row.fill * 100.0),
@@ -138,10 +140,11 @@ pub fn text(rows: &[Row]) -> String {
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
     let verdict = if outside == 0 { "all within their limits".to_owned() } else { format!("{outside} outside their limits (marked !)") };
-    format!(
-        "Files that come and go on a filesystem under a trim policy. Metadata: share of the writes that are journal, bitmaps and inode tables; live: what\n\
-         exists, u: what the drive holds, both over physical pages; theory: that formula at u, metadata being hot data in the same log; of lives: from\n\
-         how long each page lived (limit {LIMIT_OF_LIVES_PERCENT} %).\n{table}\n{} comparisons: {verdict}.",
-        rows.len()
-    )
+    let what = format!(
+        "Files that come and go on a filesystem under a trim policy. Metadata: share of the writes that are journal, bitmaps and inode tables; \
+         live: what exists, u: what the drive holds, both over physical pages; theory: that formula at u, metadata being hot data in the same \
+         log; of lives: from how long each page lived (limit {LIMIT_OF_LIVES_PERCENT} %)."
+    );
+    let verdict = format!("{} comparisons: {verdict}.", rows.len());
+    [prose(&what), table.on_screen(), prose(&verdict)].concat()
 }

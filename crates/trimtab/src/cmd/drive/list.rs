@@ -1,7 +1,9 @@
 //! `trimtab drive list`.
 
 use crate::drives::{self, SourceKind};
-use crate::output::{self, Context};
+use crate::output::Context;
+use crate::report::document::{Narrow, Table};
+use crate::report::layout::prose;
 use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_core::drive::spec::Medium;
@@ -37,14 +39,14 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
         })
         .collect();
     context.report("drives", 1, &entries, || {
-        let mut table = output::table(&["drive", "capacity", "published/fitted/assumed", "what it is"]);
+        let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(Narrow::Records);
         for entry in &entries {
-            table.add_row([entry.name, &Bytes(entry.capacity_bytes).to_string(), &format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed), entry.description]);
+            let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
+            table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string(), sources, entry.description.to_owned()]);
         }
-        if let Some(column) = table.column_mut(3) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Left);
-        }
-        format!("{table}\nThe third column counts the figures' sources by kind; 'trimtab drive show NAME' has them all.\nUse one as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints one to start from).")
+        let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' has them all.\n\
+                    Use one as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints one to start from).";
+        [table.on_screen(), prose(hint)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
 }

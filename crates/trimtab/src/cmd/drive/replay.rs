@@ -4,8 +4,9 @@ use crate::drives;
 use crate::drives::model;
 use crate::error::UsageError;
 use crate::interrupt;
-use crate::output::{self, Context};
+use crate::output::Context;
 use crate::progress::{Counting, Progress};
+use crate::report::document::Table;
 use crate::serve::engine::Settings;
 use crate::serve::pace::Speed;
 use crate::serve::status::ByKind;
@@ -153,11 +154,11 @@ fn as_json(trim: &str, outcome: &Outcome) -> serde_json::Value {
 }
 
 fn in_words(outcomes: &[(String, Outcome)]) -> String {
-    let mut table = output::table(&["trim", "took", "WAF", "write p99", "read p99", "trims", "trimmed", "effective", "never told"]);
+    let mut table = Table::new("", &["trim", "took", "WAF", "write p99", "read p99", "trims", "trimmed", "effective", "never told"]);
     for (trim, outcome) in outcomes {
         let p99 =
             |done: &crate::serve::engine::Done| if done.count == 0 { "-".to_owned() } else { done.latency.percentile(99.0).to_string() };
-        table.add_row([
+        table.row([
             trim.clone(),
             outcome.took.to_string(),
             outcome.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}")),
@@ -169,5 +170,5 @@ fn in_words(outcomes: &[(String, Outcome)]) -> String {
             outcome.never_told.to_string(),
         ]);
     }
-    format!("{table}\n")
+    table.on_screen()
 }

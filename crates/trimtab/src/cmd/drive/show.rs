@@ -2,6 +2,8 @@
 
 use crate::drives::{self, Drive, SourceKind};
 use crate::output::{self, Context};
+use crate::report::document::{Narrow, Table};
+use crate::report::layout::prose;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use trimtab_core::drive::spec::Medium;
@@ -35,7 +37,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         "fields": rows.iter().map(|(field, value)| json!({ "field": field, "value": value, "source": drive.source_of(field) })).collect::<Vec<_>>(),
     });
     context.report("drive", 1, &document, || {
-        let mut table = output::table(&["field", "value", "source"]);
+        let mut table = Table::new("", &["field", "value", "source"]).when_narrow(Narrow::Records);
         for (field, value) in &rows {
             let source = drive.source_of(field).map_or_else(
                 || "default".to_owned(),
@@ -48,12 +50,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
                     format!("{kind}: {}", source.text)
                 },
             );
-            table.add_row([field.clone(), shown(field, value), source]);
+            table.row([field.clone(), shown(field, value), source]);
         }
-        if let Some(column) = table.column_mut(2) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Left);
-        }
-        format!("{}: {}\n{table}", drive.spec.name, drive.spec.description)
+        [prose(&format!("{}: {}", drive.spec.name, drive.spec.description)), table.on_screen()].concat()
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! `trimtab drive status`.
 
-use crate::output::{Context, table};
+use crate::output::Context;
+use crate::report::document::Table;
 use crate::serve::control::{Ask, Client};
 use crate::serve::fuse::Transport;
 use crate::serve::ledger::SIZE_CLASSES;
@@ -82,20 +83,20 @@ fn in_words(status: &Status) -> String {
     for fault in &status.faults {
         let _ = writeln!(text, "fault: {fault}");
     }
-    let mut requests = table(&["requests", "count", "bytes", "failed", "mean", "p50", "p99", "max"]);
+    let mut requests = Table::new("", &["requests", "count", "bytes", "failed", "mean", "p50", "p99", "max"]);
     let kinds = &status.requests;
     for (name, kind) in [("read", &kinds.read), ("write", &kinds.write), ("trim", &kinds.trim), ("flush", &kinds.flush)] {
         let latency = kind.latency;
         let shown = [latency.mean_ns as u64, latency.p50_ns, latency.p99_ns, latency.max_ns].map(|ns| Nanos(ns).to_string());
         let mut row = vec![name.to_owned(), kind.count.to_string(), Bytes(kind.bytes).to_string(), kind.failed.to_string()];
         row.extend(shown);
-        requests.add_row(row);
+        requests.row(row);
     }
     let _ = writeln!(text, "{requests}");
     text.push_str(&ledger_in_words(status));
-    let mut model = table(&["model, in its whole life", "value"]);
+    let mut model = Table::new("", &["model, in its whole life", "value"]);
     for (name, value) in &status.model {
-        model.add_row([name.clone(), value.to_string()]);
+        model.row([name.clone(), value.to_string()]);
     }
     let waf = status.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}"));
     let _ = writeln!(text, "{model}\nwrite amplification in its whole life: {waf}");
@@ -107,18 +108,18 @@ fn ledger_in_words(status: &Status) -> String {
     if discards.commands == 0 {
         return String::new();
     }
-    let mut ledger = table(&["discards", "ranges", "bytes"]);
-    ledger.add_row(["asked", &discards.asked.count.to_string(), &Bytes(discards.asked.bytes).to_string()]);
+    let mut ledger = Table::new("", &["discards", "ranges", "bytes"]);
+    ledger.row(["asked", &discards.asked.count.to_string(), &Bytes(discards.asked.bytes).to_string()]);
     for ((_, class), tally) in SIZE_CLASSES.iter().zip(&discards.by_size) {
         if tally.count > 0 {
-            ledger.add_row([format!("  {class}"), tally.count.to_string(), Bytes(tally.bytes).to_string()]);
+            ledger.row([format!("  {class}"), tally.count.to_string(), Bytes(tally.bytes).to_string()]);
         }
     }
-    ledger.add_row(["effective", "", &Bytes(discards.effective_bytes).to_string()]);
-    ledger.add_row(["held no data before", &discards.repeated_ranges.to_string(), &Bytes(discards.repeated_bytes).to_string()]);
-    ledger.add_row(["part of a block only", "", &Bytes(discards.partial_bytes).to_string()]);
-    ledger.add_row(["refused", &discards.refused.count.to_string(), &Bytes(discards.refused.bytes).to_string()]);
-    ledger.add_row(["ignored (fault)", &discards.ignored.count.to_string(), &Bytes(discards.ignored.bytes).to_string()]);
+    ledger.row(["effective", "", &Bytes(discards.effective_bytes).to_string()]);
+    ledger.row(["held no data before", &discards.repeated_ranges.to_string(), &Bytes(discards.repeated_bytes).to_string()]);
+    ledger.row(["part of a block only", "", &Bytes(discards.partial_bytes).to_string()]);
+    ledger.row(["refused", &discards.refused.count.to_string(), &Bytes(discards.refused.bytes).to_string()]);
+    ledger.row(["ignored (fault)", &discards.ignored.count.to_string(), &Bytes(discards.ignored.bytes).to_string()]);
     let amplification = status.discard_amplification.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     format!("{ledger}\ndiscard amplification (bytes discarded / bytes freed): {amplification}\n")
 }

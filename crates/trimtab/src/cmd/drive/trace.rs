@@ -1,6 +1,7 @@
 //! `trimtab drive trace`.
 
-use crate::output::{self, Context};
+use crate::output::Context;
+use crate::report::document::Table;
 use crate::trace::{ExportFormat, Kind, Source, export};
 use anyhow::Context as _;
 use serde::Serialize;
@@ -106,13 +107,13 @@ fn summed(source: Source) -> anyhow::Result<Summary> {
 }
 
 fn in_words(summary: &Summary) -> String {
-    let mut table = output::table(&["requests", "count", "bytes", "failed"]);
+    let mut table = Table::new("", &["requests", "count", "bytes", "failed"]);
     for (name, sum) in [("read", &summary.read), ("write", &summary.write), ("trim", &summary.trim), ("flush", &summary.flush)] {
-        table.add_row([name.to_owned(), sum.count.to_string(), Bytes(sum.bytes).to_string(), sum.failed.to_string()]);
+        table.row([name.to_owned(), sum.count.to_string(), Bytes(sum.bytes).to_string(), sum.failed.to_string()]);
     }
     let head = match (&summary.drive, &summary.speed) {
         (Some(drive), Some(speed)) => format!("recorded on {drive} at speed {speed}\n"),
         _ => String::new(),
     };
-    format!("{head}{table}\n{} in model time, up to byte {}\n", Nanos(summary.took_ns), summary.end_bytes)
+    format!("{head}{}\n{} in model time, up to byte {}\n", table.on_screen(), Nanos(summary.took_ns), summary.end_bytes)
 }

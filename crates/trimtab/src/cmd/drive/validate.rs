@@ -3,8 +3,10 @@
 use super::chain;
 use crate::error::{Interrupted, UsageError};
 use crate::interrupt;
-use crate::output::{self, Context};
+use crate::output::Context;
 use crate::progress::{Counting, Progress};
+use crate::report::document::Table;
+use crate::report::layout::prose;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -136,15 +138,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let all_agree = rows.iter().all(|row| row.agrees) && chain.iter().all(|row| row.agrees);
     let document = Document { physical_pages: pages, seed: args.seed, rows: &rows, chain: &chain, all_agree };
     context.report("drive-validation", 1, &document, || {
-        if chain.is_empty() { text(&rows) } else { format!("{}\n\n{}", text(&rows), chain::text(&chain)) }
+        if chain.is_empty() { text(&rows) } else { format!("{}\n{}", text(&rows), chain::text(&chain)) }
     })?;
     Ok(if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn text(rows: &[Row]) -> String {
-    let mut table = output::table(&["policy", "pages/block", "traffic", "u = U/T", "theory", "model", "deviation", "limit"]);
+    let mut table = Table::new("", &["policy", "pages/block", "traffic", "u = U/T", "theory", "model", "deviation", "limit"]);
     for row in rows {
-        table.add_row([
+        table.row([
             row.policy.clone(),
             row.pages_per_block.to_string(),
             row.traffic.clone(),
@@ -158,7 +160,8 @@ fn text(rows: &[Row]) -> String {
     let outside = rows.iter().filter(|row| !row.agrees).count();
     let worst = rows.iter().map(|row| row.deviation_percent.abs()).fold(0.0, f64::max);
     let verdict = if outside == 0 { "all within their limits".to_owned() } else { format!("{outside} outside their limits (marked !)") };
-    format!("{table}\n{} comparisons of write amplification, worst deviation {worst:.2} %: {verdict}.", rows.len())
+    let verdict = format!("{} comparisons of write amplification, worst deviation {worst:.2} %: {verdict}.", rows.len());
+    [table.on_screen(), prose(&verdict)].concat()
 }
 
 /// How far model and theory may lie apart, in per cent: where the formula is exact, where it holds for one log with two temperatures, and with TRIM.

@@ -1,6 +1,7 @@
 //! `trimtab results list`.
 
 use crate::output::Context;
+use crate::report::document::{Narrow, Table};
 use crate::report::run::{instant, quantity};
 use crate::report::text::clean;
 use crate::runner::unix_ms;
@@ -109,10 +110,8 @@ fn row(summary: &Summary) -> Row {
 }
 
 fn table(found: &[Summary]) -> String {
-    let mut table = crate::output::table(&["id", "began", "workload", "target", "policy", "figure", "remarks"]);
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(comfy_table::CellAlignment::Left);
-    }
+    let header = ["id", "began", "workload", "target", "policy", "figure", "remarks"];
+    let mut table = Table::new("", &header).when_narrow(Narrow::Records);
     for summary in found {
         let figure = summary.metric.as_ref().map_or_else(String::new, |m| {
             let mean = m.samples.iter().sum::<f64>() / m.samples.len() as f64;
@@ -133,7 +132,7 @@ fn table(found: &[Summary]) -> String {
             1 => remarks.push("1 warning".to_owned()),
             n => remarks.push(format!("{n} warnings")),
         }
-        table.add_row([
+        table.row([
             summary.id.short(),
             instant(summary.started_unix_ms),
             clean(&summary.workload),
@@ -143,5 +142,5 @@ fn table(found: &[Summary]) -> String {
             remarks.join(", "),
         ]);
     }
-    table.to_string()
+    table.on_screen()
 }

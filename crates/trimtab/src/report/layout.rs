@@ -1,0 +1,385 @@
+//! Text and tables for a screen of any width: the one place that breaks lines.
+//!
+//! Lines break between words only, and never between a number and its unit. A table that does not fit wraps its cells; if its longest
+//! words do not fit beside each other either, its columns are stacked: in panels below each other, or a row at a time.
+
+use super::document::{Narrow, Table};
+use super::text::clean;
+use unicode_width::UnicodeWidthStr as _;
+
+/// Columns between two columns.
+const GAP: usize = 2;
+/// A cell that would need more lines than this in its column gets the whole width instead.
+const CELL_LINES_MAX: usize = 5;
+/// What lines that go on are indented by.
+const INDENT: usize = 4;
+
+/// Columns that `text` takes.
+fn width_of(text: &str) -> usize {
+    text.width()
+}
+
+/// What is never broken: words, and numbers with their units.
+pub fn atoms(text: &str) -> Vec<String> {
+    let mut atoms: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match atoms.last_mut() {
+            Some(before) if is_number(before) && is_unit(word) => {
+                before.push(' ');
+                before.push_str(word);
+            }
+            _ => atoms.push(word.to_owned()),
+        }
+    }
+    atoms
+}
+
+/// Whether what stands behind `text` may be its unit.
+fn is_number(text: &str) -> bool {
+    let number = text.trim_start_matches(['(', '<', '>', '~', '+', '-', '−', '≤', '≥', '\'', '"']);
+    number.starts_with(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | 'e' | '-'))
+}
+
+fn is_unit(word: &str) -> bool {
+    const UNITS: [&str; 34] = [
+        "ns",
+        "µs",
+        "us",
+        "ms",
+        "s",
+        "min",
+        "h",
+        "d",
+        "days",
+        "B",
+        "kB",
+        "MB",
+        "GB",
+        "TB",
+        "PB",
+        "KiB",
+        "MiB",
+        "GiB",
+        "TiB",
+        "MB/s",
+        "GB/s",
+        "kB/s",
+        "B/s",
+        "MiB/s",
+        "GiB/s",
+        "/s",
+        "ops/s",
+        "writes/s",
+        "operations/s",
+        "IOPS",
+        "%",
+        "×",
+        "x",
+        "bytes",
+    ];
+    UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')', '(', '!', '?', '\'', '"']))
+}
+
+/// Lines of at most `width` columns, unless a single atom is longer.
+pub fn lines(text: &str, width: Option<usize>) -> Vec<String> {
+    let width = width.unwrap_or(usize::MAX);
+    let mut lines: Vec<String> = Vec::new();
+    for atom in atoms(text) {
+        match lines.last_mut() {
+            Some(line) if width_of(line) + 1 + width_of(&atom) <= width => {
+                line.push(' ');
+                line.push_str(&atom);
+            }
+            _ => lines.push(atom),
+        }
+    }
+    lines
+}
+
+/// `text` behind `first`, its further lines behind `rest`; every line without control characters. Lines that `text` has stay lines.
+pub fn paragraph(text: &str, width: Option<usize>, first: &str, rest: &str) -> String {
+    let mut shown = String::new();
+    for (number, line) in clean(text).lines().enumerate() {
+        let lead = if number == 0 { first } else { rest };
+        // Without a width nothing is broken, and the spaces of the text stay as they are.
+        let Some(width) = width.filter(|width| width_of(lead) + width_of(line) > *width) else {
+            shown.push_str(lead);
+            shown.push_str(line);
+            shown.push('\n');
+            continue;
+        };
+        let room = width.saturating_sub(width_of(lead).max(width_of(rest))).max(1);
+        for (at, part) in lines(line, Some(room)).iter().enumerate() {
+            shown.push_str(if at == 0 { lead } else { rest });
+            shown.push_str(part);
+            shown.push('\n');
+        }
+    }
+    shown
+}
+
+/// `text` for the screen that it is printed on; with a newline at its end.
+pub fn prose(text: &str) -> String {
+    paragraph(text, crate::output::width(), "", "")
+}
+
+/// A table in the tool's one style: a rule below the header, columns of figures to the right; with a newline at its end.
+pub fn table(table: &Table, width: Option<usize>) -> String {
+    let grid = Grid::of(table);
+    let mut shown = String::new();
+    if grid.columns.is_empty() {
+        return shown;
+    }
+    let Some(width) = width else {
+        grid.draw(&grid.columns.iter().map(Column::whole).collect::<Vec<_>>(), &mut shown);
+        return shown;
+    };
+    match (grid.widths(width), table.narrow) {
+        (Some(widths), _) => grid.draw(&widths, &mut shown),
+        (None, Narrow::Panels) => grid.panels(width, &mut shown),
+        (None, Narrow::Records) => grid.records(width, &mut shown),
+    }
+    shown
+}
+
+/// One column: its heading and its cells.
+#[derive(Clone, Debug)]
+struct Column {
+    heading: String,
+    cells: Vec<String>,
+    right: bool,
+}
+
+impl Column {
+    fn all(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.heading).chain(&self.cells)
+    }
+
+    /// Width in which nothing has to be wrapped.
+    fn whole(&self) -> usize {
+        self.all().map(|cell| width_of(cell)).max().unwrap_or(0)
+    }
+
+    /// Width below which an atom would be broken.
+    fn least(&self) -> usize {
+        self.all().flat_map(|cell| atoms(cell)).map(|atom| width_of(&atom)).max().unwrap_or(0)
+    }
+
+    /// Lines of the longest cell at a width.
+    fn height(&self, width: usize) -> usize {
+        self.cells.iter().map(|cell| lines(cell, Some(width)).len()).max().unwrap_or(0)
+    }
+}
+
+/// Columns to be drawn beside each other.
+#[derive(Clone, Debug)]
+struct Grid {
+    columns: Vec<Column>,
+    rows: usize,
+}
+
+impl Grid {
+    fn of(table: &Table) -> Self {
+        let one_line = |text: &String| clean(text).replace(['\n', '\t'], " ");
+        let column = |(at, heading): (usize, &String)| {
+            let cells: Vec<String> = table.rows.iter().map(|row| row.get(at).map(one_line).unwrap_or_default()).collect();
+            let right = at > 0 && cells.iter().all(|cell| is_figure(cell)) && cells.iter().any(|cell| !cell.is_empty());
+            Column { heading: one_line(heading), cells, right }
+        };
+        Self { columns: table.header.iter().enumerate().map(column).collect(), rows: table.rows.len() }
+    }
+
+    /// Widths at which all columns stand beside each other within `width`; `None` if there are none that leave all atoms whole and no cell
+    /// much higher than wide.
+    fn widths(&self, width: usize) -> Option<Vec<usize>> {
+        let room = width.checked_sub(GAP * (self.columns.len() - 1))?;
+        let (least, whole): (Vec<usize>, Vec<usize>) = self.columns.iter().map(|c| (c.least(), c.whole())).unzip();
+        if least.iter().sum::<usize>() > room {
+            return None;
+        }
+        // The widest columns give way first: as high a limit as fits.
+        let at = |limit: usize| -> Vec<usize> { least.iter().zip(&whole).map(|(least, whole)| limit.clamp(*least, *whole)).collect() };
+        let fits = |limit: &usize| at(*limit).iter().sum::<usize>() <= room;
+        let widths = at((0..=room).rev().find(fits)?);
+        let low = |(column, width): (&Column, &usize)| column.height(*width) <= CELL_LINES_MAX;
+        self.columns.iter().zip(&widths).all(low).then_some(widths)
+    }
+
+    fn draw(&self, widths: &[usize], shown: &mut String) {
+        let draw_row = |cells: Vec<&String>, shown: &mut String| {
+            let parts: Vec<Vec<String>> = cells.iter().zip(widths).map(|(cell, width)| wrapped(cell, *width)).collect();
+            for line in 0..parts.iter().map(Vec::len).max().unwrap_or(0).max(1) {
+                let mut drawn = String::new();
+                for ((column, part), width) in self.columns.iter().zip(&parts).zip(widths) {
+                    let text = part.get(line).map_or("", String::as_str);
+                    let blank = " ".repeat(width.saturating_sub(width_of(text)));
+                    let (before, after) = if column.right { (blank.as_str(), "") } else { ("", blank.as_str()) };
+                    drawn.push_str(&[before, text, after, "  "].concat());
+                }
+                shown.push_str(drawn.trim_end());
+                shown.push('\n');
+            }
+        };
+        draw_row(self.columns.iter().map(|c| &c.heading).collect(), shown);
+        let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+        shown.push_str(&rule.join("──"));
+        shown.push('\n');
+        for row in 0..self.rows {
+            draw_row(self.columns.iter().map(|c| &c.cells[row]).collect(), shown);
+        }
+    }
+
+    /// As many columns as fit beside the first, then the first again with as many of the rest, and so on.
+    fn panels(&self, width: usize, shown: &mut String) {
+        let mut panels: Vec<(Self, Vec<usize>)> = Vec::new();
+        let mut rest = &self.columns[1..];
+        if rest.is_empty() {
+            return self.records(width, shown);
+        }
+        while !rest.is_empty() {
+            let with = |count: usize| {
+                let columns = self.columns.iter().take(1).chain(&rest[..count]).cloned().collect();
+                let panel = Self { columns, rows: self.rows };
+                panel.widths(width).map(|widths| (panel, widths))
+            };
+            let Some((count, panel)) = (1..=rest.len()).rev().find_map(|count| with(count).map(|panel| (count, panel))) else {
+                return self.records(width, shown);
+            };
+            panels.push(panel);
+            rest = &rest[count..];
+        }
+        for (number, (panel, widths)) in panels.iter().enumerate() {
+            if number > 0 {
+                shown.push('\n');
+            }
+            panel.draw(widths, shown);
+        }
+    }
+
+    /// A row at a time: its first cell, then the others behind their headings.
+    fn records(&self, width: usize, shown: &mut String) {
+        let indent = " ".repeat(INDENT);
+        for row in 0..self.rows {
+            let mut cells = self.columns.iter().map(|column| (column.heading.as_str(), column.cells[row].as_str()));
+            shown.push_str(&paragraph(cells.next().map_or("", |(_, cell)| cell), Some(width), "", &indent));
+            let mut line = String::new();
+            for (heading, cell) in cells.filter(|(_, cell)| !cell.is_empty()) {
+                let item = if heading.is_empty() { cell.to_owned() } else { format!("{heading}: {cell}") };
+                if !line.is_empty() && INDENT + width_of(&line) + 2 + width_of(&item) <= width {
+                    line.push_str("; ");
+                    line.push_str(&item);
+                    continue;
+                }
+                shown.push_str(&paragraph(&line, Some(width), &indent, &[indent.as_str(), "  "].concat()));
+                line = item;
+            }
+            shown.push_str(&paragraph(&line, Some(width), &indent, &[indent.as_str(), "  "].concat()));
+        }
+    }
+}
+
+/// The lines of a cell; one that fits stays as it is.
+fn wrapped(cell: &str, width: usize) -> Vec<String> {
+    if width_of(cell) <= width { vec![cell.to_owned()] } else { lines(cell, Some(width)) }
+}
+
+/// Empty, a dash, or something that begins with a number.
+fn is_figure(cell: &str) -> bool {
+    let text = cell.trim_start_matches(['+', '-', '−', '<', '>', '≥', '≤', '~', '(']);
+    cell.is_empty() || text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample(narrow: Narrow) -> Table {
+        let mut table = Table::new("", &["policy", "4 KiB random writes, steady", "what it is"]).when_narrow(narrow);
+        table.row(["none", "27,900/s", "nothing is trimmed"]);
+        table.row(["batched", "148 ms (3.1×)", "one trim of the whole filesystem"]);
+        table
+    }
+
+    #[test]
+    fn a_table_wraps_before_it_stacks() {
+        let shown = |width| table(&sample(Narrow::Panels), Some(width));
+        assert_eq!(
+            shown(80),
+            "policy   4 KiB random writes, steady  what it is\n\
+             ──────────────────────────────────────────────────────────────────────\n\
+             none                        27,900/s  nothing is trimmed\n\
+             batched                148 ms (3.1×)  one trim of the whole filesystem\n"
+        );
+        assert!(shown(44).lines().all(|line| width_of(line) <= 44), "{}", shown(44));
+        assert_eq!(
+            shown(24),
+            "policy      4 KiB random\n          writes, steady\n────────────────────────\nnone            27,900/s\nbatched    148 ms (3.1×)\n\n\
+             policy   what it is\n────────────────────────\nnone     nothing is\n         trimmed\nbatched  one trim of the\n         whole\n         filesystem\n"
+        );
+        assert_eq!(table(&sample(Narrow::Records), Some(24)).lines().next_back(), Some("      filesystem"));
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        assert_eq!(
+            atoms("waits 148 ms, of 1.5 GB; (12 %) 5 files 3 × 7"),
+            ["waits", "148 ms,", "of", "1.5 GB;", "(12 %)", "5", "files", "3 ×", "7"]
+        );
+        assert_eq!(paragraph("it takes 148 ms here", Some(12), "- ", "  "), "- it takes\n  148 ms\n  here\n");
+        assert_eq!(paragraph("as  it is", None, "", ""), "as  it is\n");
+    }
+
+    fn cell() -> impl Strategy<Value = String> {
+        prop_oneof![
+            (0_u32..1_000_000, prop::sample::select(vec!["ms", "s", "MB/s", "GB", "%", "/s"])).prop_map(|(n, unit)| format!("{n} {unit}")),
+            (0_u32..10_000_000).prop_map(|n| format!("{n}/s")),
+            (0_u32..1000, 0_u32..1000).prop_map(|(a, b)| format!("{a}.{b} s ({b}.{a}×)")),
+            prop::collection::vec("[a-zäé-]{1,12}", 0..8).prop_map(|words| words.join(" ")),
+            Just(String::new()),
+        ]
+    }
+
+    /// Numbers with what is written behind them, found without the code under test.
+    fn figures(cell: &str) -> Vec<String> {
+        let words: Vec<&str> = cell.split(' ').collect();
+        let mut figures = Vec::new();
+        for (at, word) in words.iter().enumerate() {
+            if word.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit()) {
+                let unit = words.get(at + 1).filter(|unit| ["ms", "s", "MB/s", "GB", "%", "/s"].contains(*unit));
+                figures.push(unit.map_or_else(|| (*word).to_owned(), |unit| format!("{word} {unit}")));
+            }
+        }
+        figures
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_table_and_the_width(
+            columns in 1_usize..9, rows in prop::collection::vec(prop::collection::vec(cell(), 9), 0..7),
+            header in prop::collection::vec(cell(), 9), width in 1_usize..140, records in any::<bool>(),
+        ) {
+            let narrow = if records { Narrow::Records } else { Narrow::Panels };
+            let mut drawn = Table::new("", &header.iter().take(columns).map(String::as_str).collect::<Vec<_>>()).when_narrow(narrow);
+            rows.iter().for_each(|row| drawn.row(row.iter().take(columns).cloned()));
+            let shown = table(&drawn, Some(width));
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let mut longest = 0;
+            for cell in rows.iter().flat_map(|row| row.iter().take(columns)) {
+                for figure in figures(cell) {
+                    prop_assert!(shown.lines().any(|line| line.contains(&figure)), "{figure} is not whole at {width}:\n{shown}");
+                }
+                for word in words(cell) {
+                    prop_assert!(shown.contains(&word), "{word} is not whole at {width}:\n{shown}");
+                }
+            }
+            for cell in rows.iter().flatten().chain(&header) {
+                longest = figures(cell).iter().map(|f| width_of(f)).chain(words(cell).iter().map(|w| width_of(w))).fold(longest, usize::max);
+            }
+            for line in shown.lines() {
+                // An atom alone may be longer, behind the indent of a record and with the colon behind a heading.
+                prop_assert!(width_of(line) <= width.max(longest + INDENT + 3), "{} columns of {width}:\n{shown}", width_of(line));
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What people see at 60, 80 and 120 columns: nothing is wider than the screen, and no number, unit or word is broken.
+
+use crate::support::trimtab;
+use crate::sysroot::unpack;
+use std::path::Path;
+use std::sync::LazyLock;
+
+const WIDTHS: [usize; 3] = [60, 80, 120];
+
+/// What the command prints on a screen of so many columns, or, without, where nothing is broken.
+fn screen(args: &[&str], store: &Path, columns: Option<usize>) -> String {
+    let mut command = trimtab();
+    command.args(args).arg("--quiet").arg("--store").arg(store).env_remove("COLUMNS");
+    if let Some(columns) = columns {
+        command.env("COLUMNS", columns.to_string());
+    }
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// Words, as a reader sees them; rules and sparklines are none.
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).collect()
+}
+
+/// Numbers with their units: `148 ms`, `12 %`.
+fn figures(text: &str) -> Vec<String> {
+    const UNITS: [&str; 14] = ["ns", "µs", "ms", "s", "min", "h", "d", "B", "kB", "MB", "GB", "TB", "MB/s", "%"];
+    let bare = |word: &str| word.trim_matches(['(', ')', ',', ';', '.', ':', '\'']).to_owned();
+    let mut figures = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let (number, unit) = (bare(pair[0]), bare(pair[1]));
+            // What stands in parentheses of its own is no unit, nor what follows a mark.
+            if pair[1].starts_with('(') || !pair[0].ends_with(|c: char| c.is_ascii_digit()) {
+                continue;
+            }
+            if number.parse::<f64>().is_ok() && UNITS.contains(&unit.as_str()) && line.contains(&format!("{} {}", pair[0], pair[1])) {
+                figures.push(format!("{number} {unit}"));
+            }
+        }
+    }
+    figures
+}
+
+/// First words above rules: where a row stands alone, nothing says what its name is.
+fn first_headings(text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    let heads = lines.windows(2).filter(|pair| pair[1].starts_with('─'));
+    heads.filter_map(|pair| pair[0].split_whitespace().next()).collect()
+}
+
+/// Checks that `narrow` fits, and that everything of `wide` is in it unbroken.
+fn check(wide: &str, narrow: &str, columns: usize) {
+    for line in narrow.lines() {
+        // A command to copy is never broken, nor is a single word.
+        let whole = line.trim_start().starts_with("trimtab ") || line.trim_start().starts_with("systemctl ") || words(line).len() < 2;
+        assert!(line.chars().count() <= columns || whole, "{} columns of {columns}: {line}\n{narrow}", line.chars().count());
+    }
+    for word in words(wide).into_iter().filter(|word| !first_headings(wide).contains(word)) {
+        assert!(narrow.contains(word), "'{word}' is not whole at {columns} columns:\n{narrow}");
+    }
+    for figure in figures(wide) {
+        assert!(narrow.lines().any(|line| line.contains(&figure)), "'{figure}' is not whole at {columns} columns:\n{narrow}");
+    }
+}
+
+fn check_all(args: &[&str], store: &Path) {
+    let wide = screen(args, store, None);
+    for columns in WIDTHS {
+        check(&wide, &screen(args, store, Some(columns)), columns);
+    }
+}
+
+/// A store with entered results, always the same.
+fn entered() -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("r.db");
+    for (name, policy, seconds) in [("Intel 320, ext4", "online", "40.2,40.9,40.4"), ("Intel 320, ext4", "batched", "0.65,0.64,0.66")] {
+        trimtab()
+            .args(["results", "add", "--name", name, "--workload", "tree", "--policy", policy, "--when", "2011-06-01", "--quiet"])
+            .args(["--metric", &format!("delete.seconds={seconds} s"), "--metric", "deleted=36706 count", "--setting", "files=36706"])
+            .arg("--store")
+            .arg(&store)
+            .assert()
+            .success();
+    }
+    (dir, store)
+}
+
+/// A store with a simulation and a study of a small modelled drive, made once for all tests.
+static MODELLED: LazyLock<(tempfile::TempDir, std::path::PathBuf)> = LazyLock::new(|| {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("r.db");
+    let study = [
+        "study",
+        "drive:ocz-vertex-le-100gb",
+        "--quick",
+        "--policies",
+        "none,idle",
+        "--questions",
+        "deleting,ageing",
+        "--quiet",
+        "--store",
+    ];
+    trimtab().args(study).arg(&store).arg("--report").arg(dir.path().join("s.html")).assert().success();
+    (dir, store)
+});
+
+#[test]
+fn lists_of_results_and_comparisons() {
+    let (_dir, store) = entered();
+    check_all(&["results", "list"], &store);
+    check_all(&["results", "show", "last"], &store);
+    check_all(&["results", "compare", "last~1", "last"], &store);
+    for columns in WIDTHS {
+        insta::assert_snapshot!(format!("results-list-{columns}"), screen(&["results", "list"], &store, Some(columns)));
+        insta::assert_snapshot!(
+            format!("results-compare-{columns}"),
+            screen(&["results", "compare", "last~1", "last"], &store, Some(columns))
+        );
+    }
+}
+
+#[test]
+fn drives() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("r.db");
+    check_all(&["drive", "list"], &store);
+    for drive in ["laptop-7200rpm", "ocz-vertex-le-100gb", "nvme-tlc-500gb"] {
+        check_all(&["drive", "show", drive], &store);
+    }
+    for columns in WIDTHS {
+        insta::assert_snapshot!(format!("drive-show-{columns}"), screen(&["drive", "show", "laptop-7200rpm"], &store, Some(columns)));
+    }
+    let validate = [
+        "drive",
+        "validate",
+        "--policy",
+        "greedy",
+        "--spare",
+        "0.15",
+        "--pages-per-block",
+        "32",
+        "--traffic",
+        "uniform,trim:0.1",
+        "--work",
+        "quick",
+    ];
+    check_all(&validate, &store);
+}
+
+#[test]
+fn a_diagnosis() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("r.db");
+    for fixture in ["lvm", "md-raid5", "luks-without-discards", "nvme", "thin-pool"] {
+        let text = std::fs::read_to_string(format!("{}/tests/fixtures/sysroots/{fixture}.txt", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let tree = unpack(&text);
+        let args = ["doctor", "--sysroot", tree.path().to_str().unwrap(), tree.expected.subject.as_str()];
+        check_all(&args, &store);
+        if fixture == "lvm" {
+            for columns in WIDTHS {
+                insta::assert_snapshot!(format!("doctor-{columns}"), screen(&args, &store, Some(columns)));
+            }
+        }
+    }
+}
+
+#[test]
+fn simulations_and_studies() {
+    let (_, store) = &*MODELLED;
+    let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "2GB", "--until-written", "1x"];
+    let text = screen(&simulate, store, Some(60));
+    check(&text, &text, 60);
+    check_all(&["results", "list"], store);
+    for run in ["last", "last~5"] {
+        check_all(&["results", "show", run], store);
+    }
+    check_all(&["results", "compare", "last", "last~1"], store);
+    for columns in WIDTHS {
+        // What was kept before is taken, so that this is about what is shown.
+        let study =
+            ["study", "drive:ocz-vertex-le-100gb", "--quick", "--policies", "none,idle", "--questions", "deleting,ageing", "--resume"];
+        let text = screen(&study, store, Some(columns));
+        check(&text, &text, columns);
+    }
+}
