@@ -24,6 +24,9 @@ pub mod serve;
 pub mod session;
 pub mod shape;
 pub mod simulate;
+#[cfg(test)]
+#[path = "../tests/it/skip.rs"]
+mod skip;
 pub mod store;
 pub mod study;
 pub mod sys;

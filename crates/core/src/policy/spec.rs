@@ -8,7 +8,29 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::RangeInclusive;
 use core::str::FromStr;
+
+// What settings may be. Simulations take short periods; what is outside is a slip of the pen (a wrong unit, one zero too many).
+const DAY: Nanos = Nanos::from_secs(86_400);
+/// Between the beginnings of two passes: up to ten years.
+const PERIOD: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(3660 * DAY.0);
+/// The least time between two passes, which may be none.
+const PAUSE: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos(3660 * DAY.0);
+/// A time of the day.
+const TIME_OF_DAY: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos(DAY.0 - 1_000_000_000);
+/// Between two looks at the counter.
+const POLL: RangeInclusive<Nanos> = Nanos::from_millis(1)..=DAY;
+/// How long others may wait: from the time of the quickest command on.
+const BUDGET: RangeInclusive<Nanos> = Nanos::from_micros(10)..=Nanos::from_secs(60);
+/// How long the device must have been idle.
+const QUIET: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(3600);
+/// How long an opportunity is waited for.
+const PATIENCE: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(366 * DAY.0);
+/// What is trimmed at once: from a page to what no drive exceeds.
+const PIECE: (RangeInclusive<Bytes>, &str) = (Bytes(4096)..=Bytes(1 << 50), "4KiB to 1PiB");
+/// Free extents that are left alone.
+const MIN_EXTENT: (RangeInclusive<Bytes>, &str) = (Bytes::ZERO..=Bytes(1 << 50), "0 to 1PiB");
 
 /// Which policy, with which settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,45 +164,47 @@ impl PolicySpec {
         let (policy, known) = (self.name(), self.known());
         let wrong = |reason: String| ParsePolicyError::Value { policy, key: key.to_string(), reason };
         let unknown = || ParsePolicyError::Setting { policy, key: key.to_string(), known };
-        let nanos = || value.parse::<Nanos>().map_err(|e| wrong(e.to_string()));
-        let positive = || match value.parse::<Nanos>() {
-            Ok(Nanos::ZERO) => Err(wrong("must be longer than nothing".to_string())),
-            other => other.map_err(|e| wrong(e.to_string())),
+        let nanos = |range: RangeInclusive<Nanos>| {
+            let nanos = value.parse::<Nanos>().map_err(|e| wrong(e.to_string()))?;
+            let outside = || wrong(format!("{value} is not from {} to {}", exact(*range.start()), exact(*range.end())));
+            range.contains(&nanos).then_some(nanos).ok_or_else(outside)
         };
-        let bytes = || value.parse::<Bytes>().map_err(|e| wrong(e.to_string()));
+        let bytes = |(range, said): (RangeInclusive<Bytes>, &str)| {
+            let bytes = value.parse::<Bytes>().map_err(|e| wrong(e.to_string()))?;
+            range.contains(&bytes).then_some(bytes).ok_or_else(|| wrong(format!("{value} is not from {said}")))
+        };
         let flag = || yes_or_no(value).ok_or_else(|| wrong(format!("'{value}' is neither yes nor no")));
-        let share = || percent(value).ok_or_else(|| wrong(format!("'{value}' is not a share such as 75%, from 1% to 1000%")));
+        let share = || percent(value).ok_or_else(|| wrong(format!("'{value}' is not a share such as 75%, from 1% to 100%")));
         match self {
             Self::None | Self::Online => return Err(unknown()),
             Self::Batched(s) => match key {
-                "every" => s.schedule = Schedule::Every(positive()?),
-                "nightly" if nanos()? < Nanos::from_secs(86_400) => s.schedule = Schedule::Nightly(nanos()?),
-                "nightly" => return Err(wrong("is a time of the day, such as 3h".to_string())),
+                "every" => s.schedule = Schedule::Every(nanos(PERIOD)?),
+                "nightly" => s.schedule = Schedule::Nightly(nanos(TIME_OF_DAY)?),
                 "shutdown" if flag()? => s.schedule = Schedule::AtShutdown,
                 "shutdown" => {}
-                "min-extent" => s.min_extent = bytes()?,
+                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
                 "battery" => s.on_battery = flag()?,
                 _ => return Err(unknown()),
             },
             Self::Adaptive(s) => match key {
                 "share" => s.share_percent = share()?,
-                "at-most" => s.at_most_every = nanos()?,
-                "at-least" => s.at_least_every = positive()?,
-                "poll" => s.poll = positive()?,
-                "min-extent" => s.min_extent = bytes()?,
+                "at-most" => s.at_most_every = nanos(PAUSE)?,
+                "at-least" => s.at_least_every = nanos(PERIOD)?,
+                "poll" => s.poll = nanos(POLL)?,
+                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
                 "battery" => s.on_battery = flag()?,
                 _ => return Err(unknown()),
             },
             Self::Idle(s) => match key {
-                "budget" => s.budget = positive()?,
+                "budget" => s.budget = nanos(BUDGET)?,
                 "share" => s.share_percent = share()?,
-                "at-least" => s.at_least_every = positive()?,
-                "quiet" => s.quiet = nanos()?,
-                "patience" => s.patience = positive()?,
-                "piece-min" => s.piece_min = bytes()?.max(Bytes(4096)),
-                "piece-max" => s.piece_max = bytes()?.max(Bytes(4096)),
-                "poll" => s.poll = positive()?,
-                "min-extent" => s.min_extent = bytes()?,
+                "at-least" => s.at_least_every = nanos(PERIOD)?,
+                "quiet" => s.quiet = nanos(QUIET)?,
+                "patience" => s.patience = nanos(PATIENCE)?,
+                "piece-min" => s.piece_min = bytes(PIECE)?,
+                "piece-max" => s.piece_max = bytes(PIECE)?,
+                "poll" => s.poll = nanos(POLL)?,
+                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
                 "battery" => s.on_battery = flag()?,
                 _ => return Err(unknown()),
             },
@@ -230,7 +254,7 @@ fn yes_or_no(text: &str) -> Option<bool> {
 }
 
 fn percent(text: &str) -> Option<u32> {
-    text.trim_end_matches('%').trim().parse().ok().filter(|percent| (1..=1000).contains(percent))
+    text.strip_suffix('%').unwrap_or(text).trim().parse().ok().filter(|percent| (1..=100).contains(percent))
 }
 
 impl fmt::Display for PolicySpec {
@@ -268,9 +292,28 @@ impl FromStr for PolicySpec {
             "idle" => Self::Idle(IdleSettings::default()),
             other => return Err(ParsePolicyError::Unknown(other.to_string())),
         };
+        let mut seen: Vec<&str> = Vec::new();
         for part in parts {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             policy.set(key, value)?;
+            // The times of a batched trim exclude each other.
+            let subject = if ["every", "nightly", "shutdown"].contains(&key) { "every, nightly, shutdown" } else { key };
+            if seen.contains(&subject) {
+                let reason = if subject == key { "is given twice".to_string() } else { format!("only one of {subject} can be given") };
+                return Err(ParsePolicyError::Value { policy: policy.name(), key: key.to_string(), reason });
+            }
+            seen.push(subject);
+        }
+        // The default of one gives way to what is said of the other.
+        if let Self::Adaptive(s) = &policy
+            && seen.contains(&"at-most")
+            && s.at_most_every > s.at_least_every
+        {
+            return Err(ParsePolicyError::Value {
+                policy: "adaptive",
+                key: "at-most".to_string(),
+                reason: format!("{} is longer than at-least, {}", exact(s.at_most_every), exact(s.at_least_every)),
+            });
         }
         if let Self::Idle(s) = &policy
             && s.piece_min > s.piece_max
@@ -333,9 +376,32 @@ mod tests {
             ("batched:share=1%", "it has every, nightly"),
             ("adaptive:share=lots", "75%"),
             ("adaptive:share=0%", "75%"),
-            ("batched:every=0s", "longer than nothing"),
-            ("batched:nightly=25h", "time of the day"),
+            ("adaptive:share=150%", "75%, from 1% to 100%"),
+            ("adaptive:share=NaN", "75%"),
+            ("adaptive:share=-5%", "75%"),
+            ("adaptive:share=5%%", "75%"),
+            ("adaptive:share=4294967297%", "75%"),
+            ("adaptive:at-most=2d:at-least=1d", "2d is longer than at-least, 1d"),
+            ("adaptive:at-most=8d", "8d is longer than at-least, 7d"),
+            ("adaptive:at-least=99999d", "from 1ms to 3660d"),
+            ("adaptive:poll=1ns", "from 1ms to 1d"),
+            ("adaptive:poll=5%:share=1%", "such as 5ms"),
+            ("adaptive:share=5%:share=6%", "given twice"),
+            ("batched:every=0s", "from 1ms to 3660d"),
+            ("batched:every=-1s", "such as 5ms"),
+            ("batched:every=inf", "such as 5ms"),
+            ("batched:nightly=25h", "is not from 0s to"),
+            ("batched:every=1d:nightly=3h", "only one of every, nightly, shutdown"),
+            ("batched:battery=maybe", "neither yes nor no"),
+            ("batched:min-extent=-1", "such as 4096"),
+            ("batched:min-extent=9999PB", "is not from 0 to 1PiB"),
             ("idle:budget=5", "such as 5ms"),
+            ("idle:budget=1h", "from 10us to 1min"),
+            ("idle:budget=0s", "from 10us to 1min"),
+            ("idle:quiet=2h", "from 0s to 1h"),
+            ("idle:patience=0s", "from 1ms"),
+            ("idle:piece-min=1", "is not from 4KiB to 1PiB"),
+            ("idle:piece-max=2PB", "is not from 4KiB to 1PiB"),
             ("idle:piece-min=2MiB:piece-max=1MiB", "more than piece-max"),
         ] {
             let error = text.parse::<PolicySpec>().unwrap_err().to_string();

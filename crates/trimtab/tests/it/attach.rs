@@ -1,7 +1,7 @@
 //! Attached drives under filesystems and benchmarks, between attachments, after crashes, and with wrong input.
 
 use crate::attached::{Attached, Mounted, have, ok};
-use crate::support::{LoopMount, have_root, skip, trimtab};
+use crate::support::{self, LoopMount, at_home, have_root, program, skip, trimtab};
 use predicates::prelude::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -296,7 +296,8 @@ fn what_the_kernel_lacks_is_said_in_one_line() {
     ] {
         let runtime = tempfile::tempdir().unwrap();
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", HIDE, "sh", missing]).arg(assert_cmd::cargo::cargo_bin("trimtab"));
+        command.args(["--mount", "sh", "-c", HIDE, "sh", missing]).arg(program());
+        at_home(&mut command);
         command.args(["drive", "attach"]).args(SMALL).env("TRIMTAB_RUNTIME_DIR", runtime.path());
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -327,9 +328,6 @@ fn when_there_is_no_space_for_data_writes_fail_and_the_server_lives_on() {
 
 #[test]
 fn files_that_do_not_belong_to_the_drive_are_refused() {
-    if !have(&["true"]) {
-        return skip("nothing");
-    }
     let scratch = tempfile::tempdir().unwrap();
     let data = scratch.path().join("disk");
     let socket = scratch.path().join("nbd");
@@ -403,9 +401,11 @@ fn without_root_there_is_nbd_only() {
     let scratch = tempfile::tempdir().unwrap();
     std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let program = scratch.path().join("trimtab");
-    std::fs::copy(env!("CARGO_BIN_EXE_trimtab"), &program).unwrap();
+    std::fs::copy(support::program(), &program).unwrap();
     let nobody = |args: &[&str]| {
         let mut command = Command::new("setpriv");
+        at_home(&mut command);
+        command.env("XDG_DATA_HOME", scratch.path()).env("TRIMTAB_STATE_DIR", scratch.path());
         command
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(&program)

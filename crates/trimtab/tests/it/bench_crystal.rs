@@ -1,6 +1,6 @@
 //! `bench crystal`: directories, files, devices, modelled drives, and what it owes to all of them.
 
-use crate::support::{LoopDevice, LoopMount, run, skip, trimtab};
+use crate::support::{LoopDevice, LoopMount, process, run, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use std::path::Path;
@@ -175,7 +175,7 @@ fn rounds_go_on_where_they_were_stopped() {
 
 /// Starts a long series and interrupts it once a round has been kept; what it said.
 fn stopped_run(store: &Path, args: &[String]) -> String {
-    let child = std::process::Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+    let child = process()
         .args(SMALL)
         .arg("--store")
         .arg(store.join("store.db"))

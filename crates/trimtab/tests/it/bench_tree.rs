@@ -1,6 +1,6 @@
 //! `bench tree`, and with it what every command that writes into a directory owes to the drive.
 
-use crate::support::{LoopMount, skip, trimtab};
+use crate::support::{LoopMount, process, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
 /// A run that takes long enough to be disturbed, begun in `dir`, with its workspace there and files in it.
 #[expect(clippy::zombie_processes, reason = "every caller waits for the child")]
 fn long_run(dir: &Path) -> (Child, PathBuf) {
-    let child = Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+    let child = process()
         .args(["bench", "tree", "--tries", "500", "--reserve", "0", "--yes"])
         .arg(dir)
         .stdout(Stdio::null())

@@ -1,7 +1,7 @@
 //! The daemon on real filesystems: it trims what it is told to and nothing else, and survives what happens to machines.
 
 use crate::attached::{Attached, Mounted, ok};
-use crate::support::{LoopMount, have_root, process, skip, trimtab};
+use crate::support::{LoopMount, have_root, process, skip, trimtab, unavailable};
 use predicates::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -329,7 +329,7 @@ fn it_does_not_keep_a_filesystem_from_being_unmounted() {
 #[test]
 fn a_freeze_in_the_middle_loses_nothing() {
     let _one = ONE.lock();
-    let Some(freezer) = Freezer::new() else { return skip("the freezer of control groups, version 1") };
+    let Some(freezer) = Freezer::new() else { return unavailable("the freezer of control groups, version 1") };
     let Some(mount) = LoopMount::new("xfs", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
     for i in 0..4000 {
         fs::write(mount.path().join(i.to_string()), vec![1; 16 << 10]).unwrap();

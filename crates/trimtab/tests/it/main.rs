@@ -24,6 +24,7 @@ mod published;
 mod replay;
 mod results;
 mod screens;
+mod skips;
 mod study;
 mod study_modelled;
 mod support;

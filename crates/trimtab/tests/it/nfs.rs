@@ -1,6 +1,6 @@
 //! `trimtab bench nfs`: loads on a real directory, and nothing left of it.
 
-use crate::support::trimtab;
+use crate::support::{process, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -53,7 +53,7 @@ fn what_would_write_more_than_announced_is_refused() {
 #[test]
 fn an_interrupt_ends_it_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+    let mut child = process()
         .args([
             "bench",
             "nfs",

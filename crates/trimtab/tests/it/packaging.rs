@@ -1,6 +1,6 @@
 //! What is shipped for service managers: it can be parsed, says what the program understands, and leaves the program the rights it needs.
 
-use crate::support::{LoopMount, have_tool, process, skip, trimtab};
+use crate::support::{LoopMount, have_tool, process, program, skip, trimtab, unavailable};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,10 +66,10 @@ fn the_script_for_openrc_is_one() {
 #[test]
 fn systemd_takes_the_units_and_finds_them_safe() {
     if !have_tool("systemd-analyze") {
-        return eprintln!("not asked: there is no systemd-analyze");
+        return unavailable("systemd-analyze");
     }
     let directory = tempfile::tempdir().unwrap();
-    let program = assert_cmd::cargo::cargo_bin("trimtab");
+    let program = program();
     for unit in units() {
         let text = fs::read_to_string(&unit).unwrap().replace("/usr/bin/trimtab", program.to_str().unwrap());
         fs::write(directory.path().join(unit.file_name().unwrap()), text).unwrap();

@@ -1,6 +1,6 @@
 //! `trimtab postmark` against sessions, trees and system calls recorded with the original, and against its faults.
 
-use crate::support::{have_root, have_tool, skip, trimtab};
+use crate::support::{at_home, have_root, have_tool, process, program, skip, trimtab};
 use predicates::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
@@ -99,7 +99,8 @@ fn files_have_the_contents_of_the_originals() {
     // Nothing is removed: the system calls that would are made to do nothing.
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=unlinkat", "-e", "inject=unlinkat:retval=0"]);
-    run_with_input(command.arg(binary()).args(["-q", "postmark"]), &input);
+    at_home(&mut command);
+    run_with_input(command.arg(program()).args(["-q", "postmark"]), &input);
     let mut seen = 0;
     for line in section(&text, "AFTERWARDS").lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -116,10 +117,6 @@ fn files_have_the_contents_of_the_originals() {
         seen += 1;
     }
     assert_eq!((seen, entries(&work.join("pm")).len()), (28, 28));
-}
-
-fn binary() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_trimtab"))
 }
 
 fn run_with_input(command: &mut Command, input: &str) -> std::process::Output {
@@ -186,7 +183,8 @@ fn system_calls_are_those_of_the_original() {
         let trace = work.join("trace");
         let input = section(&text, "CONFIG").replace("WORK", work.to_str().unwrap());
         let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-s", "16", "-o"]).arg(&trace).arg(binary()).args(["-q", "postmark"]);
+        command.args(["-f", "-qq", "-s", "16", "-o"]).arg(&trace).arg(program()).args(["-q", "postmark"]);
+        at_home(&mut command);
         assert!(run_with_input(&mut command, &input).status.success());
         let mut got = calls(&fs::read_to_string(&trace).unwrap(), work.to_str().unwrap());
         // What comes before the run looks at what is there already.
@@ -229,7 +227,7 @@ fn random_settings_count_like_the_original() {
         session += "show\nrun\n";
     }
     let original = run_with_input(&mut Command::new("postmark"), &session);
-    let ours = run_with_input(Command::new(binary()).args(["-q", "postmark"]), &session);
+    let ours = run_with_input(process().args(["-q", "postmark"]), &session);
     assert_eq!(String::from_utf8_lossy(&ours.stderr), "");
     assert_eq!(String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&original.stdout));
     assert!(entries(&work.join("pm")).is_empty());
@@ -307,7 +305,7 @@ fn leftovers_of_a_killed_run_are_found_and_removed_with_consent() {
     let config = work.join("config");
     fs::write(&config, session(&["set location pm", "set number 5000", "set transactions 2000000", "set subdirectories 2", "run", "quit"]))
         .unwrap();
-    let mut child = Command::new(binary()).args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = process().args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     while !work.join("pm/s0").is_dir() || entries(&work.join("pm/s0")).len() < 200 {
         assert!(Instant::now() < deadline, "the run does not begin");
@@ -343,7 +341,7 @@ fn an_interrupt_cleans_up() {
         let lines =
             ["set location pm", "set location +pm2", "set transactions 100000000", &format!("set subdirectories {subdirectories}"), "run"];
         fs::write(&config, session(&lines)).unwrap();
-        let child = Command::new(binary())
+        let child = process()
             .args(["-q", "--yes", "postmark", "--threads", threads])
             .arg(&config)
             .current_dir(&work)
@@ -371,7 +369,7 @@ fn a_reader_that_goes_away_leaves_no_files_behind() {
     let (_dir, work) = work();
     let config = work.join("config");
     fs::write(&config, session(&["set location pm", "set transactions 20000", "run", "run", "quit"])).unwrap();
-    let mut child = Command::new(binary()).args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = process().args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let status = child.wait().unwrap();
     assert!(!status.success() && entries(&work.join("pm")).is_empty(), "{status}");
@@ -403,7 +401,7 @@ fn a_directory_that_vanishes_or_is_read_only_is_an_error() {
     let (_dir, work) = work();
     let config = work.join("config");
     fs::write(&config, session(&["set location pm", "set transactions 100000000", "run"])).unwrap();
-    let child = Command::new(binary())
+    let child = process()
         .args(["-q", "--yes", "postmark"])
         .arg(&config)
         .current_dir(&work)

@@ -1,6 +1,6 @@
 //! `trimtab results`, and the store under it: killed, shared, corrupt, newer.
 
-use crate::support::trimtab;
+use crate::support::{process, trimtab};
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
@@ -210,7 +210,7 @@ fn killed_at_any_moment_the_store_has_all_of_an_import_or_nothing() {
     let (mut finished, mut caught) = (0, 0);
     for round in 0..40_u64 {
         let file = scratch.write("batch.json", &document(round * batch, batch));
-        let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+        let mut child = process()
             .arg("--store")
             .arg(scratch.file("r.db"))
             .args(["results", "import"])

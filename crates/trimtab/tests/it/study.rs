@@ -1,10 +1,10 @@
 //! `trimtab study DIR` on real filesystems.
 
-use crate::support::{LoopMount, skip, trimtab};
+use crate::support::{LoopMount, process, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use trimtab::trim::discard_option::{Discard, mount_of};
 
@@ -19,7 +19,7 @@ fn is_clean(path: &Path) -> bool {
 
 /// A study under the online policy, disturbed once the filesystem has been remounted and files are there.
 fn while_remounted(path: &Path) -> Child {
-    let child = Command::new(assert_cmd::cargo::cargo_bin("trimtab"))
+    let child = process()
         .args(["study", "--policies", "online", "--repeats", "50", "--reserve", "0", "--yes"])
         .arg(path)
         .stdout(Stdio::null())

@@ -9,10 +9,15 @@ pub fn trimtab() -> Command {
 
 /// The same, to be run in the background.
 pub fn process() -> std::process::Command {
-    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("trimtab"));
+    let mut command = std::process::Command::new(program());
+    at_home(&mut command);
+    command
+}
+
+/// Lets `command`, which starts the binary under test in the end, have a store of its own and no colours.
+pub fn at_home(command: &mut std::process::Command) {
     command.env("NO_COLOR", "1").env_remove("RUST_BACKTRACE").env("XDG_DATA_HOME", data_directory());
     command.env("TRIMTAB_STATE_DIR", data_directory().join("state"));
-    command
 }
 
 /// Where the tests' default store is, so that nobody's own results are touched.
@@ -21,14 +26,14 @@ fn data_directory() -> &'static std::path::Path {
     DIRECTORY.get_or_init(|| std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("data"))
 }
 
-/// Why a test that needs `what` does not run here. Where everything must run (`TRIMTAB_TESTS=full` as root, or CI) that is a failure.
-///
-/// Use as `if !have_root() { return skip("root"); }`.
-#[allow(dead_code)]
-pub fn skip(what: &str) {
-    let full = std::env::var_os("CI").is_some();
-    assert!(!full, "this test needs {what}, and in CI a skip is a failure");
-    eprintln!("skipped: needs {what}");
+#[path = "skip.rs"]
+pub mod skip;
+#[allow(unused_imports, reason = "benchmarks share this file")]
+pub use skip::{skip, unavailable};
+
+/// Where the binary under test is. To be started as [`process`], but for tests that put another program before it.
+pub fn program() -> std::path::PathBuf {
+    assert_cmd::cargo::cargo_bin("trimtab")
 }
 
 /// True if this process may mount and attach.

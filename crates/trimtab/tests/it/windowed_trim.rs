@@ -185,22 +185,24 @@ fn an_interrupted_trim_goes_on_where_it_left_off() {
     let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let path = mount.path();
     holes(&path, 200);
-    // A least quiet of a second makes it slow enough to be stopped in the middle.
+    let meter = Meter::start(&path).unwrap();
+    // It never is so quiet, so that each request waits for its patience: slow enough to be stopped in the middle.
     let mut child = process()
-        .args(["trim", "--policy", "idle:quiet=200ms:patience=100ms"])
+        .args(["trim", "--policy", "idle:quiet=1h:patience=500ms"])
         .arg(&path)
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(700));
-    let other = trimtab().arg("trim").arg(&path).assert();
+    let patience = std::time::Instant::now() + Duration::from_secs(60);
+    // A group at least is done as a whole.
+    while meter.count().unwrap().bytes < Bytes(200_000_000) {
+        assert!(std::time::Instant::now() < patience && child.try_wait().unwrap().is_none(), "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let other = trimtab().args(["trim", "--lock-wait", "0s"]).arg(&path).assert();
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
     let status = child.wait().unwrap();
-    if status.code() == Some(0) {
-        // Faster than the signal, on an idle machine: then there was no other one to collide with either.
-        return;
-    }
-    assert_eq!(status.code(), Some(130));
+    assert_eq!(status.code(), Some(130), "stopped in the middle");
     other.code(1).stderr(predicate::str::contains("is being trimmed already, by process"));
     let rest = trim(&path, &[]);
     assert_eq!((rest["resumed"].as_bool(), rest["complete"].as_bool()), (Some(true), Some(true)), "{rest}");

@@ -1,0 +1,58 @@
+//! Skips are counted, and fail where everything has to run; the tests touch nobody's own results.
+
+use crate::support::have_root;
+use crate::support::skip::{Missing, fails, skip};
+use std::process::Command;
+
+#[test]
+fn a_skip_fails_in_ci_and_where_root_asked_for_all_tests() {
+    for (ci, full, root, fail) in [
+        (false, false, false, false),
+        (false, false, true, false),
+        // Somebody who is not root cannot help it.
+        (false, true, false, false),
+        (false, true, true, true),
+        (true, false, false, true),
+    ] {
+        assert_eq!(fails(Missing::Needed, ci, full, root), fail, "{ci} {full} {root}");
+        assert!(!fails(Missing::Unavailable, ci, full, root));
+    }
+}
+
+/// Not a test: what [`the_environment_decides_and_every_skip_is_written_down`] starts.
+#[test]
+#[ignore = "started by another test"]
+fn something_that_is_skipped() {
+    skip("what no machine has");
+}
+
+#[test]
+fn the_environment_decides_and_every_skip_is_written_down() {
+    let scratch = tempfile::tempdir().unwrap();
+    let list = scratch.path().join("skipped");
+    let run = |tests: Option<&str>| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "skips::something_that_is_skipped", "--ignored"]).env("TRIMTAB_SKIPS", &list);
+        command.env_remove("CI").env_remove("TRIMTAB_TESTS").envs(tests.map(|tests| ("TRIMTAB_TESTS", tests)));
+        command.output().unwrap().status.success()
+    };
+    assert!(run(None), "it passes");
+    let said = std::fs::read_to_string(&list).unwrap();
+    assert!(said.starts_with("skips::something_that_is_skipped (") && said.ends_with("): needs what no machine has\n"), "{said}");
+    assert_eq!(said.lines().count(), 1);
+    assert_eq!(run(Some("full")), !have_root(), "a failure for root only");
+}
+
+/// A test that starts the program in any other way would write into the store of whoever runs the tests.
+#[test]
+fn the_program_is_started_with_a_store_of_its_own() {
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    for file in std::fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&file).unwrap();
+        // In two pieces, so that this file is not found itself.
+        let direct = [concat!("cargo_", "bin("), concat!("CARGO_", "BIN_EXE")].iter().any(|way| text.contains(way));
+        assert!(!direct || name == "support.rs", "{name}: use support::trimtab, process, or program with at_home");
+        assert!(!text.contains(concat!("program", "()")) || text.contains("at_home") || name == "packaging.rs", "{name}");
+    }
+}
