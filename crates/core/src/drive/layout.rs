@@ -115,8 +115,11 @@ impl Layout {
 
     fn size_slc(&mut self, flash: &Flash) -> Result<(), SpecError> {
         let Some(slc) = &flash.slc_cache else { return Ok(()) };
-        let native = self.superblock_slots / u32::from(flash.geometry.bits_per_cell);
-        self.slc_superblock_slots = native - native % self.row_slots;
+        let bits = u32::from(flash.geometry.bits_per_cell);
+        // Each die has as many whole rows as the others; where units take several rows, dies may not have equal shares anyway.
+        let turn = self.row_slots * flash.geometry.superblock_dies;
+        let whole = if self.superblock_slots / bits >= turn && self.superblock_slots.is_multiple_of(turn) { turn } else { self.row_slots };
+        self.slc_superblock_slots = self.superblock_slots / bits / whole * whole;
         if self.slc_superblock_slots == 0 {
             return Err(wrong("flash.slc_cache", "present", "a superblock in one-bit mode must hold at least one program operation"));
         }

@@ -9,6 +9,7 @@ mod gc;
 mod heat;
 mod idle;
 mod journal;
+mod lane;
 mod life;
 mod mapcache;
 mod packed;
@@ -414,6 +415,8 @@ fn prefetch(table: &[u32], index: usize) {
     let _ = (table, index);
 }
 
+#[cfg(test)]
+mod arithmetic;
 #[cfg(test)]
 mod effects;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What must be true of an SSD's state after every command. Costs a pass over all tables, so it is for tests and for states read from outside.
 
+use super::clock::FILLING;
 use super::victims::{UNLISTED, Victims};
 use super::{NEVER, Ssd, TRIMMED};
 use alloc::format;
@@ -36,7 +37,47 @@ impl Ssd {
         let roles = self.roles()?;
         self.check_mapping(&roles)?;
         self.check_victims(&roles)?;
-        self.check_counts(&roles)
+        self.check_counts(&roles)?;
+        self.check_time()
+    }
+
+    /// Time is conserved: what was charged is spent or still owed, nothing is busy for longer than there was time, and no more is acknowledged than the
+    /// write cache holds.
+    fn check_time(&self) -> Result<(), String> {
+        let clock = &self.clock;
+        for (kind, lanes) in [("dies", &clock.dies), ("channels", &clock.channels)] {
+            let spent: u64 = lanes.each.iter().map(|lane| lane.background_ns + lane.owed).sum();
+            require!(
+                lanes.charged_ns == spent + lanes.undivided_ns,
+                "{kind}: {} ns charged, {spent} ns spent or owed, {} ns undivided",
+                lanes.charged_ns,
+                lanes.undivided_ns
+            );
+            require!(lanes.undivided_ns < lanes.each.len() as u64, "{kind}: {} ns could be divided", lanes.undivided_ns);
+            for (nth, lane) in lanes.each.iter().enumerate() {
+                let busy = lane.host_ns + lane.background_ns;
+                let elapsed = lane.free.saturating_sub(clock.counted_since);
+                require!(busy <= elapsed, "{kind}: number {nth} was busy for {busy} ns of {elapsed}");
+            }
+        }
+        let filling = self.ftl.frontiers.iter().filter(|frontier| frontier.taken);
+        let mut places: Vec<u32> = filling.map(|frontier| frontier.cache_row).collect();
+        places.sort_unstable();
+        require!(places.windows(2).all(|pair| pair[0] != pair[1]), "two rows in one place of the write cache: {places:?}");
+        require!(
+            places.iter().all(|place| clock.rows[*place as usize] == FILLING),
+            "a place in the write cache is free while it is filled: {places:?}"
+        );
+        if let Some(journal) = &self.ftl.journal {
+            let pending = journal.units_in_rows(self.quiet_since.max(self.now), self.layout.unit_bytes);
+            let units = self.layout.row_slots / self.layout.unit_slots.min(self.layout.row_slots);
+            // Compressed units take less room; they are counted by the smallest that there are.
+            let most = if self.ftl.packed.is_some() { u64::from(self.layout.row_slots) } else { u64::from(units.max(1)) };
+            // Parts of units are kept beside rows, and stay until there is room for them.
+            let room = clock.rows.len() as u64 * most + self.partial.max() as u64;
+            require!(pending <= room, "{pending} units are acknowledged and not programmed, the write cache holds {room}");
+        }
+        Ok(())
     }
 
     fn roles(&self) -> Result<Vec<Role>, String> {

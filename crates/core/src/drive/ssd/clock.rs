@@ -3,6 +3,7 @@
 //! Everything is integer nanoseconds on the drive's clock. An operation starts when what it needs is free and takes what the
 //! specification says; nothing is simulated in between. `docs/method.md` states each rule.
 
+use super::lane::Lanes;
 use crate::drive::layout::Layout;
 use crate::drive::spec::{DriveSpec, Flash, GcPacing};
 use alloc::collections::VecDeque;
@@ -18,23 +19,10 @@ pub(super) struct Work {
     pub(super) rows_programmed: u64,
     /// Superblocks erased.
     pub(super) erases: u64,
-    /// Bytes that cross the channels twice (read and written).
-    pub(super) bytes: u64,
+    /// Bytes that cross the channels: what is read and written again, twice.
+    pub(super) bytes_moved: u64,
     /// The rows read lie in one-bit superblocks.
     pub(super) from_slc: bool,
-}
-
-/// Work of the flash that host writes pay off bit by bit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Debt {
-    /// Time owed, summed over dies.
-    pub(super) die_ns: u64,
-    /// Of it, what each program of host data pays.
-    pub(super) die_pay_ns: u64,
-    /// Time owed, summed over channels.
-    pub(super) channel_ns: u64,
-    /// Of it, what each program of host data pays.
-    pub(super) channel_pay_ns: u64,
 }
 
 /// Durations of the moment: the specification's, lengthened while the drive is throttled.
@@ -51,9 +39,10 @@ pub(super) struct Durations {
 /// The clock of a drive.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
-    pub(super) die_free: Vec<u64>,
-    pub(super) die_read_free: Vec<u64>,
-    pub(super) channel_free: Vec<u64>,
+    pub(super) dies: Lanes,
+    pub(super) channels: Lanes,
+    /// Since when the time of dies and channels has been counted.
+    pub(super) counted_since: u64,
     die_channel: Vec<u32>,
     /// One for writes and one for reads; on a half-duplex link only the first is used.
     pub(super) link_free: [u64; 2],
@@ -62,8 +51,7 @@ pub(super) struct Clock {
     pub(super) blocked_until: u64,
     /// Completions of commands in flight, ascending.
     pub(super) in_flight: VecDeque<u64>,
-    pub(super) debt: Debt,
-    /// When each row of the write cache is free again.
+    /// When each row of the write cache is free again; [`FILLING`] while a frontier fills it.
     pub(super) rows: Vec<u64>,
     /// Physical address at which each of them begins.
     pub(super) row_addresses: Vec<u32>,
@@ -91,6 +79,9 @@ pub(super) struct Clock {
     pub(super) latency: u64,
 }
 
+/// In place of the instant when a row of the write cache is free: a frontier is still filling it.
+pub(super) const FILLING: u64 = u64::MAX;
+
 /// Nanoseconds for `bytes` at `rate` bytes per second, rounded to nearest.
 #[inline]
 pub(super) const fn transfer_ns(bytes: u64, rate: u64) -> u64 {
@@ -103,7 +94,8 @@ impl Clock {
         let dies = geometry.dies() as usize;
         let row_bytes = u64::from(layout.row_slots) * layout.slot_bytes;
         let programs = u64::from(layout.row_programs);
-        let rows = (flash.write_cache.bytes / row_bytes).max(1) as usize;
+        // Without a cache each die still has the register from which it programs.
+        let rows = if flash.write_cache.bytes == 0 { dies } else { (flash.write_cache.bytes / row_bytes).max(1) as usize };
         let nominal = Durations {
             read: nand.read_ns * programs,
             program: nand.program_ns * programs,
@@ -113,15 +105,14 @@ impl Clock {
             row_transfer: transfer_ns(row_bytes, nand.channel_bytes_per_s),
         };
         Self {
-            die_free: vec![0; dies],
-            die_read_free: vec![0; dies],
-            channel_free: vec![0; geometry.channels as usize],
+            dies: Lanes::new(dies),
+            channels: Lanes::new(geometry.channels as usize),
+            counted_since: 0,
             die_channel: (0..dies as u32).map(|die| die % geometry.channels).collect(),
             link_free: [0; 2],
             processor_free: 0,
             blocked_until: 0,
             in_flight: VecDeque::new(),
-            debt: Debt::default(),
             rows: vec![0; rows],
             row_addresses: vec![0; rows],
             row_next: 0,
@@ -148,8 +139,9 @@ impl Clock {
 
     /// Slows everything in the flash to `permille` of its speed, and programming to `program_permille` of that.
     pub(super) fn throttle(&mut self, permille: u16, program_permille: u16) {
-        let slow = |ns: u64| ns * 1000 / u64::from(permille);
-        let slow_program = |ns: u64| slow(ns) * 1000 / u64::from(program_permille);
+        let slow_by = |ns: u64, permille: u16| u64::try_from(u128::from(ns) * 1000 / u128::from(permille)).unwrap_or(u64::MAX);
+        let slow = |ns| slow_by(ns, permille);
+        let slow_program = |ns| slow_by(slow(ns), program_permille);
         let nominal = self.nominal;
         self.now = Durations {
             read: slow(nominal.read),
@@ -233,7 +225,13 @@ impl Clock {
         let row = self.row_next;
         self.row_addresses[row as usize] = address;
         self.row_next = if row as usize + 1 == self.rows.len() { 0 } else { row + 1 };
-        (row, core::mem::replace(&mut self.rows[row as usize], 0))
+        (row, core::mem::replace(&mut self.rows[row as usize], FILLING))
+    }
+
+    /// Whether the row of the write cache whose turn is next is still being filled.
+    #[inline(always)]
+    pub(super) fn next_row_is_filling(&self) -> bool {
+        self.rows[self.row_next as usize] == FILLING
     }
 
     /// Whether one of the last `searched` rows taken begins at `address` or in the row that does, and is still there at `now`.
@@ -245,33 +243,18 @@ impl Clock {
         })
     }
 
-    /// Reads nothing and writes a page of the mapping on `die`; nobody waits for it.
+    /// Writes a page of the mapping on `die`; nobody waits for it.
     pub(super) fn write_map_page(&mut self, die: u32, now: u64) {
-        let free = &mut self.die_free[die as usize];
-        *free = now.max(*free) + self.now.program;
+        self.dies.each[die as usize].serve(now, self.now.program, 0);
     }
 
-    /// Programs a row of host data on `die` that is complete at `ready`, and with it pays off debt. Gives the end.
+    /// Programs a row of host data on `die` that is complete at `ready`, after a share of what die and channel owe. Gives the end.
     #[inline(always)]
     pub(super) fn program(&mut self, die: u32, ready: u64, slc: bool) -> u64 {
-        let channel = &mut self.channel_free[self.die_channel[die as usize] as usize];
-        let mut transfer_start = ready.max(*channel);
-        let die_free = &mut self.die_free[die as usize];
-        let debt = &mut self.debt;
-        let mut owed = 0;
-        if debt.die_ns != 0 {
-            // Work that the idle time before this program had room for delays nobody.
-            let channel_owed = debt.channel_pay_ns.min(debt.channel_ns);
-            debt.channel_ns -= channel_owed;
-            transfer_start += channel_owed.saturating_sub(transfer_start - *channel);
-            owed = debt.die_pay_ns.min(debt.die_ns);
-            debt.die_ns -= owed;
-        }
-        let arrived = transfer_start + self.now.row_transfer;
-        *channel = arrived;
-        let busy_until = *die_free + owed;
-        let end = arrived.max(busy_until) + if slc { self.now.slc_program } else { self.now.program };
-        *die_free = end;
+        let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
+        let arrived = channel.serve(ready, self.now.row_transfer, self.channels.share);
+        let took = if slc { self.now.slc_program } else { self.now.program };
+        let end = self.dies.each[die as usize].serve(arrived, took, self.dies.share);
         self.heat_bytes = self.heat_bytes.wrapping_add(self.row_bytes);
         self.programs_end = self.programs_end.max(end);
         end
@@ -280,87 +263,59 @@ impl Clock {
     /// Reads a row on `die` of which `bytes` cross the channel; not before `ready`. Gives when they are in the controller.
     pub(super) fn read(&mut self, die: u32, ready: u64, bytes: u64, slc: bool) -> u64 {
         let took = if slc { self.now.slc_read } else { self.now.read };
-        let free = &mut self.die_free[die as usize];
-        let read_free = &mut self.die_read_free[die as usize];
-        let start = match self.suspend {
-            _ if *free <= ready => ready,
-            None => *free,
-            Some(suspend) => (ready + suspend).max(*read_free).min(*free),
-        };
-        *free = (*free).max(start) + took;
-        *read_free = start + took;
-        let channel = &mut self.channel_free[self.die_channel[die as usize] as usize];
-        // A read under way takes the channel in turn, but does not wait for writes that are queued for later.
-        let transfer = transfer_ns(bytes, self.channel_rate);
-        let arrived = if *channel <= start + took { start + took + transfer } else { *channel + transfer };
-        *channel = (*channel).max(start + took) + transfer;
+        let sensed = self.dies.each[die as usize].read(ready, took, self.suspend);
         self.heat_bytes = self.heat_bytes.wrapping_add(bytes);
-        arrived
+        // Writes wait for the bus in the order of their commands, maybe for data that come later; reads do not wait for these.
+        let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
+        channel.read(sensed, transfer_ns(bytes, self.channel_rate), Some(0))
     }
 
     /// Time of `work` summed over dies, and summed over channels.
-    pub(super) fn cost(&self, work: &Work) -> (u64, u64) {
+    fn cost(&self, work: &Work) -> (u64, u64) {
         let read = if work.from_slc { self.now.slc_read } else { self.now.read };
-        let die = work.rows_read * read + work.rows_programmed * self.now.program + work.erases * self.superblock_dies * self.now.erase;
-        let channel = if self.copyback { 0 } else { transfer_ns(2 * work.bytes, self.channel_rate) };
+        let sum = |parts: [(u64, u64); 3]| {
+            let sum: u128 = parts.into_iter().map(|(count, ns)| u128::from(count) * u128::from(ns)).sum();
+            u64::try_from(sum).unwrap_or(u64::MAX)
+        };
+        let erases = work.erases * self.superblock_dies;
+        let die = sum([(work.rows_read, read), (work.rows_programmed, self.now.program), (erases, self.now.erase)]);
+        let channel = if self.copyback { 0 } else { transfer_ns(work.bytes_moved, self.channel_rate) };
         (die, channel)
     }
 
-    /// Charges foreground work done at `now`, which makes room for `gain_rows` rows of host data.
-    pub(super) fn charge(&mut self, now: u64, work: &Work, gain_rows: u64) -> u64 {
+    /// Charges work that begins at `at` in the background, or all at once if that is how the drive paces collection and somebody waits. Gives its time
+    /// summed over dies.
+    pub(super) fn charge(&mut self, at: u64, work: &Work, waited_for: bool) -> u64 {
         let (die, channel) = self.cost(work);
-        self.heat_bytes = self.heat_bytes.wrapping_add(2 * work.bytes);
-        if self.burst {
-            self.occupy(now, die, channel);
-        } else {
-            let debt = &mut self.debt;
-            debt.die_ns += die;
-            debt.channel_ns += channel;
-            let programs = gain_rows.max(1);
-            debt.die_pay_ns = debt.die_ns.div_ceil(programs);
-            debt.channel_pay_ns = debt.channel_ns.div_ceil(programs);
-        }
+        self.heat_bytes = self.heat_bytes.wrapping_add(work.bytes_moved);
+        self.dies.charge(at, die, self.burst && waited_for);
+        self.channels.charge(at, channel, self.burst && waited_for);
         die
     }
 
-    /// Takes all dies and channels from `now` on for work of these sums, spread evenly. Gives when the last is done.
-    pub(super) fn occupy(&mut self, now: u64, die_ns: u64, channel_ns: u64) -> u64 {
-        let die_share = die_ns / self.die_free.len() as u64;
-        let channel_share = channel_ns / self.channel_free.len() as u64;
-        let mut end = now;
-        for free in &mut self.die_free {
-            *free = now.max(*free) + die_share.max(channel_share);
-            end = end.max(*free);
-        }
-        for free in &mut self.channel_free {
-            *free = now.max(*free) + channel_share;
-        }
-        end
+    /// Divides what dies and channels owe among the next `programs` programs of host data.
+    pub(super) fn spread(&mut self, programs: u64) {
+        self.dies.spread(programs);
+        self.channels.spread(programs);
     }
 
-    /// Pays off debt in idle time from `from` until `until`. Gives when that is done.
-    pub(super) fn pay_debt(&mut self, from: u64, until: u64) -> u64 {
-        let dies = self.die_free.len() as u64;
-        let start = self.die_free.iter().copied().max().unwrap_or(0).max(from);
-        if start >= until || self.debt.die_ns == 0 {
-            return start;
-        }
-        let wanted = self.debt.die_ns.div_ceil(dies);
-        let paid = wanted.min(until - start);
-        let channel = self.debt.channel_ns * paid / wanted.max(1);
-        self.debt.channel_ns -= channel;
-        self.debt.die_ns = self.debt.die_ns.saturating_sub(paid * dies);
-        for free in &mut self.die_free {
-            *free = (*free).max(start + paid);
-        }
-        start + paid
+    /// When dies and channels have done everything they were given, what they owe included.
+    pub(super) fn quiet_from(&self) -> u64 {
+        self.dies.quiet_from().max(self.channels.quiet_from())
+    }
+
+    /// Everything was erased: there is nothing left to move, and nobody fills a row any more.
+    pub(super) fn forget_background(&mut self) {
+        self.dies.forgive();
+        self.channels.forgive();
+        self.rows.iter_mut().filter(|free| **free == FILLING).for_each(|free| *free = 0);
     }
 
     /// Nothing is under way any more: the power was cut at `now`.
     pub(super) fn restart(&mut self, now: u64) {
-        for free in self.die_free.iter_mut().chain(&mut self.die_read_free).chain(&mut self.channel_free) {
-            *free = now;
-        }
+        self.dies.restart(now);
+        self.channels.restart(now);
+        self.counted_since = now;
         self.link_free = [now; 2];
         self.processor_free = now;
         self.blocked_until = now;

@@ -140,16 +140,8 @@ impl Ssd {
     pub(super) fn write_out(&mut self, now: u64) {
         self.complete_all_parts(now);
         for at in 0..self.ftl.frontiers.len() {
-            let frontier = &self.ftl.frontiers[at];
-            if !frontier.taken {
-                continue;
-            }
-            let pages = self.layout.page_slots;
-            let into_page = (frontier.row_end - frontier.next) % pages;
-            if into_page == 0 {
-                self.ftl.program_early(&mut self.clock, at, now);
-            } else {
-                self.ftl.skip(&mut self.clock, at, into_page, now);
+            if self.ftl.frontiers[at].taken {
+                self.ftl.write_out_row(&mut self.clock, at, now);
             }
         }
     }
@@ -213,6 +205,7 @@ impl Ssd {
     /// Erases every superblock that was written and forgets all data.
     pub fn secure_erase(&mut self, now: Nanos) -> Completion {
         let written = self.ftl.erase_all();
+        self.clock.forget_background();
         if let Some(life) = &mut self.life {
             life.renew();
             self.set_speed();

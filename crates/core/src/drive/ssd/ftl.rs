@@ -99,8 +99,8 @@ pub(super) struct Ftl {
     pub(super) to_level: Vec<u32>,
     pub(super) levelled_at: u64,
     pub(super) scratch: Vec<u32>,
-    /// Relocated slots that do not fill a row yet.
-    pub(super) gc_row_rest: u64,
+    /// Rows of relocated data alone, filled and not charged yet.
+    pub(super) rows_relocated: u64,
     /// Units that are mapped.
     pub(super) mapped: u64,
     /// Units that were mapped and trimmed, and not written since.
@@ -152,7 +152,7 @@ impl Ftl {
             to_level: Vec::new(),
             levelled_at: 0,
             scratch: Vec::new(),
-            gc_row_rest: 0,
+            rows_relocated: 0,
             mapped: 0,
             trimmed: 0,
             free_slots: slots as u64,
@@ -167,6 +167,11 @@ impl Ftl {
     #[inline]
     pub(super) fn stamp(&self) -> u32 {
         (self.counters.nand_written_host_slots >> self.stamp_shift) as u32
+    }
+
+    /// How many frontiers take fresh data. One after them, if there is one, is collection's own.
+    pub(super) fn host_frontiers(&self) -> usize {
+        (self.slc_stream() + usize::from(self.slc.is_some())) * self.layout.groups as usize
     }
 
     /// The stream of the SLC cache: the last host stream.
@@ -194,6 +199,7 @@ impl Ftl {
     pub(super) fn skip(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         let frontier = &mut self.frontiers[at];
         let block = frontier.next >> self.layout.shift;
+        let begun = !(frontier.next & ((1 << self.layout.shift) - 1)).is_multiple_of(self.layout.row_slots);
         frontier.next += slots;
         frontier.back += slots as usize;
         self.blocks[block as usize].valid -= slots;
@@ -206,6 +212,8 @@ impl Ftl {
             if let Some(journal) = &mut self.journal {
                 journal.programmed(at, end, 0);
             }
+        } else if begun {
+            self.rows_relocated += 1;
         }
         if frontier.next >= frontier.row_end {
             frontier.row_end = (frontier.row_end + self.layout.row_slots).min(frontier.end);
@@ -231,7 +239,7 @@ impl Ftl {
         let slc = self.slc.is_some() && self.frontier_stream(at) == self.slc_stream();
         let block = self
             .pool
-            .take(self.frontiers[at].group)
+            .take((at < self.host_frontiers()).then_some(self.frontiers[at].group))
             .expect("a free superblock is always kept back for collection, and every collection frees one");
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
         self.blocks[block as usize] = Block { valid: slots, pos: UNLISTED };
@@ -250,6 +258,9 @@ impl Ftl {
         frontier.die = 0;
         frontier.taken = false;
         frontier.slc = slc;
+        if !self.collecting {
+            self.spread(clock);
+        }
     }
 
     /// Which stream a frontier belongs to; that of collection counts as one past the host streams.

@@ -25,21 +25,21 @@ pub(super) enum Cause {
 pub(super) enum When {
     /// Host writes carry the time.
     Foreground,
-    /// It happens in idle time; the caller accounts for the time.
+    /// It happens in idle time.
     Idle,
 }
 
 impl Ftl {
     /// The frontier to which data are relocated.
     fn gc_frontier(&self) -> usize {
-        let host = (self.slc_stream() + usize::from(self.slc.is_some())) * self.layout.groups as usize;
+        let host = self.host_frontiers();
         if self.frontiers.len() > host { host } else { self.turn[HOST] as usize }
     }
 
     /// Makes a free superblock available for frontier `at` beyond the one that collection itself may need, or room for `slots` slots in one
     /// that collection opened there.
     pub(super) fn make_room(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
-        while self.slc_used > self.slc_limit() && self.fold_oldest(clock, now, When::Foreground).is_some() {}
+        while self.slc_used > self.slc_limit() && self.fold_oldest(clock, now, When::Foreground) {}
         self.level_wear(clock, now);
         if self.pool.free() >= self.gc.free_low {
             return;
@@ -49,22 +49,23 @@ impl Ftl {
             if self.pool.free() + u32::from(self.frontiers[at].has_room(slots)) >= self.gc.free_high {
                 break;
             }
-            if self.collect_next(clock, now, When::Foreground).is_none() && self.fold_oldest(clock, now, When::Foreground).is_none() {
+            if !self.collect_next(clock, now, When::Foreground) && !self.fold_oldest(clock, now, When::Foreground) {
                 break;
             }
         }
     }
 
-    /// Collects the policy's next victim; `None` if there is none that would free anything.
-    pub(super) fn collect_next(&mut self, clock: &mut Clock, now: u64, when: When) -> Option<Work> {
+    /// Collects the policy's next victim; false if there is none that would free anything.
+    pub(super) fn collect_next(&mut self, clock: &mut Clock, now: u64, when: When) -> bool {
         let stamp = self.stamp();
-        let block = self.victims.take(&mut self.blocks, &self.stamps, self.layout.superblock_slots, stamp)?;
+        let Some(block) = self.victims.take(&mut self.blocks, &self.stamps, self.layout.superblock_slots, stamp) else { return false };
         let full = self.blocks[block as usize].valid == self.layout.superblock_slots;
         if (full && self.victims.knows_best()) || self.stale_slots() == 0 {
             self.victims.insert(&mut self.blocks, block);
-            return None;
+            return false;
         }
-        Some(self.relocate(clock, block, Cause::Gc, when, now))
+        self.relocate(clock, block, Cause::Gc, when, now);
+        true
     }
 
     /// Slots written and no longer valid.
@@ -134,14 +135,15 @@ impl Ftl {
         self.frontiers[at].is_open() || self.slc_used < self.slc_limit() || (folds && !self.slc_queue.is_empty())
     }
 
-    /// Moves the oldest superblock of the SLC cache to native ones.
-    pub(super) fn fold_oldest(&mut self, clock: &mut Clock, now: u64, when: When) -> Option<Work> {
-        let block = self.slc_queue.pop_front()?;
-        Some(self.relocate(clock, block, Cause::Fold, when, now))
+    /// Moves the oldest superblock of the SLC cache to native ones; false if there is none.
+    pub(super) fn fold_oldest(&mut self, clock: &mut Clock, now: u64, when: When) -> bool {
+        let Some(block) = self.slc_queue.pop_front() else { return false };
+        self.relocate(clock, block, Cause::Fold, when, now);
+        true
     }
 
     /// Moves what is valid in `block` and erases it.
-    fn relocate(&mut self, clock: &mut Clock, block: u32, cause: Cause, when: When, now: u64) -> Work {
+    fn relocate(&mut self, clock: &mut Clock, block: u32, cause: Cause, when: When, now: u64) {
         let was_collecting = core::mem::replace(&mut self.collecting, true);
         let slc = self.in_slc[block as usize];
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
@@ -154,23 +156,16 @@ impl Ftl {
         }
         self.collecting = was_collecting;
         let row = u64::from(self.layout.row_slots);
-        let filled = self.gc_row_rest + u64::from(valid);
-        self.gc_row_rest = filled % row;
         let work = Work {
             rows_read: (u64::from(slots) / row).min(u64::from(valid)),
-            rows_programmed: filled / row,
+            rows_programmed: core::mem::take(&mut self.rows_relocated),
             erases: 1,
-            bytes: u64::from(valid) * self.layout.slot_bytes,
+            bytes_moved: 2 * u64::from(valid) * self.layout.slot_bytes,
             from_slc: slc,
         };
         self.erase(block);
         self.account(cause, &work, valid);
-        let die_ns = match when {
-            When::Foreground => clock.charge(now, &work, u64::from(slots - valid) / row),
-            When::Idle => clock.cost(&work).0,
-        };
-        self.counters.gc_die_ns += die_ns;
-        work
+        self.counters.gc_die_ns = self.counters.gc_die_ns.saturating_add(clock.charge(now, &work, when == When::Foreground));
     }
 
     fn account(&mut self, cause: Cause, work: &Work, slots: u32) {
@@ -259,8 +254,7 @@ impl Ftl {
 
     /// The superblock open at frontier `at`, if it is collection's own, is as young as the youngest data moved there.
     fn age_like(&mut self, at: usize, victim: u32) {
-        let host = (self.slc_stream() + usize::from(self.slc.is_some())) * self.layout.groups as usize;
-        if at < host {
+        if at < self.host_frontiers() {
             return;
         }
         let open = ((self.frontiers[at].end - 1) >> self.layout.shift) as usize;
@@ -271,10 +265,21 @@ impl Ftl {
         }
     }
 
+    /// Divides what the flash owes among the programs that fill the superblocks open for fresh data: as many as come before room is made again.
+    pub(super) fn spread(&self, clock: &mut Clock) {
+        let slots: u64 = self.frontiers[..self.host_frontiers()].iter().map(|frontier| u64::from(frontier.end - frontier.next)).sum();
+        clock.spread(slots / u64::from(self.layout.row_slots));
+    }
+
     /// Moves frontier `at` on by `slots` relocated slots. The time of relocation is charged as a whole; only a row of fresh data that
     /// this completes is programmed here.
     fn advance_relocated(&mut self, clock: &mut Clock, at: usize, slots: u32) {
         let frontier = &mut self.frontiers[at];
+        if frontier.next + slots >= frontier.row_end {
+            let rows = 1 + (frontier.next + slots - frontier.row_end) / self.layout.row_slots;
+            // A row that fresh data share is theirs to program.
+            self.rows_relocated += u64::from(rows) - u64::from(frontier.taken);
+        }
         frontier.next += slots;
         frontier.back += slots as usize;
         if frontier.next < frontier.row_end {
@@ -294,6 +299,10 @@ impl Ftl {
         frontier.die = row % self.superblock_dies;
         if frontier.next == frontier.end {
             self.close(at);
+            if at < self.layout.groups as usize {
+                // Relocated data go to all groups of dies in turn, like fresh ones.
+                self.turn[HOST] = (self.turn[HOST] + 1) % self.layout.groups;
+            }
         }
     }
 }

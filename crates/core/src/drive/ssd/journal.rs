@@ -103,6 +103,17 @@ impl Journal {
         }
     }
 
+    /// How many units of `unit_bytes` lie in rows that are not on flash at `now`.
+    pub(super) fn units_in_rows(&self, now: u64, unit_bytes: u64) -> u64 {
+        let filling: u64 = self.rows.iter().map(|row| row.len() as u64).sum();
+        let under_way = self.entries.iter().filter(|entry| entry.durable > now && entry.durable != u64::MAX);
+        let mut programming: Vec<(u64, u64)> = under_way.map(|entry| (entry.durable, entry.extent.offset / unit_bytes)).collect();
+        // Several writes may have completed one unit.
+        programming.sort_unstable();
+        programming.dedup();
+        filling + programming.len() as u64
+    }
+
     /// Forgets what is durable at `now`; gives the number of the first write that is not.
     pub(super) fn settle(&mut self, now: u64) -> u64 {
         while self.entries.front().is_some_and(|entry| entry.durable <= now) {

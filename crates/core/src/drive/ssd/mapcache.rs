@@ -49,7 +49,7 @@ impl Ssd {
 
     fn look_up_pages(&mut self, unit: u32, count: u32, change: bool, ready: u64) -> u64 {
         let Some(cache) = &mut self.map_cache else { return ready };
-        let dies = self.clock.die_free.len() as u32;
+        let dies = self.clock.dies.each.len() as u32;
         let mut found = ready;
         for page in unit / cache.units_per_page..=(unit + count - 1) / cache.units_per_page {
             let at = page as usize % cache.tags.len();

@@ -42,6 +42,11 @@ impl PartialUnits {
         self.parts.is_empty()
     }
 
+    /// The most units that wait.
+    pub(super) const fn max(&self) -> usize {
+        self.max
+    }
+
     /// Bytes that wait.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.to - part.from).sum()

@@ -74,8 +74,12 @@ impl Ftl {
         {
             return None;
         }
+        // A row of the write cache that another stream is filling could come up.
+        if self.frontiers.iter().any(|frontier| frontier.taken) {
+            return None;
+        }
         let frontiers = &self.frontiers[at..at + groups as usize];
-        if frontiers.iter().any(|frontier| frontier.taken || frontier.row_end - frontier.next != row) {
+        if frontiers.iter().any(|frontier| frontier.row_end - frontier.next != row) {
             return None;
         }
         let rows = frontiers.iter().map(|frontier| (frontier.end - frontier.next) / row).min()?.min(left / (groups * row));
@@ -213,34 +217,41 @@ impl Ftl {
     /// Gives when the last of them had its place in the write cache.
     #[inline]
     fn advance(&mut self, clock: &mut Clock, stream: usize, at: usize, slots: u32, unit_slots: u32, ready: u64) -> u64 {
-        let frontier = &mut self.frontiers[at];
-        let to = frontier.next + slots;
-        debug_assert!(to <= frontier.end, "more than there is room for");
-        frontier.back += slots as usize;
+        let to = self.frontiers[at].next + slots;
+        debug_assert!(to <= self.frontiers[at].end, "more than there is room for");
+        self.frontiers[at].back += slots as usize;
         let mut filled_row = false;
-        let ack = loop {
-            if !frontier.taken {
+        let mut ack = ready;
+        let frontier = loop {
+            if !self.frontiers[at].taken {
+                if clock.next_row_is_filling() {
+                    self.program_oldest_row(clock, ready);
+                }
+                let frontier = &mut self.frontiers[at];
                 (frontier.cache_row, frontier.admit) = clock.take_row(frontier.next);
                 frontier.taken = true;
+                frontier.ready = 0;
             }
-            let ack = ready.max(frontier.admit);
-            frontier.ready = ack;
+            let frontier = &mut self.frontiers[at];
+            let placed = ready.max(frontier.admit);
+            ack = ack.max(placed);
+            frontier.ready = frontier.ready.max(placed);
             if to < frontier.row_end {
                 frontier.next = to;
-                break ack;
+                break frontier;
             }
             filled_row = true;
             frontier.next = frontier.row_end;
             frontier.row_end = (frontier.row_end + self.layout.row_slots).min(frontier.end);
             frontier.taken = false;
-            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, ack, frontier.slc);
+            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, frontier.ready, frontier.slc);
             clock.rows[frontier.cache_row as usize] = end;
             frontier.die = if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
             if let Some(journal) = &mut self.journal {
                 journal.programmed(at, end, (to - frontier.next).div_ceil(unit_slots) as usize);
             }
             if frontier.next == to {
-                break ack;
+                break frontier;
             }
         };
         if filled_row {
@@ -253,6 +264,28 @@ impl Ftl {
             }
         }
         ack
+    }
+
+    /// Programs the row that holds the place in the write cache whose turn is next, full or not.
+    #[cold]
+    #[inline(never)]
+    fn program_oldest_row(&mut self, clock: &mut Clock, now: u64) {
+        match self.frontiers.iter().position(|frontier| frontier.taken && frontier.cache_row == clock.row_next) {
+            Some(at) => self.write_out_row(clock, at, now),
+            // Its frontier was erased.
+            None => clock.rows[clock.row_next as usize] = 0,
+        }
+    }
+
+    /// Programs the row that frontier `at` is filling, padded to whole pages.
+    pub(super) fn write_out_row(&mut self, clock: &mut Clock, at: usize, now: u64) {
+        let frontier = &self.frontiers[at];
+        let into_page = (frontier.row_end - frontier.next) % self.layout.page_slots;
+        if into_page == 0 {
+            self.program_early(clock, at, now);
+        } else {
+            self.skip(clock, at, into_page, now);
+        }
     }
 
     /// Invalidates `count` units from `unit` on; gives how many of them were mapped.

@@ -55,12 +55,11 @@ impl Pool {
         (block - 1) % self.heaps.len() as u32
     }
 
-    /// Takes a free superblock, on `group` if there is one, else on the group that has most.
-    pub(super) fn take(&mut self, group: u32) -> Option<u32> {
-        let group = if self.heaps[group as usize].is_empty() {
-            (0..self.heaps.len()).max_by_key(|group| (self.heaps[*group].len(), Reverse(*group)))?
-        } else {
-            group as usize
+    /// Takes a free superblock, on `group` if one is asked for and has any, else on the group that has most.
+    pub(super) fn take(&mut self, group: Option<u32>) -> Option<u32> {
+        let group = match group {
+            Some(group) if !self.heaps[group as usize].is_empty() => group as usize,
+            _ => (0..self.heaps.len()).max_by_key(|group| (self.heaps[*group].len(), Reverse(*group)))?,
         };
         let Reverse((_, _, block)) = self.heaps[group].pop()?;
         self.free -= 1;

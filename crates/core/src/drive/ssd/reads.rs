@@ -109,7 +109,7 @@ impl Ssd {
         }
         let dies = self.ftl.superblock_dies;
         let die = self.ftl.pool.group(block) * dies + row % dies;
-        if self.clock.die_free[die as usize] > now && self.clock.holds_row(first, now, CACHE_ROWS_SEARCHED) {
+        if self.clock.dies.each[die as usize].free > now && self.clock.holds_row(first, now, CACHE_ROWS_SEARCHED) {
             return now;
         }
         self.ftl.counters.nand_read_host_rows += self.clock.row_programs();

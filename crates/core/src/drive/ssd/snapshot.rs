@@ -3,9 +3,10 @@
 //! Layout: `TTSSD`, format version, checksum of everything after it, checksum of the specification, then the state. What can be derived (the reverse
 //! map, valid counts, positions) is not stored; so it cannot contradict the rest, and what is read is checked like a state after a command.
 
-use super::clock::{Clock, Debt};
+use super::clock::{Clock, FILLING};
 use super::codec::{COUNT_MAX, Reader, Writer, checksum};
 use super::ftl::{Frontier, Ftl};
+use super::lane::{Lane, Lanes};
 use super::partial::Part;
 use super::victims::Victims;
 use super::{NEVER, Ssd, TRIMMED};
@@ -18,7 +19,7 @@ use alloc::vec::Vec;
 
 const MAGIC: &[u8; 5] = b"TTSSD";
 /// Version of the layout; raised whenever it changes.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Magic, version, two checksums.
 const HEADER_BYTES: usize = 5 + 1 + 8 + 8;
 
@@ -124,8 +125,13 @@ impl Ssd {
         read_clock(reader, &mut drive.clock).map_err(corrupt)?;
         drive.read_rest(reader).map_err(corrupt)?;
         let rows = drive.clock.rows.len();
-        if drive.ftl.frontiers.iter().any(|frontier| frontier.cache_row as usize >= rows) {
-            return Err(corrupt(reader.at));
+        for frontier in &drive.ftl.frontiers {
+            if frontier.cache_row as usize >= rows {
+                return Err(corrupt(reader.at));
+            }
+            if frontier.taken {
+                drive.clock.rows[frontier.cache_row as usize] = FILLING;
+            }
         }
         Ok(drive)
     }
@@ -239,7 +245,7 @@ fn write_ftl(out: &mut Writer, ftl: &Ftl) {
     out.numbers(ftl.turn.iter().copied());
     out.numbers(ftl.to_level.iter().copied());
     out.number(ftl.levelled_at);
-    out.number(ftl.gc_row_rest);
+    out.number(ftl.rows_relocated);
     out.flag(ftl.read_only);
     out.numbers(ftl.counters.fields().into_iter().map(|(_, value)| value));
 }
@@ -279,7 +285,7 @@ fn read_ftl(reader: &mut Reader<'_>, ftl: &mut Ftl) -> Result<(), usize> {
     ftl.turn.copy_from_slice(&turns);
     ftl.to_level = reader.numbers(blocks, superblocks)?;
     ftl.levelled_at = reader.count()?;
-    ftl.gc_row_rest = reader.small(u64::from(ftl.layout.row_slots))?;
+    ftl.rows_relocated = reader.count()?;
     ftl.read_only = reader.flag()?;
     let values = reader.numbers(1000, COUNT_MAX)?;
     ftl.counters = Counters::from_values(&values).ok_or(reader.at)?;
@@ -373,23 +379,47 @@ fn read_frontier(reader: &mut Reader<'_>, fresh: &Frontier, ftl: &Ftl) -> Result
     if sound && frontier.group == fresh.group { Ok(frontier) } else { Err(start) }
 }
 
-fn write_clock(out: &mut Writer, clock: &Clock) {
-    for list in [&clock.die_free, &clock.die_read_free, &clock.channel_free] {
-        out.numbers(list.iter().copied());
+fn write_lanes(out: &mut Writer, lanes: &Lanes) {
+    for lane in &lanes.each {
+        let Lane { free, reads_free, owed, host_ns, background_ns } = *lane;
+        for value in [free, reads_free, owed, host_ns, background_ns] {
+            out.number(value);
+        }
     }
+    for value in [lanes.share, lanes.charged_ns, lanes.undivided_ns] {
+        out.number(value);
+    }
+}
+
+fn read_lanes(reader: &mut Reader<'_>, lanes: &mut Lanes) -> Result<(), usize> {
+    for lane in &mut lanes.each {
+        *lane = Lane {
+            free: reader.count()?,
+            reads_free: reader.count()?,
+            owed: reader.count()?,
+            host_ns: reader.count()?,
+            background_ns: reader.count()?,
+        };
+    }
+    for value in [&mut lanes.share, &mut lanes.charged_ns, &mut lanes.undivided_ns] {
+        *value = reader.count()?;
+    }
+    Ok(())
+}
+
+fn write_clock(out: &mut Writer, clock: &Clock) {
+    write_lanes(out, &clock.dies);
+    write_lanes(out, &clock.channels);
     out.numbers(clock.in_flight.iter().copied());
-    out.runs(&clock.rows);
+    // Which rows are being filled, the frontiers say.
+    out.runs(&clock.rows.iter().map(|free| if *free == FILLING { 0 } else { *free }).collect::<Vec<u64>>());
     out.numbers(clock.row_addresses.iter().copied());
-    let Debt { die_ns, die_pay_ns, channel_ns, channel_pay_ns } = clock.debt;
     for value in [
+        clock.counted_since,
         clock.link_free[0],
         clock.link_free[1],
         clock.processor_free,
         clock.blocked_until,
-        die_ns,
-        die_pay_ns,
-        channel_ns,
-        channel_pay_ns,
         u64::from(clock.row_next),
         clock.programs_end,
         clock.flushed,
@@ -400,17 +430,15 @@ fn write_clock(out: &mut Writer, clock: &Clock) {
 }
 
 fn read_clock(reader: &mut Reader<'_>, clock: &mut Clock) -> Result<(), usize> {
-    for list in [&mut clock.die_free, &mut clock.die_read_free, &mut clock.channel_free] {
-        *list = reader.exactly(list.len(), COUNT_MAX)?;
-    }
+    read_lanes(reader, &mut clock.dies)?;
+    read_lanes(reader, &mut clock.channels)?;
     clock.in_flight = reader.numbers(1 << 20, COUNT_MAX)?.into();
     clock.rows = reader.runs(clock.rows.len(), COUNT_MAX)?;
     clock.row_addresses = reader.exactly(clock.rows.len(), u32::MAX)?;
+    clock.counted_since = reader.count()?;
     clock.link_free = [reader.count()?, reader.count()?];
     clock.processor_free = reader.count()?;
     clock.blocked_until = reader.count()?;
-    clock.debt =
-        Debt { die_ns: reader.count()?, die_pay_ns: reader.count()?, channel_ns: reader.count()?, channel_pay_ns: reader.count()? };
     clock.row_next = reader.small(clock.rows.len() as u32 - 1)?;
     clock.programs_end = reader.count()?;
     clock.flushed = reader.count()?;

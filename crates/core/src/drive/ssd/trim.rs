@@ -117,10 +117,11 @@ impl Ssd {
     /// The round of collection that a TRIM starts on some drives.
     fn collect_after_trim(&mut self, now: u64) {
         while self.ftl.pool.free() < self.flash.ftl.gc.idle_free && self.worth_collecting() {
-            if self.ftl.collect_next(&mut self.clock, now, When::Foreground).is_none() {
+            if !self.ftl.collect_next(&mut self.clock, now, When::Foreground) {
                 break;
             }
         }
+        self.ftl.spread(&mut self.clock);
     }
 
     /// Whether the best victim has little enough valid data for collection that nobody waits for.

@@ -1,0 +1,377 @@
+//! Write rates against NAND arithmetic: what the numbers of a specification alone say, phase by phase, without the model's clock.
+//!
+//! `docs/method.md` states the formulas. The slowest of processor, queue, link, channels and dies decides.
+
+use super::tests::small;
+use super::*;
+use crate::data::DataClass;
+use crate::drive::spec::file;
+use crate::drive::spec::*;
+use crate::rng::Stream;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// One sequential write of a new drive, from byte to byte, at a rate.
+#[derive(Debug)]
+struct Phase {
+    name: &'static str,
+    from: f64,
+    to: f64,
+    bytes_per_s: f64,
+}
+
+/// A specification as the arithmetic sees it, in bytes and seconds.
+struct Arithmetic<'a> {
+    interface: &'a Interface,
+    flash: &'a Flash,
+    capacity: f64,
+    dies: f64,
+    row: f64,
+    /// Bytes of a superblock, with all bits and with one.
+    superblock: f64,
+    slc_superblock: f64,
+}
+
+impl<'a> Arithmetic<'a> {
+    fn new(spec: &'a DriveSpec) -> Self {
+        let flash = spec.flash().unwrap();
+        let geometry = &flash.geometry;
+        let row = (geometry.page_bytes * u64::from(geometry.planes)) as f64;
+        let rows = f64::from(geometry.superblock_dies) * f64::from(geometry.pages_per_block);
+        let slc_rows = f64::from(geometry.superblock_dies) * f64::from(geometry.pages_per_block / u32::from(geometry.bits_per_cell));
+        Self {
+            interface: &spec.interface,
+            flash,
+            capacity: spec.capacity_bytes as f64,
+            dies: geometry.dies() as f64,
+            row,
+            superblock: rows * row,
+            slc_superblock: slc_rows * row,
+        }
+    }
+
+    /// Seconds that moving a row out of the SLC cache takes, summed over dies.
+    fn fold_s(&self) -> f64 {
+        let Some(slc) = &self.flash.slc_cache else { return 0.0 };
+        let erase = self.flash.nand.erase_ns as f64 * f64::from(self.flash.geometry.superblock_dies) / (self.slc_superblock / self.row);
+        (slc.read_ns as f64 + self.flash.nand.program_ns as f64 + erase) / 1e9
+    }
+
+    /// Bytes per second of commands of `command` bytes, `depth` in flight, if a row of them takes `die_s` seconds summed over dies and crosses the
+    /// channels `crossings` times.
+    fn rate(&self, command: f64, depth: f64, die_s: f64, crossings: f64) -> f64 {
+        let interface = self.interface;
+        let channels = f64::from(self.flash.geometry.channels);
+        let channel = channels * self.flash.nand.channel_bytes_per_s as f64 / crossings;
+        let link = interface.rate_bytes_per_s as f64;
+        let processor = command / (interface.command_overhead_ns as f64 / 1e9);
+        let depth = depth.min(f64::from(interface.queue_depth));
+        let queue = depth * command / ((interface.command_overhead_ns + interface.latency_ns) as f64 / 1e9 + command / link);
+        [self.dies * self.row / die_s, channel, link, processor, queue].into_iter().fold(f64::INFINITY, f64::min)
+    }
+
+    /// The phases of filling a new drive in order.
+    fn fill(&self, command: f64, depth: f64) -> Vec<Phase> {
+        let native_s = self.flash.nand.program_ns as f64 / 1e9;
+        let native = self.rate(command, depth, native_s, 1.0);
+        let Some(slc) = &self.flash.slc_cache else {
+            return alloc::vec![Phase { name: "native", from: 0.0, to: self.capacity, bytes_per_s: native }];
+        };
+        let slc_s = slc.program_ns as f64 / 1e9;
+        let (least, most, shrinks) = match slc.size {
+            SlcSize::Fixed { bytes } => (bytes as f64, bytes as f64, false),
+            SlcSize::Dynamic { bytes_min, bytes_max } => (bytes_min as f64, bytes_max as f64, true),
+        };
+        let blocks = |bytes: f64| (bytes / self.slc_superblock).ceil();
+        // The cache may hold as many superblocks as the least and what is unmapped, in superblocks of all bits.
+        let limit_at = |written: f64| blocks(least) + (self.capacity - written) / self.superblock;
+        let shrinking_from = if shrinks { self.capacity - (blocks(most) - blocks(least)) * self.superblock } else { f64::INFINITY };
+        let never = blocks(most) * self.slc_superblock;
+        let full = if never <= shrinking_from { never } else { limit_at(0.0) / (1.0 / self.slc_superblock + 1.0 / self.superblock) };
+        let full = full.min(self.capacity);
+        // While the cache shrinks, each superblock of new data pushes one of the cache out.
+        let shrinking = self.slc_superblock / self.superblock;
+        let (first, more) = match slc.when_full {
+            SlcFull::WriteDirect => ((native_s, 1.0), (native_s + shrinking * self.fold_s(), 1.0 + 2.0 * shrinking)),
+            SlcFull::FoldFirst => {
+                let all = 1.0 + shrinking;
+                ((slc_s + self.fold_s(), 3.0), (slc_s + all * self.fold_s(), 1.0 + 2.0 * all))
+            }
+        };
+        let shrinking_from = shrinking_from.clamp(full, self.capacity);
+        alloc::vec![
+            Phase { name: "cache", from: 0.0, to: full, bytes_per_s: self.rate(command, depth, slc_s, 1.0) },
+            Phase { name: "behind it", from: full, to: shrinking_from, bytes_per_s: self.rate(command, depth, first.0, first.1) },
+            Phase { name: "shrinking", from: shrinking_from, to: self.capacity, bytes_per_s: self.rate(command, depth, more.0, more.1) },
+        ]
+    }
+}
+
+/// A host that keeps `depth` commands in flight.
+struct Queue {
+    ssd: Ssd,
+    depth: usize,
+    now: Nanos,
+    done: Vec<Nanos>,
+    next: usize,
+}
+
+impl Queue {
+    fn new(spec: &DriveSpec, depth: usize) -> Self {
+        Self { ssd: Ssd::new(spec, 3).unwrap(), depth, now: Nanos(0), done: alloc::vec![Nanos(0); depth], next: 0 }
+    }
+
+    fn run(&mut self, command: &Command<'_>) {
+        self.now = self.now.max(self.done[self.next]);
+        let completion = self.ssd.submit(self.now, command);
+        assert_eq!(completion.result, Ok(()));
+        self.done[self.next] = completion.done;
+        self.next = (self.next + 1) % self.depth;
+    }
+
+    fn write(&mut self, offset: u64, len: u64) {
+        self.run(&Command::Write(Extent { offset, len }, DataClass::Random));
+    }
+}
+
+/// Compares a sequential fill in writes of `command` bytes with the arithmetic; says what deviates by more than 5 % (10 % where collection comes in bursts). Gives how many phases were
+/// long enough to compare.
+fn compare_fill(spec: &DriveSpec, command: u64, wrong: &mut Vec<String>) -> usize {
+    let arithmetic = Arithmetic::new(spec);
+    // A burst empties the pipeline each time.
+    let tolerance = if spec.flash().unwrap().ftl.gc.pacing == GcPacing::Burst { 0.1 } else { 0.05 };
+    // Enough in flight, and not so much that a phase is over before it has begun.
+    let depth = ((4 << 20) / command).clamp(8, 256) as usize;
+    let mut queue = Queue::new(spec, depth);
+    let groups = queue.ssd.layout().groups as f64;
+    let cache = (spec.flash().unwrap().write_cache.bytes as f64).max(arithmetic.dies * arithmetic.row);
+    // What is open, in flight or buffered blurs where a phase begins and ends.
+    let margin = (2.0 * groups + 1.0) * arithmetic.superblock + 2.0 * cache + (command * depth as u64) as f64;
+    let mut compared = 0;
+    let mut at = 0;
+    let mut write_to = |queue: &mut Queue, to: f64| {
+        while ((at + command) as f64) <= to {
+            queue.write(at, command);
+            at += command;
+        }
+        (at, *queue.done.iter().max().unwrap())
+    };
+    for phase in arithmetic.fill(command as f64, depth as f64) {
+        let (from, to) = (phase.from + margin, phase.to - margin);
+        // At least as many turns of collection as make the last, begun one, less than 5 %.
+        if to - from < 24.0 * groups * arithmetic.slc_superblock.max(arithmetic.row * arithmetic.dies) + 4.0 * cache {
+            continue;
+        }
+        let (begun, start) = write_to(&mut queue, from);
+        let (ended, end) = write_to(&mut queue, to);
+        let rate = (ended - begun) as f64 / (end - start).as_secs_f64();
+        compared += 1;
+        if (rate / phase.bytes_per_s - 1.0).abs() > tolerance {
+            wrong.push(std::format!(
+                "{}, {command} bytes, {} from {:.3e} to {:.3e}: {:.1} MB/s, arithmetic says {:.1}",
+                spec.name,
+                phase.name,
+                phase.from,
+                phase.to,
+                rate / 1e6,
+                phase.bytes_per_s / 1e6
+            ));
+        }
+    }
+    if let Err(broken) = queue.ssd.check_invariants() {
+        wrong.push(std::format!("{}: {broken}", spec.name));
+    }
+    compared
+}
+
+/// The shipped SSDs, each made `parts` times smaller by shortening its erase blocks, so that all proportions stay. Heat and life do not limit.
+fn shipped(parts: u32) -> Vec<DriveSpec> {
+    let mut specs = Vec::new();
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives")).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let mut spec = file::parse(&text).unwrap().spec;
+        let Medium::Flash(flash) = &mut spec.medium else { continue };
+        let unit = flash.ftl.mapping_unit_bytes.max(u64::from(spec.logical_block_bytes));
+        let part = u64::from(parts);
+        flash.geometry.pages_per_block /= parts;
+        flash.nand.erase_ns /= part;
+        (flash.thermal, flash.life_throttle) = (None, None);
+        flash.ftl.mapping_cache_bytes = flash.ftl.mapping_cache_bytes.map(|bytes| bytes / part);
+        if let Some(slc) = &mut flash.slc_cache {
+            match &mut slc.size {
+                SlcSize::Fixed { bytes } => *bytes /= part,
+                SlcSize::Dynamic { bytes_min, bytes_max } => (*bytes_min, *bytes_max) = (*bytes_min / part, *bytes_max / part),
+            }
+        }
+        spec.capacity_bytes = spec.capacity_bytes / part / unit * unit;
+        spec.validate().unwrap();
+        specs.push(spec);
+    }
+    specs.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(specs.len() >= 14, "{}", specs.len());
+    specs
+}
+
+#[test]
+fn shipped_drives_fill_as_arithmetic_says() {
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for spec in shipped(16) {
+        // Compression makes a row of more than a row; its rate has a test of its own.
+        let Some(flash) = spec.flash().filter(|flash| flash.compression.is_none()) else { continue };
+        for command in [4096, 32 << 10, 64 << 10, 128 << 10, 1 << 20] {
+            if command >= flash.ftl.mapping_unit_bytes {
+                let phases = compare_fill(&spec, command, &mut wrong);
+                assert!(phases > 0, "{}: nothing to compare", spec.name);
+                compared += phases;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{compared} compared, {} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared >= 45, "{compared}");
+}
+
+/// A specification with an SLC cache of some kind, of which nothing is known but that the model accepts it.
+fn random_spec(rng: &mut Stream, nth: u64) -> DriveSpec {
+    let pick = |rng: &mut Stream, of: &[u64]| of[rng.below(of.len() as u64) as usize];
+    small(|spec, flash| {
+        spec.name = std::format!("random {nth}");
+        let (channels, dies_per_channel) = (pick(rng, &[1, 2, 4, 8]) as u32, pick(rng, &[1, 2, 3, 4]) as u32);
+        let dies = channels * dies_per_channel;
+        flash.geometry = Geometry {
+            channels,
+            dies_per_channel,
+            planes: pick(rng, &[1, 2, 4]) as u32,
+            page_bytes: pick(rng, &[4096, 8192, 16384]),
+            pages_per_block: rng.between(6, 40) as u32,
+            blocks_per_plane: 1,
+            superblock_dies: if rng.chance(0.7) || dies % 2 == 1 { dies } else { dies / 2 },
+            bits_per_cell: rng.between(2, 4) as u8,
+        };
+        flash.nand.program_ns = rng.between(200_000, 3_000_000);
+        flash.nand.read_ns = rng.between(20_000, 120_000);
+        flash.nand.erase_ns = rng.between(50_000, 2_000_000);
+        flash.nand.channel_bytes_per_s = rng.between(30_000_000, 1_600_000_000);
+        flash.ftl.streams.separate_gc = rng.chance(0.7);
+        flash.ftl.gc.pacing = if rng.chance(0.8) { GcPacing::Smooth } else { GcPacing::Burst };
+        let row = flash.geometry.page_bytes * u64::from(flash.geometry.planes);
+        flash.write_cache.bytes = row * u64::from(dies) * rng.between(4, 16);
+        spec.interface = Interface {
+            rate_bytes_per_s: rng.between(100_000_000, 4_000_000_000),
+            full_duplex: rng.chance(0.5),
+            queue_depth: pick(rng, &[32, 64, 1024]) as u32,
+            command_overhead_ns: rng.between(500, 5_000),
+            latency_ns: rng.between(2_000, 20_000),
+        };
+        let superblock = flash.geometry.superblock_bytes() as u64;
+        let groups = u64::from(dies / flash.geometry.superblock_dies);
+        spec.capacity_bytes = superblock * groups * rng.between(120, 240);
+        let share = |rng: &mut Stream, from, to| spec.capacity_bytes / 1000 * rng.between(from, to);
+        let size = if rng.chance(0.5) {
+            SlcSize::Fixed { bytes: share(rng, 60, 200) }
+        } else {
+            SlcSize::Dynamic { bytes_min: share(rng, 5, 50), bytes_max: share(rng, 60, 200) }
+        };
+        let when_full = if rng.chance(0.5) { SlcFull::WriteDirect } else { SlcFull::FoldFirst };
+        let program_ns = flash.nand.program_ns / rng.between(2, 8);
+        flash.slc_cache =
+            rng.chance(0.85).then_some(SlcCache { size, program_ns, read_ns: flash.nand.read_ns / 2, when_full, idle_fold_ns: None });
+        let needed = |flash: &Flash, spec: &DriveSpec, blocks| {
+            let mut flash = flash.clone();
+            flash.geometry.blocks_per_plane = blocks;
+            DriveSpec { medium: Medium::Flash(flash), ..spec.clone() }.validate().is_ok()
+        };
+        flash.geometry.blocks_per_plane = (1..4000).find(|blocks| needed(flash, spec, *blocks)).unwrap() + 8;
+    })
+}
+
+#[test]
+fn random_drives_fill_as_arithmetic_says() {
+    let mut rng = Stream::new(11, "arithmetic");
+    let (mut wrong, mut compared) = (Vec::new(), [0; 4]);
+    for nth in 0..500 {
+        let spec = random_spec(&mut rng, nth);
+        let command = [4096, 16 << 10, 100 << 10, 128 << 10, 1 << 20][rng.below(5) as usize];
+        compared[compare_fill(&spec, command, &mut wrong)] += 1;
+    }
+    assert!(wrong.is_empty(), "{compared:?} phases, {} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(40)].join("\n"));
+    // Three drives are too small for their superblocks; of most, the cache and what is behind it are compared.
+    assert!(compared[1] + 2 * compared[2] + 3 * compared[3] > 750 && compared[0] < 10, "{compared:?}");
+}
+
+/// Steady random writes: the rate is what the work that the drive counts takes on its dies and channels.
+#[test]
+fn steady_random_writes_take_what_their_work_takes() {
+    let mut wrong = Vec::new();
+    for spec in shipped(64) {
+        let flash = spec.flash().unwrap().clone();
+        if flash.compression.is_some() {
+            continue;
+        }
+        let mut queue = Queue::new(&spec, 256);
+        let size = spec.capacity_bytes;
+        (0..size / (1 << 20)).for_each(|nth| queue.write(nth << 20, 1 << 20));
+        let mut rng = Stream::new(5, "steady");
+        let unit = flash.ftl.mapping_unit_bytes.max(4096);
+        let mut random = |queue: &mut Queue, count: u64| (0..count).for_each(|_| queue.write(rng.below(size / unit) * unit, unit));
+        random(&mut queue, size / unit / 2);
+        let (before, start) = (queue.ssd.counters().clone(), queue.now);
+        let count = size / unit / 2;
+        random(&mut queue, count);
+        let (counted, seconds) = (queue.ssd.counters().since(&before), (queue.now - start).as_secs_f64());
+        let expected = steady_seconds(&spec, &counted);
+        if (seconds / expected - 1.0).abs() > 0.05 {
+            wrong.push(std::format!("{}: {seconds:.3} s, its work takes {expected:.3} s; {counted:?}", spec.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Seconds that the work in `counted` takes on the slowest resource.
+fn steady_seconds(spec: &DriveSpec, counted: &Counters) -> f64 {
+    let arithmetic = Arithmetic::new(spec);
+    let flash = spec.flash().unwrap();
+    let slot = flash.ftl.mapping_unit_bytes as f64;
+    let rows = |slots: u64| slots as f64 * slot / arithmetic.row;
+    let folding = flash.slc_cache.as_ref().filter(|slc| slc.when_full == SlcFull::FoldFirst);
+    let host_program = folding.map_or(flash.nand.program_ns, |slc| slc.program_ns) as f64;
+    let folded_rows = counted.folded_superblocks as f64 * arithmetic.slc_superblock / arithmetic.row;
+    let slc_read = flash.slc_cache.as_ref().map_or(0.0, |slc| slc.read_ns as f64);
+    let moved = counted.nand_written_gc_slots + counted.nand_written_fold_slots + counted.nand_written_wear_slots;
+    let dies_ns = rows(counted.nand_written_host_slots) * host_program
+        + rows(moved) * flash.nand.program_ns as f64
+        + folded_rows * slc_read
+        + (counted.nand_read_internal_rows as f64 - folded_rows) * flash.nand.read_ns as f64
+        + counted.erases as f64 * f64::from(flash.geometry.superblock_dies) * flash.nand.erase_ns as f64
+        + counted.nand_read_map_pages as f64 * flash.nand.read_ns as f64
+        + counted.nand_written_map_pages as f64 * flash.nand.program_ns as f64;
+    let crossed = (counted.nand_written_host_slots + if flash.nand.copyback { 0 } else { 2 * moved }) as f64 * slot
+        + counted.nand_read_map_pages as f64 * flash.geometry.page_bytes as f64;
+    let channels_s = crossed / (flash.nand.channel_bytes_per_s as f64 * f64::from(flash.geometry.channels));
+    let commands_s = counted.host_writes as f64 * spec.interface.command_overhead_ns as f64 / 1e9;
+    let link_s = counted.host_written_bytes as f64 / spec.interface.rate_bytes_per_s as f64;
+    [dies_ns / 1e9 / arithmetic.dies, channels_s, commands_s, link_s].into_iter().fold(0.0, f64::max)
+}
+
+/// The cold cache comes back after the idle time that arithmetic says.
+#[test]
+fn idle_folding_takes_what_arithmetic_says() {
+    for mut spec in shipped(16) {
+        let Medium::Flash(flash) = &mut spec.medium else { continue };
+        let Some(slc) = &mut flash.slc_cache else { continue };
+        slc.idle_fold_ns = Some(1_000_000_000);
+        flash.ftl.gc.idle_delay_ns = None;
+        let arithmetic = Arithmetic::new(&spec);
+        let bytes = arithmetic.fill(1e6, 256.0)[0].to / 2.0;
+        let mut queue = Queue::new(&spec, 32);
+        (0..bytes as u64 >> 20).for_each(|nth| queue.write(nth << 20, 1 << 20));
+        let all = queue.ssd.occupancy().slc_superblocks;
+        let closed = f64::from(all - 1) * arithmetic.slc_superblock;
+        let seconds = 1.0 + closed / arithmetic.row * arithmetic.fold_s() / arithmetic.dies;
+        let start = *queue.done.iter().max().unwrap();
+        queue.ssd.idle(start + Nanos((0.95 * seconds * 1e9) as u64));
+        assert!(queue.ssd.occupancy().slc_superblocks > 1, "{}: too early", spec.name);
+        queue.ssd.idle(start + Nanos((1.05 * seconds * 1e9) as u64));
+        assert!(queue.ssd.occupancy().slc_superblocks <= 1, "{}: too late, {seconds} s for {all}", spec.name);
+        queue.ssd.check_invariants().unwrap();
+    }
+}

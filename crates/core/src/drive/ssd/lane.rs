@@ -1,0 +1,140 @@
+//! A resource that does one thing at a time: a die, or the bus of a channel.
+
+/// What a die or a channel has done, has to do, and owes.
+///
+/// Work of the host is served in the order in which it was given. Background work (collection, folding, levelling) is owed: it begins when it is
+/// charged at the earliest, uses the time in which there is nothing else to do, and what that does not suffice for is worked off
+/// in shares before each program of host data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lane {
+    /// When everything that it has begun or been given has ended, but for what it owes.
+    pub(super) free: u64,
+    /// When its reads have ended, which may go ahead of other work.
+    pub(super) reads_free: u64,
+    /// Time of background work that it has not spent yet.
+    pub(super) owed: u64,
+    /// Time spent on commands of the host since time has been counted.
+    pub(super) host_ns: u64,
+    /// Time spent on background work since then.
+    pub(super) background_ns: u64,
+}
+
+impl Lane {
+    /// Work that can begin at `ready` and lasts `took`, after all that was given before and `share` of what is owed. Gives its end.
+    #[inline(always)]
+    pub(super) fn serve(&mut self, ready: u64, took: u64, share: u64) -> u64 {
+        if self.owed != 0 {
+            let idle = ready.saturating_sub(self.free);
+            self.work_off(self.owed.min(idle.max(share)));
+        }
+        self.free = ready.max(self.free) + took;
+        self.host_ns += took;
+        self.free
+    }
+
+    /// A read, which can begin at `ready`. It waits for all that was given before, or if it may go `ahead`, that long at most and for other reads.
+    /// Gives its end; what it delays is delayed by as much, but for what has been promised already.
+    pub(super) fn read(&mut self, ready: u64, took: u64, ahead: Option<u64>) -> u64 {
+        self.settle(ready);
+        let busy_until = self.free + self.owed;
+        let start = match ahead {
+            _ if busy_until <= ready => ready,
+            None => self.free.max(ready),
+            Some(wait) => (ready + wait).max(self.reads_free).min(busy_until),
+        };
+        self.settle(start);
+        self.free = self.free.max(start) + took;
+        self.reads_free = start + took;
+        self.host_ns += took;
+        self.reads_free
+    }
+
+    /// Works off what is owed in the time until `until` in which there is nothing else to do.
+    #[inline]
+    pub(super) fn settle(&mut self, until: u64) {
+        self.work_off(self.owed.min(until.saturating_sub(self.free)));
+    }
+
+    /// Owes `ns` more, from `at` on.
+    pub(super) fn owe(&mut self, at: u64, ns: u64) {
+        self.settle(at);
+        if self.owed == 0 {
+            self.free = self.free.max(at);
+        }
+        self.owed = self.owed.saturating_add(ns);
+    }
+
+    /// Works off `ns` of what is owed.
+    #[inline(always)]
+    pub(super) fn work_off(&mut self, ns: u64) {
+        self.owed -= ns;
+        self.free += ns;
+        self.background_ns += ns;
+    }
+
+    /// Starts afresh at `now`; what is owed stays.
+    pub(super) fn restart(&mut self, now: u64) {
+        *self = Self { free: now, reads_free: now, owed: self.owed, ..Self::default() };
+    }
+}
+
+/// Time owed by all of `lanes`.
+pub(super) fn owed(lanes: &[Lane]) -> u64 {
+    lanes.iter().fold(0, |sum, lane| sum.saturating_add(lane.owed))
+}
+
+/// Lanes of one kind, and the background work that falls on them evenly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lanes {
+    /// Each of them.
+    pub(super) each: alloc::vec::Vec<Lane>,
+    /// What a program of host data works off before it.
+    pub(super) share: u64,
+    /// Time charged since time has been counted, summed over lanes.
+    pub(super) charged_ns: u64,
+    /// Of it, what is too little to be divided among all.
+    pub(super) undivided_ns: u64,
+}
+
+impl Lanes {
+    pub(super) fn new(count: usize) -> Self {
+        Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0 }
+    }
+
+    /// Charges `ns`, summed over lanes, from `at` on. In a `burst` everything that is given to them later waits until it is done.
+    pub(super) fn charge(&mut self, at: u64, ns: u64, burst: bool) {
+        let lanes = self.each.len() as u64;
+        self.charged_ns = self.charged_ns.saturating_add(ns);
+        let ns = ns.saturating_add(self.undivided_ns);
+        self.undivided_ns = ns % lanes;
+        for lane in &mut self.each {
+            lane.owe(at, ns / lanes);
+            if burst {
+                lane.work_off(lane.owed);
+            }
+        }
+    }
+
+    /// Divides what is owed among the next `programs` programs of host data.
+    pub(super) fn spread(&mut self, programs: u64) {
+        self.share = owed(&self.each).div_ceil(programs.max(1));
+    }
+
+    /// When all of them have nothing left to do.
+    pub(super) fn quiet_from(&self) -> u64 {
+        self.each.iter().map(|lane| lane.free + lane.owed).max().unwrap_or(0)
+    }
+
+    /// Counts time from `now` on.
+    pub(super) fn restart(&mut self, now: u64) {
+        self.each.iter_mut().for_each(|lane| lane.restart(now));
+        self.charged_ns = owed(&self.each).saturating_add(self.undivided_ns);
+    }
+
+    /// Nothing is owed any more.
+    pub(super) fn forgive(&mut self) {
+        self.charged_ns = self.charged_ns.saturating_sub(owed(&self.each)).saturating_sub(self.undivided_ns);
+        self.each.iter_mut().for_each(|lane| lane.owed = 0);
+        (self.share, self.undivided_ns) = (0, 0);
+    }
+}
