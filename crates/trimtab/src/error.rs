@@ -54,7 +54,7 @@ impl std::error::Error for Interrupted {}
 
 /// Prints `error` with its causes on one line and gives the exit status that belongs to it.
 pub fn print_and_exit_code(error: &anyhow::Error) -> ExitCode {
-    anstream::eprintln!("trimtab: {}", one_line(error));
+    crate::output::complain(&one_line(error));
     if error.downcast_ref::<UsageError>().is_some() {
         ExitCode::from(USAGE)
     } else if error.chain().any(|cause| cause.is::<Interrupted>()) {

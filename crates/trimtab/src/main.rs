@@ -8,8 +8,7 @@ fn main() -> ExitCode {
     output::restore_default_sigpipe();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        // clap prints help and versions to standard output with status 0, usage errors to standard error with status 2.
-        Err(error) => error.exit(),
+        Err(error) => return cli::explain(&error),
     };
     let context = output::Context::new(&cli.global);
     match cmd::run(cli.command, cli::Cli::command(), &context) {

@@ -1,4 +1,10 @@
 //! Standard output: text for people, one JSON document for programs. Progress and errors go to standard error.
+//!
+//! All text for people goes through here, and all of it may hold what somebody else has written: only text comes out ([`plain()`]).
+
+mod plain;
+
+pub use plain::{is_text, json, plain, styled};
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -51,7 +57,14 @@ impl Context {
     /// Writes a remark to standard error, unless `--quiet`.
     pub fn remark(&self, text: &str) {
         if !self.quiet {
-            anstream::eprintln!("{text}");
+            anstream::eprintln!("{}", plain(text));
+        }
+    }
+
+    /// As [`Self::remark`], for text with colours, in which everything from outside has been through [`plain()`].
+    pub fn remark_styled(&self, text: &str) {
+        if !self.quiet {
+            anstream::eprintln!("{}", styled(text));
         }
     }
 
@@ -59,6 +72,20 @@ impl Context {
     pub fn report<T: serde::Serialize>(&self, schema: &str, version: u32, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         if !self.json {
             return print(&text());
+        }
+        print(&document(schema, version, value)?)
+    }
+
+    /// As [`Self::report`], for text with colours, in which everything from outside has been through [`plain()`].
+    pub fn report_styled<T: serde::Serialize>(
+        &self,
+        schema: &str,
+        version: u32,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        if !self.json {
+            return print_checked(&styled(&text()));
         }
         print(&document(schema, version, value)?)
     }
@@ -81,7 +108,12 @@ pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> a
         Err(_) => serde_json::to_string_pretty(&serde_json::json!({ "schema": name, "version": version, schema: value }))?,
     };
     text.push('\n');
-    Ok(text)
+    Ok(json(&text).into_owned())
+}
+
+/// Says on standard error that something goes wrong which ends nothing.
+pub fn complain(text: &str) {
+    anstream::eprintln!("trimtab: {}", plain(text));
 }
 
 /// Lets a closed pipe end the program quietly, as it ends every other filter: Rust ignores SIGPIPE at start.
@@ -122,8 +154,13 @@ impl Drop for SurvivesClosedPipe {
     }
 }
 
-/// Prints `text` and a newline to standard output, with colours only where they can be seen (`NO_COLOR` is honoured).
+/// Prints `text` and a newline to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    print_checked(&plain(text))
+}
+
+/// With colours only where they can be seen (`NO_COLOR` is honoured).
+fn print_checked(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
     if !text.ends_with('\n') {
@@ -133,12 +170,38 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes raw bytes to standard output.
+/// Writes what a file would hold to standard output: as it is, unless a terminal would take parts of it for orders.
 pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     out.write_all(bytes)?;
     out.flush()?;
     Ok(())
+}
+
+/// Standard output for what a file would hold.
+pub fn stdout() -> Box<dyn std::io::Write> {
+    let out = std::io::stdout();
+    if out.is_terminal() { Box::new(Readable(out.lock())) } else { Box::new(out.lock()) }
+}
+
+/// The same, in a way that does not keep others from writing to it as well.
+pub fn unlocked_stdout() -> std::io::Result<Box<dyn std::io::Write + Send>> {
+    let out = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?);
+    Ok(if out.is_terminal() { Box::new(Readable(out)) } else { Box::new(out) })
+}
+
+/// Replaces what is no text on the way. What is written at a time is taken for whole characters.
+struct Readable<W>(W);
+
+impl<W: std::io::Write> std::io::Write for Readable<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write_all(plain(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Columns of the screen that standard output goes to: of the terminal, or what `COLUMNS` says; `None` where nothing has to be broken.

@@ -1,6 +1,6 @@
 //! Progress bars on standard error: rate and time left for anything over a second, nothing for what is quicker.
 
-use crate::output::Context;
+use crate::output::{Context, plain};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl Progress {
         };
         let style = ProgressStyle::with_template(template).expect("the templates above are valid");
         bar.set_style(style.progress_chars("=> "));
-        bar.set_message(what.to_owned());
+        bar.set_message(plain(what).into_owned());
         Self { bar, shown: false, enabled: context.progress, started: Instant::now() }
     }
 
@@ -52,7 +52,7 @@ impl Progress {
 
     /// Says what is being done now.
     pub fn message(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
+        self.bar.set_message(plain(what).into_owned());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Interrupted, UsageError};
 use crate::interrupt;
-use crate::output::Context;
+use crate::output::{self, Context};
 use crate::postmark::config::{Config, THREADS_MAX, interval_of_rate};
 use crate::postmark::live::{Live, Record};
 use crate::postmark::report as classic;
@@ -14,9 +14,7 @@ use crate::target::dir::Fsync;
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
-use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_core::run::Run;
@@ -96,14 +94,14 @@ fn session(args: &Args, context: &Context, config: Config, shapes: &mut Vec<RunS
                 shapes.push(shape_of(&record, &run, id));
             } else {
                 let kept = id.map(|id| format!("\nkept as {id}: trimtab results show {}", id.short())).unwrap_or_default();
-                context.remark(&(report::text::render(&report::run::document(&run)).trim_end().to_owned() + &kept));
+                context.remark_styled(&(report::text::render(&report::run::document(&run)).trim_end().to_owned() + &kept));
             }
         }
         Ok(())
     };
     let mut classic: Box<dyn Write + Send> =
-        if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?))) };
-    let mut complain = |text: &str| anstream::eprintln!("trimtab: {text}");
+        if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(output::unlocked_stdout()?)) };
+    let mut complain = |text: &str| crate::output::complain(text);
     let voice = Voice { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
     let mut live = Live::new(context, args.keep, &mut finished);
     let file = args.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));

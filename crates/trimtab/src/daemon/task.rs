@@ -82,7 +82,7 @@ pub struct Task {
 
 /// A line for the journal.
 pub fn say(text: &str) {
-    anstream::eprintln!("{text}");
+    anstream::eprintln!("{}", crate::output::plain(text));
 }
 
 impl Task {

@@ -254,10 +254,7 @@ fn components_reversed(path: &Path) -> Vec<OsString> {
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    text.trim_matches(|c: char| c.is_whitespace() || c == '\0')
-        .chars()
-        .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
-        .collect()
+    crate::output::plain(text.trim_matches(|c: char| c.is_whitespace() || c == '\0')).into_owned()
 }
 
 /// Whether `path` exists outside any tree, without following a final link.

@@ -56,7 +56,7 @@ pub fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             // Control characters are not allowed in HTML; drive names contain them now and then.
-            c if c.is_control() && c != '\n' && c != '\t' => escaped.push('\u{fffd}'),
+            c if !crate::output::is_text(c) => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
     }

@@ -35,11 +35,9 @@ pub fn render_at(document: &Document, width: Option<usize>) -> String {
     screen.text
 }
 
-/// `text` without control characters, nor such as turn the direction of what follows: names of drives, paths and imported
-/// results must not be able to steer a terminal.
+/// What comes from outside, in text with colours.
 pub fn clean(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' || turns(c) { '\u{fffd}' } else { c }).collect()
+    output::plain(text).into_owned()
 }
 
 /// Text under construction.

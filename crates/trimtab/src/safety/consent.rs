@@ -51,7 +51,7 @@ pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let mut err = anstream::stderr().lock();
-    write!(err, "{question} [y/N] ")?;
+    write!(err, "{} [y/N] ", crate::output::plain(question))?;
     err.flush()?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;

@@ -226,7 +226,7 @@ impl Server {
                 match self.detach(false) {
                     Ok(()) => return self.finish(),
                     Err(error) if !told => {
-                        eprintln!("trimtab: {error:#}; waiting for that to end (a second signal ends the server at once)");
+                        crate::output::complain(&format!("{error:#}; waiting for that to end (a second signal ends the server at once)"));
                         told = true;
                     }
                     Err(_) => {}

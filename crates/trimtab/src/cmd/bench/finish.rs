@@ -47,7 +47,7 @@ pub fn keep_and_print_as(context: &Context, run: &Run, document: impl FnOnce(&Ru
     let kept = store::save(context, run);
     let mut shape = RunV1::from(run);
     shape.id = kept.as_ref().ok().map(RunId::to_string);
-    context.report(SCHEMA, VERSION, &shape, || report::text::render(&document(run)))?;
+    context.report_styled(SCHEMA, VERSION, &shape, || report::text::render(&document(run)))?;
     let id = kept.context("the result above could not be kept")?;
     context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
     Ok(())

@@ -302,8 +302,8 @@ fn report_runs(context: &Context, runs: &[Run]) -> anyhow::Result<()> {
         texts.join("\n")
     };
     match shapes.as_slice() {
-        [only] => context.report(SCHEMA, VERSION, only, text)?,
-        all => context.report("runs", VERSION, &serde_json::json!({ "runs": all }), text)?,
+        [only] => context.report_styled(SCHEMA, VERSION, only, text)?,
+        all => context.report_styled("runs", VERSION, &serde_json::json!({ "runs": all }), text)?,
     }
     for id in kept {
         let id = id.context("the result above could not be kept")?;

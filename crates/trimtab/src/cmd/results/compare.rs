@@ -65,7 +65,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
     let warnings = warnings(&sides);
     let shape = ComparisonV1::new(&loaded, options.confidence, &others, &warnings);
-    context.report("comparison", VERSION, &shape, || {
+    context.report_styled("comparison", VERSION, &shape, || {
         let ids: Vec<String> = loaded.iter().map(|(_, runs)| joined(runs)).collect();
         report::text::render(&report::compare::document(&sides, &ids, options.confidence, &others, &warnings))
     })?;

@@ -26,7 +26,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let run = store.load(id)?;
     let mut shape = RunV1::from(&run);
     shape.id = Some(id.to_string());
-    context.report(SCHEMA, VERSION, &shape, || {
+    context.report_styled(SCHEMA, VERSION, &shape, || {
         let mut document = report::run::everything(&run);
         document.title = format!("{}: {}", id.short(), document.title);
         report::text::render(&document)

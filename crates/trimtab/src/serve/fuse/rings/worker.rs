@@ -151,7 +151,7 @@ impl Worker {
             // What came with the registration is there already.
             if self.arrived.is_empty() {
                 if let Err(error) = self.wait() {
-                    eprintln!("trimtab: the drive's requests cannot be taken any more: {error}");
+                    crate::output::complain(&format!("the drive's requests cannot be taken any more: {error}"));
                     return;
                 }
                 self.take();
@@ -246,7 +246,9 @@ impl Worker {
         self.alive -= 1;
         match -result {
             libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED => self.ending = true,
-            errno => eprintln!("trimtab: the kernel refused an answer of the drive: {}", io::Error::from_raw_os_error(errno)),
+            errno => {
+                crate::output::complain(&format!("the kernel refused an answer of the drive: {}", io::Error::from_raw_os_error(errno)))
+            }
         }
     }
 
@@ -271,7 +273,7 @@ impl Worker {
             pushed = self.enter(0, None).map(drop);
         }
         if let Err(error) = pushed {
-            eprintln!("trimtab: an answer of the drive is lost: {error}");
+            crate::output::complain(&format!("an answer of the drive is lost: {error}"));
             self.alive -= 1;
         }
     }

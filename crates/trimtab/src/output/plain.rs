@@ -1,0 +1,127 @@
+//! Text from outside (files, names, arguments, other programs) as text, and as nothing else.
+
+use std::borrow::Cow;
+
+/// Whether a character is only text. Not so: what steers a terminal (C0, DEL, C1), what changes the direction or the place of what stands
+/// around it, and what ends a line without being a line feed. Line feeds and tabs are text.
+#[must_use]
+pub const fn is_text(c: char) -> bool {
+    match c {
+        '\n' | '\t' => true,
+        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => false,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => false,
+        _ => true,
+    }
+}
+
+/// `text` with a replacement character for everything that is not text.
+#[must_use]
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_text) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|c| if is_text(c) { c } else { char::REPLACEMENT_CHARACTER }).collect::<String>().into()
+}
+
+/// As [`plain`], but the program's own colours stay: `ESC [ numbers m` with the few numbers that it uses. Whoever writes such text has put
+/// what comes from outside through [`plain`] before.
+#[must_use]
+pub fn styled(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_text) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\u{1b}') {
+        out += &plain(&rest[..at]);
+        let after = &rest[at..];
+        let len = style_bytes(after);
+        match len {
+            0 => out.push(char::REPLACEMENT_CHARACTER),
+            len => out += &after[..len],
+        }
+        rest = &after[len.max(1)..];
+    }
+    out += &plain(rest);
+    out.into()
+}
+
+/// Bytes of the style that `text` begins with; 0 if it begins with none of ours.
+fn style_bytes(text: &str) -> usize {
+    let numbers = text.strip_prefix("\u{1b}[").unwrap_or_default();
+    let Some((numbers, _)) = numbers.split_once('m') else { return 0 };
+    // Bold, dimmed, underlined and colours, and their ends. Nothing that hides: no concealing, blinking, reversing, no background.
+    let ours = |number: &str| matches!(number, "0" | "1" | "2" | "4" | "22" | "24" | "39" | "31" | "32" | "33" | "34" | "35" | "36");
+    if numbers.split(';').all(ours) { "\u{1b}[".len() + numbers.len() + 1 } else { 0 }
+}
+
+/// A JSON document with such characters escaped: inside of strings, the only place for them, that is the same document.
+#[must_use]
+pub fn json(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_text) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_text(c) {
+            out.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out += &format!("\\u{unit:04x}");
+            }
+        }
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn colours_of_ours_stay_and_everything_else_goes() {
+        assert_eq!(styled("\u{1b}[1;31mred\u{1b}[0m"), "\u{1b}[1;31mred\u{1b}[0m");
+        for bad in [
+            "\u{1b}[8m",
+            "\u{1b}[2J",
+            "\u{1b}]0;title\u{7}",
+            "\u{9b}31m",
+            "\u{1b}[m",
+            "\u{1b}[31",
+            "\u{1b}",
+            "\u{1b}[31;8m",
+            "\r",
+            "\u{202e}",
+        ] {
+            assert!(styled(bad).starts_with('\u{fffd}'), "{bad:?}");
+        }
+        assert_eq!(plain("a\u{1b}[31mb\u{85}\u{2066}\u{7f}c\td\n"), "a\u{fffd}[31mb\u{fffd}\u{fffd}\u{fffd}c\td\n");
+        assert!(matches!(plain("Grüße, 日本語\n"), Cow::Borrowed(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn json_means_the_same_and_holds_only_text(value in ".{0,40}", odd in prop::sample::select(vec!["\u{9b}", "\u{202e}", "\u{7f}", "\u{e0041}"])) {
+            let value = format!("{value}{odd}");
+            let written = serde_json::to_string(&value).unwrap();
+            let shown = json(&written);
+            prop_assert!(shown.chars().all(is_text));
+            prop_assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), value);
+        }
+
+        #[test]
+        fn whatever_is_written_only_our_colours_come_out(text in "[\u{1b}\\[m0-9;a\u{9b}\r\u{202e}]{0,40}") {
+            let shown = styled(&text);
+            let mut rest = &*shown;
+            while let Some(at) = rest.find('\u{1b}') {
+                let len = style_bytes(&rest[at..]);
+                prop_assert!(len > 0, "{shown:?}");
+                rest = &rest[at + len..];
+            }
+            let escape = '\u{1b}';
+            prop_assert!(shown.chars().all(|c| c == escape || is_text(c)));
+        }
+    }
+}
