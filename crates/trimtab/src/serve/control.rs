@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Question {
 
 /// Listens on `path`; questions come out of the receiver, in the order in which they were asked.
 pub fn listen(path: &Path) -> anyhow::Result<Receiver<Question>> {
-    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    let listener = crate::serve::nbd::listen_privately(path).with_context(|| format!("cannot listen on {}", path.display()))?;
     let (send, receive) = channel();
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for client in listener.incoming().flatten() {

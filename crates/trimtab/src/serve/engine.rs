@@ -12,7 +12,7 @@ use crate::serve::classify::classify;
 use crate::serve::ledger::{Discards, Ledger};
 use crate::serve::pace::{ModelClock, Speed};
 use crate::serve::record::Recorder;
-use crate::serve::request::{Geometry, Request, Serve, Served};
+use crate::serve::request::{Geometry, Request, Serve, Served, Stretch};
 use crate::serve::status::Second;
 use crate::serve::store::Store;
 use crate::trace::{Event, Kind};
@@ -289,6 +289,30 @@ impl Serve for Engine {
         self.settings.geometry
     }
 
+    fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno> {
+        self.valid(extent)?;
+        if self.is_broken() {
+            return Err(Errno::IO);
+        }
+        let end = extent.offset + extent.len;
+        let block = u64::from(self.settings.geometry.logical_block);
+        let mut found: Vec<Stretch> = Vec::new();
+        let mut at = extent.offset;
+        while at < end {
+            let (mapped, until) = self.lock().ledger.stretch(at, end);
+            let (data, until) = self.store.stretch(at, until, block)?;
+            let stretch = Stretch { len: until - at, mapped, zeros: !data };
+            let full = found.len() == most.max(1);
+            match found.last_mut() {
+                Some(last) if (last.mapped, last.zeros) == (mapped, !data) => last.len += stretch.len,
+                _ if full => break,
+                _ => found.push(stretch),
+            }
+            at = until;
+        }
+        if found.is_empty() { Err(Errno::INVAL) } else { Ok(found) }
+    }
+
     fn serve(&self, request: Request<'_>) -> Served {
         if self.is_broken() {
             return Served::refused(Errno::IO);
@@ -306,7 +330,7 @@ impl Serve for Engine {
             Ok(Err(errno)) => Served::refused(errno),
             Err(_) => {
                 self.broken.store(true, Ordering::Relaxed);
-                eprintln!("trimtab: the drive model failed; every request gets an I/O error from here on");
+                crate::output::complain("the drive model failed; every request gets an I/O error from here on");
                 Served::refused(Errno::IO)
             }
         }

@@ -8,7 +8,7 @@ pub use spec::{Cut, Fault, GRAMMAR, On, TrimLie, When};
 use crate::serve::engine::Engine;
 use crate::serve::ledger::UnitMap;
 use crate::serve::pace::Speed;
-use crate::serve::request::{Geometry, Request, Serve, Served};
+use crate::serve::request::{Geometry, Request, Serve, Served, Stretch};
 use power::Undo;
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -329,6 +329,19 @@ impl State {
 impl Serve for Faulty {
     fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno> {
+        let state = self.lock();
+        if state.off {
+            return Err(Errno::IO);
+        }
+        let mut found = self.engine.stretches(extent, most)?;
+        if state.patterned.is_some() {
+            // Trimmed space reads as something else.
+            found.iter_mut().for_each(|stretch| stretch.zeros = false);
+        }
+        Ok(found)
     }
 
     fn serve(&self, request: Request<'_>) -> Served {

@@ -258,6 +258,14 @@ impl Ledger {
         Self { map: UnitMap::new(size.div_ceil(unit)), unit, discards }
     }
 
+    /// Whether there are data at the byte `at`, and where that ends, at most at `end`.
+    pub fn stretch(&self, at: u64, end: u64) -> (bool, u64) {
+        let unit = at / self.unit;
+        let held = self.map.contains(unit);
+        let until = self.map.next_unit(unit, end.div_ceil(self.unit), !held).map_or(end, |next| next * self.unit);
+        (held, until.min(end))
+    }
+
     /// Takes over which units hold data.
     pub fn resume(&mut self, mapped: &[Range<u64>]) {
         for units in mapped {

@@ -1,28 +1,43 @@
 //! The front end for emulators and other machines' kernels: NBD on a Unix socket.
 //!
-//! Fixed newstyle negotiation and simple replies, as in the NBD project's `proto.md`; one export, the default one.
-//! Requests of a connection are served as they come and answered as they become due, in any order.
+//! Fixed newstyle negotiation, simple and structured replies, `base:allocation`, as in the NBD project's `proto.md`; one export, the default
+//! one. Requests of a connection are served as they come and answered as they become due, in any order. Memory for answers is bounded
+//! ([`Room`]), whatever clients do.
 
 mod negotiation;
+mod replies;
+mod room;
 mod wire;
 
 use crate::serve::pace::Pacer;
 use crate::serve::request::{Geometry, Request, Serve, Served};
+use crate::serve::seldom::Seldom;
 use anyhow::Context as _;
+use negotiation::Agreed;
+use replies::Replies;
+use room::Room;
+use rustix::fs::Mode;
 use rustix::io::Errno;
-use std::io::{self, BufReader, Read, Write};
-use std::os::unix::fs::FileTypeExt as _;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use trimtab_core::drive::Extent;
-use wire::{Command, Header};
+use wire::{Chunk, Command, Header};
 
 /// The longest read or write.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// Requests of one connection that may wait for their answers.
 const IN_FLIGHT_MAX: u32 = 1024;
+/// Clients at a time.
+const CLIENTS_MAX: u32 = 64;
+/// What is kept of the memory for a long write once that is done.
+const BUFFER_KEPT: usize = 1 << 20;
+/// Descriptors in one answer of what is allocated; the client asks again for the rest.
+const DESCRIPTORS_MAX: usize = 4096;
 
 /// Listens on a Unix socket and serves whoever connects.
 pub struct NbdFront {
@@ -35,19 +50,32 @@ impl NbdFront {
         let shown = path.display();
         if let Ok(metadata) = std::fs::symlink_metadata(path) {
             anyhow::ensure!(metadata.file_type().is_socket(), "{shown} is there already and is no socket");
+            anyhow::ensure!(metadata.uid() == rustix::process::geteuid().as_raw(), "{shown} is another user's socket");
             anyhow::ensure!(UnixStream::connect(path).is_err(), "another server listens on {shown}");
             std::fs::remove_file(path).with_context(|| format!("cannot replace the old socket {shown}"))?;
         }
-        let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {shown}"))?;
+        let listener = listen_privately(path).with_context(|| format!("cannot listen on {shown}"))?;
+        let (room, log, clients) = (Arc::new(Room::new()), Arc::new(Seldom::default()), Arc::new(AtomicU32::new(0)));
         std::thread::Builder::new().name("nbd".into()).spawn(move || {
-            for client in listener.incoming().flatten() {
-                let connection = Connection { drive: Arc::clone(&drive), pacer: Arc::clone(&pacer) };
+            for client in listener.incoming() {
+                let Ok(client) = client else {
+                    // Out of descriptors, for instance, which does not change by asking at once again.
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    continue;
+                };
+                let Some(seat) = Seat::take(&clients) else {
+                    log.say("an NBD client was turned away: there are as many as may be");
+                    continue;
+                };
+                let connection = Connection { drive: Arc::clone(&drive), pacer: Arc::clone(&pacer), room: Arc::clone(&room) };
+                let log = Arc::clone(&log);
                 let _ = std::thread::Builder::new().name("nbd-client".into()).spawn(move || {
                     if let Err(error) = connection.run(client)
                         && error.kind() != io::ErrorKind::UnexpectedEof
                     {
-                        eprintln!("trimtab: an NBD client was cut off: {error}");
+                        log.say(&format!("an NBD client was cut off: {error}"));
                     }
+                    drop(seat);
                 });
             }
         })?;
@@ -66,60 +94,107 @@ impl Drop for NbdFront {
     }
 }
 
+/// Listens on a socket that nobody but its owner may connect to, from the moment on that it is there.
+pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Linux makes the name with the mode that the socket has when it is bound.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, 128)?;
+    Ok(UnixListener::from(socket))
+}
+
+/// One of the places for clients.
+struct Seat(Arc<AtomicU32>);
+
+impl Seat {
+    fn take(clients: &Arc<AtomicU32>) -> Option<Self> {
+        if clients.fetch_add(1, Ordering::Relaxed) < CLIENTS_MAX {
+            return Some(Self(Arc::clone(clients)));
+        }
+        clients.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 struct Connection {
     drive: Arc<dyn Serve>,
     pacer: Arc<Pacer>,
+    room: Arc<Room>,
 }
 
 impl Connection {
     fn run(self, client: UnixStream) -> io::Result<()> {
         let geometry = self.drive.geometry();
         let mut input = BufReader::with_capacity(64 << 10, client.try_clone()?);
-        if !negotiation::negotiate(&mut input, &mut &client, &geometry)? {
-            return Ok(());
-        }
-        let replies = Replies::start(client)?;
-        let result = self.serve_all(&mut input, &geometry, &replies);
+        let Some(agreed) = negotiation::negotiate(&mut input, &mut &client, &geometry)? else { return Ok(()) };
+        let replies = Replies::start(client, Arc::clone(&self.room))?;
+        let result = self.serve_all(&mut input, &geometry, agreed, &replies);
         replies.wait_for(0);
         result
     }
 
-    fn serve_all(&self, input: &mut impl Read, geometry: &Geometry, replies: &Arc<Replies>) -> io::Result<()> {
+    fn serve_all(&self, input: &mut impl Read, geometry: &Geometry, agreed: Agreed, replies: &Arc<Replies>) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let header = Header::read(input)?;
-            let len = header.len as usize;
-            let carries_data = header.command == Some(Command::Write);
-            if carries_data {
+            buffer.clear();
+            buffer.shrink_to(BUFFER_KEPT);
+            if header.command == Some(Command::Write) {
                 if header.len > REQUEST_BYTES_MAX {
                     // The data that follow would be taken for requests.
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it wrote {len} bytes in one request")));
+                    let what = format!("it wrote {} bytes in one request", header.len);
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
                 }
-                buffer.resize(len, 0);
-                input.read_exact(&mut buffer)?;
+                // Grows with what has come, not with what was announced.
+                if input.take(header.len.into()).read_to_end(&mut buffer)? < header.len as usize {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
             }
             if header.command == Some(Command::Disconnect) {
                 return Ok(());
             }
-            replies.wait_for(IN_FLIGHT_MAX - 1);
-            replies.begin();
-            let (served, data) = self.serve(&header, geometry, &buffer);
-            let replies = Arc::clone(replies);
-            let reply = wire::simple_reply(header.cookie, served.result);
+            replies.begin(IN_FLIGHT_MAX, answer_bytes(&header))?;
+            let (served, chunk, data) = self.serve(&header, geometry, agreed, &buffer);
+            let reply = match (served.result, chunk) {
+                (Ok(()), Some(chunk)) => wire::structured_reply(header.cookie, chunk, data.len()),
+                (Err(errno), Some(_)) => wire::structured_reply(header.cookie, Chunk::Error(errno), 0),
+                (result, None) => wire::simple_reply(header.cookie, result).to_vec(),
+            };
             let data = if served.result.is_ok() { data } else { Vec::new() };
-            self.pacer.at(served.due, move || replies.end(reply, data));
+            let (replies, room) = (Arc::clone(replies), answer_bytes(&header));
+            self.pacer.at(served.due, move || replies.end(reply, data, room));
         }
     }
 
-    /// Does one request; gives how it ended and what a read has read.
-    fn serve(&self, header: &Header, geometry: &Geometry, written: &[u8]) -> (Served, Vec<u8>) {
+    /// Does one request; gives how it ended, the chunk to answer in (`None`: a simple answer), and the data of the answer.
+    fn serve(&self, header: &Header, geometry: &Geometry, agreed: Agreed, written: &[u8]) -> (Served, Option<Chunk>, Vec<u8>) {
         let extent = Extent { offset: header.offset, len: header.len.into() };
+        let chunk = match header.command {
+            Some(Command::Read) if agreed.structured => Some(Chunk::Data { offset: header.offset }),
+            Some(Command::BlockStatus) if agreed.structured => Some(Chunk::Status { context: negotiation::ALLOCATION_ID }),
+            _ => None,
+        };
+        if let Err(errno) = check(header, geometry) {
+            return (Served::refused(errno), chunk, Vec::new());
+        }
         let fua = header.fua;
         let served = match header.command {
-            Some(Command::Read) if header.len <= REQUEST_BYTES_MAX => {
+            Some(Command::Read) => {
                 let mut data = vec![0; header.len as usize];
                 let served = self.drive.serve(Request::Read { offset: extent.offset, into: &mut data });
-                return (served, data);
+                return (served, chunk, data);
+            }
+            Some(Command::BlockStatus) if agreed.allocation => {
+                let described = self.drive.stretches(extent, if header.one { 1 } else { DESCRIPTORS_MAX });
+                let served = Served { result: described.as_ref().map(|_| ()).map_err(|errno| *errno), due: None };
+                return (served, chunk, described.map(|all| all.iter().flat_map(descriptor).collect()).unwrap_or_default());
             }
             Some(Command::Write) => self.drive.serve(Request::Write { offset: extent.offset, data: written, fua }),
             Some(Command::Trim) if geometry.discard_granularity > 0 => self.trim(extent, fua),
@@ -127,7 +202,7 @@ impl Connection {
             Some(Command::Flush) => self.drive.serve(Request::Flush),
             _ => Served::refused(Errno::INVAL),
         };
-        (served, Vec::new())
+        (served, chunk, Vec::new())
     }
 
     fn trim(&self, extent: Extent, fua: bool) -> Served {
@@ -140,66 +215,34 @@ impl Connection {
     }
 }
 
-struct Reply {
-    header: [u8; 16],
-    data: Vec<u8>,
-}
-
-/// The answers of one connection. Written by a thread of its own, so that a client that does not read holds up nobody else.
-struct Replies {
-    /// `None` once the connection has ended.
-    queue: Mutex<Option<Sender<Reply>>>,
-    in_flight: Mutex<u32>,
-    fewer: Condvar,
-}
-
-impl Replies {
-    fn start(client: UnixStream) -> io::Result<Arc<Self>> {
-        let (send, receive) = channel::<Reply>();
-        let replies = Arc::new(Self { queue: Mutex::new(Some(send)), in_flight: Mutex::new(0), fewer: Condvar::new() });
-        let counted = Arc::clone(&replies);
-        std::thread::Builder::new().name("nbd-replies".into()).spawn(move || {
-            let mut gone = false;
-            for Reply { header, data } in receive {
-                // A client that has gone needs no answers, but the requests have to be counted off.
-                gone = gone || write_reply(&client, &header, &data).is_err();
-                *counted.in_flight.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-                counted.fewer.notify_all();
-            }
-        })?;
-        Ok(replies)
-    }
-
-    fn begin(&self) {
-        *self.in_flight.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-    }
-
-    fn end(&self, header: [u8; 16], data: Vec<u8>) {
-        if let Some(queue) = &*self.queue.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = queue.send(Reply { header, data });
-        }
-    }
-
-    /// Waits until at most `most` answers are outstanding; with 0, no more are taken after that.
-    fn wait_for(&self, most: u32) {
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        while *in_flight > most {
-            in_flight = self.fewer.wait(in_flight).unwrap_or_else(PoisonError::into_inner);
-        }
-        if most == 0 {
-            *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
+/// What the protocol refuses before any drive is asked, with its error for it.
+fn check(header: &Header, geometry: &Geometry) -> Result<(), Errno> {
+    let beyond = header.offset.checked_add(header.len.into()).is_none_or(|end| end > geometry.size);
+    match header.command {
+        _ if header.strange => Err(Errno::INVAL),
+        Some(Command::Read) if header.len > REQUEST_BYTES_MAX => Err(Errno::INVAL),
+        Some(Command::Write | Command::WriteZeroes) if beyond => Err(Errno::NOSPC),
+        Some(Command::Read | Command::Trim | Command::BlockStatus) if beyond => Err(Errno::INVAL),
+        _ => Ok(()),
     }
 }
 
-fn write_reply(mut client: &UnixStream, header: &[u8], data: &[u8]) -> io::Result<()> {
-    if data.len() <= 64 << 10 {
-        // One system call for both.
-        let mut reply = Vec::with_capacity(header.len() + data.len());
-        reply.extend_from_slice(header);
-        reply.extend_from_slice(data);
-        return client.write_all(&reply);
+/// The memory that the answer needs.
+fn answer_bytes(header: &Header) -> u32 {
+    match header.command {
+        Some(Command::Read) if header.len <= REQUEST_BYTES_MAX => header.len,
+        Some(Command::BlockStatus) => 8 * DESCRIPTORS_MAX as u32,
+        _ => 0,
     }
-    client.write_all(header)?;
-    client.write_all(data)
+}
+
+/// A stretch as `base:allocation` says it: its length, and whether it is a hole (1) and zero (2).
+fn descriptor(stretch: &crate::serve::request::Stretch) -> [u8; 8] {
+    const HOLE: u32 = 1;
+    const ZERO: u32 = 2;
+    let flags = if stretch.mapped { 0 } else { HOLE } | if stretch.zeros { ZERO } else { 0 };
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&u32::try_from(stretch.len).unwrap_or(u32::MAX).to_be_bytes());
+    bytes[4..].copy_from_slice(&flags.to_be_bytes());
+    bytes
 }

@@ -1,5 +1,6 @@
 //! Recording what is served: packed under the engine's lock, compressed and written by a thread of its own.
 
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use crate::trace::{Block, Event, Header, Packer, Writer};
 use anyhow::Context as _;
 use std::fs::File;
@@ -23,7 +24,11 @@ impl Recorder {
     /// Begins a recording in a new file.
     pub fn start(path: &Path, header: &Header) -> anyhow::Result<Self> {
         let shown = path.display();
-        let file = File::options().write(true).create_new(true).open(path).with_context(|| format!("cannot record to {shown}"))?;
+        let make = || {
+            let (directory, name) = Dir::of_file(path)?;
+            directory.create_new(name, PRIVATE_FILE)
+        };
+        let file = make().with_context(|| format!("cannot record to {shown}"))?;
         let writer = Writer::new(BufWriter::new(file), header).with_context(|| format!("cannot write {shown}"))?;
         let (blocks, receiver) = channel();
         let failure = Arc::new(Mutex::new(None));

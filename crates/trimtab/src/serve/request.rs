@@ -55,6 +55,17 @@ impl Served {
     }
 }
 
+/// A stretch of a drive that is alike, as far as its host can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Bytes.
+    pub len: u64,
+    /// The drive holds data for it: it was written and not trimmed since.
+    pub mapped: bool,
+    /// It is known to read as zeros.
+    pub zeros: bool,
+}
+
 /// What a served drive looks like to its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -78,6 +89,10 @@ pub struct Geometry {
 pub trait Serve: Send + Sync {
     /// What the drive looks like.
     fn geometry(&self) -> Geometry;
+
+    /// What of `extent` is mapped and what reads as zeros: the first `most` stretches from its beginning on, at least one. `EINVAL` for an
+    /// empty range and one that is not on the drive.
+    fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno>;
 
     /// Does it, and says when to answer.
     fn serve(&self, request: Request<'_>) -> Served;

@@ -12,6 +12,7 @@
 //! It is written to a new file that then takes the old one's place, so a crash leaves the one or the other.
 
 use crate::pack::{crc32, push_varint, take_varint};
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -82,28 +83,18 @@ pub fn load(data: &Path) -> anyhow::Result<Option<Saved>> {
 /// Writes the state of the data file `data`, in place of an older one.
 pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64>>, model: &[u8]) -> anyhow::Result<()> {
     let path = path_of(data);
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let new = PathBuf::from(new);
     let write = || -> std::io::Result<()> {
-        let mut file = File::create(&new)?;
-        file.write_all(MAGIC)?;
-        file.write_all(&[CLEAN])?;
-        write_section(&mut file, &serde_json::to_vec(header)?)?;
-        write_section(&mut file, &zstd::bulk::compress(&pack(mapped), COMPRESSION_LEVEL)?)?;
-        let model = if model.is_empty() { Vec::new() } else { zstd::bulk::compress(model, COMPRESSION_LEVEL)? };
-        write_section(&mut file, &model)?;
-        file.sync_all()?;
-        std::fs::rename(&new, &path)?;
-        // The rename is durable once the directory is.
-        File::open(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()
-    };
-    write()
-        .inspect_err(|_| {
-            // The older state is still there; half of a new one is of no use to anybody.
-            let _ = std::fs::remove_file(&new);
+        let (directory, name) = Dir::of_file(&path)?;
+        directory.write_atomically(name, PRIVATE_FILE, |file| {
+            file.write_all(MAGIC)?;
+            file.write_all(&[CLEAN])?;
+            write_section(file, &serde_json::to_vec(header)?)?;
+            write_section(file, &zstd::bulk::compress(&pack(mapped), COMPRESSION_LEVEL)?)?;
+            let model = if model.is_empty() { Vec::new() } else { zstd::bulk::compress(model, COMPRESSION_LEVEL)? };
+            write_section(file, &model)
         })
-        .with_context(|| format!("cannot write the drive's state to {}", path.display()))
+    };
+    write().with_context(|| format!("cannot write the drive's state to {}", path.display()))
 }
 
 /// Notes that the data are going to be newer than the state.

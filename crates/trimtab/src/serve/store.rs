@@ -1,6 +1,7 @@
 //! The bytes on the drive: sparse, in memory or in a file. Both are one open file to which the kernel gives
 //! pages when they are written and from which it takes them when they are trimmed; no lock of ours is needed.
 
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::Context as _;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
 use rustix::io::Errno;
@@ -36,13 +37,7 @@ impl Store {
     /// `size` bytes in the file at `path`, which is created if it does not exist and locked against a second server.
     pub fn in_file(path: &Path, size: u64) -> anyhow::Result<Self> {
         let shown = path.display();
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .with_context(|| format!("cannot open the data file {shown}"))?;
+        let file = open_private(path).with_context(|| format!("cannot open the data file {shown}"))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -115,6 +110,21 @@ impl Store {
         })
     }
 
+    /// Whether there are data at `position`, and where that ends: a whole number of `block`s later, at most at `end`. A block that is only partly
+    /// a hole counts as data.
+    pub fn stretch(&self, position: u64, end: u64, block: u64) -> Result<(bool, u64), Errno> {
+        let data = match rustix::fs::seek(&self.file, SeekFrom::Data(position)) {
+            Ok(data) => data / block * block,
+            Err(Errno::NXIO) => end,
+            Err(errno) => return Err(errno),
+        };
+        if data > position {
+            return Ok((false, data.min(end)));
+        }
+        let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(position))?;
+        Ok((true, hole.next_multiple_of(block).clamp(position + block, end)))
+    }
+
     /// Makes every byte of the range that holds data (is no hole) this one.
     pub fn overwrite_data(&self, extent: Extent, byte: u8) -> Result<(), Errno> {
         let end = extent.offset.saturating_add(extent.len);
@@ -162,6 +172,17 @@ impl Store {
         }
         let first_hole = rustix::fs::seek(&self.file, SeekFrom::Hole(offset))?;
         if first_hole >= offset + len { Ok(()) } else { Err(Errno::NOSPC) }
+    }
+}
+
+/// Opens the file, or makes it open to nobody else: what is on a drive is as private as its device. A link is followed only to what is there.
+fn open_private(path: &Path) -> std::io::Result<File> {
+    match File::options().read(true).write(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let (directory, name) = Dir::of_file(path)?;
+            Ok(directory.open_or_create(name, PRIVATE_FILE)?.0)
+        }
+        opened => opened,
     }
 }
 

@@ -115,6 +115,7 @@ impl Node {
 mod tests {
     use super::*;
     use crate::serve::fuse::wire::tests::{answer_of, request};
+    use crate::serve::request::Stretch;
     use std::sync::Mutex;
     use std::time::Duration;
 
@@ -137,6 +138,10 @@ mod tests {
                 rotational: false,
                 volatile_cache: true,
             }
+        }
+
+        fn stretches(&self, _: Extent, _: usize) -> Result<Vec<Stretch>, Errno> {
+            Err(Errno::OPNOTSUPP)
         }
 
         fn serve(&self, request: Request<'_>) -> Served {

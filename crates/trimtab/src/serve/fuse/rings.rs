@@ -7,9 +7,10 @@
 mod worker;
 
 use super::node::Node;
+use crate::notes::{Change, Note, Notes};
 use rustix::thread::CpuSet;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -89,36 +90,41 @@ fn count_of(list: &str) -> Option<usize> {
 
 /// Switches the kernel's support on while a filesystem is mounted, if it is off. A filesystem that was mounted so keeps it.
 pub struct Switch {
-    /// Locked, so that nobody else who does the same takes this for the administrator's choice.
-    file: Option<File>,
+    /// The switch, locked, so that nobody else who does the same takes this for the administrator's choice; and what it was.
+    held: Option<(File, Note)>,
 }
 
 impl Switch {
     /// Switched on, if this process may; nothing but the speed depends on it.
     pub fn on() -> Self {
-        Self::turn(Path::new(SWITCH))
+        Self::turn(Path::new(SWITCH), &Notes::here())
     }
 
-    fn turn(path: &Path) -> Self {
+    fn turn(path: &Path, notes: &Notes) -> Self {
+        const NAME: &str = "enable_uring";
         let open = || {
-            let mut file = File::options().read(true).write(true).open(path)?;
+            let file = File::options().read(true).write(true).open(path)?;
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
-            let mut state = String::new();
-            file.read_to_string(&mut state)?;
-            if state.trim() == "N" {
-                file.write_all_at(b"Y", 0)?;
-                return Ok(Some(file));
+            // Who had the lock until now may have been killed.
+            notes.take_over(NAME)?;
+            if std::fs::read_to_string(path)?.trim() != "N" {
+                return Ok(None);
             }
-            io::Result::Ok(None)
+            let change = Change::Attribute { file: path.to_owned(), before: "N".to_owned(), set: vec!["Y".to_owned()] };
+            let note = notes.leave(NAME, change)?;
+            file.write_all_at(b"Y", 0)?;
+            io::Result::Ok(Some((file, note)))
         };
-        Self { file: open().unwrap_or_default() }
+        Self { held: open().unwrap_or_default() }
     }
 }
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            let _ = file.write_all_at(b"N", 0);
+        if let Some((file, note)) = self.held.take() {
+            // What cannot be put back stays noted.
+            let _ = note.put_back();
+            drop(file);
         }
     }
 }
@@ -146,18 +152,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_switch_is_left_as_it_was() {
+    fn the_switch_is_left_as_it_was_also_after_a_kill() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("enable_uring");
+        let notes = Notes::beside(directory.path().canonicalize().unwrap());
         let state = || std::fs::read_to_string(&path).unwrap().trim().to_owned();
         for (before, after) in [("N\n", "N"), ("Y\n", "Y")] {
             std::fs::write(&path, before).unwrap();
-            let switch = Switch::turn(&path);
+            let switch = Switch::turn(&path, &notes);
             assert_eq!(state(), "Y");
             drop(switch);
             assert_eq!(state(), after);
         }
-        assert!(Switch::turn(&directory.path().join("missing")).file.is_none());
+        assert!(Switch::turn(&directory.path().join("missing"), &notes).held.is_none());
+        std::fs::write(&path, "N").unwrap();
+        let kill = |mut switch: Switch| drop(switch.held.take());
+        kill(Switch::turn(&path, &notes));
+        assert_eq!(state(), "Y", "nobody has put it back");
+        assert_eq!(notes.put_back_left().unwrap().len(), 1);
+        assert_eq!(state(), "N");
+        kill(Switch::turn(&path, &notes));
+        drop(Switch::turn(&path, &notes));
+        assert_eq!(state(), "N", "the next one knows that it was not the administrator");
+        kill(Switch::turn(&path, &notes));
+        std::fs::write(&path, "N").unwrap();
+        assert!(notes.put_back_left().unwrap().iter().all(|left| left.undone == crate::notes::Undone::Nothing));
+        assert_eq!(std::fs::read_dir(directory.path().join("notes")).unwrap().count(), 0);
     }
 
     #[test]

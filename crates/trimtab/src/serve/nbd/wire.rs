@@ -5,8 +5,13 @@ use std::io::{self, Read};
 
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 const FLAG_FUA: u16 = 1;
-const FLAG_NO_HOLE: u16 = 2;
+const FLAG_NO_HOLE: u16 = 1 << 1;
+const FLAG_DF: u16 = 1 << 2;
+const FLAG_REQ_ONE: u16 = 1 << 3;
+/// `NBD_REPLY_FLAG_DONE`: no other chunk follows.
+const CHUNK_DONE: u16 = 1;
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +28,21 @@ pub enum Command {
     Trim,
     /// `NBD_CMD_WRITE_ZEROES`
     WriteZeroes,
+    /// `NBD_CMD_BLOCK_STATUS`
+    BlockStatus,
+}
+
+impl Command {
+    /// The flags that mean something with it. FUA is valid with every command, and asks nothing of those that write nothing.
+    const fn flags(self) -> u16 {
+        FLAG_FUA
+            | match self {
+                Self::WriteZeroes => FLAG_NO_HOLE,
+                Self::Read => FLAG_DF,
+                Self::BlockStatus => FLAG_REQ_ONE,
+                Self::Write | Self::Disconnect | Self::Flush | Self::Trim => 0,
+            }
+    }
 }
 
 /// A request, without the data of a write.
@@ -32,6 +52,10 @@ pub struct Header {
     pub fua: bool,
     /// A zero-write keeps the space mapped.
     pub no_hole: bool,
+    /// The status of one range is enough.
+    pub one: bool,
+    /// It has flags that its command does not know.
+    pub strange: bool,
     /// `None`: a command that this server does not know.
     pub command: Option<Command>,
     /// The client's name for the request.
@@ -57,11 +81,14 @@ impl Header {
             3 => Some(Command::Flush),
             4 => Some(Command::Trim),
             6 => Some(Command::WriteZeroes),
+            7 => Some(Command::BlockStatus),
             _ => None,
         };
         Ok(Self {
             fua: flags & FLAG_FUA != 0,
             no_hole: flags & FLAG_NO_HOLE != 0,
+            one: flags & FLAG_REQ_ONE != 0,
+            strange: command.is_some_and(|command| flags & !command.flags() != 0),
             command,
             cookie: u64::from_be_bytes(read_array(input)?),
             offset: u64::from_be_bytes(read_array(input)?),
@@ -76,6 +103,34 @@ pub fn simple_reply(cookie: u64, result: Result<(), Errno>) -> [u8; 16] {
     reply[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
     reply[4..8].copy_from_slice(&result.map_or_else(error_number, |()| 0).to_be_bytes());
     reply[8..].copy_from_slice(&cookie.to_be_bytes());
+    reply
+}
+
+/// What a chunk of a structured reply carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// `NBD_REPLY_TYPE_OFFSET_DATA`: data that follow, from this offset on.
+    Data { offset: u64 },
+    /// `NBD_REPLY_TYPE_BLOCK_STATUS`: descriptors that follow, of this metadata context.
+    Status { context: u32 },
+    /// `NBD_REPLY_TYPE_ERROR`
+    Error(Errno),
+}
+
+/// The only chunk of the structured answer to the request `cookie`, up to the `len` bytes that follow.
+pub fn structured_reply(cookie: u64, chunk: Chunk, len: usize) -> Vec<u8> {
+    let (kind, fields) = match chunk {
+        Chunk::Data { offset } => (1_u16, offset.to_be_bytes().to_vec()),
+        Chunk::Status { context } => (5, context.to_be_bytes().to_vec()),
+        // No message: two bytes say that it has no length.
+        Chunk::Error(errno) => ((1 << 15) + 1, [&error_number(errno).to_be_bytes()[..], &[0, 0]].concat()),
+    };
+    let mut reply = STRUCTURED_REPLY_MAGIC.to_be_bytes().to_vec();
+    reply.extend(CHUNK_DONE.to_be_bytes());
+    reply.extend(kind.to_be_bytes());
+    reply.extend(cookie.to_be_bytes());
+    reply.extend(((fields.len() + len) as u32).to_be_bytes());
+    reply.extend(fields);
     reply
 }
 
