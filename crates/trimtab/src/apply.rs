@@ -1,7 +1,8 @@
 //! `trimtab apply`: a trim policy written into the system's configuration, and taken back.
 //!
 //! [`plan`] reads and decides, and changes nothing; [`carry_out`] writes what was planned, after it has put copies of the files
-//! aside; [`undo`] puts them back. Files are replaced as a whole, so that they are the old or the new ones whatever happens.
+//! aside; [`undo`] puts them back. Files are replaced as a whole, so that they are the old or the new ones whatever happens; what a killed
+//! process has left between the two is put back by the next command of any kind ([`put_back_unfinished`]).
 
 pub mod config_text;
 pub mod fstab;
@@ -12,10 +13,14 @@ use crate::error::UsageError;
 use crate::host::doctor::{self, Doctor, VerdictKind};
 use crate::host::mountinfo;
 use crate::host::root::Root;
+use crate::sys::beneath::Dir;
 use crate::trim::discard_option::Discard;
 use crate::trim::resume::state_directory;
 use anyhow::{Context as _, bail, ensure};
-pub use record::{carry_out, undo};
+pub use record::{Unfinished, carry_out, put_back_unfinished, undo};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use trimtab_core::policy::{PolicySpec, Schedule};
@@ -34,6 +39,8 @@ pub struct System {
     pub root: Root,
     /// Where it is.
     base: PathBuf,
+    /// The same, open: nothing is written by a path from outside of it.
+    directory: OwnedFd,
     /// The daemon's configuration in it.
     config: PathBuf,
 }
@@ -46,26 +53,46 @@ impl System {
             None => (Root::live()?, PathBuf::from("/")),
         };
         let config = config.map_or_else(|| Ok(PathBuf::from(DEFAULT_PATH)), std::path::absolute)?;
-        Ok(Self { root, base, config })
+        let directory = rustix::fs::open(&base, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { root, base, directory, config })
     }
 
-    /// Where the copies of changed files are.
+    /// Where the copies of changed files are, in the system.
     fn records(&self) -> PathBuf {
-        if self.root.is_live() { state_directory().join("applied") } else { self.base.join("var/lib/trimtab/applied") }
+        let state = if self.root.is_live() { state_directory() } else { PathBuf::from("/var/lib/trimtab") };
+        std::path::absolute(&state).unwrap_or(state).join("applied")
     }
 
-    /// Where a file of the system really is: links on the way are resolved inside of it. What is missing of the path comes behind.
-    fn outside(&self, file: &Path) -> anyhow::Result<PathBuf> {
-        for ancestor in file.ancestors().skip(1) {
-            if let Some(target) = self.root.link(ancestor).filter(|_| !self.root.exists(ancestor)) {
-                bail!("{} is a link to {}, where nothing is", ancestor.display(), target.display());
-            }
-            if let Some(real) = self.root.canonical(ancestor) {
-                let rest = file.strip_prefix(ancestor).unwrap_or(file);
-                return Ok(self.base.join(real.strip_prefix("/").unwrap_or(&real)).join(rest));
-            }
+    fn shown_records(&self) -> String {
+        self.shown(&self.records())
+    }
+
+    /// A file of the system, for messages.
+    fn shown(&self, file: &Path) -> String {
+        self.base.join(file.strip_prefix("/").unwrap_or(file)).display().to_string()
+    }
+
+    /// A directory of the system; links on the way lead nowhere but into it, whatever others do meanwhile. What is missing is made, or it is
+    /// `None`.
+    fn directory(&self, path: &Path, make: bool) -> io::Result<Option<Dir>> {
+        let inside = path.strip_prefix("/").unwrap_or(path);
+        let shown = self.base.join(inside);
+        let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::openat2(&self.directory, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS) {
+            Ok(fd) => return Ok(Some(Dir::from_fd(fd, &shown))),
+            Err(Errno::NOENT) if make => {}
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
         }
-        bail!("there is no directory for {}", file.display())
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT.into()) };
+        let Some(parent) = self.directory(parent, true)? else { return Err(Errno::NOENT.into()) };
+        let made = parent.mkdir(name)?;
+        // Copies are for their owner; everything else is as in any system.
+        if path != self.records() {
+            rustix::fs::fchmod(&made, Mode::from_raw_mode(0o755))?;
+        }
+        Ok(Some(made))
     }
 
     /// The text of a file; `None` if there is no such file.

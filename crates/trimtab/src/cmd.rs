@@ -48,6 +48,10 @@ pub enum Command {
 
 /// Runs the command and says with which status to exit. `whole` is all that can be said, for completion scripts.
 pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
+    crate::notes::at_start(context);
+    if !matches!(command, Command::Apply(_)) {
+        apply::at_start(context);
+    }
     match command {
         Command::Study(args) => study::run(&args, context),
         Command::Bench(args) => bench::run(&args, context),

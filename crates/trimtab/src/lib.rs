@@ -12,6 +12,7 @@ pub mod error;
 pub mod host;
 pub mod interrupt;
 pub mod memory;
+pub mod notes;
 pub mod output;
 pub mod pack;
 mod pool;

@@ -4,18 +4,30 @@
 //!     /var/lib/trimtab/applied/0001/          one directory each time, the last one is undone first
 //!         record.json                         which files, what they became
 //!         fstab, trimtab.toml                 what they were
+//!     /var/lib/trimtab/applied/making/        a directory that is not complete yet: nothing was changed
+//!     /var/lib/trimtab/applied/pending/       being applied, or being undone: the note that the next command puts back
 //! ```
+//!
+//! Directories are made under the one name, hold for as long as files are changed under the other, and get a number in the end; so
+//! whatever moment a process is killed at, what it leaves says what to do.
 
 use super::{Edit, Plan, System};
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::{Context as _, bail, ensure};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::ffi::OsStr;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
+const RECORD: &str = "record.json";
+const MAKING: &str = "making";
+const PENDING: &str = "pending";
+/// No copy and no record is longer.
+const BYTES_MAX: u64 = 8 << 20;
+/// Mode of a new file of the system, and of a new directory on the way to it.
+const SYSTEM_FILE: u32 = 0o644;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,33 +49,89 @@ struct Changed {
     after: String,
 }
 
+/// The directory of records, locked: one at a time.
+struct Records(Dir);
+
+impl Records {
+    /// `None` if nothing has ever been applied, unless they are to be made.
+    fn open(system: &System, make: bool) -> anyhow::Result<Option<Self>> {
+        let Some(dir) = system.directory(&system.records(), make).with_context(|| format!("cannot open {}", system.shown_records()))?
+        else {
+            return Ok(None);
+        };
+        flock(&dir, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {}", system.shown_records()))?;
+        Ok(Some(Self(dir)))
+    }
+
+    fn numbers(&self) -> anyhow::Result<Vec<u32>> {
+        let names = self.0.names().with_context(|| format!("cannot list {}", self.0.path().display()))?;
+        let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Removes a directory of records, the record first: without it the rest means nothing.
+    fn remove(&self, name: &str) -> anyhow::Result<()> {
+        let remove = || {
+            let Some(dir) = absent(self.0.open_dir(name))? else { return Ok(()) };
+            absent(rustix::fs::unlinkat(&dir, RECORD, AtFlags::empty()).map_err(io::Error::from))?;
+            self.0.remove_tree(name, &dir).map(drop)
+        };
+        remove().with_context(|| format!("cannot remove {}", self.0.path().join(name).display()))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> anyhow::Result<()> {
+        let rename = || {
+            self.0.rename(from, &self.0, to)?;
+            self.0.sync()
+        };
+        rename().with_context(|| format!("cannot rename {} to {to}", self.0.path().join(from).display()))
+    }
+}
+
+fn absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+fn numbered(number: u32) -> String {
+    format!("{number:04}")
+}
+
 /// Writes what was planned. Gives the directory with the copies; `None` if there was nothing to do.
 pub fn carry_out(system: &System, plan: &Plan) -> anyhow::Result<Option<PathBuf>> {
     if plan.edits.is_empty() {
         return Ok(None);
     }
-    let records = system.records();
-    let _lock = lock(&records)?;
-    let number = numbers(&records)?.last().copied().unwrap_or(0) + 1;
-    let directory = records.join(format!("{number:04}"));
-    fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    let written = aside(&directory, plan).and_then(|()| replace_all(system, &plan.edits));
-    if written.is_err() {
-        // All files are as they were.
-        let _ = fs::remove_dir_all(&directory);
+    let records = Records::open(system, true)?.context("the directory of records is made where it is missing")?;
+    ensure!(records.0.look(PENDING)?.is_none(), "another process that applied a policy was killed at this moment: say it again");
+    for edit in &plan.edits {
+        ensure!(system.read(&edit.file)? == edit.before, "{} was changed at this moment: say it again", edit.file.display());
     }
-    written.map(|()| Some(directory))
+    let number = numbered(records.numbers()?.last().copied().unwrap_or(0) + 1);
+    records.remove(MAKING)?;
+    aside(&records.0, plan)?;
+    records.rename(MAKING, PENDING)?;
+    if let Err(error) = replace_all(system, &plan.edits) {
+        // All files are as they were.
+        records.remove(PENDING)?;
+        return Err(error);
+    }
+    records.rename(PENDING, &number)?;
+    Ok(Some(records.0.path().join(number)))
 }
 
 /// Puts copies of all files aside, on the disk.
-fn aside(directory: &Path, plan: &Plan) -> anyhow::Result<()> {
+fn aside(records: &Dir, plan: &Plan) -> anyhow::Result<()> {
+    let directory = records.mkdir(MAKING).with_context(|| format!("cannot make {}", records.path().join(MAKING).display()))?;
     let mut files = Vec::new();
     for edit in &plan.edits {
         let name = edit.file.file_name().and_then(|n| n.to_str()).context("a file without a name")?.to_owned();
         let copy = match &edit.before {
             Some(before) => {
-                let path = directory.join(&name);
-                durable(&path, before.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+                durable(&directory, &name, before.as_bytes())?;
                 Some(name)
             }
             None => None,
@@ -71,14 +139,17 @@ fn aside(directory: &Path, plan: &Plan) -> anyhow::Result<()> {
         files.push(Changed { file: edit.file.clone(), copy, after: edit.after.clone().unwrap_or_default() });
     }
     let record = Record { version: VERSION, policy: plan.policy.clone(), path: plan.mount_point.clone(), files };
-    let path = directory.join("record.json");
-    durable(&path, &serde_json::to_vec_pretty(&record)?).with_context(|| format!("cannot write {}", path.display()))
+    durable(&directory, RECORD, &serde_json::to_vec_pretty(&record)?)?;
+    directory.sync().with_context(|| format!("cannot write {}", directory.path().display()))
 }
 
-fn durable(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+fn durable(directory: &Dir, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    let write = || {
+        let mut file = directory.create_new(name, PRIVATE_FILE)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().with_context(|| format!("cannot write {}", directory.path().join(name).display()))
 }
 
 /// Replaces the files; if one cannot be replaced those before it are put back.
@@ -96,76 +167,142 @@ fn replace_all(system: &System, edits: &[Edit]) -> anyhow::Result<()> {
 
 /// Gives a file this text, or removes it. Owner and mode stay.
 fn replace(system: &System, file: &Path, text: Option<&str>) -> anyhow::Result<()> {
-    let path = system.outside(file)?;
-    write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    let (parent, name) = parts(file)?;
+    let replace = || {
+        let Some(directory) = system.directory(parent, text.is_some())? else { return Ok(()) };
+        let Some(text) = text else {
+            absent(rustix::fs::unlinkat(&directory, name, AtFlags::empty()).map_err(io::Error::from))?;
+            return directory.sync();
+        };
+        let old = directory.look(name)?;
+        let mode = old.as_ref().map_or(SYSTEM_FILE, |old| old.st_mode & 0o7777);
+        directory.write_atomically(name, mode, |new| {
+            new.write_all(text.as_bytes())?;
+            match &old {
+                Some(old) => std::os::unix::fs::fchown(&*new, Some(old.st_uid), Some(old.st_gid)),
+                None => Ok(()),
+            }
+        })
+    };
+    replace().with_context(|| format!("cannot write {}", system.shown(file)))
 }
 
-fn write(path: &Path, text: Option<&str>) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let Some(text) = text else { return fs::remove_file(path) };
-    fs::create_dir_all(directory)?;
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    file.write_all(text.as_bytes())?;
-    match fs::symlink_metadata(path) {
-        Ok(old) => {
-            std::os::unix::fs::fchown(file.as_file(), Some(old.uid()), Some(old.gid()))?;
-            file.as_file().set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
-        }
-        Err(_) => file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?,
-    }
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    File::open(directory)?.sync_all()
+fn parts(file: &Path) -> anyhow::Result<(&Path, &OsStr)> {
+    let name = file.file_name().with_context(|| format!("{} is not the name of a file", file.display()))?;
+    Ok((file.parent().unwrap_or(Path::new("/")), name))
 }
 
 /// What the last `apply` did, as edits that take it back. Done, unless `dry_run`.
 pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<Plan> {
-    let records = system.records();
-    ensure!(records.is_dir(), "nothing has been applied (there is no {})", records.display());
-    let _lock = lock(&records)?;
-    let Some(number) = numbers(&records)?.last().copied() else { bail!("nothing has been applied that is not undone yet") };
-    let directory = records.join(format!("{number:04}"));
-    let broken = || format!("{} cannot be used", directory.join("record.json").display());
-    let record: Record = serde_json::from_slice(&fs::read(directory.join("record.json")).with_context(broken)?).with_context(broken)?;
-    ensure!(record.version == VERSION, "{}: version {} is of a newer trimtab", broken(), record.version);
+    let Some(records) = Records::open(system, false)? else {
+        bail!("nothing has been applied (there is no {})", system.shown_records());
+    };
+    let Some(number) = records.numbers()?.last().copied() else { bail!("nothing has been applied that is not undone yet") };
+    let name = numbered(number);
+    let directory = records.0.open_dir(&name).with_context(|| format!("cannot open {}", records.0.path().join(&name).display()))?;
+    let record = read_record(&directory)?;
     let edits = record.files.iter().map(|changed| back(system, &directory, changed)).collect::<anyhow::Result<Vec<_>>>()?;
     if !dry_run {
-        replace_all(system, &edits)?;
-        fs::remove_dir_all(&directory).with_context(|| format!("cannot remove {}", directory.display()))?;
+        records.rename(&name, PENDING)?;
+        if let Err(error) = replace_all(system, &edits) {
+            // All files are as they were, and it can be undone again.
+            records.rename(PENDING, &name)?;
+            return Err(error);
+        }
+        records.remove(PENDING)?;
     }
+    Ok(taken_back(record, edits))
+}
+
+fn taken_back(record: Record, edits: Vec<Edit>) -> Plan {
     let remarks =
         vec![format!("what it was before '{} {}' was applied; mounts and services are not touched", record.policy, record.path.display())];
-    Ok(Plan { mount_point: record.path, fs_type: String::new(), policy: record.policy, edits, remarks })
+    Plan { mount_point: record.path, fs_type: String::new(), policy: record.policy, edits, remarks }
 }
 
-fn back(system: &System, directory: &Path, changed: &Changed) -> anyhow::Result<Edit> {
+fn read_record(directory: &Dir) -> anyhow::Result<Record> {
+    let broken = || format!("{} cannot be used", directory.path().join(RECORD).display());
+    let record: Record = serde_json::from_str(&read(directory, RECORD).with_context(broken)?).with_context(broken)?;
+    ensure!(record.version == VERSION, "{}: version {} is of a newer trimtab", broken(), record.version);
+    Ok(record)
+}
+
+fn read(directory: &Dir, name: &str) -> io::Result<String> {
+    let mut text = String::new();
+    directory.open_read(name)?.take(BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// What a changed file was.
+fn before(directory: &Dir, changed: &Changed) -> anyhow::Result<Option<String>> {
+    let Some(name) = &changed.copy else { return Ok(None) };
+    read(directory, name).map(Some).with_context(|| format!("cannot read {}", directory.path().join(name).display()))
+}
+
+fn back(system: &System, directory: &Dir, changed: &Changed) -> anyhow::Result<Edit> {
     let now = system.read(&changed.file)?;
     if now.as_ref() != Some(&changed.after) {
-        bail!("{} has been changed since; what it was before is kept in {}", changed.file.display(), directory.display());
+        bail!("{} has been changed since; what it was before is kept in {}", changed.file.display(), directory.path().display());
     }
-    let before = match &changed.copy {
-        Some(name) => {
-            // Only a name in this directory.
-            ensure!(!name.contains('/') && name != "..", "{} is not the name of a copy", name);
-            let path = directory.join(name);
-            Some(fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?)
-        }
-        None => None,
+    Ok(Edit { file: changed.file.clone(), before: now, after: before(directory, changed)? })
+}
+
+/// What a process left that was killed while it applied a policy, or undid one.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// What was put back.
+    pub plan: Plan,
+    /// Files that somebody else has changed since: they stay.
+    pub changed: Vec<PathBuf>,
+}
+
+/// Puts back what such a process has changed, if there was one; what it was doing is as if it had been undone.
+pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>> {
+    let Some(records) = Records::open(system, false)? else { return Ok(None) };
+    records.remove(MAKING)?;
+    let Some(directory) = absent(records.0.open_dir(PENDING)).with_context(|| format!("cannot open {}", system.shown_records()))? else {
+        return Ok(None);
     };
-    Ok(Edit { file: changed.file.clone(), before: now, after: before })
+    if directory.look(RECORD)?.is_none() {
+        // All has been put back; it was being removed.
+        records.remove(PENDING)?;
+        return Ok(None);
+    }
+    let record = read_record(&directory)?;
+    let (mut edits, mut changed) = (Vec::new(), Vec::new());
+    for file in &record.files {
+        let (now, before) = (system.read(&file.file)?, before(&directory, file)?);
+        remove_temporary(system, &file.file, &[Some(file.after.as_str()), before.as_deref()])?;
+        if now == before {
+            continue;
+        } else if now.as_ref() == Some(&file.after) {
+            edits.push(Edit { file: file.file.clone(), before: now, after: before });
+        } else {
+            changed.push(file.file.clone());
+        }
+    }
+    replace_all(system, &edits)?;
+    if changed.is_empty() {
+        records.remove(PENDING)?;
+    } else {
+        // The copies are the only ones.
+        let number = numbered(records.numbers()?.last().copied().unwrap_or(0) + 1);
+        records.rename(PENDING, &number)?;
+    }
+    Ok(Some(Unfinished { plan: taken_back(record, edits), changed }))
 }
 
-/// One at a time.
-fn lock(records: &Path) -> anyhow::Result<File> {
-    fs::create_dir_all(records).with_context(|| format!("cannot make {}", records.display()))?;
-    let directory = File::open(records).with_context(|| format!("cannot open {}", records.display()))?;
-    flock(&directory, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {}", records.display()))?;
-    Ok(directory)
-}
-
-fn numbers(records: &Path) -> anyhow::Result<Vec<u32>> {
-    let entries = fs::read_dir(records).with_context(|| format!("cannot list {}", records.display()))?;
-    let mut numbers: Vec<u32> = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
+/// Removes files that were about to take the place of `file` when their process was killed: named as such, and with one of these texts.
+fn remove_temporary(system: &System, file: &Path, texts: &[Option<&str>]) -> anyhow::Result<()> {
+    let (parent, name) = parts(file)?;
+    let Some(directory) = system.directory(parent, false)? else { return Ok(()) };
+    for found in directory.names()? {
+        if Dir::is_temporary_name(&found, name)
+            && let Ok(text) = found.to_str().map_or(Err(io::ErrorKind::InvalidData.into()), |found| read(&directory, found))
+            && texts.contains(&Some(&*text))
+        {
+            absent(rustix::fs::unlinkat(&directory, &found, AtFlags::empty()).map_err(io::Error::from))?;
+        }
+    }
+    Ok(())
 }

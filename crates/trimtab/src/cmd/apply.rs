@@ -75,17 +75,55 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         (_, Some(file)) => UsageError::new(format!("cannot use '{}' as --config: {e}", file.display())),
         _ => UsageError::new(format!("cannot look at the system: {e}")),
     })?;
+    let unfinished = if args.dry_run { None } else { apply::put_back_unfinished(&system)? };
+    if let Some(unfinished) = &unfinished {
+        context.remark(&in_words(unfinished));
+    }
     let (plan, kept) = match (&args.policy, &args.path) {
         (Some(policy), Some(path)) => {
             let plan = apply::plan(&system, policy, path)?;
             let kept = if args.dry_run { None } else { apply::carry_out(&system, &plan)? };
             (plan, kept)
         }
-        _ => (apply::undo(&system, args.dry_run)?, None),
+        // What was killed was the last one.
+        _ => match unfinished {
+            Some(unfinished) => (unfinished.plan, None),
+            None => (apply::undo(&system, args.dry_run)?, None),
+        },
     };
     let report = report(args, plan, kept);
     context.report("apply", 1, &report, || text(&report))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// For every other command: puts back what one that was killed has left in the running system.
+pub fn at_start(context: &Context) {
+    let put_back = || apply::put_back_unfinished(&System::new(None, None)?);
+    match put_back() {
+        Ok(None) => {}
+        Ok(Some(unfinished)) => {
+            let text = in_words(&unfinished);
+            context.remark(&text);
+            crate::notes::found(crate::notes::Left { undone: crate::notes::Undone::PutBack, text });
+        }
+        // Whose records they are not cannot see them.
+        Err(error) if crate::notes::is_denied(&error) => {}
+        Err(error) => crate::output::complain(&format!("cannot put back what an 'apply' that was killed has left: {error:#}")),
+    }
+}
+
+fn in_words(unfinished: &apply::Unfinished) -> String {
+    let apply::Unfinished { plan, changed } = unfinished;
+    let list = |files: &mut dyn Iterator<Item = &PathBuf>| files.map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
+    let mut text = format!("an 'apply' of '{} {}' or its undoing was killed: ", plan.policy, plan.mount_point.display());
+    text += &match plan.edits.is_empty() {
+        true => "nothing was left to put back".to_owned(),
+        false => format!("{} as before it again", list(&mut plan.edits.iter().map(|edit| &edit.file))),
+    };
+    if !changed.is_empty() {
+        text += &format!("; somebody else has changed {} since, which stay so", list(&mut changed.iter()));
+    }
+    text
 }
 
 fn report(args: &Args, plan: Plan, kept: Option<PathBuf>) -> Report {

@@ -55,6 +55,8 @@ pub struct Args {
 #[derive(Serialize)]
 struct Report {
     diagnoses: Vec<Diagnosis>,
+    /// What processes that were killed had left, and what became of it.
+    left_by_killed: Vec<String>,
 }
 
 /// Diagnoses, prints, and exits with the verdict.
@@ -89,9 +91,18 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("{files} files in {}: look at them before you hand them on", directory.display()));
     }
     let code = exit_code(&diagnoses);
-    let report = Report { diagnoses };
-    context.report("doctor", 1, &report, || report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n"))?;
+    let left = if root.is_live() { crate::notes::found_at_start() } else { Vec::new() };
+    let report = Report { diagnoses, left_by_killed: left.into_iter().map(|left| left.text).collect() };
+    context.report_styled("doctor", 1, &report, || text(&report))?;
     Ok(code)
+}
+
+fn text(report: &Report) -> String {
+    let mut text = report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n");
+    for left in &report.left_by_killed {
+        text += &format!("left by a killed process: {}\n", crate::output::plain(left));
+    }
+    text
 }
 
 /// A character device is neither a drive, nor is its directory what was asked about.

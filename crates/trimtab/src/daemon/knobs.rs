@@ -4,7 +4,8 @@
 use crate::host::block;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
-use crate::trim::lock::{make_directory, run_directory};
+use crate::notes::{Change, Note, Notes};
+use crate::sys::beneath::set_attribute;
 use std::io;
 use std::path::PathBuf;
 
@@ -17,7 +18,9 @@ const NO_LIMIT: u64 = 0;
 #[derive(Debug)]
 pub struct IopsLimit {
     file: PathBuf,
-    note: PathBuf,
+    name: String,
+    /// Once it was changed.
+    note: Option<Note>,
     before: u64,
     now: u64,
 }
@@ -31,11 +34,9 @@ impl IopsLimit {
         }
         let directory = block::btrfs_directory(root, &mount.source)?;
         let file = directory.join("discard/iops_limit");
-        let note = run_directory().join(format!("iops-{}", directory.file_name()?.to_str()?));
+        let name = format!("iops-{}", directory.file_name()?.to_str()?);
         let now = root.read_u64(&file)?;
-        // What an earlier process found, should it have ended without putting it back.
-        let before = std::fs::read_to_string(&note).ok().and_then(|n| n.trim().parse().ok()).unwrap_or(now);
-        Some(Self { file, note, before, now })
+        Some(Self { file, name, note: None, before: now, now })
     }
 
     /// Sets it for a device that is idle, or is not.
@@ -48,11 +49,13 @@ impl IopsLimit {
         if wanted == self.now {
             return Ok(());
         }
-        if !self.note.exists() {
-            let _ = make_directory(&run_directory());
-            std::fs::write(&self.note, self.before.to_string())?;
+        let set = vec![self.now.to_string(), wanted.to_string()];
+        let change = Change::Attribute { file: self.file.clone(), before: self.before.to_string(), set };
+        match &mut self.note {
+            Some(note) => note.say(change)?,
+            None => self.note = Some(Notes::here().leave(&self.name, change)?),
         }
-        std::fs::write(&self.file, wanted.to_string())?;
+        set_attribute(&self.file, &wanted.to_string())?;
         self.now = wanted;
         Ok(())
     }
@@ -60,8 +63,9 @@ impl IopsLimit {
 
 impl Drop for IopsLimit {
     fn drop(&mut self) {
-        // The filesystem may be gone; then there is nothing to put back.
-        let _ = self.write(self.before);
-        let _ = std::fs::remove_file(&self.note);
+        // The filesystem may be gone; then there is nothing to put back. What cannot be put back stays noted.
+        if let Some(note) = self.note.take() {
+            let _ = note.put_back();
+        }
     }
 }

@@ -5,7 +5,6 @@
 use super::{Ground, Guard, consent};
 use crate::output::Context;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, Removal};
-use crate::trim::discard_option::{self, Discard};
 use anyhow::{Context as _, anyhow};
 use rustix::fd::OwnedFd;
 use rustix::fs::FlockOperation;
@@ -19,8 +18,6 @@ use trimtab_core::units::Bytes;
 /// Names of workspaces begin with this.
 const PREFIX: &str = "trimtab-work-";
 const MARKER: &str = "marker";
-/// Holds the discard option that the filesystem had before it was changed for a while.
-const MOUNT_OPTION: &str = "mount-option-before";
 /// First line of a marker: what it is, and its version.
 const MAGIC: &str = "trimtab workspace 1";
 /// A marker is never longer.
@@ -85,18 +82,6 @@ impl Workspace {
         remove().with_context(|| format!("cannot remove {}", self.path.join(name).display()))
     }
 
-    /// Notes that a mount option is being changed and what it was, so that it can be put back after a crash; `None` takes the note back.
-    pub fn note_mount_option(&self, before: Option<&Discard>) -> anyhow::Result<()> {
-        let note = || match before {
-            Some(discard) => self.dir.write_atomically(MOUNT_OPTION, PRIVATE_FILE, |file| writeln!(file, "{discard}")),
-            None => {
-                let held = self.dir.open_read(MOUNT_OPTION)?;
-                self.dir.remove_file(MOUNT_OPTION, &held).map(drop)
-            }
-        };
-        note().with_context(|| format!("cannot note the mount option in {}", self.path.display()))
-    }
-
     /// Watches the reserve during a run.
     pub fn guard(&self) -> anyhow::Result<Guard> {
         let dir = self.dir.try_clone().context("cannot keep the directory open")?;
@@ -120,7 +105,7 @@ impl Workspace {
 impl Drop for Workspace {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            anstream::eprintln!("trimtab: {error:#}");
+            crate::output::complain(&format!("{error:#}"));
         }
     }
 }
@@ -219,8 +204,6 @@ fn start_in(stat: &str) -> Option<u64> {
 pub struct Leftover {
     name: String,
     state: State,
-    /// The discard option that the filesystem had before the run changed it.
-    mount_option: Option<Discard>,
     /// The directory, if it may be looked into.
     dir: Option<Dir>,
     /// Holds the lock while it is dealt with, so that two processes do not.
@@ -258,18 +241,6 @@ pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result
 
 fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
-    if let Some(before) = &leftover.mount_option {
-        let mount = discard_option::mount_of(&ground.path)?;
-        let point = mount.mount_point.display();
-        let (now, question) =
-            (Discard::of(&mount), format!("A run that crashed left {point} mounted with another discard option. Set {before} again?"));
-        if now != *before && consent::ask(context, &question)? {
-            discard_option::set(&mount.mount_point, before)?;
-        } else if now != *before {
-            context.remark(&format!("A run that crashed left {point} with {now} instead of {before}; --yes sets that again."));
-            return Ok(());
-        }
-    }
     if !consent::ask(context, &format!("{shown} was left by a run that crashed. Remove it?"))? {
         context.remark(&format!("{shown} was left by a run that crashed; --yes removes it."));
         return Ok(());
@@ -300,13 +271,12 @@ fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
         Ok(dir) => dir,
         // Another user's.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            return Some(Leftover { name, state: State::Alive, mount_option: None, dir: None, _marker: None });
+            return Some(Leftover { name, state: State::Alive, dir: None, _marker: None });
         }
         Err(_) => return None,
     };
     let (state, marker) = state(&dir);
-    let mount_option = (state == State::Dead).then(|| small_file(&dir, MOUNT_OPTION)?.trim().parse().ok()).flatten();
-    Some(Leftover { name, state, mount_option, dir: Some(dir), _marker: marker })
+    Some(Leftover { name, state, dir: Some(dir), _marker: marker })
 }
 
 fn state(dir: &Dir) -> (State, Option<File>) {
@@ -343,13 +313,6 @@ fn state(dir: &Dir) -> (State, Option<File>) {
         Some(_) => State::Dead,
     };
     (state, Some(marker))
-}
-
-/// The text of a file of ours in `dir`.
-fn small_file(dir: &Dir, name: &str) -> Option<String> {
-    let mut text = String::new();
-    dir.open_read(name).ok()?.take(MARKER_BYTES_MAX).read_to_string(&mut text).ok()?;
-    Some(text)
 }
 
 /// Not made within the last minute.

@@ -168,14 +168,12 @@ impl<'a> RealRig<'a> {
         if *discard == possibilities.discard {
             return Ok(None);
         }
-        self.workspace.note_mount_option(Some(&possibilities.discard))?;
         Changed::set(&possibilities.mount, discard).map(Some)
     }
 
     fn restore_option(&self, changed: Option<Changed>) -> anyhow::Result<()> {
         let Some(changed) = changed else { return Ok(()) };
-        changed.restore().context("cannot put the mount options back")?;
-        self.workspace.note_mount_option(None)
+        changed.restore().context("cannot put the mount options back")
     }
 }
 

@@ -311,6 +311,16 @@ impl Dir {
         rustix::fs::openat(&self.fd, c".", flags, Mode::from_raw_mode(PRIVATE_FILE)).ok().map(File::from)
     }
 
+    /// Whether `found` is named like a file that was about to take the place of `name`.
+    #[must_use]
+    pub fn is_temporary_name(found: &OsStr, name: &OsStr) -> bool {
+        let random = |found: &[u8]| {
+            let rest = found.strip_prefix(b".")?.strip_prefix(name.as_bytes())?.strip_prefix(b".")?;
+            Some(rest.len() == 16 && rest.iter().all(u8::is_ascii_hexdigit))
+        };
+        random(found.as_bytes()) == Some(true)
+    }
+
     fn new_temporary(&self, name: &OsStr) -> io::Result<(File, OsString)> {
         self.with_temporary_name(name, |new| self.create_new(new, PRIVATE_FILE))
     }

@@ -44,6 +44,13 @@ const TREE_SEARCH: Opcode = opcode::read_write::<SearchArgs>(0x94, 17);
 /// `BTRFS_IOC_DEV_INFO`: `_IOWR(0x94, 30, …)`.
 const DEV_INFO: Opcode = opcode::read_write::<DevInfoArgs>(0x94, 30);
 
+const EXTENT_TREE: u64 = 2;
+const EXTENT_ITEM: u32 = 168;
+const METADATA_ITEM: u32 = 169;
+/// No extent of data is longer.
+const EXTENT_BYTES_MAX: u64 = 128 << 20;
+/// No node is longer.
+const NODE_BYTES_MAX: u64 = 64 << 10;
 const CHUNK_TREE: u64 = 3;
 const FIRST_CHUNK: u64 = 256;
 const CHUNK_ITEM: u32 = 228;
@@ -112,6 +119,60 @@ pub fn chunks(file: impl AsFd) -> Result<Vec<Chunk>, Errno> {
         from = next;
     }
     Ok(chunks)
+}
+
+/// Whether anything of `len` bytes from the logical address `address` on is in use, as of the last commit. Needs root.
+pub fn is_used(file: impl AsFd, address: u64, len: u64) -> Result<bool, Errno> {
+    let end = address.saturating_add(len);
+    let (mut object, mut kind, mut offset) = (address.saturating_sub(EXTENT_BYTES_MAX), 0, 0);
+    loop {
+        let mut args = SearchArgs {
+            tree: EXTENT_TREE,
+            min_object: object,
+            max_object: end.saturating_sub(1),
+            min_offset: offset,
+            max_offset: u64::MAX,
+            min_transaction: 0,
+            max_transaction: u64::MAX,
+            min_type: kind,
+            max_type: u32::MAX,
+            items: 4096,
+            unused: [0],
+            unused_wide: [0; 4],
+            buffer: [0; BUFFER],
+        };
+        // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_search_args`, which `SearchArgs` is, and writes inside it.
+        unsafe { ioctl(&file, Updater::<TREE_SEARCH, SearchArgs>::new(&mut args)) }?;
+        let keys = parse_keys(&args.buffer, args.items);
+        let used = |&(start, kind, len): &(u64, u32, u64)| {
+            // The level of a node stands where the length of data does.
+            let len = if kind == METADATA_ITEM { NODE_BYTES_MAX } else { len };
+            matches!(kind, EXTENT_ITEM | METADATA_ITEM) && start < end && start.saturating_add(len) > address
+        };
+        if keys.iter().any(used) {
+            return Ok(true);
+        }
+        // The next key in the order of the tree.
+        let Some(&(last_object, last_kind, last_offset)) = keys.last() else { return Ok(false) };
+        (object, kind, offset) = match last_offset.checked_add(1) {
+            Some(offset) => (last_object, last_kind, offset),
+            None => (last_object, last_kind + 1, 0),
+        };
+    }
+}
+
+/// The keys (object, type, offset) of the first `count` items of a search buffer.
+fn parse_keys(buffer: &[u8], count: u32) -> Vec<(u64, u32, u64)> {
+    let mut keys = Vec::new();
+    let mut rest = buffer;
+    for _ in 0..count {
+        let (Some(object), Some(offset)) = (u64_at(rest, 8), u64_at(rest, 16)) else { break };
+        let (Some(kind), Some(len)) = (u32_at(rest, 24), u32_at(rest, 28)) else { break };
+        let Some(after) = rest.get(HEADER.saturating_add(len as usize)..) else { break };
+        keys.push((object, kind, offset));
+        rest = after;
+    }
+    keys
 }
 
 /// The chunk items among the first `count` items of a search buffer; what does not lie in it as a whole is left out.

@@ -5,11 +5,12 @@
 
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
+use crate::notes::{Change, Note, Notes, Undone};
 use anyhow::{Context as _, bail};
 use rustix::fs::CWD;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 /// Whether a filesystem discards what it frees, as it frees it.
@@ -106,17 +107,20 @@ pub fn set(mount_point: &Path, wanted: &Discard) -> anyhow::Result<()> {
 /// A mount whose option was changed; put back when this is dropped.
 #[derive(Debug)]
 pub struct Changed {
-    mount_point: PathBuf,
     before: Mount,
-    restored: bool,
+    /// Until it is put back.
+    note: Option<Note>,
 }
 
 impl Changed {
-    /// Sets `wanted` on the filesystem that is mounted at `mount`.
+    /// Notes what it is, and sets `wanted` on the filesystem that is mounted at `mount`.
     pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<Self> {
-        // Made first: if setting it half works, it is put back too.
-        let changed = Self { mount_point: mount.mount_point.clone(), before: mount.clone(), restored: false };
-        set(&changed.mount_point, wanted)?;
+        let (name, point) = (format!("mount-{}", mount.dev), mount.mount_point.display());
+        let note = Notes::here().leave(&name, Change::of_mount(mount, wanted));
+        let note = note.with_context(|| format!("cannot note how {point} is mounted, so its options are not changed"))?;
+        // If setting it half works, it is put back too.
+        let changed = Self { before: mount.clone(), note: Some(note) };
+        set(&changed.before.mount_point, wanted)?;
         Ok(changed)
     }
 
@@ -126,20 +130,16 @@ impl Changed {
     }
 
     fn put_back(&mut self) -> anyhow::Result<()> {
-        if self.restored {
-            return Ok(());
+        let Some(note) = self.note.take() else { return Ok(()) };
+        let (before, point) = (&self.before, self.before.mount_point.display());
+        match note.put_back()? {
+            Undone::Changed => bail!("somebody else has changed the discard option of {point} meanwhile: it stays so"),
+            Undone::PutBack | Undone::Nothing | Undone::Failed => {}
         }
-        self.restored = true;
-        let before = &self.before;
-        let now = mount_of(&self.mount_point)?;
-        if Discard::of(&now) != Discard::of(before) {
-            set(&self.mount_point, &Discard::of(before))?;
-        }
-        let now = mount_of(&self.mount_point)?;
+        let now = mount_of(&self.before.mount_point)?;
         if (&now.options, &now.fs_options) != (&before.options, &before.fs_options) {
             bail!(
-                "the options of {} were '{},{}' and are now '{},{}'",
-                self.mount_point.display(),
+                "the options of {point} were '{},{}' and are now '{},{}'",
                 before.options,
                 before.fs_options,
                 now.options,
@@ -153,7 +153,7 @@ impl Changed {
 impl Drop for Changed {
     fn drop(&mut self) {
         if let Err(error) = self.put_back() {
-            anstream::eprintln!("trimtab: cannot put the mount options back: {error:#}");
+            crate::output::complain(&format!("cannot put the mount options back: {error:#}"));
         }
     }
 }

@@ -1,25 +1,25 @@
 //! The length of single discard commands, while a trim goes on: `queue/discard_max_bytes`. Others get their turn between two
 //! commands, so this bounds how long they wait for a trim. What was there before is put back, also after a crash.
 //!
-//! What is in force is always read from the kernel. Who lowers a limit leaves a note of what was there, and holds a lock on it: a
-//! note without that lock was left by a process that is gone. Whoever holds the lock of the drive may put a limit back and take the
-//! note away; who left it sees that the note is not there any more, and begins anew.
+//! What is in force is always read from the kernel. Who lowers a limit leaves a note of what was there ([`crate::notes`]). Whoever holds
+//! the lock of the drive may put a limit back and take the note away; who left it sees that the note is not there any more, and begins
+//! anew. A limit that somebody else has set meanwhile stays.
 
-use super::lock::{make_directory, run_directory};
 use crate::host::block::Stack;
 use crate::host::root::Root;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use crate::notes::{Change, Note, Notes, Undone};
+use crate::sys::beneath::set_attribute;
+use std::io;
+use std::path::PathBuf;
 use trimtab_core::units::Bytes;
 
 /// One queue whose limit may be changed.
 #[derive(Debug)]
 struct Queue {
     limit: PathBuf,
-    note: PathBuf,
+    /// Where its note is left, and under which name.
+    notes: Notes,
+    name: String,
     granularity: u64,
     lowered: Option<Lowered>,
 }
@@ -28,8 +28,7 @@ struct Queue {
 #[derive(Debug)]
 struct Lowered {
     before: u64,
-    /// The note, locked as long as this process stands by it.
-    note: File,
+    note: Note,
 }
 
 /// The limits of all devices that a filesystem is on. Put back when dropped.
@@ -42,10 +41,10 @@ impl CommandLimit {
     /// Of the devices of `stack` that take discards. Changes nothing yet.
     #[must_use]
     pub fn of_stack(root: &Root, stack: &Stack) -> Self {
-        Self::with_notes_in(&run_directory(), root, stack)
+        Self::with_notes(&Notes::here(), root, stack)
     }
 
-    fn with_notes_in(notes: &Path, root: &Root, stack: &Stack) -> Self {
+    fn with_notes(notes: &Notes, root: &Root, stack: &Stack) -> Self {
         let mut queues: Vec<Queue> = Vec::new();
         for layer in stack.top_layers() {
             let directory = layer.queue();
@@ -53,9 +52,9 @@ impl CommandLimit {
             let read = |name: &str| root.read_u64(directory.join(name)).filter(|n| *n > 0);
             let (Some(_), Some(granularity)) = (read("discard_max_bytes"), read("discard_granularity")) else { continue };
             let disk = directory.parent().and_then(|d| d.file_name()?.to_str()).unwrap_or(&layer.name);
-            let note = notes.join(format!("limit-{}", disk.replace('/', "!")));
+            let name = format!("limit-{disk}");
             if !queues.iter().any(|q| q.limit == limit) {
-                queues.push(Queue { limit, note, granularity, lowered: None });
+                queues.push(Queue { limit, notes: notes.clone(), name, granularity, lowered: None });
             }
         }
         Self { queues }
@@ -87,11 +86,7 @@ impl Queue {
 
     /// Lets go of a note that somebody else has taken away.
     fn look(&mut self) {
-        let same = |ours: &Lowered| {
-            let (ours, there) = (ours.note.metadata().ok()?, std::fs::symlink_metadata(&self.note).ok()?);
-            Some((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
-        };
-        if self.lowered.as_ref().is_some_and(|ours| same(ours) != Some(true)) {
+        if self.lowered.as_ref().is_some_and(|ours| !ours.note.is_there()) {
             self.lowered = None;
         }
     }
@@ -104,39 +99,26 @@ impl Queue {
         if wanted >= before {
             return self.put_back();
         }
-        if wanted != now {
-            if self.lowered.is_none() {
-                self.lowered = Some(Lowered { before, note: self.write_note(before)? });
-            }
-            self.write(wanted)?;
+        if wanted == now {
+            return Ok(());
         }
-        Ok(())
+        // Whoever is killed between the note and the change leaves the one value or the other.
+        let change = |set: Vec<u64>| Change::Attribute {
+            file: self.limit.clone(),
+            before: writable(before, self.granularity).to_string(),
+            set: set.iter().map(u64::to_string).collect(),
+        };
+        match &mut self.lowered {
+            Some(lowered) => lowered.note.say(change(vec![now, wanted]))?,
+            None => self.lowered = Some(Lowered { before, note: self.notes.leave(&self.name, change(vec![wanted]))? }),
+        }
+        set_attribute(&self.limit, &wanted.to_string())
     }
 
     fn put_back(&mut self) -> io::Result<()> {
         self.look();
-        if let Some(lowered) = self.lowered.take() {
-            // If the device is gone there is nothing to put back.
-            let written = self.write(lowered.before);
-            let _ = std::fs::remove_file(&self.note);
-            return written;
-        }
-        Ok(())
-    }
-
-    fn write(&self, bytes: u64) -> io::Result<()> {
-        std::fs::write(&self.limit, writable(bytes, self.granularity).to_string())
-    }
-
-    fn write_note(&self, before: u64) -> io::Result<File> {
-        if let Some(directory) = self.note.parent() {
-            let _ = make_directory(directory);
-        }
-        let _ = std::fs::remove_file(&self.note);
-        let mut note = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.note)?;
-        flock(&note, FlockOperation::NonBlockingLockExclusive)?;
-        writeln!(note, "{before} {}", self.limit.display())?;
-        Ok(note)
+        // If the device is gone, or somebody else has set it meanwhile, there is nothing to put back.
+        self.lowered.take().map_or(Ok(()), |lowered| lowered.note.put_back().map(drop))
     }
 
     /// True if a limit was put back that nobody stands by any more.
@@ -145,15 +127,8 @@ impl Queue {
         if self.lowered.is_some() {
             return false;
         }
-        let Ok(note) = File::open(&self.note) else { return false };
-        let gone = flock(&note, FlockOperation::NonBlockingLockExclusive).is_ok();
-        let mut text = String::new();
-        let _ = note.take(1000).read_to_string(&mut text);
-        // The note names the file, but only the one that belongs to this device is written to.
-        let before = text.split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok());
-        let put_back = before.filter(|b| self.now().is_ok_and(|now| now < *b)).is_some_and(|b| self.write(b).is_ok());
-        let _ = std::fs::remove_file(&self.note);
-        gone && put_back
+        let taken = self.notes.take_over(&self.name).ok().flatten();
+        taken.is_some_and(|(left, gone)| gone && left.undone == Undone::PutBack)
     }
 }
 
@@ -210,13 +185,24 @@ mod tests {
         }
 
         fn limit(&self) -> CommandLimit {
-            let limit = CommandLimit::with_notes_in(&self.directory.path().join("run"), &self.root, &self.stack);
+            let limit = CommandLimit::with_notes(&self.notes(), &self.root, &self.stack);
             assert_eq!(limit.queues.len(), 1);
             limit
         }
 
+        fn notes(&self) -> Notes {
+            Notes::beside(self.directory.path().canonicalize().unwrap().join("run"))
+        }
+
         fn noted(&self) -> bool {
-            self.directory.path().join("run/limit-sda").exists()
+            self.directory.path().join("run/notes/limit-sda.note").exists()
+        }
+
+        /// As a process leaves it that is killed after it has set the last of `set`.
+        fn killed(&self, before: u64, set: &[u64]) {
+            let set = set.iter().map(u64::to_string).collect();
+            let change = Change::Attribute { file: self.file(), before: before.to_string(), set };
+            drop(self.notes().leave("limit-sda", change).unwrap());
         }
     }
 
@@ -245,13 +231,29 @@ mod tests {
     #[test]
     fn what_a_dead_process_left_is_put_back_and_said() {
         let machine = Machine::new();
-        std::fs::create_dir(machine.directory.path().join("run")).unwrap();
-        // As a driver of NVMe sets it: more than can be written.
-        std::fs::write(machine.directory.path().join("run/limit-sda"), "2199023255040 /wherever\n").unwrap();
+        machine.killed(4_294_963_200, &[65_536]);
         machine.change(65_536);
         assert_eq!(machine.limit().recover(), [machine.file()]);
         assert_eq!((machine.now(), machine.noted()), (4_294_963_200, false));
         assert!(machine.limit().recover().is_empty(), "once");
+    }
+
+    #[test]
+    fn what_an_administrator_has_set_since_stays() {
+        for (set, now, after) in [(vec![65_536], 32_768, 32_768), (vec![65_536, 16_384], 65_536, 1 << 20), (vec![65_536], 524_288, 524_288)]
+        {
+            let machine = Machine::new();
+            machine.killed(1 << 20, &set);
+            machine.change(now);
+            let _ = machine.limit().recover();
+            assert_eq!((machine.now(), machine.noted()), (after, false), "{set:?} then {now}");
+        }
+        let machine = Machine::new();
+        let mut limit = machine.limit();
+        limit.set(Bytes(65_536)).unwrap();
+        machine.change(32_768);
+        drop(limit);
+        assert_eq!((machine.now(), machine.noted()), (32_768, false), "changed while it was lowered");
     }
 
     #[test]

@@ -101,20 +101,41 @@ fn an_interrupt_puts_the_mount_option_back() {
 }
 
 #[test]
-fn after_a_crash_the_next_start_offers_to_put_the_mount_option_back() {
+fn after_a_kill_the_next_command_of_any_kind_puts_the_mount_option_back() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let before = options(&mount.path());
-    let mut child = while_remounted(&mount.path());
-    signal(&child, rustix::process::Signal::KILL);
-    child.wait().unwrap();
-    assert_ne!(options(&mount.path()), before);
-    let small = ["bench", "tree", "--files", "20", "--reserve", "0"];
-    let asked = contains("left").and(contains("with discard instead of nodiscard"));
-    trimtab().args(small).arg(mount.path()).assert().success().stderr(asked);
-    assert_ne!(options(&mount.path()), before, "nobody agreed");
-    trimtab().args(small).arg("--yes").arg(mount.path()).assert().success();
+    let kill = || {
+        let mut child = while_remounted(&mount.path());
+        signal(&child, rustix::process::Signal::KILL);
+        child.wait().unwrap();
+        assert_ne!(options(&mount.path()), before);
+    };
+    kill();
+    let said = || contains("discard option of").and(contains("is nodiscard again"));
+    trimtab().args(["results", "list"]).assert().success().stderr(said());
     assert_eq!(options(&mount.path()), before);
-    assert!(is_clean(&mount.path()));
+    trimtab().args(["results", "list"]).assert().success().stderr(contains("again").not());
+    kill();
+    trimtab().arg("doctor").arg(mount.path()).assert().stdout(contains("left by a killed process").and(said()));
+    assert_eq!(options(&mount.path()), before);
+    // A study looks only once that has been put back: what it takes for "before" is what was there before.
+    kill();
+    let study = ["study", "--quick", "--policies", "as-mounted,online", "--reserve", "0", "--yes", "--json"];
+    let output = trimtab().args(study).arg(mount.path()).output().unwrap();
+    assert!(
+        output.status.success() && said().eval(&String::from_utf8_lossy(&output.stderr)),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["runs"][0]["policy_settings"]["discard"], "nodiscard", "{}", json["runs"][0]["policy_settings"]);
+    assert_eq!(options(&mount.path()), before);
+    assert!(is_clean(&mount.path()), "what the killed ones left is gone, too");
+    // What an administrator has set since stays.
+    kill();
+    mount.remount("nodiscard");
+    trimtab().args(["results", "list"]).assert().success().stderr(contains("again").not());
+    assert_eq!(options(&mount.path()), before);
 }
 
 #[test]

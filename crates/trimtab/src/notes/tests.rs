@@ -1,0 +1,135 @@
+use super::*;
+use std::path::Path;
+
+/// A kernel's attribute in a file, and a place for notes.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new(value: &str) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        machine.set(value);
+        machine
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("discard_max_bytes")
+    }
+
+    fn set(&self, value: &str) {
+        std::fs::write(self.file(), value).unwrap();
+    }
+
+    fn value(&self) -> String {
+        std::fs::read_to_string(self.file()).unwrap()
+    }
+
+    fn notes(&self) -> Notes {
+        Notes::beside(self.0.path().canonicalize().unwrap())
+    }
+
+    fn count(&self) -> usize {
+        std::fs::read_dir(self.0.path().join("notes")).map_or(0, Iterator::count)
+    }
+
+    fn change(&self, set: &[&str]) -> Change {
+        Change::Attribute { file: self.file(), before: "8".to_owned(), set: set.iter().map(|set| (*set).to_owned()).collect() }
+    }
+}
+
+#[test]
+fn what_a_living_process_has_changed_is_its_own_and_what_a_killed_one_left_is_put_back() {
+    let machine = Machine::new("8\n");
+    let notes = machine.notes();
+    let note = notes.leave("x", machine.change(&["4"])).unwrap();
+    machine.set("4\n");
+    assert_eq!(notes.put_back_left().unwrap(), []);
+    assert!(notes.leave("x", machine.change(&["2"])).is_err(), "one at a time");
+    drop(note);
+    let left = notes.put_back_left().unwrap();
+    assert_eq!((left.len(), left[0].undone, machine.count()), (1, Undone::PutBack, 0));
+    assert_eq!(machine.value(), "8");
+    assert!(left[0].text.contains("discard_max_bytes is 8 again"), "{}", left[0].text);
+}
+
+#[test]
+fn only_the_last_two_values_are_taken_for_ours() {
+    for (now, undone, after) in [
+        ("4", Undone::PutBack, "8"),
+        ("2", Undone::PutBack, "8"),
+        ("8", Undone::Nothing, "8"),
+        ("1", Undone::Changed, "1"),
+        ("16", Undone::Changed, "16"),
+    ] {
+        let machine = Machine::new("8");
+        let notes = machine.notes();
+        let mut note = notes.leave("x", machine.change(&["4"])).unwrap();
+        note.say(machine.change(&["4", "2"])).unwrap();
+        machine.set(now);
+        drop(note);
+        assert_eq!(notes.put_back_left().unwrap()[0].undone, undone, "{now}");
+        assert_eq!((machine.value().as_str(), machine.count()), (after, 0), "{now}");
+    }
+}
+
+#[test]
+fn a_device_that_is_gone_leaves_nothing_and_one_that_cannot_be_written_leaves_its_note() {
+    let machine = Machine::new("8");
+    let notes = machine.notes();
+    drop(notes.leave("x", machine.change(&["4"])).unwrap());
+    std::fs::remove_file(machine.file()).unwrap();
+    assert_eq!(notes.put_back_left().unwrap()[0].undone, Undone::Nothing);
+    assert_eq!(machine.count(), 0);
+    // Nothing but the attributes that are ever changed is written to, whatever a note says.
+    let other = machine.0.path().join("precious");
+    std::fs::write(&other, "4").unwrap();
+    drop(notes.leave("x", Change::Attribute { file: other.clone(), before: "8".into(), set: vec!["4".into()] }).unwrap());
+    assert_eq!(notes.put_back_left().unwrap()[0].undone, Undone::Failed);
+    assert_eq!((std::fs::read_to_string(other).unwrap().as_str(), machine.count()), ("4", 1));
+}
+
+#[test]
+fn a_note_that_was_not_written_yet_means_that_nothing_was_changed() {
+    let machine = Machine::new("4");
+    let notes = machine.notes();
+    drop(notes.leave("x", machine.change(&["4"])).unwrap());
+    let path = machine.0.path().join("notes/x.note");
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(notes.put_back_left().unwrap(), []);
+    assert_eq!((machine.value().as_str(), machine.count()), ("4", 0));
+}
+
+#[test]
+fn who_holds_the_drive_takes_a_note_over_and_the_other_one_sees_it() {
+    let machine = Machine::new("8");
+    let notes = machine.notes();
+    let note = notes.leave("x", machine.change(&["4"])).unwrap();
+    machine.set("4");
+    let (left, gone) = notes.take_over("x").unwrap().unwrap();
+    assert_eq!((left.undone, gone, note.is_there()), (Undone::PutBack, false, false));
+    machine.set("4");
+    assert_eq!(note.put_back().unwrap(), Undone::Nothing);
+    assert_eq!(machine.value(), "4", "it is somebody else's by now");
+    assert_eq!(notes.take_over("x").unwrap(), None);
+}
+
+#[test]
+fn a_link_or_somebody_elses_file_is_no_note() {
+    let machine = Machine::new("4");
+    let notes = machine.notes();
+    drop(notes.leave("x", machine.change(&["4"])).unwrap());
+    let path = machine.0.path().join("notes/x.note");
+    let moved = machine.0.path().join("moved");
+    std::fs::rename(&path, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &path).unwrap();
+    assert!(notes.put_back_left().is_err());
+    assert_eq!(machine.value(), "4");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::rename(&moved, &path).unwrap();
+    let writable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    std::fs::set_permissions(&path, writable).unwrap();
+    assert!(notes.put_back_left().is_err());
+    assert_eq!(machine.value(), "4");
+    let shared: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(machine.0.path().join("notes"), shared).unwrap();
+    assert!(Notes::beside(Path::new(machine.0.path()).to_owned()).put_back_left().is_err());
+}
