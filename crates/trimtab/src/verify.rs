@@ -4,12 +4,14 @@
 //! blocks of the deleted files are read back, and those of the kept ones, which must not have changed; and the discard counters
 //! of every layer say how far the discards came.
 
-mod extents;
+pub mod extents;
+pub mod in_use;
 mod readback;
 pub mod verdict;
 
 use crate::host::discards::Meter;
 use crate::host::drive;
+use crate::host::stat::DiskStat;
 use crate::interrupt;
 use crate::safety::Workspace;
 use crate::trim::filesystem::Filesystem;
@@ -36,6 +38,8 @@ use verdict::{LayerCount, Observed, Promise, VerdictKind};
 const PIECE_MIN: u64 = 1 << 20;
 /// The largest file, where the discard unit is large (thin pools, memory cards).
 const PIECE_MAX: u64 = 64 << 20;
+/// How often it is tried where somebody else uses what was freed.
+pub const TRIES: u32 = 3;
 /// How long a filesystem may take to give back the space of deleted files.
 const FREE_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -113,16 +117,57 @@ pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Bus
     for file in fs.recover_limits() {
         proof.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
     }
-    match Probe::write(workspace, &mut fs, &proof, options) {
-        Ok(probe) => probe.finish(&mut fs, options, &mut proof)?,
-        Err(error) if error.is::<Unmappable>() => {
-            proof.verdict = VerdictKind::Unknown;
-            proof.text = format!("unknown: {error:#}");
+    if let Err(error) = tries(workspace, &mut fs, options, &mut proof) {
+        if !error.is::<Unmappable>() {
+            return Err(error);
         }
-        Err(error) => return Err(error),
+        proof.verdict = VerdictKind::Unknown;
+        proof.text = format!("unknown: {error:#}");
     }
     Ok(proof)
 }
+
+/// What a try is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Try {
+    /// Nobody else wrote: what was seen is the drive's doing.
+    Alone,
+    /// Others wrote to the device; what was freed was free whenever that was looked at.
+    AmongOthers,
+    /// Others have used what was freed, or moved what was kept: what was seen says nothing.
+    Reused,
+}
+
+/// Tries until what was seen can be held against the drive. What others have done never is: among others the same has to be seen every time.
+fn tries(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<()> {
+    let mut seen: Vec<VerdictKind> = Vec::new();
+    let mut reused = 0;
+    for number in 1..=TRIES {
+        let probe = Probe::write(workspace, fs, proof, options)?;
+        match probe.finish(fs, options, proof)? {
+            Try::Reused => reused += 1,
+            Try::AmongOthers if proof.verdict != VerdictKind::Zeroed => seen.push(proof.verdict),
+            Try::Alone | Try::AmongOthers => {
+                if reused > 0 {
+                    proof.remarks.push(format!("others had reused what was freed in {reused} of {number} tries; it was tried again"));
+                }
+                return Ok(());
+            }
+        }
+        if number < TRIES {
+            workspace.remove_subdirectory(DIRECTORY)?;
+        }
+    }
+    let same = reused == 0 && seen.iter().all(|kind| *kind == seen[0]);
+    if !same {
+        proof.verdict = VerdictKind::Unknown;
+        proof.text = verdict::among_others(reused, TRIES);
+    }
+    Ok(())
+}
+
+/// Where the files are, in the workspace.
+const DIRECTORY: &str = "verify";
 
 /// Where the file lies cannot be found out here: the proof is not possible, which is no failure.
 #[derive(Debug)]
@@ -190,6 +235,21 @@ fn content(seed: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
+/// Where the first `len` bytes of a file lie: space may be allocated beyond its end.
+fn extents_within(file: &File, len: u64) -> anyhow::Result<Vec<Extent>> {
+    let mut extents = extents::of_file(file)?;
+    extents.retain_mut(|e| {
+        e.len = e.len.min(len.saturating_sub(e.in_file));
+        e.len > 0
+    });
+    Ok(extents)
+}
+
+/// How much has been written to the devices of the filesystem; `None` if they do not count.
+fn writes(fs: &Filesystem) -> Option<u64> {
+    fs.stack().top_layers().map(|layer| DiskStat::read(fs.root(), &layer.sys).map(|stat| stat.written.0)).sum()
+}
+
 /// The files, half of them to be freed.
 struct Probe {
     directory: rustix::fd::OwnedFd,
@@ -201,7 +261,7 @@ struct Probe {
 impl Probe {
     /// Writes the files, finds out where they lie, and checks that they do.
     fn write(workspace: &Workspace, fs: &mut Filesystem, proof: &Proof, options: &Options) -> anyhow::Result<Self> {
-        let (directory, _) = workspace.subdirectory("verify")?;
+        let (directory, _) = workspace.subdirectory(DIRECTORY)?;
         let (piece, count) = pieces(proof.unit_bytes, options);
         let seed = u64::from_le_bytes(rand_bytes()?);
         let mut probe = Self { directory, freed: Vec::new(), kept: Vec::new(), unit: proof.unit_bytes };
@@ -220,12 +280,7 @@ impl Probe {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.directory, &name, flags, Mode::RUSR | Mode::WUSR).context("cannot create a file")?);
         file.write_all(&content(seed, len)).and_then(|()| file.sync_all()).context("cannot write a file")?;
-        let mut extents = extents::of_file(&file).map_err(|e| Unmappable(format!("{e:#}")))?;
-        // Space may be allocated beyond the end.
-        extents.retain_mut(|e| {
-            e.len = e.len.min(len.saturating_sub(e.in_file));
-            e.len > 0
-        });
+        let extents = extents_within(&file, len).map_err(|e| Unmappable(format!("{e:#}")))?;
         Ok(Piece { seed, len, name, extents, placed: Vec::new() })
     }
 
@@ -259,11 +314,12 @@ impl Probe {
     }
 
     /// Frees, trims, reads back, judges.
-    fn finish(self, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<()> {
+    fn finish(self, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<Try> {
         proof.freed_bytes = self.freed.iter().map(|p| p.len).sum();
         proof.expected_bytes = self.freed.iter().flat_map(|p| self.interiors(p)).map(|p| p.len).sum();
         let meter = Meter::start(&fs.mount().mount_point).context("cannot find the devices")?;
-        self.delete(fs)?;
+        let free = self.delete(fs)?;
+        let written = writes(fs);
         if !options.as_mounted {
             self.trim(fs)?;
         }
@@ -278,13 +334,43 @@ impl Probe {
         proof.layers = observed.arrival.layers;
         if proof.expected_bytes < proof.freed_bytes {
             let rest = Bytes(proof.freed_bytes - proof.expected_bytes);
-            proof.remarks.push(format!("{rest} at the borders of discard units were left out of account"));
+            let remark = format!("{rest} at the borders of discard units were left out of account");
+            if !proof.remarks.contains(&remark) {
+                proof.remarks.push(remark);
+            }
         }
-        Ok(())
+        let alone = written.is_some() && writes(fs) == written;
+        // What others have taken meanwhile is on record once it is committed.
+        syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
+        let untouched = free != Some(false) && self.is_free(fs) != Some(false) && self.kept_in_place();
+        Ok(match (untouched, alone) {
+            (false, _) => Try::Reused,
+            (true, true) => Try::Alone,
+            (true, false) => Try::AmongOthers,
+        })
     }
 
-    /// Deletes the files that are to be freed, and waits until the filesystem has given back their space.
-    fn delete(&self, fs: &Filesystem) -> anyhow::Result<()> {
+    /// Whether all that was freed is free now; `None` if the filesystem does not say.
+    fn is_free(&self, fs: &mut Filesystem) -> Option<bool> {
+        let extents: Vec<Extent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
+        let mount = fs.mount().clone();
+        in_use::all_free(&mount, fs.file().ok()?, &extents)
+    }
+
+    /// Whether the files that were kept lie where they lay: a defragmenter moves them, for one.
+    fn kept_in_place(&self) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        self.kept.iter().all(|piece| {
+            let now = openat(&self.directory, &piece.name, flags, Mode::empty())
+                .ok()
+                .and_then(|fd| extents_within(&File::from(fd), piece.len).ok());
+            now.as_ref() == Some(&piece.extents)
+        })
+    }
+
+    /// Deletes the files that are to be freed, and waits until the filesystem has given back their space. Gives whether all of it was seen
+    /// to be free; `None` if the filesystem does not say.
+    fn delete(&self, fs: &mut Filesystem) -> anyhow::Result<Option<bool>> {
         let before = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
         for piece in &self.freed {
             rustix::fs::unlinkat(&self.directory, &piece.name, rustix::fs::AtFlags::empty()).context("cannot delete a file")?;
@@ -293,10 +379,13 @@ impl Probe {
         let started = Instant::now();
         loop {
             syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
+            let free = self.is_free(fs);
             let now = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
-            if now.0 >= before.0.saturating_add(freed / 2) || started.elapsed() > FREE_PATIENCE {
+            // Others may free, or take, as much meanwhile; the map knows.
+            if free == Some(true) || free.is_none() && now.0 >= before.0.saturating_add(freed / 2) || started.elapsed() > FREE_PATIENCE {
                 // Space may count as free a little before it can be trimmed.
-                return syncfs(self.directory.as_fd()).context("cannot sync the filesystem");
+                syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
+                return Ok(free);
             }
             wait(Duration::from_millis(50))?;
         }

@@ -70,7 +70,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         as_mounted: args.as_mounted,
     };
     let space = verify::space(&args.path, &options)?;
-    let plan = Plan { written: space, space, ops: None };
+    // Where others use what was freed it is tried again.
+    let plan = Plan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
     let workspace = safety::prepare(context, &args.safety, &args.path, "the proof", &plan)?;
     let proof = verify::prove(&workspace, &options, |busy| {
         context.remark(&format!("{busy}; waiting for up to {} (--lock-wait)", args.lock_wait));

@@ -157,6 +157,16 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
     }
 }
 
+/// What there is to say if others used the filesystem too much meanwhile.
+#[must_use]
+pub fn among_others(reused: u32, tries: u32) -> String {
+    let why = match reused {
+        0 => "what was read back differed from try to try, and others wrote to the filesystem meanwhile".to_owned(),
+        n => format!("blocks were reused by others before they could be read back, in {n} of {tries} tries"),
+    };
+    format!("unknown: {why}; that says nothing about the drive. Try again when less is written here")
+}
+
 fn zeroed(lost: Option<&str>) -> String {
     match lost {
         None => "proved: every freed block reads as zeroes, and the discards were counted on their way".to_owned(),

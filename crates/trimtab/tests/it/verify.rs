@@ -3,8 +3,11 @@
 use crate::support::{LoopMount, have_root, skip, trimtab};
 use predicates::prelude::*;
 use serde_json::Value;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trimtab::verify::extents::{self, Extent};
+use trimtab::verify::in_use;
 
 fn verify(path: &Path, more: &[&str], code: i32) -> Value {
     let run = trimtab().args(["verify", "--json", "--yes", "--reserve", "1MB", "--size", "4MiB"]).arg(path).args(more).assert().code(code);
@@ -105,4 +108,86 @@ fn bad_input_is_said_in_one_line() {
     trimtab().args(["verify", "/no/such/path"]).assert().code(1).stderr(predicate::str::contains("/no/such/path").and(one_line()));
     trimtab().args(["verify", "/tmp", "--size", "1kB"]).assert().code(2).stderr(predicate::str::contains("2MiB to 4GiB").and(one_line()));
     trimtab().args(["verify", "/proc"]).assert().code(1).stderr(predicate::str::contains("no block device").and(one_line()));
+}
+
+#[test]
+fn space_is_known_to_be_free_or_in_use() {
+    for fs_type in ["ext4", "xfs", "btrfs"] {
+        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let table = trimtab::trim::discard_option::mount_of(&mount.path()).unwrap();
+        let root = std::fs::File::open(mount.path()).unwrap();
+        let free = |extents: &[Extent]| in_use::all_free(&table, root.as_fd(), extents);
+        let path = mount.path().join("file");
+        std::fs::write(&path, vec![7; 3 << 20]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::syncfs(&root).unwrap();
+        let extents = extents::of_file(&file).unwrap();
+        assert!(extents.iter().map(|e| e.len).sum::<u64>() >= 3 << 20);
+        assert_eq!(free(&extents), Some(false), "{fs_type}");
+        // One block of it, in the middle, and the last one together with what lies behind it.
+        let last = extents.last().unwrap();
+        let block = |address| [Extent { in_file: 0, address, len: 4096 }];
+        assert_eq!(
+            (free(&block(last.address + last.len / 2 / 4096 * 4096)), free(&block(last.address + last.len - 4096))),
+            (Some(false), Some(false))
+        );
+        assert_eq!(free(&[Extent { len: 64 << 10, ..block(last.address + last.len - 4096)[0] }]), Some(false), "{fs_type}: only in part");
+        drop(file);
+        std::fs::remove_file(&path).unwrap();
+        // XFS frees in the background.
+        let freed = (0..100).any(|_| {
+            rustix::fs::syncfs(&root).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            free(&extents) == Some(true)
+        });
+        assert!(freed, "{fs_type}");
+    }
+}
+
+/// Others write and delete all the time, so that what is freed is theirs at once. The device is honest, so any verdict but these two blames it for others.
+#[test]
+fn what_others_do_is_never_held_against_the_drive() {
+    let tries = std::env::var("TRIMTAB_SOAK_TRIES").ok().and_then(|n| n.parse::<u32>().ok()).map_or(2, |n| n.min(176));
+    for fs_type in ["xfs", "ext4"] {
+        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let (mut proved, mut unknown, mut again) = (0, 0, 0);
+        std::thread::scope(|scope| {
+            for worker in 0..2_u64 {
+                let (path, stop) = (mount.path(), &stop);
+                scope.spawn(move || {
+                    let mut draw = trimtab_core::rng::Stream::new(worker, "churn");
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        let file = path.join(format!("churn-{worker}-{}", draw.below(40)));
+                        match draw.below(3) {
+                            0 => drop(std::fs::remove_file(file)),
+                            _ => drop(
+                                std::fs::write(&file, vec![3; draw.below(1 << 20) as usize])
+                                    .and_then(|()| std::fs::File::open(&file)?.sync_all()),
+                            ),
+                        }
+                    }
+                });
+            }
+            for _ in 0..tries {
+                let run =
+                    trimtab().args(["verify", "--json", "--yes", "--reserve", "1MB", "--size", "4MiB"]).arg(mount.path()).output().unwrap();
+                let proof: Value = serde_json::from_slice(&run.stdout).unwrap_or_default();
+                match proof["verdict"].as_str() {
+                    Some("zeroed") => proved += 1,
+                    Some("unknown") => unknown += 1,
+                    other => {
+                        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                        panic!("{fs_type}: {other:?}: {proof} {}", String::from_utf8_lossy(&run.stderr));
+                    }
+                }
+                again += u32::from(proof["remarks"].to_string().contains("tried again"));
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        println!(
+            "verify on a busy {fs_type}: {tries} runs, {proved} proved, {again} of them after another try, {unknown} unknown, the drive blamed in none"
+        );
+    }
 }
