@@ -1,9 +1,11 @@
 //! Reading an archive into memory, so that unpacking it measures the drive and not the decompressor.
 
 use anyhow::{Context as _, anyhow, bail};
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufReader, Read, Write as _};
+use std::io::{self, BufReader, Read, Write as _};
 use std::path::Path;
+use std::rc::Rc;
 use trimtab_core::data::DataClass;
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::tree::{TreeBuilder, TreeList};
@@ -12,6 +14,13 @@ use trimtab_core::workload::tree::{TreeBuilder, TreeList};
 const SAMPLES: usize = 1024;
 /// Size of such a block: what a drive's controller compresses at a time.
 const SAMPLE_BYTES: usize = 4096;
+
+/// The longest header of an entry, with its long names and attributes.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+/// Memory that a decompressor may want: `xz -9` takes 65 MiB, `zstd -19` a window of 8 MiB.
+const DECODER_BYTES_MAX: u64 = 512 << 20;
+/// The same for zstd, which counts its window in bits: 128 MiB, what every decoder has to bear.
+const ZSTD_WINDOW_BITS_MAX: u32 = 27;
 
 /// A tree from an archive.
 #[derive(Debug, Clone)]
@@ -38,13 +47,20 @@ fn memory_for_contents() -> Bytes {
     available.map_or(Bytes(4 << 30), |kib| Bytes(kib.saturating_mul(512)))
 }
 
-fn decompressed(mut file: BufReader<File>) -> std::io::Result<Box<dyn Read>> {
+fn decompressed(mut file: BufReader<File>) -> io::Result<Box<dyn Read>> {
     use std::io::BufRead as _;
     let magic = file.fill_buf()?;
     Ok(match magic {
         [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(file)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::stream::read::Decoder::with_buffer(file)?),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
+            let stream = liblzma::stream::Stream::new_stream_decoder(DECODER_BYTES_MAX, liblzma::stream::CONCATENATED)?;
+            Box::new(liblzma::bufread::XzDecoder::new_stream(file, stream))
+        }
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(file)?;
+            decoder.window_log_max(ZSTD_WINDOW_BITS_MAX)?;
+            Box::new(decoder)
+        }
         _ => Box::new(file),
     })
 }
@@ -52,33 +68,68 @@ fn decompressed(mut file: BufReader<File>) -> std::io::Result<Box<dyn Read>> {
 fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
     let mut builder = TreeBuilder::default();
     let mut skipped = 0;
-    let mut total = Bytes::ZERO;
     let mut content = Vec::new();
+    let stream = Metered::new(stream);
+    let meter = Rc::clone(&stream.left);
     for (at, entry) in tar::Archive::new(stream).entries()?.enumerate() {
         let mut entry = entry.map_err(|error| bad_header(error, at))?;
+        meter.set(u64::MAX);
         let path = String::from_utf8(entry.path_bytes().into_owned())
             .map_err(|error| anyhow!("the name '{}' is not UTF-8", String::from_utf8_lossy(error.as_bytes())))?;
         match entry.header().entry_type() {
             tar::EntryType::Directory => builder.dir(&path)?,
             tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
-                let room = most.saturating_sub(total).0;
+                let room = most.0.saturating_sub(builder.memory_bytes());
                 content.clear();
                 (&mut entry).take(room.saturating_add(1)).read_to_end(&mut content)?;
-                total = total.saturating_add(Bytes(content.len() as u64));
-                if total > most {
-                    bail!("its contents take more than {most}, half of the memory that is available");
+                if content.len() as u64 <= room {
+                    builder.file(&path, &content)?;
                 }
-                builder.file(&path, &content)?;
             }
             tar::EntryType::XGlobalHeader => {}
             _ => skipped += 1,
         }
+        if builder.memory_bytes() + content.len() as u64 > most.0 {
+            bail!("its names and contents take more than {most}, half of the memory that is available");
+        }
+        // What is left of the entry, so that the next thing that is read is a header.
+        io::copy(&mut entry, &mut io::sink())?;
+        content.clear();
+        meter.set(HEADER_BYTES_MAX);
     }
     if builder.is_empty() {
         bail!("it holds no file; is it a tar archive?");
     }
     let class = class_of(builder.content());
     Ok(Archive { list: builder.finish(class), skipped })
+}
+
+/// Reads no more than what is left, which the other holder of it sets anew: the tar library keeps headers in memory, however long they are.
+struct Metered<R> {
+    inner: R,
+    left: Rc<Cell<u64>>,
+}
+
+impl<R> Metered<R> {
+    fn new(inner: R) -> Self {
+        Self { inner, left: Rc::new(Cell::new(HEADER_BYTES_MAX)) }
+    }
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = buffer.len().min(usize::try_from(self.left.get()).unwrap_or(usize::MAX));
+        if len == 0 && !buffer.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a header of more than {}", Bytes(HEADER_BYTES_MAX))));
+        }
+        // Of kind `Other` are the tar library's own complaints.
+        let read = self.inner.read(&mut buffer[..len]).map_err(|error| match error.kind() {
+            io::ErrorKind::Other => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
+            _ => error,
+        })?;
+        self.left.set(self.left.get() - read as u64);
+        Ok(read)
+    }
 }
 
 /// What is wrong with entry `at`. The tar library's own complaints quote the header, which may be anything.
@@ -175,6 +226,70 @@ mod tests {
     fn contents_that_do_not_fit_in_memory_are_refused() {
         let error = parse(&tar_of(&[("a", &[7; 5000])])[..], Bytes(4999)).unwrap_err();
         assert!(error.to_string().contains("memory"), "{error}");
+    }
+
+    /// A tar entry of this kind that says it has `len` bytes, without them.
+    fn header_of(kind: u8, len: u64) -> Vec<u8> {
+        let mut header = tar::Header::new_gnu();
+        header.set_path("x").unwrap();
+        header.set_entry_type(tar::EntryType::new(kind));
+        header.set_size(len);
+        header.set_cksum();
+        header.as_bytes().to_vec()
+    }
+
+    /// Counts what is taken from it.
+    struct Counted<R>(R, Rc<Cell<u64>>);
+
+    impl<R: Read> Read for Counted<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let read = self.0.read(buffer)?;
+            self.1.set(self.1.get() + read as u64);
+            Ok(read)
+        }
+    }
+
+    #[test]
+    fn headers_are_bounded_whatever_they_say() {
+        // Long names and links of GNU, attributes of PAX, first or after other entries. (Global ones are passed over like a file.)
+        for kind in [b'L', b'K', b'x'] {
+            for before in [&b""[..], &tar_of(&[("a", b"x")])[..1024]] {
+                let taken = Rc::new(Cell::new(0));
+                let endless = before.chain(io::Cursor::new(header_of(kind, 6 << 30))).chain(io::repeat(b'a'));
+                let error = parse(Counted(endless, Rc::clone(&taken)), Bytes::MAX).unwrap_err();
+                assert!(format!("{error:#}").contains("a header of more than 1.05 MB"), "{}: {error:#}", kind as char);
+                assert!(taken.get() < 2 * HEADER_BYTES_MAX, "{} bytes were read", taken.get());
+            }
+        }
+        // Data of something that is skipped are no header.
+        let mut skipped = header_of(b'9', 8 << 20);
+        skipped.extend(vec![1; 8 << 20]);
+        skipped.extend(tar_of(&[("a", b"x")]));
+        assert_eq!(parse(&skipped[..], Bytes::MAX).unwrap().list.files(), 1);
+    }
+
+    #[test]
+    fn names_count_as_memory() {
+        let names: Vec<String> = (0..1000).map(|n| format!("{n}")).collect();
+        let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+        assert!(parse(&tar_of(&entries)[..], Bytes(100_000)).unwrap_err().to_string().contains("memory"));
+        assert!(parse(&tar_of(&entries)[..], Bytes(1_000_000)).is_ok());
+    }
+
+    #[test]
+    fn decoders_that_want_too_much_memory_are_refused() {
+        // Dictionaries of 1 GiB: LZMA2's is the last byte of the filter's flags, zstd's the byte after the frame's descriptor.
+        let mut header = vec![0xfd, b'7', b'z', b'X', b'Z', 0, 0, 0];
+        header.extend(crate::pack::crc32(&header[6..8]).to_le_bytes());
+        let mut block = vec![2, 0, 0x21, 1, 36, 0, 0, 0];
+        block.extend(crate::pack::crc32(&block).to_le_bytes());
+        header.extend(block);
+        header.extend([1, 0, 0, 0]);
+        let error = format!("{:#}", read(written(&header).path()).unwrap_err());
+        assert!(error.to_lowercase().contains("mem"), "{error}");
+        let window_of_1_gib = [0x28, 0xb5, 0x2f, 0xfd, 0, (30 - 10) << 3, 0, 0, 0, 0];
+        let error = format!("{:#}", read(written(&window_of_1_gib).path()).unwrap_err());
+        assert!(error.to_lowercase().contains("mem"), "{error}");
     }
 
     #[test]

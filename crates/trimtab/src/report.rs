@@ -3,6 +3,7 @@
 pub mod cdm;
 pub mod compare;
 pub mod document;
+pub mod file;
 pub mod html;
 pub mod layout;
 pub mod nfs;

@@ -18,6 +18,7 @@ pub mod persist;
 pub mod record;
 pub mod request;
 pub mod runtime;
+mod seldom;
 pub mod server;
 pub mod state;
 pub mod status;

@@ -12,7 +12,9 @@ pub use id::{Reference, RunId};
 pub use load::{Filter, Summary};
 
 use crate::output::Context;
+use crate::sys::beneath::{Dir, PRIVATE_DIR, PRIVATE_FILE};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_core::run::Run;
@@ -94,6 +96,16 @@ pub enum StoreError {
         /// What it fits.
         ids: String,
     },
+    /// A run that is not what was saved.
+    #[error("run {id} in store {path} was altered: what is there now would have the id {found}; trimtab results delete {id} removes it")]
+    Altered {
+        /// The file.
+        path: PathBuf,
+        /// Under which it is kept.
+        id: RunId,
+        /// That of its content.
+        found: RunId,
+    },
     /// Two runs of one id.
     #[error("store {path} has another run with the id {id}")]
     Conflict {
@@ -141,6 +153,11 @@ impl Store {
     fn connect(path: &Path, create: OpenFlags) -> Result<Self> {
         // SQLite takes a name that begins with "file:" or ":memory:" for something else than a file of that name.
         let absolute = std::path::absolute(path).map_err(|source| StoreError::Io { action: "find", path: path.to_owned(), source })?;
+        if !create.is_empty() {
+            // SQLite would make it with what the umask leaves; its journal has the mode of the store.
+            let made = make_private(&absolute);
+            made.map_err(|source| StoreError::Io { action: "make store", path: path.to_owned(), source })?;
+        }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | create;
         let opened = Connection::open_with_flags(&absolute, flags);
         let connection = opened.map_err(|source| Self::explain("open", path, source, !create.is_empty()))?;
@@ -220,6 +237,19 @@ impl Store {
     }
 }
 
+/// Makes an empty file that is open to nobody else, unless something of that name is there.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        _ => return Ok(()),
+    }
+    let (directory, name) = Dir::of_file(path)?;
+    match directory.create_new(name, PRIVATE_FILE) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop),
+    }
+}
+
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
@@ -249,7 +279,8 @@ pub fn open_to_write(context: &Context) -> Result<Store> {
     if context.store.is_none()
         && let Some(directory) = path.parent()
     {
-        std::fs::create_dir_all(directory).map_err(|source| StoreError::Io { action: "make", path: directory.to_owned(), source })?;
+        let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(directory);
+        made.map_err(|source| StoreError::Io { action: "make", path: directory.to_owned(), source })?;
     }
     Store::create_or_open(&path)
 }

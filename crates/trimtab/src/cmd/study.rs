@@ -6,6 +6,7 @@ mod published;
 use crate::error::{Interrupted, UsageError};
 use crate::output::Context;
 use crate::report;
+use crate::report::file::Place;
 use crate::safety::{self, SafetyArgs, consent};
 use crate::shape::run::RunV1;
 use crate::store;
@@ -74,9 +75,12 @@ pub struct Args {
     /// Go on with an interrupted study of the same settings: what it had finished is not run again.
     #[arg(long)]
     resume: bool,
-    /// Write the report to this file [default: trimtab-study.html beside the store of results].
+    /// Write the report to this new file [default: trimtab-study.html beside the store of results, or with the first free number].
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Let --report replace a file that is there.
+    #[arg(long, requires = "report")]
+    force: bool,
     #[command(flatten)]
     published: published::PublishedArgs,
     #[command(flatten)]
@@ -134,6 +138,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return published::run(&args.published, args.seed, context);
     }
     crate::store::check(context)?;
+    if let Some(report) = args.report.as_deref().filter(|_| !args.force) {
+        report::file::check_new(report)?;
+    }
     let path = match TargetSpec::resolve(&args.target)? {
         TargetSpec::Directory(path) => path,
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),
@@ -254,7 +261,7 @@ fn conclude(args: &Args, context: &Context, study: &Study) -> anyhow::Result<Exi
         ageing,
         tuning,
     };
-    context.report("study", 1, &shape, || report::text::render(&document::of(study)))?;
+    context.report_styled("study", 1, &shape, || report::text::render(&document::of(study)))?;
     kept.context("the result above could not be kept")?;
     let ids: Vec<&str> = [&shape.runs, &shape.ageing, &shape.tuning].into_iter().flatten().filter_map(|run| run.id.as_deref()).collect();
     if !ids.is_empty() {
@@ -272,12 +279,13 @@ fn write_report(args: &Args, context: &Context, study: &Study) -> anyhow::Result
     if study.is_empty() {
         return Ok(());
     }
-    let path = match &args.report {
-        Some(path) => path.clone(),
-        None => store::path(context)?.with_file_name("trimtab-study.html"),
+    let html = report::html::render(&document::of(study));
+    let (path, place) = match &args.report {
+        Some(path) => (path.clone(), if args.force { Place::Replace } else { Place::New }),
+        None => (store::path(context)?.with_file_name("trimtab-study.html"), Place::Free),
     };
-    std::fs::write(&path, report::html::render(&document::of(study)))
+    let written = report::file::write(&path, html.as_bytes(), place)
         .with_context(|| format!("cannot write the report {} (the runs are kept; see 'trimtab results list')", path.display()))?;
-    context.remark(&format!("report: {}", path.display()));
+    context.remark(&format!("report: {}", written.display()));
     Ok(())
 }

@@ -60,7 +60,7 @@ pub fn write(runs: &[Run]) -> String {
     }
     let mut writer = csv::Writer::from_writer(Vec::new());
     let written: csv::Result<()> = (|| {
-        writer.write_record(HEAD.into_iter().chain(METRIC).chain(extra.iter().map(String::as_str)))?;
+        writer.write_record(HEAD.into_iter().chain(METRIC).map(str::to_owned).chain(extra.iter().map(|column| harmless(column))))?;
         runs.iter().try_for_each(|run| write_rows(&mut writer, run, &extra))
     })();
     written.and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
@@ -93,10 +93,29 @@ fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) ->
                 sample.to_string(),
             ];
             let settings = extra.iter().map(|column| (*fields.get(column).unwrap_or(&"")).to_owned());
-            writer.write_record(head.iter().cloned().chain(figure).chain(settings))?;
+            writer.write_record(head.iter().cloned().chain(figure).chain(settings).map(|cell| harmless(&cell)))?;
         }
     }
     Ok(())
+}
+
+/// A cell that no spreadsheet takes for a formula: an apostrophe before what would begin one. Numbers are none.
+fn harmless(cell: &str) -> String {
+    if begins_formula(cell.trim_start_matches('\'')) && !cell.parse::<f64>().is_ok_and(f64::is_finite) {
+        format!("'{cell}")
+    } else {
+        cell.to_owned()
+    }
+}
+
+/// The cell that [`harmless`] was given.
+fn as_it_was(cell: &str) -> &str {
+    cell.strip_prefix('\'').filter(|cell| begins_formula(cell.trim_start_matches('\''))).unwrap_or(cell)
+}
+
+/// What spreadsheets take for the beginning of a formula, in some languages also in full width.
+fn begins_formula(cell: &str) -> bool {
+    cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
 
 /// The runs in `text`.
@@ -108,6 +127,9 @@ pub fn read(text: &str) -> Result<Vec<Run>, CsvError> {
     let mut before: Option<Vec<String>> = None;
     for record in reader.records() {
         let record = record.map_err(broken)?;
+        let position = record.position().cloned();
+        let mut record: StringRecord = record.iter().map(as_it_was).collect();
+        record.set_position(position);
         let row = Row { header: &header, record: &record, line: record.position().map_or(0, csv::Position::line) };
         let head: Vec<String> = header.iter().zip(&record).filter(|(c, _)| !METRIC.contains(c)).map(|(_, v)| v.to_owned()).collect();
         if before.as_ref() != Some(&head) {

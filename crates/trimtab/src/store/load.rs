@@ -93,9 +93,15 @@ impl Store {
     pub fn load(&self, id: RunId) -> Result<Run> {
         let _snapshot = self.snapshot()?;
         match self.row_of(id)? {
-            Some(row) => self.load_row(row),
+            Some(row) => self.load_row(row).and_then(|run| self.check(id, run)),
             None => Err(StoreError::NoSuchRun { path: self.path.clone(), reference: id.to_string() }),
         }
+    }
+
+    /// The run, if it is what was saved: its id follows from its content.
+    fn check(&self, id: RunId, run: Run) -> Result<Run> {
+        let found = RunId::of(&run);
+        if found == id { Ok(run) } else { Err(StoreError::Altered { path: self.path.clone(), id, found }) }
     }
 
     /// Keeps what is read of one moment while it lives.

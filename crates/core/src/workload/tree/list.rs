@@ -170,6 +170,14 @@ impl TreeBuilder {
         &self.content
     }
 
+    /// About as much memory as it takes, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        // Each name stands in three places, with what belongs to it there.
+        const OF_A_NAME: u64 = 256;
+        self.content.len() as u64 + self.names * 3 + self.order.len() as u64 * OF_A_NAME
+    }
+
     /// True if there is no file yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -195,7 +195,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             crate::output::print(&cdm::text(&run)?)?;
             return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be kept");
         }
-        std::fs::write(path, cdm::text(&run)?).with_context(|| format!("cannot write {}", path.display()))?;
+        let text = cdm::text(&run)?;
+        crate::report::file::replace(path, |file| std::io::Write::write_all(file, text.as_bytes()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     finish::conclude(context, &run, end)
 }

@@ -5,7 +5,6 @@ use crate::report::document::Table;
 use crate::trace::{ExportFormat, Kind, Source, export};
 use anyhow::Context as _;
 use serde::Serialize;
-use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -65,13 +64,24 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let name = source.header().map_or_else(|| "trace".to_owned(), |header| header.drive.clone());
         match &args.output {
             Some(path) => {
-                let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-                let mut out = BufWriter::new(file);
-                export(&name, source, format, &mut out)?;
-                out.flush().with_context(|| format!("cannot write {}", path.display()))?;
+                let mut failed = None;
+                let written = crate::report::file::replace(path, |file| {
+                    let mut out = BufWriter::new(file);
+                    match export(&name, source, format, &mut out) {
+                        Ok(_) => out.flush(),
+                        Err(error) => {
+                            failed = Some(error);
+                            Err(std::io::ErrorKind::Other.into())
+                        }
+                    }
+                });
+                if let Some(error) = failed {
+                    return Err(error);
+                }
+                written.with_context(|| format!("cannot write {}", path.display()))?;
             }
             None => {
-                let mut out = BufWriter::new(std::io::stdout().lock());
+                let mut out = BufWriter::new(crate::output::stdout());
                 export(&name, source, format, &mut out)?;
                 out.flush()?;
             }

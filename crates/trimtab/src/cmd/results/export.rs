@@ -8,6 +8,7 @@ use crate::shape::import::{RUNS_SCHEMA, RunsV1};
 use crate::shape::run::VERSION;
 use crate::store::{Filter, Reference};
 use anyhow::Context as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
@@ -77,7 +78,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.output {
         None => crate::output::write_stdout(text.as_bytes())?,
         Some(path) => {
-            replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+            crate::report::file::replace(path, |file| file.write_all(text.as_bytes()))
+                .with_context(|| format!("cannot write {}", path.display()))?;
             context.remark(&format!("{} written to {}", counted(runs.len()), path.display()));
         }
     }
@@ -86,22 +88,4 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 pub(super) fn counted(n: usize) -> String {
     if n == 1 { "1 run".to_owned() } else { format!("{n} runs") }
-}
-
-/// Writes a file beside `path` and renames it, so that there is always a whole one. Devices and pipes are written to directly.
-fn replace(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
-    let special = std::fs::metadata(path).is_ok_and(|meta| !meta.is_file());
-    if special {
-        return std::fs::write(path, bytes);
-    }
-    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".trimtab-export-").permissions(permissions()).tempfile_in(directory)?;
-    std::io::Write::write_all(&mut file, bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|error| error.error)
-}
-
-/// As for any new file: what the umask leaves of them.
-fn permissions() -> std::fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }

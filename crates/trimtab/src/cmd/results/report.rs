@@ -1,9 +1,9 @@
 //! `trimtab results report`.
 
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::report;
 use crate::report::document::{Document, Section};
+use crate::report::file::Place;
 use crate::store::Reference;
 use anyhow::Context as _;
 use std::path::PathBuf;
@@ -38,12 +38,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         crate::output::print(&html)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !args.force && args.output.try_exists().unwrap_or(false) {
-        let message = format!("{} is there already", args.output.display());
-        return Err(UsageError::new(message).hint("name another file with --output, or say --force").into());
-    }
-    std::fs::write(&args.output, html).with_context(|| format!("cannot write the report {}", args.output.display()))?;
-    context.remark(&format!("report: {}", args.output.display()));
+    let place = if args.force { Place::Replace } else { Place::New };
+    let written = report::file::write(&args.output, html.as_bytes(), place);
+    let written = written.with_context(|| format!("cannot write the report {}", args.output.display()))?;
+    context.remark(&format!("report: {}", written.display()));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -49,7 +49,8 @@ pub fn run(args: &PublishedArgs, seed: u64, context: &Context) -> anyhow::Result
     drop(bar);
     context.report("published", 1, &comparison, || render::markdown(&comparison))?;
     if let Some(path) = &args.markdown {
-        std::fs::write(path, render::markdown(&comparison)).with_context(|| format!("cannot write {}", path.display()))?;
+        crate::report::file::replace(path, |file| std::io::Write::write_all(file, render::markdown(&comparison).as_bytes()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,136 @@
+//! Where reports and other output of commands go: into new files, through no link, and over an older one only when told so.
+
+use crate::error::UsageError;
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use anyhow::Context as _;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Numbers that are tried for a free name.
+const NUMBERS: u32 = 100_000;
+
+/// What to do where a file of that name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is an error.
+    New,
+    /// Take the name with the first free number instead.
+    Free,
+    /// Put the new one in its place. A link is replaced, not followed.
+    Replace,
+}
+
+/// Writes a report; gives where it is.
+pub fn write(path: &Path, bytes: &[u8], place: Place) -> anyhow::Result<PathBuf> {
+    let (directory, name) = Dir::of_file(path)?;
+    match place {
+        Place::Replace => Ok(replace(path, |file| file.write_all(bytes)).map(|()| path.to_owned())?),
+        Place::New => create(&directory, &name, bytes).map_err(|error| explain(error, path)).map(|()| path.to_owned()),
+        Place::Free => {
+            for number in 1..NUMBERS {
+                let name = numbered(&name, number);
+                match create(&directory, &name, bytes) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    result => return result.map(|()| path.with_file_name(name)).map_err(Into::into),
+                }
+            }
+            Err(UsageError::new(format!("all names like {} are taken", path.display())).into())
+        }
+    }
+}
+
+/// Puts a file with what `write` writes in the place of `path`, once all of it is written; a link is replaced, not followed. Devices and pipes
+/// (`/dev/stdout`) are written to directly.
+pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    if let Some(mut special) = special(path)? {
+        return write(&mut special);
+    }
+    let (directory, name) = Dir::of_file(path)?;
+    directory.write_atomically(name, mode(), write)
+}
+
+/// What `path` leads to, if that is there and neither a regular file nor a directory: it is opened first, and looked at then.
+fn special(path: &Path) -> io::Result<Option<File>> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {}
+        _ => return Ok(None),
+    }
+    let file = File::options().write(true).open(path)?;
+    Ok(Some(file).filter(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file())))
+}
+
+/// As for any new document: what the umask leaves.
+fn mode() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let umask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
+    umask.map_or(PRIVATE_FILE, |umask| 0o666 & !umask)
+}
+
+/// An error if [`write`] could not make a new file there: asked before hours of work.
+pub fn check_new(path: &Path) -> anyhow::Result<()> {
+    let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot write the report {}", path.display()))?;
+    match directory.look(&name)? {
+        None => Ok(()),
+        Some(_) => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),
+    }
+}
+
+fn explain(error: io::Error, path: &Path) -> anyhow::Error {
+    if error.kind() != io::ErrorKind::AlreadyExists {
+        return error.into();
+    }
+    UsageError::new(format!("{} is there already", path.display())).hint("name another file, or say --force").into()
+}
+
+fn create(directory: &Dir, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let mut file = directory.create_new(name, mode())?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // Half of a report is none; the first error is the one that counts.
+        let _ = directory.remove_file(name, &file);
+    }
+    written
+}
+
+/// `a.html`, `a-2.html`, `a-3.html` …
+fn numbered(name: &OsStr, number: u32) -> OsString {
+    if number == 1 {
+        return name.to_owned();
+    }
+    let path = Path::new(name);
+    let mut new = path.file_stem().unwrap_or(name).to_owned();
+    new.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        new.push(".");
+        new.push(extension);
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn no_link_is_followed_and_nothing_written_over_unless_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("canary"), "precious").unwrap();
+        symlink(at("canary"), at("a.html")).unwrap();
+        symlink(at("nowhere"), at("a-2.html")).unwrap();
+        assert!(check_new(&at("a.html")).unwrap_err().to_string().contains("there already"));
+        assert!(write(&at("a.html"), b"new", Place::New).unwrap_err().is::<UsageError>());
+        assert_eq!(write(&at("a.html"), b"new", Place::Free).unwrap(), at("a-3.html"));
+        assert_eq!(write(&at("a.html"), b"new", Place::Replace).unwrap(), at("a.html"));
+        assert_eq!(write(&at("b.html"), b"new", Place::New).unwrap(), at("b.html"));
+        assert_eq!(std::fs::read(at("canary")).unwrap(), b"precious");
+        assert!(!at("nowhere").exists());
+        for name in ["a.html", "a-3.html", "b.html"] {
+            assert!(at(name).symlink_metadata().unwrap().is_file() && std::fs::read(at(name)).unwrap() == b"new", "{name}");
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 5, "no other files");
+    }
+}
