@@ -14,9 +14,11 @@ pub mod matrix;
 pub mod modelled;
 pub mod months;
 pub mod published;
+pub mod random_writes;
 pub mod real;
 pub mod scale;
 pub mod shelf;
+pub mod small;
 pub mod table;
 pub mod verdict;
 

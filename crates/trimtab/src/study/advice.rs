@@ -1,6 +1,6 @@
 //! What ageing adds to the verdict: what a policy gains over months, for the rate and for the life of the drive, and what would change the choice.
 
-use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
+use super::ageing::{BEHIND, BURST, CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::cells::{CHOICE, QUESTION};
 use super::months::{fills, setting};
 use super::table::mean;
@@ -26,9 +26,19 @@ pub struct Gain<'a> {
 }
 
 impl Gain<'_> {
+    /// Whether random writes are faster.
+    pub fn is_faster(&self) -> bool {
+        self.rate >= GAIN
+    }
+
+    /// The factor for the drive's life, if that is a gain.
+    pub fn longer_life(&self) -> Option<f64> {
+        self.life.filter(|life| *life >= GAIN)
+    }
+
     /// Whether it is one.
     pub fn counts(&self) -> bool {
-        self.rate >= GAIN || self.life.is_some_and(|life| life >= GAIN)
+        self.is_faster() || self.longer_life().is_some()
     }
 
     /// The larger of both.
@@ -84,14 +94,57 @@ pub fn beats(study: &Study, a: &str, b: &str) -> bool {
 pub fn sentence(study: &Study, policy: &str) -> String {
     let gains = gains(study, policy);
     let at = |gain: &Gain<'_>| {
-        let life = gain.life.map_or_else(String::new, |life| format!(" and the drive's life {}×", three_digits(life)));
-        format!("{} 4 KiB random writes a second instead of {}{life} at {}", whole(gain.rates.0), whole(gain.rates.1), gain.fill)
+        let faster = gain.is_faster().then(|| {
+            format!("{} 4 KiB random writes a second, steady under load, instead of {}", whole(gain.rates.0), whole(gain.rates.1))
+        });
+        let life = gain.longer_life().map(|life| format!("{}× the drive's life", three_digits(life)));
+        let all: Vec<String> = faster.into_iter().chain(life).collect();
+        format!("{} at {}", all.join(" and "), gain.fill)
     };
     match gains.iter().filter(|gain| gain.counts()).map(at).collect::<Vec<_>>() {
         _ if gains.is_empty() => String::new(),
         all if all.is_empty() => "Over months it makes no measurable difference to the drive.".to_owned(),
-        all => format!("After months of churn that means {} full, against no trimming.", all.join(", ")),
+        all => format!("After months of churn that means {} full, against no trimming.", all.join("; ")),
     }
+}
+
+/// A policy whose trims were never done in time, and at which fill.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Behind<'a> {
+    /// The policy.
+    pub policy: &'a str,
+    /// The fill.
+    pub fill: &'a str,
+    /// In how many of a hundred sessions.
+    pub percent: f64,
+}
+
+/// Beyond this the trimming never catches up: it was not done at nine of ten looks, hours apart.
+const BEHIND_MAX: f64 = 90.0;
+
+/// The policies whose trimming is never done.
+pub fn behind(study: &Study) -> Vec<Behind<'_>> {
+    let all = study.ageing.iter().filter_map(|run| {
+        let percent = mean(run, BEHIND).filter(|percent| *percent >= BEHIND_MAX)?;
+        Some(Behind { policy: &run.policy, fill: setting(run, "fill")?, percent })
+    });
+    all.collect()
+}
+
+/// A line for each policy whose trimming is never done.
+pub fn never_done(study: &Study) -> Vec<String> {
+    let line = |behind: &Behind<'_>| {
+        format!(
+            "'{}' never gets done at {} full: when the next work began, hours later, its trimming was still under way {:.0} times out of 100, so it is not recommended",
+            behind.policy, behind.fill, behind.percent
+        )
+    };
+    behind(study).iter().map(line).collect()
+}
+
+/// Whether the trims of `policy` are done before the next is due, as far as that was looked at.
+pub fn finishes(study: &Study, policy: &str) -> bool {
+    behind(study).iter().all(|behind| behind.policy != policy)
 }
 
 fn whole(value: f64) -> String {
@@ -107,14 +160,15 @@ pub fn evidence(study: &Study) -> Vec<String> {
                 let cycles =
                     mean(run, CYCLES_PER_TB).map_or_else(String::new, |cycles| format!(", {} erase cycles per TB", three_digits(cycles)));
                 Some(format!(
-                    "'{}' {} writes/s, WAF {}{cycles}",
+                    "'{}' {} writes/s{}, WAF {}{cycles}",
                     run.policy,
                     whole(mean(run, RATE_STEADY)?),
+                    mean(run, BURST).map_or_else(String::new, |burst| format!(" ({} in a burst after idling)", whole(burst))),
                     three_digits(mean(run, WAF_STEADY)?)
                 ))
             })
             .collect();
-        format!("churn at {fill} full, steady: {}", each.join("; "))
+        format!("churn at {fill} full, 4 KiB random writes steady under load: {}", each.join("; "))
     };
     fills(&study.ageing).into_iter().map(line).collect()
 }

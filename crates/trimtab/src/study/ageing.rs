@@ -1,71 +1,72 @@
 //! What months of use do to a modelled drive: file churn at a stated fill under a trim policy, with a look at the drive after each few sessions.
 //!
-//! A run is made on a drive of the same make but of less capacity, everything else in proportion, so that whole drive-writes take seconds.
+//! A run is made on a drive of the same make but of less capacity, in as much less time ([`Small`]). Figures are those of the full drive.
 
 use super::modelled::Setup;
+use super::random_writes::{FILE, RandomWrites, Sustained};
+use super::small::{self, Small};
 use crate::drives::model::{self, Model};
 use crate::interrupt;
 use crate::runner::recorder::Recorder;
-use crate::runner::{End, Header, blocks, files};
+use crate::runner::{End, Header, files};
 use crate::target::volume::VolumeTarget;
-use trimtab_core::analysis::steady::{Window, steady_state};
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device as _;
 use trimtab_core::drive::spec::{DriveSpec, Medium};
 use trimtab_core::op::Payload;
 use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
-use trimtab_core::target::{BlockTarget as _, Clock as _, FileTarget as _, TargetResult};
+use trimtab_core::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::volume::{FileBlocks, Volume, VolumeSpec};
+use trimtab_core::volume::{Volume, VolumeSpec};
 use trimtab_core::workload::churn::{self, Churn};
-use trimtab_core::workload::synthetic::{Mix, Pattern, Settings as Random, Synthetic};
-use trimtab_core::workload::{FileStep, FileWorkload as _, Limit};
+use trimtab_core::workload::{FileStep, FileWorkload as _};
 
 /// Name of the workload in results.
 pub const CHURN: &str = "churn";
-/// Metric: 4 KiB random writes per second, mean of the last quarter.
-pub const RATE_STEADY: &str = "random-write.steady";
-/// Metric: the best that was seen.
-pub const RATE_MAX: &str = "random-write.max";
-/// Metric: the worst that was seen.
-pub const RATE_MIN: &str = "random-write.min";
-/// Metric: write amplification, mean of the last quarter.
+/// Metric: 4 KiB random writes per second under load without pauses, in steady state by the rule of SNIA.
+pub const RATE_STEADY: &str = "random-write.steady-state";
+/// Metric: bytes to flash for bytes of the host while these went on.
+pub const RATE_STEADY_WAF: &str = "random-write.steady-state.waf";
+/// Metric: 4 KiB random writes per second in a burst after hours of idle time, mean of the last quarter.
+pub const BURST: &str = "random-write.burst";
+/// Metric: the first burst, on the drive that has just been filled.
+pub const BURST_FIRST: &str = "random-write.burst.first";
+/// Metric: bytes of a burst, at the size of the full drive.
+pub const BURST_BYTES: &str = "random-write.burst.bytes";
+/// Metric: write amplification of the churn, mean of the last quarter.
 pub const WAF_STEADY: &str = "waf.steady";
 /// Metric: erase cycles of each block, on average, for 10^12 bytes that the host writes to a drive of full size.
 pub const CYCLES_PER_TB: &str = "erase-cycles.per-tb";
-/// Metric: host bytes after which the rate is in steady state by the rule of SNIA; missing if it never was.
-pub const STEADY_AFTER: &str = "steady.after";
-/// Metric: bytes that the drive was given for each byte that was written to files, metadata, journal and measurements among them.
+/// Metric: bytes that the drive was given for each byte that was written to files, metadata and journal among them.
 pub const HOST_AMPLIFICATION: &str = "filesystem.amplification";
 /// Metric: share of the drive that it believes to hold data, mean of the last quarter.
 pub const MAPPED: &str = "mapped.steady";
-/// Series of the rate and of write amplification.
-pub const RATE_SERIES: &str = "random-write.rate";
+/// Metric: in how many of a hundred sessions of the second half the trimming before was not done yet when the session began.
+pub const BEHIND: &str = "trim.behind";
+/// Metric: time during which a trim of the policy was under way, on the drive of full size.
+pub const TRIM_TIME: &str = "trim.seconds";
+/// Series of the bursts.
+pub const BURST_SERIES: &str = "random-write.burst.rate";
 /// Series of write amplification.
 pub const WAF_SERIES: &str = "waf";
 /// Series of the drive's state begin with this.
 pub const STATE_SERIES: &str = "state.";
 
-/// The smallest capacity that a run is made on.
-const SIZE_MIN: u64 = 3_000_000_000;
-/// It has at least this many superblocks, so that the few that collection works on do not count for much.
-const SUPERBLOCKS_MIN: u64 = 160;
 /// Sessions that write the drive once.
-const SESSIONS_PER_DRIVE_WRITE: u64 = 100;
-/// A tenth of the drive is written a day.
-const SESSION_EVERY: Nanos = Nanos::from_secs(8640);
+pub const SESSIONS_PER_DRIVE_WRITE: u64 = 100;
+/// A tenth of the drive is written a day, at full size.
+pub const SESSION_EVERY: Nanos = Nanos::from_secs(8640);
+/// That tenth.
+pub const DAILY: f64 = 0.1;
 /// Sessions between two looks at the drive.
 const LOOK_EVERY: u64 = 4;
-/// Looks between two measurements of the rate.
-const RATE_EVERY: u64 = 5;
-/// The file that random writes go to, as a share of the capacity, and the writes of a measurement.
+/// Looks between two bursts.
+const BURST_EVERY: u64 = 5;
+/// The file that random writes go to, as a share of the capacity.
 const FILE_SHARE: u64 = 20;
-const FILE: &str = "database";
-const WRITES: u64 = 32_768;
-const WRITE_BYTES: u32 = 4096;
-/// Whatever is being discarded or trimmed before a measurement is waited for this long.
-const QUIET_MAX: Nanos = Nanos::from_secs(3600);
+/// When random writes under load are measured, in eighths of the months: policies that trim now and then are met at several times.
+const SUSTAINED_AT: [u64; 3] = [6, 7, 8];
 
 /// How a drive is aged.
 #[derive(Clone, Debug)]
@@ -74,30 +75,16 @@ pub struct Ageing {
     pub setup: Setup,
     /// Share of the filesystem that is in use throughout.
     pub fill: f64,
-    /// Contents of the files.
-    pub class: DataClass,
+    /// The churn: sizes of files, how often they grow and are read, and what they hold. How much is live and written follows from the rest.
+    pub mix: churn::Settings,
     /// How often the drive is written after it has been filled.
     pub drive_writes: f64,
-    /// Reads of whole files for 100 changes.
-    pub read_percent: u64,
+    /// The share of the drive that is written a day.
+    pub daily: f64,
+    /// The capacity that it is tried at.
+    pub size: Bytes,
     /// What is special about it, for its settings.
     pub notes: Vec<Field>,
-}
-
-/// `spec` at the size that ageing is tried on.
-///
-/// # Errors
-/// A specification that cannot be scaled.
-pub fn scaled(spec: &DriveSpec) -> anyhow::Result<DriveSpec> {
-    let least = match &spec.medium {
-        Medium::Flash(flash) => {
-            let raw = flash.geometry.superblock_bytes() * u128::from(SUPERBLOCKS_MIN);
-            let per_user = flash.geometry.raw_bytes() as f64 / spec.capacity_bytes.max(1) as f64;
-            SIZE_MIN.max((raw as f64 / per_user.max(1.0)) as u64)
-        }
-        Medium::Disk(_) => SIZE_MIN,
-    };
-    if least >= spec.capacity_bytes { Ok(spec.clone()) } else { model::sized(spec.clone(), Some(Bytes(least))) }
 }
 
 /// What is seen of the drive at one moment.
@@ -107,8 +94,8 @@ struct Look {
     medium: u64,
     erases: u64,
     states: [u64; 4],
-    /// 4 KiB random writes per second, if they were tried.
-    rate: Option<f64>,
+    /// Writes per second of a burst, if one was tried.
+    burst: Option<f64>,
 }
 
 const STATES: [(&str, &str); 4] =
@@ -117,9 +104,10 @@ const STATES: [(&str, &str); 4] =
 type Target = VolumeTarget<Box<dyn Model>>;
 
 impl Ageing {
-    /// At `fill`, with contents of `class`, over so many drive-writes.
-    pub const fn new(setup: Setup, fill: f64, class: DataClass, drive_writes: f64) -> Self {
-        Self { setup, fill, class, drive_writes, read_percent: 0, notes: Vec::new() }
+    /// At `fill`, with contents of `class`, over so many drive-writes, a tenth of the drive a day.
+    pub fn new(setup: Setup, fill: f64, class: DataClass, drive_writes: f64) -> Self {
+        let mix = churn::Settings { class, ..churn::Settings::default() };
+        Self { setup, fill, mix, drive_writes, daily: DAILY, size: small::SIZE, notes: Vec::new() }
     }
 
     /// Ages a new drive under `policy`.
@@ -127,25 +115,24 @@ impl Ageing {
     /// # Errors
     /// A drive, or a filesystem on it, that cannot be made, or that fails.
     pub fn run(&self, policy: &PolicySpec) -> anyhow::Result<(Run, End)> {
-        let spec = scaled(&self.setup.drive.spec)?;
-        let capacity = spec.capacity_bytes;
-        let mut target = self.target(&spec, policy)?;
-        let settings = self.churn(&mut target, capacity);
-        let mut fields = settings.fields();
-        fields.extend([
-            Field::new("fill", format!("{:.0}%", self.fill * 100.0)),
-            Field::new("capacity", capacity.to_string()),
-            Field::new("drive-writes", self.drive_writes.to_string()),
-            Field::new("random-write-file", (capacity / FILE_SHARE).to_string()),
-        ]);
-        fields.extend(self.notes.clone());
-        let mut header = Header::new(CHURN, fields, TargetKind::ModelledVolume, &self.setup.label, policy.name(), self.setup.seed);
+        let small = Small::of(&self.setup.drive.spec, self.size)?;
+        let faster = small.faster(policy);
+        let mut target = self.target(&small, &faster)?;
+        let settings = self.churn(&target, &small);
+        let mut header = Header::new(
+            CHURN,
+            self.fields(&settings, &small),
+            TargetKind::ModelledVolume,
+            &self.setup.label,
+            policy.name(),
+            self.setup.seed,
+        );
         header.policy_settings = policy.settings();
         let mut recorder = Recorder::new(target.now());
-        let mut looks = Looks::new(spec.interface.queue_depth.clamp(1, 32), self.class, self.setup.seed);
+        let writes = RandomWrites::new(&small, self.mix.class, settings.session, faster, self.setup.seed);
+        let mut months = Months::new(writes, (self.drive_writes * SESSIONS_PER_DRIVE_WRITE as f64).ceil() as u64);
         let mut workload = Churn::new(settings, self.setup.seed);
-        let ended = drive(&mut workload, &mut target, &mut recorder, &mut looks);
-        let end = match ended {
+        let end = match months.run(&mut workload, &mut target, &mut recorder) {
             Ok(end) => end,
             Err(_) if interrupt::requested() => End::Interrupted,
             Err(error) => End::Failed(error),
@@ -155,146 +142,146 @@ impl Ageing {
         // A rate per interval of months says nothing.
         recorded.series.clear();
         let mut run = header.into_run(recorded, end == End::Complete);
-        looks.describe(&mut run, &self.setup.drive.spec, &spec);
-        trims(&mut run, &target);
-        looks.filesystem(&mut run);
+        months.describe(&mut run, &self.setup.drive.spec, &small);
+        trims(&mut run, &target, small.factor);
         super::modelled::describe(&mut run, &self.setup, &target);
         run.environment.retain(|field| field.key != "fs.fill");
         run.environment.push(Field::new("fs.fill", format!("{:.0}%", self.fill * 100.0)));
-        run.environment.push(Field::new("drive.aged-size", Bytes(capacity).to_string()));
+        run.environment.push(Field::new("drive.aged-size", Bytes(small.spec.capacity_bytes).to_string()));
         Ok((run, end))
     }
 
+    fn fields(&self, settings: &churn::Settings, small: &Small) -> Vec<Field> {
+        let mut fields = settings.fields();
+        // The months end by sessions.
+        fields.retain(|field| field.key != "written");
+        fields.extend([
+            Field::new("fill", format!("{:.0}%", self.fill * 100.0)),
+            Field::new("capacity", small.spec.capacity_bytes.to_string()),
+            Field::new("scale", format!("{:.3}", small.factor)),
+            Field::new("drive-writes", self.drive_writes.to_string()),
+            Field::new("drive-writes-a-day", self.daily.to_string()),
+            Field::new("random-write-file", (small.spec.capacity_bytes / FILE_SHARE).to_string()),
+        ]);
+        fields.extend(self.notes.clone());
+        fields
+    }
+
     /// A new small drive with a new filesystem and the file for random writes.
-    fn target(&self, spec: &DriveSpec, policy: &PolicySpec) -> anyhow::Result<Target> {
-        let drive = model::build(spec, self.setup.seed)?;
+    fn target(&self, small: &Small, policy: &PolicySpec) -> anyhow::Result<Target> {
+        let drive = model::build(&small.spec, self.setup.seed)?;
         let mut volume_spec = self.setup.mounted(policy, drive.supports_trim());
-        shrink(&mut volume_spec, spec.capacity_bytes as f64 / self.setup.drive.spec.capacity_bytes.max(1) as f64);
+        shrink(&mut volume_spec, small.factor);
         let volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
         let mut target = VolumeTarget::new(volume, policy.build(&State::default()));
-        target.create(FILE, &Payload::Fill { len: spec.capacity_bytes / FILE_SHARE, class: self.class })?;
+        target.create(FILE, &Payload::Fill { len: small.spec.capacity_bytes / FILE_SHARE, class: self.mix.class })?;
         target.sync()?;
         Ok(target)
     }
 
-    fn churn(&self, target: &mut Target, capacity: u64) -> churn::Settings {
+    fn churn(&self, target: &Target, small: &Small) -> churn::Settings {
         let volume = target.volume();
         let kept_free = (volume.size().as_f64() * (1.0 - self.fill)) as u64;
-        let session = capacity / SESSIONS_PER_DRIVE_WRITE;
+        let every = Nanos((SESSION_EVERY.0 as f64 * DAILY / self.daily) as u64);
         churn::Settings {
             live: Bytes(volume.free_space().0.saturating_sub(kept_free)),
-            written: Bytes((capacity as f64 * self.drive_writes) as u64),
-            class: self.class,
-            read_percent: self.read_percent,
-            session: Bytes(session),
-            session_every: SESSION_EVERY,
-            ..churn::Settings::default()
+            written: Bytes::MAX,
+            session: Bytes(small.spec.capacity_bytes / SESSIONS_PER_DRIVE_WRITE),
+            session_every: small.sooner(every),
+            ..self.mix
         }
     }
 }
 
 /// What of the host goes with the size of the drive goes down with it.
 fn shrink(volume: &mut VolumeSpec, factor: f64) {
-    let memory = (volume.writeback.memory.as_f64() * factor) as u64;
-    volume.writeback.memory = Bytes(memory.clamp(256 << 20, volume.writeback.memory.0.max(256 << 20)));
+    const MEMORY_MIN: u64 = 32 << 20;
+    let memory = (volume.writeback.memory.as_f64() / factor) as u64;
+    volume.writeback.memory = Bytes(memory.clamp(MEMORY_MIN, volume.writeback.memory.0.max(MEMORY_MIN)));
 }
 
-/// Runs the workload, and looks at the drive at the end of every few sessions.
-fn drive(workload: &mut Churn, target: &mut Target, recorder: &mut Recorder, looks: &mut Looks) -> TargetResult<End> {
-    let mut phase = target.now();
-    let mut sessions = 0;
-    while let Some(step) = workload.next_step() {
-        match step {
-            FileStep::Phase(name) => {
-                if name == churn::CHURN {
-                    // The filling is done, and what it has set off too.
-                    let pause = target.now() + Nanos::from_secs(600);
-                    target.idle_until(pause);
-                    looks.look(target, true)?;
-                }
-                phase = target.now();
-                recorder.begin_phase(name, phase);
-            }
-            FileStep::NotBefore(offset) => {
-                target.idle_until(phase.saturating_add(offset));
-                sessions += 1;
-                if sessions % LOOK_EVERY == 0 {
-                    looks.look(target, sessions % (LOOK_EVERY * RATE_EVERY) == 0)?;
-                }
-            }
-            FileStep::Op(op) => {
-                let issued = target.now();
-                files::execute(target, &op)?;
-                recorder.op(op.kind(), issued, target.now(), op.bytes());
-            }
-        }
-        if interrupt::requested() {
-            return Ok(End::Interrupted);
-        }
-    }
-    let pause = target.now() + SESSION_EVERY;
-    target.idle_until(pause);
-    looks.look(target, true)?;
-    Ok(End::Complete)
-}
-
-/// What was seen, one look after another.
-struct Looks {
+/// What was seen during the months, one look after another.
+struct Months {
+    writes: RandomWrites,
+    /// Sessions in all.
+    sessions: u64,
     /// The first when it is filled.
-    all: Vec<Look>,
-    depth: u32,
-    class: DataClass,
-    seed: u64,
+    looks: Vec<Look>,
+    sustained: Vec<Sustained>,
+    /// Sessions of the second half, and those of them that began before the trimming was done.
+    counted: (u64, u64),
 }
 
-impl Looks {
-    fn new(depth: u32, class: DataClass, seed: u64) -> Self {
-        Self { all: Vec::new(), depth, class, seed }
+impl Months {
+    const fn new(writes: RandomWrites, sessions: u64) -> Self {
+        Self { writes, sessions, looks: Vec::new(), sustained: Vec::new(), counted: (0, 0) }
     }
 
-    fn look(&mut self, target: &mut Target, with_rate: bool) -> TargetResult {
-        let rate = if with_rate { Some(self.random_writes(target)?) } else { None };
-        let counters = target.volume().drive().counters();
-        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
-        let (written, medium) = target.volume().drive().written();
-        self.all.push(Look { written, medium, erases: count("erases"), states: STATES.map(|(counter, _)| count(counter)), rate });
+    /// Runs the workload, and looks at the drive after every few sessions.
+    fn run(&mut self, workload: &mut Churn, target: &mut Target, recorder: &mut Recorder) -> TargetResult<End> {
+        let mut phase = target.now();
+        let mut sessions = 0;
+        while let Some(step) = workload.next_step() {
+            match step {
+                FileStep::Phase(name) => {
+                    if name == churn::CHURN {
+                        // The filling is done, and what it has set off too.
+                        let pause = target.now() + Nanos::from_secs(600);
+                        target.idle_until(pause);
+                        self.look(target, true)?;
+                    }
+                    phase = target.now();
+                    recorder.begin_phase(name, phase);
+                }
+                FileStep::NotBefore(offset) => {
+                    target.idle_until(phase.saturating_add(offset));
+                    sessions += 1;
+                    self.after(sessions, target, workload)?;
+                    if sessions >= self.sessions {
+                        return Ok(End::Complete);
+                    }
+                }
+                FileStep::Op(op) => {
+                    let issued = target.now();
+                    files::execute(target, &op)?;
+                    recorder.op(op.kind(), issued, target.now(), op.bytes());
+                }
+            }
+            if interrupt::requested() {
+                return Ok(End::Interrupted);
+            }
+        }
+        Ok(End::Complete)
+    }
+
+    /// The pause after the session of that number is over.
+    fn after(&mut self, session: u64, target: &Target, workload: &Churn) -> TargetResult {
+        if session * 2 > self.sessions {
+            self.counted.0 += 1;
+            self.counted.1 += u64::from(target.pass_under_way());
+        }
+        if session.is_multiple_of(LOOK_EVERY) || session == self.sessions {
+            self.look(target, session.is_multiple_of(LOOK_EVERY * BURST_EVERY) || session == self.sessions)?;
+        }
+        if SUSTAINED_AT.iter().any(|eighths| session == (self.sessions * eighths).div_ceil(8)) && !interrupt::requested() {
+            self.sustained.push(self.writes.sustained(target, workload)?);
+        }
         Ok(())
     }
 
-    /// 4 KiB direct writes at random places of a file, as many in flight as the drive takes, per second.
-    fn random_writes(&self, target: &mut Target) -> TargetResult<f64> {
-        let until = target.now() + QUIET_MAX;
-        while target.trimming() && target.now() < until {
-            let next = target.now() + Nanos::from_secs(1);
-            target.idle_until(next);
-        }
-        let mut file = FileBlocks::open(target.volume_mut(), FILE, self.depth)?;
-        let span = file.info().size.0;
-        let settings = Random {
-            pattern: Pattern::Uniform,
-            mix: Mix::default(),
-            sizes: vec![(WRITE_BYTES, 1)],
-            data: self.class,
-            offset: 0,
-            span,
-            queue_depth: self.depth,
-            limit: Limit::Ops(WRITES),
-        };
-        let Ok(mut writes) = Synthetic::new(settings, self.seed ^ (self.all.len() as u64 + 1)) else { return Ok(0.0) };
-        let outcome = blocks::run(&mut writes, &mut file, &mut ());
-        if let End::Failed(error) = outcome.end {
-            return Err(error);
-        }
-        let phase = outcome.recorded.phases.first();
-        Ok(phase.map_or(0.0, |phase| phase.ops_total() as f64 / phase.took.as_secs_f64().max(1e-9)))
+    fn look(&mut self, target: &Target, with_burst: bool) -> TargetResult {
+        let burst = if with_burst { Some(self.writes.burst(target, self.looks.len() as u64)?) } else { None };
+        let counters = target.volume().drive().counters();
+        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+        let (written, medium) = target.volume().drive().written();
+        self.looks.push(Look { written, medium, erases: count("erases"), states: STATES.map(|(counter, _)| count(counter)), burst });
+        Ok(())
     }
 
     /// Adds series and figures to a run: over bytes written to the small drive, in bytes of the full-sized one.
-    fn describe(&self, run: &mut Run, full: &DriveSpec, small: &DriveSpec) {
-        let Some(first) = self.all.first() else { return };
-        let scale = full.capacity_bytes as f64 / small.capacity_bytes as f64;
-        let at = |look: &Look| ((look.written - first.written) as f64 * scale) as u64;
-        let rated: Vec<&Look> = self.all.iter().filter(|look| look.rate.is_some()).collect();
+    fn describe(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
+        let Some(first) = self.looks.first() else { return };
+        let at = |look: &Look| ((look.written - first.written) as f64 * small.factor) as u64;
         let series = |name: &str, unit, looks: &[&Look], y: Vec<f64>| Series {
             name: name.to_owned(),
             axis: Axis::BytesWritten,
@@ -302,96 +289,194 @@ impl Looks {
             unit,
             y,
         };
-        let rates: Vec<f64> = rated.iter().filter_map(|look| look.rate).collect();
-        run.series.push(series(RATE_SERIES, Unit::OpsPerSecond, &rated, rates.clone()));
+        let burst: Vec<&Look> = self.looks.iter().filter(|look| look.burst.is_some()).collect();
+        let rates = burst.iter().filter_map(|look| look.burst).collect();
+        run.series.push(series(BURST_SERIES, Unit::OpsPerSecond, &burst, rates));
         let between: Vec<(&Look, &Look)> =
-            self.all.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.written > a.written).collect();
+            self.looks.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.written > a.written).collect();
         let waf: Vec<f64> = between.iter().map(|(a, b)| (b.medium - a.medium) as f64 / (b.written - a.written) as f64).collect();
         let after: Vec<&Look> = between.iter().map(|(_, b)| *b).collect();
         run.series.push(series(WAF_SERIES, Unit::Ratio, &after, waf));
+        let all: Vec<&Look> = self.looks.iter().collect();
         for (i, (_, name)) in STATES.iter().enumerate() {
-            let all: Vec<&Look> = self.all.iter().collect();
-            let values = all.iter().map(|look| look.states[i] as f64 * scale).collect();
+            let values = all.iter().map(|look| look.states[i] as f64 * small.factor).collect();
             run.series.push(series(&format!("{STATE_SERIES}{name}"), Unit::Bytes, &all, values));
         }
-        self.figures(run, &rated, &rates, full, small);
+        self.rates(run, small);
+        self.wear(run, full, small);
+        self.filesystem(run);
     }
 
-    /// How much more than the contents of files reached the drive during the churn, the random writes not counted.
-    fn filesystem(&self, run: &mut Run) {
-        let (Some(first), Some(last)) = (self.all.first(), self.all.last()) else { return };
-        let files: u64 = run.phases.iter().filter(|phase| phase.name == churn::CHURN).map(|phase| phase.written.0).sum();
-        // The first measurement was before the first look.
-        let measured = self.all.iter().skip(1).filter(|look| look.rate.is_some()).count() as u64 * WRITES * u64::from(WRITE_BYTES);
-        if files > 0 {
-            let value = (last.written - first.written).saturating_sub(measured) as f64 / files as f64;
-            run.metrics.push(Metric {
-                name: HOST_AMPLIFICATION.to_owned(),
-                unit: Unit::Ratio,
-                better: Better::Lower,
-                samples: vec![value],
-            });
+    /// Random writes: bursts, and under load.
+    fn rates(&self, run: &mut Run, small: &Small) {
+        let mut metric = |name: &str, unit, value: f64| run.metrics.push(figure(name, unit, Better::Higher, value));
+        let bursts: Vec<f64> = self.looks.iter().filter_map(|look| look.burst).collect();
+        if let Some(first) = bursts.first() {
+            metric(BURST_FIRST, Unit::OpsPerSecond, *first);
+            metric(BURST, Unit::OpsPerSecond, mean(last_quarter(&bursts)));
+            run.metrics.push(figure(BURST_BYTES, Unit::Bytes, Better::Neither, self.writes.burst_bytes().as_f64() / small.block_share));
         }
-    }
-
-    fn figures(&self, run: &mut Run, rated: &[&Look], rates: &[f64], full: &DriveSpec, small: &DriveSpec) {
-        let mut metric = |name: &str, unit, better, value: f64| {
-            run.metrics.push(Metric { name: name.to_owned(), unit, better, samples: vec![value] });
-        };
-        let quarter = |n: usize| n - n.div_ceil(4).min(n);
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        if let (Some(max), Some(min)) = (rates.iter().copied().reduce(f64::max), rates.iter().copied().reduce(f64::min)) {
-            metric(RATE_MAX, Unit::OpsPerSecond, Better::Higher, max);
-            metric(RATE_MIN, Unit::OpsPerSecond, Better::Higher, min);
-            metric(RATE_STEADY, Unit::OpsPerSecond, Better::Higher, mean(&rates[quarter(rates.len())..]));
+        if self.sustained.is_empty() {
+            return;
         }
-        let (Some(first), Some(last)) = (self.all.first(), self.all.last()) else { return };
-        let from = &self.all[quarter(self.all.len()).min(self.all.len() - 1)];
-        let waf = |a: &Look, b: &Look| (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64;
-        if last.written > from.written {
-            metric(WAF_STEADY, Unit::Ratio, Better::Lower, waf(from, last));
-            metric("waf", Unit::Ratio, Better::Lower, waf(first, last));
-        }
-        if let Medium::Flash(flash) = &small.medium {
-            if last.written > from.written {
-                let erased = (last.erases - from.erases) as f64 * flash.geometry.superblock_bytes() as f64;
-                let cycles_per_drive_write =
-                    erased / flash.geometry.raw_bytes() as f64 / ((last.written - from.written) as f64 / small.capacity_bytes as f64);
-                metric(CYCLES_PER_TB, Unit::Count, Better::Lower, cycles_per_drive_write / (full.capacity_bytes as f64 / 1e12));
-            }
-            let mapped: Vec<f64> = self.all[quarter(self.all.len())..].iter().map(|look| look.states[0] as f64).collect();
-            metric(MAPPED, Unit::Percent, Better::Neither, 100.0 * mean(&mapped) / small.capacity_bytes as f64);
-        }
-        if let Some(window) = steady(rated, rates) {
-            let scale = full.capacity_bytes as f64 / small.capacity_bytes as f64;
-            metric(STEADY_AFTER, Unit::Bytes, Better::Neither, (rated[window.first].written - first.written) as f64 * scale);
-        } else {
+        let of = |part: fn(&Sustained) -> f64| mean(&self.sustained.iter().map(part).collect::<Vec<_>>());
+        run.metrics.push(figure(RATE_STEADY, Unit::OpsPerSecond, Better::Higher, of(|one| one.rate)));
+        run.metrics.push(figure(RATE_STEADY_WAF, Unit::Ratio, Better::Lower, of(|one| one.waf)));
+        if self.sustained.iter().any(|one| !one.steady) {
             run.warnings.push(Warning {
                 code: "steady-state.not-reached".to_owned(),
                 severity: trimtab_core::run::Severity::Note,
                 facts: Vec::new(),
-                text: "the rate of random writes did not become steady (SNIA PTS: five rounds, range within 20 %, slope within 10 %)"
+                text: "the rate of random writes under load did not become steady (SNIA PTS: five rounds, range within 20 %, slope within 10 %); the figure is the mean of the last five rounds"
                     .to_owned(),
             });
         }
     }
+
+    fn wear(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
+        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return };
+        let quarter = last_quarter(&self.looks);
+        let from = &quarter[0];
+        if last.written <= from.written {
+            return;
+        }
+        let waf = |a: &Look, b: &Look| (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64;
+        run.metrics.push(figure(WAF_STEADY, Unit::Ratio, Better::Lower, waf(from, last)));
+        run.metrics.push(figure("waf", Unit::Ratio, Better::Lower, waf(first, last)));
+        if let Medium::Flash(flash) = &small.spec.medium {
+            let capacity = small.spec.capacity_bytes as f64;
+            let erased = (last.erases - from.erases) as f64 * flash.geometry.superblock_bytes() as f64;
+            let cycles = erased / flash.geometry.raw_bytes() as f64 / ((last.written - from.written) as f64 / capacity);
+            run.metrics.push(figure(CYCLES_PER_TB, Unit::Count, Better::Lower, cycles / (full.capacity_bytes as f64 / 1e12)));
+            let mapped: Vec<f64> = quarter.iter().map(|look| look.states[0] as f64).collect();
+            run.metrics.push(figure(MAPPED, Unit::Percent, Better::Neither, 100.0 * mean(&mapped) / capacity));
+        }
+        if self.counted.0 > 0 {
+            let share = 100.0 * self.counted.1 as f64 / self.counted.0 as f64;
+            run.metrics.push(figure(BEHIND, Unit::Percent, Better::Lower, share));
+        }
+    }
+
+    /// How much more than the contents of files reached the drive during the churn.
+    fn filesystem(&self, run: &mut Run) {
+        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return };
+        let files: u64 = run.phases.iter().filter(|phase| phase.name == churn::CHURN).map(|phase| phase.written.0).sum();
+        if files > 0 {
+            run.metrics.push(figure(HOST_AMPLIFICATION, Unit::Ratio, Better::Lower, (last.written - first.written) as f64 / files as f64));
+        }
+    }
 }
 
-/// The first steady window of the rate. The drive has been filled before, so that every round counts.
-fn steady(rated: &[&Look], rates: &[f64]) -> Option<Window> {
-    let bytes: Vec<Bytes> = rated.windows(2).map(|pair| Bytes(pair[1].written - pair[0].written)).collect();
-    steady_state(rates, &bytes, Bytes::ZERO).window()
+fn figure(name: &str, unit: Unit, better: Better, value: f64) -> Metric {
+    Metric { name: name.to_owned(), unit, better, samples: vec![value] }
 }
 
-/// What was trimmed, how often, and how long that took.
-fn trims(run: &mut Run, target: &Target) {
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The last quarter of what there is, at least one.
+fn last_quarter<T>(all: &[T]) -> &[T] {
+    &all[all.len() - all.len().div_ceil(4)..]
+}
+
+/// What was trimmed, how often, and how long that took, at full size.
+fn trims(run: &mut Run, target: &Target, factor: f64) {
     let log = target.log();
     let traffic = target.volume().counters().traffic;
-    let mut metric = |name: &str, unit, better, value: f64| {
-        run.metrics.push(Metric { name: name.to_owned(), unit, better, samples: vec![value] });
-    };
+    let mut metric = |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
     metric("trims", Unit::Count, Better::Neither, log.spans.len() as f64);
-    metric("trim.seconds", Unit::Seconds, Better::Lower, log.busy.as_secs_f64());
-    metric("discard.commands", Unit::Count, Better::Neither, traffic.discards as f64);
-    metric("discard.bytes", Unit::Bytes, Better::Neither, traffic.discarded as f64);
+    metric(TRIM_TIME, Unit::Seconds, Better::Lower, log.busy.as_secs_f64() * factor);
+    metric("discard.commands", Unit::Count, Better::Neither, (traffic.discards as f64 * factor).round());
+    metric("discard.bytes", Unit::Bytes, Better::Neither, traffic.discarded as f64 * factor);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drives;
+    use crate::study::modelled;
+    use crate::study::table;
+
+    fn setup(name: &str) -> Setup {
+        Setup {
+            drive: drives::load(name).unwrap(),
+            label: name.to_owned(),
+            volume: modelled::volume_named("ext4"),
+            fill: 0.6,
+            fill_class: DataClass::Random,
+            seed: 1,
+        }
+    }
+
+    const SMALL: u64 = 2_000_000_000;
+
+    fn aged(setup: &Setup, fill: f64, drive_writes: f64, size: u64, policy: &str) -> Run {
+        let mut ageing = Ageing::new(setup.clone(), fill, DataClass::Random, drive_writes);
+        ageing.size = Bytes(size);
+        let (run, end) = ageing.run(&policy.parse().unwrap()).unwrap();
+        assert_eq!(end, End::Complete);
+        run
+    }
+
+    fn value(run: &Run, metric: &str) -> f64 {
+        table::mean(run, metric).unwrap_or_else(|| panic!("{metric}"))
+    }
+
+    /// The slowest and the fastest that 4 KiB random writes can be on flash that writes `waf` times as much, in writes per second: what dies,
+    /// channels, link and command processor do, from the specification alone. Relocated units are read one by one, or all of a row at once;
+    /// a die is busy while its page register is filled, or is not.
+    fn nand_arithmetic(spec: &DriveSpec, waf: f64) -> (f64, f64) {
+        let Medium::Flash(flash) = &spec.medium else { panic!("no flash") };
+        let (geometry, nand) = (&flash.geometry, &flash.nand);
+        let dies = geometry.dies() as f64;
+        let row = geometry.page_bytes as f64 * f64::from(geometry.planes);
+        let program = nand.program_ns as f64 / row;
+        let transfer = 1e9 / nand.channel_bytes_per_s as f64;
+        let erase = nand.erase_ns as f64 / (row * f64::from(geometry.pages_per_block));
+        let moved = (waf - 1.0).max(0.0);
+        let on_die = |read: f64, transfer: f64| (waf * (program + erase + transfer) + moved * (read + transfer)) / dies;
+        let on_channel = (waf + moved) * transfer / f64::from(geometry.channels);
+        let host = (spec.interface.command_overhead_ns as f64 / 4096.0).max(1e9 / spec.interface.rate_bytes_per_s as f64);
+        let rate = |on_die: f64| 1e9 / (4096.0 * on_die.max(on_channel).max(host));
+        let read = nand.read_ns as f64;
+        (rate(on_die(read / 4096.0, transfer)), rate(on_die(read / row, 0.0)))
+    }
+
+    #[test]
+    fn random_writes_under_load_are_what_the_flash_can_do_over_write_amplification() {
+        for name in ["ocz-vertex-le-100gb", "intel-320-300gb"] {
+            for policy in ["none", "online"] {
+                // What TRIMs take is another matter.
+                let mut setup = setup(name);
+                let Medium::Flash(flash) = &mut setup.drive.spec.medium else { panic!() };
+                let free = trimtab_core::drive::spec::Trim { command_ns: 0, range_ns: 0, unit_ns: 0, gb_ns: 0, ..flash.trim.clone() };
+                flash.trim = free;
+                let run = aged(&setup, 0.9, 1.0, SMALL, policy);
+                let small = Small::of(&setup.drive.spec, Bytes(SMALL)).unwrap();
+                let (rate, waf) = (value(&run, RATE_STEADY), value(&run, RATE_STEADY_WAF));
+                let (least, most) = nand_arithmetic(&small.spec, waf);
+                assert!(rate > least * 0.9 && rate < most * 1.1, "{name} {policy}: {rate:.0} of {least:.0} to {most:.0}, WAF {waf:.2}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_multiplied_by_the_scale_is_the_same_at_three_sizes() {
+        // Commands, bytes and time of trims, wear and write amplification, at the size of the full drive.
+        let setup = setup("ocz-vertex-le-100gb");
+        for (policy, what) in [
+            ("online", ["discard.commands", CYCLES_PER_TB, MAPPED].as_slice()),
+            ("batched:every=48h", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
+            // Its pass takes seven hours and is due after less: it is never done, and that must show at every size.
+            ("idle", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED, BEHIND]),
+        ] {
+            let runs: Vec<Run> = [1_000_000_000, 2_000_000_000, 4_000_000_000].map(|size| aged(&setup, 0.9, 1.0, size, policy)).into();
+            for metric in what {
+                let values: Vec<f64> = runs.iter().map(|run| value(run, metric)).collect();
+                let (low, high) = values.iter().fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(*value), high.max(*value)));
+                assert!(low > 0.0 && high <= low * 1.35, "{policy} {metric}: {values:?}");
+            }
+        }
+    }
 }

@@ -28,6 +28,8 @@ pub const DATA: DataClass = DataClass::Random;
 const COMPRESSIBLE: DataClass = DataClass::Compressible(60);
 /// Reads for 100 changes, where access times are compared.
 const READ_PERCENT: u64 = 1000;
+/// As often is the drive written over for a question of tuning, at most.
+const TUNING_DRIVE_WRITES: f64 = 2.0;
 /// Where partitions used to begin.
 const SECTOR_63: Bytes = Bytes(63 * 512);
 
@@ -140,7 +142,7 @@ fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Cell> 
     let policy = batched.copied().unwrap_or(PolicySpec::None);
     let fill = extent.fills.first().copied().unwrap_or(0.6);
     let cell = |setup: Setup, class, question: &str, choice: &str| {
-        let mut ageing = Ageing::new(setup, fill, class, extent.drive_writes);
+        let mut ageing = Ageing::new(setup, fill, class, extent.drive_writes.min(TUNING_DRIVE_WRITES));
         ageing.notes = vec![Field::new(QUESTION, question), Field::new(CHOICE, choice)];
         Cell { ageing, policy }
     };
@@ -157,7 +159,7 @@ fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Cell> 
         let mut changed = setup.clone();
         changed.volume.atime = atime;
         let mut cell = cell(changed, DATA, "access times", &atime.to_string());
-        cell.ageing.read_percent = READ_PERCENT;
+        cell.ageing.mix.read_percent = READ_PERCENT;
         cell.ageing.drive_writes = extent.drive_writes.min(1.0);
         cells.push(cell);
     }

@@ -99,6 +99,8 @@ pub enum Recommendation {
     NoDifference,
     /// Trimming costs something here and gains nothing.
     NotWorthIt,
+    /// Every policy that gains something would trim without end.
+    NeverDone,
     /// Discards do not arrive; that has to be mended first.
     Blocked,
     /// Too little could be tried.
@@ -115,13 +117,15 @@ pub fn recommendation(study: &Study) -> Recommendation {
     if advice::looked(study) && !advice::any_gain(study) {
         return if stalls || online_costs { Recommendation::NotWorthIt } else { Recommendation::NoDifference };
     }
-    if stalls {
+    let finishes = |policy: &str| advice::finishes(study, policy);
+    if stalls && finishes(policy::IDLE) {
         return Recommendation::Idle;
     }
     match (cells.has(policy::NONE), cells.has(policy::ONLINE), cells.has(policy::BATCHED)) {
-        (true, true, _) if !online_costs && advice::looked(study) => Recommendation::Online,
-        (true, true, _) if !online_costs => Recommendation::NoDifference,
-        _ if advice::beats(study, policy::ADAPTIVE, policy::BATCHED) => Recommendation::Adaptive,
+        (true, true, _) if !online_costs && advice::looked(study) && finishes(policy::ONLINE) => Recommendation::Online,
+        (true, true, _) if !online_costs && !advice::looked(study) => Recommendation::NoDifference,
+        _ if advice::beats(study, policy::ADAPTIVE, policy::BATCHED) && finishes(policy::ADAPTIVE) => Recommendation::Adaptive,
+        _ if !finishes(policy::BATCHED) => Recommendation::NeverDone,
         (true, true, _) | (true, false, true) => Recommendation::Batched,
         _ => Recommendation::Unknown,
     }
@@ -135,7 +139,7 @@ pub fn recommended_policy(study: &Study) -> Option<&'static str> {
         Recommendation::Adaptive => Some(policy::ADAPTIVE),
         Recommendation::Idle => Some(policy::IDLE),
         Recommendation::NotWorthIt => Some(policy::NONE),
-        Recommendation::NoDifference | Recommendation::Blocked | Recommendation::Unknown => None,
+        Recommendation::NoDifference | Recommendation::NeverDone | Recommendation::Blocked | Recommendation::Unknown => None,
     }
 }
 
@@ -148,6 +152,7 @@ pub fn of(study: &Study) -> Verdict {
             verdict.evidence.extend(evidence(run));
         }
     }
+    verdict.caveats.extend(advice::never_done(study));
     if let Some(chosen) = recommended_policy(study) {
         verdict.caveats.extend(advice::changes(study, chosen, stalls(study, &cells), STALL_SECONDS));
     }
@@ -198,6 +203,10 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
         }
         Recommendation::NoDifference => {
             format!("Online discard makes no measurable difference to what is waited for here, so it may stay on or off. {batch}")
+        }
+        Recommendation::NeverDone => {
+            "No policy is recommended: on a drive whose TRIM is as dear as this one's, not even a batched trim is done before the next is due."
+                .to_owned()
         }
         Recommendation::NotWorthIt => {
             format!(
@@ -536,7 +545,9 @@ mod tests {
         let online = with(0.17, gains.clone());
         assert_eq!((recommendation(&online), recommended_policy(&online)), (Recommendation::Online, Some(policy::ONLINE)));
         assert!(
-            of(&online).headline.contains("36000 4 KiB random writes a second instead of 28000 and the drive's life 1.57×"),
+            of(&online)
+                .headline
+                .contains("36000 4 KiB random writes a second, steady under load, instead of 28000 and 1.57× the drive's life at 60% full"),
             "{}",
             of(&online).headline
         );
@@ -544,6 +555,56 @@ mod tests {
         let mut adaptive = gains;
         adaptive[2] = aged("batched", 30e3, 10.0);
         assert_eq!(recommendation(&with(11.0, adaptive)), Recommendation::Adaptive);
+    }
+
+    #[test]
+    fn no_gain_is_stated_that_is_none() {
+        // Seen: "555417 4 KiB random writes a second instead of 555417".
+        let runs = vec![
+            tree("none", "nodiscard", &[0.17, 0.17, 0.17], 0.0, None),
+            tree("online", "discard", &[11.0, 11.0, 11.0], 500.0, None),
+            tree("batched", "nodiscard", &[0.17, 0.17, 0.17], 120.0, Some(0.8)),
+        ];
+        let study = |rates: [f64; 2], cycles: [f64; 2]| {
+            let ageing = vec![aged("none", rates[0], cycles[0]), aged("online", rates[1], cycles[1]), aged("batched", rates[1], cycles[1])];
+            of(&Study { ageing, ..study(runs.clone()) }).headline
+        };
+        let life_only = study([555_417.0, 555_417.0], [11.0, 7.0]);
+        assert!(life_only.contains("1.57× the drive's life") && !life_only.contains("random writes"), "{life_only}");
+        let rate_only = study([28_000.0, 36_000.0], [7.0, 7.0]);
+        assert!(rate_only.contains("instead of 28000") && !rate_only.contains("life"), "{rate_only}");
+        let neither = study([28_000.0, 28_100.0], [7.0, 7.0]);
+        assert!(!neither.contains("instead of 28000") && !neither.contains('×') || neither.contains("Do not trim"), "{neither}");
+    }
+
+    #[test]
+    fn what_never_gets_done_is_not_recommended_and_the_reader_is_told_why() {
+        use crate::study::ageing::BEHIND;
+        let with_wait = |mut run: Run, wait: f64| {
+            run.metrics.push(Metric { name: SPARSE_WAIT.into(), unit: Unit::Seconds, better: Better::Lower, samples: vec![wait] });
+            run
+        };
+        let runs = vec![
+            with_wait(tree("none", "nodiscard", &[0.17], 0.0, None), 0.003),
+            with_wait(tree("online", "discard", &[11.0], 500.0, None), 3.0),
+            with_wait(tree("batched", "nodiscard", &[0.17], 120.0, Some(0.8)), 0.7),
+            with_wait(tree("idle", "nodiscard", &[0.17], 120.0, Some(0.8)), 0.15),
+        ];
+        let late = |mut run: Run, percent: f64| {
+            run.metrics.push(Metric { name: BEHIND.into(), unit: Unit::Percent, better: Better::Lower, samples: vec![percent] });
+            run
+        };
+        let study = |idle: f64, batched: f64| {
+            let ageing = vec![aged("none", 28e3, 11.0), late(aged("batched", 35e3, 7.8), batched), late(aged("idle", 36e3, 7.3), idle)];
+            Study { ageing, ..study(runs.clone()) }
+        };
+        assert_eq!(recommendation(&study(60.0, 2.0)), Recommendation::Idle);
+        let instead = study(100.0, 2.0);
+        assert_eq!(recommendation(&instead), Recommendation::Batched);
+        assert!(of(&instead).caveats.iter().any(|line| line.contains("'idle' never gets done at 60% full")), "{:?}", of(&instead).caveats);
+        let none = study(100.0, 100.0);
+        assert_eq!((recommendation(&none), recommended_policy(&none)), (Recommendation::NeverDone, None));
+        assert!(of(&none).headline.starts_with("No policy is recommended"), "{}", of(&none).headline);
     }
 
     #[test]

@@ -67,6 +67,11 @@ impl<D: Device> VolumeTarget<D> {
         self.steered.volume_mut().fsync(path)
     }
 
+    /// Whether the policy is in the middle of a pass, if only in a pause between two pieces, or the filesystem still has something to discard.
+    pub fn pass_under_way(&self) -> bool {
+        self.trimming() || self.policy().state().get("sweep.next").is_some()
+    }
+
     /// Whether a trim is under way: one of the policy, or what the filesystem discards of itself.
     pub fn trimming(&self) -> bool {
         self.volume().trimming() || self.volume().discarding()

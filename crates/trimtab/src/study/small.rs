@@ -1,0 +1,152 @@
+//! A drive and its months, both made smaller by the same factor.
+//!
+//! A drive of a thirtieth of the capacity that gets the same bytes a second is written over thirty times as fast: a day there is 48 minutes here.
+//! So everything that goes with the capacity shrinks together: what is written, how many extents are free, how many commands a trim
+//! takes and how long, the pauses between sessions, the intervals of policies. Rates, and what one command costs, stay as they are. Bytes, commands
+//! and times of the small drive, multiplied by the factor, are those of the full one; whether a trim is done before the next is due comes out right by
+//! itself. What does not shrink are delays that belong to no amount: a commit every 5 s, an idle second before garbage is collected.
+
+use crate::drives::model;
+use trimtab_core::drive::spec::{DriveSpec, Flash, Medium};
+use trimtab_core::policy::{BatchedSettings, PolicySpec, Schedule};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// A capacity at which whole drive-writes take seconds.
+pub const SIZE: Bytes = Bytes(2_000_000_000);
+/// The small drive has at least this many superblocks, so that the few that collection works on do not count for much.
+const SUPERBLOCKS_MIN: u64 = 160;
+/// The least that is left of a buffer for writes.
+const CACHE_MIN: u64 = 1 << 20;
+/// Pages that a block keeps.
+const PAGES_MIN: u32 = 4;
+
+/// A small drive that stands for a large one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Small {
+    /// The small one.
+    pub spec: DriveSpec,
+    /// How many times the large one holds its capacity.
+    pub factor: f64,
+    /// Its superblocks are of this share of the size, because otherwise there were too few.
+    pub block_share: f64,
+}
+
+impl Small {
+    /// `full` at about `size`, or larger if that is not possible.
+    ///
+    /// # Errors
+    /// A specification that cannot be made smaller, and is not small.
+    pub fn of(full: &DriveSpec, size: Bytes) -> anyhow::Result<Self> {
+        if full.capacity_bytes <= size.0 {
+            return Ok(Self { spec: full.clone(), factor: 1.0, block_share: 1.0 });
+        }
+        let mut smaller = full.clone();
+        let block_share = match &mut smaller.medium {
+            Medium::Flash(flash) => shrink_flash(flash, full.capacity_bytes, size),
+            Medium::Disk(_) => 1.0,
+        };
+        let larger = |size: &u64| Some(size.saturating_add(size / 4)).filter(|size| *size < full.capacity_bytes);
+        let mut error = None;
+        for size in std::iter::successors(Some(size.0), larger) {
+            match model::sized(smaller.clone(), Some(Bytes(size))) {
+                Ok(spec) => {
+                    let factor = full.capacity_bytes as f64 / spec.capacity_bytes as f64;
+                    return Ok(Self { spec, factor, block_share });
+                }
+                Err(refused) => error = error.or(Some(refused)),
+            }
+        }
+        Err(error.unwrap_or_else(|| anyhow::anyhow!("{} cannot be made smaller", full.name)))
+    }
+
+    /// A time of the large drive on the small one.
+    pub fn sooner(&self, time: Nanos) -> Nanos {
+        Nanos(((time.0 as f64 / self.factor) as u64).max(1))
+    }
+
+    /// `policy` with its calendar made as much faster: intervals of hours and days, not what it does within seconds.
+    pub fn faster(&self, policy: &PolicySpec) -> PolicySpec {
+        const DAY: Nanos = Nanos::from_secs(86_400);
+        const POLL_MIN: Nanos = Nanos::from_millis(100);
+        match *policy {
+            PolicySpec::Batched(settings) => PolicySpec::Batched(BatchedSettings {
+                schedule: match settings.schedule {
+                    Schedule::Every(period) => Schedule::Every(self.sooner(period)),
+                    // The hour of the day says nothing where a day is minutes.
+                    Schedule::Nightly(_) => Schedule::Every(self.sooner(DAY)),
+                    Schedule::AtShutdown => Schedule::AtShutdown,
+                },
+                ..settings
+            }),
+            PolicySpec::Adaptive(mut settings) => {
+                settings.at_most_every = self.sooner(settings.at_most_every);
+                settings.at_least_every = self.sooner(settings.at_least_every);
+                settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
+                PolicySpec::Adaptive(settings)
+            }
+            PolicySpec::Idle(mut settings) => {
+                settings.at_least_every = self.sooner(settings.at_least_every);
+                settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
+                PolicySpec::Idle(settings)
+            }
+            PolicySpec::None | PolicySpec::Online => *policy,
+        }
+    }
+}
+
+/// Makes superblocks smaller where there would be too few at `size`, and what else goes with the capacity. Gives the share that is left of a superblock.
+fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
+    if let Some(life) = &mut flash.life_throttle {
+        life.credit_bytes = (life.credit_bytes as f64 * size.as_f64() / capacity as f64) as u64;
+    }
+    let geometry = &mut flash.geometry;
+    let raw = geometry.raw_bytes() as f64 * size.as_f64() / capacity as f64;
+    let wanted = raw / SUPERBLOCKS_MIN as f64;
+    let pages = geometry.pages_per_block;
+    let fewer = (f64::from(pages) * wanted / geometry.superblock_bytes() as f64) as u32;
+    if fewer >= pages {
+        return 1.0;
+    }
+    geometry.pages_per_block = fewer.max(PAGES_MIN.min(pages));
+    let share = f64::from(geometry.pages_per_block) / f64::from(pages);
+    geometry.blocks_per_plane = (f64::from(geometry.blocks_per_plane) / share).ceil() as u32;
+    // The buffer keeps its proportion to the superblocks, but still holds what all dies take at once.
+    flash.write_cache.bytes = ((flash.write_cache.bytes as f64 * share) as u64).max(CACHE_MIN.min(flash.write_cache.bytes));
+    // An erasure takes as long for each page as before.
+    flash.nand.erase_ns = (flash.nand.erase_ns as f64 * share) as u64;
+    share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drives;
+
+    #[test]
+    fn every_shipped_drive_can_be_small_and_keeps_what_does_not_go_with_its_size() {
+        for drive in drives::shipped() {
+            let (name, full) = (&drive.spec.name, drive.spec.clone());
+            let small = Small::of(&full, SIZE).unwrap();
+            assert!(small.spec.capacity_bytes < 8_000_000_000, "{name}: {}", small.spec.capacity_bytes);
+            let (Medium::Flash(a), Medium::Flash(b)) = (&full.medium, &small.spec.medium) else { continue };
+            let (whole, spare) = (a.geometry.raw_bytes() as f64, full.capacity_bytes as f64);
+            let ratio = b.geometry.raw_bytes() as f64 / small.spec.capacity_bytes as f64 / (whole / spare);
+            assert!((0.995..1.03).contains(&ratio), "{name}: spare space {ratio}");
+            let superblocks = b.geometry.superblocks();
+            assert!(superblocks >= SUPERBLOCKS_MIN, "{name}: {superblocks}");
+            // Erasing costs as much for each byte.
+            let erase = |flash: &Flash| flash.nand.erase_ns as f64 / f64::from(flash.geometry.pages_per_block);
+            assert!((erase(b) / erase(a) - 1.0).abs() < 0.01, "{name}");
+        }
+    }
+
+    #[test]
+    fn calendars_go_faster_and_seconds_do_not() {
+        let spec = drives::load("ocz-vertex-le-100gb").unwrap().spec;
+        let small = Small { factor: 100.0, ..Small::of(&spec, SIZE).unwrap() };
+        let policy = |text: &str| text.parse::<PolicySpec>().unwrap();
+        assert_eq!(small.faster(&policy("batched:every=100h")), policy("batched:every=1h"));
+        let PolicySpec::Idle(idle) = small.faster(&policy("idle")) else { panic!() };
+        assert_eq!((idle.at_least_every, idle.poll, idle.patience), (Nanos::from_secs(864), Nanos::from_millis(100), Nanos::from_secs(60)));
+    }
+}
