@@ -40,6 +40,23 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+/// Exit status if TRIM is blocked somewhere, whichever command finds it.
+pub const BLOCKED: u8 = 3;
+/// Exit status if it cannot be told, or has not been proved, that TRIM gets through.
+pub const NOT_PROVED: u8 = 4;
+
+/// TRIM cannot get through (exit status 3): a layer, or how the filesystem is mounted, is in the way.
+#[derive(Debug)]
+pub struct Blocked(pub String);
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Blocked {}
+
 /// The user stopped it (SIGINT, SIGTERM); everything has been cleaned up.
 #[derive(Debug)]
 pub struct Interrupted;
@@ -59,6 +76,8 @@ pub fn print_and_exit_code(error: &anyhow::Error) -> ExitCode {
         ExitCode::from(USAGE)
     } else if error.chain().any(|cause| cause.is::<Interrupted>()) {
         ExitCode::from(INTERRUPTED)
+    } else if error.downcast_ref::<Blocked>().is_some() {
+        ExitCode::from(BLOCKED)
     } else {
         ExitCode::FAILURE
     }

@@ -4,13 +4,17 @@
 //! blocks of the deleted files are read back, and those of the kept ones, which must not have changed; and the discard counters
 //! of every layer say how far the discards came.
 
+pub mod arrival;
 pub mod extents;
 pub mod in_use;
 mod readback;
 pub mod verdict;
 
-use crate::host::discards::Meter;
+use crate::host::block::Stack;
+use crate::host::discards::{self, LayerDiscards, Meter};
+use crate::host::doctor::{self, Tables};
 use crate::host::drive;
+use crate::host::mountinfo::DevNumber;
 use crate::host::stat::DiskStat;
 use crate::interrupt;
 use crate::safety::Workspace;
@@ -18,6 +22,7 @@ use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
 use crate::trim::lock::{Busy, DriveLocks, run_directory};
 use anyhow::{Context as _, bail};
+use arrival::LayerArrival;
 use extents::{Extent, Mapper, Placed};
 use readback::{BLOCK, Content, RawDevice, interior};
 use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
@@ -32,7 +37,7 @@ use trimtab_core::data::DataClass;
 use trimtab_core::rng::Stream;
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::Bytes;
-use verdict::{LayerCount, Observed, Promise, VerdictKind};
+use verdict::{Observed, Promise, VerdictKind};
 
 /// The smallest file.
 const PIECE_MIN: u64 = 1 << 20;
@@ -82,7 +87,9 @@ pub struct Proof {
     /// What the drive promises.
     pub promise: Promise,
     /// What every layer counted.
-    pub layers: Vec<LayerCount>,
+    pub layers: Vec<LayerArrival>,
+    /// What should be known about these counts.
+    pub counted: Vec<String>,
     /// What else should be known.
     pub remarks: Vec<String>,
 }
@@ -109,7 +116,7 @@ pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Bus
     let mut fs = Filesystem::open(workspace.path())?;
     let shown = fs.mount().mount_point.display().to_string();
     if let Some(obstacle) = fs.obstacle().filter(|_| !options.as_mounted) {
-        bail!("cannot trim {shown}: {obstacle}");
+        bail!(crate::trim::delivery::obstructed(&fs, obstacle));
     }
     let locks = DriveLocks::wait(fs.stack(), &run_directory(), options.lock_wait, waiting);
     let _locks = locks.with_context(|| format!("cannot trim {shown}"))?;
@@ -195,6 +202,7 @@ fn blank(fs: &Filesystem, options: &Options) -> Proof {
         kept: Content::default(),
         promise: promise(fs),
         layers: Vec::new(),
+        counted: Vec::new(),
         remarks: if options.as_mounted {
             vec!["nothing was trimmed: only what the filesystem did of its own accord".into()]
         } else {
@@ -325,12 +333,25 @@ impl Probe {
         }
         wait(options.wait)?;
         fitrim::settle(&meter, Duration::from_secs(30));
-        let arrival = verdict::arrival(meter.stack(), &meter.layers(), proof.expected_bytes);
+        let stack = meter.stack();
+        let arrival = arrival::arrival(stack, &meter.layers(), &self.freed_on(stack), &Tables::read(fs.root()));
         proof.freed = self.read(&self.freed)?;
         proof.freed_again = self.read(&self.freed)?;
         proof.kept = self.read(&self.kept)?;
-        let observed = Observed { freed: proof.freed, again: proof.freed_again, kept: proof.kept, arrival, promise: proof.promise };
+        let observed = Observed {
+            freed: proof.freed,
+            again: proof.freed_again,
+            kept: proof.kept,
+            arrival,
+            promise: proof.promise,
+            sends_later: fs.sends_later(),
+        };
         (proof.verdict, proof.text) = verdict::judge(&observed);
+        let counts: Vec<LayerDiscards> = observed.arrival.layers.iter().map(|l| l.discards.clone()).collect();
+        proof.counted = discards::remarks(&counts);
+        if let Ok(diagnosis) = fs.diagnosis() {
+            agree(proof, &diagnosis.verdict);
+        }
         proof.layers = observed.arrival.layers;
         if proof.expected_bytes < proof.freed_bytes {
             let rest = Bytes(proof.freed_bytes - proof.expected_bytes);
@@ -348,6 +369,21 @@ impl Probe {
             (true, true) => Try::Alone,
             (true, false) => Try::AmongOthers,
         })
+    }
+
+    /// What is to be freed in whole discard units, on each of the filesystem's own devices.
+    fn freed_on(&self, stack: &Stack) -> Vec<(usize, u64)> {
+        let device = |path: &Path| rustix::fs::stat(path).map(|s| DevNumber::from_raw(s.st_rdev)).ok();
+        let mut freed: Vec<(usize, u64)> = stack.tops.iter().map(|&top| (top, 0)).collect();
+        for placed in self.freed.iter().flat_map(|p| self.interiors(p)) {
+            let number = device(&placed.device);
+            for (top, bytes) in &mut freed {
+                if stack.tops.len() == 1 || stack.layers.get(*top).map(|l| l.dev) == number {
+                    *bytes = bytes.saturating_add(placed.len);
+                }
+            }
+        }
+        freed
     }
 
     /// Whether all that was freed is free now; `None` if the filesystem does not say.
@@ -427,6 +463,20 @@ impl Probe {
             }
         }
         Ok(content)
+    }
+}
+
+/// What was freed lay where discards get to; the doctor knows devices of the same filesystem where they do not.
+fn agree(proof: &mut Proof, doctor: &doctor::Verdict) {
+    let proved = matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::Changed);
+    if !proved || doctor.kind != doctor::VerdictKind::Blocked {
+        return;
+    }
+    if doctor.reaches.is_empty() {
+        proof.counted.push(format!("trimtab doctor sees it otherwise: {}", doctor.text));
+    } else {
+        proof.verdict = VerdictKind::LegLeftOut;
+        proof.text = format!("{}; only what lay elsewhere was proved: {}", doctor.text, proof.text);
     }
 }
 

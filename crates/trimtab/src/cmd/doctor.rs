@@ -1,6 +1,6 @@
 //! `trimtab doctor [PATH|DEVICE]`.
 
-use crate::error::UsageError;
+use crate::error::{BLOCKED, NOT_PROVED, UsageError};
 use crate::host::doctor::{Diagnosis, Doctor, VerdictKind, render};
 use crate::host::root::Root;
 use crate::output::Context;
@@ -9,11 +9,6 @@ use serde::Serialize;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Exit status if TRIM is blocked somewhere.
-pub const BLOCKED: u8 = 3;
-/// Exit status if it cannot be told.
-pub const UNKNOWN: u8 = 4;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,7 +117,7 @@ fn exit_code(diagnoses: &[Diagnosis]) -> ExitCode {
     if any(VerdictKind::Blocked) {
         ExitCode::from(BLOCKED)
     } else if any(VerdictKind::Unknown) {
-        ExitCode::from(UNKNOWN)
+        ExitCode::from(NOT_PROVED)
     } else {
         ExitCode::SUCCESS
     }

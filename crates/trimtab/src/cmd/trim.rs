@@ -1,18 +1,21 @@
 //! `trimtab trim PATH…`.
 
-use crate::error::{Interrupted as UserInterrupt, UsageError};
-use crate::host::stat::Discards;
+use crate::error::{BLOCKED, Interrupted as UserInterrupt, NOT_PROVED, UsageError};
+use crate::host::discards::{LayerDiscards, Meter};
+use crate::host::root::Root;
 use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Progress};
 use crate::report::document::{Narrow, Table};
 use crate::report::layout::prose;
+use crate::trim::delivery::{self, Delivery};
 use crate::trim::filesystem::{Filesystem, unix_now};
-use crate::trim::fitrim;
+use crate::trim::fitrim::{self, Obstacle};
 use crate::trim::lock::{DriveLocks, run_directory};
 use crate::trim::pass::{Account, Step, Steps, World};
 use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
 use anyhow::Context as _;
+use rustix::io::Errno;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,14 +31,17 @@ Examples:
   trimtab trim /srv --policy idle:budget=2ms
   trimtab trim /srv --window 10GiB+1GiB  only this range of the filesystem's addresses
   trimtab trim /srv --min-extent 1MiB    leave smaller free extents alone: far fewer commands
-  trimtab trim /srv --dry-run            only say what would be asked
+  trimtab trim /srv --dry-run            only say what would be asked, and how much would be sent
 
-What has reached the devices is read from their own counters, not from what the filesystem returns. An interrupted trim goes on
+What has reached the drives is read from their own counters, each leg of an array by itself, not from what the filesystem returns. An interrupted trim goes on
 where it left off when it is started again (--restart begins anew). Only one trim runs on a drive at a time; this one waits for its
 turn (--lock-wait), also beside the daemon.
 
-Exit status: 0 all windows trimmed, 1 something was refused or failed, 2 wrong usage, 130 interrupted.";
+Exit status: 0 all windows trimmed, 1 something was refused or failed, 2 wrong usage, 3 a layer below is in the way (as trimtab doctor
+has it), for all of it or for one of several drives, 4 not proved (sent later, or not counted), 130 interrupted.";
 
+/// How long to wait for discards of which nothing is seen below.
+const LATE: Duration = Duration::from_secs(2);
 /// After this many refusals in a row it is not a place on the drive that fails; the rest is left alone.
 const REFUSED_MAX: u32 = 8;
 
@@ -55,7 +61,7 @@ pub struct Args {
     /// Leave free extents below this size alone.
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     min_extent: Bytes,
-    /// Say what would be asked, and do not ask it. Proves nothing about what the device would do.
+    /// Say what would be asked and (ext4, XFS) how much would be sent, and do not ask it. Proves nothing about what the device would do.
     #[arg(long)]
     dry_run: bool,
     /// How long to wait for a drive that is being trimmed already; 0s fails at once.
@@ -87,6 +93,15 @@ struct RefusedWindow {
     why: String,
 }
 
+/// What a trim would send.
+#[derive(Debug, Serialize)]
+struct WouldSend {
+    bytes: u64,
+    extents: u64,
+    /// It may be less: ext4 does not show which groups it takes for trimmed.
+    at_most: bool,
+}
+
 /// What became of one filesystem.
 #[derive(Debug, Serialize)]
 struct Outcome {
@@ -102,9 +117,15 @@ struct Outcome {
     free_bytes: u64,
     asked_bytes: u64,
     returned_bytes: u64,
-    /// What the devices counted; absent if they do not count.
+    /// What the lowest layers counted, all of them together; absent if they do not count.
     sent_bytes: Option<u64>,
     sent_commands: Option<u64>,
+    /// For a dry run: what would be sent, where the filesystem says where its free space lies.
+    would_send: Option<WouldSend>,
+    /// Whether that is all of it, on every leg; absent for a dry run.
+    delivery: Option<Delivery>,
+    /// What each layer counted from the first request to the last.
+    layers: Vec<LayerDiscards>,
     refused: Vec<RefusedWindow>,
     seconds: f64,
     trimming_seconds: f64,
@@ -134,7 +155,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             continue;
         }
         seen.push(fs.id().to_owned());
-        let outcome = if args.dry_run { dry_run(args, &policy, &fs) } else { trim(args, &policy, &mut fs, context)? };
+        let outcome = if args.dry_run { dry_run(args, &policy, &mut fs) } else { trim(args, &policy, &mut fs, context)? };
         interrupted = !args.dry_run && interrupt::requested();
         report.filesystems.push(outcome);
         if interrupted {
@@ -147,8 +168,21 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let refused: Vec<String> = report.filesystems.iter().filter_map(refusal).collect();
     anyhow::ensure!(refused.is_empty(), "{}", refused.join("; "));
-    let all = report.filesystems.iter().all(|f| f.complete);
-    Ok(if all || args.dry_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(exit_code(&report))
+}
+
+/// The worst of all filesystems.
+fn exit_code(report: &Report) -> ExitCode {
+    let any = |delivery| report.filesystems.iter().any(|f| f.delivery == Some(delivery));
+    if report.filesystems.iter().any(|f| !f.complete) && !report.dry_run {
+        ExitCode::FAILURE
+    } else if any(Delivery::Blocked) {
+        ExitCode::from(BLOCKED)
+    } else if any(Delivery::NotProved) {
+        ExitCode::from(NOT_PROVED)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// What was refused, in a line.
@@ -172,10 +206,13 @@ fn policy(args: &Args) -> anyhow::Result<PolicySpec> {
     }
 }
 
-fn dry_run(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
+fn dry_run(args: &Args, policy: &PolicySpec, fs: &mut Filesystem) -> Outcome {
     let mut outcome = blank(args, policy, fs);
     outcome.windows = chosen(args, fs).count() as u64;
     outcome.asked_bytes = chosen(args, fs).fold(0, |sum, w| sum.saturating_add(w.len));
+    let windows: Vec<TrimWindow> = chosen(args, fs).copied().collect();
+    let would_send = fs.would_send(&windows, least(args, policy));
+    outcome.would_send = would_send.map(|(s, at_most)| WouldSend { bytes: s.bytes, extents: s.extents, at_most });
     outcome.remarks.push("nothing was asked of the kernel; this proves nothing about what the device would do".to_owned());
     outcome
 }
@@ -204,6 +241,9 @@ fn blank(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
         returned_bytes: 0,
         sent_bytes: None,
         sent_commands: None,
+        would_send: None,
+        delivery: None,
+        layers: Vec::new(),
         refused: Vec::new(),
         seconds: 0.0,
         trimming_seconds: 0.0,
@@ -217,7 +257,7 @@ fn blank(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
 fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Outcome> {
     let shown = fs.mount().mount_point.display().to_string();
     if let Some(obstacle) = fs.obstacle() {
-        anyhow::bail!("cannot trim {shown}: {obstacle}{}", hint(obstacle, &shown));
+        return Err(delivery::obstructed(fs, obstacle));
     }
     if let Some(why) = fs.refuses_min_extent(least(args, policy)) {
         return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
@@ -228,6 +268,7 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
         outcome.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
     }
     let started = Instant::now();
+    let meter = Meter::of_stack(Root::live().context("cannot open /")?, fs.stack().clone());
     let account = match args.window {
         Some(_) => {
             let account = windows(args, fs, context)?;
@@ -239,9 +280,27 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
     };
     // While the locks are held.
     fs.unlimit_commands();
-    drop(locks);
+    if account.requests == 0 && account.refused.first().is_some_and(|(_, r)| r.errno == Errno::OPNOTSUPP) {
+        return Err(delivery::obstructed(fs, Obstacle::Device));
+    }
     finish(&mut outcome, &account, started);
+    deliver(&mut outcome, fs, &meter);
+    drop(locks);
     Ok(outcome)
+}
+
+/// How far the discards came.
+fn deliver(outcome: &mut Outcome, fs: &Filesystem, meter: &Meter) {
+    if meter.count().is_some_and(|c| c.commands == 0) {
+        // They may still be on their way down.
+        fitrim::settle(meter, LATE);
+    }
+    outcome.layers = meter.layers();
+    if outcome.refused.is_empty() {
+        let (delivery, remarks) = delivery::judge(fs, &outcome.layers, Bytes(outcome.returned_bytes));
+        outcome.delivery = Some(delivery);
+        outcome.remarks.extend(remarks);
+    }
 }
 
 /// The least extent that is asked for in the end.
@@ -265,13 +324,6 @@ fn lock(args: &Args, fs: &mut Filesystem, context: &Context) -> anyhow::Result<D
         fs.refresh()?;
     }
     Ok(locks)
-}
-
-fn hint(obstacle: fitrim::Obstacle, path: &str) -> String {
-    match obstacle {
-        fitrim::Obstacle::Device => format!("; trimtab doctor {path} says why"),
-        _ => String::new(),
-    }
 }
 
 /// Some windows, at once.
@@ -345,7 +397,7 @@ struct WholePass<'a> {
 impl WholePass<'_> {
     /// Runs to the end (true), or until interrupted or refused for good.
     fn drive(&mut self, fs: &mut Filesystem, context: &Context, begin: bool) -> bool {
-        let mut progress = Progress::new(context, "reached the device", Counting::Bytes, fs.free().map_or(0, |b| b.0));
+        let mut progress = Progress::new(context, "reached the drives", Counting::Bytes, fs.free().map_or(0, |b| b.0));
         let mut world = World { forced: begin, ..World::default() };
         let mut refused_in_a_row = 0;
         loop {
@@ -426,9 +478,6 @@ fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
         why: r.to_string(),
     });
     outcome.refused = refused.collect();
-    if account.requests > 0 && account.returned > Bytes::ZERO && account.sent.is_some_and(|s| s == Discards::default()) {
-        outcome.remarks.push(format!("the filesystem says {}, but no discard reached the device", account.returned));
-    }
     if account.excess > Bytes::ZERO {
         outcome.remarks.push(format!(
             "the device counted {} more than was asked: the filesystem's own discards were still draining, or a layer counts twice",
@@ -442,7 +491,7 @@ fn text(report: &Report) -> String {
         return dry_text(report);
     }
     let mut table =
-        Table::new("", &["filesystem", "reached the device", "commands", "free", "requests", "refused", "time", "others waited"])
+        Table::new("", &["filesystem", "reached the drives", "commands", "free", "requests", "refused", "time", "others waited"])
             .when_narrow(Narrow::Records);
     for f in &report.filesystems {
         let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
@@ -485,6 +534,19 @@ fn dry_text(report: &Report) -> String {
             f.unit,
             Bytes(f.free_bytes)
         );
+        text += &match &f.would_send {
+            Some(w) => format!(
+                "\n  would send {}{} in {} {}",
+                if w.at_most { "at most " } else { "" },
+                Bytes(w.bytes),
+                w.extents,
+                if w.extents == 1 { "extent" } else { "extents" }
+            ),
+            None => "\n  how much would be sent is not known: this filesystem does not say where its free space lies".to_owned(),
+        };
+        if f.would_send.as_ref().is_some_and(|w| w.at_most) {
+            text += " (less where it has been trimmed since it was mounted: ext4 does not show where)";
+        }
         for remark in &f.remarks {
             text += &format!("\n  {remark}");
         }

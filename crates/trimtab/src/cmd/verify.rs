@@ -1,6 +1,7 @@
 //! `trimtab verify PATH`.
 
-use crate::error::UsageError;
+use crate::error::{BLOCKED, NOT_PROVED, UsageError};
+use crate::host::discards::Fate;
 use crate::output::Context;
 use crate::report::document::Table;
 use crate::report::layout::prose;
@@ -13,11 +14,6 @@ use std::time::Duration;
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::workload::Plan;
 
-/// Exit status if the discards never arrived, or if TRIM does damage.
-const BLOCKED: u8 = 3;
-/// Exit status if nothing was proved.
-const NOT_PROVED: u8 = 4;
-
 const EXAMPLES: &str = "\
 Examples:
   trimtab verify /home                  write, delete, trim, and read the raw blocks back
@@ -29,8 +25,8 @@ Small files of random data are written side by side in a directory of its own. E
 filesystem that held it is trimmed (other free space in that part too). Then the raw blocks are read back past all caches, and the discard
 counters of every layer are looked at. Blocks of the files that were kept must not have changed. Nothing else is read or written.
 
-Exit status: 0 proved (zeroes, or something else than before), 3 the discards got lost on the way or TRIM does damage,
-4 not proved (old data still there, or unknown), 1 failed, 2 wrong usage.";
+Exit status: 0 proved (zeroes, or something else than before), 3 the discards got lost on the way, wholly or on one of several
+devices, or TRIM does damage, 4 not proved (old data still there, not sent yet, or unknown), 1 failed, 2 wrong usage.";
 
 /// Arguments of `trimtab verify`.
 #[derive(Debug, clap::Args)]
@@ -82,8 +78,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     context.report("verify", 1, &proof, || text(&proof))?;
     Ok(match proof.verdict {
         VerdictKind::Zeroed | VerdictKind::Changed => ExitCode::SUCCESS,
-        VerdictKind::NeverArrived | VerdictKind::Damage => ExitCode::from(BLOCKED),
-        VerdictKind::Partly | VerdictKind::StillThere | VerdictKind::Unknown => ExitCode::from(NOT_PROVED),
+        VerdictKind::NeverArrived | VerdictKind::Swallowed | VerdictKind::LegLeftOut | VerdictKind::Damage => ExitCode::from(BLOCKED),
+        VerdictKind::Partly | VerdictKind::StillThere | VerdictKind::NotYet | VerdictKind::Unknown => ExitCode::from(NOT_PROVED),
     })
 }
 
@@ -91,8 +87,14 @@ fn text(proof: &Proof) -> String {
     let mut layers = Table::new("", &["layer", "discards", "bytes", "arrived"]);
     for layer in &proof.layers {
         let arrived = layer.arrived.map_or("-", |yes| if yes { "yes" } else { "NO" });
-        let commands = layer.commands.map_or("-".to_owned(), |n| n.to_string());
-        layers.row([format!("{} [{}]", layer.name, layer.kind), commands, in_words(layer.bytes), arrived.to_owned()]);
+        let count = &layer.discards;
+        let counted = count.fate != Fate::NotCounted;
+        let commands = count.commands.filter(|_| counted).map_or("-".to_owned(), |n| n.to_string());
+        let bytes = match count.given_back_bytes {
+            Some(bytes) => format!("{} given back", Bytes(bytes)),
+            None => in_words(count.bytes.filter(|_| counted)),
+        };
+        layers.row([format!("{} [{}]", count.name, count.kind), commands, bytes, arrived.to_owned()]);
     }
     let percent = |n: u64, of: u64| if of == 0 { "-".to_owned() } else { format!("{:.0} %", 100.0 * n as f64 / of as f64) };
     let freed = &proof.freed;
@@ -105,7 +107,7 @@ fn text(proof: &Proof) -> String {
     if !proof.layers.is_empty() {
         text.extend([layers.on_screen(), blocks.on_screen()]);
     }
-    text.extend(proof.remarks.iter().map(|remark| prose(remark)));
+    text.extend(proof.counted.iter().chain(&proof.remarks).map(|remark| prose(remark)));
     text.push_str(&prose(&format!("{} [{}]: {}", proof.path, proof.fs_type, proof.text)));
     text
 }

@@ -19,7 +19,7 @@ pub struct Figures {
     pub requests: u64,
     /// Requests refused.
     pub refused: u64,
-    /// Discard commands that the devices counted.
+    /// Discard commands that the drives counted, at the lowest layers.
     pub sent_commands: u64,
     /// Bytes of them.
     pub sent_bytes: u64,
@@ -40,7 +40,12 @@ const METRICS: [Metric; 9] = [
     ("trimtab_passes_total", "counter", "Trim passes completed.", |f| f.passes as f64),
     ("trimtab_requests_total", "counter", "Trim requests carried out.", |f| f.requests as f64),
     ("trimtab_requests_refused_total", "counter", "Trim requests refused or failed.", |f| f.refused as f64),
-    ("trimtab_sent_commands_total", "counter", "Discard commands that the devices counted.", |f| f.sent_commands as f64),
+    (
+        "trimtab_sent_commands_total",
+        "counter",
+        "Discard commands that the drives counted, at the lowest layers, mirrors as often as they are.",
+        |f| f.sent_commands as f64,
+    ),
     ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| f.sent_bytes as f64),
     ("trimtab_trimming_seconds_total", "counter", "Time inside trim requests.", |f| f.trimming_seconds),
     ("trimtab_others_wait_seconds_max", "gauge", "Longest mean wait of other requests over 5 ms during a trim request.", |f| {

@@ -152,8 +152,10 @@ impl Task {
     /// What it is going to do, for the journal.
     #[must_use]
     pub fn introduction(&self) -> String {
+        let later =
+            if self.fs.sends_later() { "; it is mounted with discard, so it only takes note of trims and sends by itself" } else { "" };
         format!(
-            "{} [{}]: {}, by {}, in {}",
+            "{} [{}]: {}, by {}, in {}{later}",
             self.shown,
             self.fs.mount().fs_type,
             self.rule.policy,
@@ -398,7 +400,7 @@ impl Task {
         };
         let sent = account
             .sent
-            .map_or("discards are not counted".to_owned(), |s| format!("{} in {} discards reached the device", s.bytes, s.commands));
+            .map_or("discards are not counted".to_owned(), |s| format!("{} in {} discards reached the drives", s.bytes, s.commands));
         let wait = account.wait_during.map_or(String::new(), |w| format!(", others waited up to {w}"));
         format!("{}: {what}: {sent} in {took}, {} of it in requests{wait}", self.shown, account.trimming)
     }

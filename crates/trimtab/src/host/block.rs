@@ -111,6 +111,14 @@ impl Layer {
         if self.kind == Kind::Partition { self.sys.parent().unwrap_or(&self.sys).join("queue") } else { self.sys.join("queue") }
     }
 
+    /// Holds metadata of an LVM pool or RAID, where no discards go.
+    #[must_use]
+    pub fn is_metadata(&self) -> bool {
+        let Some(label) = self.label.as_deref() else { return false };
+        let numbered = |kind: &str| label.rsplit_once(kind).is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+        label.ends_with("_tmeta") || label.ends_with("_cmeta") || numbered("_rmeta_")
+    }
+
     /// Kernel name and, if it has one, the name that people gave it: `dm-0 (home)`.
     #[must_use]
     pub fn title(&self) -> String {
@@ -158,6 +166,45 @@ impl Stack {
     /// The drives at the bottom.
     pub fn drives(&self) -> impl Iterator<Item = &Layer> {
         self.layers.iter().filter(|l| matches!(l.kind, Kind::Drive(_)))
+    }
+
+    /// The layers below one that get its discards: not those that hold metadata, nor a file with another filesystem below it.
+    pub fn legs_of(&self, index: usize) -> impl Iterator<Item = usize> {
+        let below = self.layers.get(index).map(|l| l.below.as_slice()).unwrap_or_default().iter().copied();
+        below.filter(|&i| self.layers.get(i).is_some_and(|l| !l.is_metadata() && !matches!(l.kind, Kind::File { .. })))
+    }
+
+    /// The lowest layers that count discards, where they have reached the drives: partitions and drives, and loop devices over files.
+    /// A partition and its disk have one queue; the partition's counters leave out what others do to the disk.
+    #[must_use]
+    pub fn ends(&self) -> Vec<usize> {
+        self.ends_below(&self.tops)
+    }
+
+    /// The same of what stands below one layer, or that layer itself.
+    #[must_use]
+    pub fn ends_of(&self, index: usize) -> Vec<usize> {
+        self.ends_below(&[index])
+    }
+
+    fn ends_below(&self, from: &[usize]) -> Vec<usize> {
+        let mut todo = from.to_vec();
+        let mut seen = vec![false; self.layers.len()];
+        let mut ends = Vec::new();
+        while let Some(index) = todo.pop() {
+            let Some(layer) = self.layers.get(index) else { continue };
+            if std::mem::replace(&mut seen[index], true) {
+                continue;
+            }
+            let mut below = self.legs_of(index).peekable();
+            if below.peek().is_none() || layer.kind == Kind::Partition {
+                ends.push(index);
+            } else {
+                todo.extend(below);
+            }
+        }
+        ends.sort_unstable();
+        ends
     }
 
     /// The devices that the filesystem is on.
@@ -344,7 +391,8 @@ impl Walk<'_> {
 }
 
 /// How a drive is attached, from its place in the device tree.
-fn bus(sys: &Path) -> Bus {
+#[must_use]
+pub fn bus(sys: &Path) -> Bus {
     let mut bus = Bus::Other;
     for part in sys.iter().filter_map(|c| c.to_str()) {
         let numbered = |prefix: &str| part.strip_prefix(prefix).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));

@@ -1,24 +1,61 @@
-//! How many discards reached a device: the discard fields of `stat`, before and after, at every layer.
+//! How many discards reached the drives: the discard fields of `stat`, before and after, at every layer.
 //! This, not the length that FITRIM returns, says what a trim did.
+//!
+//! What is below a layer says whether that layer's counter means anything. Some count nothing although they pass discards on (md RAID 0
+//! and 5), some count more than once (LVM RAID 1), some count what they keep to themselves (thin pools). So what reached the drives
+//! is what the lowest layers counted, each leg by itself.
 
-use super::block::Stack;
+use super::block::{Kind, Stack};
+use super::environment::kind_name;
 use super::root::Root;
 use super::stat::{Discards, DiskStat};
-use std::path::PathBuf;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use trimtab_core::units::Bytes;
 
 /// The discard counters of every layer of a stack, at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     layers: Vec<(PathBuf, Option<Discards>)>,
+    /// What the files below loop devices occupy.
+    occupied: Vec<Option<u64>>,
+}
+
+/// What a layer's count says about its discards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// Counted here.
+    Counted,
+    /// Nothing came here.
+    Nothing,
+    /// This layer does not count: it says nothing, or nothing although discards went through it.
+    NotCounted,
+    /// Counted here, and nothing of it below: this layer kept them to itself.
+    Swallowed,
 }
 
 /// What one layer got between two snapshots.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LayerDiscards {
     /// Index into [`Stack::layers`].
+    #[serde(skip)]
     pub layer: usize,
-    /// What it got; `None` if it does not count (files, old kernels, devices that are gone).
-    pub discards: Option<Discards>,
+    /// Name.
+    pub name: String,
+    /// What it is.
+    pub kind: String,
+    /// One of the lowest layers that count: what it got has reached a drive, or the file below a loop device.
+    pub lowest: bool,
+    /// What it means.
+    pub fate: Fate,
+    /// Discard commands; absent if it does not count.
+    pub commands: Option<u64>,
+    /// Bytes of them.
+    pub bytes: Option<u64>,
+    /// For a file below a loop device: bytes that it gave back to its filesystem.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given_back_bytes: Option<u64>,
 }
 
 impl Snapshot {
@@ -26,26 +63,61 @@ impl Snapshot {
     #[must_use]
     pub fn take(root: &Root, stack: &Stack) -> Self {
         let read = |sys: &PathBuf| (!sys.as_os_str().is_empty()).then(|| DiskStat::read(root, sys)?.discards).flatten();
-        Self { layers: stack.layers.iter().map(|l| (l.sys.clone(), read(&l.sys))).collect() }
+        let occupied = stack.layers.iter().map(|l| matches!(l.kind, Kind::File { .. }).then(|| occupied(root, &l.name)).flatten());
+        Self { layers: stack.layers.iter().map(|l| (l.sys.clone(), read(&l.sys))).collect(), occupied: occupied.collect() }
     }
 
     /// What every layer got since `before`, in the order of the stack.
     #[must_use]
-    pub fn since(&self, before: &Self) -> Vec<LayerDiscards> {
-        let then = |layer: usize| before.layers.get(layer).and_then(|l| l.1);
-        let deltas = self.layers.iter().enumerate().map(|(layer, now)| {
-            let discards = now.1.zip(then(layer)).map(|(now, then)| now.since(&then));
-            LayerDiscards { layer, discards }
-        });
-        deltas.collect()
+    pub fn since(&self, before: &Self, stack: &Stack) -> Vec<LayerDiscards> {
+        let own: Vec<Option<Discards>> = self
+            .layers
+            .iter()
+            .enumerate()
+            .map(|(i, now)| now.1.zip(before.layers.get(i).and_then(|l| l.1)).map(|(now, then)| now.since(&then)))
+            .collect();
+        let mut layers = fates(stack, &own);
+        for (layer, (now, then)) in layers.iter_mut().zip(self.occupied.iter().zip(&before.occupied)) {
+            layer.given_back_bytes = now.zip(*then).map(|(now, then)| then.saturating_sub(now));
+        }
+        layers
     }
 }
 
-/// The sum over the devices that the filesystem is on; `None` if one of them does not count.
+/// Bytes that a file occupies on the running machine.
+fn occupied(root: &Root, name: &str) -> Option<u64> {
+    const BLOCK: u64 = 512;
+    let stat = root.is_live().then(|| rustix::fs::stat(Path::new(name)).ok())??;
+    u64::try_from(stat.st_blocks).ok().map(|blocks| blocks.saturating_mul(BLOCK))
+}
+
+/// What the counts of all layers, in the order of the stack, mean beside each other.
 #[must_use]
-pub fn on_top(stack: &Stack, layers: &[LayerDiscards]) -> Option<Discards> {
-    let tops: Option<Vec<Discards>> = stack.tops.iter().map(|&i| layers.get(i)?.discards).collect();
-    tops?.into_iter().reduce(|a, b| a + b)
+pub fn fates(stack: &Stack, own: &[Option<Discards>]) -> Vec<LayerDiscards> {
+    let ends = stack.ends();
+    let bytes_of = |i: usize| own.get(i).copied().flatten().map(|d| d.bytes);
+    // `None` if one of them does not count.
+    let below = |i: usize| stack.ends_of(i).into_iter().filter(|&e| e != i).map(bytes_of).sum::<Option<Bytes>>();
+    let went_on = |i: usize| stack.legs_of(i).any(|b| bytes_of(b).is_some_and(|b| b > Bytes::ZERO));
+    let fate = |i: usize| match bytes_of(i) {
+        None => Fate::NotCounted,
+        Some(Bytes::ZERO) if ends.contains(&i) => Fate::Nothing,
+        Some(_) if ends.contains(&i) => Fate::Counted,
+        Some(Bytes::ZERO) => below(i).map_or(Fate::NotCounted, |below| if below > Bytes::ZERO { Fate::NotCounted } else { Fate::Nothing }),
+        Some(_) if below(i) == Some(Bytes::ZERO) && !went_on(i) => Fate::Swallowed,
+        Some(_) => Fate::Counted,
+    };
+    let one = |(i, layer): (usize, &super::block::Layer)| LayerDiscards {
+        layer: i,
+        name: layer.title(),
+        kind: kind_name(&layer.kind),
+        lowest: ends.contains(&i),
+        fate: fate(i),
+        commands: own.get(i).copied().flatten().map(|d| d.commands),
+        bytes: bytes_of(i).map(|b| b.0),
+        given_back_bytes: None,
+    };
+    stack.layers.iter().enumerate().map(one).collect()
 }
 
 /// Counts the discards that reach the devices of one filesystem (or one device).
@@ -53,16 +125,23 @@ pub fn on_top(stack: &Stack, layers: &[LayerDiscards]) -> Option<Discards> {
 pub struct Meter {
     root: Root,
     stack: Stack,
+    ends: Vec<usize>,
     before: Snapshot,
 }
 
 impl Meter {
     /// Begins to count on what `path` is on, or is.
-    pub fn start(path: &std::path::Path) -> std::io::Result<Self> {
+    pub fn start(path: &Path) -> std::io::Result<Self> {
         let root = Root::live()?;
         let stack = super::Place::of_path(&root, path)?.stack;
+        Ok(Self::of_stack(root, stack))
+    }
+
+    /// Begins to count on the layers of `stack`.
+    #[must_use]
+    pub fn of_stack(root: Root, stack: Stack) -> Self {
         let before = Snapshot::take(&root, &stack);
-        Ok(Self { root, stack, before })
+        Self { ends: stack.ends(), root, stack, before }
     }
 
     /// Begins again at zero.
@@ -70,21 +149,122 @@ impl Meter {
         self.before = Snapshot::take(&self.root, &self.stack);
     }
 
-    /// What the devices of the filesystem got since the start; `None` if they do not count.
+    /// What reached the drives since the start, all of them together: mirrors count as often as they are. `None` if one of the lowest
+    /// layers does not count.
     #[must_use]
     pub fn count(&self) -> Option<Discards> {
-        on_top(&self.stack, &self.layers())
+        self.sum(&self.ends)
+    }
+
+    /// What the devices that the filesystem itself is on counted, whatever that means there; `None` if one of them does not count.
+    #[must_use]
+    pub fn on_top(&self) -> Option<Discards> {
+        self.sum(&self.stack.tops)
+    }
+
+    fn sum(&self, layers: &[usize]) -> Option<Discards> {
+        let since = |&i: &usize| {
+            let (sys, then) = self.before.layers.get(i)?;
+            Some(DiskStat::read(&self.root, sys)?.discards?.since(then.as_ref()?))
+        };
+        layers.iter().map(since).reduce(|a, b| Some(a? + b?))?
     }
 
     /// What every layer got since the start.
     #[must_use]
     pub fn layers(&self) -> Vec<LayerDiscards> {
-        Snapshot::take(&self.root, &self.stack).since(&self.before)
+        Snapshot::take(&self.root, &self.stack).since(&self.before, &self.stack)
     }
 
     /// The layers.
     #[must_use]
     pub fn stack(&self) -> &Stack {
         &self.stack
+    }
+}
+
+/// What should be known about the counts, in sentences: layers that do not count although discards went through, that kept them to
+/// themselves, and how they were shared out where there are several legs.
+#[must_use]
+pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for layer in layers {
+        let name = format!("{} [{}]", layer.name, layer.kind);
+        let any_below = layers.iter().any(|l| l.lowest && l.bytes.is_some_and(|b| b > 0));
+        match layer.fate {
+            Fate::Swallowed => remarks.push(format!("{name} took {} and passed none of it down", Bytes(layer.bytes.unwrap_or(0)))),
+            Fate::NotCounted if layer.lowest => remarks.push(format!("{name} does not count discards")),
+            Fate::NotCounted if layer.bytes == Some(0) && any_below => {
+                remarks.push(format!("{name} does not count the discards that it passes on; counted at the drives below"));
+            }
+            _ => {}
+        }
+    }
+    let legs: Vec<&LayerDiscards> = layers.iter().filter(|l| l.lowest).collect();
+    if legs.len() > 1 {
+        let each = legs.iter().map(|l| format!("{} {}", l.name, l.bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string())));
+        remarks.push(format!("reached the drives: {}", each.collect::<Vec<_>>().join(", ")));
+    }
+    remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::block::{Bus, Layer};
+    use crate::host::mountinfo::DevNumber;
+
+    fn layer(name: &str, kind: Kind, below: &[usize]) -> Layer {
+        let dev = DevNumber { major: 0, minor: 0 };
+        let label = name.split_once('=').map(|(_, label)| label.to_owned());
+        Layer { name: name.into(), label, kind, sys: name.into(), dev, size: Bytes::ZERO, below: below.to_vec() }
+    }
+
+    fn drive(name: &str) -> Layer {
+        layer(name, Kind::Drive(Bus::Ata), &[])
+    }
+
+    fn judged(stack: &Stack, bytes: &[Option<u64>]) -> Vec<Fate> {
+        let discards = |b: &Option<u64>| b.map(|b| Discards { commands: 1, bytes: Bytes(b), ..Discards::default() });
+        fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>()).iter().map(|l| l.fate).collect()
+    }
+
+    #[test]
+    fn what_is_below_says_what_a_count_means() {
+        use Fate::{Counted, NotCounted, Nothing, Swallowed};
+        let raid = Stack { layers: vec![layer("md0", Kind::Md("raid0".into()), &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        assert_eq!(raid.ends(), [1, 2]);
+        assert_eq!(judged(&raid, &[Some(0), Some(50), Some(50)]), [NotCounted, Counted, Counted]);
+        assert_eq!(judged(&raid, &[Some(0), Some(50), Some(0)]), [NotCounted, Counted, Nothing]);
+        assert_eq!(judged(&raid, &[Some(0), Some(0), Some(0)]), [Nothing, Nothing, Nothing]);
+        assert_eq!(judged(&raid, &[Some(100), Some(0), Some(0)]), [Swallowed, Nothing, Nothing]);
+        assert_eq!(judged(&raid, &[Some(100), None, Some(0)]), [Counted, NotCounted, Nothing], "it may have gone where nobody counts");
+        // A thin volume, its pool, the pool's metadata and data, a partition and its disk.
+        let thin = Stack {
+            layers: vec![
+                layer("dm-4", Kind::Thin, &[1]),
+                layer("dm-3", Kind::ThinPool, &[2, 3]),
+                layer("dm-1=vg-p_tmeta", Kind::Lvm, &[4]),
+                layer("dm-2=vg-p_tdata", Kind::Lvm, &[4]),
+                layer("sda1", Kind::Partition, &[5]),
+                drive("sda"),
+            ],
+            tops: vec![0],
+        };
+        assert_eq!(thin.ends(), [4], "a partition, not its disk");
+        let swallowed = judged(&thin, &[Some(399), Some(399), Some(0), Some(0), Some(0), Some(7)]);
+        assert_eq!(swallowed[..5], [Counted, Swallowed, Nothing, Nothing, Nothing], "the lowest that counted kept them");
+        assert_eq!(judged(&thin, &[Some(399), Some(399), Some(0), Some(390), Some(390), Some(390)])[..2], [Counted, Counted]);
+    }
+
+    #[test]
+    fn a_loop_device_over_a_file_is_the_end_and_one_over_a_device_is_not() {
+        let file = Kind::File { fs_type: "ext4".into(), mount_point: "/".into() };
+        let stack = Stack { layers: vec![layer("loop0", Kind::Loop, &[1]), layer("/image", file, &[2]), drive("sda")], tops: vec![0] };
+        assert_eq!(stack.ends(), [0]);
+        let on_device = Stack { layers: vec![layer("loop0", Kind::Loop, &[1]), drive("sda")], tops: vec![0] };
+        assert_eq!(on_device.ends(), [1]);
+        let circle = Stack { layers: vec![layer("a", Kind::Lvm, &[1]), layer("b", Kind::Lvm, &[0])], tops: vec![0] };
+        assert!(circle.ends().is_empty());
     }
 }

@@ -15,10 +15,10 @@ pub use mapper::Tables;
 pub use reach::{Verdict, VerdictKind};
 pub use text::render;
 
-use super::block::{Kind, Layer, Stack};
+use super::block::{self, Kind, Layer, Stack};
 use super::environment::kind_name;
 use super::mountinfo::{self, Mount};
-use super::root::{Root, printable};
+use super::root::{self, Root, printable};
 use super::{Place, drive};
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
@@ -167,6 +167,12 @@ impl<'a> Doctor<'a> {
         Ok(self.examine(subject, &place))
     }
 
+    /// A mounted filesystem, of which the stack is known.
+    #[must_use]
+    pub fn examine_mount(&self, mount: &Mount, stack: &Stack) -> Diagnosis {
+        self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack: stack.clone() })
+    }
+
     /// Every mounted filesystem on a block device, each once, and every drive that none of them is on.
     #[must_use]
     pub fn examine_all(&self) -> Vec<Diagnosis> {
@@ -183,16 +189,34 @@ impl<'a> Doctor<'a> {
             seen.push(tops);
             all.push(self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack }));
         }
+        for sys in self.swaps() {
+            used.extend(self.device(&sys, &mut all));
+        }
         for sys in self.drives() {
             if used.contains(&sys) {
                 continue;
             }
-            let Some(dev) = self.root.read(sys.join("dev")).and_then(|d| mountinfo::DevNumber::parse(&d)) else { continue };
-            let stack = Stack::of_device(self.root, &self.mounts, dev);
-            let name = stack.top_layers().next().map_or_else(String::new, |l| format!("/dev/{}", l.name));
-            all.push(self.examine(name, &Place { mount: None, stack }));
+            self.device(&sys, &mut all);
         }
         all
+    }
+
+    /// Examines the device at `sys`; gives the layers that it stands on.
+    fn device(&self, sys: &Path, all: &mut Vec<Diagnosis>) -> Vec<PathBuf> {
+        let dev = self.root.read(sys.join("dev")).and_then(|d| mountinfo::DevNumber::parse(&d));
+        let stack = dev.map(|dev| Stack::of_device(self.root, &self.mounts, dev)).unwrap_or_default();
+        let Some(top) = stack.top_layers().next() else { return Vec::new() };
+        let name = format!("/dev/{}", top.name);
+        let layers = stack.layers.iter().map(|l| l.sys.clone()).collect();
+        all.push(self.examine(name, &Place { mount: None, stack }));
+        layers
+    }
+
+    /// The devices in use as swap, not the files.
+    fn swaps(&self) -> Vec<PathBuf> {
+        let table = self.root.read_bytes(Path::new("/proc/swaps"), root::TABLE_BYTES_MAX).unwrap_or_default();
+        let devices = mountinfo::swap_sources(&table).filter(|source| source.starts_with("/dev"));
+        devices.filter_map(|source| block::device_of_source(self.root, &source)).filter(|sys| !sys.ends_with("zram0")).collect()
     }
 
     /// The drives of the machine that hold something: no empty loop devices, no optical drives, no memory disks.
@@ -207,11 +231,12 @@ impl<'a> Doctor<'a> {
         let stack = &place.stack;
         let mut layers: Vec<LayerReport> = (0..stack.layers.len()).map(|i| layers::judge(self, stack, i)).collect();
         excuse(&mut layers);
+        layers::beside_those_below(self, stack, &mut layers);
         let filesystem = place.mount.as_ref().map(|mount| filesystem::judge(self.root, mount, stack));
         let verdict = reach::verdict(place, filesystem.as_ref(), &layers);
         let (trimmed_by, mechanisms) = match &place.mount {
             Some(mount) if !stack.layers.is_empty() => mechanisms::judge(self, mount, stack, &verdict),
-            _ => (Vec::new(), Vec::new()),
+            _ => mechanisms::swap(self, stack, &verdict),
         };
         let mut diagnosis = Diagnosis {
             subject,

@@ -2,7 +2,7 @@
 
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
-use super::free_space::{Counting, first_commands};
+use super::free_space::{Counting, Sendable, first_commands, sendable};
 use super::kernel_log::KernelLog;
 use super::layout::{Layout, binary};
 use super::limit::CommandLimit;
@@ -10,6 +10,7 @@ use super::watch::{Seen, Watch};
 use super::xfs;
 use crate::host::block::Stack;
 use crate::host::discards::Meter;
+use crate::host::doctor::{Diagnosis, Doctor};
 use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
@@ -146,7 +147,7 @@ impl Filesystem {
         let stat = |stack: &Stack| watched(stack).and_then(|l| StatFile::open(&root, &l.sys).ok());
         let ext4 = Ext4::of(&root, &mount, &stack);
         Ok(Self {
-            meter: Meter::start(&mount.mount_point).with_context(|| format!("cannot find the devices of {shown}"))?,
+            meter: Meter::of_stack(Root::live().context("cannot open /")?, stack.clone()),
             watch: Watch::start(stat(&stack)).context("cannot start a thread")?,
             limit: CommandLimit::of_stack(&root, &stack),
             activity: Activity::new(stat(&stack)),
@@ -229,10 +230,26 @@ impl Filesystem {
     /// What is in the way of trimming, if anything is. Discards nothing.
     #[must_use]
     pub fn obstacle(&mut self) -> Option<fitrim::Obstacle> {
+        // It would say so only when asked for a range that is not empty.
+        if self.mount.fs_type == "ntfs3" && !self.mount.has_option("discard") {
+            return Some(fitrim::Obstacle::Option);
+        }
         match self.file() {
             Ok(file) => fitrim::obstacle(file),
             Err(errno) => Some(fitrim::Obstacle::Other(errno)),
         }
+    }
+
+    /// What the doctor says about it now.
+    pub fn diagnosis(&self) -> std::io::Result<Diagnosis> {
+        Ok(Doctor::new(&self.root)?.examine_mount(&self.mount, &self.stack))
+    }
+
+    /// Its FITRIM only takes note of what is free; a thread of its own sends it later, when the device is idle (f2fs with its discard
+    /// option).
+    #[must_use]
+    pub fn sends_later(&self) -> bool {
+        self.mount.fs_type == "f2fs" && crate::host::doctor::discards_online(&self.root, &self.mount, &self.stack)
     }
 
     /// Why the filesystem would refuse every request with this least extent; `None` if it would not.
@@ -315,6 +332,19 @@ impl Filesystem {
         first
     }
 
+    /// What a trim of these windows would send, where the filesystem says where its free space lies (ext4, XFS). `true` if it may be less:
+    /// ext4 passes over groups that were trimmed since it was mounted and where nothing has been freed, and does not show which.
+    pub fn would_send(&mut self, windows: &[TrimWindow], min_extent: Bytes) -> Option<(Sendable, bool)> {
+        if !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2") {
+            return None;
+        }
+        let granularity = self.stack.top_layers().filter_map(|l| self.root.read_u64(l.queue().join("discard_granularity"))).max();
+        let least = min_extent.0.max(granularity.unwrap_or(0));
+        let at_most = self.mount.fs_type != "xfs";
+        let device = self.mount.dev;
+        sendable(self.file().ok()?, device, windows, least).ok().map(|sendable| (sendable, at_most))
+    }
+
     /// Whether ext4, asked for the first commands of a group, had nothing to send: it takes the group for trimmed, and the rest of it too.
     /// Else what was free there was used meanwhile, and the next pass sees to the rest, since the group is not taken for trimmed then.
     #[must_use]
@@ -388,13 +418,14 @@ impl Filesystem {
             device_bytes: counted.map(|c| c.bytes),
             took,
         };
-        Ok(WindowTrim { outcome, seen, excess: self.excess(returned, counted) })
+        Ok(WindowTrim { outcome, seen, excess: self.excess(returned) })
     }
 
     /// What the device counted above what ext4 returns, which is what it discarded without an error. Where ext4 discards by itself as well
     /// that says nothing.
-    fn excess(&self, returned: Bytes, counted: Option<Discards>) -> Bytes {
-        let counted = counted.filter(|_| self.ext4.as_ref().is_some_and(|e| !e.online));
+    fn excess(&self, returned: Bytes) -> Bytes {
+        let says = self.ext4.as_ref().is_some_and(|e| !e.online);
+        let counted = says.then(|| self.meter.on_top()).flatten();
         counted.map_or(Bytes::ZERO, |c| c.bytes.saturating_sub(returned))
     }
 

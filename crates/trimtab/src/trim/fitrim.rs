@@ -98,6 +98,8 @@ pub enum Obstacle {
     Filesystem,
     /// The device below takes no discards.
     Device,
+    /// The filesystem trims only when mounted with discard.
+    Option,
     /// Something else.
     Other(Errno),
 }
@@ -108,6 +110,7 @@ impl std::fmt::Display for Obstacle {
             Self::Permission => f.write_str("trimming (FITRIM) needs root"),
             Self::Filesystem => f.write_str("the filesystem cannot trim (it has no FITRIM)"),
             Self::Device => f.write_str("the device below the filesystem takes no discards"),
+            Self::Option => f.write_str("the filesystem takes it only when mounted with the option discard"),
             Self::Other(errno) => write!(f, "FITRIM fails: {}", std::io::Error::from(*errno)),
         }
     }

@@ -32,15 +32,17 @@ struct Head {
     keys: [Record; 2],
 }
 
-/// Records asked for at a time.
+/// Records asked for at a time when a few commands are looked for.
 const RECORDS: usize = 256;
+/// Records asked for at a time when all are wanted. ext4 lists the metadata of all groups for each request.
+const RECORDS_MANY: usize = 8192;
 /// Times that it is asked for one window. What is not known after that is trimmed as one.
 const CALLS_MAX: usize = 64;
 
 #[repr(C)]
-struct Map {
+struct Map<const N: usize> {
     head: Head,
-    records: [Record; RECORDS],
+    records: [Record; N],
 }
 
 /// `FS_IOC_GETFSMAP`: `_IOWR('X', 59, struct fsmap_head)`.
@@ -82,7 +84,7 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
     let mut cut = Cut { counting, sent: 0, end: None };
     let mut from = window.start;
     for _ in 0..CALLS_MAX {
-        let (extents, next) = free_extents(&file, device, from, end)?;
+        let (extents, next) = free_extents::<RECORDS>(&file, device, from, end)?;
         if let Some(cut) = extents.iter().find_map(|extent| cut.next(*extent)) {
             return Ok(TrimWindow { start: window.start, len: cut.clamp(window.start, end) - window.start });
         }
@@ -92,6 +94,44 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
         }
     }
     Ok(window)
+}
+
+/// Free space that a trim would send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sendable {
+    /// Bytes.
+    pub bytes: u64,
+    /// Free extents, or parts of them where windows cut them.
+    pub extents: u64,
+}
+
+/// The free extents of at least `least` bytes in the windows, each cut at the borders of its window. The windows are in order and do not overlap.
+pub fn sendable(file: impl AsFd, device: DevNumber, windows: &[TrimWindow], least: u64) -> Result<Sendable, Errno> {
+    let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return Ok(Sendable::default()) };
+    let end = last.start.saturating_add(last.len);
+    let mut sum = Sendable::default();
+    let mut from = first.start;
+    loop {
+        let (extents, next) = free_extents::<RECORDS_MANY>(&file, device, from, end)?;
+        extents.iter().for_each(|extent| sum.add(*extent, windows, least));
+        match next {
+            Some(next) if next > from && next < end => from = next,
+            _ => return Ok(sum),
+        }
+    }
+}
+
+impl Sendable {
+    fn add(&mut self, extent: Free, windows: &[TrimWindow], least: u64) {
+        let behind = windows.partition_point(|w| w.start.saturating_add(w.len) <= extent.start);
+        for window in windows[behind..].iter().take_while(|w| w.start < extent.end()) {
+            let (start, end) = (extent.start.max(window.start), extent.end().min(window.start.saturating_add(window.len)));
+            if end.saturating_sub(start) >= least.max(1) {
+                self.bytes = self.bytes.saturating_add(end - start);
+                self.extents += 1;
+            }
+        }
+    }
 }
 
 /// Counts commands extent by extent.
@@ -118,18 +158,18 @@ impl Cut {
 }
 
 /// The first free extents from `from` on, and where to ask on, if there may be more before `end`.
-fn free_extents(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<(Vec<Free>, Option<u64>), Errno> {
+fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<(Vec<Free>, Option<u64>), Errno> {
     let device = encoded(device);
     let low = Record { device, physical: from, ..Record::default() };
     let high = Record { device, flags: u32::MAX, physical: end.saturating_sub(1), owner: u64::MAX, offset: u64::MAX, ..low };
-    let head = Head { count: RECORDS as u32, keys: [low, high], ..Head::default() };
-    let mut map = Box::new(Map { head, records: [Record::default(); RECORDS] });
+    let head = Head { count: N as u32, keys: [low, high], ..Head::default() };
+    let mut map = Box::new(Map { head, records: [Record::default(); N] });
     // SAFETY: the opcode takes a pointer to a `struct fsmap_head` with as many `struct fsmap` behind it as its count says, which `Map` is,
     // and writes inside it.
-    unsafe { ioctl(file, Updater::<GETFSMAP, Map>::new(&mut map)) }?;
+    unsafe { ioctl(file, Updater::<GETFSMAP, Map<N>>::new(&mut map)) }?;
     let records = map.records.get(..map.head.entries as usize).unwrap_or(&map.records);
     let free = records.iter().filter(|r| r.device == device && r.flags & SPECIAL_OWNER != 0 && r.owner == OWN_FREE);
-    let next = records.last().filter(|_| records.len() == RECORDS).map(|r| r.physical.saturating_add(r.len));
+    let next = records.last().filter(|_| records.len() == N).map(|r| r.physical.saturating_add(r.len));
     Ok((free.map(|r| Free { start: r.physical, len: r.len }).collect(), next))
 }
 
@@ -159,6 +199,19 @@ mod tests {
         assert_eq!(cut(&holes, counting(4)), None);
         // One extent at least, however many commands that is.
         assert_eq!(cut(&[(0, 100), (200, 1)], Counting { least: 0, ..counting(1) }), Some(100));
+    }
+
+    #[test]
+    fn what_would_be_sent_is_cut_at_the_borders_of_windows() {
+        let windows = [TrimWindow { start: 100, len: 100 }, TrimWindow { start: 200, len: 100 }, TrimWindow { start: 400, len: 100 }];
+        let sum = |extents: &[(u64, u64)], least| {
+            let mut sum = Sendable::default();
+            extents.iter().for_each(|&(start, len)| sum.add(Free { start, len }, &windows, least));
+            (sum.bytes, sum.extents)
+        };
+        assert_eq!(sum(&[(0, 1000)], 0), (300, 3));
+        assert_eq!(sum(&[(0, 105), (190, 20), (300, 100)], 0), (5 + 20, 3));
+        assert_eq!(sum(&[(0, 105), (190, 20), (450, 7)], 10), (20, 2), "each part by itself has to be long enough");
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! From what was counted and what was read back to a verdict, in words that leave nothing out.
 
+use super::arrival::Arrival;
 use super::readback::Content;
-use crate::host::block::{Kind, Stack};
-use crate::host::discards::LayerDiscards;
-use crate::host::environment::kind_name;
 use serde::Serialize;
 use trimtab_core::units::Bytes;
 
@@ -33,76 +31,16 @@ pub enum VerdictKind {
     StillThere,
     /// The discards did not get through a layer.
     NeverArrived,
+    /// All freed blocks read as zeroes, but a layer kept the discards to itself: the drive knows nothing of them.
+    Swallowed,
+    /// One of several devices below got none, or takes none.
+    LegLeftOut,
+    /// Nothing has been sent yet: the filesystem does that in its own time.
+    NotYet,
     /// Blocks of files that were kept have changed: TRIM destroys data here.
     Damage,
     /// It could not be found out.
     Unknown,
-}
-
-/// What one layer counted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LayerCount {
-    /// Name.
-    pub name: String,
-    /// What it is.
-    pub kind: String,
-    /// Discard commands; absent if the layer does not count.
-    pub commands: Option<u64>,
-    /// Bytes of them.
-    pub bytes: Option<u64>,
-    /// Whether enough arrived to cover the freed space.
-    pub arrived: Option<bool>,
-}
-
-/// What the layers counted, and the first that got too little although the one above it did not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// In the order of the stack, each layer once.
-    pub layers: Vec<LayerCount>,
-    /// Where they were lost.
-    pub lost_at: Option<String>,
-}
-
-/// Compares what arrived at each layer with the `expected` bytes.
-#[must_use]
-pub fn arrival(stack: &Stack, counts: &[LayerDiscards], expected: u64) -> Arrival {
-    let bytes_of = |i: usize| counts.get(i).and_then(|c| c.discards).map(|d| d.bytes.0);
-    // Arrays share the bytes out, or send them to every member: together they have to get them.
-    let enough = |siblings: &[usize]| -> Option<bool> {
-        let sum = siblings.iter().map(|&i| bytes_of(i)).collect::<Option<Vec<u64>>>()?.into_iter().fold(0, u64::saturating_add);
-        (!siblings.is_empty()).then_some(sum >= expected / 2 && sum > 0)
-    };
-    let mut layers: Vec<LayerCount> = Vec::new();
-    let mut lost_at = None;
-    let mut level: Vec<usize> = stack.tops.clone();
-    let mut seen = vec![false; stack.layers.len()];
-    while !level.is_empty() {
-        let arrived = enough(&level);
-        let mut below: Vec<usize> = Vec::new();
-        for &i in &level {
-            let layer = &stack.layers[i];
-            seen[i] = true;
-            let discards = counts.get(i).and_then(|c| c.discards);
-            layers.push(LayerCount {
-                name: layer.title(),
-                kind: kind_name(&layer.kind),
-                commands: discards.map(|d| d.commands),
-                bytes: discards.map(|d| d.bytes.0),
-                arrived,
-            });
-            // Below a file begins another filesystem, which has its own ways.
-            if !matches!(layer.kind, Kind::File { .. }) {
-                below.extend(layer.below.iter().filter(|&&b| !seen[b] && !matches!(stack.layers[b].kind, Kind::File { .. })));
-            }
-        }
-        if arrived == Some(false) && lost_at.is_none() {
-            lost_at = Some(level.iter().map(|&i| stack.layers[i].title()).collect::<Vec<_>>().join(", "));
-        }
-        below.sort_unstable();
-        below.dedup();
-        level = below;
-    }
-    Arrival { layers, lost_at }
 }
 
 /// Everything that was observed.
@@ -118,12 +56,14 @@ pub struct Observed {
     pub arrival: Arrival,
     /// What the drive promises.
     pub promise: Promise,
+    /// The filesystem sends in its own time.
+    pub sends_later: bool,
 }
 
 /// The verdict with its explanation.
 #[must_use]
 pub fn judge(observed: &Observed) -> (VerdictKind, String) {
-    let Observed { freed, again, kept, arrival, promise } = observed;
+    let Observed { freed, again, kept, arrival, promise, sends_later } = observed;
     if kept.written != kept.total() {
         let text = format!(
             "{} of {} blocks that were NOT freed have changed: TRIM destroys data on this drive; stop using it here",
@@ -139,9 +79,27 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
         );
     }
     let unsteady = freed != again;
-    let lost = arrival.lost_at.as_deref();
+    let lost = arrival.lost.as_ref();
+    if *sends_later && lost.is_some() && freed.written == freed.total() {
+        let text = "nothing has been sent yet: this filesystem sends when the device has been idle for a while; give --wait 2min";
+        return (VerdictKind::NotYet, text.to_owned());
+    }
+    if let Some(lost) = lost.filter(|l| l.others_got_theirs) {
+        let what = read_as(freed);
+        return (VerdictKind::LegLeftOut, format!("the discards never arrived at {}, though others below got theirs; {what}", lost.at));
+    }
     if freed.written == 0 && freed.zero == freed.total() {
-        return (VerdictKind::Zeroed, zeroed(lost));
+        return match lost {
+            None => {
+                (VerdictKind::Zeroed, "proved: every freed block reads as zeroes, and the discards were counted on their way".to_owned())
+            }
+            Some(lost) => {
+                let by = lost.by.as_ref().map_or("a layer above it".to_owned(), Clone::clone);
+                let text =
+                    format!("the discards never arrived at {}: {by} kept them to itself, and gives zeroes for what was freed", lost.at);
+                (VerdictKind::Swallowed, text)
+            }
+        };
     }
     if freed.written == 0 {
         return (VerdictKind::Changed, changed(freed, unsteady, *promise));
@@ -150,8 +108,9 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
         return (VerdictKind::Partly, partly(freed, *promise));
     }
     match lost {
-        Some(layer) => {
-            (VerdictKind::NeverArrived, format!("all freed blocks still hold what was written: the discards never arrived at {layer}"))
+        Some(lost) => {
+            let text = format!("all freed blocks still hold what was written: the discards never arrived at {}", lost.at);
+            (VerdictKind::NeverArrived, text)
         }
         None => (VerdictKind::StillThere, still_there(*promise)),
     }
@@ -167,12 +126,11 @@ pub fn among_others(reused: u32, tries: u32) -> String {
     format!("unknown: {why}; that says nothing about the drive. Try again when less is written here")
 }
 
-fn zeroed(lost: Option<&str>) -> String {
-    match lost {
-        None => "proved: every freed block reads as zeroes, and the discards were counted on their way".to_owned(),
-        Some(layer) => format!(
-            "every freed block reads as zeroes, although {layer} counted too few discards: something above it zeroes, or it does not count"
-        ),
+/// What the freed blocks hold, in a clause.
+fn read_as(freed: &Content) -> String {
+    match freed.written {
+        0 => "no freed block that was read holds what was written".to_owned(),
+        some => format!("{:.0} % of the freed blocks still hold what was written", 100.0 * some as f64 / freed.total() as f64),
     }
 }
 
@@ -214,24 +172,25 @@ pub fn in_words(bytes: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::block::{Bus, Layer};
-    use crate::host::mountinfo::DevNumber;
-    use crate::host::stat::Discards;
+    use crate::verify::arrival::Lost;
 
     fn content(zero: u64, ones: u64, written: u64, other: u64) -> Content {
         Content { zero, ones, written, other }
     }
 
     fn observed(freed: Content, lost_at: Option<&str>) -> Observed {
-        let arrival = Arrival { layers: Vec::new(), lost_at: lost_at.map(str::to_owned) };
-        Observed { freed, again: freed, kept: content(0, 0, 10, 0), arrival, promise: Promise::Unknown }
+        let lost = lost_at.map(|at| Lost { at: at.trim_start_matches('+').to_owned(), by: None, others_got_theirs: at.starts_with('+') });
+        let arrival = Arrival { layers: Vec::new(), lost };
+        Observed { freed, again: freed, kept: content(0, 0, 10, 0), arrival, promise: Promise::Unknown, sends_later: false }
     }
 
     #[test]
     fn each_case_has_its_verdict() {
         for (freed, lost_at, expected) in [
             (content(10, 0, 0, 0), None, VerdictKind::Zeroed),
-            (content(10, 0, 0, 0), Some("sda"), VerdictKind::Zeroed),
+            (content(10, 0, 0, 0), Some("sda"), VerdictKind::Swallowed),
+            (content(10, 0, 0, 0), Some("+sda"), VerdictKind::LegLeftOut),
+            (content(5, 0, 5, 0), Some("+sda"), VerdictKind::LegLeftOut),
             (content(0, 10, 0, 0), None, VerdictKind::Changed),
             (content(5, 0, 0, 5), None, VerdictKind::Changed),
             (content(5, 0, 5, 0), None, VerdictKind::Partly),
@@ -241,6 +200,8 @@ mod tests {
         ] {
             assert_eq!(judge(&observed(freed, lost_at)).0, expected, "{freed:?} {lost_at:?}");
         }
+        let later = Observed { sends_later: true, ..observed(content(0, 0, 10, 0), Some("sda")) };
+        assert_eq!(judge(&later).0, VerdictKind::NotYet);
         let damage = Observed { kept: content(1, 0, 9, 0), ..observed(content(10, 0, 0, 0), None) };
         assert_eq!(judge(&damage).0, VerdictKind::Damage);
     }
@@ -251,43 +212,5 @@ mod tests {
         assert!(judge(&lying).1.contains("does not keep that"));
         let unsteady = Observed { again: content(0, 0, 0, 9), promise: Promise::Same, ..observed(content(0, 0, 0, 10), None) };
         assert!(judge(&unsteady).1.contains("promises not to do"));
-    }
-
-    fn layer(name: &str, kind: Kind, below: &[usize]) -> Layer {
-        let dev = DevNumber { major: 0, minor: 0 };
-        Layer { name: name.into(), label: None, kind, sys: name.into(), dev, size: Bytes::ZERO, below: below.to_vec() }
-    }
-
-    fn counts(bytes: &[Option<u64>]) -> Vec<LayerDiscards> {
-        let discards = |b: &Option<u64>| b.map(|b| Discards { commands: 1, bytes: Bytes(b), ..Discards::default() });
-        bytes.iter().enumerate().map(|(layer, b)| LayerDiscards { layer, discards: discards(b) }).collect()
-    }
-
-    #[test]
-    fn the_layer_that_swallows_discards_is_found() {
-        let drive = || Kind::Drive(Bus::Ata);
-        let crypt = Stack {
-            layers: vec![layer("dm-0", Kind::Crypt, &[1]), layer("sda1", Kind::Partition, &[2]), layer("sda", drive(), &[])],
-            tops: vec![0],
-        };
-        assert_eq!(arrival(&crypt, &counts(&[Some(100), Some(100), Some(100)]), 100).lost_at, None);
-        assert_eq!(arrival(&crypt, &counts(&[Some(100), Some(0), Some(0)]), 100).lost_at.as_deref(), Some("sda1"));
-        assert_eq!(arrival(&crypt, &counts(&[Some(0), Some(0), Some(0)]), 100).lost_at.as_deref(), Some("dm-0"));
-        assert_eq!(arrival(&crypt, &counts(&[Some(100), None, Some(100)]), 100).lost_at, None, "a layer that does not count");
-    }
-
-    #[test]
-    fn members_of_arrays_share_what_arrives() {
-        let md = |level: &str| Stack {
-            layers: vec![
-                layer("md0", Kind::Md(level.into()), &[1, 2]),
-                layer("sda", Kind::Drive(Bus::Ata), &[]),
-                layer("sdb", Kind::Drive(Bus::Ata), &[]),
-            ],
-            tops: vec![0],
-        };
-        assert_eq!(arrival(&md("raid0"), &counts(&[Some(100), Some(50), Some(50)]), 100).lost_at, None);
-        assert_eq!(arrival(&md("raid1"), &counts(&[Some(100), Some(100), Some(0)]), 100).lost_at, None);
-        assert_eq!(arrival(&md("raid5"), &counts(&[Some(100), Some(0), Some(0)]), 100).lost_at.as_deref(), Some("sda, sdb"));
     }
 }

@@ -336,3 +336,21 @@ fn discards_of_the_filesystem_itself_are_no_errors_of_the_trim() {
         assert!(outcome["complete"] == true && outcome["refused"].as_array().unwrap().is_empty(), "{round}: {outcome}");
     }
 }
+
+#[test]
+fn a_dry_run_says_how_much_would_be_sent() {
+    for fs_type in ["ext4", "xfs"] {
+        for args in [&[][..], &["--min-extent", "64KiB"], &["--window", "100MiB+500MiB"]] {
+            let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+            holes(&mount.path(), 1000);
+            let dry = trim(&mount.path(), &[args, &["--dry-run"]].concat());
+            let said = dry["would_send"]["bytes"].as_f64().unwrap();
+            // ext4 does not show which groups it takes for trimmed. Here it is none.
+            assert_eq!(dry["would_send"]["at_most"], fs_type == "ext4");
+            let sent = trim(&mount.path(), args)["sent_bytes"].as_f64().unwrap();
+            assert!((said - sent).abs() <= 0.02 * sent && sent > 1e8, "{fs_type} {args:?}: {said} said, {sent} sent");
+        }
+    }
+    let Some(mount) = LoopMount::new("btrfs", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    assert!(trim(&mount.path(), &["--dry-run"])["would_send"].is_null());
+}

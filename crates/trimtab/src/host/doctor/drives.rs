@@ -9,6 +9,8 @@ use super::quirks::{self, Quirk};
 use super::{Finding, Gate, LayerReport, Severity, drive_name, quoted};
 use std::path::{Path, PathBuf};
 
+pub use super::super::block::bus as bus_of;
+
 /// Judges a drive.
 pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut LayerReport) {
     report.name = drive_name(root, layer);
@@ -197,13 +199,15 @@ fn scsi(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport, u
             let remedy = "another enclosure (UASP with UNMAP), or attach the drive directly; forcing UNMAP here can destroy data";
             report.findings.push(Finding::new("scsi.no-unmap", Severity::Serious, text).remedy(remedy));
         }
-        (Some((_, mode)), None) if usb || !is_rotational(root, layer) => {
+        (Some((path, mode)), None) if usb || !is_rotational(root, layer) => {
             report.why = format!("takes no discards (provisioning mode {mode})");
-            let text = "what the device offers is not shown by this kernel; before forcing UNMAP, check with sg_vpd --page=bl and sg_vpd --page=lbpv";
-            report.findings.push(
-                Finding::new("scsi.no-unmap", Severity::Serious, text)
-                    .remedy("sg_vpd --page=bl and sg_vpd --page=lbpv on the device; then see trimtab doctor again"),
+            let text = "the kernel asks this device for no page that says whether it offers UNMAP";
+            let remedy = format!(
+                "sg_vpd --page=lbpv /dev/{}: only if it says LBPU=1 (unmap supported): {}",
+                quoted(&layer.name),
+                force_unmap(root, layer, &path, usb)
             );
+            report.findings.push(Finding::new("scsi.unmap-not-asked", Severity::Serious, text).remedy(remedy));
         }
         _ if is_rotational(root, layer) && !usb => {
             report.gate = Gate::NotNeeded;

@@ -74,6 +74,13 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
             report.gate = Gate::NotNeeded;
             report.why = "a read-only image: nothing becomes free".to_owned();
         }
+        Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == Online::Off => {
+            report.gate = Gate::Blocks;
+            report.why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard".to_owned();
+            let remedy =
+                format!("mount -o remount,discard {}, and the option discard in /etc/fstab", super::quoted(&shown(&mount.mount_point)));
+            report.findings.push(Finding::new("ntfs3.no-discard", Severity::Serious, report.why.clone()).remedy(remedy));
+        }
         Some(Support { fitrim: true, .. }) => {
             report.gate = Gate::Passes;
             report.why = format!("can be trimmed (FITRIM); online discard is {}", online_words(online));
@@ -98,7 +105,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         "ext4" | "ext3" | "ext2" => ext4(root, mount, stack, online, &mut report),
         "xfs" => xfs(root, mount, &mut report),
         "btrfs" => btrfs(root, mount, online, &mut report),
-        "f2fs" => f2fs(root, stack, &mut report),
+        "f2fs" => f2fs(root, stack, online, &mut report),
         "exfat" | "vfat" | "ntfs3" => {
             let text = "a trim of the whole filesystem in one call blocks it until done, and suspend with it; trimtab trim goes in windows";
             report.findings.push(Finding::new("fs.trim-blocks", Severity::Note, text));
@@ -234,7 +241,12 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
     }
 }
 
-fn f2fs(root: &Root, stack: &Stack, report: &mut LayerReport) {
+fn f2fs(root: &Root, stack: &Stack, online: Online, report: &mut LayerReport) {
+    if online == Online::Thread {
+        let text =
+            "mounted with discard (the default), fstrim sends nothing: f2fs takes note of it and sends when the device has been idle";
+        report.findings.push(Finding::new("f2fs.sends-later", Severity::Note, text));
+    }
     let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
     let sys: PathBuf = Path::new("/sys/fs/f2fs").join(device);
     for knob in ["discard_granularity", "max_discard_request", "discard_idle_interval", "discard_urgent_util", "pending_discard"] {

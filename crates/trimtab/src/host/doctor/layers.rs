@@ -1,10 +1,10 @@
 //! What one layer between filesystem and drive does with discards.
 
-use super::super::block::{Kind, Layer, Stack};
+use super::super::block::{Bus, Kind, Layer, Stack};
 use super::super::root::Root;
 use super::super::stat::SECTOR_BYTES;
 use super::limits::Limits;
-use super::mapper::Tables;
+use super::mapper::{Tables, Target};
 use super::{Doctor, Finding, Gate, LayerReport, Severity, blank, drives, quoted};
 use trimtab_core::units::Bytes;
 
@@ -25,7 +25,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         Kind::Partition => partition(doctor.root, layer, &limits, &mut report),
         Kind::Loop => on_loop(stack, layer, &limits, &mut report),
         Kind::Crypt => crypt(doctor, layer, &mut report),
-        Kind::ThinPool => thin_pool(&doctor.tables, layer, &limits, &mut report),
+        Kind::ThinPool => thin_pool(&doctor.tables, stack, layer, &limits, &mut report),
         Kind::Thin => thin(&limits, &mut report),
         Kind::Lvm | Kind::Mapper(_) => mapper(doctor, layer, &mut report),
         Kind::Md(level) => md(doctor.root, layer, level, &mut report),
@@ -45,12 +45,34 @@ fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
     if limits.switched_off() {
         let text = "discards were switched off by writing 0 to discard_max_bytes";
         report.why = text.to_owned();
-        report.findings.push(Finding::new("limits.switched-off", Severity::Serious, text).remedy(format!("echo {hw} > {}", quoted(&path))));
+        let remedy = match limits.granularity {
+            // Linux 6.11 and later take no other value then.
+            Some(0) => begin_anew(layer),
+            _ => format!("echo {hw} > {}", quoted(&path)),
+        };
+        report.findings.push(Finding::new("limits.switched-off", Severity::Serious, text).remedy(remedy));
     } else if max < hw && max < 1 << 20 {
         let text = format!("discard_max_bytes is only {}: a trim becomes very many small commands", Bytes(max));
         let remedy = format!("echo {} > {}", hw.min(128 << 20), quoted(&path));
         report.findings.push(Finding::new("limits.tiny", Severity::Caution, text).remedy(remedy));
     }
+}
+
+/// How a device gets its limits from scratch, once nothing on it is in use.
+fn begin_anew(layer: &Layer) -> String {
+    let disk = match layer.kind {
+        Kind::Partition => layer.sys.parent().unwrap_or(&layer.sys),
+        _ => &layer.sys,
+    };
+    let name = disk.file_name().and_then(|n| n.to_str()).unwrap_or(&layer.name);
+    let how = match drives::bus_of(disk) {
+        Bus::Ata | Bus::Usb | Bus::Scsi | Bus::VirtioScsi => {
+            format!("echo 1 > {}; echo '- - -' | tee /sys/class/scsi_host/host*/scan", quoted(&format!("/sys/block/{name}/device/delete")))
+        }
+        Bus::Nvme => format!("echo 1 > {}; echo 1 > /sys/bus/pci/rescan", quoted(&format!("/sys/block/{name}/device/device/remove"))),
+        _ => "detach the device and attach it again".to_owned(),
+    };
+    format!("this kernel takes no other value any more: reboot, or with everything on {name} unmounted: {how}")
 }
 
 fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mut LayerReport) {
@@ -190,7 +212,7 @@ fn crypttab_has_discard(root: &Root, name: &str) -> bool {
     lines.any(|mut words| words.next() == Some(name) && words.nth(2).is_some_and(|options| options.split(',').any(|o| o == "discard")))
 }
 
-fn thin_pool(tables: &Tables, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
+fn thin_pool(tables: &Tables, stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
     let name = layer.label.clone().unwrap_or_default();
     // The state counts: a pool that was told to pass down stops silently if its data device cannot.
     let says = |word: &str| tables.status(&name).any(|t| t.kind == "thin-pool" && t.says(word));
@@ -200,7 +222,13 @@ fn thin_pool(tables: &Tables, layer: &Layer, limits: &Limits, report: &mut Layer
     if says("ignore_discard") || told("ignore_discard") {
         report.gate = Gate::Blocks;
         report.why = "the pool ignores discards".to_owned();
-        report.findings.push(Finding::new("thin-pool.ignores", Severity::Serious, report.why.clone()).remedy(down));
+        let volumes = stack.layers.iter().filter(|l| l.kind == Kind::Thin).filter_map(|l| l.label.as_deref());
+        let volumes: Vec<String> = volumes.map(|label| quoted(&lvm_name(label))).collect();
+        let volumes = volumes.join(" ");
+        let remedy = format!(
+            "only while the pool is inactive: unmount all of its volumes, lvchange -an {volumes} {volume} (and its other volumes); {down}; lvchange -ay {volume} {volumes}"
+        );
+        report.findings.push(Finding::new("thin-pool.ignores", Severity::Serious, report.why.clone()).remedy(remedy));
     } else if says("no_discard_passdown") || told("no_discard_passdown") {
         let asked = !told("no_discard_passdown") && tables.table(&name).next().is_some();
         report.gate = Gate::Blocks;
@@ -256,20 +284,30 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             "dm-integrity drops discards: allow_discards is not set",
             format!("integritysetup refresh --allow-discards {}", quoted(&name)),
         ),
-        Some("snapshot") => {
-            ("snapshot.no-discards", "an old-style snapshot takes no discards", "use thin snapshots instead of old-style ones".to_owned())
-        }
+        Some("snapshot") => (
+            "snapshot.no-discards",
+            "an old-style snapshot takes no discards",
+            "lvremove it, or lvconvert --merge it, when it has served its purpose; thin snapshots do not have this".to_owned(),
+        ),
+        Some("snapshot-origin") => (
+            "snapshot.of-this-volume",
+            "the volume takes no discards while it has an old-style snapshot",
+            format!(
+                "lvs {} shows its snapshots: lvremove them when they have served their purpose; thin snapshots do not have this",
+                quoted(lvm_name(&name).split('/').next().unwrap_or_default())
+            ),
+        ),
         Some("verity") => {
             report.gate = Gate::NotNeeded;
             report.why = "read-only: nothing becomes free".to_owned();
             return;
         }
-        Some("raid") => (
+        Some("raid") if is_parity(doctor.tables.table(&name)) => (
             "raid.parity",
             "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
             "only if all members do: dm_raid.devices_handle_discard_safely=Y on the kernel command line".to_owned(),
         ),
-        Some("mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped") | None => {
+        Some("raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped" | "writecache") | None => {
             if report.gate == Gate::Blocks {
                 report.why = "takes no discards: some device below takes none".to_owned();
             }
@@ -280,6 +318,52 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     report.gate = Gate::Blocks;
     report.why = text.to_owned();
     report.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
+}
+
+/// Whether a dm-raid target keeps parity.
+fn is_parity<'a>(targets: impl Iterator<Item = &'a Target>) -> bool {
+    let mut levels = targets.filter(|t| t.kind == "raid").filter_map(|t| t.arguments.split_ascii_whitespace().next());
+    levels.any(|level| ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity)))
+}
+
+/// What can only be said of a layer once those below are judged: device-mapper volumes that take nothing.
+pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [LayerReport]) {
+    // Those below first.
+    for i in (0..reports.len()).rev() {
+        let layer = &stack.layers[i];
+        let own_reason = reports[i].findings.iter().any(|f| f.severity == Severity::Serious);
+        if reports[i].gate != Gate::Blocks || own_reason || !matches!(layer.kind, Kind::Lvm | Kind::Mapper(_) | Kind::Thin | Kind::Crypt) {
+            continue;
+        }
+        let legs: Vec<usize> = stack.legs_of(i).collect();
+        let of = |gate: Gate| legs.iter().copied().filter(|&l| reports[l].gate == gate).collect::<Vec<_>>();
+        if !legs.is_empty() && of(Gate::Passes).len() == legs.len() {
+            stale(doctor, layer, &mut reports[i]);
+        } else if !of(Gate::NotNeeded).is_empty() && !of(Gate::Passes).is_empty() {
+            let names: Vec<String> = of(Gate::NotNeeded).into_iter().map(|l| reports[l].name.clone()).collect();
+            let text = format!("takes no discards, because {} takes none", names.join(", "));
+            reports[i].why.clone_from(&text);
+            let remedy = format!("move what lies on {} to another drive (pvmove), and activate the volume anew", names.join(", "));
+            reports[i].findings.push(Finding::new("dm.member-without-discards", Severity::Serious, text).remedy(remedy));
+        }
+    }
+}
+
+/// The limits of a device-mapper volume are those of the day when its table was loaded.
+fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
+    let text = "takes no discards although what is below takes them: it has kept the limits of when it was activated";
+    report.why = text.to_owned();
+    let name = layer.label.clone().unwrap_or_else(|| layer.name.clone());
+    let word = quoted(&name);
+    let plain = doctor.tables.table(&name).all(|t| matches!(t.kind.as_str(), "linear" | "striped")) && doctor.tables.known();
+    let again = if layer.kind == Kind::Crypt {
+        format!("cryptsetup refresh {word}")
+    } else if plain {
+        format!("dmsetup table {word} | dmsetup reload {word} && dmsetup suspend {word} && dmsetup resume {word}")
+    } else {
+        format!("reboot, or deactivate and activate it (lvchange -an {0}; lvchange -ay {0})", quoted(&lvm_name(&name)))
+    };
+    report.findings.push(Finding::new("dm.stale-limits", Severity::Serious, text).remedy(again));
 }
 
 fn md(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {

@@ -56,6 +56,12 @@ impl Tables {
         Self { table: read("table", RECORDED_TABLE), status: read("status", RECORDED_STATUS) }
     }
 
+    /// From the output of `dmsetup table`.
+    #[must_use]
+    pub fn of_text(table: &str) -> Self {
+        Self { table: Some(parse(table)), status: None }
+    }
+
     /// Whether the tables were read.
     #[must_use]
     pub fn known(&self) -> bool {

@@ -52,6 +52,14 @@ pub struct Configured {
     cron: Option<&'static str>,
     own: UnitState,
     fstab: Vec<FstabEntry>,
+    swap: Vec<SwapEntry>,
+}
+
+/// A line of fstab about swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SwapEntry {
+    source: PathBuf,
+    discards: bool,
 }
 
 impl Configured {
@@ -65,6 +73,7 @@ impl Configured {
             cron: CRON_SCRIPTS.into_iter().find(|script| root.exists(script)),
             own: unit(root, "trimtab.service").0,
             fstab: parse_fstab(&root.read_bytes(Path::new("/etc/fstab"), 1 << 20).unwrap_or_default()),
+            swap: parse_swap(&root.read_bytes(Path::new("/etc/fstab"), 1 << 20).unwrap_or_default()),
         }
     }
 
@@ -142,6 +151,41 @@ fn parse_fstab(bytes: &[u8]) -> Vec<FstabEntry> {
     bytes.split(|&b| b == b'\n').filter_map(entry).collect()
 }
 
+/// The swap areas of fstab.
+fn parse_swap(bytes: &[u8]) -> Vec<SwapEntry> {
+    let entry = |line: &[u8]| {
+        let fields: Vec<&[u8]> = line.split(|b| b.is_ascii_whitespace()).filter(|f| !f.is_empty()).collect();
+        let [source, _, b"swap", rest @ ..] = fields.as_slice() else { return None };
+        let options = rest.first().map(|o| String::from_utf8_lossy(o).into_owned()).unwrap_or_default();
+        let discards = options.split(',').any(|o| o == "discard" || o == "discard=pages" || o == "discard=once");
+        (!source.starts_with(b"#")).then(|| SwapEntry { source: PathBuf::from(OsString::from_vec(unescape(source))), discards })
+    };
+    bytes.split(|&b| b == b'\n').filter_map(entry).collect()
+}
+
+/// A swap area discards by an option of its own. The kernel does not show it; fstab says what it is set to at the next boot.
+pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<String>, Vec<Finding>) {
+    let nothing = (Vec::new(), Vec::new());
+    let Some(top) = stack.top_layers().next() else { return nothing };
+    if verdict.kind == VerdictKind::NotNeeded || !doctor.swaps().contains(&top.sys) {
+        return nothing;
+    }
+    let device = format!("/dev/{}", top.name);
+    let same = |e: &&SwapEntry| super::block::device_of_source(doctor.root, &e.source).is_some_and(|sys| sys == top.sys);
+    let listed = &doctor.mechanisms.swap;
+    let entry = listed.iter().find(same).or_else(|| listed.first().filter(|_| listed.len() == 1));
+    if entry.is_some_and(|e| e.discards) {
+        return (vec!["swap: its discard option in /etc/fstab".to_owned()], Vec::new());
+    }
+    let text = "a swap area; no discard option for it in /etc/fstab, and no trim of filesystems comes here";
+    let finding = match verdict.kind {
+        VerdictKind::Blocked => Finding::new("swap.no-discard", Severity::Note, text),
+        _ => Finding::new("swap.no-discard", Severity::Caution, text)
+            .remedy(format!("swapoff {0} && swapon --discard {0}, and the option discard in /etc/fstab", quoted(&device))),
+    };
+    (Vec::new(), vec![finding])
+}
+
 /// Which mechanisms trim `mount`, and what is wrong with them.
 pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdict) -> (Vec<String>, Vec<Finding>) {
     if verdict.kind == VerdictKind::NotNeeded {
@@ -170,7 +214,7 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
         }
     }
     if by.is_empty() && filesystem::can_discard(&mount.fs_type) {
-        findings.push(nothing_trims(configured, mount));
+        findings.push(nothing_trims(configured, mount, verdict));
     } else {
         stacked(online, configured, &by, &mut findings);
     }
@@ -213,13 +257,18 @@ fn omitted(doctor: &Doctor<'_>, mount: &Mount) -> Option<Finding> {
     Some(Finding::new("fstrim.not-in-fstab", Severity::Caution, text).remedy(remedy))
 }
 
-fn nothing_trims(configured: &Configured, mount: &Mount) -> Finding {
+fn nothing_trims(configured: &Configured, mount: &Mount, verdict: &Verdict) -> Finding {
+    let text = "nothing trims this filesystem";
+    if verdict.kind == VerdictKind::Blocked && verdict.reaches.is_empty() {
+        // Whatever is enabled now would be in vain.
+        return Finding::new("nothing-trims", Severity::Note, text);
+    }
     let remedy = match configured.timer {
         UnitState::Disabled => "systemctl enable --now fstrim.timer, or trimtab daemon".to_owned(),
         UnitState::Masked => "systemctl unmask fstrim.timer and enable it, or trimtab daemon".to_owned(),
         _ => format!("let trimtab daemon watch it, or trim it now and then: trimtab trim {}", quoted(&shown(&mount.mount_point))),
     };
-    Finding::new("nothing-trims", Severity::Caution, "nothing trims this filesystem").remedy(remedy)
+    Finding::new("nothing-trims", Severity::Caution, text).remedy(remedy)
 }
 
 /// Several mechanisms do the same work over and over.

@@ -2,7 +2,7 @@
 
 use super::super::Place;
 use super::super::block::Kind;
-use super::{Gate, LayerReport};
+use super::{Gate, LayerReport, Severity};
 use serde::Serialize;
 
 /// Whether discards reach the drives.
@@ -116,7 +116,7 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
     memo[index] = Some(Reach::only(|r| &mut r.unknown, index));
     let layer = &place.stack.layers[index];
     let mut under = Reach::default();
-    for &next in layer.below.iter().filter(|&&i| !is_metadata(place.stack.layers[i].label.as_deref())) {
+    for &next in layer.below.iter().filter(|&&i| !place.stack.layers[i].is_metadata()) {
         under.absorb(&below(place, layers, next, memo));
     }
     let is_end = matches!(layer.kind, Kind::Drive(_) | Kind::File { .. }) || layer.below.is_empty();
@@ -127,6 +127,10 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
         // Limits of 0 come up from below: the cause is the lowest layer with them.
         Gate::Blocks if !is_end && under.reached.is_empty() && under.unknown.is_empty() && !under.blocked.is_empty() => under,
         Gate::Blocks if !is_end && under.reached.is_empty() && under.unknown.is_empty() && !under.not_needed.is_empty() => under,
+        // A volume that takes none because one of its members takes none: the member is what has to be mended. Nothing gets to the others.
+        Gate::Blocks if !is_end && !own_reason(&layers[index]) && !under.blocked.is_empty() => {
+            Reach { blocked: under.blocked, ..Reach::default() }
+        }
         Gate::Blocks => Reach::only(|r| &mut r.blocked, index),
         Gate::Unknown if !under.blocked.is_empty() => under,
         Gate::Unknown => Reach::only(|r| &mut r.unknown, index),
@@ -135,9 +139,7 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
     reach
 }
 
-/// Devices that hold metadata of an LVM pool or RAID: discards do not go there.
-fn is_metadata(label: Option<&str>) -> bool {
-    let Some(label) = label else { return false };
-    let numbered = |kind: &str| label.rsplit_once(kind).is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-    label.ends_with("_tmeta") || label.ends_with("_cmeta") || numbered("_rmeta_")
+/// Whether a layer has a reason of its own to take no discards.
+fn own_reason(report: &LayerReport) -> bool {
+    report.findings.iter().any(|f| f.severity == Severity::Serious)
 }

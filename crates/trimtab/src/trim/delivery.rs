@@ -1,0 +1,152 @@
+//! What became of a trim's discards: from the counts of all layers and what the doctor says of them to one answer, the same that
+//! `trimtab verify` and `trimtab doctor` would give.
+
+use super::filesystem::Filesystem;
+use super::fitrim::Obstacle;
+use crate::error::Blocked;
+use crate::host::block::Kind;
+use crate::host::discards::{self, LayerDiscards};
+use crate::host::doctor::{Diagnosis, Tables, VerdictKind};
+use crate::verify::arrival::onward;
+use serde::Serialize;
+use trimtab_core::units::Bytes;
+
+/// Whether discards reached the drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// They did, on every leg.
+    Reached,
+    /// There was nothing to send, or the drives knew it already.
+    NothingToSend,
+    /// A layer is in the way, for all of them or on one of several legs.
+    Blocked,
+    /// It cannot be told.
+    NotProved,
+}
+
+/// What became of a trim of which the layers counted `layers` and the filesystem says `returned`; with what should be known about it.
+#[must_use]
+pub fn judge(fs: &Filesystem, layers: &[LayerDiscards], returned: Bytes) -> (Delivery, Vec<String>) {
+    let mut remarks = discards::remarks(layers);
+    let diagnosis = fs.diagnosis().ok();
+    let verdict = diagnosis.as_ref().map(|d| &d.verdict);
+    let seen = Seen {
+        reached: layers.iter().filter(|l| l.lowest).map(|l| l.bytes).sum::<Option<u64>>(),
+        on_top: layers.iter().any(|l| !l.lowest && l.bytes.is_some_and(|b| b > 0)),
+        lost: onward(fs.stack(), layers, &Tables::read(fs.root())).lost.map(|l| l.at),
+        returned: returned > Bytes::ZERO,
+        // XFS returns what it was asked for, f2fs nothing.
+        returns_what_it_sent: !matches!(fs.mount().fs_type.as_str(), "xfs" | "f2fs"),
+        sends_later: fs.sends_later(),
+        thin: fs.stack().layers.iter().any(|l| l.kind == Kind::Thin),
+        doctor: verdict.map_or(VerdictKind::Unknown, |v| v.kind),
+    };
+    let (delivery, why) = seen.judge();
+    if let (Delivery::Blocked, VerdictKind::Blocked, Some(verdict)) = (delivery, seen.doctor, verdict) {
+        remarks.push(verdict.text.clone());
+        remarks.extend(diagnosis.as_ref().and_then(|d| d.to_do.first()).map(|step| format!("to do: {step}")));
+    } else {
+        remarks.extend(why);
+    }
+    (delivery, remarks)
+}
+
+/// Everything that the answer depends on.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// Bytes at the lowest layers; `None` if one of them does not count.
+    reached: Option<u64>,
+    /// A layer above them counted some.
+    on_top: bool,
+    /// Where they got lost.
+    lost: Option<String>,
+    returned: bool,
+    returns_what_it_sent: bool,
+    sends_later: bool,
+    thin: bool,
+    doctor: VerdictKind,
+}
+
+impl Seen {
+    fn judge(&self) -> (Delivery, Option<String>) {
+        let say = |delivery, text: &str| (delivery, Some(text.to_owned()));
+        if self.doctor == VerdictKind::Blocked {
+            return (Delivery::Blocked, None);
+        }
+        match (self.reached, &self.lost) {
+            (Some(0), _) if self.sends_later => say(
+                Delivery::NotProved,
+                "nothing was sent: mounted with discard, f2fs only takes note of it and sends when the device is idle; mount -o remount,nodiscard makes a trim send at once",
+            ),
+            (Some(0), _) if self.on_top && self.thin => say(
+                Delivery::NothingToSend,
+                "the pool had nothing to pass down: what was free had been given back to it before, or in less than chunks",
+            ),
+            (Some(0), lost) if self.on_top || lost.is_some() => {
+                let at = lost.clone().unwrap_or_else(|| "the drive".to_owned());
+                (Delivery::Blocked, Some(format!("no discard reached {at}")))
+            }
+            (Some(0), _) if self.returned && self.returns_what_it_sent => {
+                say(Delivery::Blocked, "the filesystem says that it sent some, but no discard reached the device")
+            }
+            (Some(0), _) => (Delivery::NothingToSend, None),
+            (Some(_), Some(lost)) => (Delivery::Blocked, Some(format!("no discard reached {lost}, though others below got theirs"))),
+            (Some(_), None) => (Delivery::Reached, None),
+            (None, _) => say(Delivery::NotProved, "not proved: not every device below counts discards"),
+        }
+    }
+}
+
+/// Why nothing can be trimmed, in the doctor's words where it has any.
+#[must_use]
+pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
+    let shown = fs.mount().mount_point.display();
+    let blocked = |d: &Diagnosis| {
+        matches!(obstacle, Obstacle::Device | Obstacle::Filesystem | Obstacle::Option) && d.verdict.kind == VerdictKind::Blocked
+    };
+    match (fs.diagnosis().ok().filter(blocked), obstacle) {
+        (Some(diagnosis), _) => {
+            let step = diagnosis.to_do.first().map_or(String::new(), |step| format!("; {step}"));
+            Blocked(format!("cannot trim {shown}: {}{step}", diagnosis.verdict.text)).into()
+        }
+        (None, Obstacle::Device | Obstacle::Option) => {
+            Blocked(format!("cannot trim {shown}: {obstacle}; trimtab doctor {shown} may say why")).into()
+        }
+        (None, _) => anyhow::anyhow!("cannot trim {shown}: {obstacle}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_agrees_with_the_doctor_and_the_counters() {
+        let fine = Seen {
+            reached: Some(100),
+            on_top: true,
+            lost: None,
+            returned: true,
+            returns_what_it_sent: true,
+            sends_later: false,
+            thin: false,
+            doctor: VerdictKind::Reaches,
+        };
+        let nothing = Seen { reached: Some(0), on_top: false, returned: false, ..fine.clone() };
+        for (seen, expected) in [
+            (fine.clone(), Delivery::Reached),
+            (Seen { doctor: VerdictKind::Blocked, ..fine.clone() }, Delivery::Blocked),
+            (Seen { lost: Some("sdb".into()), ..fine.clone() }, Delivery::Blocked),
+            (Seen { reached: None, ..fine.clone() }, Delivery::NotProved),
+            (Seen { reached: Some(0), lost: Some("sda".into()), ..fine.clone() }, Delivery::Blocked),
+            (Seen { reached: Some(0), thin: true, lost: Some("sda".into()), ..fine.clone() }, Delivery::NothingToSend),
+            (Seen { reached: Some(0), on_top: false, ..fine }, Delivery::Blocked),
+            (Seen { returned: true, returns_what_it_sent: false, ..nothing.clone() }, Delivery::NothingToSend),
+            (Seen { sends_later: true, ..nothing.clone() }, Delivery::NotProved),
+            (nothing, Delivery::NothingToSend),
+        ] {
+            assert_eq!(seen.judge().0, expected, "{seen:?}");
+        }
+    }
+}

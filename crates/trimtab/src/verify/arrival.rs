@@ -1,0 +1,280 @@
+//! Whether enough of the discards arrived at each layer, each leg judged by itself.
+
+use crate::host::block::{Kind, Layer, Stack};
+use crate::host::discards::{Fate, LayerDiscards};
+use crate::host::doctor::Tables;
+use serde::Serialize;
+
+/// What one layer got, and whether that covers what was freed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LayerArrival {
+    /// What it counted.
+    #[serde(flatten)]
+    pub discards: LayerDiscards,
+    /// Whether enough arrived; absent where that cannot be told.
+    pub arrived: Option<bool>,
+}
+
+/// Where discards were lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The layers that got too little.
+    pub at: String,
+    /// The layer above that had counted them.
+    pub by: Option<String>,
+    /// Other legs got what was theirs.
+    pub others_got_theirs: bool,
+}
+
+/// What arrived at each layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// In the order of the stack.
+    pub layers: Vec<LayerArrival>,
+    /// Where something was lost.
+    pub lost: Option<Lost>,
+}
+
+/// How a layer hands discards on to several below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    /// All of them to each.
+    All,
+    /// Shared out evenly, or more than that.
+    Evenly,
+    /// To the one or ones that hold the place: nothing can be expected of any one.
+    Somewhere,
+}
+
+fn spread(layer: &Layer, legs: usize, tables: &Tables) -> Spread {
+    let level = |level: &str| match level {
+        "raid1" | "mirror" => Spread::All,
+        "linear" => Spread::Somewhere,
+        _ => Spread::Evenly,
+    };
+    let name = layer.label.as_deref().unwrap_or_default();
+    match &layer.kind {
+        _ if legs == 1 => Spread::All,
+        Kind::Md(md) => level(md),
+        _ => match tables.table(name).next() {
+            Some(target) if target.kind == "raid" => level(target.arguments.split_whitespace().next().unwrap_or_default()),
+            Some(target) if target.kind == "mirror" => Spread::All,
+            Some(target) if target.kind == "striped" => Spread::Evenly,
+            _ => Spread::Somewhere,
+        },
+    }
+}
+
+/// What is enough.
+#[derive(Clone, Copy, Debug)]
+enum Enough {
+    /// Half of what was freed: the rest is at the borders of discard units.
+    Half,
+    /// Anything at all, where at least so many bytes were to come.
+    AnyOf(u64),
+}
+
+/// Below this a leg of an array may have had no part in a trim.
+const SHARE_MIN: u64 = 16 << 20;
+
+/// Compares what arrived at each layer with what was freed on each of the filesystem's own devices: index into the stack, and bytes.
+#[must_use]
+pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], tables: &Tables) -> Arrival {
+    let mut walk = Walk::new(stack, counts, tables, Enough::Half);
+    for &(top, bytes) in freed {
+        walk.go(top, Some(bytes), None);
+    }
+    walk.done()
+}
+
+/// The same where nobody knows what was freed (a trim of what was free anyway): what each layer counted is to come to something at all
+/// below it.
+#[must_use]
+pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables) -> Arrival {
+    let mut walk = Walk::new(stack, counts, tables, Enough::AnyOf(SHARE_MIN));
+    for &top in &stack.tops {
+        let counted = counts.get(top).filter(|c| c.fate != Fate::NotCounted).and_then(|c| c.bytes);
+        walk.go(top, counted, None);
+    }
+    walk.done()
+}
+
+struct Walk<'a> {
+    enough: Enough,
+    stack: &'a Stack,
+    tables: &'a Tables,
+    layers: Vec<LayerArrival>,
+    visited: Vec<bool>,
+    /// Where too little arrived, and the layer above that had it.
+    lost: Vec<(usize, Option<usize>)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(stack: &'a Stack, counts: &[LayerDiscards], tables: &'a Tables, enough: Enough) -> Self {
+        let layers = counts.iter().map(|c| LayerArrival { discards: c.clone(), arrived: None }).collect();
+        Self { enough, stack, tables, layers, visited: vec![false; stack.layers.len()], lost: Vec::new() }
+    }
+
+    fn arrived(&self, bytes: u64, expected: Option<u64>) -> Option<bool> {
+        match (expected, self.enough) {
+            (Some(0), _) => None,
+            (Some(expected), Enough::Half) => Some(bytes > 0 && bytes >= expected / 2),
+            (Some(expected), Enough::AnyOf(least)) if expected >= least => Some(bytes > 0),
+            _ => (bytes > 0).then_some(true),
+        }
+    }
+
+    /// `expected` bytes at layer `index`, if that is known; `above` is the last layer where they were counted.
+    fn go(&mut self, index: usize, expected: Option<u64>, above: Option<usize>) {
+        let Some(count) = self.layers.get(index).map(|l| l.discards.clone()) else { return };
+        if std::mem::replace(&mut self.visited[index], true) {
+            return;
+        }
+        let arrived = count.bytes.filter(|_| count.fate != Fate::NotCounted).and_then(|bytes| self.arrived(bytes, expected));
+        self.layers[index].arrived = arrived;
+        if arrived == Some(false) {
+            self.lost.push((index, above));
+        }
+        let above = if arrived == Some(true) { Some(index) } else { above };
+        let legs: Vec<usize> = self.stack.legs_of(index).collect();
+        let siblings: Vec<u64> = legs.iter().filter_map(|&l| self.layers.get(l)?.discards.bytes).collect();
+        let most = siblings.iter().copied().max().unwrap_or(0);
+        let sum = siblings.iter().fold(0_u64, |sum, b| sum.saturating_add(*b));
+        // A layer that does not count leaves what its legs got to be compared with each other.
+        let known = |by_siblings: u64| expected.or(Some(by_siblings).filter(|_| self.above_does_not_count(index)));
+        let share = match spread(&self.stack.layers[index], legs.len(), self.tables) {
+            Spread::All => known(most),
+            Spread::Evenly => known(sum).map(|e| e / legs.len().max(1) as u64),
+            Spread::Somewhere => self.together(&legs, expected).then_some(expected).flatten(),
+        };
+        // One loss is said once, where it happened.
+        if arrived != Some(false) {
+            legs.into_iter().for_each(|leg| self.go(leg, share, above));
+        }
+    }
+
+    fn above_does_not_count(&self, index: usize) -> bool {
+        self.layers.get(index).is_some_and(|l| l.discards.fate == Fate::NotCounted)
+    }
+
+    /// Whether all of them together got too little: then each of them did.
+    fn together(&self, legs: &[usize], expected: Option<u64>) -> bool {
+        let bytes: Option<Vec<u64>> = legs.iter().map(|&l| self.layers.get(l)?.discards.bytes).collect();
+        let Some((expected, bytes)) = expected.zip(bytes) else { return false };
+        bytes.into_iter().fold(0, u64::saturating_add) < expected / 2
+    }
+
+    fn done(self) -> Arrival {
+        let title = |i: usize| format!("{} [{}]", self.layers[i].discards.name, self.layers[i].discards.kind);
+        let lost = (!self.lost.is_empty()).then(|| Lost {
+            at: self.lost.iter().map(|(at, _)| title(*at)).collect::<Vec<_>>().join(", "),
+            by: self.lost.iter().find_map(|(_, by)| *by).map(title),
+            others_got_theirs: self.layers.iter().any(|l| l.discards.lowest && l.arrived == Some(true)),
+        });
+        Arrival { layers: self.layers, lost }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::block::Bus;
+    use crate::host::discards::fates;
+    use crate::host::mountinfo::DevNumber;
+    use crate::host::stat::Discards;
+    use trimtab_core::units::Bytes;
+
+    fn layer(name: &str, kind: Kind, below: &[usize]) -> Layer {
+        let dev = DevNumber { major: 0, minor: 0 };
+        Layer { name: name.into(), label: Some(name.into()), kind, sys: name.into(), dev, size: Bytes::ZERO, below: below.to_vec() }
+    }
+
+    fn drive(name: &str) -> Layer {
+        layer(name, Kind::Drive(Bus::Ata), &[])
+    }
+
+    fn lost(stack: &Stack, bytes: &[Option<u64>], expected: u64, table: &str) -> Option<(String, Option<String>, bool)> {
+        let discards = |b: &Option<u64>| b.map(|b| Discards { commands: 1, bytes: Bytes(b), ..Discards::default() });
+        let counts = fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>());
+        let freed: Vec<(usize, u64)> = stack.tops.iter().map(|&t| (t, expected)).collect();
+        let lost = arrival(stack, &counts, &freed, &Tables::of_text(table)).lost?;
+        Some((lost.at.replace(" [ata]", ""), lost.by, lost.others_got_theirs))
+    }
+
+    fn at(layer: &str, others: bool) -> Option<(String, bool)> {
+        Some((layer.to_owned(), others))
+    }
+
+    fn short(lost: Option<(String, Option<String>, bool)>) -> Option<(String, bool)> {
+        lost.map(|(at, _, others)| (at, others))
+    }
+
+    #[test]
+    fn the_layer_that_swallows_discards_is_found() {
+        let crypt =
+            Stack { layers: vec![layer("dm-0", Kind::Crypt, &[1]), layer("sda1", Kind::Partition, &[2]), drive("sda")], tops: vec![0] };
+        assert_eq!(lost(&crypt, &[Some(100), Some(100), Some(100)], 100, ""), None);
+        let swallowed = lost(&crypt, &[Some(100), Some(0), Some(0)], 100, "");
+        assert_eq!(
+            swallowed,
+            Some(("sda1 [partition]".into(), Some("dm-0 (dm-0) [crypt]".into()), false)).map(|mut s: (String, Option<String>, bool)| {
+                s.0 = "sda1 (sda1) [partition]".into();
+                s
+            })
+        );
+        assert_eq!(short(lost(&crypt, &[Some(0), Some(0), Some(0)], 100, "")), at("dm-0 (dm-0) [crypt]", false));
+        assert_eq!(lost(&crypt, &[Some(100), None, None], 100, ""), None, "nobody counts below");
+    }
+
+    #[test]
+    fn legs_are_judged_by_themselves() {
+        let md =
+            |level: &str| Stack { layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        // RAID 0 counts nothing itself.
+        assert_eq!(lost(&md("raid0"), &[Some(0), Some(50), Some(50)], 100, ""), None);
+        assert_eq!(short(lost(&md("raid0"), &[Some(0), Some(100), Some(0)], 100, "")), at("sdb (sdb)", true));
+        assert_eq!(lost(&md("raid1"), &[Some(100), Some(100), Some(100)], 100, ""), None);
+        assert_eq!(short(lost(&md("raid1"), &[Some(100), Some(100), Some(0)], 100, "")), at("sdb (sdb)", true));
+        assert_eq!(short(lost(&md("raid5"), &[Some(100), Some(0), Some(0)], 100, "")), at("sda (sda), sdb (sdb)", false));
+        assert_eq!(lost(&md("linear"), &[Some(100), Some(100), Some(0)], 100, ""), None, "what was freed may lie on one of them");
+        assert_eq!(short(lost(&md("linear"), &[Some(100), Some(0), Some(0)], 100, "")), at("sda (sda), sdb (sdb)", false));
+        // LVM says in its table what it is.
+        let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        let raid = "vg-l: 0 8 raid raid1 3 0 region_size 4096 2 252:0 252:1 252:2 252:3\n";
+        assert_eq!(short(lost(&lvm, &[Some(200), Some(100), Some(0)], 100, raid)), at("sdb (sdb)", true));
+        assert_eq!(lost(&lvm, &[Some(200), Some(100), Some(0)], 100, "vg-l: 0 8 linear 8:0 2048\n"), None);
+        assert_eq!(
+            short(lost(&lvm, &[Some(100), Some(100), Some(0)], 100, "vg-l: 0 8 striped 2 128 8:0 0 8:16 0\n")),
+            at("sdb (sdb)", true)
+        );
+    }
+
+    #[test]
+    fn a_trim_of_what_was_free_anyway_has_to_come_to_something_on_every_leg() {
+        let md =
+            |level: &str| Stack { layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        let mib = |n: u64| Some(n << 20);
+        let lost = |stack: &Stack, bytes: &[Option<u64>], table: &str| {
+            let discards = |b: &Option<u64>| b.map(|b| Discards { commands: 1, bytes: Bytes(b), ..Discards::default() });
+            let counts = fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>());
+            onward(stack, &counts, &Tables::of_text(table)).lost.map(|l| l.at.replace(" [ata]", ""))
+        };
+        assert_eq!(lost(&md("raid0"), &[Some(0), mib(500), mib(500)], ""), None);
+        assert_eq!(lost(&md("raid0"), &[Some(0), mib(500), Some(0)], "").as_deref(), Some("sdb (sdb)"));
+        assert_eq!(lost(&md("raid0"), &[Some(0), mib(1), Some(0)], ""), None, "a small trim may lie on one of them");
+        assert_eq!(lost(&md("raid1"), &[mib(500), mib(500), Some(0)], "").as_deref(), Some("sdb (sdb)"));
+        // LVM RAID 1 counts more than was asked.
+        let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        let raid = "vg-l: 0 8 raid raid1 3 0 region_size 4096 2 252:0 252:1 252:2 252:3\n";
+        assert_eq!(lost(&lvm, &[mib(2458), mib(973), mib(973)], raid), None);
+        let pool = Stack { layers: vec![layer("thin", Kind::Thin, &[1]), drive("sda")], tops: vec![0] };
+        assert_eq!(lost(&pool, &[mib(399), Some(0)], "").as_deref(), Some("sda (sda)"));
+    }
+
+    #[test]
+    fn several_devices_of_one_filesystem_are_told_apart() {
+        let btrfs = Stack { layers: vec![drive("sda"), drive("sdb")], tops: vec![0, 1] };
+        assert_eq!(short(lost(&btrfs, &[Some(100), Some(0)], 100, "")), at("sdb (sdb)", true));
+        assert_eq!(lost(&btrfs, &[Some(100), Some(60)], 100, ""), None);
+    }
+}
