@@ -10,6 +10,7 @@
 //! queue DIR key=value ...                queue attributes
 //! below DIR NAME ...                     slaves of a device
 //! identify DIR model|firmware|flags      VPD page 89h: flags trim, drat, rzat
+//! hex /path 00ff...                      a file of bytes
 //! vpd DIR unmap|none                     VPD pages B0h and B2h, with or without UNMAP
 //! ```
 
@@ -101,6 +102,10 @@ impl Unpacker {
             }
             ["identify", dir, ..] => self.identify(dir, line.split_once(dir).unwrap().1.trim()),
             ["vpd", dir, kind] => self.vpd(dir, *kind == "unmap"),
+            ["hex", path, digits] => {
+                let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+                self.file(path, &(0..digits.len() / 2).map(|i| byte(2 * i)).collect::<Vec<_>>());
+            }
             [path, "->", target] => self.link(path, target),
             [path, "=", ..] => self.file(path, (line.split_once(" = ").map_or("", |l| l.1).replace("\\n", "\n") + "\n").as_bytes()),
             _ => panic!("not understood: {line}"),
