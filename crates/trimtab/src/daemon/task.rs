@@ -7,6 +7,7 @@ use super::history::{Ending, History, Pass};
 use super::knobs::IopsLimit;
 use super::metrics::Figures;
 use super::state::{Remembered, StateFile};
+use crate::host::doctor::VerdictKind;
 use crate::host::environment::on_battery;
 use crate::trim::filesystem::{Filesystem, Refused, unix_now};
 use crate::trim::lock::{Busy, DriveLocks, run_directory};
@@ -96,6 +97,10 @@ impl Task {
         }
         if let Some(why) = fs.refuses_min_extent(min_extent(&rule.policy)) {
             anyhow::bail!("{shown} is not trimmed: {why}");
+        }
+        // It takes trims all the same: a pool that keeps them, a mirror with one leg that takes none.
+        if let Some(verdict) = fs.diagnosis().ok().map(|d| d.verdict).filter(|v| v.kind == VerdictKind::Blocked) {
+            say(&format!("{shown}: {}", verdict.text));
         }
         fs.release();
         let file = StateFile::new(&common.state, fs.id());

@@ -130,7 +130,9 @@ impl<'a> Walk<'a> {
         if std::mem::replace(&mut self.visited[index], true) {
             return;
         }
-        let arrived = count.bytes.filter(|_| count.fate != Fate::NotCounted).and_then(|bytes| self.arrived(bytes, expected));
+        // A thin pool's own device is passed by.
+        let counts = count.fate != Fate::NotCounted && self.stack.layers[index].kind != Kind::ThinPool;
+        let arrived = count.bytes.filter(|_| counts).and_then(|bytes| self.arrived(bytes, expected));
         self.layers[index].arrived = arrived;
         if arrived == Some(false) {
             self.lost.push((index, above));
@@ -267,8 +269,9 @@ mod tests {
         let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
         let raid = "vg-l: 0 8 raid raid1 3 0 region_size 4096 2 252:0 252:1 252:2 252:3\n";
         assert_eq!(lost(&lvm, &[mib(2458), mib(973), mib(973)], raid), None);
-        let pool = Stack { layers: vec![layer("thin", Kind::Thin, &[1]), drive("sda")], tops: vec![0] };
-        assert_eq!(lost(&pool, &[mib(399), Some(0)], "").as_deref(), Some("sda (sda)"));
+        let pool = vec![layer("thin", Kind::Thin, &[1]), layer("pool", Kind::ThinPool, &[2]), drive("sda")];
+        let pool = Stack { layers: pool, tops: vec![0] };
+        assert_eq!(lost(&pool, &[mib(399), Some(0), Some(0)], "").as_deref(), Some("sda (sda)"));
     }
 
     #[test]

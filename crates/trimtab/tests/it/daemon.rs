@@ -146,7 +146,7 @@ fn it_trims_what_is_named_and_nothing_else() {
 
     daemon.signal(Signal::USR1);
     let line = daemon.wait_for("pass complete");
-    assert!(line.contains("reached the device"), "{line}");
+    assert!(line.contains("reached the drives"), "{line}");
     assert!(sent(&on_named) > 200 << 20, "{}", sent(&on_named));
     assert_eq!(sent(&on_other), 0);
 
