@@ -101,7 +101,8 @@ pub fn fates(stack: &Stack, own: &[Option<Discards>]) -> Vec<LayerDiscards> {
     let went_on = |i: usize| stack.legs_of(i).any(|b| bytes_of(b).is_some_and(|b| b > Bytes::ZERO));
     let fate = |i: usize| match bytes_of(i) {
         None => Fate::NotCounted,
-        Some(Bytes::ZERO) if ends.contains(&i) => Fate::Nothing,
+        // Metadata of arrays and pools have nothing to discard.
+        Some(Bytes::ZERO) if ends.contains(&i) || stack.layers.get(i).is_some_and(super::block::Layer::is_metadata) => Fate::Nothing,
         Some(_) if ends.contains(&i) => Fate::Counted,
         Some(Bytes::ZERO) => below(i).map_or(Fate::NotCounted, |below| if below > Bytes::ZERO { Fate::NotCounted } else { Fate::Nothing }),
         Some(_) if below(i) == Some(Bytes::ZERO) && !went_on(i) => Fate::Swallowed,
@@ -254,7 +255,8 @@ mod tests {
         assert_eq!(thin.ends(), [4], "a partition, not its disk");
         let swallowed = judged(&thin, &[Some(399), Some(399), Some(0), Some(0), Some(0), Some(7)]);
         assert_eq!(swallowed[..5], [Counted, Swallowed, Nothing, Nothing, Nothing], "the lowest that counted kept them");
-        assert_eq!(judged(&thin, &[Some(399), Some(399), Some(0), Some(390), Some(390), Some(390)])[..2], [Counted, Counted]);
+        let passed_down = judged(&thin, &[Some(399), Some(399), Some(0), Some(390), Some(390), Some(390)]);
+        assert_eq!(passed_down, [Counted, Counted, Nothing, Counted, Counted, Counted], "nothing is missed where the metadata are");
     }
 
     #[test]

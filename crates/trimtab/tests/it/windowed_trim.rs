@@ -354,3 +354,19 @@ fn a_dry_run_says_how_much_would_be_sent() {
     let Some(mount) = LoopMount::new("btrfs", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
     assert!(trim(&mount.path(), &["--dry-run"])["would_send"].is_null());
 }
+
+#[test]
+fn doctor_trim_and_verify_end_with_the_same_status() {
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let verify = ["verify", "--yes", "--reserve=1MB", "--size=4MiB"];
+    let statuses = || -> Vec<Option<i32>> {
+        let commands: [&[&str]; 3] = [&["doctor"], &["trim"], &verify];
+        commands.map(|args| trimtab().args(args).arg(mount.path()).assert().get_output().status.code()).to_vec()
+    };
+    assert_eq!(statuses(), [Some(0); 3]);
+    let stack = Place::of_path(&Root::live().unwrap(), &mount.path()).unwrap().stack;
+    fs::write(stack.top_layers().next().unwrap().queue().join("discard_max_bytes"), "0").unwrap();
+    assert_eq!(statuses(), [Some(3); 3]);
+    let why = predicate::str::contains("TRIM is blocked at").and(predicate::str::contains("switched off"));
+    trimtab().arg("trim").arg(mount.path()).assert().code(3).stdout("").stderr(why.and(predicate::str::contains("\n").count(1)));
+}
