@@ -236,7 +236,8 @@ fn the_devices_own_limit_is_back_after_every_pass_and_after_a_crash() {
     drop(daemon);
     assert!(limit() < own);
     let mut daemon = Daemon::start(&config);
-    daemon.wait_for("which an interrupted trim had lowered");
+    daemon.wait_for("a process that was killed had left it");
+    daemon.wait_for("[ext4]: idle");
     assert!(limit() > own, "{}", limit());
     daemon.end();
 }
