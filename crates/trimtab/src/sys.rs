@@ -1,3 +1,4 @@
 //! What is closest to the kernel.
 
 pub mod beneath;
+pub mod looping;

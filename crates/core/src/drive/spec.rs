@@ -17,6 +17,8 @@ pub use flash::{
 
 pub(in crate::drive) use validate::wrong;
 
+pub use validate::{IDENTIFIER_MAX, is_identifier};
+
 use alloc::string::String;
 use core::fmt;
 use serde::{Deserialize, Serialize};

@@ -7,6 +7,7 @@ use crate::report::document::Table;
 use crate::report::layout::prose;
 use crate::runner::files::execute;
 use crate::serve::loopdev::LoopDevice;
+use crate::sys::beneath::{Dir, Identity, PRIVATE_FILE};
 use crate::target::dir::{DirOptions, DirTarget};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -235,7 +236,7 @@ fn execute_all<T: FileTarget>(workload: &mut dyn FileWorkload, target: &mut T, p
 #[derive(Default)]
 struct Lab {
     mounted: Option<PathBuf>,
-    device: Option<LoopDevice>,
+    device: Option<(LoopDevice, Identity)>,
 }
 
 impl Drop for Lab {
@@ -243,8 +244,8 @@ impl Drop for Lab {
         if let Some(path) = self.mounted.take() {
             let _ = Command::new("umount").arg(path).status();
         }
-        if let Some(device) = self.device.take() {
-            let _ = device.detach();
+        if let Some((device, image)) = self.device.take() {
+            let _ = device.detach(image, true);
         }
     }
 }
@@ -259,19 +260,21 @@ fn on_ext4(args: &ValidateArgs, size: Bytes, name: &str, discard: bool) -> anyho
     let scratch = tempfile::Builder::new().prefix("trimtab-validate-").tempdir_in(&args.scratch)?;
     let mut lab = Lab::default();
     let (image, mount) = (scratch.path().join("image"), scratch.path().join("mnt"));
-    std::fs::File::create(&image)?.set_len(size.0)?;
-    std::fs::create_dir(&mount)?;
-    let device = LoopDevice::attach(&image, 512)?;
-    lab.device = Some(device);
+    let here = Dir::open(scratch.path())?;
+    let file = here.create_new("image", PRIVATE_FILE)?;
+    file.set_len(size.0)?;
+    here.mkdir("mnt")?;
+    let device = LoopDevice::attach(&file, &image, 512)?;
+    lab.device = Some((device, Identity::of(&file)?));
+    drop(file);
     let (node, at) = (device.path(), mount.to_string_lossy().into_owned());
     let node = node.to_string_lossy().into_owned();
     tool("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", &node])?;
     tool("mount", &["-o", if discard { "discard" } else { "nodiscard" }, &node, &at])?;
     lab.mounted = Some(mount.clone());
-    let work = mount.join("work");
-    std::fs::create_dir(&work)?;
-    let dir = rustix::fs::open(&work, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty())?;
-    let mut target = DirTarget::new(dir, &work, DirOptions::default());
+    let work = Dir::open(&mount)?.mkdir("work")?;
+    let at = work.path().to_owned();
+    let mut target = DirTarget::new(work.into(), &at, DirOptions::default());
     target.sync()?;
     let before = read(device)?;
     let operations = execute_all(&mut *workload(name)?, &mut target, None)?;

@@ -88,6 +88,23 @@ pub fn read(root: &Root) -> std::io::Result<Vec<Mount>> {
     Ok(parse(&root.read_bytes(Path::new("/proc/self/mountinfo"), TABLE_BYTES_MAX)?))
 }
 
+/// The mount tables of the other mount namespaces that can be seen from here, each with a process that is in it.
+#[must_use]
+pub fn other_namespaces() -> Vec<(u32, Vec<Mount>)> {
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let mut known: Vec<PathBuf> = namespace("self").into_iter().collect();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(of) = namespace(&pid.to_string()).filter(|of| !known.contains(of)) else { continue };
+        if let Ok(table) = std::fs::read(format!("/proc/{pid}/mountinfo")) {
+            known.push(of);
+            found.push((pid, parse(&table)));
+        }
+    }
+    found
+}
+
 /// Parses a mount table; lines that are not as proc(5) describes them are left out.
 #[must_use]
 pub fn parse(table: &[u8]) -> Vec<Mount> {

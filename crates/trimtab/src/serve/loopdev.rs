@@ -1,52 +1,16 @@
 //! Loop devices: attach, tune, see who uses one, detach.
 
-use crate::host::mountinfo::{self, DevNumber};
+use crate::host::mountinfo::{self, DevNumber, Mount};
 use crate::host::root::Root;
 use crate::serve::request::Geometry;
+use crate::sys::beneath::{Identity, set_attribute};
+use crate::sys::looping;
 use anyhow::Context as _;
+use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;
-use std::mem::size_of;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
-const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
-const LOOP_CTL_ADD: libc::c_ulong = 0x4C80;
-const LOOP_CTL_REMOVE: libc::c_ulong = 0x4C81;
-const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
-const LO_FLAGS_PARTSCAN: u32 = 8;
-const LO_FLAGS_DIRECT_IO: u32 = 16;
-
-/// `struct loop_info64` of `linux/loop.h`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct LoopInfo64 {
-    device: u64,
-    inode: u64,
-    rdevice: u64,
-    offset: u64,
-    sizelimit: u64,
-    number: u32,
-    encrypt_type: u32,
-    encrypt_key_size: u32,
-    flags: u32,
-    file_name: [u8; 64],
-    crypt_name: [u8; 64],
-    encrypt_key: [u8; 32],
-    init: [u64; 2],
-}
-
-/// `struct loop_config` of `linux/loop.h`.
-#[repr(C)]
-struct LoopConfig {
-    fd: u32,
-    block_size: u32,
-    info: LoopInfo64,
-    reserved: [u64; 8],
-}
 
 /// Devices below this number are never taken away for good (the kernel's `BLK_DEV_LOOP_MIN_COUNT` is 8 unless changed).
 const MADE_AT_BOOT: u32 = 8;
@@ -54,55 +18,31 @@ const MADE_AT_BOOT: u32 = 8;
 const NUMBER_MAX: u32 = 4096;
 /// How often another device is tried if somebody else was faster.
 const ATTEMPTS: u32 = 64;
+/// How long a user of a device that is to be detached is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// What it looks like when somebody else has taken a device, or has just had it removed.
 const TAKEN: [i32; 3] = [libc::EBUSY, libc::ENXIO, libc::ENOENT];
-
-impl LoopConfig {
-    fn new(file: &File, name: &Path, logical_block: u32) -> Self {
-        let name = name.as_os_str().as_encoded_bytes();
-        let mut file_name = [0; 64];
-        let kept = name.len().min(63);
-        file_name[..kept].copy_from_slice(&name[..kept]);
-        let info = LoopInfo64 {
-            device: 0,
-            inode: 0,
-            rdevice: 0,
-            offset: 0,
-            sizelimit: 0,
-            number: 0,
-            encrypt_type: 0,
-            encrypt_key_size: 0,
-            flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO,
-            file_name,
-            crypt_name: [0; 64],
-            encrypt_key: [0; 32],
-            init: [0; 2],
-        };
-        Self { fd: file.as_raw_fd() as u32, block_size: logical_block, info, reserved: [0; 8] }
-    }
-}
-
-const _: () = assert!(size_of::<LoopInfo64>() == 232 && size_of::<LoopConfig>() == 304);
 
 /// A loop device by its number. Knowing one does not keep it attached, and dropping this detaches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopDevice(pub u32);
 
 impl LoopDevice {
-    /// Attaches `backing`, which takes discards, to a loop device of its own with this logical block size, unbuffered, scanning for partitions.
-    pub fn attach(backing: &Path, logical_block: u32) -> anyhow::Result<Self> {
+    /// Attaches the open file, which takes discards, to a loop device of its own with this logical block size, unbuffered, scanning for
+    /// partitions. `name` is what the kernel will call it.
+    pub fn attach(backing: &File, name: &Path, logical_block: u32) -> anyhow::Result<Self> {
         let control = open_control().context("cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)")?;
-        let file = File::options().read(true).write(true).open(backing).context("cannot open the served file")?;
-        let config = LoopConfig::new(&file, backing, logical_block);
+        let identity = Identity::of(backing).context("cannot look at the served file")?;
         let mut last = io::Error::from_raw_os_error(libc::EBUSY);
         for _ in 0..ATTEMPTS {
             let this = Self::fresh(&control).context("no loop device can be had")?;
-            match this.configure(&config) {
+            let configured = this.open(OFlags::empty()).and_then(|device| looping::configure(&device, backing, name, logical_block));
+            match configured {
                 Ok(()) if this.takes_discards() => return Ok(this),
                 // Somebody had the device open, so that it kept the queue limits of its former user.
                 Ok(()) => {
                     last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-                    let _ = this.detach();
+                    let _ = this.detach(identity, true);
                 }
                 Err(error) if error.raw_os_error().is_some_and(|errno| TAKEN.contains(&errno)) => last = error,
                 Err(error) => return Err(error).with_context(|| format!("cannot configure {}", this.path().display())),
@@ -115,18 +55,18 @@ impl LoopDevice {
     /// been told to forget.
     fn fresh(control: &File) -> io::Result<Self> {
         for number in 0..NUMBER_MAX {
-            match ioctl(control, LOOP_CTL_ADD, number.into()) {
-                Ok(_) if Self(number).path().exists() => return Ok(Self(number)),
+            match looping::add(control, number) {
+                Ok(()) if Self(number).path().exists() => return Ok(Self(number)),
                 // There is a device, but no node for it: /dev is not the kernel's.
-                Ok(_) => {
-                    let _ = ioctl(control, LOOP_CTL_REMOVE, number.into());
+                Ok(()) => {
+                    let _ = looping::remove(control, number);
                     break;
                 }
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
                 Err(_) => break,
             }
         }
-        let this = Self(ioctl(control, LOOP_CTL_GET_FREE, 0)? as u32);
+        let this = Self(looping::free(control)?);
         if !this.path().exists() {
             let number = this.0;
             return Err(io::Error::new(
@@ -138,9 +78,10 @@ impl LoopDevice {
         Ok(this)
     }
 
-    fn configure(self, config: &LoopConfig) -> io::Result<()> {
-        let device = File::options().read(true).write(true).open(self.path())?;
-        ioctl(&device, LOOP_CONFIGURE, std::ptr::from_ref(config) as libc::c_ulong).map(|_| ())
+    /// Opens the node, which may be no link.
+    fn open(self, more: OFlags) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
+        Ok(File::from(rustix::fs::open(self.path(), flags, Mode::empty())?))
     }
 
     /// False if limits that somebody set for a former user forbid them: the driver itself asks the file, and ours takes them.
@@ -165,6 +106,12 @@ impl LoopDevice {
         Some(PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(path)))
     }
 
+    /// What the kernel says that it stands on; `None` if it is free or cannot be opened.
+    pub fn backing(self) -> Option<looping::Backing> {
+        let device = rustix::fs::open(self.path(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        looping::backing(&File::from(device)).ok()?
+    }
+
     /// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
     pub fn tune(self, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
         let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
@@ -177,7 +124,7 @@ impl LoopDevice {
         let queue = self.sysfs().join("queue");
         let mut missed = Vec::new();
         for (name, value) in settings {
-            if let Err(error) = std::fs::write(queue.join(name), &value) {
+            if let Err(error) = set_attribute(&queue.join(name), &value) {
                 missed.push(format!("cannot set queue/{name} of loop{} to {value}: {error}", self.0));
             }
         }
@@ -189,14 +136,15 @@ impl LoopDevice {
     fn renew(self, keep: bool) {
         let Ok(control) = open_control() else { return };
         // Fails if somebody has taken it already; then it is theirs.
-        if ioctl(&control, LOOP_CTL_REMOVE, self.0.into()).is_ok() && keep {
-            let _ = ioctl(&control, LOOP_CTL_ADD, self.0.into());
+        if looping::remove(&control, self.0).is_ok() && keep {
+            let _ = looping::add(&control, self.0);
         }
     }
 
-    /// Writes what the kernel still holds of the device to the drive.
-    pub fn sync(self) -> io::Result<()> {
-        File::options().read(true).write(true).open(self.path())?.sync_all()
+    /// Writes what the kernel still holds of the device to the drive, if it stands on the file `ours`.
+    pub fn sync(self, ours: Identity) -> io::Result<()> {
+        let device = self.open(OFlags::empty())?;
+        if looping::backing(&device)?.is_some_and(|backing| backing.file == ours) { device.sync_all() } else { Ok(()) }
     }
 
     /// Who uses the device or a partition of it, in words; empty if nobody does.
@@ -218,31 +166,55 @@ impl LoopDevice {
         users
     }
 
-    /// Detaches it; returns once it is free. If somebody still has it open, the kernel detaches it when they close it,
-    /// and the result is `false`.
-    pub fn detach(self) -> io::Result<bool> {
-        let device = match File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(self.path()) {
+    /// Detaches it if it stands on the file `ours`, and returns once it is free. If somebody has it open, in whichever namespace, nothing is
+    /// changed; with `force` the kernel detaches it when they close it.
+    pub fn detach(self, ours: Identity, force: bool) -> io::Result<Detached> {
+        let end = Instant::now() + if force { Duration::ZERO } else { PATIENCE };
+        loop {
+            match self.try_detach(ours, force)? {
+                // Whoever looks at all devices of the machine has it open for a moment.
+                Detached::InUse if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+                result => return Ok(result),
+            }
+        }
+    }
+
+    fn try_detach(self, ours: Identity, force: bool) -> io::Result<Detached> {
+        // What is mounted, swap, or part of something, wherever that can be seen, cannot be opened exclusively.
+        let device = match self.open(if force { OFlags::empty() } else { OFlags::EXCL }) {
             Ok(device) => device,
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(Detached::InUse),
             // Only the node may be missing, where /dev is not the kernel's.
             Err(error) if self.backing_file().is_some() => return Err(error),
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) || error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) || error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Detached::Free);
+            }
             Err(error) => return Err(error),
         };
-        match ioctl(&device, LOOP_CLR_FD, 0) {
-            Ok(_) => {}
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(true),
-            Err(error) => return Err(error),
+        // From here on nobody can put it on another file: that needs that nobody has it open.
+        match looping::backing(&device)? {
+            None => return Ok(Detached::Free),
+            Some(backing) if backing.file != ours => return Ok(Detached::Foreign),
+            Some(_) => {}
+        }
+        match looping::clear(&device) {
+            Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
+            _ => {}
+        }
+        if looping::backing(&device)?.is_some() && !force {
+            looping::keep(&device)?;
+            return Ok(Detached::InUse);
         }
         drop(device);
         let patience = Instant::now() + Duration::from_secs(5);
         while self.backing_file().is_some() {
             if Instant::now() > patience {
-                return Ok(false);
+                return Ok(Detached::InUse);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         self.renew(self.0 < MADE_AT_BOOT);
-        Ok(true)
+        Ok(Detached::Free)
     }
 
     fn with_partitions(self) -> Vec<PathBuf> {
@@ -258,27 +230,46 @@ impl LoopDevice {
     }
 }
 
-/// All loop devices whose backing file lies in `directory`.
-pub fn attached_below(directory: &Path) -> Vec<LoopDevice> {
+/// What became of a loop device that was to be detached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Detached {
+    /// It is free.
+    Free,
+    /// Somebody uses it; with `force` it becomes free when they let go of it, else it stays.
+    InUse,
+    /// It stands on another file by now, and was left alone.
+    Foreign,
+}
+
+/// All loop devices that stand on the file `ours`.
+pub fn attached_to(ours: Identity) -> Vec<LoopDevice> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(|name| name.strip_prefix("loop")).and_then(|n| n.parse().ok()) else { continue };
         let device = LoopDevice(number);
-        if device.backing_file().is_some_and(|file| file.starts_with(directory)) {
+        if device.backing_file().is_some() && device.backing().is_some_and(|backing| backing.file == ours) {
             found.push(device);
         }
     }
     found
 }
 
-/// Where devices with these numbers (or, for btrfs, these nodes) are mounted.
+/// Where devices with these numbers (or, for btrfs, these nodes) are mounted; in other mount namespaces if they are not in this one.
 fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
+    let is_it = |mount: &Mount| numbers.contains(&mount.dev) || nodes.contains(&mount.source);
+    let shown = |mount: &Mount| format!("mounted on {} ({})", mount.mount_point.display(), mount.fs_type);
     let mounts = Root::live().and_then(|root| mountinfo::read(&root)).unwrap_or_default();
-    mounts
-        .iter()
-        .filter(|mount| numbers.contains(&mount.dev) || nodes.contains(&mount.source))
-        .map(|mount| format!("mounted on {} ({})", mount.mount_point.display(), mount.fs_type))
+    let here: Vec<String> = mounts.iter().filter(|mount| is_it(mount)).map(shown).collect();
+    if !here.is_empty() {
+        return here;
+    }
+    let elsewhere = mountinfo::other_namespaces();
+    let elsewhere = elsewhere.iter().flat_map(|(pid, mounts)| mounts.iter().map(move |mount| (pid, mount)));
+    elsewhere
+        .filter(|(_, mount)| is_it(mount))
+        .map(|(pid, mount)| format!("{} in another mount namespace (of pid {pid})", shown(mount)))
         .collect()
 }
 
@@ -310,11 +301,5 @@ fn openers_of(nodes: &[PathBuf]) -> Vec<String> {
 }
 
 fn open_control() -> io::Result<File> {
-    File::options().read(true).write(true).open("/dev/loop-control")
-}
-
-fn ioctl(file: &File, request: libc::c_ulong, argument: libc::c_ulong) -> io::Result<i32> {
-    // SAFETY: the requests used here take a number, or a pointer to a `LoopConfig` that outlives the call.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    Ok(File::from(rustix::fs::open("/dev/loop-control", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?))
 }

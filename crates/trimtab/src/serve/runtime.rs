@@ -4,27 +4,42 @@
 //!     /run/trimtab/drives/ID/          for root; $XDG_RUNTIME_DIR/trimtab/drives/ID/ for others
 //!         record.json                  who serves what, since when
 //!         control                      the server's socket
-//!         mnt/NAME                     the file behind the loop device
+//!         mnt/drive                    the file behind the loop device
 //!         log                          what the server said after it went to the background
 //! ```
 //!
-//! A record whose process is gone was left by a crash: the next start finds it and takes everything of it away.
+//! All of it belongs to this user and is open to nobody else, which is checked on open directories and not by name: so what is in there was
+//! put there by this program. A record whose process is gone was left by a crash: the next start finds it and takes away what the
+//! record says, and nothing else.
 
 use crate::error::UsageError;
-use crate::serve::loopdev::{self, LoopDevice};
-use anyhow::Context as _;
-use rustix::fs::Mode;
+use crate::host::mountinfo::{self, DevNumber};
+use crate::host::root::Root;
+use crate::serve::loopdev::{self, Detached};
+use crate::sys::beneath::{Dir, Identity, PRIVATE_FILE, Removal};
+use anyhow::{Context as _, bail};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use trimtab_core::drive::spec::is_identifier;
 
 /// Overrides the directory; for tests and for several independent sets of drives.
 const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
+const RECORD: &str = "record.json";
+const CONTROL: &str = "control";
+const MOUNT_POINT: &str = "mnt";
+const LOG: &str = "log";
+/// Name of the served file, whatever the drive is called.
+pub const SERVED_FILE: &str = "drive";
+/// A record is never longer.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
 
 /// Who serves what, since when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +58,9 @@ pub struct Record {
     pub boot_id: String,
     /// The block device, once there is one.
     pub device: Option<PathBuf>,
+    /// The served file that the block device stands on: device number of its filesystem, and inode.
+    #[serde(default)]
+    pub served: Option<(u64, u64)>,
     /// The NBD socket, if there is one.
     pub nbd: Option<PathBuf>,
     /// The data file, if there is one.
@@ -51,65 +69,116 @@ pub struct Record {
     pub attached_unix_ms: u64,
 }
 
+impl Record {
+    /// What the block device stands on, as long as this boot lasts.
+    #[must_use]
+    pub fn served(&self) -> Option<Identity> {
+        self.served.filter(|_| self.boot_id == boot_id()).map(|(device, inode)| Identity { device, inode })
+    }
+}
+
 /// The directory of one attached drive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Home(PathBuf);
+#[derive(Clone, Debug)]
+pub struct Home {
+    all: Arc<Dir>,
+    id: String,
+    dir: Arc<Dir>,
+}
 
 impl Home {
-    /// The record's file.
-    pub fn record_path(&self) -> PathBuf {
-        self.0.join("record.json")
-    }
-
     /// The control socket.
     pub fn control(&self) -> PathBuf {
-        self.0.join("control")
+        self.dir.path().join(CONTROL)
     }
 
     /// The mount point of the file behind the loop device.
     pub fn mount_point(&self) -> PathBuf {
-        self.0.join("mnt")
+        self.dir.path().join(MOUNT_POINT)
     }
 
-    /// The server's log.
-    pub fn log(&self) -> PathBuf {
-        self.0.join("log")
+    /// The served file, opened below what is mounted here.
+    pub fn open_served(&self) -> io::Result<File> {
+        self.dir.open_dir(MOUNT_POINT)?.open_write(SERVED_FILE)
+    }
+
+    /// The server's log, to be written on at its end.
+    pub fn open_log(&self) -> io::Result<File> {
+        let (log, _) = self.dir.open_or_create(LOG, PRIVATE_FILE)?;
+        rustix::fs::fcntl_setfl(&log, rustix::fs::OFlags::APPEND)?;
+        Ok(log)
     }
 
     /// Writes the record, atomically.
     pub fn write_record(&self, record: &Record) -> anyhow::Result<()> {
-        let path = self.record_path();
-        let new = self.0.join("record.json.new");
-        fs::write(&new, serde_json::to_vec_pretty(record)?)
-            .and_then(|()| fs::rename(&new, &path))
-            .with_context(|| format!("cannot write {}", path.display()))
+        let text = serde_json::to_vec_pretty(record)?;
+        self.dir
+            .write_atomically(RECORD, PRIVATE_FILE, |file| file.write_all(&text))
+            .with_context(|| format!("cannot write {}", self.dir.path().join(RECORD).display()))
     }
 
-    /// Reads the record; `None` if there is none (yet), or it is no record.
+    /// Reads the record; `None` if there is none (yet), or it is no record of this drive made by this program.
     pub fn record(&self) -> Option<Record> {
-        serde_json::from_slice(&fs::read(self.record_path()).ok()?).ok()
+        let file = self.dir.open_read(RECORD).ok()?;
+        if !Dir::is_trusted_file(&file).ok()? {
+            return None;
+        }
+        let mut text = Vec::new();
+        file.take(RECORD_BYTES_MAX).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok().filter(|record: &Record| record.id == self.id)
     }
 
     /// Takes the directory away. The mount point must be unmounted.
     pub fn remove(&self) -> io::Result<()> {
-        // Not `remove_dir_all`: should the mount still be there, nothing beneath it may be touched.
-        for file in ["record.json", "record.json.new", "control", "log"] {
-            ignore_absence(fs::remove_file(self.0.join(file)))?;
+        // Only what is known, and the record last: should the mount still be there, nothing beneath it may be touched.
+        for name in [CONTROL, LOG] {
+            self.remove_file(name)?;
         }
-        ignore_absence(fs::remove_dir(self.mount_point()))?;
-        ignore_absence(fs::remove_dir(&self.0))
+        self.remove_mount_point()?;
+        self.remove_file(RECORD)?;
+        removed(self.all.remove_dir(&self.id, &self.dir)?)
     }
 
-    /// Unmounts the mount point, even if it is busy or dead; fine if nothing is mounted.
-    pub fn unmount(&self) -> io::Result<()> {
-        match rustix::mount::unmount(self.mount_point(), UnmountFlags::DETACH) {
+    /// Takes the directory away if there is nothing in it but an empty mount point.
+    fn remove_empty(&self) -> io::Result<()> {
+        self.remove_mount_point()?;
+        removed(self.all.remove_dir(&self.id, &self.dir)?)
+    }
+
+    fn remove_mount_point(&self) -> io::Result<()> {
+        match self.dir.open_dir(MOUNT_POINT) {
+            Ok(held) => removed(self.dir.remove_dir(MOUNT_POINT, &held)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remove_file(&self, name: &str) -> io::Result<()> {
+        match self.dir.look(name)? {
+            Some(stat) => removed(self.dir.remove_file_of(name, Identity::from(&stat))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Unmounts what was served from the mount point, even if it is busy or dead; fine if nothing is mounted. `served` is the file, if it is known.
+    pub fn unmount(&self, served: Option<Identity>) -> anyhow::Result<()> {
+        let mount_point = self.mount_point();
+        let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
+        let Some(mount) = mountinfo::containing(&mounts, &mount_point).filter(|mount| mount.mount_point == mount_point) else {
+            return Ok(());
+        };
+        let ours = mount.fs_type == "fuse.trimtab" && served.is_none_or(|served| DevNumber::from_raw(served.device) == mount.dev);
+        anyhow::ensure!(ours, "{} is mounted on {} and not served by this drive", mount.source.display(), mount_point.display());
+        match rustix::mount::unmount(&mount_point, UnmountFlags::DETACH) {
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno.into()),
+            Err(errno) => Err(io::Error::from(errno)).with_context(|| format!("cannot unmount {}", mount_point.display())),
         }
     }
+}
 
-    fn loop_devices(&self) -> Vec<LoopDevice> {
-        loopdev::attached_below(&self.mount_point())
+fn removed(removal: Removal) -> io::Result<()> {
+    match removal {
+        Removal::Done | Removal::Absent => Ok(()),
+        Removal::Foreign(at) => Err(io::Error::other(format!("{} is not what was made there; it was left alone", at.display()))),
     }
 }
 
@@ -138,52 +207,63 @@ pub struct Entry {
 /// Makes and finds directories of attached drives.
 #[derive(Clone, Debug)]
 pub struct Runtime {
-    directory: PathBuf,
+    directory: Arc<Dir>,
 }
 
 impl Runtime {
-    /// The directory for this user; made when it is first needed.
+    /// The directory for this user; made when it is first needed, with nobody else's hands in it.
     pub fn open() -> anyhow::Result<Self> {
-        let uid = rustix::process::geteuid();
-        let base = if let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE) {
-            PathBuf::from(directory)
-        } else if uid.is_root() {
-            PathBuf::from("/run/trimtab")
-        } else if let Some(directory) = std::env::var_os("XDG_RUNTIME_DIR") {
-            PathBuf::from(directory).join("trimtab")
-        } else {
-            std::env::temp_dir().join(format!("trimtab-{}", uid.as_raw()))
-        };
-        let directory = std::path::absolute(base.join("drives"))?;
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&directory)
-            .with_context(|| format!("cannot make the runtime directory {}", directory.display()))?;
-        let owner = fs::metadata(&directory)?.uid();
-        // Somebody else's directory in /tmp could hold links to anywhere.
-        anyhow::ensure!(owner == uid.as_raw(), "the runtime directory {} belongs to another user (uid {owner})", directory.display());
-        Ok(Self { directory })
+        let path = base()?.join("drives");
+        let directory = Dir::guarded(&path, true).with_context(|| format!("cannot use the runtime directory {}", path.display()))?;
+        Self::in_directory(directory)
     }
 
-    /// Every drive, attached or left over, by id.
+    fn in_directory(directory: Dir) -> anyhow::Result<Self> {
+        let owner = rustix::fs::fstat(&directory).map_err(io::Error::from)?.st_uid;
+        anyhow::ensure!(
+            owner == rustix::process::geteuid().as_raw(),
+            "the runtime directory {} belongs to another user (uid {owner})",
+            directory.path().display()
+        );
+        Ok(Self { directory: Arc::new(directory) })
+    }
+
+    /// Every drive, attached or left over, by id. What is not ours is left out.
     pub fn entries(&self) -> anyhow::Result<Vec<Entry>> {
-        let mut found = Vec::new();
-        let listing = fs::read_dir(&self.directory).with_context(|| format!("cannot list {}", self.directory.display()))?;
-        for item in listing {
-            let item = item?;
-            let Ok(id) = item.file_name().into_string() else { continue };
-            let home = Home(item.path());
-            let state = match home.record() {
-                Some(record) if is_running(&record) => State::Running(record),
-                Some(record) => State::Dead(Some(record)),
-                None if is_young(&item.path()) => State::Starting,
-                None => State::Dead(None),
-            };
-            found.push(Entry { id, home, state });
+        let names = self.directory.names().with_context(|| format!("cannot list {}", self.directory.path().display()))?;
+        Ok(names.iter().filter_map(|name| self.entry(name)).collect())
+    }
+
+    /// Names in the runtime directory that are nothing of ours.
+    fn strangers(&self) -> anyhow::Result<Vec<OsString>> {
+        let names = self.directory.names().with_context(|| format!("cannot list {}", self.directory.path().display()))?;
+        Ok(names.into_iter().filter(|name| self.look(name).is_none_or(|found| found.is_none())).collect())
+    }
+
+    fn entry(&self, name: &std::ffi::OsStr) -> Option<Entry> {
+        self.look(name)?
+    }
+
+    /// `None` if it has gone, `Some(None)` if it is not ours.
+    #[expect(clippy::option_option, reason = "gone, foreign and ours are three things")]
+    fn look(&self, name: &std::ffi::OsStr) -> Option<Option<Entry>> {
+        let dir = match self.directory.open_dir(name) {
+            Ok(dir) => dir,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(_) => return Some(None),
+        };
+        let Some(id) = name.to_str().filter(|id| is_identifier(id)) else { return Some(None) };
+        if dir.require_private().is_err() {
+            return Some(None);
         }
-        found.sort_by(|a, b| a.id.cmp(&b.id));
-        Ok(found)
+        let home = Home { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) };
+        let state = match home.record() {
+            Some(record) if is_running(&record) => State::Running(record),
+            Some(record) => State::Dead(Some(record)),
+            None if is_young(&home.dir) => State::Starting,
+            None => State::Dead(None),
+        };
+        Some(Some(Entry { id: id.to_owned(), home, state }))
     }
 
     /// The drives whose server runs.
@@ -222,17 +302,23 @@ impl Runtime {
 
     /// Makes the directory of a new drive. `id` as the user wants it, else made from the drive's name.
     pub fn claim(&self, id: Option<&str>, drive: &str) -> anyhow::Result<(String, Home)> {
-        if let Some(id) = id {
-            if id.is_empty() || id.starts_with('.') || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
-                return Err(UsageError::new(format!("'{id}' is no id")).hint("use letters, digits, '-', '_' and '.'").into());
-            }
-            return match self.make(id)? {
-                Some(home) => Ok((id.to_owned(), home)),
-                None => Err(UsageError::new(format!("a drive '{id}' is attached already")).hint("choose another --id").into()),
+        let wanted = id.unwrap_or(drive);
+        if !is_identifier(wanted) {
+            return Err(UsageError::new(format!("'{}' is no id", wanted.escape_debug()))
+                .hint(format!(
+                    "use at most {} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit",
+                    trimtab_core::drive::spec::IDENTIFIER_MAX
+                ))
+                .into());
+        }
+        if id.is_some() {
+            return match self.make(wanted)? {
+                Some(home) => Ok((wanted.to_owned(), home)),
+                None => Err(UsageError::new(format!("a drive '{wanted}' is attached already")).hint("choose another --id").into()),
             };
         }
         for n in 1_u32.. {
-            let id = if n == 1 { drive.to_owned() } else { format!("{drive}-{n}") };
+            let id = numbered(wanted, n);
             if let Some(home) = self.make(&id)? {
                 return Ok((id, home));
             }
@@ -242,16 +328,15 @@ impl Runtime {
 
     /// `None` if there is one of that name.
     fn make(&self, id: &str) -> anyhow::Result<Option<Home>> {
-        let path = self.directory.join(id);
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
-        }
-        let home = Home(path);
-        let mount_point = home.mount_point();
-        rustix::fs::mkdir(&mount_point, Mode::RWXU).with_context(|| format!("cannot make {}", mount_point.display()))?;
-        Ok(Some(home))
+        let make = || -> io::Result<Option<Home>> {
+            let dir = match self.directory.mkdir(id) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+                made => made?,
+            };
+            dir.mkdir(MOUNT_POINT)?;
+            Ok(Some(Home { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) }))
+        };
+        make().with_context(|| format!("cannot make {}", self.directory.path().join(id).display()))
     }
 
     /// Takes away what crashed servers left; says what it did and what it could not do.
@@ -265,21 +350,74 @@ impl Runtime {
                 });
             }
         }
+        for name in self.strangers()? {
+            let path = self.directory.path().join(&name);
+            remarks.push(format!("{} is no directory of an attached drive; left alone", path.to_string_lossy().escape_debug()));
+        }
         Ok(remarks)
     }
 }
 
+/// Where run-time things of this user are.
+fn base() -> anyhow::Result<PathBuf> {
+    if let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()) {
+        return Ok(std::path::absolute(directory)?);
+    }
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return Ok(PathBuf::from("/run/trimtab"));
+    }
+    // The system makes both, and removes them when the user has logged out.
+    let given = std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()).map(PathBuf::from);
+    let candidates = given.into_iter().chain([PathBuf::from(format!("/run/user/{}", uid.as_raw()))]);
+    if let Some(found) = candidates.filter_map(|path| fs::canonicalize(path).ok()).find(|path| Dir::private(path).is_ok()) {
+        return Ok(found.join("trimtab"));
+    }
+    // Nothing in a directory that all may write to: others could have foreseen its name.
+    let state = std::env::var_os("XDG_STATE_HOME").filter(|directory| !directory.is_empty()).map(PathBuf::from);
+    let state =
+        state.or_else(|| std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".local/state")));
+    let Some(state) = state else {
+        bail!("neither XDG_RUNTIME_DIR nor HOME names a directory of this user; say one with {DIRECTORY_VARIABLE}");
+    };
+    let state = fs::canonicalize(&state).unwrap_or(state);
+    Ok(std::path::absolute(state)?.join("trimtab/run"))
+}
+
+/// `name`, or for the second and later ones `name-2` and so on, never too long.
+fn numbered(name: &str, n: u32) -> String {
+    if n == 1 {
+        return name.to_owned();
+    }
+    let suffix = format!("-{n}");
+    let kept = name.len().min(trimtab_core::drive::spec::IDENTIFIER_MAX - suffix.len());
+    format!("{}{suffix}", &name[..kept])
+}
+
 /// Takes away what a dead server left. With `force`, a device in use is taken away once its last user lets go of it.
 pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
-    for device in entry.home.loop_devices() {
+    let record = match &entry.state {
+        State::Dead(record) => record.as_ref(),
+        State::Running(record) => Some(record),
+        State::Starting => None,
+    };
+    let served = record.and_then(Record::served);
+    for device in served.map(loopdev::attached_to).unwrap_or_default() {
+        let shown = device.path();
         let users = device.users();
         if !users.is_empty() && !force {
-            anyhow::bail!("{} is still {}", device.path().display(), users.join(", "));
+            bail!("{} is still {}", shown.display(), users.join(", "));
         }
-        device.detach().with_context(|| format!("cannot detach {}", device.path().display()))?;
+        let served = served.expect("devices were found by it");
+        match device.detach(served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
+            Detached::InUse if !force => bail!("{} is still in use", shown.display()),
+            Detached::Free | Detached::InUse | Detached::Foreign => {}
+        }
     }
-    entry.home.unmount().with_context(|| format!("cannot unmount {}", entry.home.mount_point().display()))?;
-    entry.home.remove().with_context(|| format!("cannot remove {}", entry.home.0.display()))
+    entry.home.unmount(served)?;
+    // Without a record nothing proves that what is in there is ours.
+    let remove = if record.is_some() { Home::remove } else { Home::remove_empty };
+    remove(&entry.home).with_context(|| format!("cannot remove {}", entry.home.dir.path().display()))
 }
 
 /// This process, as a record names it.
@@ -319,16 +457,10 @@ fn boot_id() -> String {
 }
 
 /// A directory without a record belongs to a server that is being started, unless that was a while ago.
-fn is_young(path: &Path) -> bool {
-    let age = fs::metadata(path).and_then(|metadata| metadata.modified()).ok().and_then(|modified| modified.elapsed().ok());
-    age.is_some_and(|age| age.as_secs() < 30)
-}
-
-fn ignore_absence(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
-    }
+fn is_young(dir: &Dir) -> bool {
+    let modified = rustix::fs::fstat(dir).map_or(0, |stat| stat.st_mtime);
+    let now = i64::try_from(crate::runner::unix_ms() / 1000).unwrap_or(0);
+    now.saturating_sub(modified) < 30
 }
 
 #[cfg(test)]
@@ -345,6 +477,7 @@ mod tests {
             pid_started,
             boot_id,
             device: Some("/dev/loop99".into()),
+            served: None,
             nbd: None,
             data: None,
             attached_unix_ms: 0,
@@ -354,14 +487,17 @@ mod tests {
     #[test]
     fn drives_are_found_by_id_or_device_and_dead_ones_are_cleaned_up() {
         let dir = tempfile::tempdir().unwrap();
-        let runtime = Runtime { directory: dir.path().into() };
+        let runtime = Runtime::in_directory(Dir::private(dir.path()).unwrap()).unwrap();
         assert!(runtime.find(None).unwrap_err().is::<UsageError>());
         let (id, home) = runtime.claim(None, "x").unwrap();
         home.write_record(&record(&id)).unwrap();
         assert_eq!(runtime.find(None).unwrap().id, "x");
         assert_eq!(runtime.find(Some("/dev/loop99")).unwrap().id, "x");
         assert!(runtime.claim(Some("x"), "x").unwrap_err().is::<UsageError>());
-        assert!(runtime.claim(Some("../x"), "x").unwrap_err().is::<UsageError>());
+        for id in ["../x", "", ".x", "-x", "a b", "X", "a\nb", "/dev/null", &"x".repeat(65)] {
+            assert!(runtime.claim(Some(id), "x").unwrap_err().is::<UsageError>(), "{id:?}");
+            assert!(runtime.claim(None, id).unwrap_err().is::<UsageError>(), "{id:?}");
+        }
 
         let (id, home) = runtime.claim(None, "x").unwrap();
         assert_eq!(id, "x-2");
@@ -370,5 +506,47 @@ mod tests {
         assert_eq!(runtime.clean_up().unwrap().len(), 1);
         assert_eq!(runtime.running().unwrap().len(), 1, "the living one stays");
         assert_eq!(runtime.find(None).unwrap().id, "x");
+    }
+
+    #[test]
+    fn only_what_a_record_proves_to_be_ours_is_taken_away() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let runtime = Runtime::in_directory(Dir::private(dir.path()).unwrap()).unwrap();
+        let dead = |id: &str| Record { pid_started: 1, ..record(id) };
+        for name in ["control", "log", "record.json"] {
+            fs::write(outside.path().join(name), "precious").unwrap();
+        }
+        fs::create_dir(outside.path().join("mnt")).unwrap();
+        symlink(outside.path(), dir.path().join("link")).unwrap();
+        // A directory that others may write to, with a record in it; one with another drive's record; one with a record with a second name.
+        let (_, shared) = runtime.claim(Some("shared"), "x").unwrap();
+        shared.write_record(&dead("shared")).unwrap();
+        fs::set_permissions(dir.path().join("shared"), fs::Permissions::from_mode(0o777)).unwrap();
+        let (_, copied) = runtime.claim(Some("copied"), "x").unwrap();
+        copied.write_record(&dead("other")).unwrap();
+        fs::write(dir.path().join("copied/photo"), "precious").unwrap();
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        File::open(dir.path().join("copied")).unwrap().set_modified(long_ago).unwrap();
+        let (_, full) = runtime.claim(Some("full"), "x").unwrap();
+        full.write_record(&dead("full")).unwrap();
+        fs::write(dir.path().join("full/photo"), "precious").unwrap();
+        let remarks = runtime.clean_up().unwrap().join("\n");
+        for left in ["link", "shared", "shared/record.json", "copied/record.json", "copied/photo", "full/photo"] {
+            assert!(fs::symlink_metadata(dir.path().join(left)).is_ok(), "{left}: {remarks}");
+        }
+        for name in ["control", "log", "record.json", "mnt"] {
+            assert!(outside.path().join(name).exists(), "{name}");
+        }
+        assert!(remarks.contains("link is no directory") && remarks.contains("shared is no directory"), "{remarks}");
+        assert!(remarks.contains("'full' left what cannot be removed"), "{remarks}");
+    }
+
+    #[test]
+    fn numbered_names_stay_identifiers() {
+        assert_eq!(numbered("x", 1), "x");
+        assert_eq!(numbered("x", 12), "x-12");
+        assert!(is_identifier(&numbered(&"x".repeat(64), u32::MAX)));
     }
 }

@@ -5,7 +5,7 @@ use crate::serve::control::{self, Answer, Ask, Question};
 use crate::serve::engine::{Engine, Settings};
 use crate::serve::faults::{Fault, Faulty};
 use crate::serve::fuse::{self, MAX_REQUEST_BYTES, Mounted, Transport};
-use crate::serve::loopdev::LoopDevice;
+use crate::serve::loopdev::{Detached, LoopDevice};
 use crate::serve::nbd::NbdFront;
 use crate::serve::pace::{Pacer, Speed};
 use crate::serve::persist;
@@ -13,8 +13,10 @@ use crate::serve::record::Recorder;
 use crate::serve::request::Serve;
 use crate::serve::runtime::{self, Home, Record, Runtime};
 use crate::serve::status::{ByKind, Status};
+use crate::sys::beneath::Identity;
 use crate::trace::Header;
 use anyhow::Context as _;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -68,7 +70,7 @@ pub struct Server {
 /// The block device: a file served over FUSE, under a loop device.
 struct BlockFront {
     mounted: Mounted,
-    device: Option<LoopDevice>,
+    device: Option<(LoopDevice, Identity)>,
 }
 
 impl Server {
@@ -121,6 +123,7 @@ impl Server {
             pid_started,
             boot_id,
             device: None,
+            served: None,
             nbd: None,
             data: options.data.map(std::path::absolute).transpose()?,
             attached_unix_ms,
@@ -164,11 +167,16 @@ impl Server {
         if let Some(transport) = block {
             let mount_point = self.home.mount_point();
             let mut mounted =
-                fuse::mount(Arc::clone(&drive), &self.pacer, &self.record.drive, &mount_point, transport).map_err(explain_fuse)?;
+                fuse::mount(Arc::clone(&drive), &self.pacer, runtime::SERVED_FILE, &mount_point, transport).map_err(explain_fuse)?;
             remarks.extend(mounted.remark.take());
             let block = self.block.insert(BlockFront { mounted, device: None });
-            let device = LoopDevice::attach(&mount_point.join(&self.record.drive), drive.geometry().logical_block)?;
-            block.device = Some(device);
+            let file = self.home.open_served().context("cannot open the served file")?;
+            let served = Identity::of(&file).context("cannot look at the served file")?;
+            // Before there is a device on it, so that it is found after a crash.
+            self.record.served = Some((served.device, served.inode));
+            self.home.write_record(&self.record)?;
+            let device = LoopDevice::attach(&file, &mount_point.join(runtime::SERVED_FILE), drive.geometry().logical_block)?;
+            block.device = Some((device, served));
             remarks.extend(device.tune(&drive.geometry(), MAX_REQUEST_BYTES));
             self.record.device = Some(device.path());
         }
@@ -186,8 +194,8 @@ impl Server {
     }
 
     /// Where what is said after going to the background belongs.
-    pub fn log(&self) -> PathBuf {
-        self.home.log()
+    pub fn log(&self) -> anyhow::Result<File> {
+        self.home.open_log().context("cannot open the log")
     }
 
     /// Serves until it is detached by a client or a signal.
@@ -237,20 +245,27 @@ impl Server {
 
     /// Takes the drive away from its users. Nothing has changed if this fails.
     fn detach(&mut self, force: bool) -> anyhow::Result<()> {
-        if let Some(BlockFront { device: Some(device), .. }) = &self.block {
+        if let Some(BlockFront { device: Some((device, served)), .. }) = &self.block {
             let shown = device.path();
-            let users = device.users();
+            // Another's users are none of ours.
+            let users = if device.backing().is_some_and(|backing| backing.file == *served) { device.users() } else { Vec::new() };
             anyhow::ensure!(users.is_empty() || force, "{} is busy: {}", shown.display(), users.join(", "));
-            if !force && let Err(error) = device.sync() {
+            if !force && let Err(error) = device.sync(*served) {
                 // A drive that has failed must not stay attached because of that.
                 self.problems.push(format!("not all that was written to {} has reached the drive: {error}", shown.display()));
             }
-            let free = device.detach().with_context(|| format!("cannot detach {}", shown.display()))?;
-            anyhow::ensure!(free || force, "{} was opened by somebody; it is detached once they close it", shown.display());
+            match device.detach(*served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
+                Detached::InUse if !force => anyhow::bail!("{} is busy: somebody has it open", shown.display()),
+                Detached::Foreign => self.problems.push(format!(
+                    "{} stands on something else by now, so it was left alone: somebody has detached the drive's and attached that",
+                    shown.display()
+                )),
+                Detached::Free | Detached::InUse => {}
+            }
         }
         self.nbd = None;
         if let Some(BlockFront { mounted, .. }) = self.block.take() {
-            self.home.unmount().context("cannot unmount the served file")?;
+            self.home.unmount(self.record.served()).context("cannot unmount the served file")?;
             // Somebody who opened the served file itself can keep the session alive, but not us.
             let patience = Instant::now() + Duration::from_secs(2);
             while !force && !mounted.is_finished() && Instant::now() < patience {

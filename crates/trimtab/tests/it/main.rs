@@ -26,6 +26,7 @@ mod published;
 mod replay;
 mod results;
 mod screens;
+mod second_user;
 mod skips;
 mod standing;
 mod study;

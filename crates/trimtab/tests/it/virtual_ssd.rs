@@ -11,10 +11,11 @@ use trimtab::drives::model::Model;
 use trimtab::serve::engine::{Drive, Engine, Settings, TrimShape};
 use trimtab::serve::fuse::{self, MAX_REQUEST_BYTES, Transport};
 use trimtab::serve::ledger::Ledger;
-use trimtab::serve::loopdev::LoopDevice;
+use trimtab::serve::loopdev::{Detached, LoopDevice};
 use trimtab::serve::pace::{Pacer, Speed};
 use trimtab::serve::request::Geometry;
 use trimtab::serve::store::Store;
+use trimtab::sys::beneath::Identity;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::TrimmedReads;
 use trimtab_core::drive::{Command, Completion, Device, Extent};
@@ -92,7 +93,11 @@ fn data_come_back_and_trims_are_accounted() {
     let directory = tempfile::tempdir().unwrap();
     let pacer = Arc::new(Pacer::start().unwrap());
     let mounted = fuse::mount(engine.clone(), &pacer, "drive", directory.path(), Transport::Uring).unwrap();
-    let device = LoopDevice::attach(&directory.path().join("drive"), 4096).unwrap();
+    let path = directory.path().join("drive");
+    let served = File::options().read(true).write(true).open(&path).unwrap();
+    let identity = Identity::of(&served).unwrap();
+    let device = LoopDevice::attach(&served, &path, 4096).unwrap();
+    drop(served);
     let missed = device.tune(&geometry, MAX_REQUEST_BYTES);
     let queue = |name: &str| std::fs::read_to_string(device.sysfs().join("queue").join(name)).unwrap().trim().to_owned();
     let shown = ["logical_block_size", "rotational", "write_cache", "discard_granularity", "discard_max_bytes"].map(queue);
@@ -109,7 +114,9 @@ fn data_come_back_and_trims_are_accounted() {
 
     let mut back = vec![1; SIZE as usize];
     File::open(device.path()).unwrap().read_exact_at(&mut back, 0).unwrap();
-    let detached = device.detach().unwrap();
+    let another = Identity { inode: identity.inode + 1, ..identity };
+    assert_eq!(device.detach(another, true).unwrap(), Detached::Foreign, "not even by force");
+    let detached = device.detach(identity, false).unwrap();
     let left = std::fs::read_to_string(device.sysfs().join("queue/rotational")).unwrap_or_default();
     rustix::mount::unmount(directory.path(), rustix::mount::UnmountFlags::empty()).unwrap();
     let patience = Instant::now() + Duration::from_secs(10);
@@ -121,7 +128,7 @@ fn data_come_back_and_trims_are_accounted() {
     assert_eq!(missed, Vec::<String>::new());
     assert_eq!(shown, ["4096", "1", "write back", "8192", "16777216"].map(str::to_owned));
     assert_eq!(users, Vec::<String>::new(), "this process does not count");
-    assert!(detached);
+    assert_eq!(detached, Detached::Free);
     assert_ne!(left, "1\n", "what the drive showed does not stay with the loop device");
     let trimmed = 1 << 20..21 << 20;
     assert!(back[trimmed.clone()].iter().all(|b| *b == 0), "trimmed space reads as zeros");

@@ -126,6 +126,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_name_is_a_label_and_no_path() {
+        let text = |name: &str| format!("name = \"{name}\"\ndescription = \"y\"\ncapacity_bytes = 67_108_864\n[disk]\n");
+        for name in ["x", "0", "ocz-vertex-le-100gb", "a.b_c-9", &"x".repeat(64)] {
+            assert_eq!(parse(&text(name)).map(|drive| drive.spec.name).as_deref(), Ok(name));
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            ".x",
+            "-x",
+            "_x",
+            "/dev/sda",
+            "a/b",
+            "a b",
+            "X",
+            "\\u001b[2J",
+            "\\u202e",
+            "é",
+            &"x".repeat(65),
+            &"x".repeat(1 << 20),
+        ] {
+            let message = parse(&text(name)).unwrap_err();
+            assert!(message.starts_with("name is '") && message.is_ascii() && message.len() < 1000, "{name:?}: {message}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_text_panics(text in "\\PC{0,200}") {

@@ -18,6 +18,16 @@ pub(in crate::drive) fn wrong(field: &'static str, value: impl Display, expected
     SpecError { field, value: value.to_string(), expected: expected.into() }
 }
 
+/// The longest name of a drive, in bytes.
+pub const IDENTIFIER_MAX: usize = 64;
+
+/// Whether `text` can name a drive anywhere: in commands, reports and directories.
+#[must_use]
+pub fn is_identifier(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= IDENTIFIER_MAX && text.bytes().next().is_some_and(plain) && text.bytes().all(|byte| plain(byte) || b"._-".contains(&byte))
+}
+
 fn within<T: PartialOrd + Display>(field: &'static str, value: T, low: T, high: T) -> Checked {
     if value < low || value > high {
         return Err(wrong(field, &value, format!("must lie between {low} and {high}")));
@@ -64,8 +74,13 @@ impl DriveSpec {
     /// # Errors
     /// The first field that is wrong, with its value and what would be right.
     pub fn validate(&self) -> Result<(), SpecError> {
-        if self.name.trim().is_empty() {
-            return Err(wrong("name", "''", "must say what the drive is called"));
+        if !is_identifier(&self.name) {
+            let shown: String = self.name.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
+            return Err(wrong(
+                "name",
+                format!("'{shown}'"),
+                format!("must be at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit"),
+            ));
         }
         let block = self.logical_block_bytes;
         if !block.is_power_of_two() || !(512..=65536).contains(&block) {

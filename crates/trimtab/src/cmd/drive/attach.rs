@@ -11,6 +11,7 @@ use crate::serve::pace::Speed;
 use crate::serve::runtime::Record;
 use crate::serve::server::{Options, Server};
 use anyhow::Context as _;
+use rustix::fs::{Mode, OFlags};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -151,8 +152,8 @@ fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
 fn hand_over(server: &Server) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(server.record())?;
     line.push(b'\n');
-    let null = std::fs::File::options().read(true).write(true).open("/dev/null").context("cannot open /dev/null")?;
-    let log = std::fs::File::options().create(true).append(true).open(server.log()).context("cannot open the log")?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).context("cannot open /dev/null")?;
+    let log = server.log()?;
     std::env::set_current_dir("/").context("cannot leave the current directory")?;
     // The drive is served even if nobody waits for the message any more.
     let mut out = std::io::stdout().lock();

@@ -163,6 +163,7 @@ mod tests {
                 pid_started: 1,
                 boot_id: String::new(),
                 device: Some("/dev/loop7".into()),
+                served: None,
                 nbd: None,
                 data: None,
                 attached_unix_ms: 0,

@@ -1,0 +1,139 @@
+//! The loop driver's own interface, `linux/loop.h`.
+
+use super::beneath::Identity;
+use std::fs::File;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+
+const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const LOOP_SET_STATUS64: libc::c_ulong = 0x4C04;
+const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
+const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+const LOOP_CTL_ADD: libc::c_ulong = 0x4C80;
+const LOOP_CTL_REMOVE: libc::c_ulong = 0x4C81;
+const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_PARTSCAN: u32 = 8;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+
+/// `struct loop_info64`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Info {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`.
+#[repr(C)]
+struct Config {
+    fd: u32,
+    block_size: u32,
+    info: Info,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<Info>() == 232 && size_of::<Config>() == 304);
+
+impl Info {
+    const EMPTY: Self = Self {
+        device: 0,
+        inode: 0,
+        rdevice: 0,
+        offset: 0,
+        sizelimit: 0,
+        number: 0,
+        encrypt_type: 0,
+        encrypt_key_size: 0,
+        flags: 0,
+        file_name: [0; 64],
+        crypt_name: [0; 64],
+        encrypt_key: [0; 32],
+        init: [0; 2],
+    };
+}
+
+/// What a loop device stands on, as the kernel itself says: true in whichever namespace it was attached, whatever the file is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// The file.
+    pub file: Identity,
+    /// The device number, if the file is a device.
+    pub rdevice: u64,
+    /// It goes once nobody has it open any more.
+    pub autoclear: bool,
+}
+
+/// What the open loop device stands on; `None` if it is free.
+pub fn backing(device: &File) -> io::Result<Option<Backing>> {
+    match status(device) {
+        Ok(info) => Ok(Some(Backing {
+            file: Identity { device: info.device, inode: info.inode },
+            rdevice: info.rdevice,
+            autoclear: info.flags & LO_FLAGS_AUTOCLEAR != 0,
+        })),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts the free loop device on `file`, unbuffered, scanning for partitions. `name` is what the kernel will call the file.
+pub fn configure(device: &File, file: &File, name: &Path, logical_block: u32) -> io::Result<()> {
+    let name = name.as_os_str().as_encoded_bytes();
+    let mut info = Info { flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO, ..Info::EMPTY };
+    let kept = name.len().min(63);
+    info.file_name[..kept].copy_from_slice(&name[..kept]);
+    let config = Config { fd: file.as_raw_fd() as u32, block_size: logical_block, info, reserved: [0; 8] };
+    ioctl(device, LOOP_CONFIGURE, std::ptr::from_ref(&config) as libc::c_ulong).map(|_| ())
+}
+
+/// Detaches the device; if others have it open, once they have closed it.
+pub fn clear(device: &File) -> io::Result<()> {
+    ioctl(device, LOOP_CLR_FD, 0).map(|_| ())
+}
+
+/// Takes back what [`clear`] has arranged for a device that others have open.
+pub fn keep(device: &File) -> io::Result<()> {
+    let mut info = status(device)?;
+    info.flags &= !LO_FLAGS_AUTOCLEAR;
+    ioctl(device, LOOP_SET_STATUS64, std::ptr::from_ref(&info) as libc::c_ulong).map(|_| ())
+}
+
+/// Makes the device of this number.
+pub fn add(control: &File, number: u32) -> io::Result<()> {
+    ioctl(control, LOOP_CTL_ADD, number.into()).map(|_| ())
+}
+
+/// Takes away the free device of this number.
+pub fn remove(control: &File, number: u32) -> io::Result<()> {
+    ioctl(control, LOOP_CTL_REMOVE, number.into()).map(|_| ())
+}
+
+/// The number of a free device, which is made if there is none.
+pub fn free(control: &File) -> io::Result<u32> {
+    ioctl(control, LOOP_CTL_GET_FREE, 0).map(|number| number as u32)
+}
+
+fn status(device: &File) -> io::Result<Info> {
+    let mut info = Info::EMPTY;
+    ioctl(device, LOOP_GET_STATUS64, std::ptr::from_mut(&mut info) as libc::c_ulong).map(|_| info)
+}
+
+fn ioctl(file: &File, request: libc::c_ulong, argument: libc::c_ulong) -> io::Result<i32> {
+    // SAFETY: the requests used here take a number, or a pointer to an `Info` or `Config` that outlives the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
