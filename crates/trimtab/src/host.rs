@@ -11,6 +11,7 @@ pub mod environment;
 pub mod interference;
 pub mod mountinfo;
 pub mod record;
+pub mod openers;
 pub mod root;
 pub mod stat;
 

@@ -1,10 +1,11 @@
 //! Loop devices: attach, tune, see who uses one, detach.
 
 use crate::host::mountinfo::{self, DevNumber, Mount};
+use crate::host::openers;
 use crate::host::root::Root;
 use crate::serve::request::Geometry;
 use crate::sys::beneath::{Identity, set_attribute};
-use crate::sys::looping;
+use crate::sys::looping::{self, Backing};
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -107,7 +108,7 @@ impl LoopDevice {
     }
 
     /// What the kernel says that it stands on; `None` if it is free or cannot be opened.
-    pub fn backing(self) -> Option<looping::Backing> {
+    pub fn backing(self) -> Option<Backing> {
         let device = rustix::fs::open(self.path(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
         looping::backing(&File::from(device)).ok()?
     }
@@ -162,7 +163,7 @@ impl LoopDevice {
         }
         users.extend(mounts_of(&numbers, &nodes));
         users.extend(swaps_of(&nodes));
-        users.extend(openers_of(&nodes));
+        users.extend(openers::of_devices(&numbers).iter().map(ToString::to_string));
         users
     }
 
@@ -244,14 +245,22 @@ pub enum Detached {
 
 /// All loop devices that stand on the file `ours`.
 pub fn attached_to(ours: Identity) -> Vec<LoopDevice> {
+    all().into_iter().filter(|(_, backing)| backing.file == ours).map(|(device, _)| device).collect()
+}
+
+/// All loop devices in use, and what they stand on: as the kernel says or, where a device cannot be opened, by the name of the file.
+pub fn all() -> Vec<(LoopDevice, Backing)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(|name| name.strip_prefix("loop")).and_then(|n| n.parse().ok()) else { continue };
         let device = LoopDevice(number);
-        if device.backing_file().is_some() && device.backing().is_some_and(|backing| backing.file == ours) {
-            found.push(device);
-        }
+        let Some(path) = device.backing_file() else { continue };
+        let by_name = || {
+            let stat = rustix::fs::stat(&path).ok()?;
+            Some(Backing { file: Identity::from(&stat), rdevice: stat.st_rdev, autoclear: false })
+        };
+        found.extend(device.backing().or_else(by_name).map(|backing| (device, backing)));
     }
     found
 }
@@ -276,28 +285,6 @@ fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
 fn swaps_of(nodes: &[PathBuf]) -> Vec<String> {
     let table = std::fs::read("/proc/swaps").unwrap_or_default();
     mountinfo::swap_sources(&table).filter(|source| nodes.contains(source)).map(|_| "used as swap".to_owned()).collect()
-}
-
-/// Processes other than this one that have one of the nodes open.
-fn openers_of(nodes: &[PathBuf]) -> Vec<String> {
-    let own = std::process::id();
-    let mut found = Vec::new();
-    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if pid == own {
-            continue;
-        }
-        let opens = std::fs::read_dir(process.path().join("fd"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|target| nodes.contains(&target)));
-        if opens {
-            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            found.push(format!("open in {} (pid {pid})", name.trim()));
-        }
-    }
-    found
 }
 
 fn open_control() -> io::Result<File> {

@@ -28,7 +28,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trimtab_core::drive::spec::is_identifier;
+use trimtab_core::drive::spec::{IDENTIFIER_MAX, is_identifier};
 
 /// Overrides the directory; for tests and for several independent sets of drives.
 const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
@@ -166,7 +166,8 @@ impl Home {
         let Some(mount) = mountinfo::containing(&mounts, &mount_point).filter(|mount| mount.mount_point == mount_point) else {
             return Ok(());
         };
-        let ours = mount.fs_type == "fuse.trimtab" && served.is_none_or(|served| DevNumber::from_raw(served.device) == mount.dev);
+        let of_this_program = mount.fs_type.split('.').next() == Some("fuse") && mount.source == Path::new("trimtab");
+        let ours = of_this_program && served.is_none_or(|served| DevNumber::from_raw(served.device) == mount.dev);
         anyhow::ensure!(ours, "{} is mounted on {} and not served by this drive", mount.source.display(), mount_point.display());
         match rustix::mount::unmount(&mount_point, UnmountFlags::DETACH) {
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
@@ -303,14 +304,7 @@ impl Runtime {
     /// Makes the directory of a new drive. `id` as the user wants it, else made from the drive's name.
     pub fn claim(&self, id: Option<&str>, drive: &str) -> anyhow::Result<(String, Home)> {
         let wanted = id.unwrap_or(drive);
-        if !is_identifier(wanted) {
-            return Err(UsageError::new(format!("'{}' is no id", wanted.escape_debug()))
-                .hint(format!(
-                    "use at most {} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit",
-                    trimtab_core::drive::spec::IDENTIFIER_MAX
-                ))
-                .into());
-        }
+        check_id(wanted)?;
         if id.is_some() {
             return match self.make(wanted)? {
                 Some(home) => Ok((wanted.to_owned(), home)),
@@ -358,6 +352,16 @@ impl Runtime {
     }
 }
 
+/// An error unless `id` can name a drive, and so a directory.
+pub fn check_id(id: &str) -> Result<(), UsageError> {
+    if is_identifier(id) {
+        return Ok(());
+    }
+    let shown: String = id.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
+    let rule = format!("use at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit");
+    Err(UsageError::new(format!("'{shown}' is no id")).hint(rule))
+}
+
 /// Where run-time things of this user are.
 fn base() -> anyhow::Result<PathBuf> {
     if let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()) {
@@ -390,7 +394,7 @@ fn numbered(name: &str, n: u32) -> String {
         return name.to_owned();
     }
     let suffix = format!("-{n}");
-    let kept = name.len().min(trimtab_core::drive::spec::IDENTIFIER_MAX - suffix.len());
+    let kept = name.len().min(IDENTIFIER_MAX - suffix.len());
     format!("{}{suffix}", &name[..kept])
 }
 

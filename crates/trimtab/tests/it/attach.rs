@@ -399,7 +399,9 @@ fn without_root_there_is_nbd_only() {
         return skip("root, to be somebody else");
     }
     let scratch = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    // Where others may write, no runtime directory is made.
+    std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     let program = scratch.path().join("trimtab");
     std::fs::copy(support::program(), &program).unwrap();
     let nobody = |args: &[&str]| {

@@ -1,0 +1,90 @@
+//! Who has a file or a device open, whatever it is called there: by device number and inode.
+
+use super::mountinfo::DevNumber;
+use super::root::printable;
+use crate::sys::beneath::Identity;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
+use std::fmt;
+use std::path::Path;
+
+/// A process other than this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opener {
+    /// Its id.
+    pub pid: u32,
+    /// Its command, fit for a terminal.
+    pub command: String,
+}
+
+impl fmt::Display for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "open in {} (pid {})", self.command, self.pid)
+    }
+}
+
+/// What one descriptor of a process is open on.
+struct Object {
+    kind: FileType,
+    device: DevNumber,
+    identity: Identity,
+}
+
+/// The processes that have a block device of one of these numbers open.
+#[must_use]
+pub fn of_devices(numbers: &[DevNumber]) -> Vec<Opener> {
+    find(|object| object.kind == FileType::BlockDevice && numbers.contains(&object.device))
+}
+
+/// The processes that have this file open.
+#[must_use]
+pub fn of_file(identity: Identity) -> Vec<Opener> {
+    find(|object| object.kind == FileType::RegularFile && object.identity == identity)
+}
+
+/// Only processes that can be seen from here, and only those of this user unless this is root.
+fn find(is_it: impl Fn(&Object) -> bool) -> Vec<Opener> {
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()).filter(|pid| *pid != own) else { continue };
+        let descriptors = std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        if descriptors.filter_map(|descriptor| object(&descriptor.path())).any(|object| is_it(&object)) {
+            let command = printable(&std::fs::read(process.path().join("comm")).unwrap_or_default());
+            found.push(Opener { pid, command });
+        }
+    }
+    found
+}
+
+fn object(descriptor: &Path) -> Option<Object> {
+    // Nothing is asked of a server that may not answer.
+    let stat = rustix::fs::statx(CWD, descriptor, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO).ok()?;
+    Some(Object {
+        kind: FileType::from_raw_mode(stat.stx_mode.into()),
+        device: DevNumber { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor },
+        identity: Identity { device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_has_a_file_open_is_found_whatever_the_file_is_called_by_now() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        std::fs::write(&path, "x").unwrap();
+        let identity = Identity::of(std::fs::File::open(&path).unwrap()).unwrap();
+        assert_eq!(of_file(identity), []);
+        let open = std::fs::File::open(&path).unwrap();
+        let mut child = Command::new("sleep").arg("60").stdin(open).stdout(Stdio::null()).spawn().unwrap();
+        std::fs::rename(&path, directory.path().join("g")).unwrap();
+        let found = of_file(identity);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.iter().map(|opener| opener.pid).collect::<Vec<_>>(), [child.id()]);
+        assert!(found[0].to_string().starts_with("open in "));
+    }
+}
