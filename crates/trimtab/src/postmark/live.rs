@@ -177,6 +177,7 @@ fn ended(outcome: Outcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyho
         stream.run.for_each_leftover(|leftover| {
             let there = match leftover {
                 // What could not be removed may never have come to be: a filesystem that cannot be written to does not tell.
+                Leftover::File(path) if places.is_foreign(path) => false,
                 Leftover::File(path) => {
                     places.delete(path).is_err_and(is_there) && !places.read(path, 0).is_err_and(|error| !is_there(error))
                 }
@@ -200,12 +201,12 @@ fn clear_the_way(context: &Context, held: &[Held], settings: &Settings, threads:
     seeds.push(SEED_DEFAULT);
     let in_the_way = found.in_the_way();
     // Others may keep files of such names where they are in nobody's way.
-    let left = [found.all(), in_the_way].into_iter().find(|files| files.are_leftovers(&seeds));
+    let left = [found.all(), in_the_way].into_iter().find(|files| files.are_leftovers(held, &seeds));
     match left {
         Some(left) => {
             let what = format!("{left} left by an earlier PostMark run");
             if consent::ask(context, &format!("{what}. Remove them?"))? {
-                left.remove()?;
+                left.remove(held, &seeds)?;
             } else if in_the_way.is_empty() {
                 context.remark(&format!("{what}; --yes removes them."));
             } else {

@@ -3,12 +3,14 @@
 //! PostMark's files go straight into the user's directories, named `1`, `2`, `3` … No file that is there is ever written to or
 //! removed: a run does not start where a name is taken. Files that an earlier run left are known by their text.
 
+use crate::sys::beneath::{self, Removal};
 use crate::target::dir::{DirOptions, DirTarget, error};
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fmt;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -70,12 +72,42 @@ pub struct Names {
     pub streams: u32,
 }
 
+/// Something that was found.
+#[derive(Clone, Debug)]
+struct Found {
+    /// Which location it is below, by its index.
+    place: usize,
+    /// Its path from there.
+    below: PathBuf,
+    /// Its path for messages.
+    shown: PathBuf,
+}
+
+impl Found {
+    /// What `name` is in this directory.
+    fn inside(&self, name: &std::ffi::CStr) -> Self {
+        let name = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
+        Self { place: self.place, below: self.below.join(name), shown: self.shown.join(name) }
+    }
+
+    /// The directory that it is in, reached through no link, and its name there.
+    fn parent(&self, held: &[Held]) -> io::Result<(beneath::Dir, &std::ffi::OsStr)> {
+        let root = &held[self.place].dir;
+        let name = self.below.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let dir = match self.below.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => beneath::open_below(root.as_fd(), parent, OFlags::RDONLY | OFlags::DIRECTORY)?,
+            None => root.try_clone()?,
+        };
+        Ok((beneath::Dir::from_fd(dir, self.shown.parent().unwrap_or(Path::new("."))), name))
+    }
+}
+
 /// Files named as PostMark names them.
 #[derive(Debug, Default)]
 pub struct Files {
-    paths: Vec<PathBuf>,
+    paths: Vec<Found>,
     /// Subdirectories that they are in.
-    dirs: Vec<PathBuf>,
+    dirs: Vec<Found>,
 }
 
 /// Files named as PostMark names them: those whose names a run will use, and the others.
@@ -103,8 +135,9 @@ impl Obstacles {
             }
             // With several streams, each has a directory of its own, and nothing is put into the location itself.
             let used = names.streams < 2;
+            let here = Found { place: at, below: PathBuf::new(), shown: place.path.clone() };
             found
-                .look(place.dir.as_fd(), &place.path, names, Level::Location, used)
+                .look(place.dir.as_fd(), &here, names, Level::Location, used)
                 .with_context(|| format!("cannot list {}", place.path.display()))?;
         }
         Ok(found)
@@ -121,11 +154,11 @@ impl Obstacles {
     }
 
     /// `used` tells whether the run will put files here.
-    fn look(&mut self, dir: BorrowedFd<'_>, path: &Path, names: Names, level: Level, used: bool) -> std::io::Result<()> {
+    fn look(&mut self, dir: BorrowedFd<'_>, at: &Found, names: Names, level: Level, used: bool) -> std::io::Result<()> {
         for entry in Dir::read_from(dir)? {
             let entry = entry?;
             let name = entry.file_name();
-            let path = path.join(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes())));
+            let path = at.inside(name);
             let (inside, count, level) = match (name.to_bytes().split_first(), level) {
                 (Some((b't', index)), Level::Location) => (canonical_number(index), names.streams, Level::Stream),
                 (Some((b's', index)), Level::Location | Level::Stream) => {
@@ -170,34 +203,55 @@ impl Files {
     }
 
     /// All of it is PostMark's: every file begins with the text of one of these seeds, as far as it goes.
-    pub fn are_leftovers(&self, seeds: &[u32]) -> bool {
+    pub fn are_leftovers(&self, held: &[Held], seeds: &[u32]) -> bool {
         seeds.iter().any(|seed| {
             let text = text_prefix(*seed, COMPARED);
             let mut same = 0_usize;
-            self.paths.iter().all(|path| {
-                let Some(len) = same_text(path, &text) else { return false };
+            self.paths.iter().all(|found| {
+                let file = beneath::open_below(held[found.place].dir.as_fd(), &found.below, LOOK).ok();
+                let Some(len) = file.and_then(|file| same_text(&file, &text)) else { return false };
                 same += len;
                 true
             }) && same >= PROOF
         })
     }
 
-    /// Removes them, and the subdirectories that are empty then.
-    pub fn remove(&self) -> anyhow::Result<()> {
-        for path in &self.paths {
-            std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+    /// Removes them if they still hold the text of one of these seeds, and the subdirectories that are empty then.
+    pub fn remove(&self, held: &[Held], seeds: &[u32]) -> anyhow::Result<()> {
+        let texts: Vec<Vec<u8>> = seeds.iter().map(|seed| text_prefix(*seed, COMPARED)).collect();
+        for found in &self.paths {
+            let removal = remove_file(found, held, &texts).with_context(|| format!("cannot remove {}", found.shown.display()))?;
+            if let Removal::Foreign(at) = removal {
+                bail!("{} is another file than a moment ago; it was left alone (it is at {})", found.shown.display(), at.display());
+            }
         }
         for dir in self.dirs.iter().rev() {
-            let _ = std::fs::remove_dir(dir);
+            let remove = || -> io::Result<Removal> {
+                let (parent, name) = dir.parent(held)?;
+                let open = parent.open_dir(name)?;
+                parent.remove_dir(name, &open)
+            };
+            // What is not empty by now is not ours.
+            let _ = remove();
         }
         Ok(())
     }
 }
 
+/// Removes a file that begins with one of the texts.
+fn remove_file(found: &Found, held: &[Held], texts: &[Vec<u8>]) -> io::Result<Removal> {
+    let (dir, name) = found.parent(held)?;
+    let file = OwnedFd::from(dir.open_read(name)?);
+    if texts.iter().all(|text| same_text(&file, text).is_none()) {
+        return Ok(Removal::Foreign(found.shown.clone()));
+    }
+    dir.remove_file(name, &file)
+}
+
 impl fmt::Display for Files {
     /// An example, how many more, and the verb.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let example = self.paths.iter().min().map(|path| path.display().to_string()).unwrap_or_default();
+        let example = self.paths.iter().map(|found| &found.shown).min().map(|path| path.display().to_string()).unwrap_or_default();
         match self.len() {
             0 | 1 => write!(f, "{example} is"),
             2 => write!(f, "{example} and another file are"),
@@ -207,16 +261,15 @@ impl fmt::Display for Files {
 }
 
 /// How many bytes at the start of a regular file were compared and are those of `text`; `None` if they differ.
-fn same_text(path: &Path, text: &[u8]) -> Option<usize> {
-    let file = rustix::fs::open(path, LOOK, Mode::empty()).ok()?;
-    let stat = rustix::fs::fstat(&file).ok()?;
+fn same_text(file: &OwnedFd, text: &[u8]) -> Option<usize> {
+    let stat = rustix::fs::fstat(file).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
     let mut start = vec![0; text.len()];
     let mut len = 0;
     while len < start.len() {
-        match rustix::io::pread(&file, &mut start[len..], len as u64).ok()? {
+        match rustix::io::pread(file, &mut start[len..], len as u64).ok()? {
             0 => break,
             n => len += n,
         }
@@ -235,36 +288,42 @@ fn canonical_number(digits: &[u8]) -> Option<u64> {
 pub struct Places {
     dirs: Vec<DirTarget>,
     /// The stream's own directory in each location, if there are several streams: made at the start, removed at the end.
-    own: Option<(String, Vec<OwnedFd>)>,
+    own: Option<(String, Vec<(beneath::Dir, beneath::Dir)>)>,
+    /// What stood where a file should have been made: not ours, whatever is cleaned up.
+    foreign: Vec<String>,
 }
 
 impl Places {
     /// For stream `index` of `streams`.
     pub fn new(held: &[Held], options: DirOptions, epoch: Instant, index: u32, streams: u32) -> anyhow::Result<Self> {
         let name = (streams > 1).then(|| format!("t{index}"));
-        let mut places = Self { dirs: Vec::new(), own: name.map(|name| (name, Vec::new())) };
+        let mut places = Self { dirs: Vec::new(), own: name.map(|name| (name, Vec::new())), foreign: Vec::new() };
         for place in held {
-            let (dir, path) = places
-                .directory(place)
-                .map_err(std::io::Error::from)
-                .with_context(|| format!("cannot make a directory for a stream in {}", place.path.display()))?;
+            let (dir, path) =
+                places.directory(place).with_context(|| format!("cannot make a directory for a stream in {}", place.path.display()))?;
             places.dirs.push(DirTarget::new(dir, &path, options).with_epoch(epoch));
         }
         Ok(places)
     }
 
-    fn directory(&mut self, place: &Held) -> Result<(OwnedFd, PathBuf), Errno> {
-        let dir = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
-        let Some((name, parents)) = &mut self.own else { return Ok((dir, place.path.clone())) };
-        match rustix::fs::mkdirat(&dir, &**name, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let own = rustix::fs::openat(&dir, &**name, flags, Mode::empty())?;
+    fn directory(&mut self, place: &Held) -> io::Result<(OwnedFd, PathBuf)> {
+        let location = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
+        let Some((name, own)) = &mut self.own else { return Ok((location, place.path.clone())) };
+        let parent = beneath::Dir::from_fd(location, &place.path);
+        // One that exists is used, as by the original.
+        let dir = match parent.mkdir(&*name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => parent.open_dir(&*name)?,
+            made => made?,
+        };
+        let target = rustix::io::fcntl_dupfd_cloexec(&dir, 0)?;
         let path = place.path.join(&*name);
-        parents.push(dir);
-        Ok((own, path))
+        own.push((parent, dir));
+        Ok((target, path))
+    }
+
+    /// Whether this run has found something there that it did not make.
+    pub fn is_foreign(&self, path: &str) -> bool {
+        self.foreign.iter().any(|foreign| foreign == path)
     }
 
     #[inline]
@@ -281,9 +340,9 @@ impl Places {
 impl Drop for Places {
     /// Removes the stream's own directories; what is not empty by now is not ours.
     fn drop(&mut self) {
-        if let Some((name, parents)) = &self.own {
-            for parent in parents {
-                let _ = rustix::fs::unlinkat(parent, &**name, AtFlags::REMOVEDIR);
+        if let Some((name, own)) = &self.own {
+            for (parent, dir) in own {
+                let _ = parent.remove_dir(name, dir);
             }
         }
     }
@@ -321,8 +380,12 @@ impl FileTarget for Places {
 
     #[inline]
     fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        let (target, path) = self.route(path)?;
-        target.create(path, payload)
+        let (target, at) = self.route(path)?;
+        let created = target.create(at, payload);
+        if created.as_ref().is_err_and(|error| error.action == "create") {
+            self.foreign.push(path.to_owned());
+        }
+        created
     }
 
     #[inline]

@@ -4,8 +4,9 @@ use super::command::{self, Command, Line};
 use super::config::{Config, Format};
 use super::report::{self, Stamps, Totals};
 use crate::error::Interrupted;
+use crate::sys::beneath;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -173,7 +174,7 @@ impl<'a> Session<'a> {
     /// Opens the file that a report or the settings are appended to; `None` is standard output.
     fn output(&mut self, argument: Option<&[u8]>) -> Option<File> {
         let name = path(argument?);
-        match OpenOptions::new().append(true).create(true).open(name) {
+        match beneath::open_to_append(name) {
             Ok(file) => Some(file),
             Err(error) => {
                 self.complain(&format!("cannot write to the file '{}', so this goes to standard output: {error}", name.display()));

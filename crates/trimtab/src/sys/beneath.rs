@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Mode of every file that nobody else needs to read.
@@ -75,6 +75,15 @@ impl Dir {
     pub fn open(path: &Path) -> io::Result<Self> {
         let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// A directory for what is kept for this user; what is missing on the way is made, with mode 0700.
+    pub fn open_or_make(path: &Path) -> io::Result<Self> {
+        match std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), PRIVATE_DIR).recursive(true).create(path) {
+            // Somebody was faster, or it cannot be written to, which does not matter if it is there.
+            Err(error) if !path.is_dir() => Err(error),
+            _ => Self::open(path),
+        }
     }
 
     /// The directory of a file that the user named, and the file's name in it.
@@ -376,6 +385,14 @@ impl Dir {
         self.remove_identified(name.as_ref(), held, AtFlags::empty())
     }
 
+    /// Removes the regular file `name`, whichever it is by now; fine if there is none. Only for names in a directory of ours.
+    pub fn remove_ours(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        match self.look(name.as_ref())? {
+            Some(stat) => self.remove_file_of(name, Identity::from(&stat)).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Removes `name` if it is this object, and no directory; for what cannot be held open, such as a socket.
     pub fn remove_file_of(&self, name: impl AsRef<OsStr>, identity: Identity) -> io::Result<Removal> {
         self.remove_identified(name.as_ref(), identity, AtFlags::empty())
@@ -446,7 +463,7 @@ impl Dir {
     }
 
     fn open_at(&self, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
-        Ok(open(self.fd.as_fd(), component(name)?, flags)?)
+        Ok(open_below(self.fd.as_fd(), Path::new(component(name)?), flags)?)
     }
 }
 
@@ -462,15 +479,49 @@ impl From<Dir> for OwnedFd {
     }
 }
 
-/// Opens what is there, below `dir` and through no link.
-fn open(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+/// Opens a file that the user named, to write at its end; made if it is not there. Links and devices of that name are used where only root or this user
+/// can have put them; where others may write, it has to be a regular file.
+pub fn open_to_append(path: &Path) -> io::Result<File> {
+    let (dir, name) = Dir::of_file(path)?;
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
+    if dir.require_unshared().is_ok() {
+        let mode = Mode::from_raw_mode(0o666);
+        return Ok(File::from(rustix::fs::openat(&dir.fd, &name, flags | OFlags::CREATE, mode)?));
+    }
+    let (file, _) = dir.open_or_create(&name, 0o644)?;
+    rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file)
+}
+
+/// Opens what is there at `path`, one or more components, below `dir` and through no link.
+pub fn open_below(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    match rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) {
-        // Before Linux 5.6, or where a sandbox does not know the call: the same for one component.
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(dir, name, flags, Mode::empty()),
+    match rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve) {
+        // Before Linux 5.6, or where a sandbox does not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => walk(dir, path, flags),
         result => result,
     }
+}
+
+/// The same, one component after the other.
+fn walk(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::CurDir => {}
+            _ => return Err(Errno::XDEV),
+        }
+    }
+    let last = names.pop().ok_or(Errno::NOENT)?;
+    let mut above: Option<OwnedFd> = None;
+    for name in names {
+        let parent = above.as_ref().map_or(dir, AsFd::as_fd);
+        let inside = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        above = Some(rustix::fs::openat(parent, name, inside, Mode::empty())?);
+    }
+    rustix::fs::openat(above.as_ref().map_or(dir, AsFd::as_fd), last, flags, Mode::empty())
 }
 
 /// Gives something that was just made its mode. The umask may have taken something from it; a filesystem without modes has none to set.

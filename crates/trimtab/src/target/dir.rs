@@ -1,11 +1,16 @@
-//! A directory on a mounted filesystem: file operations by plain system calls relative to an open directory.
+//! A directory on a mounted filesystem: file operations by plain system calls relative to open directories.
+//!
+//! Whatever is created was not there before, no link is followed, and directories below are held open ([`known`]): other users of the same
+//! directory can make an operation fail, but not reach anything of theirs or of others.
 
 pub mod direct;
+mod known;
 mod nfs;
 
 use self::direct::Aligned;
+use self::known::Known;
 use crate::interrupt;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -52,8 +57,6 @@ pub struct DirOptions {
     pub read_block: u32,
     /// How contents reach the system.
     pub calls: Calls,
-    /// Cut a file that exists already when it is created.
-    pub truncate: bool,
     /// Durability of single files.
     pub fsync: Fsync,
     /// Bypass the page cache with whole aligned blocks. Needs [`Calls::Blocks`] and block sizes that are multiples of [`direct::ALIGNMENT`].
@@ -89,7 +92,6 @@ impl Default for DirOptions {
             write_block: 128 << 10,
             read_block: 128 << 10,
             calls: Calls::Blocks { empty_remainder: false },
-            truncate: false,
             fsync: Fsync::Never,
             direct: false,
             seed: 0,
@@ -100,7 +102,7 @@ impl Default for DirOptions {
 /// A directory as a target. All paths are relative to it and nothing outside is touched.
 #[derive(Debug)]
 pub struct DirTarget {
-    dir: OwnedFd,
+    dirs: Known,
     path: PathBuf,
     options: DirOptions,
     epoch: Instant,
@@ -115,7 +117,7 @@ impl DirTarget {
     pub fn new(dir: OwnedFd, path: &Path, options: DirOptions) -> Self {
         let buffer = (options.write_block.max(options.read_block).max(1) as usize).max(STDIO_BUFFER);
         Self {
-            dir,
+            dirs: Known::new(dir),
             path: path.to_owned(),
             aligned: Aligned::new(buffer),
             options,
@@ -133,7 +135,7 @@ impl DirTarget {
 
     /// The directory.
     pub fn dir(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
+        self.dirs.root()
     }
 
     /// The directory's path.
@@ -146,10 +148,19 @@ impl DirTarget {
         error(action, &self.path, path, errno)
     }
 
-    /// One `openat`, with nothing but what the operation asks for. Not even `O_CLOEXEC`: no process is started while a file is open.
+    /// One `openat`, with nothing but what the operation asks for, through no link. Not even `O_CLOEXEC`: no process is started while a file
+    /// is open.
     #[inline]
-    fn open(&self, action: &'static str, path: &str, flags: OFlags, mode: u32) -> TargetResult<OwnedFd> {
-        rustix::fs::openat(&self.dir, path, flags, Mode::from_raw_mode(mode)).map_err(|errno| self.open_error(action, path, errno))
+    fn open(&mut self, action: &'static str, path: &str, flags: OFlags, mode: u32) -> TargetResult<OwnedFd> {
+        let opened = self.at(path, |dir, name| rustix::fs::openat(dir, name, flags | OFlags::NOFOLLOW, Mode::from_raw_mode(mode)));
+        opened.map_err(|errno| self.open_error(action, path, errno))
+    }
+
+    /// Does something to the last component of `path` in the directory that holds it.
+    #[inline]
+    fn at<T>(&mut self, path: &str, operation: impl FnOnce(BorrowedFd<'_>, &str) -> Result<T, Errno>) -> Result<T, Errno> {
+        let (dir, name) = self.dirs.locate(path)?;
+        operation(dir, name)
     }
 
     #[cold]
@@ -165,6 +176,9 @@ impl DirTarget {
     #[inline]
     fn write(&mut self, action: &'static str, path: &str, flags: OFlags, mode: u32, payload: &Payload<'_>) -> TargetResult {
         let file = self.open(action, path, flags, mode)?;
+        if !flags.contains(OFlags::EXCL) {
+            self.dirs.check_file(&file).map_err(|errno| self.open_error(action, path, errno))?;
+        }
         let written = match self.options.calls {
             Calls::Blocks { .. } if self.options.direct => self.write_direct(&file, flags, payload),
             Calls::Blocks { empty_remainder } => self.write_blocks(&file, payload, empty_remainder),
@@ -177,7 +191,7 @@ impl DirTarget {
         close(file).map_err(|errno| self.error("close", path, errno))
     }
 
-    /// The seek to the end that the C library makes when it appends. It also creates a missing file then: an empty one is taken for that.
+    /// The seek to the end that the C library makes when it appends. An empty file is taken for one that it has just created.
     fn append_check(&self, file: &OwnedFd, flags: OFlags) -> Result<(), Errno> {
         if flags.contains(OFlags::APPEND) && rustix::fs::seek(file, SeekFrom::End(0))? == 0 {
             return Err(Errno::NOENT);
@@ -303,20 +317,23 @@ impl Clock for DirTarget {
 
 impl FileTarget for DirTarget {
     fn make_dir(&mut self, path: &str) -> TargetResult {
-        rustix::fs::mkdirat(&self.dir, path, Mode::RWXU).map_err(|errno| self.error("make directory", path, errno))
+        let made = self.at(path, |dir, name| rustix::fs::mkdirat(dir, name, Mode::RWXU)).and_then(|()| self.dirs.made(path));
+        made.map_err(|errno| self.error("make directory", path, errno))
     }
 
     fn remove_dir(&mut self, path: &str) -> TargetResult {
-        rustix::fs::unlinkat(&self.dir, path, AtFlags::REMOVEDIR).map_err(|errno| self.error("remove directory", path, errno))
+        self.dirs.forget(path);
+        let removed = self.at(path, |dir, name| rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR));
+        removed.map_err(|errno| self.error("remove directory", path, errno))
     }
 
     fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
         let (flags, mode) = match self.options.calls {
-            Calls::Blocks { .. } if self.options.direct => (OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::DIRECT, 0o644),
-            Calls::Blocks { .. } if self.options.truncate => (OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC, 0o644),
-            Calls::Blocks { .. } => (OFlags::RDWR | OFlags::CREATE, 0o644),
-            Calls::Stdio => (OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o666),
+            Calls::Blocks { .. } if self.options.direct => (OFlags::RDWR | OFlags::DIRECT, 0o644),
+            Calls::Blocks { .. } => (OFlags::RDWR, 0o644),
+            Calls::Stdio => (OFlags::WRONLY | OFlags::TRUNC, 0o666),
         };
+        let flags = flags | OFlags::CREATE | OFlags::EXCL;
         self.write("create", path, flags, mode, payload)
     }
 
@@ -324,7 +341,8 @@ impl FileTarget for DirTarget {
         let (flags, mode) = match self.options.calls {
             Calls::Blocks { .. } if self.options.direct => (OFlags::RDWR | OFlags::APPEND | OFlags::DIRECT, 0),
             Calls::Blocks { .. } => (OFlags::RDWR | OFlags::APPEND, 0),
-            Calls::Stdio => (OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, 0o666),
+            // Not created if it is missing, which buffered streams would do.
+            Calls::Stdio => (OFlags::WRONLY | OFlags::APPEND, 0),
         };
         self.write("append to", path, flags, mode, payload)
     }
@@ -344,11 +362,12 @@ impl FileTarget for DirTarget {
     }
 
     fn delete(&mut self, path: &str) -> TargetResult {
-        rustix::fs::unlinkat(&self.dir, path, AtFlags::empty()).map_err(|errno| self.error("delete", path, errno))
+        let deleted = self.at(path, |dir, name| rustix::fs::unlinkat(dir, name, AtFlags::empty()));
+        deleted.map_err(|errno| self.error("delete", path, errno))
     }
 
     fn sync(&mut self) -> TargetResult {
-        rustix::fs::syncfs(&self.dir).map_err(|errno| self.error("sync", "", errno))
+        rustix::fs::syncfs(self.dirs.root()).map_err(|errno| self.error("sync", "", errno))
     }
 }
 
@@ -551,6 +570,70 @@ mod tests {
             assert_eq!(target.make_dir("d").unwrap_err().errno, Some(libc::EEXIST));
             drop(dir);
             assert_eq!(target.create("a", &bytes(b"1")).unwrap_err().errno, Some(libc::ENOENT), "the directory is gone");
+        }
+    }
+
+    #[test]
+    fn what_was_put_in_the_way_is_neither_followed_nor_written_to_nor_removed() {
+        use std::os::unix::fs::symlink;
+        for (options, mode) in every_way().flat_map(|options| [(options, 0o700), (options, 0o777)]) {
+            let outside = tempfile::tempdir().unwrap();
+            let canary = outside.path().join("f");
+            std::fs::write(&canary, "precious").unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            let fd = rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+            let mut target = DirTarget::new(fd, dir.path(), options);
+            symlink(&canary, dir.path().join("link")).unwrap();
+            symlink(outside.path().join("new"), dir.path().join("nowhere")).unwrap();
+            symlink(outside.path(), dir.path().join("d")).unwrap();
+            for name in ["link", "nowhere"] {
+                assert_eq!(target.create(name, &bytes(b"1")).unwrap_err().errno, Some(libc::EEXIST));
+                assert_eq!(target.append(name, &bytes(b"1")).unwrap_err().errno, Some(libc::ELOOP));
+                assert_eq!(target.read(name, 1).unwrap_err().errno, Some(libc::ELOOP));
+            }
+            assert!(target.create("d/new", &bytes(b"1")).is_err() && target.delete("d/f").is_err() && target.make_dir("d/x").is_err());
+            // A directory of ours, swapped for a link and for another directory once files are in it.
+            target.make_dir("s0").unwrap();
+            target.create("s0/f", &bytes(b"1")).unwrap();
+            std::fs::rename(dir.path().join("s0"), dir.path().join("aside")).unwrap();
+            symlink(outside.path(), dir.path().join("s0")).unwrap();
+            let _ = (target.append("s0/f", &bytes(b"1")), target.create("s0/g", &bytes(b"1")), target.delete("s0/f"));
+            std::fs::remove_file(dir.path().join("s0")).unwrap();
+            std::fs::create_dir(dir.path().join("s0")).unwrap();
+            std::fs::write(dir.path().join("s0/f"), "precious").unwrap();
+            target.dirs.forget_open();
+            if mode == 0o777 {
+                assert_eq!(target.delete("s0/f").unwrap_err().errno, Some(libc::ELOOP), "another directory");
+                std::fs::write(dir.path().join("other"), "precious").unwrap();
+                std::fs::hard_link(dir.path().join("other"), dir.path().join("s")).unwrap();
+                assert_eq!(target.append("s", &bytes(b"1")).unwrap_err().errno, Some(libc::ELOOP), "a second name of something");
+                assert_eq!(std::fs::read(dir.path().join("s0/f")).unwrap(), b"precious");
+            }
+            assert_eq!(std::fs::read(&canary).unwrap(), b"precious");
+            assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
+        }
+    }
+
+    #[test]
+    fn more_directories_than_may_be_open_are_reached_all_the_same() {
+        let (_dir, mut target) = open(DirOptions::default());
+        target.dirs.keep_open(3);
+        for round in 0..2 {
+            for i in 0..10 {
+                if round == 0 {
+                    target.make_dir(&format!("d{i}")).unwrap();
+                }
+                target.create(&format!("d{i}/f{round}"), &bytes(b"1")).unwrap();
+            }
+        }
+        for i in 0..10 {
+            target.delete(&format!("d{i}/f0")).unwrap();
+            assert_eq!(target.remove_dir(&format!("d{i}")).unwrap_err().errno, Some(libc::ENOTEMPTY));
+            target.delete(&format!("d{i}/f1")).unwrap();
+            target.remove_dir(&format!("d{i}")).unwrap();
+            target.make_dir(&format!("d{i}")).unwrap();
+            target.create(&format!("d{i}/f"), &bytes(b"1")).unwrap();
         }
     }
 

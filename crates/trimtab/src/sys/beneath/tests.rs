@@ -179,3 +179,41 @@ fn attributes_are_set_and_never_made() {
     set_attribute(&path, "1").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "1");
 }
+
+#[test]
+fn paths_stay_below_with_and_without_the_newer_call() {
+    let (directory, dir) = scratch();
+    let outside = tempfile::tempdir().unwrap();
+    fs::create_dir_all(directory.path().join("a/b")).unwrap();
+    fs::write(directory.path().join("a/b/f"), "x").unwrap();
+    fs::write(outside.path().join("f"), "x").unwrap();
+    symlink(outside.path(), directory.path().join("a/link")).unwrap();
+    symlink("b", directory.path().join("a/inside")).unwrap();
+    let up = format!("a/../../{}/f", outside.path().file_name().unwrap().to_str().unwrap());
+    for open in [open_below, walk] {
+        let open = |path: &str| open(dir.as_fd(), Path::new(path), OFlags::RDONLY | OFlags::NOFOLLOW);
+        assert!(open("a/b/f").is_ok() && open("a").is_ok());
+        for path in ["a/link/f", "a/inside/f", "a/link", &up, "/etc/passwd", "..", ""] {
+            assert!(open(path).is_err(), "{path:?}");
+        }
+    }
+}
+
+#[test]
+fn a_report_goes_through_the_users_own_links_and_through_nobody_elses() {
+    let (directory, _dir) = scratch();
+    let outside = tempfile::tempdir().unwrap();
+    let canary = outside.path().join("canary");
+    fs::write(&canary, "precious").unwrap();
+    symlink(&canary, directory.path().join("link")).unwrap();
+    let append = |name: &str| open_to_append(&directory.path().join(name)).and_then(|mut file| file.write_all(b"x"));
+    append("link").unwrap();
+    assert_eq!(fs::read_to_string(&canary).unwrap(), "preciousx", "the user's own");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    assert!(append("link").is_err());
+    assert_eq!(fs::read_to_string(&canary).unwrap(), "preciousx");
+    append("new").unwrap();
+    append("new").unwrap();
+    assert_eq!(fs::read_to_string(directory.path().join("new")).unwrap(), "xx");
+    open_to_append(Path::new("/dev/stderr")).unwrap();
+}

@@ -13,14 +13,16 @@ const REPLY_BYTES: usize = 32 << 10;
 
 impl DirTarget {
     /// Makes the entries of the directory that holds `path` durable.
-    fn commit_parent(&self, path: &str) -> Result<(), Errno> {
-        let parent = path.rsplit_once('/').map_or(".", |(parent, _)| parent);
-        let dir = rustix::fs::openat(&self.dir, parent, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        rustix::fs::fsync(&dir)
+    fn commit_parent(&mut self, path: &str) -> Result<(), Errno> {
+        self.at(path, |dir, _| {
+            let dir = rustix::fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+            rustix::fs::fsync(&dir)
+        })
     }
 
-    fn list(&self, path: &str, plus: bool) -> Result<(), Errno> {
-        let dir = rustix::fs::openat(&self.dir, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    fn list(&mut self, path: &str, plus: bool) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let dir = self.at(path, |dir, name| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
         let mut reply = [MaybeUninit::uninit(); REPLY_BYTES];
         let mut entries = RawDir::new(&dir, &mut reply);
         while let Some(entry) = entries.next() {
@@ -73,7 +75,8 @@ impl DirTarget {
 
 impl NfsTarget for DirTarget {
     fn symlink(&mut self, path: &str, to: &str) -> TargetResult {
-        rustix::fs::symlinkat(to, &self.dir, path).map_err(|errno| self.error("make link", path, errno))
+        let made = self.at(path, |dir, name| rustix::fs::symlinkat(to, dir, name));
+        made.map_err(|errno| self.error("make link", path, errno))
     }
 
     fn lookup(&mut self, path: &str) -> TargetResult {
@@ -82,7 +85,7 @@ impl NfsTarget for DirTarget {
     }
 
     fn getattr(&mut self, path: &str) -> TargetResult {
-        let stat = rustix::fs::statat(&self.dir, path, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = self.at(path, |dir, name| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
         stat.map(drop).map_err(|errno| self.error("read the attributes of", path, errno))
     }
 
@@ -100,17 +103,17 @@ impl NfsTarget for DirTarget {
 
     fn readlink(&mut self, path: &str) -> TargetResult {
         let mut buffer = [MaybeUninit::uninit(); 256];
-        let read = rustix::fs::readlinkat_raw(&self.dir, path, &mut buffer);
-        read.map(drop).map_err(|errno| self.error("read the link", path, errno))
+        let read = self.at(path, |dir, name| rustix::fs::readlinkat_raw(dir, name, &mut buffer).map(drop));
+        read.map_err(|errno| self.error("read the link", path, errno))
     }
 
     fn access(&mut self, path: &str) -> TargetResult {
-        let allowed = rustix::fs::accessat(&self.dir, path, Access::READ_OK, AtFlags::empty());
+        let allowed = self.at(path, |dir, name| rustix::fs::accessat(dir, name, Access::READ_OK, AtFlags::empty()));
         allowed.map_err(|errno| self.error("check the permissions of", path, errno))
     }
 
     fn fsstat(&mut self) -> TargetResult {
-        rustix::fs::fstatvfs(&self.dir).map(drop).map_err(|errno| self.error("look at the filesystem of", "", errno))
+        rustix::fs::fstatvfs(self.dirs.root()).map(drop).map_err(|errno| self.error("look at the filesystem of", "", errno))
     }
 
     fn read_at(&mut self, path: &str, offset: u64, len: u64) -> TargetResult {
@@ -129,6 +132,7 @@ impl NfsTarget for DirTarget {
 
     fn write_at(&mut self, path: &str, offset: u64, payload: &Payload<'_>) -> TargetResult {
         let file = self.open("open", path, OFlags::WRONLY | OFlags::DSYNC, 0)?;
+        self.dirs.check_file(&file).map_err(|errno| self.error("open", path, errno))?;
         self.write_all_at(&file, offset, payload).map_err(|errno| self.error("write", path, errno))?;
         close(file).map_err(|errno| self.error("close", path, errno))
     }
@@ -139,7 +143,7 @@ impl NfsTarget for DirTarget {
     }
 
     fn remove_stable(&mut self, path: &str) -> TargetResult {
-        let removed = rustix::fs::unlinkat(&self.dir, path, AtFlags::empty()).and_then(|()| self.commit_parent(path));
+        let removed = self.at(path, |dir, name| rustix::fs::unlinkat(dir, name, AtFlags::empty())).and_then(|()| self.commit_parent(path));
         removed.map_err(|errno| self.error("remove", path, errno))
     }
 }
