@@ -2,6 +2,7 @@
 //! pages when they are written and from which it takes them when they are trimmed; no lock of ours is needed.
 
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::target::block::users;
 use anyhow::Context as _;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
 use rustix::io::Errno;
@@ -47,6 +48,8 @@ impl Store {
         }
         let metadata = file.metadata().with_context(|| format!("cannot examine the data file {shown}"))?;
         anyhow::ensure!(metadata.is_file(), "the data file {shown} is not a regular file");
+        let users = users::of_file(&file)?;
+        anyhow::ensure!(users.is_empty(), "the data file {shown} is in use: {}", users.join(", "));
         anyhow::ensure!(
             metadata.len() == 0 || metadata.len() == size,
             "the data file {shown} has {} bytes, but the drive has {size}",

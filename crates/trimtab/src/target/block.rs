@@ -6,6 +6,7 @@ mod open;
 mod ring;
 mod signature;
 mod threads;
+pub mod users;
 mod verify;
 
 use self::maker::Maker;

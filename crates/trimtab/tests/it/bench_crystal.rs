@@ -86,6 +86,11 @@ fn a_file_is_destroyed_only_if_it_is_named_twice() {
     small(store.path(), &["--yes", path, "--destroy", dir.path().join("other").to_str().unwrap()]).code(2).stderr(contains("is not"));
     small(store.path(), &["--yes", "--only", "read", path]).success();
     assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 7), "nothing was written");
+    let unknown = small(store.path(), &["--yes", path, "--destroy", path]);
+    unknown.code(2).stderr(contains("holds unknown data; nothing was written").and(contains("--overwrite 'unknown data'")));
+    assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 7), "nothing was written");
+    small(store.path(), &["--yes", path, "--destroy", path, "--overwrite", "unknown data"]).success();
+    // What an earlier run left is no reason to ask.
     small(store.path(), &["--yes", path, "--destroy", path]).success();
     let data = std::fs::read(&file).unwrap();
     assert!(data.len() == 16 << 20 && data.iter().any(|byte| *byte != 7));

@@ -14,20 +14,25 @@ use std::time::{Duration, Instant};
 const VICTIM: u32 = 65_533;
 const ATTACKER: u32 = 65_534;
 
-/// The program as another user, who can reach it.
-fn as_user(uid: u32, home: &Path) -> Option<Command> {
-    let mut command = process();
+/// The program, where other users can reach it.
+fn reachable() -> &'static Path {
+    static PROGRAM: std::sync::LazyLock<(tempfile::TempDir, PathBuf)> = std::sync::LazyLock::new(|| {
+        let directory = directory_of(0, 0o755);
+        let program = directory.path().join("trimtab");
+        fs::copy(process().get_program(), &program).unwrap();
+        (directory, program)
+    });
+    &PROGRAM.1
+}
+
+/// The program as another user.
+fn as_user(uid: u32, home: &Path) -> Command {
+    let mut command = Command::new(reachable());
+    command.uid(uid).gid(uid).env("HOME", home).env("XDG_DATA_HOME", home).env("TRIMTAB_STATE_DIR", home).current_dir(home);
+    for variable in ["XDG_RUNTIME_DIR", "TRIMTAB_RUNTIME_DIR", "XDG_STATE_HOME"] {
+        command.env_remove(variable);
+    }
     command
-        .uid(uid)
-        .gid(uid)
-        .env("HOME", home)
-        .env_remove("XDG_RUNTIME_DIR")
-        .env_remove("TRIMTAB_RUNTIME_DIR")
-        .env_remove("XDG_STATE_HOME");
-    command.env("XDG_DATA_HOME", home).env("TRIMTAB_STATE_DIR", home).current_dir(home);
-    let reachable =
-        Command::new(command.get_program()).arg("--version").uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    reachable.is_ok_and(|status| status.success()).then_some(command)
 }
 
 fn directory_of(uid: u32, mode: u32) -> tempfile::TempDir {
@@ -82,13 +87,13 @@ fn a_name_in_a_file_is_never_a_path() {
         let mut command = trimtab();
         command
             .env("TRIMTAB_RUNTIME_DIR", runtime.path())
-            .args(["drive", "attach", "corsair-p128", "--size", "64MiB"])
+            .args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "256MiB"])
             .arg(format!("--id={id}"));
         let output = command.output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{id:?}: {said}");
-        assert!(!said.contains('\u{1b}'), "{said:?}");
-        assert_eq!(fs::read_dir(runtime.path().join("drives")).unwrap().count(), 0);
+        assert!(said.contains("is no id") && !said.contains('\u{1b}'), "{said:?}");
+        assert_eq!(fs::read_dir(runtime.path()).unwrap().count(), 0);
     }
 }
 
@@ -117,19 +122,22 @@ fn a_planted_runtime_directory_is_not_used() {
     for path in [&predictable, &predictable.join("drives")] {
         std::os::unix::fs::lchown(path, Some(ATTACKER), Some(ATTACKER)).unwrap();
     }
-    let Some(mut command) = as_user(VICTIM, home.path()) else { return skip("a program that other users can start") };
+    let mut command = as_user(VICTIM, home.path());
     let socket = home.path().join("nbd");
-    command.env("TMPDIR", shared.path()).args(["drive", "attach", "corsair-p128", "--size", "64MiB", "--no-block", "--nbd"]).arg(&socket);
+    command
+        .env("TMPDIR", shared.path())
+        .args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "256MiB", "--no-block", "--nbd"])
+        .arg(&socket);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let detach = |variable: Option<&Path>| {
-        let mut command = as_user(VICTIM, home.path()).unwrap();
+        let mut command = as_user(VICTIM, home.path());
         command.env("TMPDIR", shared.path()).args(["drive", "detach", "--all"]);
         variable.map(|path| command.env("TRIMTAB_RUNTIME_DIR", path));
         command.output().unwrap()
     };
     let output = detach(None);
-    assert!(String::from_utf8_lossy(&output.stdout).contains("detached corsair-p128"), "found again: {output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("detached ocz-vertex-le-100gb"), "found again: {output:?}");
     let output = detach(Some(&predictable));
     assert_eq!(output.status.code(), Some(1), "named by the user himself, but another's: {output:?}");
     for name in ["control", "log", "record.json", "record.json.new", "mnt"] {
@@ -144,7 +152,7 @@ fn a_foreign_loop_device_is_not_detached() {
     if !have_root() || !have(&["losetup"]) {
         return skip("root and losetup");
     }
-    let drive = Attached::new(&["corsair-p128", "--size", "64MiB", "--speed", "off"]);
+    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off"]);
     let node = drive.device.to_str().unwrap().to_owned();
     ok(Command::new("losetup").args(["--detach", &node]));
     let backing = Path::new("/sys/block").join(drive.device.file_name().unwrap()).join("loop/backing_file");
@@ -169,15 +177,9 @@ fn a_mount_in_another_namespace_keeps_a_drive_and_nothing_is_armed() {
     if !have_root() || !have(&["mkfs.ext4", "unshare"]) {
         return skip("root, e2fsprogs and util-linux");
     }
-    let drive = Attached::new(&["corsair-p128", "--size", "64MiB", "--speed", "off"]);
+    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off"]);
     ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&drive.device));
-    let elsewhere = tempfile::tempdir().unwrap();
-    let mut holder = Command::new("unshare");
-    holder.args(["--mount", "--propagation", "private", "sh", "-c", "mount \"$0\" \"$1\" && echo mounted && exec sleep 600"]);
-    let holder = Ends(holder.arg(&drive.device).arg(elsewhere.path()).stdout(Stdio::piped()).spawn().unwrap());
-    let mut holder = holder;
-    let mut line = [0; 8];
-    std::io::Read::read_exact(holder.0.stdout.as_mut().unwrap(), &mut line).unwrap();
+    let holder = mounted_elsewhere(&drive.device);
     let autoclear = Path::new("/sys/block").join(drive.device.file_name().unwrap()).join("loop/autoclear");
     let detach = || drive.command().args(["drive", "detach"]).output().unwrap();
     let output = detach();
@@ -186,11 +188,278 @@ fn a_mount_in_another_namespace_keeps_a_drive_and_nothing_is_armed() {
     assert!(said.contains("in another mount namespace"), "{said}");
     assert_eq!(fs::read_to_string(&autoclear).unwrap().trim(), "0", "not to be detached behind anybody's back");
     // Also if the process that is in it cannot be seen: the kernel knows.
-    assert_eq!(drive.status()["requests"]["read"]["requests"].as_u64().map(|_| ()), Some(()), "it is served still");
+    assert_eq!(drive.status()["id"], "ocz-vertex-le-100gb", "it is served still");
     drop(holder);
     let patience = Instant::now() + Duration::from_secs(10);
     while !detach().status.success() {
         assert!(Instant::now() < patience, "nobody uses it any more");
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Lets the attacker do something in a shell, again and again, until this is dropped.
+fn attacker(script: &str, arguments: &[&Path]) -> Ends {
+    let script = format!("while :; do {script}; done 2>/dev/null");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh"]).args(arguments).uid(ATTACKER).gid(ATTACKER).stdout(Stdio::null());
+    Ends(command.spawn().unwrap())
+}
+
+#[test]
+fn links_that_appear_during_a_postmark_run_are_not_followed() {
+    if !have_root() {
+        return skip("root");
+    }
+    let mut in_the_way = 0;
+    for round in 0..4 {
+        let victim = directory_of(0, 0o755);
+        let canary = victim.path().join("canary");
+        fs::write(&canary, "precious").unwrap();
+        let location = directory_of(0, 0o777);
+        let _attacker = attacker("[ -e $1/1 ] && for n in $(seq 900 100 9000); do ln -s $2 $1/$n; done", &[location.path(), &canary]);
+        let config = format!(
+            "set location {}\nset number 9000\nset transactions 9000\nset buffering {}\nrun\n",
+            location.path().display(),
+            round % 2 == 0
+        );
+        let output = trimtab().args(["-q", "postmark"]).write_stdin(config).output().unwrap();
+        assert_eq!(fs::read_to_string(&canary).unwrap(), "precious", "round {round}");
+        if String::from_utf8_lossy(&output.stderr).contains("File exists") {
+            in_the_way += 1;
+            let left: Vec<_> = fs::read_dir(location.path()).unwrap().map(|entry| entry.unwrap()).collect();
+            assert!(
+                !left.is_empty() && left.iter().all(|entry| entry.file_type().unwrap().is_symlink()),
+                "only what is not ours stays: {left:?}"
+            );
+        }
+    }
+    assert!(in_the_way > 0, "the attacker never came in between");
+}
+
+#[test]
+fn directories_that_are_swapped_during_a_postmark_run_lead_nowhere() {
+    if !have_root() {
+        return skip("root");
+    }
+    for round in 0..4 {
+        let victim = directory_of(0, 0o755);
+        for n in 1..=3000 {
+            fs::write(victim.path().join(n.to_string()), "precious").unwrap();
+        }
+        let location = directory_of(0, 0o777);
+        let swap = "mv $1/s0 $1/aside && ln -s $2 $1/s0 && sleep 0.0$(($$ % 5)) && rm $1/s0; mv -T $1/aside $1/s0";
+        let _attacker = attacker(swap, &[location.path(), victim.path()]);
+        let config = format!(
+            "set location {}\nset number 1000\nset transactions 2000\nset subdirectories 2\nset buffering {}\nrun\n",
+            location.path().display(),
+            round % 2 == 0
+        );
+        let _ = trimtab().args(["-q", "--yes", "postmark"]).write_stdin(config).output().unwrap();
+        assert_eq!(fs::read_dir(victim.path()).unwrap().count(), 3000, "round {round}");
+        for n in 1..=3000 {
+            assert_eq!(fs::read_to_string(victim.path().join(n.to_string())).unwrap(), "precious", "round {round}");
+        }
+    }
+}
+
+#[test]
+fn what_takes_the_place_of_a_workspace_is_not_removed() {
+    if !have_root() {
+        return skip("root");
+    }
+    let mut reported = 0;
+    for _ in 0..4 {
+        let ground = directory_of(0, 0o777);
+        let swap =
+            "for w in $1/trimtab-work-*; do [ ! -d $w ] || { mv $w $1/aside && mkdir -p $w/run && echo precious > $w/run/canary; }; done";
+        let _attacker = attacker(swap, &[ground.path()]);
+        let mut command = trimtab();
+        command.args(["-q", "--yes", "bench", "postmark", "--number", "2000", "--transactions", "2000"]).arg(ground.path());
+        let output = command.output().unwrap();
+        let entries: Vec<PathBuf> = fs::read_dir(ground.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let canary = entries.iter().any(|path| path.join("run/canary").exists());
+        assert!(canary, "the attacker's directory is still there: {entries:?}, {output:?}");
+        reported += usize::from(String::from_utf8_lossy(&output.stderr).contains("left alone"));
+    }
+    assert!(reported > 0, "the user hears of it");
+}
+
+/// A short run that writes to what it is told.
+const WRITES: [&str; 15] = [
+    "-q",
+    "--yes",
+    "bench",
+    "crystal",
+    "--only",
+    "write",
+    "--profile",
+    "cdm3",
+    "--size",
+    "16MiB",
+    "--passes",
+    "1",
+    "--bytes",
+    "256KiB",
+    "--interval=0ms",
+];
+
+#[test]
+fn a_file_that_is_swapped_for_a_link_is_not_what_is_destroyed() {
+    if !have_root() {
+        return skip("root");
+    }
+    let victim = directory_of(0, 0o755);
+    let canary = victim.path().join("canary");
+    let precious = vec![7; 16 << 20];
+    let ground = directory_of(ATTACKER, 0o755);
+    let file = ground.path().join("f");
+    // The attacker's own file, with nothing in it; a link; and a directory on the way that is a link.
+    let swap = "truncate -s 16M $1/own; mv -fT $1/own $1/f; ln -s $2 $1/link; mv -fT $1/link $1/f; mkdir $1/d; cp $1/own $1/d/f; \
+        mv -T $1/d $1/e; ln -s ${2%/*} $1/d; rm -rf $1/d $1/e";
+    let _attacker = attacker(swap, &[ground.path(), &canary]);
+    let mut destroyed_own = 0;
+    for round in 0..40 {
+        fs::write(&canary, &precious).unwrap();
+        let target = if round % 4 == 3 { ground.path().join("d/f") } else { file.clone() };
+        let mut command = trimtab();
+        // Even if the user says that what is in there does not matter.
+        let output =
+            command.args(WRITES).arg(&target).arg("--destroy").arg(&target).args(["--overwrite", "unknown data"]).output().unwrap();
+        assert!(fs::read(&canary).unwrap() == precious, "round {round}: {output:?}");
+        destroyed_own += usize::from(output.status.success());
+    }
+    assert!(destroyed_own > 0, "the attacker's own file was never caught");
+}
+
+fn refused(target: &Path, why: &str) {
+    let output = trimtab().args(WRITES).arg(target).arg("--destroy").arg(target).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(why) && said.contains("nothing was written"), "{why}: {said}");
+}
+
+/// What is mounted in a mount namespace of its own until this is dropped.
+fn mounted_elsewhere(what: &Path) -> (Ends, tempfile::TempDir) {
+    let at = tempfile::tempdir().unwrap();
+    let mut holder = Command::new("unshare");
+    holder.args(["--mount", "--propagation", "private", "sh", "-c", "mount \"$0\" \"$1\" && echo mounted && exec sleep 600"]);
+    let mut holder = Ends(holder.arg(what).arg(at.path()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = [0; 8];
+    std::io::Read::read_exact(holder.0.stdout.as_mut().unwrap(), &mut line).unwrap();
+    (holder, at)
+}
+
+#[test]
+fn a_device_that_somebody_has_open_or_builds_on_is_not_destroyed() {
+    let Some(device) = LoopDevice::new(16) else { return skip("root and loop devices") };
+    let node = PathBuf::from(device.node());
+    let sleeper = Command::new("sleep").arg("600").stdin(fs::File::open(&node).unwrap()).spawn().unwrap();
+    let holder = Ends(sleeper);
+    refused(&node, "open in sleep (pid ");
+    drop(holder);
+    let above = run("losetup", &["--find", "--show", &device.node()]).unwrap().trim().to_owned();
+    let refusal = std::panic::catch_unwind(|| refused(&node, &format!("it is what {above} stands on")));
+    run("losetup", &["--detach", &above]);
+    refusal.unwrap();
+    ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&node));
+    let mounted = mounted_elsewhere(&node);
+    refused(&node, "in another mount namespace (of pid ");
+    drop(mounted);
+    let patience = Instant::now() + Duration::from_secs(10);
+    loop {
+        let output = trimtab().args(WRITES).arg(&node).arg("--destroy").arg(&node).output().unwrap();
+        if String::from_utf8_lossy(&output.stderr).contains("holds ext2/3/4") {
+            break;
+        }
+        assert!(Instant::now() < patience, "{output:?}");
+    }
+    // A filesystem of 256 MiB whose beginning is gone is known by its copies.
+    let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
+    let image = scratch.path().join("image");
+    fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).arg(&image));
+    ok(Command::new("dd").args(["if=/dev/zero", "bs=1M", "count=2", "conv=notrunc", "status=none"]).arg(format!("of={}", image.display())));
+    refused(&image, "holds ext2/3/4");
+}
+
+#[test]
+fn a_file_that_is_mounted_anywhere_is_not_taken() {
+    if !have_root() || !have(&["mkfs.ext4", "unshare"]) {
+        return skip("root, e2fsprogs and util-linux");
+    }
+    let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
+    let image = scratch.path().join("image");
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+    let before = fs::read(&image).unwrap();
+    let mounted = mounted_elsewhere(&image);
+    refused(&image, "is in use: it is what /dev/loop");
+    let runtime = tempfile::tempdir().unwrap();
+    let socket = scratch.path().join("nbd");
+    let mut command = trimtab();
+    command.env("TRIMTAB_RUNTIME_DIR", runtime.path()).args([
+        "drive",
+        "attach",
+        "--no-block",
+        "--speed",
+        "off",
+        "--size",
+        "64MiB",
+        "--adopt",
+    ]);
+    let spec = specification(scratch.path(), "small");
+    let output = command.arg(&spec).arg("--nbd").arg(&socket).arg("--data").arg(&image).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("is in use: it is what /dev/loop"), "{said}");
+    // The name of the loop device's file does not matter.
+    fs::rename(&image, scratch.path().join("renamed")).unwrap();
+    refused(&scratch.path().join("renamed"), "is in use: it is what /dev/loop");
+    drop(mounted);
+    assert!(before.len() == 64 << 20);
+    let holder = Ends(Command::new("sleep").arg("600").stdin(fs::File::open(scratch.path().join("renamed")).unwrap()).spawn().unwrap());
+    let patience = Instant::now() + Duration::from_secs(10);
+    while Path::new("/sys/block").read_dir().unwrap().flatten().any(|entry| {
+        fs::read_to_string(entry.path().join("loop/backing_file")).is_ok_and(|text| text.contains(scratch.path().to_str().unwrap()))
+    }) {
+        assert!(Instant::now() < patience);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    refused(&scratch.path().join("renamed"), "open in sleep");
+    drop(holder);
+    refused(&scratch.path().join("renamed"), "holds ext2/3/4");
+}
+
+/// The capabilities of every thread of a process, as the kernel shows them: effective, and those that a program it starts could have.
+fn capabilities(pid: u64) -> Vec<(u64, u64, String)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let mut all: Vec<_> = tasks
+        .map(|task| {
+            let text = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+            let number = |name: &str| u64::from_str_radix(&field(name), 16).unwrap();
+            (number("CapEff:") | number("CapPrm:") | number("CapInh:") | number("CapAmb:"), number("CapBnd:"), field("NoNewPrivs:"))
+        })
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+#[test]
+fn a_server_has_only_the_rights_that_it_needs() {
+    if !have_root() {
+        return skip("root");
+    }
+    // Numbers of linux/capability.h.
+    let (dac_override, ipc_lock, ptrace, admin, resource) = (1 << 1, 1 << 14, 1 << 19, 1 << 21, 1 << 24);
+    let scratch = tempfile::tempdir().unwrap();
+    let socket = scratch.path().join("nbd");
+    let attached: [(&[&str], u64); 2] =
+        [(&["--nbd", socket.to_str().unwrap(), "--no-block"], dac_override), (&[], ipc_lock | ptrace | admin | resource)];
+    for (more, most) in attached {
+        let drive = Attached::new(&[&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off"], more].concat());
+        for (has, could_have, no_new) in capabilities(drive.status()["pid"].as_u64().unwrap()) {
+            assert_eq!((has & !most, could_have & !most, no_new.as_str()), (0, 0, "1"), "{more:?}: {has:x}, {could_have:x}");
+        }
+        drive.detach();
     }
 }

@@ -1,16 +1,20 @@
-//! Taking a block device whose content may be destroyed: only what nobody uses, and what the user has named twice.
+//! Taking a block device or a file whose content may be destroyed: only what nobody uses, and what the user has named twice.
+//!
+//! A path is looked up once. What it named then is what is checked, and what is written to; whatever takes its name later is not.
 
-use super::signature;
+use super::{signature, users};
 use crate::error::UsageError;
-use crate::host::block::{Stack, device_directory, device_of_source};
-use crate::host::mountinfo::{self, DevNumber};
-use crate::host::root::{Root, TABLE_BYTES_MAX};
+use crate::host::block::device_directory;
+use crate::host::mountinfo::DevNumber;
+use crate::host::root::Root;
+use crate::sys::beneath::{Dir, Identity};
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsRawFd as _, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use trimtab_core::data::DataClass;
 use trimtab_core::units::Bytes;
 
 /// Options of commands that may use a device or a file.
@@ -25,46 +29,105 @@ pub struct DestroyArgs {
     pub overwrite: Vec<String>,
 }
 
-/// A device that is ours: nobody else can mount it or build on it meanwhile.
+/// A device or a file that is ours.
 #[derive(Debug)]
 pub struct Claim {
     pub(super) file: OwnedFd,
     pub(super) label: String,
     pub(super) size: Bytes,
-    pub(super) block_size: u32,
-    pub(super) trims: bool,
+    /// Unit of operations, and whether it takes trims, if it is a device.
+    pub(super) device: Option<(u32, bool)>,
 }
 
 impl Claim {
-    /// Size of the device.
+    /// Size of the device or file.
     pub fn size(&self) -> Bytes {
         self.size
     }
 }
 
-/// Takes the device at `path`: for reading, or for writing if it is named twice and holds nothing that was not named.
-pub fn claim(path: &Path, writable: bool, args: &DestroyArgs) -> anyhow::Result<Claim> {
-    let label = path.display().to_string();
-    if writable {
-        check_named_twice(path, args)?;
+/// What this program itself may have written there before: no reason to ask.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnData {
+    /// Seed of the content.
+    pub seed: u64,
+    /// Its class.
+    pub class: DataClass,
+}
+
+/// What a path named when it was looked up, once. Everything else happens to this object.
+struct Named {
+    object: OwnedFd,
+    stat: Stat,
+    label: String,
+}
+
+impl Named {
+    /// A link is only followed where nobody but root and this user can have put it, such as in `/dev/disk/by-id`.
+    fn look_up(path: &Path) -> anyhow::Result<Self> {
+        let label = path.display().to_string();
+        let look_up = || -> std::io::Result<OwnedFd> {
+            let (dir, name) = Dir::of_file(path)?;
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let object = rustix::fs::openat(&dir, &name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+            if FileType::from_raw_mode(rustix::fs::fstat(&object)?.st_mode) != FileType::Symlink {
+                return Ok(object);
+            }
+            dir.require_unshared().map_err(|error| std::io::Error::new(error.kind(), format!("a link, and {error}")))?;
+            Ok(rustix::fs::openat(&dir, &name, flags, Mode::empty())?)
+        };
+        let object = look_up().with_context(|| format!("cannot look at {label}"))?;
+        let stat = rustix::fs::fstat(&object).map_err(std::io::Error::from).with_context(|| format!("cannot look at {label}"))?;
+        Ok(Self { object, stat, label })
     }
+
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+
+    /// Opens it, and nothing that may have taken its name.
+    fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        rustix::fs::open(format!("/proc/self/fd/{}", self.object.as_raw_fd()), flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// An error unless it is named a second time.
+    fn check_named_twice(&self, path: &Path, args: &DestroyArgs) -> anyhow::Result<()> {
+        let label = &self.label;
+        let Some(again) = &args.destroy else {
+            return Err(UsageError::new(format!("everything on {label} would be destroyed"))
+                .hint(format!("if that is what you want, say --destroy {label} as well"))
+                .into());
+        };
+        let same = |other: &Stat| match self.kind() {
+            FileType::BlockDevice => other.st_rdev == self.stat.st_rdev && FileType::from_raw_mode(other.st_mode) == FileType::BlockDevice,
+            _ => Identity::from(other) == Identity::from(&self.stat),
+        };
+        if again == path || rustix::fs::stat(again).is_ok_and(|other| same(&other)) {
+            return Ok(());
+        }
+        Err(UsageError::new(format!("--destroy {} is not {label}", again.display())).into())
+    }
+}
+
+/// Takes the device at `path`: for reading, or for writing if it is named twice, nobody uses it, and it holds nothing that was not named.
+pub fn claim(path: &Path, writable: bool, args: &DestroyArgs, own: Option<OwnData>) -> anyhow::Result<Claim> {
+    let named = Named::look_up(path)?;
+    let label = named.label.clone();
+    anyhow::ensure!(named.kind() == FileType::BlockDevice, "{label} is no block device");
     let root = Root::live().context("cannot read /sys and /proc")?;
-    let dev = device_number(path)?;
+    let dev = DevNumber::from_raw(named.stat.st_rdev);
     if writable {
-        let users = users(&root, dev)?;
+        named.check_named_twice(path, args)?;
+        let users = users::of_device(&root, dev)?;
         if !users.is_empty() {
             bail!("{label} is in use: {}; nothing was written", users.join(", "));
         }
     }
-    let file = open(path, writable)?;
-    // The node may have changed its meaning since it was looked at.
-    let stat = rustix::fs::fstat(&file).map_err(std::io::Error::from)?;
-    if DevNumber::from_raw(stat.st_rdev) != dev {
-        bail!("{label} became another device meanwhile; nothing was written");
-    }
-    let size = ioctl_u64(&file, BLKGETSIZE64).with_context(|| format!("cannot find out how large {label} is"))?;
+    let file = open(&named, writable)?;
+    let size = Bytes(ioctl_u64(&file, BLKGETSIZE64).with_context(|| format!("cannot find out how large {label} is"))?);
     if writable {
-        check_signatures(&file, &label, Bytes(size), &args.overwrite)?;
+        wait_for_openers(&root, dev, &label)?;
+        check_content(&file, &label, size, &args.overwrite, own)?;
     }
     let queue = device_directory(&root, dev).map(|sys| {
         let disk = if root.exists(sys.join("partition")) { sys.parent().map(Path::to_owned).unwrap_or_default() } else { sys };
@@ -73,116 +136,76 @@ pub fn claim(path: &Path, writable: bool, args: &DestroyArgs) -> anyhow::Result<
     let attribute = |name: &str| queue.as_ref().and_then(|queue| root.read_u64(queue.join(name)));
     let block_size = attribute("logical_block_size").and_then(|n| u32::try_from(n).ok()).filter(|n| n.is_power_of_two()).unwrap_or(4096);
     let trims = attribute("discard_max_bytes").is_some_and(|bytes| bytes > 0);
-    Ok(Claim { file, label, size: Bytes(size), block_size, trims })
+    Ok(Claim { file, label, size, device: Some((block_size, trims)) })
 }
 
-/// Checks that the file at `path` may be destroyed: it is named twice, used by no loop device and as no swap, and holds nothing that was
-/// not named.
-pub fn check_file(path: &Path, args: &DestroyArgs) -> anyhow::Result<()> {
-    check_named_twice(path, args)?;
-    let label = path.display().to_string();
-    let root = Root::live().context("cannot read /sys and /proc")?;
-    let users = users_of_file(&root, path);
+/// Takes the regular file at `path` for writing: if it is named twice, used by nobody, and holds nothing that was not named.
+pub fn claim_file(path: &Path, args: &DestroyArgs, own: Option<OwnData>) -> anyhow::Result<Claim> {
+    let named = Named::look_up(path)?;
+    let label = named.label.clone();
+    anyhow::ensure!(named.kind() == FileType::RegularFile, "{label} is no regular file");
+    named.check_named_twice(path, args)?;
+    let file = named.open(OFlags::RDWR).map_err(std::io::Error::from).with_context(|| format!("cannot open {label}"))?;
+    let users = users::of_file(&file)?;
     if !users.is_empty() {
         bail!("{label} is in use: {}; nothing was written", users.join(", "));
     }
-    let file = open(path, false)?;
-    let stat = rustix::fs::fstat(&file).map_err(std::io::Error::from).with_context(|| format!("cannot look at {label}"))?;
-    check_signatures(&file, &label, Bytes(stat.st_size.try_into().unwrap_or(0)), &args.overwrite)
-}
-
-/// Loop devices over the file, and whether it is swap.
-fn users_of_file(root: &Root, path: &Path) -> Vec<String> {
-    let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
-    let Some(ours) = identity(path) else { return Vec::new() };
-    let is_ours = |path: &str| identity(Path::new(path)) == Some(ours);
-    let mut users = Vec::new();
-    for name in root.list("/sys/block") {
-        let backing = root.read(Path::new("/sys/block").join(&name).join("loop/backing_file"));
-        if backing.is_some_and(|file| is_ours(&file)) {
-            users.push(format!("it is what /dev/{name} stands on"));
-        }
+    // As long as it is open, no drive is attached with it.
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        bail!("{label} is in use: somebody has locked it; nothing was written");
     }
-    let swaps = root.read("/proc/swaps").unwrap_or_default();
-    if swaps.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next()).any(is_ours) {
-        users.push("it is swap".to_owned());
-    }
-    users
-}
-
-/// An error unless the device or file at `path` is named a second time.
-fn check_named_twice(path: &Path, args: &DestroyArgs) -> anyhow::Result<()> {
-    let label = path.display();
-    let Some(again) = &args.destroy else {
-        return Err(UsageError::new(format!("everything on {label} would be destroyed"))
-            .hint(format!("if that is what you want, say --destroy {label} as well"))
-            .into());
-    };
-    let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino, stat.st_rdev));
-    let device = |identity: (u64, u64, u64)| if identity.2 == 0 { (identity.0, identity.1) } else { (0, identity.2) };
-    let same = again == path || identity(again).is_some_and(|again| identity(path).is_some_and(|path| device(path) == device(again)));
-    if same { Ok(()) } else { Err(UsageError::new(format!("--destroy {} is not {label}", again.display())).into()) }
-}
-
-fn device_number(path: &Path) -> anyhow::Result<DevNumber> {
-    let stat = rustix::fs::stat(path).map_err(std::io::Error::from).with_context(|| format!("cannot look at {}", path.display()))?;
-    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::BlockDevice {
-        bail!("{} is not a block device", path.display());
-    }
-    Ok(DevNumber::from_raw(stat.st_rdev))
-}
-
-/// Who uses the device, a partition of it, or something built on it.
-fn users(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
-    let mounts = mountinfo::read(root).context("cannot read the mount table")?;
-    let stands_on = |stack: &Stack| stack.layers.iter().any(|layer| layer.dev == dev);
-    let mut users: Vec<String> = Vec::new();
-    for mount in &mounts {
-        if stands_on(&Stack::of_mount(root, &mounts, mount)) {
-            users.push(format!("mounted at {}", mount.mount_point.display()));
-        }
-    }
-    let swaps = root.read_bytes(Path::new("/proc/swaps"), TABLE_BYTES_MAX).unwrap_or_default();
-    for source in mountinfo::swap_sources(&swaps) {
-        let swap = device_of_source(root, &source).and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
-        if swap.is_some_and(|swap| stands_on(&Stack::of_device(root, &mounts, swap))) {
-            users.push(format!("swap on {}", source.display()));
-        }
-    }
-    if let Some(sys) = device_directory(root, dev) {
-        for holder in root.list(sys.join("holders")) {
-            users.push(format!("part of {holder}"));
-        }
-    }
-    users.dedup();
-    Ok(users)
+    let size = Bytes(named.stat.st_size.try_into().unwrap_or(0));
+    check_content(&file, &label, size, &args.overwrite, own)?;
+    Ok(Claim { file, label, size, device: None })
 }
 
 /// How long a device may stay claimed by a process that is already gone: the kernel tears an io_uring ring down after
 /// its process has ended, and until then the ring holds the device open.
 const CLAIM_LINGERS: Duration = Duration::from_secs(3);
 
-fn open(path: &Path, writable: bool) -> anyhow::Result<OwnedFd> {
+fn open(named: &Named, writable: bool) -> anyhow::Result<OwnedFd> {
     let flags = if writable { OFlags::RDWR | OFlags::EXCL } else { OFlags::RDONLY };
     let give_up = Instant::now() + CLAIM_LINGERS;
     loop {
-        match rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()) {
+        match named.open(flags) {
             Ok(file) => return Ok(file),
             Err(Errno::BUSY) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(20)),
-            Err(errno) => {
-                let error = anyhow::Error::new(std::io::Error::from(errno)).context(format!("cannot open {}", path.display()));
-                return Err(match errno {
-                    Errno::BUSY => error.context("the device is in use (mounted, swap, or part of something else)"),
-                    _ => error,
-                });
+            Err(Errno::BUSY) => {
+                bail!(
+                    "{} is in use: mounted, swap, or part of something else, which cannot be seen from here; nothing was written",
+                    named.label
+                )
             }
+            Err(errno) => return Err(std::io::Error::from(errno)).with_context(|| format!("cannot open {}", named.label)),
         }
     }
 }
 
-fn check_signatures(file: &OwnedFd, label: &str, size: Bytes, overwrite: &[String]) -> anyhow::Result<()> {
-    let found = signature::find(file, size).with_context(|| format!("cannot look at what {label} holds"))?;
-    let unnamed: Vec<&str> = found.into_iter().filter(|name| !overwrite.iter().any(|allowed| allowed == name)).collect();
+/// An error if somebody has the device open without having claimed it. Whoever looks at all devices of the machine has it open for a moment.
+fn wait_for_openers(root: &Root, dev: DevNumber, label: &str) -> anyhow::Result<()> {
+    let give_up = Instant::now() + CLAIM_LINGERS;
+    loop {
+        let openers = users::openers_of_device(root, dev);
+        if openers.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= give_up {
+            bail!("{label} is in use: {}; nothing was written", openers.join(", "));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn check_content(file: &OwnedFd, label: &str, size: Bytes, overwrite: &[String], own: Option<OwnData>) -> anyhow::Result<()> {
+    let looked = || format!("cannot look at what {label} holds");
+    let mut found = signature::find(file, size).with_context(looked)?;
+    found.extend(signature::probe(file).with_context(looked)?);
+    if found.is_empty() && signature::holds_unknown_data(file, size, own).with_context(looked)? {
+        found.push(signature::UNKNOWN_DATA.to_owned());
+    }
+    found.sort_unstable();
+    found.dedup();
+    let unnamed: Vec<String> = found.into_iter().filter(|name| !overwrite.contains(name)).collect();
     if unnamed.is_empty() {
         return Ok(());
     }

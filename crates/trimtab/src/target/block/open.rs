@@ -55,7 +55,7 @@ impl BlockFile {
         Self::assemble(file, label, TargetKind::Directory, size, block_size, Trims::Queued(Action::PunchHole), warnings, options)
     }
 
-    /// Opens a file that exists. Its length stays, its content does not.
+    /// Opens a file that exists. Its length stays, its content does not if it is `writable`: files of others come in as a claim.
     pub fn open_file(path: &Path, writable: bool, options: &BlockOptions) -> anyhow::Result<Self> {
         let label = path.display().to_string();
         let mut warnings = Vec::new();
@@ -69,18 +69,26 @@ impl BlockFile {
         Self::assemble(file, label, TargetKind::File, size, block_size, Trims::Queued(Action::PunchHole), warnings, options)
     }
 
-    /// Uses a block device that [`device::claim`](super::device::claim) has given free.
-    pub fn open_device(claim: Claim, options: &BlockOptions) -> anyhow::Result<Self> {
-        let Claim { file, label, size, block_size, trims } = claim;
+    /// Uses a block device or file that [`device::claim`](super::device::claim) or [`claim_file`](super::device::claim_file) has given free.
+    pub fn open_claim(claim: Claim, options: &BlockOptions) -> anyhow::Result<Self> {
+        let Claim { file, label, size, device } = claim;
         let mut warnings = Vec::new();
         let flags = rustix::fs::fcntl_getfl(&file).map_err(std::io::Error::from)?;
         if options.direct {
-            rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT).map_err(std::io::Error::from).context("cannot use direct I/O")?;
+            match rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT) {
+                Ok(()) => {}
+                Err(Errno::INVAL) if device.is_none() => warnings.push(page_cache("the filesystem has no direct I/O")),
+                Err(errno) => return Err(std::io::Error::from(errno)).context("cannot use direct I/O"),
+            }
         } else {
             warnings.push(page_cache("it was asked for"));
         }
-        let trims = if trims { Trims::Queued(Action::Discard) } else { Trims::Unsupported };
-        Self::assemble(file, label, TargetKind::BlockDevice, size, block_size, trims, warnings, options)
+        let (kind, block_size, trims) = match device {
+            Some((block_size, true)) => (TargetKind::BlockDevice, block_size, Trims::Queued(Action::Discard)),
+            Some((block_size, false)) => (TargetKind::BlockDevice, block_size, Trims::Unsupported),
+            None => (TargetKind::File, block_size(&file), Trims::Queued(Action::PunchHole)),
+        };
+        Self::assemble(file, label, kind, size, block_size, trims, warnings, options)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one structure, put together in one place")]

@@ -1,4 +1,11 @@
-//! What a device holds, by the magic numbers that filesystems, volume managers and partition tables put at fixed places.
+//! What a device holds, by the magic numbers that filesystems, volume managers and partition tables put at fixed places; by what libblkid
+//! knows ([`probe`]); and by whether anything at all stands where such things stand ([`holds_unknown_data`]).
+
+mod places;
+mod probe;
+
+pub use places::{UNKNOWN_DATA, holds_unknown_data};
+pub use probe::probe;
 
 use rustix::fd::OwnedFd;
 use trimtab_core::units::Bytes;
@@ -58,25 +65,112 @@ const FROM_START: &[Magic] = &[
     magic("qcow2", 0, b"QFI\xfb"),
     magic("ceph", 0, b"bluestore block device"),
     magic("drbd", 4096 + 8, &[0x83, 0x74, 0x02, 0x6b]),
+    magic("dm-verity", 0, b"verity\0\0"),
+    magic("dm-integrity", 0, b"integrt\0"),
+    magic("stratis", 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
+    magic("stratis", 9 * 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
+    // The magic number of UFS stands at byte 1372 of a superblock that may be in four places.
+    magic("ufs", 1372, &[0x19, 0x01, 0x54, 0x19]),
+    magic("ufs", 1372, &[0x54, 0x19, 0x01, 0x00]),
+    magic("ufs", 8192 + 1372, &[0x19, 0x01, 0x54, 0x19]),
+    magic("ufs", 8192 + 1372, &[0x54, 0x19, 0x01, 0x00]),
+    magic("ufs", 65536 + 1372, &[0x19, 0x01, 0x54, 0x19]),
+    magic("ufs", 65536 + 1372, &[0x54, 0x19, 0x01, 0x00]),
+    magic("ufs", 65536 + 1372, &[0x19, 0x54, 0x01, 0x19]),
+    magic("ufs", 262_144 + 1372, &[0x19, 0x01, 0x54, 0x19]),
+    magic("minix", 1024 + 16, &[0x7f, 0x13]),
+    magic("minix", 1024 + 16, &[0x8f, 0x13]),
+    magic("minix", 1024 + 16, &[0x68, 0x24]),
+    magic("minix", 1024 + 16, &[0x78, 0x24]),
+    magic("minix", 1024 + 24, &[0x5a, 0x4d]),
+    magic("cramfs", 0, &[0x45, 0x3d, 0xcd, 0x28]),
+    magic("cramfs", 512, &[0x45, 0x3d, 0xcd, 0x28]),
+    magic("cramfs", 0, &[0x28, 0xcd, 0x3d, 0x45]),
+    magic("vmfs", 1 << 20, &[0x0d, 0xd0, 0x01, 0xc0]),
+    magic("vmfs", 2 << 20, &[0x5e, 0xf1, 0xab, 0x2f]),
+    magic("vmdk", 0, b"KDMV"),
+    magic("vmdk", 0, b"COWD"),
+    magic("vmdk", 0, b"# Disk DescriptorFile"),
+    magic("vhdx", 0, b"vhdxfile"),
+    magic("vhd", 0, b"conectix"),
+    magic("vdi", 64, &[0x7f, 0x10, 0xda, 0xbe]),
+    magic("oracle asm", 32, b"ORCLDISK"),
+    magic("zonefs", 0, b"SFOZ"),
+    magic("hpfs", 8192, &[0x49, 0xe8, 0x95, 0xf9]),
+    magic("ubi", 0, b"UBI#"),
+    magic("ubifs", 0, &[0x31, 0x18, 0x10, 0x06]),
+    magic("tar", 257, b"ustar"),
+    magic("hpt37x_raid_member", 9 * 512 + 32, &[0xf0, 0x16, 0x78, 0x5a]),
 ];
 
 /// Places count back from the end.
-const FROM_END: &[Magic] =
-    &[magic("gpt", 512, b"EFI PART"), magic("gpt", 4096, b"EFI PART"), magic("raid member", 8192, &[0xfc, 0x4e, 0x2b, 0xa9])];
+const FROM_END: &[Magic] = &[
+    magic("gpt", 512, b"EFI PART"),
+    magic("gpt", 4096, b"EFI PART"),
+    magic("raid member", 8192, &[0xfc, 0x4e, 0x2b, 0xa9]),
+    magic("vhd", 512, b"conectix"),
+    // RAID by firmware: SNIA DDF, Intel, NVIDIA, LSI, Promise (at one of several distances), Silicon Image, VIA, HighPoint, Adaptec, JMicron.
+    magic("ddf_raid_member", 512, &[0xde, 0x11, 0xde, 0x11]),
+    magic("ddf_raid_member", 512, &[0x11, 0xde, 0x11, 0xde]),
+    magic("isw_raid_member", 1024, b"Intel Raid ISM Cfg Sig. "),
+    magic("nvidia_raid_member", 1024, b"NVIDIA"),
+    magic("lsi_mega_raid_member", 512, b"$XIDE$"),
+    magic("promise_fasttrack_raid_member", 63 * 512, b"Promise Technology, Inc."),
+    magic("promise_fasttrack_raid_member", 255 * 512, b"Promise Technology, Inc."),
+    magic("promise_fasttrack_raid_member", 256 * 512, b"Promise Technology, Inc."),
+    magic("promise_fasttrack_raid_member", 16 * 512, b"Promise Technology, Inc."),
+    magic("silicon_medley_raid_member", 512 - 0x60, &[0x00, 0x00, 0x00, 0x2f]),
+    magic("promise_fasttrack_raid_member", 399 * 512, b"Promise Technology, Inc."),
+    magic("hpt45x_raid_member", 11 * 512, &[0xf3, 0x16, 0x78, 0x5a]),
+    magic("adaptec_raid_member", 512, &[0x37, 0xfc, 0x4d, 0x1e]),
+];
 
+/// As much of the end is looked at.
+const TAIL_BYTES: u64 = 256 << 10;
 /// md superblocks 0.90 stand in the last 64 KiB-aligned 64 KiB.
 const RAID_0_90: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
 /// ZFS uberblocks: an array of 128 KiB in each label, in native byte order.
 const ZFS_UBERBLOCKS: std::ops::Range<u64> = 128 << 10..256 << 10;
+/// The farthest magic number from the start ends before this.
+const HEAD_BYTES: u64 = (2 << 20) + 4096;
 const ZFS_MAGIC: u64 = 0x00ba_b10c;
 
 /// Everything that was recognised on a device of `size`, each name once.
-pub fn find(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<&'static str>> {
-    let head = read(device, 0, size.0.min(ZFS_UBERBLOCKS.end))?;
-    let tail_start = size.0.saturating_sub(128 << 10);
+pub fn find(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<String>> {
+    let head = read(device, 0, size.0.min(HEAD_BYTES))?;
+    let tail_start = size.0.saturating_sub(TAIL_BYTES);
     let tail = read(device, tail_start, size.0 - tail_start)?;
     let mut found = recognise(&head, &tail, size);
+    found.extend(copies(device, size)?);
+    found.sort_unstable();
     found.dedup();
+    Ok(found.into_iter().map(str::to_owned).collect())
+}
+
+/// Filesystems whose first superblock may be gone, by the copies of it.
+fn copies(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<&'static str>> {
+    let mut found = Vec::new();
+    for at in places::BTRFS_COPIES {
+        if at < size.0 && read(device, at + 64, 8)? == b"_BHRfS_M" {
+            found.push("btrfs");
+        }
+    }
+    for (at, log, group) in places::ext4_copies() {
+        let copy = if at < size.0 { read(device, at, 128)? } else { Vec::new() };
+        // s_magic, s_log_block_size and s_block_group_nr.
+        let is_it =
+            copy.len() == 128 && copy[56..58] == [0x53, 0xef] && copy[24..28] == log.to_le_bytes() && copy[90..92] == group.to_le_bytes();
+        if is_it {
+            found.push("ext2/3/4");
+        }
+    }
+    for label in places::zfs_labels(size.0) {
+        let uberblocks = read(device, label + ZFS_UBERBLOCKS.start, 128 << 10)?;
+        let magic = |place: &[u8]| place.starts_with(&ZFS_MAGIC.to_le_bytes()) || place.starts_with(&ZFS_MAGIC.to_be_bytes());
+        if uberblocks.chunks(1024).any(magic) {
+            found.push("zfs");
+        }
+    }
     Ok(found)
 }
 
@@ -91,9 +185,6 @@ fn recognise(head: &[u8], tail: &[u8], size: Bytes) -> Vec<&'static str> {
     let old_raid = (size.0 & !0xffff).checked_sub(64 << 10).and_then(|at| at.checked_sub(tail_start));
     if old_raid.is_some_and(|at| holds(tail, at, RAID_0_90) || holds(tail, at, &[0xa9, 0x2b, 0x4e, 0xfc])) {
         found.push("raid member");
-    }
-    if ZFS_UBERBLOCKS.step_by(1024).any(|at| holds(head, at, &ZFS_MAGIC.to_le_bytes()) || holds(head, at, &ZFS_MAGIC.to_be_bytes())) {
-        found.push("zfs");
     }
     // A boot signature alone may be the boot sector of a filesystem; with a partition in the table it is one.
     let entries = |table: &[u8]| table.chunks(16).any(|entry| entry.len() == 16 && entry[4] != 0);
@@ -128,14 +219,14 @@ mod tests {
     fn every_magic_number_is_recognised_where_it_stands_and_nowhere_else() {
         let size = Bytes(10 << 20);
         for m in FROM_START {
-            let mut head = vec![0; 256 << 10];
+            let mut head = vec![0; HEAD_BYTES as usize];
             head[m.offset as usize..][..m.bytes.len()].copy_from_slice(m.bytes);
             assert_eq!(recognise(&head, &[0; 1 << 16], size), [m.name]);
             head.rotate_right(1);
             assert!(!recognise(&head, &[0; 1 << 16], size).contains(&m.name), "{} is elsewhere", m.name);
         }
         for m in FROM_END {
-            let mut tail = vec![0; 128 << 10];
+            let mut tail = vec![0; TAIL_BYTES as usize];
             let at = tail.len() - m.offset as usize;
             tail[at..][..m.bytes.len()].copy_from_slice(m.bytes);
             assert_eq!(recognise(&[0; 1 << 18], &tail, size), [m.name]);
@@ -162,14 +253,63 @@ mod tests {
     }
 
     #[test]
-    fn zfs_and_old_raid_are_found_where_they_hide() {
-        let mut head = vec![0; 256 << 10];
-        head[(128 << 10) + 5 * 1024..][..8].copy_from_slice(&ZFS_MAGIC.to_le_bytes());
-        assert_eq!(recognise(&head, &[], Bytes(1 << 20)), ["zfs"]);
+    fn old_raid_is_found_where_it_hides() {
         let size = Bytes((10 << 20) + 4096);
         let mut tail = vec![0; 128 << 10];
         let at = ((10 << 20) - (64 << 10)) - (size.0 - (128 << 10));
         tail[at as usize..][..4].copy_from_slice(RAID_0_90);
         assert_eq!(recognise(&[0; 1 << 18], &tail, size), ["raid member"]);
+    }
+
+    #[test]
+    fn copies_give_a_filesystem_away_whose_beginning_is_gone() {
+        use std::os::unix::fs::FileExt as _;
+        let size = 600 << 20;
+        let found = |writes: &[(u64, &[u8])]| {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(size).unwrap();
+            for (at, bytes) in writes {
+                file.write_all_at(bytes, *at).unwrap();
+            }
+            find(&OwnedFd::from(file), Bytes(size)).unwrap()
+        };
+        assert_eq!(found(&[((64 << 20) + 64, b"_BHRfS_M")]), ["btrfs"]);
+        for (at, log, group) in places::ext4_copies().filter(|(at, ..)| *at < size) {
+            let copy: [(u64, &[u8]); 3] = [(at + 56, &[0x53, 0xef]), (at + 24, &log.to_le_bytes()), (at + 90, &group.to_le_bytes())];
+            assert_eq!(found(&copy), ["ext2/3/4"], "{at}");
+            assert!(found(&copy[..2]).is_empty(), "two bytes are no proof");
+        }
+        for label in places::zfs_labels(size) {
+            assert_eq!(found(&[(label + (128 << 10) + 5 * 1024, &ZFS_MAGIC.to_le_bytes())]), ["zfs"], "{label}");
+        }
+    }
+
+    /// What the makers' own programs write, found by libblkid's program and by our list.
+    #[test]
+    fn filesystems_as_they_are_made_are_found_by_both() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        let programs: [(&[&str], &str); 6] = [
+            (&["mkfs.ext4", "-q", "-F"], "ext2/3/4"),
+            (&["mkfs.xfs", "-q", "-f"], "xfs"),
+            (&["mkfs.btrfs", "-q", "-f"], "btrfs"),
+            (&["mkswap", "-q"], "swap"),
+            (&["mkfs.minix"], "minix"),
+            (&["mkfs.cramfs", "/etc/alternatives"], "cramfs"),
+        ];
+        for (command, name) in programs {
+            let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+            file.set_len(512 << 20).unwrap();
+            let made = std::process::Command::new(command[0]).args(&command[1..]).arg(&path).stdout(std::process::Stdio::null()).status();
+            if !made.is_ok_and(|status| status.success()) {
+                continue;
+            }
+            let file = OwnedFd::from(std::fs::File::open(&path).unwrap());
+            let size = Bytes(std::fs::metadata(&path).unwrap().len());
+            assert!(find(&file, size).unwrap().iter().any(|found| found == name), "{name}: {:?}", find(&file, size));
+            let probed = probe(&file).unwrap();
+            assert!(probed.is_empty() || probed.iter().any(|found| found == name), "{name}: {probed:?}");
+            assert!(holds_unknown_data(&file, size, None).unwrap());
+        }
     }
 }

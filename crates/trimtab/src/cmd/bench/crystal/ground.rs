@@ -215,12 +215,18 @@ fn on_file(
     options: &BlockOptions,
 ) -> anyhow::Result<Ground> {
     let observer = observe(path)?;
-    if settings.writes {
-        device::check_file(path, &args.destroy)?;
+    let claim = if settings.writes {
+        let claim = device::claim_file(path, &args.destroy, Some(own_data(args, settings)))?;
         announce(context, path, workload, &observer)?;
-    }
+        Some(claim)
+    } else {
+        None
+    };
     crate::interrupt::install().context("cannot catch signals")?;
-    let target = BlockFile::open_file(path, settings.writes, options)?;
+    let target = match claim {
+        Some(claim) => BlockFile::open_claim(claim, options)?,
+        None => BlockFile::open_file(path, false, options)?,
+    };
     Ok(Ground::Real { target: Box::new(target), workspace: None, observer })
 }
 
@@ -232,14 +238,19 @@ fn on_device(
     workload: &Crystal,
     options: &BlockOptions,
 ) -> anyhow::Result<Ground> {
-    let claim = device::claim(path, settings.writes, &args.destroy)?;
+    let claim = device::claim(path, settings.writes, &args.destroy, Some(own_data(args, settings)))?;
     let observer = observe(path)?;
     if settings.writes {
         announce(context, path, workload, &observer)?;
     }
     crate::interrupt::install().context("cannot catch signals")?;
-    let target = BlockFile::open_device(claim, options)?;
+    let target = BlockFile::open_claim(claim, options)?;
     Ok(Ground::Real { target: Box::new(target), workspace: None, observer })
+}
+
+/// What an earlier run of the same left there.
+fn own_data(args: &Args, settings: &Settings) -> device::OwnData {
+    device::OwnData { seed: args.seed, class: settings.data }
 }
 
 /// Says what will be written over what the user named, and asks if it is much.

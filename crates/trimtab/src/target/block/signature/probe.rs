@@ -1,0 +1,77 @@
+//! What libblkid knows, through its program `wipefs`, where that is installed: it checks more than magic numbers.
+
+use rustix::fd::OwnedFd;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Only where the system keeps its own programs, whatever PATH says.
+const PLACES: [&str; 4] = ["/usr/sbin/wipefs", "/sbin/wipefs", "/usr/bin/wipefs", "/bin/wipefs"];
+
+/// What is found on the open device or file, in the words of [`super::find`] where it has any; nothing where there is no such program.
+///
+/// # Errors
+/// If the program is there and cannot say.
+pub fn probe(object: &OwnedFd) -> std::io::Result<Vec<String>> {
+    let Some(program) = PLACES.iter().find(|place| Path::new(place).exists()) else { return Ok(Vec::new()) };
+    // It gets what is open here, not what has its name by now.
+    let mut command = Command::new(program);
+    command.args(["--no-act", "--json", "--output", "TYPE", "/proc/self/fd/0"]).env_clear().env("LC_ALL", "C");
+    let output = command.stdin(object.try_clone()?).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
+    if !output.status.success() {
+        let said = crate::host::root::printable(&output.stderr).replace('\n', " ");
+        return Err(std::io::Error::other(format!("{program}: {said}")));
+    }
+    parse(&output.stdout).ok_or_else(|| std::io::Error::other(format!("{program} says what nobody understands")))
+}
+
+/// Nothing at all is printed where nothing is found.
+fn parse(text: &[u8]) -> Option<Vec<String>> {
+    if text.iter().all(u8::is_ascii_whitespace) {
+        return Some(Vec::new());
+    }
+    let document: Value = serde_json::from_slice(text).ok()?;
+    let found = document["signatures"].as_array()?;
+    found.iter().map(|signature| signature["type"].as_str().map(in_our_words)).collect()
+}
+
+/// So that what both know has one name.
+fn in_our_words(kind: &str) -> String {
+    let known = match kind {
+        "ext2" | "ext3" | "ext4" | "ext4dev" | "jbd" => "ext2/3/4",
+        "vfat" => "fat",
+        "crypto_LUKS" => "luks",
+        "LVM2_member" => "lvm2",
+        "linux_raid_member" => "raid member",
+        "zfs_member" => "zfs",
+        "dos" => "mbr partition table",
+        "PMBR" => "gpt",
+        "swsuspend" => "hibernation image",
+        "BitLocker" => "bitlocker",
+        "hfsplus" => "hfs+",
+        "bcache" => "bcachefs/bcache",
+        "DM_verity_hash" => "dm-verity",
+        "DM_integrity" => "dm-integrity",
+        "stratis" => "stratis",
+        "VMFS_volume_member" | "VMFS" => "vmfs",
+        "oracleasm" => "oracle asm",
+        "ubi" => "ubi",
+        "ceph_bluestore" => "ceph",
+        _ => return kind.chars().filter(|c| c.is_ascii_graphic()).take(40).collect(),
+    };
+    known.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_answers_are_understood() {
+        let text = r#"{ "signatures": [ {"type":"ext4"}, {"type":"isw_raid_member"} ] }"#;
+        assert_eq!(parse(text.as_bytes()).unwrap(), ["ext2/3/4", "isw_raid_member"]);
+        assert_eq!(parse(b"\n"), Some(Vec::new()));
+        assert_eq!(parse(b"what"), None);
+        assert_eq!(parse(br#"{"signatures":[{"offset":1}]}"#), None);
+    }
+}

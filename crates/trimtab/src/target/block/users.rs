@@ -1,0 +1,121 @@
+//! Who uses a device or a file, as far as anybody can tell: the mount table, swap, what is built on it, loop devices by what the kernel says
+//! of them, leases, and open descriptors.
+
+use crate::host::block::{Stack, device_directory, device_of_source};
+use crate::host::mountinfo::{self, DevNumber};
+use crate::host::openers;
+use crate::host::root::{Root, TABLE_BYTES_MAX};
+use crate::serve::loopdev;
+use crate::sys::beneath::Identity;
+use anyhow::Context as _;
+use rustix::fd::{AsFd, AsRawFd as _};
+use std::path::Path;
+
+/// Who uses the device, a partition of it, or something built on it. Not those who only have it open.
+pub(super) fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
+    let mounts = mountinfo::read(root).context("cannot read the mount table")?;
+    let stands_on = |stack: &Stack| stack.layers.iter().any(|layer| layer.dev == dev);
+    let mut users: Vec<String> = Vec::new();
+    for mount in &mounts {
+        if stands_on(&Stack::of_mount(root, &mounts, mount)) {
+            users.push(format!("mounted at {}", mount.mount_point.display()));
+        }
+    }
+    for (pid, others) in mountinfo::other_namespaces() {
+        for mount in others.iter().filter(|mount| !mounts.iter().any(|known| known.dev == mount.dev)) {
+            if stands_on(&Stack::of_mount(root, &others, mount)) {
+                users.push(format!("mounted at {} in another mount namespace (of pid {pid})", mount.mount_point.display()));
+            }
+        }
+    }
+    let swaps = root.read_bytes(Path::new("/proc/swaps"), TABLE_BYTES_MAX).unwrap_or_default();
+    for source in mountinfo::swap_sources(&swaps) {
+        let swap = device_of_source(root, &source).and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
+        if swap.is_some_and(|swap| stands_on(&Stack::of_device(root, &mounts, swap))) {
+            users.push(format!("swap on {}", source.display()));
+        }
+    }
+    if let Some(sys) = device_directory(root, dev) {
+        for holder in root.list(sys.join("holders")) {
+            users.push(format!("part of {holder}"));
+        }
+    }
+    for (device, backing) in loopdev::all() {
+        let below = DevNumber::from_raw(backing.rdevice);
+        if backing.rdevice != 0 && (below == dev || stands_on(&Stack::of_device(root, &mounts, below))) {
+            users.push(format!("it is what {} stands on", device.path().display()));
+        }
+    }
+    users.dedup();
+    Ok(users)
+}
+
+/// The processes that have the device or a partition of it open.
+pub(super) fn openers_of_device(root: &Root, dev: DevNumber) -> Vec<String> {
+    let mut numbers = vec![dev];
+    if let Some(sys) = device_directory(root, dev) {
+        let inside = root.list(&sys).into_iter().map(|name| sys.join(name)).filter(|path| root.exists(path.join("partition")));
+        numbers.extend(inside.filter_map(|path| DevNumber::parse(&root.read(path.join("dev"))?)));
+    }
+    openers::of_devices(&numbers).iter().map(ToString::to_string).collect()
+}
+
+/// Who uses the regular file that is open here, and nowhere else in this process, for writing.
+///
+/// A loop device, swap, or a process with it open is found in whichever namespace it is, where the filesystem has leases.
+pub fn of_file(file: impl AsFd) -> anyhow::Result<Vec<String>> {
+    let file = file.as_fd();
+    let identity = Identity::of(file).context("cannot look at the file")?;
+    let mut users: Vec<String> = loopdev::all()
+        .into_iter()
+        .filter(|(_, backing)| backing.file == identity)
+        .map(|(device, _)| format!("it is what {} stands on", device.path().display()))
+        .collect();
+    let swaps = std::fs::read("/proc/swaps").unwrap_or_default();
+    let is_it = |path: &Path| rustix::fs::stat(path).is_ok_and(|stat| Identity::from(&stat) == identity);
+    if mountinfo::swap_sources(&swaps).any(|source| is_it(&source)) {
+        users.push("it is swap".to_owned());
+    }
+    if !users.is_empty() {
+        return Ok(users);
+    }
+    users.extend(openers::of_file(identity).iter().map(ToString::to_string));
+    if users.is_empty() && somebody_has_it_open(file.as_raw_fd()) {
+        users.push("open somewhere that cannot be seen from here (another namespace, or the kernel)".to_owned());
+    }
+    Ok(users)
+}
+
+/// Whether anybody but this descriptor has the file open, which the kernel says when it is asked for a lease. False if it does not say.
+fn somebody_has_it_open(file: i32) -> bool {
+    // SAFETY: no pointer is passed; the lease is given back at once.
+    unsafe {
+        if libc::fcntl(file, libc::F_SETLEASE, libc::F_WRLCK) == 0 {
+            libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK);
+            return false;
+        }
+    }
+    matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::EBUSY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_tells_of_readers_and_writers() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        std::fs::write(&path, "x").unwrap();
+        let open = || std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let ours = open();
+        assert!(!somebody_has_it_open(ours.as_raw_fd()));
+        let reader = std::fs::File::open(&path).unwrap();
+        assert!(somebody_has_it_open(ours.as_raw_fd()));
+        drop(reader);
+        let writer = open();
+        assert!(somebody_has_it_open(ours.as_raw_fd()));
+        drop(writer);
+        assert_eq!(of_file(&ours).unwrap(), Vec::<String>::new());
+    }
+}
