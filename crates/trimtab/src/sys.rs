@@ -2,3 +2,4 @@
 
 pub mod beneath;
 pub mod looping;
+pub mod privileges;

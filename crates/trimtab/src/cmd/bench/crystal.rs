@@ -15,10 +15,12 @@ use crate::runner::recorder::Recorder;
 use crate::runner::{End, Events, Header, Outcome, Progress};
 use crate::safety::{Guard, SafetyArgs};
 use crate::store;
+use crate::sys::privileges;
 use crate::target::TargetSpec;
 use crate::target::block::EngineChoice;
 use crate::target::block::device::DestroyArgs;
 use anyhow::Context as _;
+use rustix::thread::CapabilitySet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::data::DataClass;
@@ -170,8 +172,16 @@ impl Args {
     }
 }
 
+/// What of root's rights it takes: to use files of others that the user names, to see who else does, and to keep memory in place.
+const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
+    .union(CapabilitySet::LEASE)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_RESOURCE);
+
 /// Runs it and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let spec = TargetSpec::resolve(&args.target)?;
     let settings = args.settings(&spec);
     let mut rounds = match settings.until_written {

@@ -8,10 +8,12 @@ use crate::output::Context;
 use crate::serve::faults::{Fault, GRAMMAR};
 use crate::serve::fuse::Transport;
 use crate::serve::pace::Speed;
-use crate::serve::runtime::Record;
+use crate::serve::runtime::{Record, check_id};
 use crate::serve::server::{Options, Server};
+use crate::sys::privileges;
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
+use rustix::thread::CapabilitySet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -85,12 +87,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if !args.foreground && !args.background_child {
         return start_in_background(context);
     }
+    let options = options(args)?;
+    privileges::keep_only(kept(&options)).context("cannot give up privileges")?;
     interrupt::install().context("cannot handle signals")?;
     if args.background_child {
         // A session of its own, so that the end of the terminal does not end the drive.
         let _ = rustix::process::setsid();
     }
-    let (server, remarks) = Server::start(options(args)?)?;
+    let (server, remarks) = Server::start(options)?;
     for remark in &remarks {
         context.remark(&format!("trimtab: {remark}"));
     }
@@ -109,6 +113,9 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             .hint("without root, '--nbd SOCKET --no-block' serves NBD clients")
             .into());
     }
+    if let Some(id) = &args.id {
+        check_id(id)?;
+    }
     let spec = model::sized(drives::load(&args.drive)?.spec, args.size)?;
     Ok(Options {
         id: args.id.clone(),
@@ -123,6 +130,25 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         seed: args.seed,
         detach_with: args.detach_with,
     })
+}
+
+/// What of root's rights the server needs. Whoever has it do what it should not has no more than that.
+fn kept(options: &Options) -> CapabilitySet {
+    // To read and write the data file and what lies beside it in a directory of another user's, and to see that nobody else has it open.
+    let data = if options.data.is_some() || options.record.is_some() {
+        CapabilitySet::DAC_OVERRIDE | CapabilitySet::LEASE | CapabilitySet::SYS_PTRACE
+    } else {
+        CapabilitySet::empty()
+    };
+    // To mount and unmount, to set up a loop device, not to wait for our own writes, to keep memory, and to say who uses the device.
+    let block = if options.block.is_some() {
+        CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_RESOURCE | CapabilitySet::IPC_LOCK | CapabilitySet::SYS_PTRACE
+    } else {
+        CapabilitySet::empty()
+    };
+    // Where the NBD socket goes may belong to anybody.
+    let socket = if options.nbd.is_some() { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
+    data | block | socket
 }
 
 /// Starts this program again with the same arguments as a server of its own, and waits until it serves.
