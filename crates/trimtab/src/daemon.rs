@@ -15,7 +15,8 @@ mod task;
 use crate::host::block::Stack;
 use crate::host::mountinfo::{self, DevNumber, Mount};
 use crate::host::root::Root;
-use crate::trim::lock::{make_directory, run_directory};
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::trim::lock::{directory_of_locks, run_directory};
 use anyhow::{Context as _, bail};
 use config::{Config, Rule};
 use control::Control;
@@ -83,7 +84,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         bail!("the daemon needs root: trimming (FITRIM) is for root");
     }
     let common = Common { state: config.state.clone(), history: History::new(&config.state), shutting_down: options.shutdown };
-    std::fs::create_dir_all(&config.state).with_context(|| format!("cannot make {}", config.state.display()))?;
+    Dir::open_or_make(&config.state).with_context(|| format!("cannot make {}", config.state.display()))?;
     let mut daemon = Daemon {
         options,
         config,
@@ -101,14 +102,13 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     daemon.serve()
 }
 
+const DAEMON_LOCK: &str = "daemon.lock";
+
 /// The lock that only one daemon has.
 fn only_one() -> anyhow::Result<File> {
-    let directory = run_directory();
-    make_directory(&directory)?;
-    let path = directory.join("daemon.lock");
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR).map_err(std::io::Error::from);
-    let mut file = File::from(opened.with_context(|| format!("cannot open {}", path.display()))?);
+    let directory = directory_of_locks(&run_directory())?;
+    let opened = directory.open_or_create(DAEMON_LOCK, PRIVATE_FILE);
+    let (mut file, _) = opened.with_context(|| format!("cannot open {}", directory.path().join(DAEMON_LOCK).display()))?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut process = String::new();
         let _ = (&mut file).take(20).read_to_string(&mut process);

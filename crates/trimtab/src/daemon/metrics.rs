@@ -1,5 +1,6 @@
 //! Figures for Prometheus' node exporter, in its text format.
 
+use crate::sys::beneath::Dir;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -77,14 +78,9 @@ fn escaped(value: &str) -> String {
 
 /// Writes the file so that the exporter sees the old or the new one, never half of it.
 pub fn write(path: &Path, all: &[Figures]) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    // The exporter reads *.prom; this is not one until it is complete.
-    let mut file = tempfile::NamedTempFile::with_prefix_in(".trimtab-", directory)?;
-    file.write_all(render(all).as_bytes())?;
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
-    file.persist(path)?;
-    Ok(())
+    let (directory, name) = Dir::of_file(path)?;
+    // The exporter, another user, reads *.prom; this is not one until it is complete.
+    directory.write_atomically(name, 0o644, |file| file.write_all(render(all).as_bytes()))
 }
 
 #[cfg(test)]

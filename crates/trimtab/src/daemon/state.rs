@@ -1,5 +1,6 @@
 //! What the daemon remembers of every filesystem across restarts.
 
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -84,13 +85,9 @@ impl StateFile {
 
     /// Keeps it: afterwards the file is the old or the new one, also after a crash.
     pub fn save(&self, remembered: &Remembered) -> io::Result<()> {
-        let directory = self.0.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(directory)?;
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        file.write_all(&serde_json::to_vec(remembered)?)?;
-        file.as_file().sync_data()?;
-        file.persist(&self.0)?;
-        Ok(())
+        let text = serde_json::to_vec(remembered)?;
+        let directory = Dir::open_or_make(self.0.parent().unwrap_or(Path::new("/")))?;
+        directory.write_atomically(self.0.file_name().unwrap_or_default(), PRIVATE_FILE, |file| file.write_all(&text))
     }
 }
 

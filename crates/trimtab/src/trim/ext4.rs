@@ -3,6 +3,7 @@
 
 use crate::host::block::Stack;
 use crate::host::root::Root;
+use crate::sys::beneath::set_attribute;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -100,12 +101,12 @@ impl LastTrim {
 
     /// Lets the next trim send everything.
     pub fn forget(&self) -> io::Result<()> {
-        std::fs::write(&self.file, FORGET)
+        set_attribute(&self.file, FORGET)
     }
 
     /// Puts back what was there.
     pub fn restore(&self, blocks: u64) -> io::Result<()> {
-        std::fs::write(&self.file, blocks.to_string())
+        set_attribute(&self.file, &blocks.to_string())
     }
 }
 

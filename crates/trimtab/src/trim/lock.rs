@@ -3,8 +3,9 @@
 use crate::host::block::Stack;
 use crate::host::root::printable;
 use crate::interrupt;
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::{Context as _, bail};
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ pub struct DriveLocks {
 impl DriveLocks {
     /// Takes the locks, or says who has them.
     pub fn take(stack: &Stack, directory: &Path) -> anyhow::Result<Self> {
-        make_directory(directory)?;
+        let held = directory_of_locks(directory)?;
         // Always in the same order, so that two processes cannot each hold what the other wants.
         let mut names: Vec<String> = stack.drives().map(|d| d.name.clone()).collect();
         if names.is_empty() {
@@ -37,7 +38,7 @@ impl DriveLocks {
         }
         names.sort();
         names.dedup();
-        let files = names.iter().map(|name| lock(&directory.join(format!("lock-{}", name.replace('/', "!"))), name));
+        let files = names.iter().map(|name| lock(&held, &format!("lock-{}", name.replace('/', "!")), name));
         Ok(Self { _files: files.collect::<anyhow::Result<_>>()? })
     }
 }
@@ -106,10 +107,15 @@ fn command(process: u32) -> Option<String> {
     (!words.is_empty()).then_some(words)
 }
 
-fn lock(path: &PathBuf, drive: &str) -> anyhow::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file =
-        File::from(openat(CWD, path, flags, Mode::RUSR | Mode::WUSR).with_context(|| format!("cannot open {}", path.display()))?);
+/// The directory for locks and notes, which is ours and which nobody else can write to: what is in it was put there by this program.
+pub fn directory_of_locks(directory: &Path) -> anyhow::Result<Dir> {
+    let path = std::path::absolute(directory).with_context(|| format!("cannot find {}", directory.display()))?;
+    Dir::guarded(&path, true).with_context(|| format!("cannot use {}", directory.display()))
+}
+
+fn lock(directory: &Dir, name: &str, drive: &str) -> anyhow::Result<File> {
+    let path = directory.path().join(name);
+    let (mut file, _) = directory.open_or_create(name, PRIVATE_FILE).with_context(|| format!("cannot open {}", path.display()))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {

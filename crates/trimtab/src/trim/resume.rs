@@ -1,6 +1,8 @@
 //! Where an interrupted pass left off, kept by filesystem until the pass is complete.
 
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_core::policy::State;
@@ -72,17 +74,19 @@ impl ResumeFile {
 
     /// Keeps `interrupted`; the file is the old or the new one, never half of it.
     pub fn save(&self, interrupted: &Interrupted) -> io::Result<()> {
-        let directory = self.path.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(directory)?;
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        file.write_all(&serde_json::to_vec_pretty(interrupted)?)?;
-        file.persist(&self.path)?;
-        Ok(())
+        let text = serde_json::to_vec_pretty(interrupted)?;
+        let (directory, name) = self.place();
+        Dir::open_or_make(directory)?.write_atomically(name, PRIVATE_FILE, |file| file.write_all(&text))
+    }
+
+    fn place(&self) -> (&Path, &OsStr) {
+        (self.path.parent().unwrap_or(Path::new("/")), self.path.file_name().unwrap_or_default())
     }
 
     /// The pass is complete.
     pub fn remove(&self) {
-        let _ = std::fs::remove_file(&self.path);
+        let (directory, name) = self.place();
+        let _ = Dir::open(directory).and_then(|directory| directory.remove_ours(name));
     }
 }
 

@@ -8,6 +8,7 @@ use crate::runner::recorder::{Recorded, Recorder, merge_phases};
 use crate::runner::{End, Header, Outcome};
 use crate::shape::run::RunV1;
 use crate::store;
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
@@ -213,21 +214,25 @@ impl Rounds {
             run: RunV1::from(&run),
         };
         let directory = self.file.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-        let mut file = tempfile::NamedTempFile::new_in(directory).with_context(|| format!("cannot write in {}", directory.display()))?;
-        file.write_all(&serde_json::to_vec(&saved)?)?;
-        file.as_file().sync_all()?;
-        file.persist(&self.file).with_context(|| format!("cannot write {}", self.file.display()))?;
-        Ok(())
+        let text = serde_json::to_vec(&saved)?;
+        let directory = Dir::open_or_make(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        directory
+            .write_atomically(self.name(), PRIVATE_FILE, |file| file.write_all(&text))
+            .with_context(|| format!("cannot write {}", self.file.display()))
     }
 
     fn forget(&self) -> anyhow::Result<()> {
-        match std::fs::remove_file(&self.file) {
+        let directory = self.file.parent().unwrap_or(Path::new("."));
+        match Dir::open(directory).and_then(|directory| directory.remove_ours(self.name())) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("cannot remove {}", self.file.display()))
             }
             _ => Ok(()),
         }
+    }
+
+    fn name(&self) -> &std::ffi::OsStr {
+        self.file.file_name().unwrap_or_default()
     }
 }
 
