@@ -10,8 +10,8 @@ pub mod drive;
 pub mod environment;
 pub mod interference;
 pub mod mountinfo;
-pub mod record;
 pub mod openers;
+pub mod record;
 pub mod root;
 pub mod stat;
 

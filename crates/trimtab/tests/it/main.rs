@@ -33,6 +33,7 @@ mod study;
 mod study_modelled;
 mod support;
 mod sysroot;
+mod tidy;
 mod trim;
 mod verify;
 mod virtual_ssd;

@@ -1,7 +1,8 @@
 //! What files, names and a second user of the machine may try: nothing of anybody else's is written to, removed, detached or handed out.
 
 use crate::attached::{Attached, have, ok};
-use crate::support::{LoopDevice, have_root, process, run, skip, trimtab};
+use crate::support::skip::skip;
+use crate::support::{LoopDevice, at_home, have_root, program, run, trimtab};
 use predicates::prelude::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -18,9 +19,9 @@ const ATTACKER: u32 = 65_534;
 fn reachable() -> &'static Path {
     static PROGRAM: std::sync::LazyLock<(tempfile::TempDir, PathBuf)> = std::sync::LazyLock::new(|| {
         let directory = directory_of(0, 0o755);
-        let program = directory.path().join("trimtab");
-        fs::copy(process().get_program(), &program).unwrap();
-        (directory, program)
+        let copy = directory.path().join("trimtab");
+        fs::copy(program(), &copy).unwrap();
+        (directory, copy)
     });
     &PROGRAM.1
 }
@@ -28,6 +29,7 @@ fn reachable() -> &'static Path {
 /// The program as another user.
 fn as_user(uid: u32, home: &Path) -> Command {
     let mut command = Command::new(reachable());
+    at_home(&mut command);
     command.uid(uid).gid(uid).env("HOME", home).env("XDG_DATA_HOME", home).env("TRIMTAB_STATE_DIR", home).current_dir(home);
     for variable in ["XDG_RUNTIME_DIR", "TRIMTAB_RUNTIME_DIR", "XDG_STATE_HOME"] {
         command.env_remove(variable);

@@ -24,7 +24,7 @@ pub struct DestroyArgs {
     /// The device or file again, if TARGET is one and is written to: everything on it is destroyed.
     #[arg(long, value_name = "TARGET")]
     pub destroy: Option<PathBuf>,
-    /// Destroy the device or file even though it holds this: the name in the refusal (ext2/3/4, gpt, luks …). Repeat for more.
+    /// Destroy the device or file even though it holds this: the name in the refusal (ext2/3/4, gpt, luks, unknown data …). Repeat for more.
     #[arg(long, value_name = "WHAT")]
     pub overwrite: Vec<String>,
 }
