@@ -67,15 +67,6 @@ impl DriveLocks {
     }
 }
 
-/// Makes the directory for run-time files.
-pub fn make_directory(directory: &Path) -> anyhow::Result<()> {
-    match std::fs::create_dir(directory) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error).with_context(|| format!("cannot make {}", directory.display())),
-    }
-}
-
 /// The drive is being trimmed by somebody else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Busy {
