@@ -47,7 +47,7 @@ fn the_environment_decides_and_every_skip_is_written_down() {
 #[test]
 fn the_program_is_started_with_a_store_of_its_own() {
     let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
-    for file in std::fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path()) {
+    for file in std::fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&file).unwrap();
         // In two pieces, so that this file is not found itself.

@@ -234,7 +234,7 @@ fn shipped_drives_fill_as_arithmetic_says() {
 fn random_spec(rng: &mut Stream, nth: u64) -> DriveSpec {
     let pick = |rng: &mut Stream, of: &[u64]| of[rng.below(of.len() as u64) as usize];
     small(|spec, flash| {
-        spec.name = std::format!("random {nth}");
+        spec.name = std::format!("random-{nth}");
         let (channels, dies_per_channel) = (pick(rng, &[1, 2, 4, 8]) as u32, pick(rng, &[1, 2, 3, 4]) as u32);
         let dies = channels * dies_per_channel;
         flash.geometry = Geometry {
