@@ -285,6 +285,9 @@ pub struct Run {
     pub complete: bool,
     /// Everything about the machine, the drive and the filesystem that could matter.
     pub environment: Vec<Field>,
+    /// What the run was made from, so that it can be cited and made again: `command`, the arguments; of modelled ones `drive`, the whole
+    /// specification, and `drive.hash`. Empty for what was entered, and for runs of version 0.1.
+    pub specification: Vec<Field>,
     /// Phases in order.
     pub phases: Vec<Phase>,
     /// Headline figures, with repeats.

@@ -47,6 +47,9 @@ pub fn shipped() -> &'static [Drive] {
 /// # Errors
 /// An unknown name (with the nearest known one), an unreadable file, a specification that is not valid: file, line and field are named.
 pub fn load(reference: &str) -> anyhow::Result<Drive> {
+    if let Some(drive) = crate::recipe::drive_instead_of(reference)? {
+        return Ok(drive);
+    }
     if is_path(reference) {
         return parse(&read(reference)?).map_err(|problem| UsageError::new(format!("{reference}: {problem}")).into());
     }

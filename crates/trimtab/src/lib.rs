@@ -18,6 +18,7 @@ pub mod pack;
 mod pool;
 pub mod postmark;
 pub mod progress;
+pub mod recipe;
 pub mod report;
 pub mod runner;
 pub mod safety;

@@ -22,13 +22,16 @@ pub struct Global {
     /// Answer yes to every question (large amounts of data, remounting).
     #[arg(long, short, global = true)]
     pub yes: bool,
+    /// A name for what is kept, by which 'results list --label' finds it again.
+    #[arg(long, global = true, value_name = "TEXT")]
+    pub label: Option<String>,
     /// The store of results [default: trimtab/results.db in the XDG data directory].
     #[arg(long, global = true, value_name = "FILE")]
     pub store: Option<PathBuf>,
 }
 
 /// How this invocation talks, from the options of every command.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Context {
     /// One JSON document instead of text.
     pub json: bool,
@@ -40,6 +43,8 @@ pub struct Context {
     pub yes: bool,
     /// `--store`.
     pub store: Option<PathBuf>,
+    /// `--label`.
+    pub label: Option<String>,
 }
 
 impl Context {
@@ -51,6 +56,7 @@ impl Context {
             quiet: global.quiet,
             yes: global.yes,
             store: global.store.clone(),
+            label: global.label.clone(),
         }
     }
 

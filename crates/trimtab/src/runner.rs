@@ -94,6 +94,8 @@ pub struct Header {
     pub seed: u64,
     /// When it began, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
+    /// What the run is made from.
+    pub specification: Vec<Field>,
 }
 
 impl Header {
@@ -108,6 +110,7 @@ impl Header {
             policy_settings: Vec::new(),
             seed,
             started_unix_ms: unix_ms(),
+            specification: vec![crate::recipe::command_field()],
         }
     }
 
@@ -132,6 +135,7 @@ impl Header {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             complete,
             environment: Vec::new(),
+            specification: self.specification,
             phases: recorded.phases,
             metrics: Vec::new(),
             series: recorded.series,

@@ -66,6 +66,14 @@ impl<'de> Deserialize<'de> for Float {
 #[derive(Clone, Debug)]
 pub struct Entries<K, V>(pub Vec<(K, V)>);
 
+impl<K, V> Entries<K, V> {
+    /// There are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl<K, V> Default for Entries<K, V> {
     fn default() -> Self {
         Self(Vec::new())

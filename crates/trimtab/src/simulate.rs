@@ -188,7 +188,8 @@ pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut (impl Watch
     };
     let finished = workload.run(spec, plan, subject, now, watcher)?;
     let policy = plan.trim.as_ref().map_or_else(|| "online".to_owned(), ToString::to_string);
-    let header = Header::new("simulate", settings(plan, total), TargetKind::ModelledDrive, label, &policy, plan.seed);
+    let mut header = Header::new("simulate", settings(plan, total), TargetKind::ModelledDrive, label, &policy, plan.seed);
+    header.policy_settings = plan.trim.as_ref().map(PolicySpec::settings).unwrap_or_default();
     let mut run = header.into_run(finished.recorded, finished.end == End::Complete);
     let (mut sampled, account) = finished.subject.into_parts();
     describe(&mut run, &mut sampled, capacity, matches!(plan.load, Load::Crystal(_)));

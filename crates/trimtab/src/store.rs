@@ -7,9 +7,11 @@ pub mod blob;
 pub mod id;
 mod load;
 mod save;
+mod studies;
 
 pub use id::{Reference, RunId};
-pub use load::{Filter, Summary};
+pub use load::{Filter, Summary, headline};
+pub use studies::StudyRecord;
 
 use crate::output::Context;
 use crate::sys::beneath::{Dir, PRIVATE_DIR, PRIVATE_FILE};
@@ -20,7 +22,7 @@ use std::time::Duration;
 use trimtab_core::run::Run;
 
 /// The migrations in order; version `n` of the store is what the first `n` of them make. Only ever append.
-const MIGRATIONS: &[&str] = &[include_str!("store/1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("store/1.sql"), include_str!("store/2.sql")];
 
 /// "TRMT": marks the file as ours.
 const APPLICATION_ID: i32 = 0x5452_4d54;
@@ -83,6 +85,14 @@ pub enum StoreError {
     /// No run is meant.
     #[error("store {path} has no run '{reference}'; see trimtab results list")]
     NoSuchRun {
+        /// The file.
+        path: PathBuf,
+        /// What was said.
+        reference: String,
+    },
+    /// No study is meant.
+    #[error("store {path} has no study '{reference}'; see trimtab results list --studies")]
+    NoSuchStudy {
         /// The file.
         path: PathBuf,
         /// What was said.
@@ -298,9 +308,14 @@ pub fn check(context: &Context) -> Result<()> {
     open_to_write(context).map(drop)
 }
 
-/// Keeps `run` in the store that `context` means.
+/// Keeps `run` in the store that `context` means, under the label that was given.
 pub fn save(context: &Context, run: &Run) -> Result<RunId> {
-    Ok(open_to_write(context)?.save(run)?.id)
+    let mut store = open_to_write(context)?;
+    let id = store.save(run)?.id;
+    if let Some(label) = &context.label {
+        store.set_label(id, Some(label))?;
+    }
+    Ok(id)
 }
 
 #[cfg(test)]

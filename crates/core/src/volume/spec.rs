@@ -272,18 +272,29 @@ impl VolumeSpec {
             ("discard-ranges", self.discard_ranges.to_string()),
             ("commit-interval", exact(self.journal.commit_interval)),
             ("transaction-blocks", blocks(self.journal.transaction_blocks)),
+            ("transaction-full-waits", yes_no(self.journal.full_waits)),
+            ("tags-per-descriptor", self.journal.tags_per_descriptor.to_string()),
+            ("converts-after-write", yes_no(self.journal.converts_after_write)),
             ("memory", self.writeback.memory.0.to_string()),
             ("dirty-background", format!("{}%", self.writeback.background_percent)),
             ("dirty-limit", format!("{}%", self.writeback.limit_percent)),
             ("dirty-expire", exact(self.writeback.expire)),
+            ("dirty-interval", exact(self.writeback.interval)),
             ("delayed-allocation", yes_no(self.delayed_allocation)),
             ("write-on-close", yes_no(self.write_on_close)),
             ("catalogue", yes_no(self.catalogue)),
             ("request-max", self.block_layer.request_max.to_string()),
             ("queue-depth", self.block_layer.queue_depth.to_string()),
+            ("queue-max", self.block_layer.queue_max.to_string()),
             ("write-cache", yes_no(self.block_layer.write_cache)),
             ("host-create", exact(self.host.create)),
+            ("host-open", exact(self.host.open)),
+            ("host-delete", exact(self.host.delete)),
+            ("host-dir", exact(self.host.dir)),
             ("host-write-block", exact(self.host.write_block)),
+            ("host-read-block", exact(self.host.read_block)),
+            ("host-extent", exact(self.host.extent)),
+            ("metadata-data", self.metadata_class.to_string()),
         ]
         .into_iter()
         .map(|(key, value)| Field::new(format!("volume.{key}"), value))
@@ -333,6 +344,83 @@ impl FromStr for Discard {
             "freed" => Ok(Self::Freed),
             "freed-and-following" => Ok(Self::FreedAndFollowing),
             _ => Err(format!("online discard is off, freed or freed-and-following, not {text}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything taken apart, so that a field that is added has to be added here, too.
+    #[test]
+    fn every_setting_is_in_the_result() {
+        type Change = fn(&mut VolumeSpec);
+        let VolumeSpec {
+            name: _,
+            start: _,
+            size: _,
+            bytes_per_inode: _,
+            journal_blocks: _,
+            mkfs,
+            atime: _,
+            discard: _,
+            discard_max: _,
+            ..
+        } = VolumeSpec::ext4();
+        let VolumeSpec { discard_ranges: _, journal, writeback, delayed_allocation: _, write_on_close: _, catalogue: _, .. } =
+            VolumeSpec::ext4();
+        let VolumeSpec { block_layer, host, metadata_class: _, .. } = VolumeSpec::ext4();
+        let Mkfs { discard: _, lazy: _ } = mkfs;
+        let JournalSpec { commit_interval: _, transaction_blocks: _, full_waits: _, tags_per_descriptor: _, converts_after_write: _ } =
+            journal;
+        let Writeback { memory: _, background_percent: _, limit_percent: _, expire: _, interval: _ } = writeback;
+        let BlockLayer { request_max: _, queue_depth: _, queue_max: _, write_cache: _ } = block_layer;
+        let HostCost { create: _, open: _, delete: _, dir: _, write_block: _, read_block: _, extent: _ } = host;
+        let changes: [Change; 37] = [
+            |s| s.name = "other",
+            |s| s.start.0 += 1,
+            |s| s.size = Some(Bytes(1)),
+            |s| s.bytes_per_inode += 1,
+            |s| s.journal_blocks = Some(1),
+            |s| s.mkfs.discard ^= true,
+            |s| s.mkfs.lazy ^= true,
+            |s| s.atime = Atime::Never,
+            |s| s.discard = Discard::Freed,
+            |s| s.discard_max.0 += 1,
+            |s| s.discard_ranges += 1,
+            |s| s.journal.commit_interval.0 += 1,
+            |s| s.journal.transaction_blocks = Some(1),
+            |s| s.journal.full_waits ^= true,
+            |s| s.journal.tags_per_descriptor += 1,
+            |s| s.journal.converts_after_write ^= true,
+            |s| s.writeback.memory.0 += 1,
+            |s| s.writeback.background_percent += 1,
+            |s| s.writeback.limit_percent += 1,
+            |s| s.writeback.expire.0 += 1,
+            |s| s.writeback.interval.0 += 1,
+            |s| s.delayed_allocation ^= true,
+            |s| s.write_on_close ^= true,
+            |s| s.catalogue ^= true,
+            |s| s.block_layer.request_max += 1,
+            |s| s.block_layer.queue_depth += 1,
+            |s| s.block_layer.queue_max += 1,
+            |s| s.block_layer.write_cache ^= true,
+            |s| s.host.create.0 += 1,
+            |s| s.host.open.0 += 1,
+            |s| s.host.delete.0 += 1,
+            |s| s.host.dir.0 += 1,
+            |s| s.host.write_block.0 += 1,
+            |s| s.host.read_block.0 += 1,
+            |s| s.host.extent.0 += 1,
+            |s| s.metadata_class = DataClass::Zero,
+            |s| s.metadata_class = DataClass::Compressible(76),
+        ];
+        let plain = VolumeSpec::ext4().fields();
+        for (number, change) in changes.iter().enumerate() {
+            let mut spec = VolumeSpec::ext4();
+            change(&mut spec);
+            assert_ne!(spec.fields(), plain, "change {number}");
         }
     }
 }

@@ -7,11 +7,14 @@ mod export;
 mod import;
 mod list;
 mod report;
+mod rerun;
 mod show;
+mod studies;
 
 use crate::error::UsageError;
 use crate::output::Context;
-use crate::store::{self, Reference, RunId, Store};
+use crate::store::{self, Reference, RunId, Store, StoreError};
+use crate::study::{Study, Untried};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
@@ -19,12 +22,14 @@ use trimtab_core::run::Run;
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A run is named by the first digits of its id, or by last, last~1, last~2 …
+A run is named by the first digits of its id, or by last, last~1, last~2 …; a study by study: and the same.
 
 Examples:
   trimtab results list --workload tree
   trimtab results show last
+  trimtab results show study:last
   trimtab results compare last~1 last
+  trimtab results rerun last
   trimtab results report last~1 last --output both.html
   trimtab results export --output results.json")]
 pub struct Args {
@@ -41,6 +46,7 @@ enum Action {
     Export(export::Args),
     Import(import::Args),
     Add(add::Args),
+    Rerun(rerun::Args),
     Delete(delete::Args),
 }
 
@@ -54,6 +60,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Action::Export(args) => export::run(args, context),
         Action::Import(args) => import::run(args, context),
         Action::Add(args) => add::run(args, context),
+        Action::Rerun(args) => rerun::run(args, context),
         Action::Delete(args) => delete::run(args, context),
     }
 }
@@ -68,15 +75,48 @@ fn reference(text: &str) -> Result<Reference, String> {
     text.parse()
 }
 
-/// The runs that `references` mean, in their order.
+/// A study: `study:ID`, or the id alone where only a study can be meant.
+fn study_reference(text: &str) -> Result<Reference, String> {
+    match text.parse()? {
+        Reference::Last(back) => Ok(Reference::LastStudy(back)),
+        other => Ok(other),
+    }
+}
+
+/// The runs that `references` mean, in their order; those of a study are all of its runs.
 fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, Run)>> {
-    references
-        .iter()
-        .map(|reference| {
-            let id = store.find(reference)?;
-            Ok((id, store.load(id)?))
-        })
-        .collect()
+    let mut runs = Vec::new();
+    for reference in references {
+        for id in store.find_all(reference)? {
+            runs.push((id, store.load(id)?));
+        }
+    }
+    Ok(runs)
+}
+
+/// The study that `reference` means, if it means one, with its runs.
+fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<(RunId, Study)>> {
+    let found = match reference {
+        Reference::Study(_) | Reference::LastStudy(_) => store.find_study(reference)?,
+        Reference::Last(_) => return Ok(None),
+        // A run comes first.
+        Reference::Prefix(_) => match (store.find(reference), store.find_study(reference)) {
+            (Err(StoreError::NoSuchRun { .. }), Ok(found)) => found,
+            _ => return Ok(None),
+        },
+    };
+    let (id, record) = found;
+    let mut study = Study { target: record.target, complete: record.complete, ..Study::default() };
+    study.untried = record.untried.into_iter().map(|field| Untried { policy: field.key, reason: field.value }).collect();
+    for (part, run) in record.runs {
+        let run = store.load(run)?;
+        match part.as_str() {
+            "ageing" => study.ageing.push(run),
+            "tuning" => study.tuning.push(run),
+            _ => study.runs.push(run),
+        }
+    }
+    Ok(Some((id, study)))
 }
 
 /// `KEY=VALUE`.

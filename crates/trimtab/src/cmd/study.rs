@@ -1,28 +1,28 @@
 //! `trimtab study [TARGET]`.
 
+mod kept;
 mod modelled;
 mod published;
+
+pub use kept::print_kept as print;
 
 use crate::error::{Interrupted, UsageError};
 use crate::output::Context;
 use crate::report;
 use crate::report::file::Place;
 use crate::safety::{self, SafetyArgs, consent};
-use crate::shape::run::RunV1;
 use crate::store;
 use crate::study::job::Job;
 use crate::study::matrix::{self, Matrix};
 use crate::study::real::{Possibilities, RealRig};
 use crate::study::scale::{DEFAULT, FULL, QUICK, Scale};
 use crate::study::shelf::{Kept, Shelf};
-use crate::study::{Study, document, policy, verdict};
+use crate::study::{Study, document, policy};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use trimtab_core::run::Run;
 use trimtab_core::workload::Plan;
 
 /// No run begins after this in a quick study.
@@ -75,6 +75,9 @@ pub struct Args {
     /// Go on with an interrupted study of the same settings: what it had finished is not run again.
     #[arg(long)]
     resume: bool,
+    /// Make only the run of this cell: for 'trimtab results rerun'.
+    #[arg(long, hide = true, value_name = "CELL")]
+    cell: Option<String>,
     /// Write the report to this new file [default: trimtab-study.html beside the store of results, or with the first free number].
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
@@ -170,11 +173,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         jobs,
         policies: args.policies.clone(),
         repeats: scale.repeats,
+        only: args.cell.clone(),
         patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
     };
-    let mut study = matrix::run(&mut rig, &matrix, &*shelf(args, context)?)?;
+    let study = matrix::run(&mut rig, &matrix, &*shelf(args, context)?)?;
     rig.close()?;
-    note_overhead(&matrix.jobs, &mut study);
     conclude(args, context, &study)
 }
 
@@ -206,66 +209,14 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
     Ok((chosen, jobs))
 }
 
-/// The tool's own cost, with each run of the job.
-fn note_overhead(jobs: &[Job], study: &mut Study) {
-    for job in jobs {
-        let overhead = job.overhead();
-        study.runs.iter_mut().filter(|run| run.workload == job.name()).for_each(|run| overhead.note(run));
-    }
-}
-
-/// What `--json` prints.
-#[derive(Debug, Serialize)]
-struct StudyV1 {
-    target: String,
-    complete: bool,
-    verdict: String,
-    evidence: Vec<String>,
-    caveats: Vec<String>,
-    untried: Vec<UntriedV1>,
-    runs: Vec<RunV1>,
-    ageing: Vec<RunV1>,
-    tuning: Vec<RunV1>,
-}
-
-#[derive(Debug, Serialize)]
-struct UntriedV1 {
-    policy: String,
-    reason: String,
-}
-
 /// Keeps the runs, prints the report, and ends as the study ended.
 fn conclude(args: &Args, context: &Context, study: &Study) -> anyhow::Result<ExitCode> {
-    let mut kept = Ok(());
-    let mut shapes = |runs: &[Run]| -> Vec<RunV1> {
-        let shape = |run: &Run| {
-            let mut shape = RunV1::from(run);
-            match store::save(context, run) {
-                Ok(id) => shape.id = Some(id.to_string()),
-                Err(error) => kept = Err(error),
-            }
-            shape
-        };
-        runs.iter().map(shape).collect()
-    };
-    let (runs, ageing, tuning) = (shapes(&study.runs), shapes(&study.ageing), shapes(&study.tuning));
-    let verdict = verdict::of(study);
-    let shape = StudyV1 {
-        target: study.target.clone(),
-        complete: study.complete,
-        verdict: verdict.headline,
-        evidence: verdict.evidence,
-        caveats: verdict.caveats,
-        untried: study.untried.iter().map(|u| UntriedV1 { policy: u.policy.clone(), reason: u.reason.clone() }).collect(),
-        runs,
-        ageing,
-        tuning,
-    };
-    context.report_styled("study", 1, &shape, || report::text::render(&document::of(study)))?;
-    kept.context("the result above could not be kept")?;
-    let ids: Vec<&str> = [&shape.runs, &shape.ageing, &shape.tuning].into_iter().flatten().filter_map(|run| run.id.as_deref()).collect();
-    if !ids.is_empty() {
-        context.remark(&format!("kept as {}", ids.join(" ")));
+    let kept = kept::keep(context, study);
+    kept::print(context, kept.as_ref().ok().copied().flatten(), study)?;
+    if let Some(id) = kept.context("the result above could not be kept")? {
+        let runs = study.all().count();
+        let s = if runs == 1 { "" } else { "s" };
+        context.remark(&format!("kept as study {} ({runs} run{s}): trimtab results show study:{}", id.short(), id.short()));
     }
     if !study.complete {
         context.remark("Interrupted. What was finished is kept; the same command with --resume goes on from there.");

@@ -103,6 +103,7 @@ fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
         tool_version: env!("CARGO_PKG_VERSION").into(),
         complete: pass.ending == Ending::Complete && account.refused.is_empty(),
         environment,
+        specification: Vec::new(),
         phases: vec![phase],
         metrics: metrics(account, took),
         series: Vec::new(),

@@ -80,7 +80,7 @@ fn cells(name: &str, unit: Unit, comparison: &Comparison) -> [String; 6] {
 }
 
 /// A ratio with three digits that say something: 0.0160, 0.983, 64.2.
-fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     let decimals = match value {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,

@@ -1,6 +1,7 @@
 //! One run: its phases, its latencies, its figures.
 
 use super::document::{Block, Document, Section, Table};
+use crate::recipe;
 use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
 use trimtab_core::run::{Better, DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
@@ -74,6 +75,7 @@ pub fn everything(run: &Run) -> Document {
         ("Settings", fields(&run.settings)),
         ("Settings of the policy", fields(&run.policy_settings)),
         ("Environment", fields(&run.environment)),
+        ("Made from", specification(&run.specification)),
     ];
     let filled = tables.into_iter().filter(|(_, table)| !table.rows.is_empty());
     let sections: Vec<Section> = filled.map(|(title, table)| Section::new(title, vec![Block::Table(table)])).collect();
@@ -92,6 +94,22 @@ fn fields(fields: &[Field]) -> Table {
     let mut table = Table::new("", &["what", "value"]);
     for field in fields {
         table.row([field.key.as_str(), field.value.as_str()]);
+    }
+    table
+}
+
+/// What the run was made from; of a drive its name and its hash, since the whole is long. JSON has all.
+fn specification(specification: &[Field]) -> Table {
+    let mut table = Table::new("", &["what", "value"]);
+    for field in specification {
+        match (field.key.as_str(), serde_json::from_str::<Vec<String>>(&field.value)) {
+            (recipe::COMMAND, Ok(command)) => table.row([field.key.as_str(), &format!("trimtab {}", command.join(" "))]),
+            (recipe::DRIVE, _) => {
+                let name = field.value.lines().find_map(|line| line.strip_prefix("name = ")).unwrap_or("?").trim_matches('"');
+                table.row([field.key.as_str(), &format!("the whole specification of {name}, in 'trimtab results show --json'")]);
+            }
+            _ => table.row([field.key.as_str(), field.value.as_str()]),
+        }
     }
     table
 }

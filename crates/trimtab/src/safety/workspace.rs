@@ -332,7 +332,7 @@ mod tests {
     use std::fs;
 
     fn context(yes: bool) -> Context {
-        Context { json: false, progress: false, quiet: true, yes, store: None }
+        Context { json: false, progress: false, quiet: true, yes, ..Context::default() }
     }
 
     fn ground() -> (tempfile::TempDir, Ground) {

@@ -41,6 +41,7 @@ pub fn example() -> Run {
         tool_version: "0.1.0".into(),
         complete: true,
         environment: vec![Field::new("fs.type", "ext4"), Field::new("kernel.release", "6.18.0")],
+        specification: Vec::new(),
         phases: vec![Phase {
             name: "delete".into(),
             started: Nanos::from_secs(3),
@@ -147,7 +148,7 @@ fn warning() -> impl Strategy<Value = Warning> {
 pub fn any_run() -> impl Strategy<Value = Run> {
     let head = (text(), text(), text(), text(), select(TargetKind::ALL), select(Provenance::ALL));
     let numbers = (any::<u64>(), 1..=u32::MAX, any::<u64>(), any::<bool>());
-    let lists = (fields(), fields(), fields(), vec((text(), any::<u64>()), 0..4));
+    let lists = (fields(), fields(), fields(), vec((text(), any::<u64>()), 0..4), fields());
     let data = (vec(phase(), 0..3), vec(metric(), 0..4), vec(series(), 0..3), vec(warning(), 0..3));
     (head, numbers, lists, data).prop_map(|(head, numbers, lists, data)| Run {
         workload: head.0,
@@ -163,6 +164,7 @@ pub fn any_run() -> impl Strategy<Value = Run> {
         tool_version: head.3,
         complete: numbers.3,
         environment: lists.2,
+        specification: lists.4,
         phases: data.0,
         metrics: data.1,
         series: data.2,

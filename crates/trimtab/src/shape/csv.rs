@@ -2,7 +2,8 @@
 //!
 //! Columns, in any order, those in brackets may be missing:
 //! `workload`, `target_label`, `metric`, `unit`, `value`, [`id`, `target`, `policy`, `seed`, `provenance`, `systems`, `started_unix_ms`,
-//! `tool_version`, `complete`, `better`, `repeat`], and any number of [`setting.NAME`, `policy.NAME`, `environment.NAME`].
+//! `tool_version`, `complete`, `better`, `repeat`], and any number of [`setting.NAME`, `policy.NAME`, `environment.NAME`,
+//! `specification.NAME`]. What a run was made from stands in its first row only.
 //! Rows that follow each other and agree in everything but the metric's columns are one run. An empty cell is "not set".
 //!
 //! Phases, latencies and series have no place in it; JSON has all.
@@ -27,7 +28,9 @@ const REQUIRED: [&str; 5] = ["workload", "target_label", "metric", "unit", "valu
 const HEAD: [&str; 11] =
     ["id", "workload", "target", "target_label", "policy", "seed", "provenance", "systems", "started_unix_ms", "tool_version", "complete"];
 const METRIC: [&str; 5] = ["metric", "unit", "better", "repeat", "value"];
-const SCOPES: [&str; 3] = ["setting.", "policy.", "environment."];
+const SCOPES: [&str; 4] = ["setting.", "policy.", "environment.", SPECIFICATION];
+/// Long texts, which do not tell rows apart.
+const SPECIFICATION: &str = "specification.";
 
 /// In which direction figures of this unit are better, unless told.
 #[must_use]
@@ -41,7 +44,7 @@ pub const fn usual_direction(unit: Unit) -> Better {
 
 /// The settings and the environment of a run, by column.
 fn fields(run: &Run) -> Vec<(String, &str)> {
-    let lists = [&run.settings, &run.policy_settings, &run.environment];
+    let lists = [&run.settings, &run.policy_settings, &run.environment, &run.specification];
     let mut all = Vec::new();
     for (prefix, list) in SCOPES.into_iter().zip(lists) {
         all.extend(list.iter().map(|f| (format!("{prefix}{}", f.key), f.value.as_str())));
@@ -83,6 +86,7 @@ fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) ->
         run.complete.to_string(),
     ];
     let fields: BTreeMap<String, &str> = fields(run).into_iter().collect();
+    let mut first = true;
     for metric in &run.metrics {
         for (repeat, sample) in metric.samples.iter().enumerate() {
             let figure = [
@@ -92,8 +96,11 @@ fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) ->
                 (repeat + 1).to_string(),
                 sample.to_string(),
             ];
-            let settings = extra.iter().map(|column| (*fields.get(column).unwrap_or(&"")).to_owned());
+            let shown = |column: &String| first || !column.starts_with(SPECIFICATION);
+            let settings =
+                extra.iter().map(|column| fields.get(column).filter(|_| shown(column)).map_or_else(String::new, |v| (*v).to_owned()));
             writer.write_record(head.iter().cloned().chain(figure).chain(settings).map(|cell| harmless(&cell)))?;
+            first = false;
         }
     }
     Ok(())
@@ -131,8 +138,10 @@ pub fn read(text: &str) -> Result<Vec<Run>, CsvError> {
         let mut record: StringRecord = record.iter().map(as_it_was).collect();
         record.set_position(position);
         let row = Row { header: &header, record: &record, line: record.position().map_or(0, csv::Position::line) };
-        let head: Vec<String> = header.iter().zip(&record).filter(|(c, _)| !METRIC.contains(c)).map(|(_, v)| v.to_owned()).collect();
-        if before.as_ref() != Some(&head) {
+        let of_run = |column: &str| !METRIC.contains(&column) && !column.starts_with(SPECIFICATION);
+        let head: Vec<String> = header.iter().zip(&record).filter(|(c, _)| of_run(c)).map(|(_, v)| v.to_owned()).collect();
+        let specified = header.iter().zip(&record).any(|(column, value)| column.starts_with(SPECIFICATION) && !value.is_empty());
+        if specified || before.as_ref() != Some(&head) {
             runs.push(row.run()?);
             before = Some(head);
         }
@@ -159,7 +168,7 @@ fn check_header(header: &StringRecord) -> Result<(), CsvError> {
             return fault(
                 column,
                 format!(
-                    "not known; columns are {}, {}, setting.NAME, policy.NAME and environment.NAME",
+                    "not known; columns are {}, {}, setting.NAME, policy.NAME, environment.NAME and specification.NAME",
                     HEAD.join(", "),
                     METRIC.join(", ")
                 ),
@@ -235,6 +244,7 @@ impl Row<'_> {
             tool_version: self.text("tool_version"),
             complete: self.parse("complete", true, "true or false")?,
             environment: scope(SCOPES[2]),
+            specification: scope(SPECIFICATION),
             phases: Vec::new(),
             metrics: Vec::new(),
             series: Vec::new(),
@@ -270,7 +280,10 @@ mod tests {
         let mut run = example();
         run.target_label = "a \"quoted\", label\nin two lines ü".into();
         let other = Run { settings: vec![Field::new("tries", "3")], seed: 8, systems: 4, ..example() };
-        let runs = [run, other];
+        let made = vec![Field::new("command", "[\"study\"]"), Field::new("drive", "name = \"x\"\n[flash]\n")];
+        // Two runs that differ in nothing but when: the first row of each begins it.
+        let again = Run { specification: made.clone(), ..example() };
+        let runs = [run, other, again.clone(), again];
         let back = read(&write(&runs)).unwrap();
         let bare = |run: &Run| Run { phases: Vec::new(), series: Vec::new(), counters: Vec::new(), warnings: Vec::new(), ..run.clone() };
         assert_eq!(back, runs.iter().map(bare).collect::<Vec<_>>());

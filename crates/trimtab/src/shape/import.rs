@@ -1,10 +1,12 @@
 //! Results from a text: JSON or CSV, told apart by their first character. All of it is right, or none of it comes back.
 
+use super::Entries;
 use super::csv;
 use super::run::{RunV1, VERSION};
-use crate::store::RunId;
+use crate::store::{RunId, StudyRecord};
 use serde::{Deserialize, Serialize};
-use trimtab_core::run::Run;
+use std::collections::BTreeSet;
+use trimtab_core::run::{Field, Run};
 
 /// Schema of a document of several runs; that of one run is `trimtab.run`.
 pub const RUNS_SCHEMA: &str = "runs";
@@ -28,7 +30,7 @@ pub enum ImportError {
     #[error("its schema is '{0}', which is no result; expected trimtab.run or trimtab.runs")]
     Schema(String),
     /// Written by a newer trimtab.
-    #[error("it has version {found} of {schema}, and this trimtab reads version {VERSION}; use a newer trimtab")]
+    #[error("it has version {found} of {schema}, and this trimtab reads versions up to {VERSION}; use a newer trimtab")]
     Version {
         /// The schema.
         schema: String,
@@ -49,6 +51,9 @@ pub enum ImportError {
         /// The id of its content.
         actual: RunId,
     },
+    /// A study of runs that are not in the text.
+    #[error("a study has the run '{0}', which is not in it")]
+    NoSuchRun(String),
     /// Not the columns that CSV must have, or a value that is none.
     #[error("it is not a result in CSV: {0}")]
     Csv(#[from] csv::CsvError),
@@ -71,50 +76,113 @@ pub struct RunsV1 {
     #[expect(dead_code, reason = "looked at before, in `Head`")]
     version: Option<u32>,
     runs: Vec<RunV1>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    studies: Vec<StudyV2>,
+}
+
+/// Which runs belong together.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StudyV2 {
+    target: String,
+    complete: bool,
+    runs: Vec<PartV2>,
+    #[serde(default)]
+    untried: Entries<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PartV2 {
+    part: String,
+    run: String,
 }
 
 impl RunsV1 {
-    /// Of runs, with their ids.
+    /// Of runs, with their ids, labels and studies.
     #[must_use]
-    pub fn new<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Self {
-        let with_id = |run: &Run| {
+    pub fn new(results: &Results) -> Self {
+        let with_id = |(run, label): &(Run, Option<String>)| {
             let mut shape = RunV1::from(run);
             shape.id = Some(RunId::of(run).to_string());
+            shape.label.clone_from(label);
             shape
         };
-        Self { schema: None, version: None, runs: runs.into_iter().map(with_id).collect() }
+        let study = |study: &StudyRecord| StudyV2 {
+            target: study.target.clone(),
+            complete: study.complete,
+            runs: study.runs.iter().map(|(part, run)| PartV2 { part: part.clone(), run: run.to_string() }).collect(),
+            untried: Entries(study.untried.iter().map(|field| (field.key.clone(), field.value.clone())).collect()),
+        };
+        Self {
+            schema: None,
+            version: None,
+            runs: results.runs.iter().map(with_id).collect(),
+            studies: results.studies.iter().map(study).collect(),
+        }
     }
 }
 
+/// What an export holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Results {
+    /// Runs with their labels.
+    pub runs: Vec<(Run, Option<String>)>,
+    /// Which of them belong together.
+    pub studies: Vec<StudyRecord>,
+}
+
 /// The runs in `bytes`.
-pub fn read(bytes: &[u8]) -> Result<Vec<Run>, ImportError> {
+pub fn read(bytes: &[u8]) -> Result<Results, ImportError> {
     let text = std::str::from_utf8(bytes).map_err(|error| ImportError::NotText(error.valid_up_to()))?;
     // Spreadsheets put a byte order mark before UTF-8.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match text.trim_start().chars().next() {
         None => Err(ImportError::Empty),
         Some('{' | '[') => json(text),
-        Some(_) => Ok(csv::read(text)?),
+        Some(_) => Ok(Results { runs: csv::read(text)?.into_iter().map(|run| (run, None)).collect(), studies: Vec::new() }),
     }
 }
 
-fn json(text: &str) -> Result<Vec<Run>, ImportError> {
+fn json(text: &str) -> Result<Results, ImportError> {
     let head: Head = serde_json::from_str(text).map_err(ImportError::Json)?;
     let schema = head.schema.unwrap_or_default();
     if schema != "trimtab.run" && schema != "trimtab.runs" {
         return Err(ImportError::Schema(schema.escape_debug().to_string()));
     }
     let version = head.version.unwrap_or_default();
-    if version != VERSION {
+    if !(1..=VERSION).contains(&version) {
         return Err(ImportError::Version { schema, found: version });
     }
-    let shapes = if schema == "trimtab.run" {
-        vec![serde_json::from_str::<RunV1>(text).map_err(ImportError::Json)?]
+    let (shapes, studies) = if schema == "trimtab.run" {
+        (vec![serde_json::from_str::<RunV1>(text).map_err(ImportError::Json)?], Vec::new())
     } else {
-        serde_json::from_str::<RunsV1>(text).map_err(ImportError::Json)?.runs
+        let all = serde_json::from_str::<RunsV1>(text).map_err(ImportError::Json)?;
+        (all.runs, all.studies)
     };
     let of = shapes.len();
-    shapes.into_iter().enumerate().map(|(i, shape)| checked(shape, i + 1, of)).collect()
+    let labelled = |(i, mut shape): (usize, RunV1)| {
+        let label = shape.label.take();
+        Ok((checked(shape, i + 1, of)?, label))
+    };
+    let runs: Vec<(Run, Option<String>)> = shapes.into_iter().enumerate().map(labelled).collect::<Result<_, ImportError>>()?;
+    let studies = studies.into_iter().map(|study| record(study, &runs)).collect::<Result<_, _>>()?;
+    Ok(Results { runs, studies })
+}
+
+/// A study, if all of its runs are there.
+fn record(study: StudyV2, runs: &[(Run, Option<String>)]) -> Result<StudyRecord, ImportError> {
+    let ids: BTreeSet<RunId> = runs.iter().map(|(run, _)| RunId::of(run)).collect();
+    let part = |part: PartV2| match part.run.parse::<RunId>() {
+        Ok(id) if ids.contains(&id) => Ok((part.part, id)),
+        _ => Err(ImportError::NoSuchRun(part.run.escape_debug().to_string())),
+    };
+    Ok(StudyRecord {
+        target: study.target,
+        complete: study.complete,
+        runs: study.runs.into_iter().map(part).collect::<Result<_, _>>()?,
+        untried: study.untried.0.into_iter().map(|(key, value)| Field { key, value }).collect(),
+    })
 }
 
 /// The run, if its content fits its id.
@@ -136,7 +204,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn export(runs: &[Run]) -> String {
-        crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(runs)).unwrap()
+        let runs = runs.iter().map(|run| (run.clone(), None)).collect();
+        crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&Results { runs, studies: Vec::new() })).unwrap()
     }
 
     fn refusal(text: &str) -> String {
@@ -144,10 +213,25 @@ mod tests {
     }
 
     #[test]
+    fn labels_and_studies_come_back() {
+        // Without its NaN, which is unlike itself.
+        let run = Run { series: Vec::new(), ..example() };
+        let id = RunId::of(&run);
+        let runs = vec![("runs".to_owned(), id)];
+        let study = StudyRecord { target: "/mnt".into(), complete: false, runs, untried: vec![Field::new("online", "needs root")] };
+        let results = Results { runs: vec![(run, Some("kernel 6.19".into()))], studies: vec![study] };
+        let text = crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results)).unwrap();
+        assert_eq!(read(text.as_bytes()).unwrap(), results);
+        let other = refusal(&text.replace(&format!("\"run\": \"{id}"), "\"run\": \"0000000000000000"));
+        assert!(other.contains("a study has the run '0000000000000000'"), "{other}");
+    }
+
+    #[test]
     fn an_export_comes_back_and_an_altered_one_is_refused() {
         let runs = [example(), Run { seed: 7, ..example() }];
         let text = export(&runs);
         let back = read(text.as_bytes()).unwrap();
+        let back: Vec<Run> = back.runs.into_iter().map(|(run, _)| run).collect();
         assert_eq!(back.iter().map(RunId::of).collect::<Vec<_>>(), runs.iter().map(RunId::of).collect::<Vec<_>>());
         let altered = refusal(&text.replacen("\"seed\": 7", "\"seed\": 8", 1));
         assert!(altered.starts_with("run 2 of 2 has the id ") && altered.contains("it was altered"), "{altered}");
@@ -163,8 +247,8 @@ mod tests {
             ("{}".to_owned(), "its schema is ''"),
             (r#"{"schema":"trimtab.doctor","version":1}"#.to_owned(), "its schema is 'trimtab.doctor', which is no result"),
             (
-                r#"{"schema":"trimtab.runs","version":2,"future":{}}"#.to_owned(),
-                "it has version 2 of trimtab.runs, and this trimtab reads version 1",
+                r#"{"schema":"trimtab.runs","version":3,"future":{}}"#.to_owned(),
+                "it has version 3 of trimtab.runs, and this trimtab reads versions up to 2",
             ),
             (r#"{"schema":"trimtab.runs","version":1}"#.to_owned(), "missing field `runs`"),
             ("[]".to_owned(), "line 1 column"),
@@ -182,7 +266,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
         fn any_export_comes_back(runs in prop::collection::vec(any_run(), 0..4)) {
-            let back = read(export(&runs).as_bytes()).unwrap();
+            let back: Vec<Run> = read(export(&runs).as_bytes()).unwrap().runs.into_iter().map(|(run, _)| run).collect();
             prop_assert_eq!(back.iter().map(RunId::of).collect::<Vec<_>>(), runs.iter().map(RunId::of).collect::<Vec<_>>());
         }
 
@@ -192,8 +276,8 @@ mod tests {
             let at = (bytes.len() as f64 * place) as usize;
             bytes[at] = byte;
             // Whatever is accepted is a run with the id that it claims, so that damage cannot pass for a measurement.
-            if let Ok(runs) = read(&bytes) {
-                prop_assert_eq!(RunId::of(&runs[0]), RunId::of(&run));
+            if let Ok(read) = read(&bytes) {
+                prop_assert_eq!(RunId::of(&read.runs[0].0), RunId::of(&run));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `trimtab.run`, version 1: a run as JSON, without loss.
+//! `trimtab.run`: a run as JSON, without loss. Version 2 added what a run was made from, and its label; version 1 is read, too.
 //!
 //! Reading checks everything that the types of `core::run` promise, inside the parser, so that what is wrong is reported
 //! with its line and column.
@@ -15,9 +15,9 @@ use trimtab_core::units::{Bytes, Nanos};
 /// Schema name, as [`Context::report`](crate::output::Context::report) takes it.
 pub const SCHEMA: &str = "run";
 /// Version of the shape.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
-/// A run, in the shape of version 1.
+/// A run. What version 1 had stays as it was; what came later is left out where it is empty, so that a run keeps its id.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunV1 {
@@ -30,6 +30,9 @@ pub struct RunV1 {
     /// Its id in the store that it comes from. Follows from the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// What the user calls it. Not part of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     workload: String,
     target: Name<TargetKind>,
     target_label: String,
@@ -52,6 +55,8 @@ pub struct RunV1 {
     policy_settings: Entries<String, String>,
     #[serde(default)]
     environment: Entries<String, String>,
+    #[serde(default, skip_serializing_if = "Entries::is_empty")]
+    specification: Entries<String, String>,
     #[serde(default)]
     metrics: Vec<MetricV1>,
     #[serde(default)]
@@ -272,6 +277,7 @@ impl From<&Run> for RunV1 {
             schema: None,
             version: None,
             id: None,
+            label: None,
             workload: run.workload.clone(),
             target: Name(run.target),
             target_label: run.target_label.clone(),
@@ -285,6 +291,7 @@ impl From<&Run> for RunV1 {
             settings: entries(&run.settings),
             policy_settings: entries(&run.policy_settings),
             environment: entries(&run.environment),
+            specification: entries(&run.specification),
             metrics: run.metrics.iter().map(MetricV1::from).collect(),
             phases: run.phases.iter().map(PhaseV1::from).collect(),
             counters: Entries(run.counters.clone()),
@@ -310,6 +317,7 @@ impl From<RunV1> for Run {
             tool_version: run.tool_version,
             complete: run.complete,
             environment: fields(run.environment),
+            specification: fields(run.specification),
             phases: run.phases.into_iter().map(Phase::from).collect(),
             metrics: run.metrics.into_iter().map(Metric::from).collect(),
             series: run.series.into_iter().map(Series::from).collect(),

@@ -30,6 +30,14 @@ impl RunId {
         Self(hash.finish())
     }
 
+    /// The same hash of a text.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        hash.add(text.as_bytes());
+        Self(hash.finish())
+    }
+
     /// The first digits, as lists show them.
     #[must_use]
     pub fn short(self) -> String {
@@ -82,12 +90,23 @@ pub enum Reference {
     Prefix(String),
     /// `last` (0), `last~1` …
     Last(u32),
+    /// `study:` and the first digits of a study's id.
+    Study(String),
+    /// `study:last` (0), `study:last~1` …
+    LastStudy(u32),
 }
 
 impl FromStr for Reference {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(study) = text.strip_prefix("study:") {
+            return match study.parse()? {
+                Self::Prefix(prefix) => Ok(Self::Study(prefix)),
+                Self::Last(back) => Ok(Self::LastStudy(back)),
+                Self::Study(_) | Self::LastStudy(_) => Err(format!("'{}' names no study", text.escape_debug())),
+            };
+        }
         let back = match text.strip_prefix("last") {
             Some("") => Some(0),
             Some(rest) => rest.strip_prefix('~').and_then(|n| n.parse().ok()),
@@ -100,7 +119,10 @@ impl FromStr for Reference {
         if digits {
             Ok(Self::Prefix(text.to_ascii_lowercase()))
         } else {
-            Err(format!("'{}' names no run; say the first digits of its id, last, or last~1", text.escape_debug()))
+            Err(format!(
+                "'{}' names no run; say the first digits of its id, last, or last~1; study:ID for all of a study",
+                text.escape_debug()
+            ))
         }
     }
 }
@@ -111,6 +133,9 @@ impl fmt::Display for Reference {
             Self::Prefix(prefix) => f.write_str(prefix),
             Self::Last(0) => f.write_str("last"),
             Self::Last(n) => write!(f, "last~{n}"),
+            Self::Study(prefix) => write!(f, "study:{prefix}"),
+            Self::LastStudy(0) => f.write_str("study:last"),
+            Self::LastStudy(n) => write!(f, "study:last~{n}"),
         }
     }
 }

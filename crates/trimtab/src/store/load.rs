@@ -19,6 +19,10 @@ pub struct Filter {
     pub target: Option<String>,
     /// That began at this time or later, milliseconds since 1970 UTC.
     pub since_unix_ms: Option<u64>,
+    /// Whose label contains this.
+    pub label: Option<String>,
+    /// Of this study.
+    pub study: Option<RunId>,
     /// No more than these many, the newest.
     pub limit: Option<usize>,
 }
@@ -44,7 +48,15 @@ pub struct Summary {
     pub systems: u32,
     /// False if it was interrupted.
     pub complete: bool,
-    /// Its first metric, if it has any.
+    /// What the user calls it.
+    pub label: Option<String>,
+    /// The study that it belongs to; of several the latest.
+    pub study: Option<RunId>,
+    /// Its settings.
+    pub settings: Vec<Field>,
+    /// How full the filesystem was, if that was set.
+    pub fill: Option<String>,
+    /// The figure that matters, if it has any.
     pub metric: Option<Metric>,
     /// How many warnings it has.
     pub warnings: u64,
@@ -59,12 +71,17 @@ impl Store {
             SELECT run, id FROM runs
             WHERE (?1 IS NULL OR workload = ?1) AND (?2 IS NULL OR policy = ?2)
               AND (?3 IS NULL OR instr(lower(target_label), lower(?3)) > 0) AND (?4 IS NULL OR started_unix_ms >= ?4)
+              AND (?6 IS NULL OR instr(lower(coalesce(label, '')), lower(?6)) > 0)
+              AND (?7 IS NULL OR run IN (SELECT run FROM study_runs JOIN studies USING (study) WHERE studies.id = ?7))
             ORDER BY saved DESC LIMIT ?5";
         let limit = filter.limit.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
+        let study = filter.study.map(|id| id.to_string());
         let since = filter.since_unix_ms.map(u64::cast_signed);
         let mut statement = self.connection.prepare(sql).map_err(&error)?;
         let rows = statement
-            .query_map(params![filter.workload, filter.policy, filter.target, since, limit], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_map(params![filter.workload, filter.policy, filter.target, since, limit, filter.label, study], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
             .and_then(Iterator::collect::<rusqlite::Result<Vec<(i64, String)>>>)
             .map_err(&error)?;
         let mut list = rows.into_iter().map(|(row, id)| self.summary(row, &id)).collect::<Result<Vec<_>>>()?;
@@ -76,6 +93,8 @@ impl Store {
     pub fn find(&self, reference: &Reference) -> Result<RunId> {
         let missing = || StoreError::NoSuchRun { path: self.path.clone(), reference: reference.to_string() };
         let ids: Vec<String> = match reference {
+            // Another command may take all of a study, this one takes one run.
+            Reference::Study(_) | Reference::LastStudy(_) => return Err(missing()),
             Reference::Last(back) => self.rows("SELECT id FROM runs ORDER BY saved DESC LIMIT 1 OFFSET ?1", [back], |row| row.get(0))?,
             // A glob of hexadecimal digits and a star means exactly "begins with".
             Reference::Prefix(prefix) => {
@@ -114,7 +133,7 @@ impl Store {
         found.optional().map_err(self.error("read"))
     }
 
-    fn rows<T>(&self, sql: &str, params: impl Params, read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Result<Vec<T>> {
+    pub(super) fn rows<T>(&self, sql: &str, params: impl Params, read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Result<Vec<T>> {
         rows(&self.connection, sql, params, read).map_err(self.error("read"))
     }
 
@@ -125,7 +144,17 @@ impl Store {
     fn summary(&self, row: i64, id: &str) -> Result<Summary> {
         let run = self.head(row)?;
         let count = self.rows("SELECT count(*) FROM warnings WHERE run = ?1", [row], |r| r.get::<_, i64>(0))?;
+        let settings = self.fields(row, "setting")?;
+        let environment = self.fields(row, "environment")?;
+        let known = |key: &str| settings.iter().chain(&environment).find(|field| field.key == key).map(|field| field.value.clone());
+        let label = self.rows("SELECT label FROM runs WHERE run = ?1", [row], |r| r.get::<_, Option<String>>(0))?.pop().flatten();
+        let of_study = "SELECT studies.id FROM study_runs JOIN studies USING (study) WHERE run = ?1 ORDER BY studies.saved DESC LIMIT 1";
+        let study = self.rows(of_study, [row], |r| r.get::<_, String>(0))?.pop();
         Ok(Summary {
+            label,
+            study: study.map(|id| id.parse()).transpose().map_err(|detail: String| self.damaged(detail))?,
+            fill: known("fill").or_else(|| known("fs.fill")),
+            settings,
             id: id.parse().map_err(|detail: String| self.damaged(detail))?,
             started_unix_ms: run.started_unix_ms,
             workload: run.workload,
@@ -135,7 +164,7 @@ impl Store {
             provenance: run.provenance,
             systems: run.systems,
             complete: run.complete,
-            metric: self.metrics(row, 1)?.pop(),
+            metric: headline(self.metrics(row, i64::MAX)?),
             warnings: count.first().map_or(0, |n| n.cast_unsigned()),
         })
     }
@@ -160,6 +189,7 @@ impl Store {
                 tool_version: r.get("tool_version")?,
                 complete: r.get("complete")?,
                 environment: Vec::new(),
+                specification: Vec::new(),
                 phases: Vec::new(),
                 metrics: Vec::new(),
                 series: Vec::new(),
@@ -179,6 +209,7 @@ impl Store {
         run.settings = self.fields(row, "setting")?;
         run.policy_settings = self.fields(row, "policy")?;
         run.environment = self.fields(row, "environment")?;
+        run.specification = self.fields(row, "specification")?;
         run.counters = self.rows("SELECT name, value FROM counters WHERE run = ?1 ORDER BY position", [row], |r| {
             Ok((r.get("name")?, unsigned(r, "value")?))
         })?;
@@ -288,6 +319,23 @@ impl Store {
         };
         heads.into_iter().enumerate().map(warning).collect()
     }
+}
+
+/// The figure that matters: of those that sum a workload up the first that there is, else the first of all.
+pub fn headline(metrics: Vec<Metric>) -> Option<Metric> {
+    const SUMS: [&str; 9] = [
+        "random-write.steady",
+        "foreground.seconds",
+        "delete+sync.seconds",
+        "transactions.rate",
+        "write.rate.steady",
+        "waf.last-quarter",
+        "waf",
+        "peak.rate",
+        "random-write.rate",
+    ];
+    let sum = SUMS.iter().find_map(|name| metrics.iter().position(|metric| metric.name == *name));
+    metrics.into_iter().nth(sum.unwrap_or(0))
 }
 
 fn rows<T>(

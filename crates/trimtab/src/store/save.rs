@@ -49,6 +49,8 @@ impl Store {
         for id in ids {
             deleted += transaction.execute("DELETE FROM runs WHERE id = ?1", [id.to_string()]).map_err(error)?;
         }
+        // A study without runs is none.
+        transaction.execute("DELETE FROM studies WHERE study NOT IN (SELECT study FROM study_runs)", []).map_err(error)?;
         transaction.commit().map_err(error)?;
         Ok(deleted)
     }
@@ -90,6 +92,7 @@ fn insert(connection: &Connection, id: RunId, run: &Run) -> rusqlite::Result<()>
     insert_fields(connection, row, "setting", &run.settings)?;
     insert_fields(connection, row, "policy", &run.policy_settings)?;
     insert_fields(connection, row, "environment", &run.environment)?;
+    insert_fields(connection, row, "specification", &run.specification)?;
     let mut insert = connection.prepare_cached("INSERT INTO counters VALUES (?1, ?2, ?3, ?4)")?;
     for (position, (name, value)) in run.counters.iter().enumerate() {
         insert.execute(params![row, position, name, signed(*value)])?;

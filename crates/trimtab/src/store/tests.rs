@@ -34,9 +34,13 @@ proptest! {
             prop_assert_eq!(json(&store.load(saved.id).unwrap()), json(run));
         }
         prop_assert_eq!(store.list(&Filter::default()).unwrap().len(), runs.len());
+        let all = saved.iter().map(|s| ("runs".to_owned(), s.id)).collect();
+        let study = StudyRecord { target: "x".into(), complete: true, runs: all, untried: vec![trimtab_core::run::Field::new("online", "root")] };
+        let id = store.save_study(&study).unwrap();
+        prop_assert_eq!(store.studies().unwrap(), [(id, study)]);
         let ids: Vec<RunId> = saved.iter().map(|s| s.id).collect();
         prop_assert_eq!(store.delete(&ids).unwrap(), runs.len());
-        for table in ["runs", "fields", "phases", "phase_ops", "latencies", "discards", "metrics", "samples", "series", "counters", "warnings", "warning_facts"] {
+        for table in ["runs", "fields", "phases", "phase_ops", "latencies", "discards", "metrics", "samples", "series", "counters", "warnings", "warning_facts", "studies", "study_runs"] {
             let left: i64 = store.connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
             prop_assert_eq!(left, 0, "{}", table);
         }

@@ -44,6 +44,8 @@ pub struct Extent {
     pub ageing: bool,
     /// Whether to look at data and tuning.
     pub tuning: bool,
+    /// Only the cell of this name.
+    pub only: Option<String>,
 }
 
 /// One run to make.
@@ -75,8 +77,11 @@ pub fn run(
     shelf: &dyn Shelf,
     study: &mut Study,
 ) -> anyhow::Result<()> {
-    let ageing = if extent.ageing { ageing(setup, policies, extent) } else { Vec::new() };
-    let tuning = if extent.tuning { tuning(setup, policies, extent) } else { Vec::new() };
+    let mut ageing = if extent.ageing { ageing(setup, policies, extent) } else { Vec::new() };
+    let mut tuning = if extent.tuning { tuning(setup, policies, extent) } else { Vec::new() };
+    for cells in [&mut ageing, &mut tuning] {
+        cells.retain(|cell| extent.only.as_ref().is_none_or(|only| cell.name() == *only));
+    }
     let split = ageing.len();
     let cells: Vec<Cell> = ageing.into_iter().chain(tuning).collect();
     let bar = Mutex::new((Progress::new(context, "months of churn", Counting::Items, cells.len() as u64), 0));

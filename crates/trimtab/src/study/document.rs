@@ -110,7 +110,9 @@ fn commands(study: &Study) -> Vec<String> {
     let recommendation = verdict::recommendation(study);
     let policy = match recommendation {
         Recommendation::Blocked => return vec![format!("trimtab doctor {place}")],
-        Recommendation::NoDifference | Recommendation::NeverDone | Recommendation::Unknown => return Vec::new(),
+        Recommendation::NoDifference | Recommendation::NeverDone | Recommendation::NotTested | Recommendation::Unknown => {
+            return Vec::new();
+        }
         Recommendation::Batched => policy::BATCHED,
         Recommendation::Idle => policy::IDLE,
         Recommendation::Adaptive => policy::ADAPTIVE,

@@ -6,7 +6,7 @@ use super::{Rig, Study, Untried};
 use crate::interrupt;
 use crate::runner::End;
 use std::time::{Duration, Instant};
-use trimtab_core::run::{Field, Metric, Run};
+use trimtab_core::run::{Field, Metric, Provenance, Run};
 use trimtab_core::units::Nanos;
 
 /// What to run.
@@ -20,6 +20,8 @@ pub struct Matrix {
     pub policies: Vec<String>,
     /// Repeats of each cell. They go round: each repeat visits all cells, so that what changes slowly touches all alike.
     pub repeats: u32,
+    /// Only the cell of this name.
+    pub only: Option<String>,
     /// No cell begins after this much time; for studies that promise to be quick.
     pub patience: Option<Duration>,
 }
@@ -41,6 +43,7 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Res
     for job in 0..matrix.jobs.len() {
         cells.extend(policies.iter().map(|policy| Cell::new(rig, matrix, job, policy, shelf)));
     }
+    cells.retain(|cell| matrix.only.is_none() || cell.name == matrix.only);
     if cells.iter().any(|cell| cell.done < matrix.repeats) {
         warm_up(rig, matrix, &policies)?;
     }
@@ -79,6 +82,10 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Res
         }
     }
     study.complete &= !interrupt::requested();
+    // What is not done to its end is kept, too: the next start may go on with it.
+    for cell in cells.iter().filter(|cell| cell.begun && cell.done < matrix.repeats) {
+        cell.put(shelf)?;
+    }
     cells.sort_by_key(|cell| (cell.job, policies.iter().position(|p| *p == cell.policy)));
     study.runs = cells.into_iter().filter_map(Cell::merged).collect();
     Ok(study)
@@ -93,6 +100,8 @@ struct Cell {
     runs: Vec<Run>,
     /// Repeats that are done.
     done: u32,
+    /// Whether any of them was done now.
+    begun: bool,
 }
 
 impl Cell {
@@ -100,15 +109,18 @@ impl Cell {
         let name = rig.cell(&matrix.jobs[job], policy);
         let runs: Vec<Run> = name.as_deref().and_then(|name| shelf.find(name)).into_iter().collect();
         let done = runs.iter().map(super::shelf::repeats).sum();
-        Self { job, policy: policy.to_owned(), name, runs, done }
+        Self { job, policy: policy.to_owned(), name, runs, done, begun: false }
     }
 
     fn finished(&mut self, run: Run, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Result<()> {
         self.runs.push(run);
         self.done += 1;
-        if self.done >= matrix.repeats
-            && let (Some(_), Some(run)) = (&self.name, self.clone_merged())
-        {
+        self.begun = true;
+        if self.done >= matrix.repeats { self.put(shelf) } else { Ok(()) }
+    }
+
+    fn put(&self, shelf: &dyn Shelf) -> anyhow::Result<()> {
+        if let (Some(_), Some(run)) = (&self.name, self.clone_merged()) {
             shelf.put(&run)?;
         }
         Ok(())
@@ -158,7 +170,11 @@ pub fn merge(runs: Vec<Run>) -> Option<Run> {
     merged.settings.retain(|field| field.key != "repeats");
     merged.settings.push(Field::new("repeats", repeats.to_string()));
     for run in runs {
-        let offset = Nanos(run.started_unix_ms.saturating_sub(merged.started_unix_ms).saturating_mul(1_000_000));
+        let offset = match merged.provenance {
+            // In virtual time there is no time between two runs.
+            Provenance::Modelled => merged.phases.last().map_or(Nanos::ZERO, |last| last.started.saturating_add(last.took)),
+            _ => Nanos(run.started_unix_ms.saturating_sub(merged.started_unix_ms).saturating_mul(1_000_000)),
+        };
         merged.phases.extend(run.phases.into_iter().map(|mut phase| {
             phase.started = phase.started.saturating_add(offset);
             phase
@@ -225,7 +241,7 @@ mod tests {
     fn matrix(policies: &[&str], patience: Option<Duration>) -> Matrix {
         let job = Job::postmark(&Settings { number: 5, transactions: 5, ..Settings::default() }).unwrap();
         let policies = policies.iter().map(|p| (*p).to_owned()).collect();
-        Matrix { target: "x".into(), jobs: vec![job], policies, repeats: 3, patience }
+        Matrix { target: "x".into(), jobs: vec![job], policies, repeats: 3, only: None, patience }
     }
 
     #[test]

@@ -287,6 +287,7 @@ pub fn run(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, bar: Op
 
 /// Adds what the drive and the volume are and did.
 pub fn describe(run: &mut Run, setup: &Setup, target: &VolumeTarget<Box<dyn Model>>) {
+    crate::recipe::note_drive(run, &setup.drive);
     run.environment.push(Field::new("drive.model", setup.drive.spec.description.clone()));
     run.environment.push(Field::new("drive.size", Bytes(setup.drive.spec.capacity_bytes).to_string()));
     run.environment.push(Field::new("fs.fill", format!("{:.0}%", setup.fill * 100.0)));

@@ -7,6 +7,7 @@ use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::{Observer, Place};
 use crate::output::Context;
+use crate::runner::overhead::Overhead;
 use crate::runner::{End, Header};
 use crate::safety::{Workspace, consent};
 use crate::session::{Watch, assemble};
@@ -17,6 +18,7 @@ use crate::trim::fitrim;
 use crate::trim::limit::CommandLimit;
 use crate::trim::lock::{DriveLocks, run_directory};
 use anyhow::Context as _;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trimtab_core::run::{Field, Run, TargetKind};
 
@@ -141,6 +143,8 @@ pub struct RealRig<'a> {
     possibilities: Possibilities,
     trim_before: bool,
     runs: u64,
+    /// The tool's own cost in each job, once it is known.
+    overheads: BTreeMap<&'static str, Overhead>,
 }
 
 impl<'a> RealRig<'a> {
@@ -154,7 +158,16 @@ impl<'a> RealRig<'a> {
         possibilities: Possibilities,
         trim_before: bool,
     ) -> Self {
-        Self { context, label: label.to_owned(), path: path.to_owned(), workspace, possibilities, trim_before, runs: 0 }
+        Self {
+            context,
+            label: label.to_owned(),
+            path: path.to_owned(),
+            workspace,
+            possibilities,
+            trim_before,
+            runs: 0,
+            overheads: BTreeMap::new(),
+        }
     }
 
     /// Ends it: the workspace goes.
@@ -209,7 +222,9 @@ impl Rig for RealRig<'_> {
         let mut hook = Hook { inner: &mut watch, policy, trim_before, online: discard.is_on() };
         let outcome = job.run(&mut target, &mut hook);
         drop(watch);
-        let assembled = assemble(header, Some(observer), outcome, job::metrics);
+        let mut assembled = assemble(header, Some(observer), outcome, job::metrics);
+        // Before the run is kept: what is kept is what is shown.
+        self.overheads.entry(job.name()).or_insert_with(|| job.overhead()).note(&mut assembled.0);
         self.workspace.remove_subdirectory(&name)?;
         self.restore_option(changed)?;
         Ok(assembled)

@@ -41,7 +41,7 @@ impl Shelf for NoShelf {
 #[derive(Debug)]
 pub struct Kept {
     store: Mutex<Store>,
-    found: BTreeMap<String, Run>,
+    found: BTreeMap<String, (RunId, Run)>,
 }
 
 impl Kept {
@@ -51,13 +51,13 @@ impl Kept {
     /// A store that cannot be opened or read.
     pub fn open(context: &Context, target: &str, resume: bool) -> anyhow::Result<Self> {
         let store = store::open_to_write(context)?;
-        let mut found: BTreeMap<String, Run> = BTreeMap::new();
+        let mut found: BTreeMap<String, (RunId, Run)> = BTreeMap::new();
         let filter = Filter { target: Some(target.to_owned()), ..Filter::default() };
         for summary in if resume { store.list(&filter)? } else { Vec::new() } {
             let run = store.load(summary.id)?;
             let Some(cell) = cell_of(&run).map(str::to_owned) else { continue };
-            if run.complete && found.get(&cell).is_none_or(|known| repeats(known) <= repeats(&run)) {
-                found.insert(cell, run);
+            if run.complete && found.get(&cell).is_none_or(|(_, known)| repeats(known) <= repeats(&run)) {
+                found.insert(cell, (summary.id, run));
             }
         }
         Ok(Self { store: Mutex::new(store), found })
@@ -71,12 +71,17 @@ impl Kept {
 
 impl Shelf for Kept {
     fn find(&self, cell: &str) -> Option<Run> {
-        self.found.get(cell).cloned()
+        self.found.get(cell).map(|(_, run)| run.clone())
     }
 
     fn put(&self, run: &Run) -> anyhow::Result<()> {
         // A thread that panicked left no half-done transaction behind: the lock is as good as before.
-        self.store.lock().unwrap_or_else(std::sync::PoisonError::into_inner).save(run)?;
+        let mut store = self.store.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let saved = store.save(run)?;
+        // The run that this one goes on from is contained in it.
+        if let Some((before, _)) = cell_of(run).and_then(|cell| self.found.get(cell)).filter(|(before, _)| *before != saved.id) {
+            store.delete(&[*before])?;
+        }
         Ok(())
     }
 }
@@ -96,6 +101,8 @@ pub fn mark(run: &mut Run, cell: &str) {
 pub fn name(header: crate::runner::Header, detail: &str) -> String {
     let mut run = header.into_run(crate::runner::recorder::Recorded::default(), true);
     run.started_unix_ms = 0;
+    // How it was asked for decides nothing.
+    run.specification.clear();
     run.environment.push(Field::new("detail", detail));
     RunId::of(&run).to_string()
 }

@@ -71,6 +71,11 @@ impl<'a> Cells<'a> {
         self.0.iter().any(|run| effective_policy(run) == policy)
     }
 
+    /// Whether discards of a policy were counted: what was not seen to discard cannot be judged.
+    fn tested(&self, policy: &str) -> bool {
+        self.of(policy).any(sent_something)
+    }
+
     fn of(&self, policy: &str) -> impl Iterator<Item = &'a Run> {
         self.0.iter().filter(move |run| effective_policy(run) == policy)
     }
@@ -103,6 +108,8 @@ pub enum Recommendation {
     NeverDone,
     /// Discards do not arrive; that has to be mended first.
     Blocked,
+    /// A policy was run, but no discard of it was counted: nothing can be said of it.
+    NotTested,
     /// Too little could be tried.
     Unknown,
 }
@@ -121,12 +128,14 @@ pub fn recommendation(study: &Study) -> Recommendation {
     if stalls && finishes(policy::IDLE) {
         return Recommendation::Idle;
     }
-    match (cells.has(policy::NONE), cells.has(policy::ONLINE), cells.has(policy::BATCHED)) {
+    match (cells.has(policy::NONE), cells.tested(policy::ONLINE), cells.tested(policy::BATCHED)) {
         (true, true, _) if !online_costs && advice::looked(study) && finishes(policy::ONLINE) => Recommendation::Online,
         (true, true, _) if !online_costs && !advice::looked(study) => Recommendation::NoDifference,
         _ if advice::beats(study, policy::ADAPTIVE, policy::BATCHED) && finishes(policy::ADAPTIVE) => Recommendation::Adaptive,
         _ if !finishes(policy::BATCHED) => Recommendation::NeverDone,
-        (true, true, _) | (true, false, true) => Recommendation::Batched,
+        (true, true, _) => Recommendation::Batched,
+        (true, false, true) if !cells.has(policy::ONLINE) => Recommendation::Batched,
+        (true, ..) if cells.has(policy::ONLINE) || cells.has(policy::BATCHED) => Recommendation::NotTested,
         _ => Recommendation::Unknown,
     }
 }
@@ -139,7 +148,11 @@ pub fn recommended_policy(study: &Study) -> Option<&'static str> {
         Recommendation::Adaptive => Some(policy::ADAPTIVE),
         Recommendation::Idle => Some(policy::IDLE),
         Recommendation::NotWorthIt => Some(policy::NONE),
-        Recommendation::NoDifference | Recommendation::NeverDone | Recommendation::Blocked | Recommendation::Unknown => None,
+        Recommendation::NoDifference
+        | Recommendation::NeverDone
+        | Recommendation::Blocked
+        | Recommendation::NotTested
+        | Recommendation::Unknown => None,
     }
 }
 
@@ -226,6 +239,7 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
                 format!("Trim in batches: deleting costs nothing more then. {batch} Whether online discard would do, could not be tried.")
             }
         },
+        Recommendation::NotTested => not_tested(cells, &batch),
         Recommendation::Unknown if cells.has(policy::BATCHED) => {
             format!("The filesystem was mounted with online discard, and what that costs could not be compared with none. {batch}")
         }
@@ -237,6 +251,18 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
         }
     };
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What could not be judged, and why.
+fn not_tested(cells: &Cells<'_>, batch: &str) -> String {
+    let online = cells.has(policy::ONLINE) && !cells.tested(policy::ONLINE);
+    let (policy, what) = if online { (policy::ONLINE, "Online discard") } else { (policy::BATCHED, "Batched trimming") };
+    let why = match cells.of(policy).next() {
+        Some(run) if queues(run) => "the filesystem sends its discards minutes later, and none was counted until then",
+        Some(run) if sent_nothing(run) => "not one discard was counted",
+        _ => "nothing here counts discards",
+    };
+    format!("{what} was not tested here: {why}. {}", if cells.tested(policy::BATCHED) { batch } else { "" })
 }
 
 /// A sentence on the phase that online discard slows down most.
@@ -297,7 +323,7 @@ fn worst<'a>(study: &'a Study, cells: &Cells<'a>) -> Option<Worst<'a>> {
 /// A time of `job` under online discard and without, if it is measurably longer, and by more than a blink.
 fn slowed<'a>(cells: &Cells<'a>, job: &'a str, metric: &str, what: String, others: &[&str]) -> Option<Worst<'a>> {
     // What no discard was sent for is not slow because of one.
-    let online = samples(cells.find(job, policy::ONLINE).filter(|run| !sent_nothing(run))?, metric)?;
+    let online = samples(cells.find(job, policy::ONLINE).filter(|run| sent_something(run))?, metric)?;
     let without = others.iter().filter_map(|policy| cells.find(job, policy));
     let without: Vec<f64> = without.filter_map(|run| samples(run, metric)).flatten().copied().collect();
     let comparison = compare(online, &without)?;
@@ -321,6 +347,11 @@ fn trim_cost(cells: &Cells<'_>) -> String {
         _ if most < least * 1.5 => show(most),
         _ => format!("{} to {}", show(least), show(most)),
     }
+}
+
+/// Counters exist and moved.
+fn sent_something(run: &Run) -> bool {
+    samples(run, "discard.commands").is_some_and(|counts| counts.iter().any(|count| *count > 0.0))
 }
 
 /// Counters exist and did not move.
@@ -489,8 +520,34 @@ mod tests {
             tree("none", "nodiscard", &[0.17], 0.0, None),
             tree("batched", "nodiscard", &[0.17], 16.0, Some(0.1)),
         ]);
-        assert_eq!(recommendation(&study), Recommendation::NoDifference);
+        assert_eq!((recommendation(&study), recommended_policy(&study)), (Recommendation::NotTested, None));
+        let headline = of(&study).headline;
+        assert!(headline.starts_with("Online discard was not tested here: the filesystem sends its discards minutes later"), "{headline}");
+        assert!(headline.ends_with("A batched trim takes 100 ms."), "{headline}");
         assert!(of(&study).caveats.iter().any(|c| c.contains("minutes later")));
+    }
+
+    #[test]
+    fn without_the_counters_that_carry_it_there_is_no_verdict() {
+        let uncounted = |mut run: Run| {
+            run.metrics.retain(|metric| !metric.name.starts_with("discard."));
+            run
+        };
+        let none = || tree("none", "nodiscard", &[0.17, 0.16, 0.18], 0.0, None);
+        let batched = || tree("batched", "nodiscard", &[0.17; 3], 120.0, Some(0.8));
+        // As slow as it is: nobody knows whether by discards.
+        for sync in [0.17, 40.0] {
+            for online in [tree("online", "discard", &[sync; 3], 0.0, None), uncounted(tree("online", "discard", &[sync; 3], 9.0, None))] {
+                let with = study(vec![none(), batched(), online]);
+                assert_eq!(recommendation(&with), Recommendation::NotTested, "{}", of(&with).headline);
+                assert!(of(&with).headline.starts_with("Online discard was not tested here"), "{}", of(&with).headline);
+            }
+        }
+        let alone = study(vec![uncounted(none()), uncounted(batched())]);
+        assert_eq!(recommendation(&alone), Recommendation::NotTested);
+        assert_eq!(of(&alone).headline, "Batched trimming was not tested here: nothing here counts discards.");
+        // What could not be tried is another matter.
+        assert_eq!(recommendation(&study(vec![none(), batched()])), Recommendation::Batched);
     }
 
     #[test]

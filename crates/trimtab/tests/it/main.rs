@@ -24,6 +24,7 @@ mod postmark;
 mod power_cuts;
 mod published;
 mod replay;
+mod rerun;
 mod results;
 mod screens;
 mod second_user;

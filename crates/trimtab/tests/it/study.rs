@@ -66,6 +66,29 @@ fn all_policies_of_ext4_end_in_one_table_and_the_mount_is_as_before() {
 }
 
 #[test]
+fn every_run_is_kept_once_under_the_id_that_is_shown() {
+    let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
+    let scratch = tempfile::tempdir().unwrap();
+    let store = scratch.path().join("r.db");
+    let listed = || -> Vec<String> {
+        let output = trimtab().args(["results", "list", "--json", "--store"]).arg(&store).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+    };
+    for (repeats, resume) in [("1", None), ("2", Some("--resume"))] {
+        let mut study = trimtab();
+        study.args(["study", "--quick", "--repeats", repeats, "--reserve", "0", "--json", "--store"]).arg(&store).args(resume);
+        let output = study.arg(mount.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let shown: Vec<String> = json["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(shown.len(), 2);
+        // Two repeats take the place of the one that they go on from.
+        assert_eq!(listed(), shown);
+    }
+}
+
+#[test]
 fn a_filesystem_that_cannot_trim_is_measured_as_it_is_and_the_rest_explained() {
     let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
     let expected = contains("Only 'as-mounted (nodiscard)' could be tried")

@@ -289,6 +289,7 @@ mod tests {
             tool_version: "0.1.0".to_owned(),
             complete: true,
             environment: vec![Field::new("fs.type", "ext4")],
+            specification: Vec::new(),
             phases: Vec::new(),
             metrics: metrics
                 .iter()

@@ -37,6 +37,18 @@ pub enum SourceKind {
     Assumed,
 }
 
+impl SourceKind {
+    /// As it is written before the source.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Fitted => "fitted",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
 /// The file, as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

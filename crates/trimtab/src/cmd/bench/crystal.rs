@@ -6,9 +6,11 @@ mod rounds;
 use self::ground::Ground;
 use self::rounds::Rounds;
 use super::finish;
+use crate::drives;
 use crate::error::UsageError;
 use crate::output::Context;
 use crate::progress::{Counting, Progress as Bar};
+use crate::recipe;
 use crate::report::cdm;
 use crate::runner::overhead::Overhead;
 use crate::runner::recorder::Recorder;
@@ -194,7 +196,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut fields = args.fields(&settings);
     fields.extend(settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())));
     fields.extend(ground.engine().map(|engine| Field::new("engine", engine)));
-    let header = Header::new("crystal", fields, ground.kind(), &args.target, "as-mounted", args.seed);
+    let mut header = Header::new("crystal", fields, ground.kind(), &args.target, "as-mounted", args.seed);
+    if let TargetSpec::Drive(name) = &spec {
+        header.specification.extend(recipe::drive_fields(&drives::load(name)?));
+    }
     let outcome = ground.run(workload.clone(), &mut Watch::new(context, &workload, &settings, ground.guard()?, rounds.as_mut()));
     let (run, end) = conclude_run(context, header, ground, outcome, &settings, rounds)?;
     if let Some(path) = &args.cdm_text

@@ -60,7 +60,8 @@ mod tests {
     #[test]
     fn a_result_that_cannot_be_kept_is_printed_all_the_same() {
         let dir = tempfile::tempdir().unwrap();
-        let context = Context { json: true, progress: false, quiet: true, yes: false, store: Some(dir.path().join("gone/r.db")) };
+        let context =
+            Context { json: true, progress: false, quiet: true, yes: false, store: Some(dir.path().join("gone/r.db")), label: None };
         let error = keep_and_print(&context, &crate::shape::any_run::example()).unwrap_err();
         assert_eq!(error.to_string(), "the result above could not be kept");
     }

@@ -1,6 +1,6 @@
 //! `trimtab drive show`.
 
-use crate::drives::{self, Drive, SourceKind};
+use crate::drives::{self, Drive};
 use crate::output::{self, Context};
 use crate::report::document::{Narrow, Table};
 use crate::report::layout::prose;
@@ -39,17 +39,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     context.report("drive", 1, &document, || {
         let mut table = Table::new("", &["field", "value", "source"]).when_narrow(Narrow::Records);
         for (field, value) in &rows {
-            let source = drive.source_of(field).map_or_else(
-                || "default".to_owned(),
-                |source| {
-                    let kind = match source.kind {
-                        SourceKind::Published => "published",
-                        SourceKind::Fitted => "fitted",
-                        SourceKind::Assumed => "assumed",
-                    };
-                    format!("{kind}: {}", source.text)
-                },
-            );
+            let source =
+                drive.source_of(field).map_or_else(|| "default".to_owned(), |source| format!("{}: {}", source.kind.name(), source.text));
             table.row([field.clone(), shown(field, value), source]);
         }
         [prose(&format!("{}: {}", drive.spec.name, drive.spec.description)), table.on_screen()].concat()

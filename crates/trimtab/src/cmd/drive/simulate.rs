@@ -1,11 +1,11 @@
 //! `trimtab drive simulate`.
 
-use crate::drives;
-use crate::drives::model;
+use crate::drives::{self, Drive, model};
 use crate::error::{Interrupted, UsageError};
 use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Progress};
+use crate::recipe;
 use crate::report;
 use crate::runner::End;
 use crate::shape::run::{RunV1, SCHEMA, VERSION};
@@ -186,11 +186,10 @@ fn percent(text: &str) -> Result<f64, String> {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let plan = plan(args)?;
-    let specs: Vec<(String, DriveSpec)> = args
-        .drives
-        .iter()
-        .map(|name| Ok((name.clone(), model::sized(drives::load(name)?.spec, args.capacity)?)))
-        .collect::<anyhow::Result<_>>()?;
+    let loaded: Vec<Drive> = args.drives.iter().map(|name| drives::load(name)).collect::<anyhow::Result<_>>()?;
+    let sized = loaded.iter().map(|drive| model::sized(drive.spec.clone(), args.capacity));
+    let specs: Vec<(String, DriveSpec)> =
+        args.drives.iter().cloned().zip(sized).map(|(name, spec)| Ok((name, spec?))).collect::<anyhow::Result<_>>()?;
     if let Load::Synthetic(addresses) = &plan.load {
         for (name, spec) in &specs {
             let block = spec.logical_block_bytes;
@@ -210,8 +209,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     drop(bar);
     let mut runs = Vec::new();
     let mut end = End::Complete;
-    for result in results {
-        let (run, this_end) = result?;
+    for (result, drive) in results.into_iter().zip(&loaded) {
+        let (mut run, this_end) = result?;
+        recipe::note_drive(&mut run, drive);
         runs.push(run);
         if end == End::Complete {
             end = this_end;

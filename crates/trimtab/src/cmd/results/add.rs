@@ -83,6 +83,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         tool_version: String::new(),
         complete: true,
         environment: fields(&args.environment),
+        specification: Vec::new(),
         phases: Vec::new(),
         metrics,
         series: Vec::new(),

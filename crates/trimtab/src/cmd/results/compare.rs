@@ -1,9 +1,11 @@
 //! `trimtab results compare`.
 
+use crate::error::UsageError;
 use crate::output::Context;
 use crate::report;
 use crate::shape::comparison::{ComparisonV1, VERSION};
 use crate::store::{Reference, RunId, Store};
+use crate::study::Study;
 use std::process::ExitCode;
 use trimtab_core::analysis::compare::runs::{Side, against, warnings};
 use trimtab_core::analysis::compare::{Options, Statistic};
@@ -19,6 +21,7 @@ means no measurable difference. docs/method.md says how the interval is made.
 Examples:
   trimtab results compare last~1 last
   trimtab results compare 0c4e5df9 bd7f9406 41aa0d17
+  trimtab results compare study:last~1 study:last             each run with its like
   trimtab results compare last~5+last~4+last~3 last~2+last~1+last")]
 pub struct Args {
     /// The baseline and what to compare with it: first digits of an id, last, last~1 …, several joined by +.
@@ -53,15 +56,18 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Compares.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
-    let loaded = load(&store, &args.sides)?;
-    let runs: Vec<Vec<Run>> = loaded.iter().map(|(_, runs)| runs.iter().map(|(_, run)| run.clone()).collect()).collect();
-    let sides: Vec<Side<'_>> = loaded.iter().zip(&runs).map(|((label, _), runs)| Side { label, runs }).collect();
     let options = Options {
         statistic: if args.median { Statistic::Median } else { Statistic::Mean },
         confidence: args.confidence / 100.0,
         seed: args.seed,
         ..Options::default()
     };
+    if let Some(studies) = studies(&store, &args.sides)? {
+        return super::studies::compare(&studies, &options, context);
+    }
+    let loaded = load(&store, &args.sides)?;
+    let runs: Vec<Vec<Run>> = loaded.iter().map(|(_, runs)| runs.iter().map(|(_, run)| run.clone()).collect()).collect();
+    let sides: Vec<Side<'_>> = loaded.iter().zip(&runs).map(|((label, _), runs)| Side { label, runs }).collect();
     let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
     let warnings = warnings(&sides);
     let shape = ComparisonV1::new(&loaded, options.confidence, &others, &warnings);
@@ -70,6 +76,22 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         report::text::render(&report::compare::document(&sides, &ids, options.confidence, &others, &warnings))
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The studies, if each side is one. Repeats of a study's unlike runs mean nothing together.
+fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<(RunId, Study)>>> {
+    let mut studies = Vec::new();
+    for References(side) in sides {
+        for reference in side {
+            studies.extend(super::study(store, reference)?);
+        }
+    }
+    if !studies.is_empty() && (studies.len() < sides.len() || sides.iter().any(|side| side.0.len() > 1)) {
+        return Err(UsageError::new("a study can be compared with another study only")
+            .hint("its runs are in 'trimtab results list --study'")
+            .into());
+    }
+    Ok(Some(studies).filter(|studies| !studies.is_empty()))
 }
 
 fn joined(runs: &[(RunId, Run)]) -> String {

@@ -11,9 +11,10 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   trimtab results delete last
-  trimtab results delete 0c4e5df9 bd7f9406")]
+  trimtab results delete 0c4e5df9 bd7f9406
+  trimtab results delete study:last")]
 pub struct Args {
-    /// The runs: first digits of an id, last, last~1 …
+    /// The runs: first digits of an id, last, last~1 …; study:ID for all of a study.
     #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
     runs: Vec<Reference>,
 }
@@ -30,13 +31,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut ids = Vec::new();
     let mut lines = Vec::new();
     for reference in &args.runs {
-        let id = store.find(reference)?;
-        if !ids.contains(&id) {
-            let run = store.load(id)?;
-            lines.push(format!("deleted {id}: {} on {}", clean(&run.workload), clean(&run.target_label)));
-            ids.push(id);
+        for id in store.find_all(reference)? {
+            if !ids.contains(&id) {
+                let run = store.load(id)?;
+                lines.push(format!("deleted {id}: {} on {}", clean(&run.workload), clean(&run.target_label)));
+                ids.push(id);
+            }
         }
     }
+    // What is left without a run is no study any more.
     store.delete(&ids)?;
     let deleted = Deleted { deleted: ids.iter().map(ToString::to_string).collect() };
     context.report("runs-deleted", 1, &deleted, || lines.join("\n"))?;

@@ -4,10 +4,11 @@ use crate::error::UsageError;
 use crate::output::Context;
 use crate::report::cdm;
 use crate::shape::csv;
-use crate::shape::import::{RUNS_SCHEMA, RunsV1};
+use crate::shape::import::{RUNS_SCHEMA, Results, RunsV1};
 use crate::shape::run::VERSION;
-use crate::store::{Filter, Reference};
+use crate::store::{self, Filter, Reference, RunId, Store};
 use anyhow::Context as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -65,13 +66,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(UsageError::new("--format cdm needs the runs to be named, since only those of bench crystal have that format").into());
     }
     let store = super::open(context)?;
-    let runs: Vec<Run> = if args.runs.is_empty() {
-        store.list(&Filter::default())?.iter().map(|summary| store.load(summary.id)).collect::<Result<_, _>>()?
+    let runs: Vec<(RunId, Run)> = if args.runs.is_empty() {
+        store.list(&Filter::default())?.iter().map(|summary| Ok((summary.id, store.load(summary.id)?))).collect::<store::Result<_>>()?
     } else {
-        super::load(&store, &args.runs)?.into_iter().map(|(_, run)| run).collect()
+        super::load(&store, &args.runs)?
     };
+    let ids: BTreeSet<RunId> = runs.iter().map(|(id, _)| *id).collect();
+    let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let text = match args.format {
-        Format::Json => crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&runs))?,
+        Format::Json => crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results(&store, &runs, &ids)?))?,
         Format::Csv => csv::write(&runs),
         Format::Cdm => runs.iter().map(cdm::text).collect::<Result<Vec<_>, _>>()?.join("\n"),
     };
@@ -84,6 +87,18 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The runs with their labels, and the studies of which all runs are among them.
+fn results(store: &Store, runs: &[Run], ids: &BTreeSet<RunId>) -> anyhow::Result<Results> {
+    let labels: BTreeMap<RunId, Option<String>> =
+        store.list(&Filter::default())?.into_iter().map(|summary| (summary.id, summary.label)).collect();
+    let label = |run: &Run| labels.get(&RunId::of(run)).cloned().flatten();
+    let studies = store.studies()?.into_iter().map(|(_, study)| study);
+    Ok(Results {
+        runs: runs.iter().map(|run| (run.clone(), label(run))).collect(),
+        studies: studies.filter(|study| study.runs.iter().all(|(_, id)| ids.contains(id))).collect(),
+    })
 }
 
 pub(super) fn counted(n: usize) -> String {

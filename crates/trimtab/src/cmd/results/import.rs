@@ -2,7 +2,7 @@
 
 use super::export::counted;
 use crate::output::Context;
-use crate::shape::import::{TEXT_MAX, read};
+use crate::shape::import::{Results, TEXT_MAX, read};
 use crate::store;
 use anyhow::Context as _;
 use serde::Serialize;
@@ -36,13 +36,26 @@ struct Imported {
 
 /// Imports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let mut runs = Vec::new();
+    let mut results = Results::default();
     for path in &args.files {
         let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
         let bytes = bytes(path).with_context(|| format!("cannot read {name}"))?;
-        runs.extend(read(&bytes).with_context(|| format!("cannot import {name}"))?);
+        let read = read(&bytes).with_context(|| format!("cannot import {name}"))?;
+        results.runs.extend(read.runs);
+        results.studies.extend(read.studies);
     }
-    let saved = store::open_to_write(context)?.save_all(&runs, false)?;
+    let (runs, labels): (Vec<_>, Vec<_>) = results.runs.into_iter().unzip();
+    let mut store = store::open_to_write(context)?;
+    let saved = store.save_all(&runs, false)?;
+    for (saved, label) in saved.iter().zip(&labels) {
+        // One that was there keeps the label that it has here.
+        if let Some(label) = context.label.as_ref().or(label.as_ref()).filter(|_| saved.new) {
+            store.set_label(saved.id, Some(label))?;
+        }
+    }
+    for study in &results.studies {
+        store.save_study(study)?;
+    }
     let ids = |new| saved.iter().filter(|s| s.new == new).map(|s| s.id.to_string()).collect();
     let imported = Imported { imported: ids(true), there_already: ids(false) };
     context.report("runs-imported", 1, &imported, || {

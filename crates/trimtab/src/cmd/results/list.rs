@@ -5,7 +5,8 @@ use crate::report::document::{Narrow, Table};
 use crate::report::run::{instant, quantity};
 use crate::report::text::clean;
 use crate::runner::unix_ms;
-use crate::store::{self, Filter, Summary};
+use crate::shape::Entries;
+use crate::store::{self, Filter, Reference, Summary};
 use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_core::run::Provenance;
@@ -17,6 +18,9 @@ Examples:
   trimtab results list
   trimtab results list --workload postmark --since 7d
   trimtab results list --target nvme --policy online --limit 5
+  trimtab results list --studies
+  trimtab results list --study study:last
+  trimtab results list --label kernel-6.19        what was kept with --label kernel-6.19
   trimtab results list --json | jq -r '.runs[].id'")]
 pub struct Args {
     /// Only of this workload.
@@ -31,6 +35,12 @@ pub struct Args {
     /// Only what began then or later: 2026-03-01, or 7d for the last seven days.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
+    /// Only of this study: study:ID, study:last, study:last~1.
+    #[arg(long, value_name = "STUDY", value_parser = super::study_reference)]
+    study: Option<Reference>,
+    /// Studies instead of single runs.
+    #[arg(long, conflicts_with_all = ["study", "workload", "policy", "since"])]
+    studies: bool,
     /// Only the newest N.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
@@ -48,6 +58,10 @@ struct Row {
     systems: u32,
     complete: bool,
     warnings: u64,
+    label: Option<String>,
+    study: Option<String>,
+    fill: Option<String>,
+    settings: Entries<String, String>,
     metric: Option<Figure>,
 }
 
@@ -66,7 +80,16 @@ struct List {
 
 /// Lists.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    if args.studies {
+        return studies(args, context);
+    }
+    let study = match &args.study {
+        Some(reference) => Some(super::open(context)?.find_study(reference)?.0),
+        None => None,
+    };
     let filter = Filter {
+        label: context.label.clone(),
+        study,
         workload: args.workload.clone(),
         policy: args.policy.clone(),
         target: args.target.clone(),
@@ -100,6 +123,10 @@ fn row(summary: &Summary) -> Row {
         systems: summary.systems,
         complete: summary.complete,
         warnings: summary.warnings,
+        label: summary.label.clone(),
+        study: summary.study.map(|id| id.to_string()),
+        fill: summary.fill.clone(),
+        settings: Entries(summary.settings.iter().map(|field| (field.key.clone(), field.value.clone())).collect()),
         metric: summary.metric.as_ref().map(|m| Figure {
             name: m.name.clone(),
             unit: m.unit.name(),
@@ -109,38 +136,132 @@ fn row(summary: &Summary) -> Row {
     }
 }
 
+/// A column of the list: its heading, and what it says of a run.
+type Column<'a> = (&'static str, Box<dyn Fn(&Summary) -> String + 'a>);
+
 fn table(found: &[Summary]) -> String {
-    let header = ["id", "began", "workload", "target", "policy", "figure", "remarks"];
+    let short = |id: Option<store::RunId>| id.map_or_else(String::new, store::RunId::short);
+    let columns: [Column<'_>; 10] = [
+        ("id", Box::new(|run| run.id.short())),
+        ("label", Box::new(|run| run.label.as_deref().map(clean).unwrap_or_default())),
+        ("study", Box::new(move |run| short(run.study))),
+        ("began, UTC", Box::new(|run| instant(run.started_unix_ms).trim_end_matches(":00 UTC").trim_end_matches(" UTC").to_owned())),
+        ("workload", Box::new(|run| clean(&run.workload))),
+        ("target", Box::new(|run| clean(&run.target_label))),
+        ("policy", Box::new(|run| clean(&run.policy))),
+        ("fill", Box::new(|run| run.fill.as_deref().map(clean).unwrap_or_default())),
+        ("options", Box::new(|run| options(run, found))),
+        ("figure", Box::new(figure)),
+    ];
+    // A column that says nothing of any run is left out.
+    let mut cells: Vec<(&str, Vec<String>)> = columns
+        .iter()
+        .map(|(name, cell)| (*name, found.iter().map(cell).collect()))
+        .filter(|(_, cells): &(_, Vec<String>)| said(cells))
+        .collect();
+    cells.push(("remarks", found.iter().map(remarks).collect()));
+    cells.retain(|(_, cells)| said(cells));
+    let header: Vec<&str> = cells.iter().map(|(name, _)| *name).collect();
     let mut table = Table::new("", &header).when_narrow(Narrow::Records);
-    for summary in found {
-        let figure = summary.metric.as_ref().map_or_else(String::new, |m| {
-            let mean = m.samples.iter().sum::<f64>() / m.samples.len() as f64;
-            format!("{} {}", clean(&m.name), quantity(mean, m.unit))
-        });
-        let mut remarks = Vec::new();
-        if summary.provenance != Provenance::Measured {
-            remarks.push(summary.provenance.name().to_owned());
-        }
-        if summary.systems > 1 {
-            remarks.push(format!("sum of {} systems", summary.systems));
-        }
-        if !summary.complete {
-            remarks.push("interrupted".to_owned());
-        }
-        match summary.warnings {
-            0 => {}
-            1 => remarks.push("1 warning".to_owned()),
-            n => remarks.push(format!("{n} warnings")),
-        }
-        table.row([
-            summary.id.short(),
-            instant(summary.started_unix_ms),
-            clean(&summary.workload),
-            clean(&summary.target_label),
-            clean(&summary.policy),
-            figure,
-            remarks.join(", "),
-        ]);
+    for row in 0..found.len() {
+        table.row(cells.iter().map(|(_, cells)| cells[row].clone()));
     }
     table.on_screen()
+}
+
+fn said(cells: &[String]) -> bool {
+    cells.iter().any(|cell| !cell.is_empty())
+}
+
+/// The settings in which a run differs from others of its workload in the list.
+fn options(run: &Summary, all: &[Summary]) -> String {
+    let value = |of: &Summary, key: &str| of.settings.iter().find(|field| field.key == key).map(|field| field.value.clone());
+    let differs = |key: &str| all.iter().any(|other| other.workload == run.workload && value(other, key) != value(run, key));
+    let shown = run.settings.iter().filter(|field| field.key != "fill" && differs(&field.key));
+    shown.map(|field| clean(&format!("{} {}", field.key, field.value))).collect::<Vec<_>>().join(", ")
+}
+
+fn figure(run: &Summary) -> String {
+    run.metric.as_ref().map_or_else(String::new, |metric| {
+        let mean = metric.samples.iter().sum::<f64>() / metric.samples.len() as f64;
+        format!("{} {}", clean(&metric.name), quantity(mean, metric.unit))
+    })
+}
+
+fn remarks(run: &Summary) -> String {
+    let mut remarks = Vec::new();
+    if run.provenance != Provenance::Measured {
+        remarks.push(run.provenance.name().to_owned());
+    }
+    if run.systems > 1 {
+        remarks.push(format!("sum of {} systems", run.systems));
+    }
+    if !run.complete {
+        remarks.push("interrupted".to_owned());
+    }
+    match run.warnings {
+        0 => {}
+        1 => remarks.push("1 warning".to_owned()),
+        n => remarks.push(format!("{n} warnings")),
+    }
+    remarks.join(", ")
+}
+
+#[derive(Serialize)]
+struct Studies {
+    studies: Vec<StudyRow>,
+}
+
+#[derive(Serialize)]
+struct StudyRow {
+    id: String,
+    target: String,
+    complete: bool,
+    began_unix_ms: u64,
+    policies: Vec<String>,
+    runs: Vec<String>,
+}
+
+/// Studies instead of runs.
+fn studies(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let mut rows = Vec::new();
+    if let Some(store) = store::open_to_read(context)? {
+        for (id, record) in store.studies()? {
+            let runs = store.list(&Filter { study: Some(id), ..Filter::default() })?;
+            let mut policies: Vec<String> = runs.iter().map(|run| run.policy.clone()).collect();
+            policies.sort();
+            policies.dedup();
+            rows.push(StudyRow {
+                id: id.to_string(),
+                target: record.target,
+                complete: record.complete,
+                began_unix_ms: runs.iter().map(|run| run.started_unix_ms).min().unwrap_or(0),
+                policies,
+                runs: record.runs.iter().map(|(_, id)| id.to_string()).collect(),
+            });
+        }
+    }
+    rows.retain(|row| args.target.as_ref().is_none_or(|part| row.target.to_lowercase().contains(&part.to_lowercase())));
+    let skipped = args.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
+    let list = Studies { studies: rows.split_off(skipped) };
+    if list.studies.is_empty() && !context.json {
+        context.remark("no studies are stored");
+        return Ok(ExitCode::SUCCESS);
+    }
+    context.report("studies-list", 1, &list, || {
+        let mut table = Table::new("", &["study", "began", "target", "runs", "policies", "remarks"]).when_narrow(Narrow::Records);
+        for row in &list.studies {
+            let remark = if row.complete { "" } else { "interrupted" };
+            table.row([
+                row.id[..store::RunId::SHORT].to_owned(),
+                instant(row.began_unix_ms),
+                clean(&row.target),
+                row.runs.len().to_string(),
+                clean(&row.policies.join(", ")),
+                remark.to_owned(),
+            ]);
+        }
+        table.on_screen()
+    })?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -18,7 +18,7 @@ Examples:
   trimtab results report last~1 last --output both.html
   trimtab results report 0c4e5df9 --output - | less")]
 pub struct Args {
-    /// The runs: first digits of their ids, last, last~1 …
+    /// The runs: first digits of their ids, last, last~1 …; study:ID for a study.
     #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
     runs: Vec<Reference>,
     /// The file; - for standard output.
@@ -32,8 +32,17 @@ pub struct Args {
 /// Writes it.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
-    let runs = super::load(&store, &args.runs)?;
-    let html = report::html::render(&document(&runs.iter().map(|(id, run)| (id.short(), run)).collect::<Vec<_>>()));
+    let study = match &args.runs[..] {
+        [only] => super::study(&store, only)?,
+        _ => None,
+    };
+    let html = match study {
+        Some((_, study)) => report::html::render(&crate::study::document::of(&study)),
+        None => {
+            let runs = super::load(&store, &args.runs)?;
+            report::html::render(&document(&runs.iter().map(|(id, run)| (id.short(), run)).collect::<Vec<_>>()))
+        }
+    };
     if args.output.as_os_str() == "-" {
         crate::output::print(&html)?;
         return Ok(ExitCode::SUCCESS);

@@ -37,11 +37,13 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
         jobs: if args.asks(Question::Deleting) { scale.jobs(args.seed)? } else { Vec::new() },
         policies: policies.iter().map(|policy| policy.name().to_owned()).collect(),
         repeats: scale.repeats,
+        only: args.cell.clone(),
         patience: None,
     };
     let shelf = shelf(args, context)?;
     let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, &*shelf)?;
-    let extent = Extent { ageing: args.asks(Question::Ageing), tuning: args.asks(Question::Tuning), ..extent(args) };
+    let extent =
+        Extent { ageing: args.asks(Question::Ageing), tuning: args.asks(Question::Tuning), only: args.cell.clone(), ..extent(args) };
     cells::run(context, &setup, &policies, &extent, &*shelf, &mut study)?;
     conclude(args, context, &study)
 }
@@ -53,7 +55,7 @@ fn extent(args: &Args) -> Extent {
         (_, true) => (12.0, vec![0.6, 0.9]),
         _ => (5.0, vec![0.6, 0.9]),
     };
-    Extent { drive_writes, fills, ageing: true, tuning: true }
+    Extent { drive_writes, fills, ageing: true, tuning: true, only: None }
 }
 
 /// Refuses a drive that the filesystem does not fit on, before anything is run.

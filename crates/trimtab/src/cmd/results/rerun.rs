@@ -1,0 +1,185 @@
+//! `trimtab results rerun`: a modelled run made again from what it holds.
+
+use crate::output::Context;
+use crate::recipe;
+use crate::shape::run::{RunV1, SCHEMA, VERSION};
+use crate::store::{Filter, Reference, RunId, Store};
+use crate::study::shelf;
+use anyhow::Context as _;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use trimtab_core::run::{Provenance, Run};
+
+/// Make a modelled run again, from the specification, the settings and the seed that it holds, and say whether every byte is the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The drive is the one in the result, whatever its name means today and whether its file is still there. When the run began is taken
+from the result, too: all else has to come out again. Nothing is stored. What was measured gives other figures each time; its command is shown.
+
+Exit status: 0 the same to the byte, 1 it differs or cannot be made again.
+
+Examples:
+  trimtab results rerun last
+  trimtab results rerun 0c4e5df9 --json > again.json")]
+pub struct Args {
+    /// The run: first digits of its id, last, last~1 …
+    #[arg(value_name = "RUN", value_parser = super::reference)]
+    run: Reference,
+}
+
+/// Makes it again.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let store = super::open(context)?;
+    let id = store.find(&args.run)?;
+    let run = store.load(id)?;
+    let command = command_of(id, &run)?;
+    let scratch = tempfile::Builder::new().prefix("trimtab-rerun-").tempdir().context("cannot make a directory for the run")?;
+    let mut again = made_again(&run, &command, scratch.path())?;
+    // When it began, and beside which others it was made.
+    again.started_unix_ms = run.started_unix_ms;
+    for field in again.specification.iter_mut().filter(|field| field.key == recipe::COMMAND) {
+        recipe::of(&run, recipe::COMMAND).unwrap_or_default().clone_into(&mut field.value);
+    }
+    let version = std::mem::replace(&mut again.tool_version, run.tool_version.clone());
+    let differences = differences(&run, &again);
+    let mut shape = RunV1::from(&again);
+    shape.id = Some(RunId::of(&again).to_string());
+    context.report(SCHEMA, VERSION, &shape, || {
+        if differences.is_empty() {
+            format!("{id}: made again, the same to the byte ({} figures, {} series)", again.metrics.len(), again.series.len())
+        } else {
+            format!("{id}: made again, and it differs in {}", differences.join("; "))
+        }
+    })?;
+    if differences.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if version != run.tool_version {
+        context.remark(&format!("it was made by version {}, and this is version {version}", run.tool_version));
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// The arguments that made `run`, or why it cannot be made again.
+fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
+    let command = recipe::of(run, recipe::COMMAND).map(serde_json::from_str::<Vec<String>>).transpose();
+    let command = command.with_context(|| format!("the command that {id} holds is none"))?;
+    let shown = command.as_ref().map_or_else(String::new, |command| format!("; it was made by: trimtab {}", command.join(" ")));
+    match run.provenance {
+        Provenance::Modelled => {}
+        Provenance::Measured => anyhow::bail!("{id} was measured, and a measurement is never the same again{shown}"),
+        Provenance::Entered => anyhow::bail!("{id} was entered, not made here"),
+    }
+    anyhow::ensure!(run.complete, "{id} was interrupted: nobody can stop again at the same place{shown}");
+    command.with_context(|| {
+        format!("{id} does not hold what it was made from: trimtab {} kept no command and no specification", run.tool_version)
+    })
+}
+
+/// Runs the command in a process of its own, with the drive that the run holds and a store of its own, and takes the same run out of that.
+fn made_again(run: &Run, command: &[String], scratch: &Path) -> anyhow::Result<Run> {
+    let reference = run.target_label.strip_prefix("drive:").unwrap_or(&run.target_label);
+    let (variable, directory) = recipe::put_drive(run, reference, scratch)?;
+    let store = scratch.join("results.db");
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut process = Command::new(program);
+    process.args(only_drive(command, reference)).arg("--quiet").arg("--store").arg(&store).env(variable, directory);
+    if let Some(cell) = shelf::cell_of(run) {
+        process.args(["--cell", cell]).arg("--report").arg(scratch.join("report.html"));
+    }
+    let output = process.stdin(Stdio::null()).output().context("cannot start this program again")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "'trimtab {}' failed: {}", command.join(" "), said.trim().trim_start_matches("trimtab: "));
+    let made = Store::open(&store)?;
+    let alike = |other: &Run| {
+        let same = (&other.workload, &other.target_label, &other.seed) == (&run.workload, &run.target_label, &run.seed);
+        same && other.policy == run.policy && shelf::cell_of(other) == shelf::cell_of(run)
+    };
+    for summary in made.list(&Filter::default())? {
+        let other = made.load(summary.id)?;
+        if alike(&other) {
+            return Ok(other);
+        }
+    }
+    anyhow::bail!("'trimtab {}' makes no such run any more", command.join(" "))
+}
+
+/// The command without the other drives of several.
+fn only_drive(command: &[String], reference: &str) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut arguments = command.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.strip_prefix("--drive") {
+            Some("") => {
+                let value = arguments.next().map_or("", String::as_str);
+                if value == reference {
+                    kept.extend([argument.clone(), value.to_owned()]);
+                }
+            }
+            Some(value) if value.starts_with('=') && &value[1..] != reference => {}
+            _ => kept.push(argument.clone()),
+        }
+    }
+    kept
+}
+
+/// The places in which the two differ, as dotted names in their JSON; empty if every byte is the same.
+fn differences(run: &Run, again: &Run) -> Vec<String> {
+    const MOST: usize = 8;
+    let value = |run: &Run| serde_json::to_value(RunV1::from(run)).unwrap_or(Value::Null);
+    let mut found = Vec::new();
+    differ("", &value(run), &value(again), &mut found);
+    if found.is_empty() && RunId::of(run) != RunId::of(again) {
+        found.push("something that JSON does not show".to_owned());
+    }
+    if found.len() > MOST {
+        let more = found.len() - MOST;
+        found.truncate(MOST);
+        found.push(format!("and {more} more"));
+    }
+    found
+}
+
+fn differ(at: &str, a: &Value, b: &Value, found: &mut Vec<String>) {
+    let below = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
+    match (a, b) {
+        (Value::Object(one), Value::Object(other)) => {
+            let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
+            for key in keys {
+                differ(&below(key), one.get(key).unwrap_or(&Value::Null), other.get(key).unwrap_or(&Value::Null), found);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            for (number, (one, other)) in one.iter().zip(other).enumerate() {
+                let name = one.get("name").and_then(Value::as_str).map_or_else(|| number.to_string(), str::to_owned);
+                differ(&below(&name), one, other, found);
+            }
+        }
+        _ if a == b => {}
+        _ => found.push(at.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::any_run::example;
+
+    #[test]
+    fn every_difference_is_named() {
+        let run = example();
+        assert!(differences(&run, &run).is_empty());
+        let mut other = run.clone();
+        other.metrics[0].samples[1] += 1e-9;
+        other.counters[0].1 = 1;
+        assert_eq!(differences(&run, &other), ["metrics.delete.seconds.samples.1", "counters.nand.erases"]);
+    }
+
+    #[test]
+    fn of_several_drives_one_is_made_again() {
+        let command: Vec<String> = "drive simulate --drive a --drive=b --seed 3".split(' ').map(str::to_owned).collect();
+        assert_eq!(only_drive(&command, "a").join(" "), "drive simulate --drive a --seed 3");
+        assert_eq!(only_drive(&command, "b").join(" "), "drive simulate --drive=b --seed 3");
+    }
+}

@@ -1,0 +1,109 @@
+//! Studies beside each other: each of their runs with its like.
+
+use crate::output::Context;
+use crate::report;
+use crate::report::compare::ratio;
+use crate::report::document::{Block, Document, Section, Table};
+use crate::report::run::quantity;
+use crate::store::{RunId, headline};
+use crate::study::Study;
+use serde::Serialize;
+use std::process::ExitCode;
+use trimtab_core::analysis::compare::Options;
+use trimtab_core::analysis::compare::runs::{Row, Side, against};
+use trimtab_core::run::Run;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Compared {
+    baseline: String,
+    study: String,
+    cells: Vec<CellV1>,
+    only_in_one: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct CellV1 {
+    cell: String,
+    figure: String,
+    unit: &'static str,
+    baseline_value: f64,
+    value: f64,
+    ratio: Option<f64>,
+    interval: Option<[f64; 2]>,
+    verdict: &'static str,
+}
+
+/// What tells a run apart from the others of its study.
+fn cell(run: &Run) -> String {
+    const SET: [&str; 3] = ["fill", "tuning.question", "tuning.choice"];
+    let set = SET.iter().filter_map(|key| run.settings.iter().find(|field| field.key == *key)).map(|field| field.value.as_str());
+    let parts: Vec<&str> = [run.workload.as_str(), run.policy.as_str()].into_iter().chain(set).filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}
+
+/// The figure that matters, of two runs of the same cell.
+fn row(a: &Run, b: &Run, options: &Options) -> Option<Row> {
+    let figure = headline(a.metrics.clone())?.name;
+    let side = |label, run| Side { label, runs: std::slice::from_ref(run) };
+    against(side("A", a), side("B", b), options).figures.into_iter().find(|row| row.name == figure)
+}
+
+/// Compares studies with the first of them.
+pub fn compare(studies: &[(RunId, Study)], options: &Options, context: &Context) -> anyhow::Result<ExitCode> {
+    let Some(((base_id, base), others)) = studies.split_first() else { return Ok(ExitCode::SUCCESS) };
+    let mut compared = Vec::new();
+    let mut sections = Vec::new();
+    for (id, study) in others {
+        let name = |run: &Run| cell(run);
+        let mut rows = Vec::new();
+        for a in base.all() {
+            let found = study.all().find(|b| name(b) == name(a)).and_then(|b| row(a, b, options));
+            rows.extend(found.map(|row| (name(a), row)));
+        }
+        let lacks = |of: &Study, run: &Run| !of.all().any(|other| name(other) == name(run));
+        let only: Vec<String> =
+            base.all().filter(|run| lacks(study, run)).chain(study.all().filter(|run| lacks(base, run))).map(name).collect();
+        sections.push(section(*base_id, *id, &rows, &only));
+        compared.push(shape(*base_id, *id, &rows, only));
+    }
+    let subtitle = studies.iter().map(|(id, study)| format!("{}: {}", id.short(), study.target)).collect();
+    let document = Document { title: format!("Comparison of {} studies", studies.len()), subtitle, sections };
+    context.report_styled("studies-comparison", 1, &serde_json::json!({ "comparisons": compared }), || report::text::render(&document))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn section(base: RunId, id: RunId, rows: &[(String, Row)], only: &[String]) -> Section {
+    let header = ["run", "figure", &base.short(), &id.short(), "ratio", "verdict"];
+    let mut table = Table::new("The figure that matters of each run; compare two runs for all others.", &header);
+    for (cell, row) in rows {
+        let c = &row.comparison;
+        table.row([
+            cell.clone(),
+            row.name.clone(),
+            quantity(c.a, row.unit),
+            quantity(c.b, row.unit),
+            c.ratio.map_or_else(String::new, ratio),
+            c.verdict.words(row.unit).to_owned(),
+        ]);
+    }
+    let mut blocks = vec![Block::Table(table)];
+    if !only.is_empty() {
+        blocks.push(Block::Text(format!("Only one of them has: {}", only.join("; "))));
+    }
+    Section::new(format!("{} against {}", id.short(), base.short()), blocks)
+}
+
+fn shape(base: RunId, id: RunId, rows: &[(String, Row)], only_in_one: Vec<String>) -> Compared {
+    let one = |(cell, row): &(String, Row)| CellV1 {
+        cell: cell.clone(),
+        figure: row.name.clone(),
+        unit: row.unit.name(),
+        baseline_value: row.comparison.a,
+        value: row.comparison.b,
+        ratio: row.comparison.ratio,
+        interval: row.comparison.interval.map(|interval| [interval.low, interval.high]),
+        verdict: row.comparison.verdict.words(row.unit),
+    };
+    Compared { baseline: base.to_string(), study: id.to_string(), cells: rows.iter().map(one).collect(), only_in_one }
+}

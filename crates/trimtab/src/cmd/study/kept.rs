@@ -1,0 +1,92 @@
+//! A study into the store, and onto the screen.
+
+use crate::output::Context;
+use crate::report;
+use crate::shape::run::RunV1;
+use crate::store::{self, RunId, StudyRecord};
+use crate::study::{Study, document, verdict};
+use serde::Serialize;
+use trimtab_core::run::{Field, Run};
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct StudyV1 {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    target: String,
+    complete: bool,
+    verdict: String,
+    evidence: Vec<String>,
+    caveats: Vec<String>,
+    untried: Vec<UntriedV1>,
+    runs: Vec<RunV1>,
+    ageing: Vec<RunV1>,
+    tuning: Vec<RunV1>,
+}
+
+#[derive(Debug, Serialize)]
+struct UntriedV1 {
+    policy: String,
+    reason: String,
+}
+
+/// The parts of a study, by the names that they have in the store.
+fn parts(study: &Study) -> [(&'static str, &[Run]); 3] {
+    [("runs", &study.runs), ("ageing", &study.ageing), ("tuning", &study.tuning)]
+}
+
+/// Keeps the runs, those that are kept already once, and that they belong together. Nothing is kept of a study without runs.
+///
+/// # Errors
+/// A store that cannot be written.
+pub fn keep(context: &Context, study: &Study) -> store::Result<Option<RunId>> {
+    if study.is_empty() {
+        return Ok(None);
+    }
+    let mut runs = Vec::new();
+    for (part, list) in parts(study) {
+        for run in list {
+            runs.push((part.to_owned(), store::save(context, run)?));
+        }
+    }
+    let untried = study.untried.iter().map(|untried| Field::new(&untried.policy, &untried.reason)).collect();
+    let record = StudyRecord { target: study.target.clone(), complete: study.complete, runs, untried };
+    store::open_to_write(context)?.save_study(&record).map(Some)
+}
+
+/// Prints a study, with its id if it is kept.
+///
+/// # Errors
+/// Standard output that cannot be written.
+pub fn print(context: &Context, id: Option<RunId>, study: &Study) -> anyhow::Result<()> {
+    let shapes = |runs: &[Run]| -> Vec<RunV1> {
+        let shape = |run: &Run| {
+            let mut shape = RunV1::from(run);
+            shape.id = id.is_some().then(|| RunId::of(run).to_string());
+            shape
+        };
+        runs.iter().map(shape).collect()
+    };
+    let verdict = verdict::of(study);
+    let shape = StudyV1 {
+        id: id.map(|id| id.to_string()),
+        target: study.target.clone(),
+        complete: study.complete,
+        verdict: verdict.headline,
+        evidence: verdict.evidence,
+        caveats: verdict.caveats,
+        untried: study.untried.iter().map(|u| UntriedV1 { policy: u.policy.clone(), reason: u.reason.clone() }).collect(),
+        runs: shapes(&study.runs),
+        ageing: shapes(&study.ageing),
+        tuning: shapes(&study.tuning),
+    };
+    context.report_styled("study", 1, &shape, || report::text::render(&document::of(study)))
+}
+
+/// Prints a study out of the store.
+///
+/// # Errors
+/// Standard output that cannot be written.
+pub fn print_kept(context: &Context, id: RunId, study: &Study) -> anyhow::Result<()> {
+    print(context, Some(id), study)
+}

@@ -1,0 +1,125 @@
+//! Runs that belong together: those of one study, and what it could not try.
+
+use super::{Reference, Result, RunId, Store, StoreError};
+use rusqlite::{Transaction, TransactionBehavior, params};
+use trimtab_core::run::Field;
+
+/// A study without its runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StudyRecord {
+    /// What was studied, as the user named it.
+    pub target: String,
+    /// False if it was interrupted.
+    pub complete: bool,
+    /// Which part of it each run is (`runs`, `ageing`, `tuning`), in order.
+    pub runs: Vec<(String, RunId)>,
+    /// Policies that could not be tried, with the reason.
+    pub untried: Vec<Field>,
+}
+
+impl StudyRecord {
+    /// Its id, which follows from its content: the same study, saved or imported again, is the same entry.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        let runs: Vec<String> = self.runs.iter().map(|(part, id)| format!("{part} {id}")).collect();
+        let untried: Vec<String> = self.untried.iter().map(|field| format!("{}: {}", field.key, field.value)).collect();
+        RunId::of_text(&[self.target.as_str(), &runs.join("\n"), &untried.join("\n")].join("\n\n"))
+    }
+}
+
+impl Store {
+    /// Keeps a study, whose runs are there already. One that was interrupted before and has no run of its own left is gone then.
+    pub fn save_study(&mut self, study: &StudyRecord) -> Result<RunId> {
+        let path = self.path.clone();
+        let error = |source| Self::explain("write to", &path, source, false);
+        let id = study.id();
+        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate).map_err(error)?;
+        transaction.execute("DELETE FROM studies WHERE id = ?1", [id.to_string()]).map_err(error)?;
+        let insert = "INSERT INTO studies (id, saved, saved_unix_ms, target, complete)
+                      VALUES (?1, (SELECT coalesce(max(saved), 0) + 1 FROM studies), ?2, ?3, ?4)";
+        let now = crate::runner::unix_ms().cast_signed();
+        transaction.execute(insert, params![id.to_string(), now, study.target, study.complete]).map_err(error)?;
+        let row = transaction.last_insert_rowid();
+        for (position, (part, run)) in study.runs.iter().enumerate() {
+            let insert = "INSERT INTO study_runs SELECT ?1, ?2, ?3, run FROM runs WHERE id = ?4";
+            transaction.execute(insert, params![row, position, part, run.to_string()]).map_err(error)?;
+        }
+        for (position, field) in study.untried.iter().enumerate() {
+            let insert = "INSERT INTO study_untried VALUES (?1, ?2, ?3, ?4)";
+            transaction.execute(insert, params![row, position, field.key, field.value]).map_err(error)?;
+        }
+        let superseded = "DELETE FROM studies WHERE study != ?1 AND NOT complete AND target = ?2 AND NOT EXISTS
+            (SELECT 1 FROM study_runs s WHERE s.study = studies.study AND s.run NOT IN (SELECT run FROM study_runs WHERE study = ?1))";
+        transaction.execute(superseded, params![row, study.target]).map_err(error)?;
+        transaction.commit().map_err(error)?;
+        Ok(id)
+    }
+
+    /// All studies, oldest first.
+    pub fn studies(&self) -> Result<Vec<(RunId, StudyRecord)>> {
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+        let heads: Vec<(i64, String, String, bool)> =
+            self.rows("SELECT study, id, target, complete FROM studies ORDER BY saved", [], read)?;
+        let mut studies = Vec::new();
+        for (row, id, target, complete) in heads {
+            let sql = "SELECT part, id FROM study_runs JOIN runs USING (run) WHERE study = ?1 ORDER BY position";
+            let runs: Vec<(String, String)> = self.rows(sql, [row], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let runs = runs.into_iter().map(|(part, id)| Ok((part, self.id(&id)?))).collect::<Result<Vec<_>>>()?;
+            let sql = "SELECT policy, reason FROM study_untried WHERE study = ?1 ORDER BY position";
+            let untried = self.rows(sql, [row], |row| Ok(Field { key: row.get(0)?, value: row.get(1)? }))?;
+            studies.push((self.id(&id)?, StudyRecord { target, complete, runs, untried }));
+        }
+        Ok(studies)
+    }
+
+    /// The study that `reference` means.
+    pub fn find_study(&self, reference: &Reference) -> Result<(RunId, StudyRecord)> {
+        let missing = || StoreError::NoSuchStudy { path: self.path.clone(), reference: reference.to_string() };
+        let mut all = self.studies()?;
+        if let Reference::LastStudy(back) = reference {
+            let at = all.len().checked_sub(1 + *back as usize).ok_or_else(missing)?;
+            return Ok(all.swap_remove(at));
+        }
+        let (Reference::Study(prefix) | Reference::Prefix(prefix)) = reference else { return Err(missing()) };
+        all.retain(|(id, _)| id.to_string().starts_with(prefix.as_str()));
+        match all.len() {
+            0 => Err(missing()),
+            1 => Ok(all.swap_remove(0)),
+            _ => {
+                let ids: Vec<String> = all.iter().map(|(id, _)| id.to_string()).collect();
+                Err(StoreError::Ambiguous { reference: reference.to_string(), ids: ids.join(", ") })
+            }
+        }
+    }
+
+    /// The runs that `reference` means: one, or all of a study.
+    pub fn find_all(&self, reference: &Reference) -> Result<Vec<RunId>> {
+        let of_study = |store: &Self| Ok(store.find_study(reference)?.1.runs.into_iter().map(|(_, id)| id).collect());
+        match reference {
+            Reference::Study(_) | Reference::LastStudy(_) => of_study(self),
+            _ => match self.find(reference) {
+                Err(StoreError::NoSuchRun { path, reference }) => {
+                    of_study(self).map_err(|_: StoreError| StoreError::NoSuchRun { path, reference })
+                }
+                other => Ok(vec![other?]),
+            },
+        }
+    }
+
+    /// Forgets a study. Its runs stay.
+    pub fn delete_study(&mut self, id: RunId) -> Result<()> {
+        self.connection.execute("DELETE FROM studies WHERE id = ?1", [id.to_string()]).map_err(self.error("delete from"))?;
+        Ok(())
+    }
+
+    /// Gives a run a label, or takes it away.
+    pub fn set_label(&mut self, id: RunId, label: Option<&str>) -> Result<()> {
+        let set = "UPDATE runs SET label = ?2 WHERE id = ?1";
+        self.connection.execute(set, params![id.to_string(), label]).map_err(self.error("write to"))?;
+        Ok(())
+    }
+
+    fn id(&self, text: &str) -> Result<RunId> {
+        text.parse().map_err(|detail: String| self.damaged(detail))
+    }
+}

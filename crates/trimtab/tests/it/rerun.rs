@@ -1,0 +1,207 @@
+//! Results carry what they were made from, and modelled ones come out again to the byte.
+
+use crate::support::{LoopMount, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn store(&self) -> PathBuf {
+        self.0.path().join("r.db")
+    }
+
+    fn trimtab(&self, args: &[&str]) -> assert_cmd::Command {
+        let mut command = trimtab();
+        command.args(args).arg("--store").arg(self.store());
+        command
+    }
+
+    fn made(&self, args: &[&str]) {
+        self.trimtab(args).arg("--quiet").assert().success();
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_slice(&self.trimtab(args).arg("--json").output().unwrap().stdout).unwrap()
+    }
+
+    /// Made again, the run is the one that is stored, as both are printed.
+    fn check(&self, run: &str) {
+        let text = |args: &[&str]| self.trimtab(args).arg("--json").output().unwrap();
+        let again = text(&["results", "rerun", run]);
+        assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+        let stored = text(&["results", "show", run]).stdout;
+        assert_eq!(String::from_utf8_lossy(&again.stdout), String::from_utf8_lossy(&stored));
+    }
+}
+
+const SIMULATE: [&str; 10] =
+    ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "1GB", "--until-written", "1x", "--trim", "batched:every=1h"];
+
+#[test]
+fn a_simulation_comes_out_again_to_the_byte() {
+    let scratch = Scratch::new();
+    let two = [&SIMULATE[..], &["--drive", "ocz-vertex-le-200gb", "--seed", "7"]].concat();
+    scratch.made(&two);
+    for run in ["last", "last~1"] {
+        scratch.check(run);
+        scratch.trimtab(&["results", "rerun", run]).assert().success().stdout(contains("the same to the byte"));
+    }
+    let runs: Vec<Value> = ["last~1", "last"].iter().map(|run| scratch.json(&["results", "show", run])).collect();
+    let command: Vec<String> = serde_json::from_str(runs[0]["specification"]["command"].as_str().unwrap()).unwrap();
+    assert_eq!(command, two);
+    // What is cited is what the name means: the file that is shipped.
+    for (run, name) in runs.iter().zip(["ocz-vertex-le-100gb", "ocz-vertex-le-200gb"]) {
+        let file = scratch.0.path().join("drive.toml");
+        std::fs::write(&file, run["specification"]["drive"].as_str().unwrap()).unwrap();
+        let fields = |reference: &str| -> Vec<Value> {
+            let shown = scratch.json(&["drive", "show", reference]);
+            shown["fields"].as_array().unwrap().iter().map(|field| serde_json::json!([field["field"], field["value"]])).collect()
+        };
+        assert_eq!(fields(file.to_str().unwrap()), fields(name));
+    }
+    assert_ne!(runs[0]["specification"]["drive.hash"], runs[1]["specification"]["drive.hash"]);
+    assert_eq!(runs[0]["policy_settings"]["policy.every"], "1h");
+}
+
+#[test]
+fn a_file_that_is_gone_is_not_needed() {
+    let scratch = Scratch::new();
+    let file = scratch.0.path().join("mine.toml");
+    let toml = trimtab().args(["drive", "show", "ocz-vertex-le-100gb", "--toml"]).output().unwrap().stdout;
+    std::fs::write(&file, &toml).unwrap();
+    let target = format!("drive:{}", file.display());
+    scratch.made(&["bench", "tree", "--files", "200", "--tries", "1", "--trim", "idle:budget=2ms", "--fill", "50", &target]);
+    scratch.made(&["bench", "postmark", "--number", "100", "--transactions", "100", &target]);
+    std::fs::write(&file, String::from_utf8(toml).unwrap().replace("capacity_bytes", "# capacity_bytes")).unwrap();
+    scratch.check("last");
+    std::fs::remove_file(&file).unwrap();
+    scratch.check("last~1");
+}
+
+#[test]
+fn each_run_of_a_study_comes_out_again() {
+    let scratch = Scratch::new();
+    let report = scratch.0.path().join("s.html");
+    let study = ["study", "drive:ocz-vertex-le-100gb", "--quick", "--policies", "none,idle", "--questions", "deleting,ageing", "--report"];
+    scratch.made(&[&study[..], &[report.to_str().unwrap()]].concat());
+    let list = scratch.json(&["results", "list"]);
+    let of = |workload: &str, policy: &str| {
+        let runs = list["runs"].as_array().unwrap().iter();
+        let found: Vec<&Value> = runs.filter(|run| run["workload"] == workload && run["policy"] == policy).collect();
+        assert_eq!(found.len(), 1, "{workload} {policy}");
+        found[0]["id"].as_str().unwrap().to_owned()
+    };
+    for (workload, policy) in [("tree", "idle"), ("postmark", "none"), ("churn", "idle")] {
+        scratch.check(&of(workload, policy));
+    }
+    let run = scratch.json(&["results", "show", &of("churn", "idle")]);
+    for key in ["volume.metadata-data", "volume.host-delete", "volume.name"] {
+        assert!(run["environment"][key].is_string(), "{key}");
+    }
+    assert!(run["specification"]["drive"].as_str().unwrap().contains("name = \"ocz-vertex-le-100gb\""));
+    studies_belong_together(&scratch, &list);
+}
+
+/// Listed, shown, compared, reported and deleted by the study.
+fn studies_belong_together(scratch: &Scratch, list: &Value) {
+    let ids = |list: &Value| -> Vec<String> {
+        list["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+    };
+    scratch.made(&SIMULATE);
+    assert_eq!(ids(&scratch.json(&["results", "list", "--study", "study:last"])), ids(list));
+    let studies = scratch.json(&["results", "list", "--studies"]);
+    assert_eq!(studies["studies"].as_array().unwrap().len(), 1);
+    let id = studies["studies"][0]["id"].as_str().unwrap();
+    let shown = scratch.json(&["results", "show", &format!("study:{}", &id[..8])]);
+    assert_eq!(
+        (shown["schema"].as_str(), shown["id"].as_str(), shown["complete"].as_bool()),
+        (Some("trimtab.study"), Some(id), Some(true))
+    );
+    assert_eq!(shown["runs"].as_array().unwrap().len() + shown["ageing"].as_array().unwrap().len(), ids(list).len());
+    // The id alone will do, and an unlike study is compared with itself cell by cell.
+    scratch.trimtab(&["results", "show", id]).assert().success().stdout(contains("Verdict"));
+    let compared = scratch.json(&["results", "compare", "study:last", "study:last"]);
+    let cells = compared["comparisons"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), ids(list).len());
+    assert!(cells.iter().all(|cell| cell["ratio"] == 1.0), "{cells:?}");
+    scratch.trimtab(&["results", "compare", "study:last", "last"]).assert().code(2).stderr(contains("another study"));
+    // Elsewhere it is the same study.
+    let there = Scratch::new();
+    let export = scratch.trimtab(&["results", "export"]).output().unwrap().stdout;
+    there.trimtab(&["results", "import", "-"]).write_stdin(export).assert().success();
+    assert_eq!(there.json(&["results", "show", "study:last"]), shown);
+    scratch.trimtab(&["results", "delete", "study:last"]).assert().success();
+    assert_eq!(ids(&scratch.json(&["results", "list"])).len(), 1);
+    scratch.trimtab(&["results", "show", "study:last"]).assert().code(1).stderr(contains("has no study 'study:last'"));
+}
+
+#[test]
+fn what_cannot_be_made_again_says_why() {
+    let scratch = Scratch::new();
+    scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "null:"]);
+    let measured = contains("was measured, and a measurement is never the same again").and(contains("trimtab bench tree --files 20"));
+    scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(measured);
+    scratch.made(&["results", "add", "--name", "x", "--workload", "tree", "--metric", "total_s=39"]);
+    scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(contains("was entered"));
+    // One of the time before results carried what they were made from, and one that was altered.
+    scratch.made(&SIMULATE);
+    let mut run = scratch.json(&["results", "show", "last"]);
+    run.as_object_mut().unwrap().remove("id");
+    run["metrics"][0]["samples"][0] = serde_json::json!(1.5);
+    let import = |run: &Value| scratch.trimtab(&["results", "import", "-"]).write_stdin(run.to_string()).assert().success();
+    import(&run);
+    let name = run["metrics"][0]["name"].as_str().unwrap();
+    scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stdout(contains(format!("differs in metrics.{name}.samples.0")));
+    run.as_object_mut().unwrap().remove("specification");
+    run["version"] = serde_json::json!(1);
+    import(&run);
+    scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(contains("kept no command and no specification"));
+}
+
+#[test]
+fn labels_tell_runs_apart() {
+    let scratch = Scratch::new();
+    scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "null:", "--label", "kernel 6.18"]);
+    scratch.made(&["bench", "tree", "--files", "20", "--tries", "2", "null:", "--label", "kernel 6.19"]);
+    let found = scratch.json(&["results", "list", "--label", "6.19"]);
+    let runs = found["runs"].as_array().unwrap();
+    assert_eq!((runs.len(), runs[0]["label"].as_str(), runs[0]["settings"]["tries"].as_str()), (1, Some("kernel 6.19"), Some("2")));
+    assert_eq!(runs[0]["metric"]["name"], "delete+sync.seconds");
+    let shown = contains("kernel 6.18").and(contains("tries 1")).and(contains("tries 2")).and(contains("files 20").not());
+    scratch.trimtab(&["results", "list"]).assert().success().stdout(shown);
+    // It goes with the run, and is no part of it.
+    let there = Scratch::new();
+    let export = scratch.trimtab(&["results", "export"]).output().unwrap().stdout;
+    there.trimtab(&["results", "import", "-"]).write_stdin(export).assert().success();
+    assert_eq!(there.json(&["results", "list"]), scratch.json(&["results", "list"]));
+}
+
+#[test]
+fn figures_in_csv_carry_it_too() {
+    let scratch = Scratch::new();
+    scratch.made(&SIMULATE);
+    let csv = scratch.trimtab(&["results", "export", "--format", "csv"]).output().unwrap().stdout;
+    let there = Scratch::new();
+    there.trimtab(&["results", "import", "-"]).write_stdin(csv).assert().success();
+    let specification = |scratch: &Scratch| scratch.json(&["results", "show", "last"])["specification"].clone();
+    assert_eq!(specification(&there), specification(&scratch));
+    assert!(specification(&there)["drive"].as_str().unwrap().contains("[flash"));
+}
+
+#[test]
+fn a_measured_run_holds_its_command() {
+    let Some(mount) = LoopMount::tmpfs(64) else { return skip("root") };
+    let scratch = Scratch::new();
+    let path: &Path = &mount.path();
+    scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "--reserve", "0", path.to_str().unwrap(), "--label", "x"]);
+    let run = scratch.json(&["results", "show", "last"]);
+    let command: Vec<String> = serde_json::from_str(run["specification"]["command"].as_str().unwrap()).unwrap();
+    assert_eq!(command, ["bench", "tree", "--files", "20", "--tries", "1", "--reserve", "0", path.to_str().unwrap()]);
+}
