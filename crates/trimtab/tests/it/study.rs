@@ -75,7 +75,7 @@ fn every_run_is_kept_once_under_the_id_that_is_shown() {
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         json["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
     };
-    for (repeats, resume) in [("1", None), ("2", Some("--resume"))] {
+    for (repeats, resume) in [("2", None), ("3", Some("--resume"))] {
         let mut study = trimtab();
         study.args(["study", "--quick", "--repeats", repeats, "--reserve", "0", "--json", "--store"]).arg(&store).args(resume);
         let output = study.arg(mount.path()).output().unwrap();
@@ -83,7 +83,7 @@ fn every_run_is_kept_once_under_the_id_that_is_shown() {
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let shown: Vec<String> = json["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect();
         assert_eq!(shown.len(), 2);
-        // Two repeats take the place of the one that they go on from.
+        // Three repeats take the place of the two that they go on from.
         assert_eq!(listed(), shown);
     }
 }
