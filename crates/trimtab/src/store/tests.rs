@@ -222,3 +222,23 @@ fn the_place_follows_the_xdg_specification() {
     assert_eq!(place(&[("XDG_DATA_HOME", "relative"), ("HOME", "/home/u")]).unwrap(), "/home/u/.local/share/trimtab/results.db");
     assert_eq!(place(&[]), None);
 }
+
+#[test]
+fn a_run_that_was_altered_is_noticed() {
+    for change in [
+        "UPDATE runs SET policy = 'another'",
+        "UPDATE runs SET seed = seed + 1",
+        "UPDATE samples SET value = value + 1 WHERE position = 0",
+        "DELETE FROM warnings",
+        "UPDATE fields SET value = 'x' WHERE position = 0",
+    ] {
+        let (_directory, path) = scratch();
+        let mut store = Store::create_or_open(&path).unwrap();
+        let id = store.save(&example()).unwrap().id;
+        store.load(id).unwrap();
+        assert!(store.connection.execute(change, []).unwrap() > 0, "{change}");
+        let error = message(store.load(id).unwrap_err());
+        assert!(error.contains("was altered") && error.contains(&id.to_string()), "{change}: {error}");
+        assert_eq!(store.delete(&[id]).unwrap(), 1, "it can be removed");
+    }
+}

@@ -22,6 +22,7 @@ mod on_virtual_ssd;
 mod packaging;
 mod postmark;
 mod power_cuts;
+mod privacy;
 mod published;
 mod replay;
 mod rerun;

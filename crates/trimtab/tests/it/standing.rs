@@ -184,9 +184,12 @@ fn beside(args: &[&str], home: &Path, stdin: Option<&str>) -> bool {
     }
 }
 
-/// Attacks one command so often; gives how often it worked all the same.
+/// Attacks one command so often, and says how often it worked all the same.
 fn attack(name: &str, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
-    let tries = number("TRIMTAB_SOAK_TRIES", 20);
+    attack_times(name, number("TRIMTAB_SOAK_TRIES", 20), files, run);
+}
+
+fn attack_times(name: &str, tries: u64, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
     let canary = Canary::new();
     let home = tempfile::tempdir().unwrap();
     let calm = Ground { directory: Ground::calm(files), _attacker: None };
@@ -222,9 +225,26 @@ fn benchmarks_beside_an_attacker() {
             None,
         )
     });
+    attack("bench crystal", &[], |ground, home| {
+        let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--buffered"];
+        beside(&[&["bench", "crystal", &ground.path(".")], &quick[..], &common[..]].concat(), home, None)
+    });
     attack("postmark", &[], |ground, home| {
         let text = format!("set location {}\nset number 20\nset transactions 20\nrun\nquit\n", ground.path("."));
         beside(&["postmark", "/dev/null"], home, Some(&text))
+    });
+}
+
+#[test]
+fn a_study_beside_an_attacker() {
+    if !have_root() {
+        return skip("root");
+    }
+    // It takes a while, and so has to bear more in each try.
+    let tries = number("TRIMTAB_SOAK_TRIES", 20).div_ceil(20);
+    attack_times("study", tries, &["report.html"], |ground, home| {
+        let (path, report) = (ground.path("."), ground.path("report.html"));
+        beside(&["study", "--quick", "--reserve", "0", "--yes", "--report", &report, "--force", &path], home, None)
     });
 }
 
@@ -332,8 +352,8 @@ fn a_trim_that_is_killed() {
     if !have_root() || !Path::new("/dev/fuse").exists() || !have(&["mkfs.ext4"]) {
         return skip("root, FUSE and e2fsprogs");
     }
-    // A drive to which discards are dear, so that they are limited.
-    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "1GiB"]);
+    // A drive that takes large commands, and a policy that wants small ones, for long enough.
+    let drive = Attached::new(&["nvme-tlc-500gb", "--size", "20GiB"]);
     ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0"]).arg(&drive.device));
     let mount = Mounted::new(&drive.device, "noatime").unwrap();
     let limit = Path::new("/sys/block").join(drive.device.file_name().unwrap()).join("queue/discard_max_bytes");
@@ -341,20 +361,34 @@ fn a_trim_that_is_killed() {
     let before = read();
     let trim = || {
         let mut command = process();
-        command.args(["trim", "--restart", "--policy", "idle:budget=2ms:quiet=1ms"]).arg(mount.path());
+        command.args(["trim", "--restart", "--policy", "idle:budget=2ms:quiet=1ms:piece-max=4MiB"]).arg(mount.path());
         command.env("TRIMTAB_RUNTIME_DIR", drive.runtime());
         command
     };
     let (mut draw, mut changed) = (Stream::new(1, "kills"), 0);
-    for n in 0..kills() {
-        kill_within(trim(), &mut draw, Duration::from_millis(1500));
+    let mut back = |n: u64| {
         changed += u64::from(read() != before);
         ok(&mut any_command(drive.runtime()));
         assert_eq!(read(), before, "kill {n}");
         assert_eq!(fs::read_dir(drive.runtime().join("notes")).map_or(0, Iterator::count), 0);
+    };
+    let once_lowered = || {
+        let mut child = Ends(trim().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let started = Instant::now();
+        while read() == before {
+            assert!(started.elapsed() < Duration::from_secs(60) && child.0.try_wait().unwrap().is_none(), "no limit is lowered");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    once_lowered();
+    back(0);
+    for n in 1..kills() {
+        kill_within(trim(), &mut draw, Duration::from_secs(3));
+        back(n);
     }
+    assert!(changed > 0);
     // Lowered by an administrator after a kill, it stays so.
-    kill_within(trim(), &mut draw, Duration::from_millis(1500));
+    once_lowered();
     fs::write(&limit, "69632").unwrap();
     ok(&mut any_command(drive.runtime()));
     assert_eq!(read().trim(), "69632");

@@ -1,0 +1,109 @@
+//! What is on a drive, and what was measured, is its owner's alone, whatever the umask; and all that is said goes through one writer.
+
+use crate::attached::ok;
+use crate::support::process;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The program with a umask that takes nothing away.
+fn permissive(home: &Path) -> Command {
+    let mut command = process();
+    let no_umask = || {
+        rustix::process::umask(rustix::fs::Mode::empty());
+        Ok(())
+    };
+    // SAFETY: umask is async-signal-safe.
+    unsafe { command.pre_exec(no_umask) };
+    command.env("TRIMTAB_RUNTIME_DIR", home.join("run")).env("XDG_DATA_HOME", home.join("data"));
+    command
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() && !path.is_symlink() {
+            found.extend(files(&path));
+        }
+        found.push(path);
+    }
+    found
+}
+
+fn open_to_others(directory: &Path) -> Vec<String> {
+    let mode = |path: &PathBuf| std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.permissions().mode() & 0o7777);
+    files(directory).iter().filter(|path| mode(path) & 0o077 != 0).map(|path| format!("{} {:o}", path.display(), mode(path))).collect()
+}
+
+#[test]
+fn data_states_recordings_sockets_and_stores_are_private_whatever_the_umask() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let pid = std::process::id().to_string();
+    let mut attach = permissive(scratch.path());
+    attach.args([
+        "drive",
+        "attach",
+        "ocz-vertex-le-100gb",
+        "--size",
+        "1GiB",
+        "--speed",
+        "off",
+        "--no-block",
+        "--id",
+        "x",
+        "--detach-with",
+        &pid,
+    ]);
+    ok(attach.args(["--data", &at("disk"), "--record", &at("recording"), "--nbd", &at("nbd")]));
+    let while_attached = open_to_others(scratch.path());
+    ok(permissive(scratch.path()).args(["drive", "detach"]));
+    assert!(while_attached.is_empty(), "{while_attached:?}");
+    ok(permissive(scratch.path()).args(["results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]));
+    ok(permissive(scratch.path()).args(["--store", &at("r.db"), "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]));
+    let names: Vec<String> = files(scratch.path()).iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    for expected in ["disk", "recording", "results.db", "r.db"] {
+        assert!(names.iter().any(|name| name == expected), "{expected}: {names:?}");
+    }
+    assert!(names.iter().any(|name| name.starts_with("disk.")), "the state: {names:?}");
+    let open = open_to_others(scratch.path());
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn a_store_keeps_the_mode_that_its_owner_gave_it_and_its_journal_has_the_same() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = scratch.path().join("r.db");
+    let add = || {
+        let mut command = permissive(scratch.path());
+        ok(command.arg("--store").arg(&store).args(["results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]));
+    };
+    add();
+    std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o640)).unwrap();
+    add();
+    assert_eq!(std::fs::metadata(&store).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn nothing_is_said_but_through_the_one_writer() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for path in files(&source).iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        let name = path.strip_prefix(&source).unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        let own = text.split("#[cfg(test)]").next().unwrap();
+        for (at, line) in own.lines().enumerate() {
+            let says = ["println!(", "print!(", "io::stdout()", "io::stderr()", "anstream::stdout", "anstream::stderr"]
+                .iter()
+                .any(|way| line.contains(way));
+            let comment = line.trim_start().starts_with("//");
+            let looks = line.contains("is_terminal()");
+            // The writer itself; a question, and the handing over of a started server, which say what the writer has made text.
+            let allowed = name == "output.rs"
+                || line.contains("plain(")
+                || line.contains("styled(")
+                || ["safety/consent.rs", "cmd/drive/attach.rs", "postmark/session.rs"].contains(&name);
+            assert!(!says || comment || looks || allowed, "{name}:{}: {line}", at + 1);
+        }
+    }
+}
