@@ -25,15 +25,19 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
         if path.is_dir() && !path.is_symlink() {
             found.extend(files(&path));
+        } else {
+            found.push(path);
         }
-        found.push(path);
     }
     found
 }
 
+/// The files below a directory that others can reach.
 fn open_to_others(directory: &Path) -> Vec<String> {
-    let mode = |path: &PathBuf| std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.permissions().mode() & 0o7777);
-    files(directory).iter().filter(|path| mode(path) & 0o077 != 0).map(|path| format!("{} {:o}", path.display(), mode(path))).collect()
+    let mode = |path: &Path| std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.permissions().mode() & 0o7777);
+    let closed = |path: &Path| path.ancestors().skip(1).take_while(|above| *above != directory).any(|above| mode(above) & 0o077 == 0);
+    let open = files(directory).into_iter().filter(|path| mode(path) & 0o077 != 0 && !closed(path));
+    open.map(|path| format!("{} {:o}", path.display(), mode(&path))).collect()
 }
 
 #[test]

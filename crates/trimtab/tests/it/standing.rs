@@ -133,7 +133,13 @@ impl Ground {
         let mut command = Command::new(&copy);
         command.args(["--exact", "standing::attacker", "--ignored"]).uid(ATTACKER).gid(ATTACKER).current_dir("/");
         command.env(GROUND, directory.path()).env(CANARY, canary.directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
-        let attacker = command.spawn().unwrap();
+        let attacker = loop {
+            match command.spawn() {
+                // Another thread started something while the copy was written, and has not closed it yet.
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::sleep(Duration::from_millis(5)),
+                started => break started.unwrap(),
+            }
+        };
         Self { directory, _attacker: Some(Ends(attacker)) }
     }
 
@@ -225,7 +231,8 @@ fn benchmarks_beside_an_attacker() {
             None,
         )
     });
-    attack("bench crystal", &[], |ground, home| {
+    // It takes longer.
+    attack_times("bench crystal", number("TRIMTAB_SOAK_TRIES", 20).div_ceil(10), &[], |ground, home| {
         let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--buffered"];
         beside(&[&["bench", "crystal", &ground.path(".")], &quick[..], &common[..]].concat(), home, None)
     });
@@ -365,7 +372,7 @@ fn a_trim_that_is_killed() {
         command.env("TRIMTAB_RUNTIME_DIR", drive.runtime());
         command
     };
-    let (mut draw, mut changed) = (Stream::new(1, "kills"), 0);
+    let (mut draw, mut changed) = (Stream::new(1 + u64::from(std::process::id()), "kills"), 0);
     let mut back = |n: u64| {
         changed += u64::from(read() != before);
         ok(&mut any_command(drive.runtime()));
@@ -411,7 +418,7 @@ fn a_study_that_is_killed() {
         command.env("TRIMTAB_RUNTIME_DIR", run.path()).env("XDG_DATA_HOME", run.path());
         command
     };
-    let (mut draw, mut changed) = (Stream::new(2, "kills"), 0);
+    let (mut draw, mut changed) = (Stream::new(2 + u64::from(std::process::id()), "kills"), 0);
     for n in 0..kills() {
         kill_within(study(), &mut draw, Duration::from_millis(1500));
         changed += u64::from(options() != before);
@@ -447,7 +454,7 @@ fn an_attach_that_is_killed() {
     };
     let within = took(attach());
     detach();
-    let (mut draw, mut changed) = (Stream::new(3, "kills"), 0);
+    let (mut draw, mut changed) = (Stream::new(3 + u64::from(std::process::id()), "kills"), 0);
     for n in 0..kills() {
         let mut child = attach().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_nanos(draw.below(within.as_nanos() as u64)));
@@ -494,7 +501,7 @@ fn an_apply_that_is_killed() {
     assert_ne!(before, after);
     ok(&mut apply(&["--undo"]));
     assert_eq!(etc(), before);
-    let (mut draw, mut caught) = (Stream::new(4, "kills"), 0);
+    let (mut draw, mut caught) = (Stream::new(4 + u64::from(std::process::id()), "kills"), 0);
     for n in 0..kills() * 4 {
         // Odd ones kill an undo.
         if n % 2 == 1 {
@@ -537,7 +544,7 @@ fn a_daemon_that_is_killed() {
         command.args(["daemon", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", run.path()).env("TRIMTAB_STATE_DIR", run.path());
         command
     };
-    let (mut draw, mut changed) = (Stream::new(5, "kills"), 0);
+    let (mut draw, mut changed) = (Stream::new(5 + u64::from(std::process::id()), "kills"), 0);
     for n in 0..kills() {
         kill_within(daemon(), &mut draw, Duration::from_millis(600));
         changed += u64::from(read() != before);
