@@ -65,10 +65,11 @@ impl Notes {
         Self::beside(run_directory())
     }
 
-    /// Those in a run-time directory.
+    /// Those in a run-time directory. Links that are in its name now are the user's; later ones are not followed.
     #[must_use]
     pub fn beside(run_directory: PathBuf) -> Self {
-        Self(std::path::absolute(run_directory.join("notes")).unwrap_or_else(|_| run_directory.join("notes")))
+        let real = run_directory.canonicalize().or_else(|_| std::path::absolute(&run_directory));
+        Self(real.unwrap_or(run_directory).join("notes"))
     }
 
     fn open(&self, make: bool) -> io::Result<Room> {

@@ -24,7 +24,7 @@ impl Machine {
     }
 
     fn notes(&self) -> Notes {
-        Notes::beside(self.0.path().canonicalize().unwrap())
+        Notes::beside(self.0.path().to_owned())
     }
 
     fn count(&self) -> usize {
@@ -110,6 +110,16 @@ fn who_holds_the_drive_takes_a_note_over_and_the_other_one_sees_it() {
     assert_eq!(note.put_back().unwrap(), Undone::Nothing);
     assert_eq!(machine.value(), "4", "it is somebody else's by now");
     assert_eq!(notes.take_over("x").unwrap(), None);
+}
+
+#[test]
+fn a_directory_may_be_named_by_a_link() {
+    let machine = Machine::new("8");
+    let link = machine.0.path().join("link");
+    std::os::unix::fs::symlink(machine.0.path(), &link).unwrap();
+    drop(Notes::beside(link).leave("x", machine.change(&["4"])).unwrap());
+    machine.set("4");
+    assert_eq!(machine.notes().put_back_left().unwrap()[0].undone, Undone::PutBack);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The live view of an attached drive.
 
+use crate::output::plain;
 use crate::serve::status::{Requests, Second, Status};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -22,7 +23,8 @@ pub fn draw(frame: &mut Frame<'_>, status: &Status) {
 
 fn heading(status: &Status) -> Paragraph<'static> {
     let record = &status.record;
-    let place = record.device.iter().chain(&record.nbd).map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    let place =
+        record.device.iter().chain(&record.nbd).map(|path| plain(&path.display().to_string()).into_owned()).collect::<Vec<_>>().join(", ");
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let first = Line::from(vec![Span::styled(record.id.clone(), bold), Span::raw(format!("  {place}  {}", Bytes(record.size)))]);
     let second = Line::from(format!(
