@@ -12,15 +12,16 @@ mod wire;
 use crate::serve::pace::Pacer;
 use crate::serve::request::{Geometry, Request, Serve, Served};
 use crate::serve::seldom::Seldom;
+use crate::sys::beneath::{Dir, Identity};
 use anyhow::Context as _;
 use negotiation::Agreed;
 use replies::Replies;
 use room::Room;
-use rustix::fs::Mode;
+use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::ffi::OsString;
 use std::io::{self, BufReader, Read};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -42,19 +43,31 @@ const DESCRIPTORS_MAX: usize = 4096;
 /// Listens on a Unix socket and serves whoever connects.
 pub struct NbdFront {
     path: std::path::PathBuf,
+    directory: Dir,
+    name: OsString,
+    /// The socket, whatever has its name by now.
+    socket: Identity,
 }
 
 impl NbdFront {
     /// Starts to listen on `path`. A socket that nobody listens on any more is replaced; anything else there is refused.
     pub fn start(path: &Path, drive: Arc<dyn Serve>, pacer: Arc<Pacer>) -> anyhow::Result<Self> {
         let shown = path.display();
-        if let Ok(metadata) = std::fs::symlink_metadata(path) {
-            anyhow::ensure!(metadata.file_type().is_socket(), "{shown} is there already and is no socket");
-            anyhow::ensure!(metadata.uid() == rustix::process::geteuid().as_raw(), "{shown} is another user's socket");
+        let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
+        let ours = |stat: &Stat| stat.st_uid == rustix::process::geteuid().as_raw();
+        let is_socket = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+        if let Some(old) = directory.look(&name).with_context(|| format!("cannot look at {shown}"))? {
+            anyhow::ensure!(is_socket(&old), "{shown} is there already and is no socket");
+            anyhow::ensure!(ours(&old), "{shown} is another user's socket");
             anyhow::ensure!(UnixStream::connect(path).is_err(), "another server listens on {shown}");
-            std::fs::remove_file(path).with_context(|| format!("cannot replace the old socket {shown}"))?;
+            directory
+                .remove_file_of(&name, Identity::from(&old))
+                .map(drop)
+                .with_context(|| format!("cannot replace the old socket {shown}"))?;
         }
         let listener = listen_privately(path).with_context(|| format!("cannot listen on {shown}"))?;
+        let made = directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
+        let socket = Identity::from(&made.with_context(|| format!("{shown} was taken away as soon as it was there"))?);
         let (room, log, clients) = (Arc::new(Room::new()), Arc::new(Seldom::default()), Arc::new(AtomicU32::new(0)));
         std::thread::Builder::new().name("nbd".into()).spawn(move || {
             for client in listener.incoming() {
@@ -79,7 +92,7 @@ impl NbdFront {
                 });
             }
         })?;
-        Ok(Self { path: std::path::absolute(path)? })
+        Ok(Self { path: std::path::absolute(path)?, directory, name, socket })
     }
 
     /// Where it listens.
@@ -90,7 +103,8 @@ impl NbdFront {
 
 impl Drop for NbdFront {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        // What stands there by now may be another's.
+        let _ = self.directory.remove_file_of(&self.name, self.socket);
     }
 }
 

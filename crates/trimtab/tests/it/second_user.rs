@@ -465,3 +465,15 @@ fn a_server_has_only_the_rights_that_it_needs() {
         drive.detach();
     }
 }
+
+#[test]
+fn what_takes_the_place_of_a_socket_stays() {
+    let scratch = tempfile::tempdir().unwrap();
+    let socket = scratch.path().join("nbd");
+    let drive =
+        Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off", "--no-block", "--nbd", socket.to_str().unwrap()]);
+    fs::rename(&socket, scratch.path().join("aside")).unwrap();
+    fs::write(&socket, "precious").unwrap();
+    drive.detach();
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
+}
