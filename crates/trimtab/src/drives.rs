@@ -96,7 +96,7 @@ mod tests {
     use crate::simulate::{self, Addresses, Amount, Load, Plan};
     use trimtab_core::data::DataClass;
     use trimtab_core::units::Bytes;
-    use trimtab_core::workload::synthetic::{Mix, Pattern};
+    use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
 
     /// Dotted names of every value in a table.
     fn fields(prefix: &str, value: &toml::Value, found: &mut Vec<String>) {
@@ -144,6 +144,7 @@ mod tests {
                         read_percent: 20,
                         trim_percent: if drive.spec.flash().is_some_and(|flash| flash.trim.supported) { 10 } else { 0 },
                     },
+                    trims_of: TrimsOf::All,
                     sizes: vec![(65_536, 1)],
                     queue_depth: 8,
                     span_permille: 1000,

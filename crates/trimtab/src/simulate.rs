@@ -25,7 +25,7 @@ use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, 
 use trimtab_core::target::Clock as _;
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::workload::Limit;
-use trimtab_core::workload::synthetic::{Mix, Pattern, Settings as SyntheticSettings, Synthetic};
+use trimtab_core::workload::synthetic::{Mix, Pattern, Settings as SyntheticSettings, Synthetic, TrimsOf};
 
 /// How many samples of the drive's insides a simulation takes.
 const SAMPLES: u64 = 400;
@@ -69,6 +69,8 @@ pub struct Addresses {
     pub pattern: Pattern,
     /// Kinds of operations.
     pub mix: Mix,
+    /// What trims are drawn from.
+    pub trims_of: TrimsOf,
     /// Sizes in bytes with weights.
     pub sizes: Vec<(u32, u32)>,
     /// Operations in flight.
@@ -262,7 +264,12 @@ fn synthetic(spec: &DriveSpec, plan: &Plan, addresses: &Addresses, total: Bytes)
         // The budget of a phase counts all bytes; of these the share of the writes is written.
         limit: Limit::Bytes(Bytes((u128::from(total.0) * 100 / u128::from(writes_percent)) as u64)),
     };
-    Synthetic::new(settings, plan.seed).map_err(|error| UsageError::new(error.to_string()).into())
+    let workload = Synthetic::new(settings, plan.seed);
+    let workload = match addresses.trims_of {
+        TrimsOf::All => workload,
+        TrimsOf::InUse => workload.and_then(|workload| workload.trimming_in_use(share(spec, plan.fill_permille, 1))),
+    };
+    workload.map_err(|error| UsageError::new(error.to_string()).into())
 }
 
 /// What is written before the workload, and how much that is.
@@ -308,13 +315,20 @@ fn settings(plan: &Plan, total: Option<Bytes>) -> Vec<Field> {
 }
 
 impl Addresses {
-    fn fields(&self) -> [Field; 5] {
+    fn fields(&self) -> [Field; 6] {
         let one = |(size, weight): &(u32, u32)| if self.sizes.len() == 1 { size.to_string() } else { format!("{size}:{weight}") };
         let sizes: Vec<String> = self.sizes.iter().map(one).collect();
         [
             Field::new("size-bytes", sizes.join(",")),
             Field::new("read-percent", self.mix.read_percent.to_string()),
             Field::new("trim-percent", self.mix.trim_percent.to_string()),
+            Field::new(
+                "trims-of",
+                match self.trims_of {
+                    TrimsOf::All => "all",
+                    TrimsOf::InUse => "in-use",
+                },
+            ),
             Field::new("queue-depth", self.queue_depth.to_string()),
             Field::new("span-permille", self.span_permille.to_string()),
         ]
@@ -406,7 +420,7 @@ mod tests {
     use crate::drives;
 
     fn addresses(mix: Mix) -> Addresses {
-        Addresses { pattern: Pattern::Uniform, mix, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }
+        Addresses { pattern: Pattern::Uniform, mix, trims_of: TrimsOf::All, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }
     }
 
     fn plan() -> Plan {

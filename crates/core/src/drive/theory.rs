@@ -121,6 +121,13 @@ pub fn trim_mapped_share(q: f64) -> f64 {
     (1.0 - 2.0 * q) / (1.0 - q)
 }
 
+/// The same when a request is a trim of any page, mapped or not, with probability `q`: 1 - q, because the last request that a page got decides.
+/// Derived here: each page is made stale once per as many requests as there are pages, so what is mapped lives as uniformly written data do.
+#[must_use]
+pub fn trim_any_mapped_share(q: f64) -> f64 {
+    1.0 - q
+}
+
 /// Compression: every page takes the share `c` of its size, so utilisation is c u and each host page costs c A(c u).
 #[must_use]
 pub fn compressed(u: f64, c: f64, amplification: impl Fn(f64) -> f64) -> f64 {

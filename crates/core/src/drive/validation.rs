@@ -1,4 +1,7 @@
-//! The model against theory: steady-state write amplification of a drive that obeys the assumptions of a formula.
+//! The model against theory: steady-state write amplification of a drive that obeys the assumptions of a formula, or, where the formula is
+//! an approximation, of [`monte_carlo`].
+
+pub mod monte_carlo;
 
 use super::spec::{DriveSpec, Flash, Geometry, Interface, Medium, SpecError, Streams, VictimPolicy, WriteCache};
 use super::ssd::Ssd;
@@ -23,9 +26,14 @@ pub enum Traffic {
         /// Share of the writes.
         writes: f64,
     },
-    /// With probability `q` a TRIM of a random mapped page, else a write of any page.
+    /// With probability `q` a TRIM of a random mapped page, else a write of any page: the mix of Frankie et al.
     Trim {
         /// Probability, below 0.5.
+        q: f64,
+    },
+    /// With probability `q` a TRIM of any page, mapped or not, else a write of any page.
+    TrimAny {
+        /// Probability, below 1.
         q: f64,
     },
 }
@@ -61,15 +69,46 @@ pub struct Outcome {
     pub model: f64,
     /// That of the formula, at the utilisation asked for.
     pub theory: f64,
+    /// What the model is held to.
+    pub reference: Reference,
     /// User pages over physical pages without those held free, as it was in the model.
     pub utilisation: f64,
 }
 
+/// What a model is held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reference {
+    /// The formula, which is exact in the limit of many blocks.
+    Formula(f64),
+    /// [`monte_carlo`], because the formula is an approximation.
+    MonteCarlo(monte_carlo::Estimate),
+}
+
+impl Reference {
+    /// Write amplification.
+    #[must_use]
+    pub const fn value(&self) -> f64 {
+        match self {
+            Self::Formula(value) => *value,
+            Self::MonteCarlo(estimate) => estimate.amplification,
+        }
+    }
+
+    /// How far it may itself be off (95 %); nothing for a formula.
+    #[must_use]
+    pub const fn error(&self) -> f64 {
+        match self {
+            Self::Formula(_) => 0.0,
+            Self::MonteCarlo(estimate) => estimate.error,
+        }
+    }
+}
+
 impl Outcome {
-    /// By how much the model deviates, as a share of theory.
+    /// By how much the model deviates, as a share of the reference.
     #[must_use]
     pub fn deviation(&self) -> f64 {
-        self.model / self.theory - 1.0
+        self.model / self.reference.value() - 1.0
     }
 }
 
@@ -87,6 +126,7 @@ impl Case {
         match self.traffic {
             Traffic::Uniform => uniform(u),
             Traffic::Trim { q } => uniform(u * theory::trim_mapped_share(q)),
+            Traffic::TrimAny { q } => uniform(u * theory::trim_any_mapped_share(q)),
             Traffic::HotCold { pages, writes } => {
                 let parts = [(pages, writes), (1.0 - pages, 1.0 - writes)];
                 match self.policy {
@@ -95,6 +135,29 @@ impl Case {
                 }
             }
         }
+    }
+
+    /// Whether [`Case::theory`] is exact in the limit of many blocks. For greedy collection of hot and cold data in one log it is not.
+    #[must_use]
+    pub const fn formula_is_exact(&self) -> bool {
+        !(matches!(self.traffic, Traffic::HotCold { .. }) && !matches!(self.policy, VictimPolicy::Fifo))
+    }
+
+    /// What the model is held to; `None` if interrupted. The Monte Carlo runs as long as the model, with requests of its own.
+    fn reference(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Option<Reference> {
+        let expected = self.theory();
+        if self.formula_is_exact() {
+            return Some(Reference::Formula(expected));
+        }
+        let log = monte_carlo::Log {
+            emptied: monte_carlo::Emptied::Fewest,
+            ties: monte_carlo::Ties::Any,
+            pages_per_block: self.pages_per_block,
+            utilisation: self.utilisation,
+            traffic: self.traffic,
+            expected,
+        };
+        log.with_open_ties(effort.pages, effort.warm_up, effort.measured, seed, interrupted).map(Reference::MonteCarlo)
     }
 
     fn spec(&self, pages: u32) -> DriveSpec {
@@ -133,9 +196,11 @@ impl Case {
             });
         }
         let physical = ssd.layout().raw_units() as f64 - held_free / f64::max(looks, 1.0);
+        let Some(reference) = self.reference(effort, seed, interrupted) else { return Ok(None) };
         Ok(Some(Outcome {
             model: ssd.waf_since(&before).unwrap_or(f64::NAN),
             theory: self.theory(),
+            reference,
             utilisation: user_pages as f64 / physical,
         }))
     }
@@ -207,6 +272,11 @@ impl Host {
         self.now = ssd.submit(self.now, &Command::Write(extent, DataClass::Random)).done;
     }
 
+    fn trim(&mut self, ssd: &mut Ssd, page: u64) {
+        let extent = Extent { offset: page * PAGE, len: PAGE };
+        self.now = ssd.submit(self.now, &Command::Trim(&[extent])).done;
+    }
+
     fn request(&mut self, ssd: &mut Ssd, count: u64, look: &mut dyn FnMut(&Ssd)) {
         for nth in 0..count {
             match self.traffic {
@@ -220,6 +290,14 @@ impl Host {
                     self.write(ssd, page);
                 }
                 Traffic::Trim { q } => self.write_or_trim(ssd, q),
+                Traffic::TrimAny { q } => {
+                    let page = self.rng.below(self.pages);
+                    if self.rng.chance(q) {
+                        self.trim(ssd, page);
+                    } else {
+                        self.write(ssd, page);
+                    }
+                }
             }
             if nth % LOOK_EVERY == 0 {
                 look(ssd);
@@ -235,8 +313,7 @@ impl Host {
                 self.position[*moved as usize] = at as u32;
             }
             self.position[page as usize] = UNMAPPED;
-            let extent = Extent { offset: u64::from(page) * PAGE, len: PAGE };
-            self.now = ssd.submit(self.now, &Command::Trim(&[extent])).done;
+            self.trim(ssd, u64::from(page));
         } else {
             let page = self.rng.below(self.pages);
             if self.position[page as usize] == UNMAPPED {
@@ -284,7 +361,23 @@ mod tests {
     fn hot_and_cold_data_in_one_log_agree_with_theory() {
         let traffic = Traffic::HotCold { pages: 0.2, writes: 0.8 };
         assert!(deviation(VictimPolicy::Fifo, 64, 0.89, traffic) < 1e-2);
-        assert!(deviation(VictimPolicy::Greedy, 64, 0.8, traffic) < 1e-2);
+    }
+
+    /// The formula is off by about 1 % in some of these; the model is not, held to the slow simple log.
+    #[test]
+    fn greedy_with_hot_and_cold_data_agrees_with_an_independent_monte_carlo() {
+        for (b, u, pages, writes) in [(16, 0.93, 0.2, 0.8), (32, 0.8, 0.1, 0.9), (64, 0.8, 0.2, 0.8), (64, 0.9, 0.05, 0.95)] {
+            let case = Case { policy: VictimPolicy::Greedy, pages_per_block: b, utilisation: u, traffic: Traffic::HotCold { pages, writes } };
+            let outcome = case.run(Effort { pages: 1 << 17, warm_up: 16, measured: 10 }, 11, &|| false).unwrap().unwrap();
+            let error = outcome.reference.error() / outcome.reference.value();
+            assert!(outcome.deviation().abs() < 1e-3 + error && error < 2e-2, "{case:?}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn trims_of_any_page_agree_with_effective_over_provisioning() {
+        assert!(deviation(VictimPolicy::Fifo, 64, 0.93, Traffic::TrimAny { q: 0.2 }) < 5e-3);
+        assert!(deviation(VictimPolicy::Greedy, 64, 0.88, Traffic::TrimAny { q: 0.35 }) < 5e-3);
     }
 
     #[test]

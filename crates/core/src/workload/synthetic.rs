@@ -40,6 +40,18 @@ pub struct Mix {
     pub trim_percent: u8,
 }
 
+/// What trims are drawn from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrimsOf {
+    /// All addresses, as the pattern draws them, whether in use or not. With a share q of trims among trims and writes of one size at
+    /// uniform addresses, 1 - q of the space is in use on average: the last of the two decides.
+    #[default]
+    All,
+    /// Those in use, each equally often whatever the pattern: the mix of Frankie et al. (2012). (1 - 2q) / (1 - q) of the space is in
+    /// use on average, q below one half.
+    InUse,
+}
+
 /// What to do, where, how much at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -78,9 +90,11 @@ pub struct Synthetic {
     next_place: u64,
     zipf: Option<Zipf>,
     spread: Spread,
+    in_use: Option<InUse>,
     kinds: Stream,
     sizes: Stream,
     addresses: Stream,
+    seed: u64,
     started: bool,
 }
 
@@ -103,12 +117,28 @@ impl Synthetic {
             next_place: 0,
             zipf,
             spread: Spread::new(places, seed),
+            in_use: None,
             kinds: Stream::new(seed, "synthetic.kinds"),
             sizes: Stream::new(seed, "synthetic.sizes"),
             addresses: Stream::new(seed, "synthetic.addresses"),
+            seed,
             started: false,
             settings,
         })
+    }
+
+    /// The same with trims of [`TrimsOf::InUse`]; the first `in_use` bytes of the space are in use before it begins.
+    ///
+    /// # Errors
+    /// As many trims as writes or more: nothing would stay in use.
+    pub fn trimming_in_use(mut self, in_use: u64) -> Result<Self, SettingsError> {
+        let Mix { read_percent, trim_percent } = self.settings.mix;
+        if u32::from(trim_percent) * 2 + u32::from(read_percent) >= 100 {
+            return Err(SettingsError("trims of what is in use must be fewer than writes, or nothing stays in use".to_string()));
+        }
+        let first = in_use.min(self.settings.span) / self.grain;
+        self.in_use = (trim_percent > 0).then(|| InUse::new(self.places, first, self.seed));
+        Ok(self)
     }
 
     fn size(&mut self) -> u32 {
@@ -213,16 +243,84 @@ impl BlockWorkload for Synthetic {
 
     fn next_op(&mut self) -> Option<BlockOp> {
         let len = self.size();
-        let offset = self.settings.offset + self.place(u64::from(len)) * self.grain;
+        let place = self.place(u64::from(len));
         let Mix { read_percent, trim_percent } = self.settings.mix;
         let draw = if read_percent == 0 && trim_percent == 0 { 100 } else { self.kinds.below(100) as u8 };
-        Some(if draw < read_percent {
+        let reads = draw < read_percent;
+        let trims = !reads && draw < read_percent + trim_percent;
+        let count = u64::from(len).div_ceil(self.grain);
+        let place = match &mut self.in_use {
+            Some(in_use) if trims => in_use.take(count),
+            Some(in_use) if !reads => in_use.put(place, count),
+            _ => Some(place),
+        };
+        // Nothing is in use any more: a write makes something so.
+        let (place, trims) = match (place, &mut self.in_use) {
+            (Some(place), _) => (place, trims),
+            (None, Some(in_use)) => (in_use.put(0, count).unwrap_or(0), false),
+            (None, None) => (0, trims),
+        };
+        let offset = self.settings.offset + place * self.grain;
+        Some(if reads {
             BlockOp::Read { offset, len }
-        } else if draw < read_percent + trim_percent {
+        } else if trims {
             BlockOp::Trim { offset, len: u64::from(len) }
         } else {
             BlockOp::Write { offset, len, class: self.settings.data }
         })
+    }
+}
+
+/// Which places are in use, a bit each, and a way to draw one of them.
+#[derive(Clone, Debug)]
+struct InUse {
+    bits: Vec<u64>,
+    places: u64,
+    used: u64,
+    draws: Stream,
+}
+
+impl InUse {
+    fn new(places: u64, first: u64, seed: u64) -> Self {
+        let words = places.div_ceil(64) as usize;
+        let mut in_use = Self { bits: alloc::vec![0; words], places, used: 0, draws: Stream::new(seed, "synthetic.trims") };
+        in_use.put(0, first.min(places));
+        in_use
+    }
+
+    const fn bit(place: u64) -> (usize, u64) {
+        ((place / 64) as usize, 1 << (place % 64))
+    }
+
+    fn put(&mut self, place: u64, count: u64) -> Option<u64> {
+        for place in place..place + count {
+            let (word, bit) = Self::bit(place);
+            self.used += u64::from(self.bits[word] & bit == 0);
+            self.bits[word] |= bit;
+        }
+        Some(place)
+    }
+
+    /// A place in use, each equally often, from which `count` fit; they are not in use from then on. `None` if nothing is in use.
+    /// Draws until it hits: on average `places` by those in use.
+    fn take(&mut self, count: u64) -> Option<u64> {
+        if self.used == 0 {
+            return None;
+        }
+        let drawn = loop {
+            let place = self.draws.below(self.places);
+            let (word, bit) = Self::bit(place);
+            if self.bits[word] & bit != 0 {
+                break place;
+            }
+        };
+        let first = drawn.min(self.places.saturating_sub(count));
+        for place in first..(first + count).min(self.places) {
+            let (word, bit) = Self::bit(place);
+            self.used -= u64::from(self.bits[word] & bit != 0);
+            self.bits[word] &= !bit;
+        }
+        Some(first)
     }
 }
 
@@ -355,6 +453,44 @@ mod tests {
         refused(|s| s.pattern = Pattern::HotCold { space: 0.0, ops: 0.5 });
     }
 
+    /// Share of the places in use, on average over the second half of many requests, by a plain count beside the workload.
+    fn share_in_use(trims_of: TrimsOf, trim_percent: u8) -> f64 {
+        let mix = Mix { read_percent: 0, trim_percent };
+        let mut workload = Synthetic::new(Settings { mix, ..settings(Pattern::Uniform) }, 7).unwrap();
+        if trims_of == TrimsOf::InUse {
+            workload = workload.trimming_in_use(4096 * 1000).unwrap();
+        }
+        let mut used = vec![true; 1000];
+        let (mut sum, mut looks) = (0, 0);
+        for nth in 0..400_000 {
+            match workload.next_op().unwrap() {
+                BlockOp::Write { offset, .. } => used[(offset / 4096) as usize] = true,
+                BlockOp::Trim { offset, .. } => {
+                    let place = &mut used[(offset / 4096) as usize];
+                    assert!(*place || trims_of == TrimsOf::All, "a trim of what is not in use");
+                    *place = false;
+                }
+                other => panic!("{other:?} was not asked for"),
+            }
+            if nth > 200_000 && nth % 500 == 0 {
+                sum += used.iter().filter(|used| **used).count();
+                looks += 1000;
+            }
+        }
+        sum as f64 / f64::from(looks)
+    }
+
+    /// Oracle: 1 - q, and (1 - 2q) / (1 - q) of Frankie et al.
+    #[test]
+    fn both_mixes_of_trims_leave_in_use_what_theory_says() {
+        for percent in [10, 30, 45] {
+            let q = f64::from(percent) / 100.0;
+            let (all, in_use) = (share_in_use(TrimsOf::All, percent), share_in_use(TrimsOf::InUse, percent));
+            assert!((all - (1.0 - q)).abs() < 0.006, "{percent}: {all}");
+            assert!((in_use - (1.0 - 2.0 * q) / (1.0 - q)).abs() < 0.012, "{percent}: {in_use}");
+        }
+    }
+
     proptest! {
         #[test]
         fn spreading_is_a_permutation(places in 1_u64..3000, seed in any::<u64>()) {
@@ -370,8 +506,9 @@ mod tests {
         #[test]
         fn operations_stay_inside_the_span(
             seed in any::<u64>(), offset in 0_u64..100, span in 16_u64..5000,
-            kind in 0..4, read in 0_u8..50, trim in 0_u8..50,
+            kind in 0..4, read in 0_u8..50, trim in 0_u8..50, in_use in any::<bool>(), before in 0_u64..6000,
         ) {
+
             let pattern = match kind {
                 0 => Pattern::Sequential,
                 1 => Pattern::Uniform,
@@ -384,6 +521,11 @@ mod tests {
                 offset: offset * 4096, span: span * 4096, queue_depth: 4, limit: Limit::Stream,
             };
             let mut workload = Synthetic::new(settings, seed).unwrap();
+            if in_use {
+                let tracking = workload.clone().trimming_in_use(before * 4096);
+                prop_assert_eq!(tracking.is_err(), 2 * trim + read >= 100);
+                workload = tracking.unwrap_or(workload);
+            }
             for _ in 0..200 {
                 let (start, len) = match workload.next_op().unwrap() {
                     BlockOp::Read { offset, len } | BlockOp::Write { offset, len, .. } => (offset, u64::from(len)),

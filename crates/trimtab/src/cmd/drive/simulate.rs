@@ -25,7 +25,7 @@ use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
 use trimtab_core::trace::Format;
 use trimtab_core::units::Bytes;
-use trimtab_core::workload::synthetic::{Mix, Pattern};
+use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
 
 /// Arguments of `trimtab drive simulate`.
 #[derive(Debug, clap::Args)]
@@ -49,6 +49,7 @@ Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal:place=scattered --until-written 1.8TB --trim online
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload trace:msr.csv --volume 1 --trim batched:every=1d
   trimtab drive simulate --drive ocz-vertex-le-100gb --drive mine.toml --workload random --trims 10 --json
+  trimtab drive simulate --drive nvme-tlc-500gb --capacity 8GiB --workload random --trims 30 --trims-of in-use
 
 Everything happens in virtual time: the same drive, workload and seed give the same figures to the byte on every machine; only\nthe time and the id of the run differ.")]
 pub struct Args {
@@ -94,12 +95,25 @@ struct AddressArgs {
     /// Share of trims, in per cent [default: 0].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
     trims: Option<u8>,
+    /// What trims are drawn from: 'all' addresses by the workload's own pattern, in use or not (with uniform writes of one size, a share 1 - q stays in use,
+    /// q being trims by trims and writes); or those 'in-use', each equally often, as in Frankie et al. 2012 ((1 - 2q) / (1 - q) stays in use).
+    /// What theory makes of both: trimtab drive validate --traffic trim-any:Q,trim:Q [default: all].
+    #[arg(long, value_name = "SET", value_enum, requires = "trims")]
+    trims_of: Option<TrimSet>,
     /// Operations in flight [default: 32].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     queue_depth: Option<u32>,
     /// Share of the drive that the workload uses, in per cent [default: 100].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     span: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum TrimSet {
+    /// All addresses.
+    All,
+    /// Addresses in use.
+    InUse,
 }
 
 #[derive(Debug, clap::Args)]
@@ -240,6 +254,10 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         WorkloadKind::Addresses(pattern) => Load::Synthetic(Addresses {
             pattern: *pattern,
             mix: Mix { read_percent: given.reads.unwrap_or(0), trim_percent: given.trims.unwrap_or(0) },
+            trims_of: match given.trims_of {
+                Some(TrimSet::InUse) => TrimsOf::InUse,
+                Some(TrimSet::All) | None => TrimsOf::All,
+            },
             sizes: given.size.as_ref().map_or_else(|| vec![(4096, 1)], |sizes| sizes.0.clone()),
             queue_depth: given.queue_depth.unwrap_or(32),
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
