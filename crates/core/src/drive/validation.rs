@@ -367,7 +367,8 @@ mod tests {
     #[test]
     fn greedy_with_hot_and_cold_data_agrees_with_an_independent_monte_carlo() {
         for (b, u, pages, writes) in [(16, 0.93, 0.2, 0.8), (32, 0.8, 0.1, 0.9), (64, 0.8, 0.2, 0.8), (64, 0.9, 0.05, 0.95)] {
-            let case = Case { policy: VictimPolicy::Greedy, pages_per_block: b, utilisation: u, traffic: Traffic::HotCold { pages, writes } };
+            let case =
+                Case { policy: VictimPolicy::Greedy, pages_per_block: b, utilisation: u, traffic: Traffic::HotCold { pages, writes } };
             let outcome = case.run(Effort { pages: 1 << 17, warm_up: 16, measured: 10 }, 11, &|| false).unwrap().unwrap();
             let error = outcome.reference.error() / outcome.reference.value();
             assert!(outcome.deviation().abs() < 1e-3 + error && error < 2e-2, "{case:?}: {outcome:?}");

@@ -4,7 +4,7 @@ use crate::error::UsageError;
 use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Progress};
-use crate::study::published::{self, render, spec::Plan};
+use crate::study::published::{self, render, spec::Plan, text};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ pub struct PublishedArgs {
     #[arg(long, conflicts_with_all = ["target", "quick", "full", "repeats", "policies", "filesystem", "fill", "report"])]
     pub published: bool,
     /// Only the published results of drives whose name contains this, or of one workload: postmark, tree, fstrim,
-    /// crystaldiskmark, ageing.
+    /// crystaldiskmark, ageing, sustained, recovery.
     #[arg(long, value_name = "DRIVE|WORKLOAD", requires = "published")]
     only: Option<String>,
     /// Write the comparison to this file too.
@@ -35,7 +35,7 @@ pub fn run(args: &PublishedArgs, seed: u64, context: &Context) -> anyhow::Result
         drives.sort_unstable();
         drives.dedup();
         return Err(UsageError::new(format!("--only {only}: nothing was published for that"))
-            .hint(format!("there are postmark, tree, fstrim, crystaldiskmark, ageing; {}", drives.join(", ")))
+            .hint(format!("there are postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery; {}", drives.join(", ")))
             .into());
     }
     let bar = Mutex::new((Progress::new(context, "published results", Counting::Items, chosen as u64), 0));
@@ -47,7 +47,7 @@ pub fn run(args: &PublishedArgs, seed: u64, context: &Context) -> anyhow::Result
         }
     })?;
     drop(bar);
-    context.report("published", 1, &comparison, || render::markdown(&comparison))?;
+    context.report("published", 2, &comparison, || text::screen(&comparison, crate::output::width()))?;
     if let Some(path) = &args.markdown {
         crate::report::file::replace(path, |file| std::io::Write::write_all(file, render::markdown(&comparison).as_bytes()))
             .with_context(|| format!("cannot write {}", path.display()))?;
