@@ -297,3 +297,94 @@ pub fn score(plan: &Plan, rows: &[Row]) -> Score {
 fn parameter_of(row: &Row, parameter: &str) -> String {
     if parameter.starts_with("filesystem.") { parameter.to_owned() } else { format!("{} {parameter}", row.drive) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan::shipped().unwrap()
+    }
+
+    fn named<'a>(plan: &'a Plan, name: &str) -> &'a Configuration {
+        plan.configurations.iter().find(|c| c.name == name).unwrap()
+    }
+
+    fn find<'a>(row: &'a Row, name: &str) -> &'a Figure {
+        row.figures.iter().find(|figure| figure.name == name).unwrap()
+    }
+
+    /// Every number that was published stands in a row, whether or not the model says anything; and what it does not say is a miss.
+    #[test]
+    fn figures_that_the_model_does_not_produce_are_misses() {
+        let plan = plan();
+        let (mut all, mut scored) = (0, 0);
+        for configuration in &plan.configurations {
+            let row = row(&plan, configuration, &Modelled::new()).unwrap();
+            let published = plan.published(configuration).unwrap();
+            let settings = plan.settings.get(row.workload).map_or(&[][..], Vec::as_slice);
+            for (key, value) in published.iter().filter(|(key, value)| number(value).is_some() && !settings.contains(key)) {
+                assert!(row.figures.iter().any(|figure| &figure.name == key), "{}: {key} = {value} is left out", row.name);
+            }
+            all += row.figures.len();
+            let score = score(&plan, &[row]);
+            for tally in [score.predicted, score.held_out, score.fitted] {
+                assert_eq!(tally.missing, tally.total());
+                scored += tally.total();
+            }
+        }
+        assert!(scored > 90 && all > scored, "{scored} of {all}");
+        let ageing = row(&plan, named(&plan, "Corsair P128"), &Modelled::new()).unwrap();
+        assert_eq!(find(&ageing, "worst_write_loss_percent_any_drive").published, "72");
+    }
+
+    #[test]
+    fn only_what_is_within_its_target_is_met() {
+        let plan = plan();
+        let configuration = named(&plan, "Corsair Force 3, atime");
+        let modelled = Modelled::from([("create_s", 2.66), ("transactions_s", 11.2), ("delete_s", 0.58), ("total_s", 13.0)]);
+        let row = row(&plan, configuration, &modelled).unwrap();
+        assert_eq!(find(&row, "create_s").outcome, Outcome::AsRead);
+        assert_eq!(find(&row, "transactions_s").outcome, Outcome::Within);
+        assert_eq!(find(&row, "delete_s").outcome, Outcome::Off);
+        let score = score(&plan, std::slice::from_ref(&row));
+        assert_eq!(score.held_out, Tally { within: 1, as_read: 1, off: 1, missing: 0 });
+        assert_eq!((score.predicted.total(), score.fitted.total(), score.not_scored), (0, 0, 1));
+    }
+
+    /// Three rows of one drive for which the model says the same, one of which it misses: one miss, not two hits beside it.
+    #[test]
+    fn what_the_model_says_twice_counts_once_and_by_the_worst() {
+        let plan = plan();
+        let create = |seconds| Modelled::from([("create_s", seconds), ("transactions_s", 9.0), ("delete_s", 0.8), ("total_s", 12.0)]);
+        let rows = |second: f64| {
+            let [a, b] = ["OCZ Vertex 2 LE, noatime", "OCZ Vertex 2 LE, atime"].map(|name| named(&plan, name));
+            let mut rows = vec![row(&plan, a, &create(3.2)).unwrap(), row(&plan, b, &create(second)).unwrap()];
+            join_repeats(&mut rows);
+            rows
+        };
+        let same = rows(3.21);
+        assert_eq!(find(&same[0], "create_s").outcome, Outcome::Within);
+        assert_eq!(find(&same[0], "create_s").counted, Outcome::Off);
+        assert_eq!(find(&same[1], "create_s").kind, Kind::Repeats { row: "OCZ Vertex 2 LE, noatime".into() });
+        let different = rows(4.9);
+        assert_eq!(find(&different[1], "create_s").kind, Kind::Predicted);
+        assert!(score(&plan, &same).predicted.within < score(&plan, &different).predicted.within);
+    }
+
+    #[test]
+    fn what_cannot_be_missed_or_follows_from_others_is_not_scored() {
+        let plan = plan();
+        let minutes = row(&plan, named(&plan, "SandForce, 130 GB"), &Modelled::from([("duration", 483.0)])).unwrap();
+        assert!(matches!(find(&minutes, "duration").kind, Kind::NotScored { .. }));
+        let rounds = row(&plan, named(&plan, "Intel 520"), &Modelled::new()).unwrap();
+        for name in ["write_sequential_incompressible_steady_percent_of_advertised", "write_sequential_between_knees_MBps"] {
+            assert!(matches!(find(&rounds, name).kind, Kind::NotScored { .. }), "{name}");
+        }
+        // Three filesystem parameters are one each wherever they are used, those of drives are the drive's.
+        let all: Vec<Row> = plan.configurations.iter().map(|c| row(&plan, c, &Modelled::new()).unwrap()).collect();
+        let score = score(&plan, &all);
+        assert!(score.parameters >= 30 && score.parameters < score.fitted.total() + 20, "{score:?}");
+        assert_eq!(score.fitted_after_a_miss, 3);
+    }
+}

@@ -19,7 +19,7 @@ use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 const BLOCK: u64 = 1 << 20;
 const STREAM_DEPTH: usize = 4;
 /// Parts of the drive, for each of which there is a rate: as a review's curve has hundreds of points.
-const PARTS: u64 = 500;
+const PARTS: u64 = 1500;
 /// A change of the rate that a review would mention.
 const STEP_MIN: f64 = 0.15;
 

@@ -53,3 +53,31 @@ fn one(row: &Row, width: Option<usize>) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::published::score::{self, row};
+    use crate::study::published::spec::Plan;
+    use crate::study::published::{Comparison, Modelled};
+    use unicode_width::UnicodeWidthStr as _;
+
+    /// All rows, without a model.
+    #[test]
+    fn lines_fit_on_narrow_and_wide_screens() {
+        let plan = Plan::shipped().unwrap();
+        let rows: Vec<Row> = plan.configurations.iter().map(|c| row(&plan, c, &Modelled::from([("total_s", 12.3)])).unwrap()).collect();
+        let comparison = Comparison { score: score::score(&plan, &rows), rows, orders: Vec::new() };
+        for width in [80, 120] {
+            let text = screen(&comparison, Some(width));
+            for line in text.lines() {
+                assert!(line.width() <= width, "{width}: {line}");
+            }
+            assert!(!text.contains("|---"), "that is Markdown");
+            for row in &comparison.rows {
+                assert!(text.contains(&row.name), "{}", row.name);
+            }
+            assert!(text.contains("Patrick Nagel") && text.contains("author not known"));
+        }
+    }
+}
