@@ -131,6 +131,32 @@ mod tests {
         }
     }
 
+    /// A figure that is said to be "as" another shipped drive's is that drive's, also after that has been fitted anew.
+    #[test]
+    fn what_is_said_to_be_as_another_drive_s_is() {
+        let tables: Vec<(&Drive, toml::Table)> = SHIPPED.iter().map(|text| (load_named(text), text.parse().unwrap())).collect();
+        let value = |table: &toml::Table, field: &str| {
+            let first = table.get(field.split('.').next()?)?.clone();
+            field.split('.').skip(1).try_fold(first, |value, part| value.get(part).cloned())
+        };
+        let mut checked = 0;
+        for (drive, table) in &tables {
+            for (field, source) in &drive.sources {
+                let Some(other) = source.text.strip_prefix("as ").and_then(|text| text.split([',', ' ']).next()) else { continue };
+                let (_, like) = tables.iter().find(|(drive, _)| drive.spec.name == other).unwrap_or_else(|| panic!("{other} is no drive"));
+                let here = value(table, field);
+                assert!(here.is_some() && here == value(like, field), "{}: {field} is not as that of {other}", drive.spec.name);
+                checked += 1;
+            }
+        }
+        assert!(checked >= 5, "{checked}");
+    }
+
+    fn load_named(text: &str) -> &'static Drive {
+        let name = parse(text).unwrap().spec.name;
+        shipped().iter().find(|drive| drive.spec.name == name).unwrap()
+    }
+
     /// Each at a small size of the same proportions: filled, overwritten at random, trimmed, read, flushed.
     #[test]
     fn every_shipped_drive_does_its_work() {

@@ -140,7 +140,7 @@ impl Case {
     /// Whether [`Case::theory`] is exact in the limit of many blocks. For greedy collection of hot and cold data in one log it is not.
     #[must_use]
     pub const fn formula_is_exact(&self) -> bool {
-        !(matches!(self.traffic, Traffic::HotCold { .. }) && !matches!(self.policy, VictimPolicy::Fifo))
+        !matches!(self.traffic, Traffic::HotCold { .. }) || matches!(self.policy, VictimPolicy::Fifo)
     }
 
     /// What the model is held to; `None` if interrupted. The Monte Carlo runs as long as the model, with requests of its own.
