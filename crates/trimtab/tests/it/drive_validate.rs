@@ -46,7 +46,7 @@ fn greedy_with_hot_and_cold_data_is_held_to_a_monte_carlo_run() {
     for row in rows {
         let [value, error, model] = ["reference_value", "reference_error_percent", "model"].map(|key| row[key].as_f64().unwrap());
         assert_eq!(row["reference"], "monte-carlo");
-        assert!(error > 0.0 && error < 0.5 && (model / value - 1.0).abs() < 0.005, "{row}");
+        assert!(error > 0.0 && error < 1.0 && (model / value - 1.0).abs() < 0.001 + error / 100.0, "{row}");
     }
     let worst = rows.iter().map(|row| (row["model"].as_f64().unwrap() / row["theory"].as_f64().unwrap() - 1.0).abs()).fold(0.0, f64::max);
     assert!(worst > 0.01, "the formula would have done: {worst}");

@@ -46,7 +46,7 @@ pub fn notes(comparison: &Comparison) -> Vec<String> {
 
 /// A figure as cells; names are broken at their underscores only on the screen.
 pub fn cells(figure: &Figure) -> [String; 5] {
-    let modelled = figure.modelled.map_or_else(|| "none".to_owned(), three_digits);
+    let modelled = figure.modelled.map_or_else(|| "none".to_owned(), |modelled| three_digits(modelled).replace("-0.00", "0.00"));
     let off = figure.deviation_percent.map_or_else(String::new, |off| format!("{off:+.0} %").replace("-0 %", "+0 %"));
     [figure.name.clone(), figure.published.clone(), modelled, off, counts(figure)]
 }
