@@ -103,7 +103,7 @@ impl Variant {
             data: self.data,
             fill_permille: 0,
             until_written: Some(Amount::Bytes(Bytes((written * self.share) as u64))),
-            trim: Some(self.trim.clone()),
+            trim: Some(self.trim),
             seed,
         };
         let (run, end) = simulate::run(&drive.spec, label, &plan, &mut ())?;
@@ -169,7 +169,7 @@ mod tests {
         let drive = plan.drive(configuration).unwrap();
         let loops: simulate::loops::Loops = "space=41.3GB".parse().unwrap();
         let levels = |gb: f64| {
-            let variant = Variant { share: 1.0, ..VARIANTS[1].clone() };
+            let variant = Variant { share: 1.0, ..VARIANTS[1] };
             let rounds = variant.run(&drive, "intel", &loops, gb * 1e9, 1).unwrap();
             WRITES.map(|test| rounds.late(test).unwrap())
         };
