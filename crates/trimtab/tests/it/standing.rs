@@ -429,7 +429,10 @@ fn a_study_that_is_killed() {
     ok(clean.args(["bench", "tree", "--files", "5", "--reserve", "0", "--yes"]).arg(mount.path()).env("TRIMTAB_RUNTIME_DIR", run.path()));
     let left: Vec<_> =
         fs::read_dir(mount.path()).unwrap().map(|entry| entry.unwrap().file_name()).filter(|name| name != "lost+found").collect();
-    assert!(left.is_empty(), "{left:?}");
+    // What was killed before it had a marker, or on its way out, is left to its owner: that it is ours cannot be told, or not for a minute.
+    let known = |name: &str| name.starts_with("trimtab-work-") || name.starts_with(".removed.");
+    assert!(left.iter().all(|name| name.to_str().is_some_and(known)), "{left:?}");
+    println!("directories left behind that the next start did not take for ours: {}", left.len());
     said("study", kills(), changed);
 }
 
@@ -457,7 +460,12 @@ fn an_attach_that_is_killed() {
     let (mut draw, mut changed) = (Stream::new(3 + u64::from(std::process::id()), "kills"), 0);
     for n in 0..kills() {
         let mut child = attach().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_nanos(draw.below(within.as_nanos() as u64)));
+        // Every other one as soon as the switch is seen to be on, which is for a moment only.
+        let until = Instant::now() + Duration::from_nanos(draw.below(within.as_nanos() as u64));
+        let patience = Instant::now() + within * 3;
+        while if n % 2 == 0 { Instant::now() < until } else { read() == before && Instant::now() < patience } {
+            std::hint::spin_loop();
+        }
         // The one in the background as well.
         let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(&child), rustix::process::Signal::KILL);
         child.wait().unwrap();
