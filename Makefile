@@ -69,7 +69,7 @@ bench: packages
 	$(CARGO) bench -p trimtab --bench '*'
 
 # The property tests of the models with other cases, a round in ten seconds; each round's seed is printed, and PROPTEST_RNG_SEED=SEED cargo test
-# repeats it. Then 200 power cuts on ext4 and XFS each. Before all, the stated rust-version.
+# repeats it. Then the SSD model against its reference, and 200 power cuts on ext4 and XFS each. Before all, the stated rust-version.
 SOAK_CUTS ?= 200
 SOAK_TRIES ?= 1000
 SOAK_KILLS ?= 200
@@ -78,5 +78,6 @@ soak: packages msrv
 	for seed in $(SOAK_SEEDS); do \
 	  echo "property tests, seed $$seed"; \
 	  PROPTEST_RNG_SEED=$$seed timeout 600 $(CARGO) test -q -p trimtab-core --lib || exit 1; done
+	TRIMTAB_REFERENCE_CASES=10000 $(CARGO) test -q -p trimtab-core --lib reference
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture

@@ -420,4 +420,6 @@ mod arithmetic;
 #[cfg(test)]
 mod effects;
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;

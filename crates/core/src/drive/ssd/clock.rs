@@ -56,10 +56,12 @@ pub(super) struct Clock {
     /// Physical address at which each of them begins.
     pub(super) row_addresses: Vec<u32>,
     pub(super) row_next: u32,
+    /// Programs of host data since what is owed was last divided among them.
+    pub(super) programs: u64,
     /// When all programs of host data so far have ended.
     pub(super) programs_end: u64,
-    /// That instant at the last flush.
-    pub(super) flushed: u64,
+    /// Slots written for the host at the last flush.
+    pub(super) flushed_slots: u64,
     /// Bytes that crossed the flash since the temperature was last worked out.
     pub(super) heat_bytes: u64,
     pub(super) now: Durations,
@@ -116,8 +118,9 @@ impl Clock {
             rows: vec![0; rows],
             row_addresses: vec![0; rows],
             row_next: 0,
+            programs: 0,
             programs_end: 0,
-            flushed: 0,
+            flushed_slots: 0,
             heat_bytes: 0,
             now: nominal,
             nominal,
@@ -257,6 +260,7 @@ impl Clock {
         let end = self.dies.each[die as usize].serve(arrived, took, self.dies.share);
         self.heat_bytes = self.heat_bytes.wrapping_add(self.row_bytes);
         self.programs_end = self.programs_end.max(end);
+        self.programs += 1;
         end
     }
 
@@ -295,8 +299,17 @@ impl Clock {
 
     /// Divides what dies and channels owe among the next `programs` programs of host data.
     pub(super) fn spread(&mut self, programs: u64) {
-        self.dies.spread(programs);
-        self.channels.spread(programs);
+        let done = core::mem::take(&mut self.programs);
+        self.dies.spread(done, programs);
+        self.channels.spread(done, programs);
+    }
+
+    /// The same after quiet time until `until`, when nothing may be owed any more.
+    pub(super) fn spread_after_idling(&mut self, until: u64, programs: u64) {
+        if self.quiet_from() <= until {
+            (self.dies.uncovered_ns, self.channels.uncovered_ns) = (0, 0);
+        }
+        self.spread(programs);
     }
 
     /// When dies and channels have done everything they were given, what they owe included.
@@ -312,7 +325,7 @@ impl Clock {
     }
 
     /// Nothing is under way any more: the power was cut at `now`.
-    pub(super) fn restart(&mut self, now: u64) {
+    pub(super) fn restart(&mut self, now: u64, written_slots: u64) {
         self.dies.restart(now);
         self.channels.restart(now);
         self.counted_since = now;
@@ -322,7 +335,7 @@ impl Clock {
         self.in_flight.clear();
         self.rows.fill(0);
         self.programs_end = now;
-        self.flushed = now;
+        self.flushed_slots = written_slots;
     }
 
     pub(super) const fn row_bytes(&self) -> u64 {

@@ -155,10 +155,12 @@ impl Ssd {
         }
         let flush_ns = cache.flush_ns;
         self.write_out(started);
-        let mut done = started;
-        if self.clock.programs_end > self.clock.flushed {
-            self.clock.flushed = self.clock.programs_end;
-            done = started.max(self.clock.programs_end) + flush_ns;
+        // Also what an earlier flush is waiting for still.
+        let mut done = started.max(self.clock.programs_end);
+        let written = self.ftl.counters.nand_written_host_slots;
+        if written > self.clock.flushed_slots {
+            self.clock.flushed_slots = written;
+            done += flush_ns;
         }
         self.ftl.counters.stall_flush_ns += done - started;
         done + self.clock.latency
@@ -196,7 +198,7 @@ impl Ssd {
         }
         self.lose_parts();
         self.deferred.clear();
-        self.clock.restart(now.0);
+        self.clock.restart(now.0, self.ftl.counters.nand_written_host_slots);
         self.now = self.now.max(now.0);
         (self.quiet_since, self.idled_until) = (self.now, self.now);
         cut.fates

@@ -232,6 +232,7 @@ impl Ftl {
             self.make_room(clock, at, slots, now);
             // Collection may have used the same frontier, and left room there or too little.
             if self.frontiers[at].has_room(slots) {
+                clock.spread(self.rows_open());
                 return;
             }
             self.abandon_rest(clock, at, now);
@@ -259,7 +260,7 @@ impl Ftl {
         frontier.taken = false;
         frontier.slc = slc;
         if !self.collecting {
-            self.spread(clock);
+            clock.spread(self.rows_open());
         }
     }
 

@@ -226,7 +226,7 @@ impl Ftl {
             let target = &mut self.back[frontier.back..frontier.back + want as usize];
             from = move_units(&mut self.map, &units, from, base, target, frontier.next);
             self.free_slots -= u64::from(want);
-            self.advance_relocated(clock, at, want);
+            self.advance_relocated(clock, at, want, now);
             left -= want;
         }
         self.scratch = units;
@@ -248,7 +248,7 @@ impl Ftl {
                 packed.append(next >> self.layout.shift, unit, 1, slots);
             }
             self.free_slots -= u64::from(slots);
-            self.advance_relocated(clock, at, slots);
+            self.advance_relocated(clock, at, slots, now);
         }
     }
 
@@ -265,15 +265,16 @@ impl Ftl {
         }
     }
 
-    /// Divides what the flash owes among the programs that fill the superblocks open for fresh data: as many as come before room is made again.
-    pub(super) fn spread(&self, clock: &mut Clock) {
+    /// Rows that are left in the superblocks open for fresh data: so many programs come before room is made again, and what the flash owes is divided
+    /// among these.
+    pub(super) fn rows_open(&self) -> u64 {
         let slots: u64 = self.frontiers[..self.host_frontiers()].iter().map(|frontier| u64::from(frontier.end - frontier.next)).sum();
-        clock.spread(slots / u64::from(self.layout.row_slots));
+        slots / u64::from(self.layout.row_slots)
     }
 
-    /// Moves frontier `at` on by `slots` relocated slots. The time of relocation is charged as a whole; only a row of fresh data that
+    /// Moves frontier `at` on by `slots` slots relocated at `now`. The time of relocation is charged as a whole; only a row of fresh data that
     /// this completes is programmed here.
-    fn advance_relocated(&mut self, clock: &mut Clock, at: usize, slots: u32) {
+    fn advance_relocated(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         let frontier = &mut self.frontiers[at];
         if frontier.next + slots >= frontier.row_end {
             let rows = 1 + (frontier.next + slots - frontier.row_end) / self.layout.row_slots;
@@ -287,7 +288,7 @@ impl Ftl {
         }
         if frontier.taken {
             frontier.taken = false;
-            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, frontier.ready, frontier.slc);
+            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, frontier.ready.max(now), frontier.slc);
             clock.rows[frontier.cache_row as usize] = end;
             if let Some(journal) = &mut self.journal {
                 journal.programmed(at, end, 0);

@@ -23,13 +23,15 @@ impl Ssd {
             now += self.unmap(unit, count) * self.flash.trim.unit_ns;
             self.clock.processor_free = self.clock.processor_free.max(now);
         }
-        if let Some(delay) = self.flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns) {
+        if let Some(delay) = self.flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns)
+            && !self.ftl.slc_queue.is_empty()
+        {
             now = self.fold_until(now.max(quiet.saturating_add(delay)), until);
         }
         if let Some(delay) = self.flash.ftl.gc.idle_delay_ns {
             self.collect_until(now.max(quiet.saturating_add(delay)), until);
         }
-        self.ftl.spread(&mut self.clock);
+        self.clock.spread_after_idling(until, self.ftl.rows_open());
     }
 
     fn fold_until(&mut self, mut now: u64, until: u64) -> u64 {

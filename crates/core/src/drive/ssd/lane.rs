@@ -1,10 +1,14 @@
 //! A resource that does one thing at a time: a die, or the bus of a channel.
 
+/// A share is at least one part in two to the power of this of what a lane owes.
+pub(super) const LEAST_SHARE_BITS: u32 = 12;
+
 /// What a die or a channel has done, has to do, and owes.
 ///
 /// Work of the host is served in the order in which it was given. Background work (collection, folding, levelling) is owed: it begins when it is
 /// charged at the earliest, uses the time in which there is nothing else to do, and what that does not suffice for is worked off
-/// in shares before each program of host data.
+/// in shares before each program of host data. What programs leave over, because they do not fall on all lanes evenly, is worked off in the end:
+/// a share is never less than a small part of what its lane owes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lane {
     /// When everything that it has begun or been given has ended, but for what it owes.
@@ -25,7 +29,7 @@ impl Lane {
     pub(super) fn serve(&mut self, ready: u64, took: u64, share: u64) -> u64 {
         if self.owed != 0 {
             let idle = ready.saturating_sub(self.free);
-            self.work_off(self.owed.min(idle.max(share)));
+            self.work_off(self.owed.min(idle.max(share).max(self.owed >> LEAST_SHARE_BITS)));
         }
         self.free = ready.max(self.free) + took;
         self.host_ns += took;
@@ -94,17 +98,20 @@ pub(super) struct Lanes {
     pub(super) charged_ns: u64,
     /// Of it, what is too little to be divided among all.
     pub(super) undivided_ns: u64,
+    /// What was charged and not yet covered by shares, whether it is spent or not.
+    pub(super) uncovered_ns: u64,
 }
 
 impl Lanes {
     pub(super) fn new(count: usize) -> Self {
-        Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0 }
+        Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0, uncovered_ns: 0 }
     }
 
     /// Charges `ns`, summed over lanes, from `at` on. In a `burst` everything that is given to them later waits until it is done.
     pub(super) fn charge(&mut self, at: u64, ns: u64, burst: bool) {
         let lanes = self.each.len() as u64;
         self.charged_ns = self.charged_ns.saturating_add(ns);
+        self.uncovered_ns = self.uncovered_ns.saturating_add(ns);
         let ns = ns.saturating_add(self.undivided_ns);
         self.undivided_ns = ns % lanes;
         for lane in &mut self.each {
@@ -115,9 +122,10 @@ impl Lanes {
         }
     }
 
-    /// Divides what is owed among the next `programs` programs of host data.
-    pub(super) fn spread(&mut self, programs: u64) {
-        self.share = owed(&self.each).div_ceil(programs.max(1));
+    /// Takes what the shares of `done` programs have covered off, and divides the rest among the next `programs`.
+    pub(super) fn spread(&mut self, done: u64, programs: u64) {
+        self.uncovered_ns = self.uncovered_ns.saturating_sub(self.share.saturating_mul(done));
+        self.share = self.uncovered_ns.div_ceil(programs.max(1));
     }
 
     /// When all of them have nothing left to do.
@@ -135,6 +143,6 @@ impl Lanes {
     pub(super) fn forgive(&mut self) {
         self.charged_ns = self.charged_ns.saturating_sub(owed(&self.each)).saturating_sub(self.undivided_ns);
         self.each.iter_mut().for_each(|lane| lane.owed = 0);
-        (self.share, self.undivided_ns) = (0, 0);
+        (self.share, self.undivided_ns, self.uncovered_ns) = (0, 0, 0);
     }
 }

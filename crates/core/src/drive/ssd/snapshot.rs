@@ -386,7 +386,7 @@ fn write_lanes(out: &mut Writer, lanes: &Lanes) {
             out.number(value);
         }
     }
-    for value in [lanes.share, lanes.charged_ns, lanes.undivided_ns] {
+    for value in [lanes.share, lanes.charged_ns, lanes.undivided_ns, lanes.uncovered_ns] {
         out.number(value);
     }
 }
@@ -401,7 +401,7 @@ fn read_lanes(reader: &mut Reader<'_>, lanes: &mut Lanes) -> Result<(), usize> {
             background_ns: reader.count()?,
         };
     }
-    for value in [&mut lanes.share, &mut lanes.charged_ns, &mut lanes.undivided_ns] {
+    for value in [&mut lanes.share, &mut lanes.charged_ns, &mut lanes.undivided_ns, &mut lanes.uncovered_ns] {
         *value = reader.count()?;
     }
     Ok(())
@@ -416,13 +416,14 @@ fn write_clock(out: &mut Writer, clock: &Clock) {
     out.numbers(clock.row_addresses.iter().copied());
     for value in [
         clock.counted_since,
+        clock.programs,
         clock.link_free[0],
         clock.link_free[1],
         clock.processor_free,
         clock.blocked_until,
         u64::from(clock.row_next),
         clock.programs_end,
-        clock.flushed,
+        clock.flushed_slots,
         clock.heat_bytes,
     ] {
         out.number(value);
@@ -436,12 +437,13 @@ fn read_clock(reader: &mut Reader<'_>, clock: &mut Clock) -> Result<(), usize> {
     clock.rows = reader.runs(clock.rows.len(), COUNT_MAX)?;
     clock.row_addresses = reader.exactly(clock.rows.len(), u32::MAX)?;
     clock.counted_since = reader.count()?;
+    clock.programs = reader.count()?;
     clock.link_free = [reader.count()?, reader.count()?];
     clock.processor_free = reader.count()?;
     clock.blocked_until = reader.count()?;
     clock.row_next = reader.small(clock.rows.len() as u32 - 1)?;
     clock.programs_end = reader.count()?;
-    clock.flushed = reader.count()?;
+    clock.flushed_slots = reader.count()?;
     clock.heat_bytes = reader.count()?;
     Ok(())
 }

@@ -121,7 +121,7 @@ impl Ssd {
                 break;
             }
         }
-        self.ftl.spread(&mut self.clock);
+        self.clock.spread(self.ftl.rows_open());
     }
 
     /// Whether the best victim has little enough valid data for collection that nobody waits for.
