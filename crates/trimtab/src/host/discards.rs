@@ -96,14 +96,16 @@ fn occupied(root: &Root, name: &str) -> Option<u64> {
 pub fn fates(stack: &Stack, own: &[Option<Discards>]) -> Vec<LayerDiscards> {
     let ends = stack.ends();
     let bytes_of = |i: usize| own.get(i).copied().flatten().map(|d| d.bytes);
+    let ends_below = |i: usize| stack.ends_of(i).into_iter().filter(move |&e| e != i);
     // `None` if one of them does not count.
-    let below = |i: usize| stack.ends_of(i).into_iter().filter(|&e| e != i).map(bytes_of).sum::<Option<Bytes>>();
+    let below = |i: usize| ends_below(i).map(bytes_of).sum::<Option<Bytes>>();
     let went_on = |i: usize| stack.legs_of(i).any(|b| bytes_of(b).is_some_and(|b| b > Bytes::ZERO));
     let fate = |i: usize| match bytes_of(i) {
         None => Fate::NotCounted,
         // Metadata of arrays and pools have nothing to discard.
         Some(Bytes::ZERO) if ends.contains(&i) || stack.layers.get(i).is_some_and(super::block::Layer::is_metadata) => Fate::Nothing,
-        Some(_) if ends.contains(&i) => Fate::Counted,
+        // The disk of a partition has nothing below that could have got less.
+        Some(_) if ends.contains(&i) || ends_below(i).next().is_none() => Fate::Counted,
         Some(Bytes::ZERO) => below(i).map_or(Fate::NotCounted, |below| if below > Bytes::ZERO { Fate::NotCounted } else { Fate::Nothing }),
         Some(_) if below(i) == Some(Bytes::ZERO) && !went_on(i) => Fate::Swallowed,
         Some(_) => Fate::Counted,

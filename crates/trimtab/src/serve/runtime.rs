@@ -471,6 +471,12 @@ fn is_young(dir: &Dir) -> bool {
 mod tests {
     use super::*;
 
+    /// Open to nobody else, whatever the umask.
+    fn private_dir() -> tempfile::TempDir {
+        use std::os::unix::fs::PermissionsExt as _;
+        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap()
+    }
+
     fn record(id: &str) -> Record {
         let (pid, pid_started, boot_id) = own_process();
         Record {
@@ -490,7 +496,7 @@ mod tests {
 
     #[test]
     fn drives_are_found_by_id_or_device_and_dead_ones_are_cleaned_up() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_dir();
         let runtime = Runtime::in_directory(Dir::private(dir.path()).unwrap()).unwrap();
         assert!(runtime.find(None).unwrap_err().is::<UsageError>());
         let (id, home) = runtime.claim(None, "x").unwrap();
@@ -515,7 +521,7 @@ mod tests {
     #[test]
     fn only_what_a_record_proves_to_be_ours_is_taken_away() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_dir();
         let outside = tempfile::tempdir().unwrap();
         let runtime = Runtime::in_directory(Dir::private(dir.path()).unwrap()).unwrap();
         let dead = |id: &str| Record { pid_started: 1, ..record(id) };
