@@ -3,12 +3,13 @@
 # make msrv   compile with the oldest toolchain that is promised
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
+# make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them; STACKS="md0 thin-*" tries some
 # make fuzz   ten minutes of fuzzing for each parser
 
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test check packages lint fuzz-check deny msrv bench soak fuzz
+.PHONY: test check packages lint fuzz-check deny msrv bench soak lab fuzz
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -81,3 +82,10 @@ soak: packages msrv
 	TRIMTAB_REFERENCE_CASES=10000 $(CARGO) test -q -p trimtab-core --lib reference
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture
+
+# The guest is built once, in target/lab.
+LAB_PACKAGES := qemu-system-x86 debootstrap zstd xz-utils cpio
+lab:
+	dpkg -s $(LAB_PACKAGES) > /dev/null 2>&1 || apt-get install -y --no-install-recommends $(LAB_PACKAGES)
+	$(CARGO) build -p trimtab
+	crates/trimtab/tests/lab/lab $(STACKS)

@@ -1,0 +1,60 @@
+# Inside the guest: makes each stack, lets the commands at it, takes it away. Disks are named as the host names them.
+T=/tmp/trimtab; cp /host/trimtab $T
+export TRIMTAB_STATE_DIR=/tmp/state TRIMTAB_RUNTIME_DIR=/run/trimtab XDG_DATA_HOME=/tmp/data NO_COLOR=1
+M=/mnt/stack; mkdir -p $M
+while read -r name serial; do
+  [ -n "$serial" ] && eval "$(echo "$serial" | tr A-Z a-z)=/dev/$name"
+done < <(lsblk -ndo NAME,SERIAL)
+
+# For the descriptions of stacks.
+vg() { vgcreate -qq -y --metadatasize 1m vg "$@" > /dev/null; }
+lv() { lvcreate -qq -y -Wy -Zy "$@" vg > /dev/null; }
+ext4() { mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$@"; }
+luks() { # DEVICE NAME [OPTION]
+  echo -n pw | cryptsetup luksFormat --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 -q "$1" -
+  echo -n pw | cryptsetup open ${3:-} "$1" "$2" --key-file -
+}
+
+# Truth: MiB that the host's image files occupy.
+occupied() { local sum=0 d; for d in $disks; do sum=$((sum + $(stat -c %b "/images/$d.raw"))); done; echo $((sum / 2048)); }
+quiet() { local now then i; then=$(occupied); for i in 1 2 3 4 5 6 7 8; do sleep 0.25; now=$(occupied); [ "$now" = "$then" ] && [ $i -gt 2 ] && return; then=$now; done; }
+write_and_delete() { local i; for i in 1 2 3; do head -c 8M /dev/urandom > $M/f$i; done; sync; rm $M/f?; sync -f $M; sync; quiet; }
+
+clean() {
+  local d node
+  umount $M 2> /dev/null || umount -l $M 2> /dev/null
+  [ "$(wc -l < /proc/swaps)" -gt 1 ] && swapoff -a
+  for d in 1 2 3; do
+    ls /sys/block | grep -q '^dm-' || break
+    vgchange -qq -an > /dev/null 2>&1
+    for node in $(dmsetup ls --target crypt 2> /dev/null | awk '{print $1}'); do cryptsetup close "$node" 2> /dev/null; done
+    dmsetup remove_all -f > /dev/null 2>&1
+  done
+  ls /sys/block | grep -q '^md' && mdadm -q --stop --scan 2> /dev/null
+  for d in $disks; do
+    node=${!d}
+    # Signatures are at both ends.
+    head -c 1M /dev/zero > "$node"; dd if=/dev/zero of="$node" bs=64K seek=16383 count=1 conv=notrunc status=none
+    blkdiscard -qf "$node" 2> /dev/null
+  done
+  udevadm settle
+}
+
+try() { # NAME
+  local doctor trim verify freed_by_trim freed_by_fstrim before verdict=""
+  unset disks truth subject; after() { :; }
+  . "/host/stacks/$1"; clean
+  make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; clean; return; }
+  $T doctor --record "/host/trees/$1" "${subject:-$M}" > /tmp/doctor 2>&1; doctor=$?
+  write_and_delete; before=$(occupied); $T trim $M > /tmp/trim 2>&1; trim=$?; quiet; freed_by_trim=$((before - $(occupied)))
+  $T verify --yes --reserve 1MB --size 4MiB $M > /tmp/verify 2>&1; verify=$?
+  write_and_delete; before=$(occupied); fstrim $M 2> /tmp/fstrim; quiet; freed_by_fstrim=$((before - $(occupied)))
+  [ $doctor = "$truth" ] || verdict="WRONG: doctor should be $truth"
+  # A guest's own writes come and go by a few MiB.
+  [ -z "${subject:-}" ] && [ $freed_by_trim -lt $((freed_by_fstrim - 12)) ] && verdict="WRONG: freed less than fstrim"
+  printf '%-20s | doctor %s | trim %s freed %4s MiB | verify %s | fstrim freed %4s MiB | %s\n' "$1" $doctor $trim $freed_by_trim $verify $freed_by_fstrim "$verdict"
+  { cat /tmp/doctor; echo "--- trim"; cat /tmp/trim; echo "--- verify"; cat /tmp/verify; } > "/host/detail/$1"
+  after; clean
+}
+
+for stack in "$@"; do try "$stack"; done
