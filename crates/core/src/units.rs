@@ -117,7 +117,9 @@ impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0;
         let text = match ns {
-            0..=999 => format!("{ns} ns"),
+            // No time at all has no small unit.
+            0 => "0 s".to_string(),
+            1..=999 => format!("{ns} ns"),
             1_000..=999_999 => format!("{} µs", three_digits(ns as f64 / 1e3)),
             1_000_000..=999_999_999 => format!("{} ms", three_digits(ns as f64 / 1e6)),
             1_000_000_000..=119_999_999_999 => format!("{} s", three_digits(ns as f64 / 1e9)),
@@ -296,6 +298,7 @@ mod tests {
         assert!("5".parse::<Nanos>().is_err(), "a duration without a unit is ambiguous");
         let shown: alloc::vec::Vec<String> =
             [850, 12_340, 5_000_000, 1_210_000_000, 360_000_000_000, 7_500_000_000_000].map(|ns| Nanos(ns).to_string()).into();
+        assert_eq!(Nanos::ZERO.to_string(), "0 s");
         assert_eq!(shown, ["850 ns", "12.3 µs", "5.00 ms", "1.21 s", "6m00s", "2h05m"]);
     }
 

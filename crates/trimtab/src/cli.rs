@@ -3,12 +3,13 @@
 use crate::cmd::Command;
 use crate::output;
 use crate::output::Global;
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 
+mod wrap;
+
 const EXAMPLES: &str = "\
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted (by SIGINT, SIGTERM or SIGHUP). doctor and verify say their verdict with it,
-too: 3 TRIM is blocked, gets lost or does damage, 4 unknown or not proved. 'trimtab COMMAND --help' says more.";
+Exit status: 0 done; 1 failed, or what is named is not there (a file, a drive, a run), or cannot be used; 2 wrong usage (an unknown option, a bad value, a policy that does not exist); 130 interrupted (by SIGINT, SIGTERM or SIGHUP). doctor and verify say their verdict with it, too: 3 TRIM is blocked, gets lost or does damage, 4 unknown or not proved. It is the same for the same fault in every command. With --json, an error is a document of its own on standard output (schema trimtab.error), unless the result was printed before it. 'trimtab COMMAND --help' says more.";
 
 /// Finds out what TRIM, fill and time do to a drive, says which trim policy suits it, and keeps it trimmed.
 #[derive(Debug, Parser)]
@@ -27,8 +28,89 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {
         anstream::eprint!("{}", output::plain(&text.to_string()));
+        if asks_for_json() {
+            crate::error::print_usage_document(&text.to_string());
+        }
         return ExitCode::from(crate::error::USAGE);
     }
     anstream::print!("{}", output::styled(&text.ansi().to_string()));
     ExitCode::SUCCESS
+}
+
+/// All that can be said, as it is parsed: options take negative numbers and say what is wrong with them, and help is wrapped once, to the
+/// width of the terminal.
+pub fn command() -> clap::Command {
+    prepared(Cli::command(), crate::output::width().unwrap_or(wrap::WIDTH_MAX).min(wrap::WIDTH_MAX))
+}
+
+fn prepared(command: clap::Command, width: usize) -> clap::Command {
+    let after = command.get_after_help().map(|text| wrap::wrapped(&text.to_string(), width));
+    let command = match after {
+        Some(text) => command.after_help(text),
+        None => command,
+    };
+    // Positional arguments are paths and names, which may begin with a dash behind '--' only.
+    let negative = |arg: clap::Arg| {
+        let takes = arg.get_num_args().is_none_or(|n| n.takes_values()) && arg.get_action().takes_values();
+        if takes && !arg.is_positional() { arg.allow_negative_numbers(true) } else { arg }
+    };
+    command.mut_args(negative).mut_subcommands(move |sub| prepared(sub, width))
+}
+
+/// Whether `--json` was given on a command line that may be wrong otherwise.
+pub fn asks_for_json() -> bool {
+    std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn each(command: &clap::Command, path: &str, look: &mut impl FnMut(&str, &clap::Command)) {
+        look(path, command);
+        for sub in command.get_subcommands() {
+            each(sub, &format!("{path} {}", sub.get_name()), look);
+        }
+    }
+
+    #[test]
+    fn help_below_the_options_is_wrapped_once_at_any_width() {
+        for width in [60, 80, 100] {
+            each(&prepared(Cli::command(), width), "trimtab", &mut |path, command| {
+                let Some(text) = command.get_after_help() else { return };
+                let text = text.to_string();
+                let lines: Vec<&str> = text.lines().collect();
+                // A single word may be longer than the line.
+                let fits = |line: &&str| line.chars().count() <= width || !line.trim().contains(' ');
+                assert!(lines.iter().all(fits), "{path} at {width}:\n{text}");
+                for pair in lines.windows(2) {
+                    // Wrapped twice, a line ends early though the next word of the same sentence would have fitted.
+                    let (first, next) = (pair[0], pair[1]);
+                    let indent = |line: &str| line.len() - line.trim_start().len();
+                    let sentence = next.trim_start().starts_with(|c: char| c.is_ascii_lowercase()) && !first.ends_with(['.', ':']);
+                    let word = next.split_whitespace().next().unwrap_or_default();
+                    let fits = first.chars().count() + 1 + word.chars().count() <= width;
+                    let prose = first.chars().count() > wrap::PROSE_MIN && !next.trim_start().starts_with("trimtab");
+                    assert!(!(sentence && fits && prose && indent(first) == indent(next)), "{path} at {width}: {first} | {next}");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value_of_its_option() {
+        let refused = |args: &[&str]| {
+            let all = ["trimtab"].into_iter().chain(args.iter().copied());
+            command().try_get_matches_from(all).unwrap_err().to_string()
+        };
+        for args in [
+            &["drive", "simulate", "--drive", "x", "--fill", "-5"][..],
+            &["bench", "tree", "--files", "-5"],
+            &["results", "compare", "a", "b", "--confidence", "-5"],
+            &["study", "--repeats", "-5"],
+        ] {
+            let said = refused(args);
+            assert!(said.contains("invalid value '-5'") && !said.contains("tip:"), "{args:?}: {said}");
+        }
+    }
 }

@@ -82,7 +82,7 @@ fn unknown(name: &str) -> UsageError {
     let likeness = |drive: &&Drive| strsim::jaro_winkler(&drive.spec.name, name);
     // Backwards, because of equals the last one would be taken.
     let nearest = shipped().iter().rev().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|drive| likeness(drive) > 0.7);
-    let error = UsageError::new(format!("there is no drive called '{name}'"));
+    let error = UsageError::missing(format!("there is no drive called '{name}'"));
     match nearest {
         Some(drive) => error.hint(format!("did you mean '{}'? ({ADVICE})", drive.spec.name)),
         None => error.hint(ADVICE),

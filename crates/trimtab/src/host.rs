@@ -4,6 +4,7 @@
 //! [`Observer`] is the one call for everything that measures: `start` before, `finish` after.
 
 pub mod block;
+pub mod cached;
 pub mod discards;
 pub mod doctor;
 pub mod drive;

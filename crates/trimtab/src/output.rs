@@ -8,6 +8,7 @@ pub use plain::{is_text, json, plain, styled};
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Options that every command takes.
 #[derive(Debug, Clone, clap::Args)]
@@ -79,6 +80,7 @@ impl Context {
         if !self.json {
             return print(&text());
         }
+        REPORTED.store(true, Ordering::Relaxed);
         print(&document(schema, version, value)?)
     }
 
@@ -93,8 +95,17 @@ impl Context {
         if !self.json {
             return print_checked(&styled(&text()));
         }
+        REPORTED.store(true, Ordering::Relaxed);
         print(&document(schema, version, value)?)
     }
+}
+
+/// A document has been printed: there is one a command at most.
+static REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process has printed its document.
+pub fn has_reported() -> bool {
+    REPORTED.load(Ordering::Relaxed)
 }
 
 /// The document `{"schema": "trimtab.…", "version": version, …value}`, with a newline at its end.

@@ -2,7 +2,7 @@
 
 use crate::host::Observer;
 use crate::output::Context;
-use crate::progress::{Counting, Progress as Bar};
+use crate::progress::{Counting, Part, Progress as Bar};
 use crate::runner::{End, Events, Header, Outcome, Progress};
 use crate::safety::Guard;
 use trimtab_core::run::{Field, Metric, Phase, Run, Severity, Warning};
@@ -20,9 +20,19 @@ pub struct Watch {
 impl Watch {
     /// Progress of `what` over `plan`: by operations where their number is known, else by bytes written.
     pub fn new(context: &Context, what: &str, plan: &Plan, guard: Option<Guard>) -> Self {
-        let (counting, total) = plan.ops.map_or((Counting::Bytes, plan.written.0), |ops| (Counting::Items, ops));
+        let (counting, total) = amount(plan);
         Self { bar: Bar::new(context, what, counting, total), counting, guard }
     }
+
+    /// The same for a part of something larger.
+    pub fn part(context: &Context, part: &Part, plan: &Plan, guard: Option<Guard>) -> Self {
+        let (counting, total) = amount(plan);
+        Self { bar: Bar::part(context, part, counting, total), counting, guard }
+    }
+}
+
+fn amount(plan: &Plan) -> (Counting, u64) {
+    plan.ops.map_or((Counting::Bytes, plan.written.0), |ops| (Counting::Items, ops))
 }
 
 impl<T: ?Sized> Events<T> for Watch {

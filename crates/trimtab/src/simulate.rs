@@ -16,7 +16,7 @@ use loops::Loops;
 use sampled::Sampled;
 use steered::{Account, Steered};
 use traced::Traced;
-use trimtab_core::analysis::change_points::{Options, change_points};
+use trimtab_core::analysis::change_points::{Options, knees};
 use trimtab_core::analysis::steady::{SteadyState, steady_state};
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::DriveSpec;
@@ -307,7 +307,7 @@ fn settings(plan: &Plan, total: Option<Bytes>) -> Vec<Field> {
     match &plan.load {
         Load::Synthetic(addresses) => fields.extend(addresses.fields()),
         Load::Crystal(loops) => fields.extend(loops.fields()),
-        Load::Trace(_) => {}
+        Load::Trace(trace) => fields.extend(trace.timing.setting().map(|(key, value)| Field::new(key, value))),
     }
     fields.push(Field::new("fill-permille", plan.fill_permille.to_string()));
     fields.push(Field::new("until-written", total.map_or_else(|| "the end".to_owned(), |total| total.to_string())));
@@ -383,7 +383,7 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     if let SteadyState::Reached(window) = steady_state(&rounds, &round_bytes, capacity) {
         metrics.push(rate("write.rate.steady", window.average));
     }
-    for (n, knee) in (1..).zip(change_points(&rates, &Options::default())) {
+    for (n, knee) in (1..).zip(knees(&rates, &Options::default())) {
         let before: Bytes = bytes[..knee.index].iter().copied().sum();
         metrics.push(metric(&format!("write.rate.knee-{n}.written"), Unit::Bytes, Better::Neither, before.as_f64()));
         metrics.push(metric(&format!("write.rate.knee-{n}.rate"), Unit::MegabytesPerSecond, Better::Neither, knee.after));
@@ -418,6 +418,7 @@ fn account_for(run: &mut Run, account: &Account) {
 mod tests {
     use super::*;
     use crate::drives;
+    use crate::trace::timing::Timing;
 
     fn addresses(mix: Mix) -> Addresses {
         Addresses { pattern: Pattern::Uniform, mix, trims_of: TrimsOf::All, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }
@@ -509,7 +510,7 @@ mod tests {
         let path = dir.path().join("trace.csv");
         std::fs::write(&path, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n20000000,h,0,Write,1048576,4096,1\n").unwrap();
         let plan = |until_written, path: &std::path::Path| Plan {
-            load: Load::Trace(Traced { path: path.to_owned(), format: None, volume: None }),
+            load: Load::Trace(Traced { path: path.to_owned(), format: None, volume: None, timing: Timing::Recorded }),
             fill_permille: 0,
             until_written,
             ..plan()

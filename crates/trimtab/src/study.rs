@@ -67,8 +67,8 @@ pub trait Rig {
     }
 
     /// Runs `job` once under `policy`, from a state that is the same for all policies as far as that is possible.
-    /// `title` is for progress. An error means that nothing was measured.
-    fn run(&mut self, job: &Job, policy: &str, title: &str) -> anyhow::Result<(Run, End)>;
+    /// `part` is for progress. An error means that nothing was measured.
+    fn run(&mut self, job: &Job, policy: &str, part: &crate::progress::Part) -> anyhow::Result<(Run, End)>;
 }
 
 /// A policy that was not tried, or not to the end.

@@ -51,7 +51,7 @@ impl TargetSpec {
         let kind = match std::fs::metadata(&path) {
             Ok(metadata) => metadata.file_type(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(UsageError::new(format!("there is no {text}"))
+                return Err(UsageError::missing(format!("there is no {text}"))
                     .hint("TARGET is a directory, a file, a block device, drive:NAME or null:")
                     .into());
             }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_wrong_usage() {
+    fn what_names_nothing_says_what_a_target_is() {
         for text in ["/no/such/thing", "drive:", "null:much", "/dev/zero"] {
             let error = TargetSpec::resolve(text).unwrap_err();
             assert!(error.is::<UsageError>(), "{text}: {error}");

@@ -34,6 +34,7 @@ mod export;
 mod format;
 pub mod replay;
 mod source;
+pub mod timing;
 
 pub use export::{ExportFormat, export};
 pub use format::{Block, Header, Packer, Reader, TraceError, Writer};

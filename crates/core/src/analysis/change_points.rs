@@ -19,6 +19,9 @@
 //! 4. Cuts between levels that differ by less than [`Options::step_min`] are joined again, the smallest first.
 //!
 //! A steady slope has no knee; this method answers with stairs where it is steep.
+//!
+//! Not every change point is a knee: a level that swings to and fro (collection in waves) changes often and never for good. [`knees`] leaves the
+//! changes within such a stretch out.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -88,6 +91,76 @@ pub fn change_points(values: &[f64], options: &Options) -> Vec<ChangePoint> {
     drop_small_steps(&present, &mut cuts, options.step_min);
     let levels = levels(&present, &cuts);
     cuts.iter().zip(levels.windows(2)).map(|(&cut, l)| ChangePoint { index: places[cut], before: l[0], after: l[1] }).collect()
+}
+
+/// The change points of `values` at which the level changes for good: those within a stretch that swings between the same two levels, up and
+/// down at least three times in all, are left out, and the stretch counts as one level.
+#[must_use]
+pub fn knees(values: &[f64], options: &Options) -> Vec<ChangePoint> {
+    let found = change_points(values, options);
+    let Some(first) = found.first() else { return found };
+    let starts: Vec<usize> = [0].into_iter().chain(found.iter().map(|c| c.index)).collect();
+    let ends = found.iter().map(|c| c.index).chain([values.len()]);
+    let levels = [first.before].into_iter().chain(found.iter().map(|c| c.after));
+    let stretches: Vec<Stretch> =
+        starts.iter().zip(ends).zip(levels).map(|((&start, end), level)| Stretch { level, values: end - start }).collect();
+    let mut cuts: Vec<usize> = Vec::new();
+    let mut at = 0;
+    while at < stretches.len() {
+        if at > 0 {
+            cuts.push(starts[at]);
+        }
+        // The longest stretch from here that swings.
+        let swinging = (at + 4..=stretches.len()).rev().find(|&end| swings(&stretches[at..end]));
+        at = swinging.unwrap_or(at + 1);
+    }
+    let present = |range: core::ops::Range<usize>| values[range].iter().copied().filter(|v| v.is_finite()).collect::<Vec<f64>>();
+    let edges: Vec<usize> = [0].into_iter().chain(cuts.iter().copied()).chain([values.len()]).collect();
+    let levels: Vec<f64> = edges.windows(2).map(|edge| median(&mut present(edge[0]..edge[1]))).collect();
+    let change = |(&index, level): (&usize, &[f64])| ChangePoint { index, before: level[0], after: level[1] };
+    let step = |c: &ChangePoint| libm::fabs(c.after - c.before) >= options.step_min * libm::fabs(c.before).max(libm::fabs(c.after));
+    cuts.iter().zip(levels.windows(2)).map(change).filter(step).collect()
+}
+
+/// A stretch of constant level.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    level: f64,
+    values: usize,
+}
+
+/// Turns up or down that make a swing.
+const TURNS_MIN: usize = 3;
+/// How far a peak may lie below the highest, and a trough above the lowest, as a share of the way between.
+const UNEVEN_MAX: f64 = 0.35;
+/// How much longer a stretch may be than the longest of the others: what lasts is no part of a wave.
+const LONGER_MAX: usize = 2;
+
+/// Whether the level goes up and down between two levels again and again.
+fn swings(stretches: &[Stretch]) -> bool {
+    let low = stretches.iter().map(|s| s.level).fold(f64::INFINITY, f64::min);
+    let high = stretches.iter().map(|s| s.level).fold(f64::NEG_INFINITY, f64::max);
+    let (reach, middle) = (high - low, low + (high - low) / 2.0);
+    // The furthest of each stay above the middle, and of each below.
+    let mut extremes: Vec<f64> = Vec::new();
+    let mut lasted: Vec<usize> = Vec::new();
+    for s in stretches {
+        match (extremes.last_mut(), lasted.last_mut()) {
+            (Some(last), Some(length)) if (*last > middle) == (s.level > middle) => {
+                *last = if s.level > middle { last.max(s.level) } else { last.min(s.level) };
+                *length += s.values;
+            }
+            _ => {
+                extremes.push(s.level);
+                lasted.push(s.values);
+            }
+        }
+    }
+    let even = extremes.iter().all(|&e| (if e > middle { high - e } else { e - low }) <= UNEVEN_MAX * reach);
+    let mut sorted = lasted;
+    sorted.sort_unstable();
+    let regular = sorted.len() >= 2 && sorted[sorted.len() - 1] <= LONGER_MAX * sorted[sorted.len() - 2];
+    extremes.len() > TURNS_MIN && even && regular
 }
 
 /// The median; reorders `values`. 0 for none.
@@ -400,6 +473,35 @@ mod tests {
         assert_eq!(find(&step_of(1e-250)), [20]);
     }
 
+    #[test]
+    fn a_level_that_swings_has_no_knee_and_what_changes_for_good_has() {
+        let index = |v: &[f64]| knees(v, &Options::default()).iter().map(|c| c.index).collect::<Vec<_>>();
+        let mut rng = Stream::new(11, "waves");
+        // Collection in waves: fifteen stays of 20 values, each 30 % from the one before.
+        let waves: Vec<(usize, f64)> = (0..15).map(|i| (20, if i % 2 == 0 { 100.0 } else { 70.0 })).collect();
+        let square = series(&waves, Normal, 1.0, &mut rng);
+        assert_eq!(change_points(&square, &Options::default()).len(), 14, "fourteen changes");
+        assert_eq!(index(&square), [], "and no knee");
+        let noisy = |n: usize, shape: &dyn Fn(f64) -> f64, rng: &mut Stream| -> Vec<f64> {
+            (0..n).map(|i| shape(i as f64) + 0.5 * normal(rng)).collect()
+        };
+        let sine = noisy(400, &|t| 100.0 + 20.0 * libm::sin(t / 12.0), &mut rng);
+        assert!(change_points(&sine, &Options::default()).len() > 5 && index(&sine).is_empty(), "{:?}", index(&sine));
+        let saw = noisy(300, &|t| 80.0 + (t % 50.0), &mut rng);
+        assert_eq!(index(&saw), [], "a sawtooth");
+        // Fresh at first, then waves: one knee, where they begin; level afterwards: a second one, where they end.
+        let mut worn = series(&[(60, 300.0)], Normal, 1.0, &mut rng);
+        worn.extend(&square[..160]);
+        assert_eq!(index(&worn), [60]);
+        worn.extend(series(&[(120, 50.0)], Normal, 1.0, &mut rng));
+        assert_eq!(index(&worn), [60, 220]);
+        // A dip and its end are two changes for good each, as the published drive shows them.
+        let dip = series(&[(12, 193.0), (37, 130.0), (150, 160.0)], Normal, 1.0, &mut rng);
+        assert_eq!(index(&dip), [12, 49]);
+        assert_eq!(index(&step_of(1.0)), [20]);
+        assert_eq!(index(&[]), []);
+    }
+
     fn step_of(size: f64) -> Vec<f64> {
         (0..40).map(|i| if i < 20 { size } else { size / 2.0 }).collect()
     }
@@ -454,6 +556,8 @@ mod tests {
             let found = change_points(&values, &Options::default());
             prop_assert!(found.windows(2).all(|c| c[0].index < c[1].index));
             prop_assert!(found.iter().all(|c| (1..values.len()).contains(&c.index)));
+            let knees: Vec<usize> = knees(&values, &Options::default()).iter().map(|c| c.index).collect();
+            prop_assert!(knees.iter().all(|index| found.iter().any(|c| c.index == *index)));
         }
     }
 }

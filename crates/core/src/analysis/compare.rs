@@ -11,7 +11,10 @@
 //! and exponential repeats at 3 to 10 a side (the tests repeat it). The ratio of medians has the bootstrap alone and covers
 //! in 97 to 99 %.
 //!
-//! Too few repeats give no interval, and the verdict is that nobody can tell.
+//! Too few repeats give no interval, and the verdict is that nobody can tell. "No measurable difference" is said only of an interval that lies
+//! within [`SAME_WITHIN`] of 1 as a whole (a test of equivalence, Schuirmann 1987): one that merely contains 1 says nothing.
+//!
+//! Modelled runs have no spread: the same settings and seed give the same figures. They are compared exactly ([`exactly`]).
 
 pub mod runs;
 
@@ -19,9 +22,10 @@ use super::student::{normal_cdf, t_quantile};
 use crate::rng::Stream;
 use crate::run::{Better, Unit};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
-/// An interval that contains 1 and whose ends are further apart than this factor does not say "no difference", it says nothing.
-pub const WIDTH_MAX: f64 = 2.0;
+/// "No measurable difference" means that the whole interval lies between one over this and this: a difference of more than 10 % is excluded.
+pub const SAME_WITHIN: f64 = 1.1;
 
 /// What stands for a set of repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,8 +97,10 @@ pub enum Verdict {
     Worse,
     /// B is different, in a figure that has no better and worse.
     Different,
-    /// If there is a difference, these repeats do not show it.
+    /// The whole interval lies within [`SAME_WITHIN`] of 1.
     NoDifference,
+    /// Exactly the same, of figures that have no spread.
+    Same,
     /// Too few repeats, too much spread, or figures without a ratio.
     CannotTell,
 }
@@ -111,6 +117,7 @@ impl Verdict {
             (Self::Worse, false) => "worse",
             (Self::Different, _) => "different",
             (Self::NoDifference, _) => "no measurable difference",
+            (Self::Same, _) => "exactly the same",
             (Self::CannotTell, _) => "cannot tell",
         }
     }
@@ -152,13 +159,33 @@ pub fn compare(a: &[f64], b: &[f64], better: Better, options: &Options) -> Compa
 fn verdict(interval: Interval, better: Better) -> Verdict {
     let more = interval.low > 1.0;
     if !more && interval.high >= 1.0 {
-        return if interval.high > WIDTH_MAX * interval.low { Verdict::CannotTell } else { Verdict::NoDifference };
+        let within = interval.low >= 1.0 / SAME_WITHIN && interval.high <= SAME_WITHIN;
+        return if within { Verdict::NoDifference } else { Verdict::CannotTell };
     }
+    direction(better, more)
+}
+
+const fn direction(better: Better, more: bool) -> Verdict {
     match (better, more) {
         (Better::Higher, true) | (Better::Lower, false) => Verdict::Better,
         (Better::Higher, false) | (Better::Lower, true) => Verdict::Worse,
         (Better::Neither, _) => Verdict::Different,
     }
+}
+
+/// Compares figures that would come out the same to the last digit if they were taken again: any difference is one. Neither is empty.
+/// Repeats are then rounds of one deterministic history, not draws of anything; their statistic is exact, too.
+#[must_use]
+pub fn exactly(a: &[f64], b: &[f64], better: Better, statistic: Statistic) -> Comparison {
+    let (sa, sb) = (statistic.of(&mut a.to_vec()), statistic.of(&mut b.to_vec()));
+    let positive = |v: f64| v.is_finite() && v > 0.0;
+    let ratio = (positive(sa) && positive(sb)).then(|| sb / sa).filter(|r| positive(*r));
+    let verdict = match sa.partial_cmp(&sb) {
+        None => Verdict::CannotTell,
+        Some(Ordering::Equal) => Verdict::Same,
+        Some(order) => direction(better, order == Ordering::Less),
+    };
+    Comparison { a: sa, b: sb, ratio, interval: ratio.map(|r| Interval { low: r, high: r }), verdict }
 }
 
 fn mean(samples: &[f64]) -> f64 {
@@ -269,6 +296,13 @@ mod tests {
         assert_eq!(verdict(&[10.0, 10.1], &[20.0, 20.1, 20.2]), Verdict::CannotTell);
         assert_eq!(verdict(&[10.0, 10.5, 9.8], &[10.1, 10.4, 9.9]), Verdict::NoDifference);
         assert_eq!(verdict(&[1.0, 10.0, 3.0], &[2.0, 9.0, 4.0]), Verdict::CannotTell, "far too wide to say that there is none");
+        // An interval from 0.95 to 1.78 contains 1, and a difference of 78 % as well.
+        let wide = compare(&[1.0, 1.2, 0.9, 1.1], &[1.0, 1.7, 1.4, 1.4], Better::Lower, &Options::default());
+        let interval = wide.interval.unwrap();
+        assert!(interval.low < 1.0 && interval.high > 1.5 && interval.high < 2.0 * interval.low, "as narrow as once passed: {interval:?}");
+        assert_eq!(wide.verdict, Verdict::CannotTell);
+        assert_eq!(super::verdict(Interval { low: 0.95, high: 1.78 }, Better::Lower), Verdict::CannotTell);
+        assert_eq!(super::verdict(Interval { low: 0.92, high: 1.09 }, Better::Lower), Verdict::NoDifference);
         assert_eq!(verdict(&[0.0; 3], &[0.0; 3]), Verdict::NoDifference);
         assert_eq!(verdict(&[0.0; 3], &[1.0; 3]), Verdict::CannotTell, "nothing is a multiple of zero");
         assert_eq!(verdict(&[f64::NAN; 3], &[1.0; 3]), Verdict::CannotTell);
@@ -276,6 +310,18 @@ mod tests {
         assert_eq!((exact.verdict, exact.interval), (Verdict::NoDifference, Some(Interval { low: 1.0, high: 1.0 })));
         let one = compare(&[10.0], &[20.0], Better::Lower, &Options::default());
         assert_eq!((one.ratio, one.interval), (Some(2.0), None), "the ratio is shown all the same");
+    }
+
+    #[test]
+    fn what_has_no_spread_is_compared_exactly() {
+        let verdict = |a: &[f64], b: &[f64]| exactly(a, b, Better::Lower, Statistic::Mean).verdict;
+        assert_eq!(verdict(&[10.0], &[10.0]), Verdict::Same);
+        assert_eq!(verdict(&[10.0], &[10.000_001]), Verdict::Worse);
+        assert_eq!(verdict(&[0.0], &[1.0]), Verdict::Worse, "no ratio is needed to see that");
+        assert_eq!(verdict(&[1.0, 3.0], &[3.0, 1.0]), Verdict::Same);
+        assert_eq!(verdict(&[f64::NAN], &[1.0]), Verdict::CannotTell);
+        let half = exactly(&[4.0], &[2.0], Better::Higher, Statistic::Mean);
+        assert_eq!((half.verdict, half.ratio, half.interval), (Verdict::Worse, Some(0.5), Some(Interval { low: 0.5, high: 0.5 })));
     }
 
     proptest! {

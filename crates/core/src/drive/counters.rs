@@ -56,7 +56,7 @@ pub struct Counters {
     pub stall_queue_ns: u64,
     /// Time that writes waited for a place in the write cache.
     pub stall_cache_ns: u64,
-    /// Time that commands waited for a TRIM.
+    /// Time that commands waited inside the drive for a TRIM. What the host holds back while a TRIM is under way is not here.
     pub stall_trim_ns: u64,
     /// Time that flushes took.
     pub stall_flush_ns: u64,

@@ -316,6 +316,8 @@ impl Ssd {
     /// Tracks from now on which writes are durable; see [`power_cut`](Self::power_cut).
     pub fn track_durability(&mut self) {
         if self.ftl.journal.is_none() {
+            // What waits in a row untracked would be taken for what comes after it.
+            self.write_out(self.now);
             self.ftl.journal = Some(Journal::new(self.ftl.frontiers.len()));
             self.simple = false;
         }

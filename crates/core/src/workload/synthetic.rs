@@ -228,7 +228,8 @@ impl BlockWorkload for Synthetic {
         self.started = true;
         let name = match self.settings.pattern {
             Pattern::Sequential => "sequential",
-            Pattern::Uniform => "uniform",
+            // As the command line has it.
+            Pattern::Uniform => "random",
             Pattern::HotCold { .. } => "hot-cold",
             Pattern::Zipf { .. } => "zipf",
         };

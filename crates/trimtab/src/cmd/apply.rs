@@ -70,7 +70,7 @@ struct Report {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let system = System::new(args.sysroot.as_deref(), args.config.as_deref()).map_err(|e| match (&args.sysroot, &args.config) {
         (Some(directory), _) if !directory.is_dir() => {
-            UsageError::new(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory")
+            UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory")
         }
         (_, Some(file)) => UsageError::new(format!("cannot use '{}' as --config: {e}", file.display())),
         _ => UsageError::new(format!("cannot look at the system: {e}")),
@@ -138,8 +138,22 @@ fn report(args: &Args, plan: Plan, kept: Option<PathBuf>) -> Report {
     }
 }
 
+/// A difference as people read it: of a file that is new, only what counts; its comments are those of every such file.
+fn without_comments(diff: &str) -> String {
+    let lines: Vec<&str> = diff.trim_end().lines().collect();
+    let [old, new, hunk, added @ ..] = lines.as_slice() else { return diff.trim_end().to_owned() };
+    let comment = |line: &&&str| line.strip_prefix('+').is_some_and(|line| line.trim().is_empty() || line.starts_with('#'));
+    let comments = added.iter().filter(comment).count();
+    if *old != "--- /dev/null" || comments == 0 {
+        return diff.trim_end().to_owned();
+    }
+    let kept = added.iter().filter(|line| !comment(line)).copied();
+    let note = format!("(and {comments} lines of comments that explain the file)");
+    [*old, *new, *hunk].into_iter().chain(kept).map(str::to_owned).chain([note]).collect::<Vec<_>>().join("\n")
+}
+
 fn text(report: &Report) -> String {
-    let mut lines: Vec<String> = report.changes.iter().map(|c| c.diff.trim_end().to_owned()).collect();
+    let mut lines: Vec<String> = report.changes.iter().map(|c| without_comments(&c.diff)).collect();
     lines.push(match (report.changes.len(), report.dry_run, report.undo) {
         (0, ..) => format!("{}: nothing to change, {} is configured already", report.path, report.policy),
         (_, true, _) => "dry run: nothing has been changed".to_owned(),
@@ -151,4 +165,20 @@ fn text(report: &Report) -> String {
     }
     lines.extend(report.remarks.iter().cloned());
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_of_a_new_file_are_counted_and_those_of_a_change_are_shown() {
+        let new = "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+# what this is\n+\n+[a]\n+b = 1\n";
+        assert_eq!(
+            without_comments(new),
+            "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+[a]\n+b = 1\n(and 2 lines of comments that explain the file)"
+        );
+        let change = "--- /etc/t\n+++ /etc/t\n@@ -1,2 +1,2 @@\n # x\n-# old\n+# new\n";
+        assert_eq!(without_comments(change), change.trim_end());
+    }
 }

@@ -9,6 +9,7 @@ pub mod postmark;
 pub mod tree;
 
 use crate::output::Context;
+use anyhow::Context as _;
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -41,6 +42,8 @@ enum Workload {
 /// Runs the workload and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     crate::store::check(context)?;
+    // Also where nothing has to be removed: what was measured until then is said.
+    crate::interrupt::install().context("cannot catch signals")?;
     match &args.workload {
         Workload::Crystal(args) => crystal::run(args, context),
         Workload::Postmark(args) => postmark::run(args, context),

@@ -2,10 +2,12 @@
 
 use crate::daemon::config::{Config, DEFAULT_PATH, Rule};
 use crate::daemon::{self, Options};
-use crate::error::UsageError;
-use crate::output::Context;
+use crate::error::{USAGE, UsageError};
+use crate::host::mountinfo;
+use crate::host::root::Root;
+use crate::output::{self, Context};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -22,7 +24,7 @@ History: trimtab results list --store /var/lib/trimtab/history.db
 Environment: TRIMTAB_RUNTIME_DIR in place of /run/trimtab (locks, and what has to be put back after a crash; the same for all that
 trim), TRIMTAB_STATE_DIR in place of /var/lib/trimtab where the configuration names no other.
 
-Exit status: 0 ended by a signal, or the configuration is right; 1 failed; 2 the configuration is wrong.";
+Exit status: 0 ended by a signal, or the configuration is right; 1 failed, or there is no such file; 2 the configuration is wrong.";
 
 /// Arguments of `trimtab daemon`.
 #[derive(Debug, clap::Args)]
@@ -44,32 +46,79 @@ struct CheckedRule {
     path: Option<String>,
     policy: String,
     settings: Vec<(String, String)>,
+    /// Whether it is a mount point now; not said of the rule for all others.
+    mounted: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Problem {
+    line: usize,
+    text: String,
 }
 
 #[derive(Serialize)]
 struct Checked {
     config: String,
+    right: bool,
     rules: Vec<CheckedRule>,
+    errors: Vec<Problem>,
 }
 
 /// Checks, or runs.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.check {
-        let config = Config::read(&args.config).map_err(|e| UsageError::new(e.to_string()))?;
-        let checked = Checked { config: args.config.display().to_string(), rules: config.rules.iter().map(checked).collect() };
-        context.report("daemon-check", 1, &checked, || text(&checked))?;
-        return Ok(ExitCode::SUCCESS);
+        return check(args, context);
     }
+    refuse_nothing_there(args)?;
     Config::read(&args.config).map_err(|e| UsageError::new(e.to_string()))?;
     daemon::run(Options { config: args.config.clone(), shutdown: args.shutdown })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn checked(rule: &Rule) -> CheckedRule {
+/// A configuration that is not there is not a wrong one.
+fn refuse_nothing_there(args: &Args) -> anyhow::Result<()> {
+    match std::fs::File::open(&args.config) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let what = format!("{}: cannot be opened: {error}", args.config.display());
+            Err(UsageError::missing(what).hint("'trimtab apply POLICY PATH' makes one").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Everything that is wrong, and what of it is mounted now.
+fn check(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    refuse_nothing_there(args)?;
+    let (config, errors) = match Config::check(&args.config) {
+        Ok(config) => (Some(config), Vec::new()),
+        Err(errors) => (None, errors),
+    };
+    let mounts = Root::live().and_then(|root| mountinfo::read(&root)).ok();
+    let mounted = |path: &Path| mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path));
+    let rules = config.iter().flat_map(|config| &config.rules).map(|rule| checked(rule, rule.path.as_deref().and_then(mounted)));
+    let checked = Checked {
+        config: args.config.display().to_string(),
+        right: config.is_some(),
+        rules: rules.collect(),
+        errors: errors.iter().map(|error| Problem { line: error.line, text: error.to_string() }).collect(),
+    };
+    if context.json {
+        context.report("daemon-check", 2, &checked, String::new)?;
+    } else if config.is_some() {
+        output::print(&text(&checked))?;
+    }
+    for error in &checked.errors {
+        output::complain(&error.text);
+    }
+    Ok(if config.is_some() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) })
+}
+
+fn checked(rule: &Rule, mounted: Option<bool>) -> CheckedRule {
     CheckedRule {
         path: rule.path.as_ref().map(|p| p.display().to_string()),
         policy: rule.policy.to_string(),
         settings: rule.policy.settings().into_iter().map(|f| (f.key, f.value)).collect(),
+        mounted,
     }
 }
 
@@ -80,7 +129,10 @@ fn text(checked: &Checked) -> String {
     let mut lines = vec![format!("{} is right:", checked.config)];
     for rule in &checked.rules {
         let settings: Vec<String> = rule.settings.iter().map(|(k, v)| format!("{}={v}", k.trim_start_matches("policy."))).collect();
-        lines.push(format!("  {}: {} ({})", rule.path.as_deref().unwrap_or("every other filesystem"), rule.policy, settings.join(", ")));
+        let path = rule.path.as_deref().unwrap_or("every other filesystem");
+        let absent = if rule.mounted == Some(false) { "; not mounted now, taken up when it is" } else { "" };
+        let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
+        lines.push(format!("  {path}: {}{settings}{absent}", rule.policy));
     }
     lines.join("\n")
 }

@@ -58,7 +58,7 @@ struct Report {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let root = match &args.sysroot {
         Some(directory) => Root::recorded(directory)
-            .map_err(|e| UsageError::new(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory"))?,
+            .map_err(|e| UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory"))?,
         None if args.record.is_some() => Root::recording_live().context("cannot open /")?,
         None => Root::live().context("cannot open /")?,
     };

@@ -1,9 +1,9 @@
 //! The daemon's configuration: one TOML file, refused with line and key named if anything in it is wrong.
 
-use serde::Deserialize;
+mod reader;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
-use toml::Spanned;
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::units::Nanos;
 
@@ -38,8 +38,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// Which counter says how much has been written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CounterChoice {
     /// The filesystem's own if it has one, else the device's.
     #[default]
@@ -52,6 +51,12 @@ pub enum CounterChoice {
     Smart,
     /// None: only time decides.
     None,
+}
+
+impl CounterChoice {
+    /// All of them with their names in the file.
+    const NAMES: [(&'static str, Self); 5] =
+        [("auto", Self::Auto), ("filesystem", Self::Filesystem), ("device", Self::Device), ("smart", Self::Smart), ("none", Self::None)];
 }
 
 /// What to do with one filesystem.
@@ -80,52 +85,19 @@ pub struct Config {
     pub rules: Vec<Rule>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawConfig {
-    #[serde(default)]
-    daemon: RawDaemon,
-    default: Option<RawRule>,
-    #[serde(default)]
-    filesystem: Vec<RawFilesystem>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawDaemon {
-    state: Option<Spanned<PathBuf>>,
-    metrics: Option<Spanned<PathBuf>>,
-    metrics_every: Option<Spanned<String>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawRule {
-    policy: Spanned<String>,
-    #[serde(default)]
-    counter: CounterChoice,
-    #[serde(default = "yes")]
-    knobs: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawFilesystem {
-    path: Spanned<PathBuf>,
-    policy: Spanned<String>,
-    #[serde(default)]
-    counter: CounterChoice,
-    #[serde(default = "yes")]
-    knobs: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
 impl Config {
     /// Reads the file. One that others than its owner may write to is refused: it decides what root does.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        Self::check(path).map_err(|errors| first(path, errors))
+    }
+
+    /// The same with everything that is wrong, in order of lines.
+    pub fn check(path: &Path) -> Result<Self, Vec<ConfigError>> {
+        let text = Self::text(path).map_err(|error| vec![error])?;
+        reader::read(path, &text)
+    }
+
+    fn text(path: &Path) -> Result<String, ConfigError> {
         use std::io::Read as _;
         use std::os::unix::fs::MetadataExt as _;
         let whole = |what: String| ConfigError { path: path.to_owned(), line: 0, what };
@@ -142,14 +114,12 @@ impl Config {
         }
         let mut text = String::new();
         file.take(BYTES_MAX).read_to_string(&mut text).map_err(|e| whole(format!("cannot be read: {e}")))?;
-        Self::parse(path, &text)
+        Ok(text)
     }
 
     /// Parses the text; `path` only serves to name it.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let parser = Parser { path, text };
-        let raw: RawConfig = toml::from_str(text).map_err(|e| parser.error(e.span().map_or(0..0, |s| s), e.message().to_owned()))?;
-        parser.resolve(raw)
+        reader::read(path, text).map_err(|errors| first(path, errors))
     }
 
     /// The rule for a mount point, if there is one.
@@ -160,69 +130,12 @@ impl Config {
     }
 }
 
-struct Parser<'a> {
-    path: &'a Path,
-    text: &'a str,
-}
-
-impl Parser<'_> {
-    fn error(&self, span: std::ops::Range<usize>, what: String) -> ConfigError {
-        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
-        let line = 1 + before.iter().filter(|b| **b == b'\n').count();
-        ConfigError { path: self.path.to_owned(), line, what }
-    }
-
-    fn resolve(&self, raw: RawConfig) -> Result<Config, ConfigError> {
-        let mut rules: Vec<Rule> = Vec::new();
-        if raw.filesystem.len() > FILESYSTEMS_MAX {
-            return Err(self.error(0..0, format!("more than {FILESYSTEMS_MAX} filesystems")));
-        }
-        let mut named = std::collections::BTreeSet::new();
-        for filesystem in raw.filesystem {
-            let path = self.absolute("path", filesystem.path.clone())?;
-            if !named.insert(path.clone()) {
-                return Err(self.error(filesystem.path.span(), format!("path: '{}' is named twice", path.display())));
-            }
-            let policy = self.policy(&filesystem.policy)?;
-            rules.push(Rule { path: Some(path), policy, counter: filesystem.counter, knobs: filesystem.knobs });
-        }
-        if let Some(rule) = raw.default {
-            rules.push(Rule { path: None, policy: self.policy(&rule.policy)?, counter: rule.counter, knobs: rule.knobs });
-        }
-        let daemon = raw.daemon;
-        let state = daemon.state.map(|p| self.absolute("state", p)).transpose()?;
-        Ok(Config {
-            state: state.unwrap_or_else(crate::trim::resume::state_directory),
-            metrics: daemon.metrics.map(|p| self.absolute("metrics", p)).transpose()?,
-            metrics_every: daemon.metrics_every.map(|t| self.duration("metrics-every", &t)).transpose()?.unwrap_or(Nanos::from_secs(60)),
-            rules,
-        })
-    }
-
-    fn absolute(&self, key: &str, path: Spanned<PathBuf>) -> Result<PathBuf, ConfigError> {
-        let span = path.span();
-        let path = path.into_inner();
-        let plain = path.is_absolute() && path.components().all(|c| !matches!(c, std::path::Component::ParentDir));
-        if plain && !path.as_os_str().as_encoded_bytes().contains(&0) {
-            // Without a slash at the end and doubled ones, as the mount table has it.
-            Ok(path.components().collect())
-        } else {
-            Err(self.error(span, format!("{key}: '{}' is not an absolute path without '..'", path.display())))
-        }
-    }
-
-    fn policy(&self, text: &Spanned<String>) -> Result<PolicySpec, ConfigError> {
-        text.get_ref().parse().map_err(|e: trimtab_core::policy::ParsePolicyError| self.error(text.span(), format!("policy: {e}")))
-    }
-
-    fn duration(&self, key: &str, text: &Spanned<String>) -> Result<Nanos, ConfigError> {
-        let parsed: Nanos =
-            text.get_ref().parse().map_err(|e: trimtab_core::units::ParseQuantityError| self.error(text.span(), format!("{key}: {e}")))?;
-        if parsed < Nanos::from_secs(1) {
-            return Err(self.error(text.span(), format!("{key}: must be at least 1s")));
-        }
-        Ok(parsed)
-    }
+/// The first of several errors: a reader that refuses says why at least once.
+fn first(path: &Path, errors: Vec<ConfigError>) -> ConfigError {
+    let nothing = || ConfigError { path: path.to_owned(), line: 0, what: "cannot be understood".to_owned() };
+    // What is there and wrong says more than what is not there because of it.
+    let at = errors.iter().position(|error| !error.what.starts_with("missing field")).unwrap_or(0);
+    errors.into_iter().nth(at).unwrap_or_else(nothing)
 }
 
 #[cfg(test)]
@@ -276,7 +189,9 @@ mod tests {
             assert!(checked.iter().any(|c| c == expected), "{expected}: {checked:?}");
         }
         assert_eq!(CounterChoice::default(), CounterChoice::Auto);
-        assert!(example.contains(r#"how much has been written ("auto")"#) && example.contains("instead of trimming it (true)") && yes());
+        assert!(example.contains(r#"how much has been written ("auto")"#) && example.contains("instead of trimming it (true)"));
+        let knobs = parse("[default]\npolicy = \"none\"\n").unwrap().rules[0].knobs;
+        assert!(knobs);
     }
 
     #[test]
@@ -304,6 +219,31 @@ mod tests {
             assert_eq!(error.line, line, "{text}: {error}");
             assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said_at_once() {
+        let text = "[daemon]\nstat = \"/x\"\nmetrics-every = \"0s\"\n[default]\npolicy = 3\n[[filesystem]]\npath = \"home\"\npolicy = \"idel\"\n\
+            [[filesystem]]\npath = \"/srv\"\ncounter = \"guess\"\n[other]\n";
+        let errors = reader::read(Path::new("t.toml"), text).unwrap_err();
+        let said: Vec<(usize, &str)> = errors.iter().map(|e| (e.line, e.what.split([' ', ':']).next().unwrap())).collect();
+        assert_eq!(
+            said,
+            [
+                (2, "unknown"),
+                (3, "metrics-every"),
+                (5, "policy"),
+                (7, "path"),
+                (8, "policy"),
+                (9, "missing"),
+                (11, "counter"),
+                (12, "unknown")
+            ],
+            "{errors:#?}"
+        );
+        // Each of them alone is an error, too, and the first is what a start refuses for.
+        assert_eq!(parse(text).unwrap_err(), errors[0]);
+        assert_eq!(reader::read(Path::new("t.toml"), "a = \nb = \n").unwrap_err().len(), 2, "also of what is no TOML");
     }
 
     #[test]

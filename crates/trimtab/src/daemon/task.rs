@@ -81,9 +81,21 @@ pub struct Task {
     shown: String,
 }
 
-/// A line for the journal.
+/// A line for the journal, which adds the time; where standard error goes elsewhere, the time is in it.
 pub fn say(text: &str) {
-    anstream::eprintln!("{}", crate::output::plain(text));
+    use crate::output::plain;
+    if to_journal() {
+        anstream::eprintln!("{}", plain(text));
+    } else {
+        anstream::eprintln!("{} {}", jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ"), plain(text));
+    }
+}
+
+/// Whether standard error is the stream to the journal that `JOURNAL_STREAM` names by device and inode (systemd.exec(5)). Inherited by
+/// somebody whose standard error is another one, the variable says nothing.
+fn to_journal() -> bool {
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
+    rustix::fs::fstat(rustix::stdio::stderr()).is_ok_and(|stat| named == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
 impl Task {

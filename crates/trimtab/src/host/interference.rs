@@ -105,7 +105,7 @@ pub fn watched(stack: &Stack) -> Option<&Layer> {
 }
 
 /// What this process caused to be read and written, by the kernel's accounting.
-fn own_io(root: &Root) -> OwnIo {
+pub(super) fn own_io(root: &Root) -> OwnIo {
     let text = root.read("/proc/self/io").unwrap_or_default();
     let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0_u64);
     OwnIo { read: Bytes(value("read_bytes:")), written: Bytes(value("write_bytes:")) }

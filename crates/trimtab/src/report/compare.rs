@@ -2,8 +2,8 @@
 
 use super::document::{Block, Document, Section, Table};
 use super::run::{instant, quantity};
-use trimtab_core::analysis::compare::Comparison;
 use trimtab_core::analysis::compare::runs::{Against, Row, Side};
+use trimtab_core::analysis::compare::{Comparison, Verdict};
 use trimtab_core::run::{Unit, Warning};
 use trimtab_core::units::three_digits;
 
@@ -19,7 +19,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
                 blocks.push(Block::Table(table(caption, baseline, side.label, confidence, rows)));
             }
         }
-        if against.figures.iter().any(|row| row.comparison.interval.is_none()) {
+        if against.figures.iter().any(|row| row.comparison.interval.is_none() && row.comparison.verdict == Verdict::CannotTell) {
             blocks.push(Block::Text(
                 "Without an interval nobody can tell: it needs three repeats a side, five of medians, and positive figures.".to_owned(),
             ));
@@ -74,7 +74,9 @@ fn cells(name: &str, unit: Unit, comparison: &Comparison) -> [String; 6] {
         quantity(comparison.a, unit),
         quantity(comparison.b, unit),
         comparison.ratio.map_or_else(String::new, ratio),
-        comparison.interval.map_or_else(String::new, |i| format!("{} to {}", ratio(i.low), ratio(i.high))),
+        comparison.interval.map_or_else(String::new, |i| {
+            if i.low == i.high { "exact".to_owned() } else { format!("{} to {}", ratio(i.low), ratio(i.high)) }
+        }),
         comparison.verdict.words(unit).to_owned(),
     ]
 }

@@ -1,7 +1,7 @@
 //! The series of a run as charts.
 
 use super::document::{Block, Chart, ChartKind, Line, Mark};
-use trimtab_core::analysis::change_points::{Options, change_points};
+use trimtab_core::analysis::change_points::{Options, knees};
 use trimtab_core::run::{Axis, Run, Series, Unit};
 
 /// Charts of a run's series: those of the same axis and unit share one. Rates over bytes written carry their knees as marks.
@@ -53,7 +53,7 @@ fn axis_of(unit: Unit) -> (&'static str, f64) {
 
 fn knees_of(series: &Series, x_scale: f64, y_scale: f64) -> Vec<Mark> {
     let at = |index: usize| series.x.get(index).map_or(0.0, |x| *x as f64 * x_scale);
-    let found = change_points(&series.y, &Options::default());
+    let found = knees(&series.y, &Options::default());
     found
         .iter()
         .map(|knee| Mark { x: at(knee.index), label: format!("{:.0} → {:.0}", knee.before * y_scale, knee.after * y_scale) })

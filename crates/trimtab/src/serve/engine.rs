@@ -140,6 +140,11 @@ impl Engine {
         }
     }
 
+    /// Requests since the engine was made.
+    pub fn served(&self) -> Counts {
+        self.lock().counts.clone()
+    }
+
     /// Writes out the drive's cache and gives what has to be kept of it.
     pub fn lasting(&self) -> Lasting {
         let mut modelled = self.lock();

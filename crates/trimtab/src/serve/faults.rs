@@ -3,7 +3,7 @@
 mod power;
 mod spec;
 
-pub use spec::{Cut, Fault, GRAMMAR, On, TrimLie, When};
+pub use spec::{Cut, Fault, GRAMMAR, KEEP_DEFAULT, On, TrimLie, When};
 
 use crate::serve::engine::Engine;
 use crate::serve::ledger::UnitMap;
@@ -11,6 +11,7 @@ use crate::serve::pace::Speed;
 use crate::serve::request::{Geometry, Request, Serve, Served, Stretch};
 use power::Undo;
 use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_core::drive::Extent;
@@ -21,6 +22,9 @@ pub struct Faulty {
     engine: Arc<Engine>,
     geometry: Geometry,
     speed: Speed,
+    /// Whether anything has to be looked at; without faults requests go straight to the engine.
+    active: AtomicBool,
+    seed: u64,
     state: Mutex<State>,
 }
 
@@ -90,7 +94,23 @@ impl Faulty {
             written: 0,
             patterned: pattern.map(|byte| (byte, UnitMap::new(blocks))),
         };
-        Self { engine, geometry, speed, state: Mutex::new(state) }
+        Self { engine, geometry, speed, active: AtomicBool::new(!faults.is_empty()), seed, state: Mutex::new(state) }
+    }
+
+    /// Lets the power be cut also where `--fault power-cut` was not asked for: what was written until now is made durable first, since
+    /// nobody has kept what it replaced; from here on all is known. True if it was so before.
+    fn expect_power_cuts(&self, state: &mut State) -> bool {
+        if state.undo.is_some() {
+            return true;
+        }
+        // Nobody waits for its answer: the power fails next.
+        let _ = self.engine.serve(Request::Flush);
+        self.engine.expect_power_cuts();
+        state.undo = Some(Undo::new(self.geometry.atomic_write));
+        let index = state.faults.len();
+        state.faults.push(Armed::new(Fault::PowerCut { cut: Cut::OnDemand, on: On::Any, keep: KEEP_DEFAULT }, self.seed, index));
+        self.active.store(true, Ordering::Release);
+        false
     }
 
     /// What is in force, and how often it struck.
@@ -103,26 +123,30 @@ impl Faulty {
         words
     }
 
-    /// Cuts the power now; gives the number of pages that were lost.
-    pub fn cut_power(&self) -> Result<u64, String> {
+    /// Cuts the power now; gives the number of pages that were lost, and whether it was known what to lose: otherwise all that was written
+    /// before counts as safe.
+    pub fn cut_power(&self) -> Result<(u64, bool), String> {
         let mut state = self.lock();
-        if state.undo.is_none() {
-            return Err("this drive was not attached with --fault power-cut, so it does not know what it would lose".to_owned());
-        }
         if state.off {
             return Err("the power is off already".to_owned());
         }
-        self.cut(&mut state, None).map_err(|errno| format!("the data store failed: {errno}"))
+        let known = self.expect_power_cuts(&mut state);
+        let lost = self.cut(&mut state, None).map_err(|errno| format!("the data store failed: {errno}"))?;
+        Ok((lost, known))
     }
 
-    /// Has the power fail with a random one of the next `n` requests that count; false if no power cut was asked for.
-    pub fn cut_power_within(&self, n: u64) -> bool {
+    /// Has the power fail with a random one of the next `n` requests that count; says whether it was known before what would be lost.
+    pub fn cut_power_within(&self, n: u64) -> Result<bool, String> {
         let mut state = self.lock();
+        if state.off {
+            return Err("the power is off already".to_owned());
+        }
+        let known = self.expect_power_cuts(&mut state);
         let armed = state.faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }));
-        armed.is_some_and(|armed| {
+        if let Some(armed) = armed {
             armed.cut_at = Some(armed.seen + armed.rng.between(1, n.max(1)));
-            true
-        })
+        }
+        Ok(known)
     }
 
     /// Turns the power on again; false if it was on. It does not fail again by itself.
@@ -345,7 +369,7 @@ impl Serve for Faulty {
     }
 
     fn serve(&self, request: Request<'_>) -> Served {
-        self.serve_with_faults(request)
+        if self.active.load(Ordering::Acquire) { self.serve_with_faults(request) } else { self.engine.serve(request) }
     }
 }
 
@@ -476,6 +500,30 @@ mod tests {
             assert!(faulty.restore_power());
             assert_eq!(read(&faulty, 4096), Ok(if kept { 9 } else { 0 }), "{more:?} flush {flush}");
         }
+    }
+
+    #[test]
+    fn the_power_can_be_cut_on_a_drive_that_nobody_prepared_for_it() {
+        let (_, faulty) = drive(&[]);
+        write(&faulty, 4096, 9).unwrap();
+        assert_eq!(faulty.cut_power(), Ok((0, false)), "what was replaced before is not known: nothing of it is lost");
+        assert_eq!(read(&faulty, 4096), Err(Errno::IO), "the power is off");
+        assert!(faulty.cut_power().is_err() && faulty.cut_power_within(1).is_err(), "once");
+        assert!(faulty.restore_power());
+        assert_eq!(read(&faulty, 4096), Ok(9));
+        // From then on it is known: of many unflushed writes some are lost, and none that was flushed.
+        write(&faulty, 8192, 7).unwrap();
+        faulty.serve(Request::Flush).result.unwrap();
+        (0..200).for_each(|n| write(&faulty, (16 + n) * 4096, 8).unwrap());
+        let (lost, known) = faulty.cut_power().unwrap();
+        assert!(lost > 0 && known, "{lost}");
+        faulty.restore_power();
+        assert_eq!(read(&faulty, 8192), Ok(7));
+        assert_eq!((0..200).filter(|n| read(&faulty, (16 + n) * 4096) == Ok(0)).count() as u64, lost);
+        // With one of the next requests, whenever that is asked for.
+        let (_, faulty) = drive(&[]);
+        assert_eq!(faulty.cut_power_within(3), Ok(false));
+        assert!((0..3).any(|n| write(&faulty, n * 4096, 1).is_err()));
     }
 
     #[test]

@@ -283,7 +283,7 @@ impl Runtime {
         let Some(wanted) = wanted else {
             return match entries.len() {
                 1 => Ok(entries.remove(0)),
-                0 => Err(UsageError::new("no drive is attached").hint("attach one with 'trimtab drive attach NAME'").into()),
+                0 => Err(UsageError::missing("no drive is attached").hint("attach one with 'trimtab drive attach NAME'").into()),
                 _ => Err(UsageError::new("several drives are attached").hint(format!("say which: {ids}")).into()),
             };
         };
@@ -296,8 +296,8 @@ impl Runtime {
         };
         match entries.iter().position(is_it) {
             Some(index) => Ok(entries.remove(index)),
-            None if ids.is_empty() => Err(UsageError::new(format!("no drive '{wanted}' is attached; none is")).into()),
-            None => Err(UsageError::new(format!("no drive '{wanted}' is attached")).hint(format!("there is {ids}")).into()),
+            None if ids.is_empty() => Err(UsageError::missing(format!("no drive '{wanted}' is attached; none is")).into()),
+            None => Err(UsageError::missing(format!("no drive '{wanted}' is attached")).hint(format!("there is {ids}")).into()),
         }
     }
 

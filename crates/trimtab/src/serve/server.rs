@@ -13,6 +13,7 @@ use crate::serve::record::Recorder;
 use crate::serve::request::Serve;
 use crate::serve::runtime::{self, Home, Record, Runtime};
 use crate::serve::status::{ByKind, Status};
+use crate::serve::waits::Waits;
 use crate::sys::beneath::Identity;
 use crate::trace::Header;
 use anyhow::Context as _;
@@ -56,7 +57,9 @@ pub struct Server {
     engine: Arc<Engine>,
     detach_with: Option<u32>,
     /// Around the engine, if there are any.
-    faults: Option<Arc<Faulty>>,
+    faults: Arc<Faulty>,
+    /// What the block device says of waiting.
+    waits: Option<Waits>,
     pacer: Arc<Pacer>,
     speed: Speed,
     started: Instant,
@@ -128,14 +131,14 @@ impl Server {
             data: options.data.map(std::path::absolute).transpose()?,
             attached_unix_ms,
         };
-        let faulty = || Arc::new(Faulty::new(Arc::clone(&engine), &options.faults, options.seed, options.speed));
-        let faults = (!options.faults.is_empty()).then(faulty);
+        let faults = Arc::new(Faulty::new(Arc::clone(&engine), &options.faults, options.seed, options.speed));
         let mut server = Self {
             home,
             record,
             engine,
             detach_with: options.detach_with,
             faults,
+            waits: None,
             pacer,
             speed: options.speed,
             started: Instant::now(),
@@ -160,10 +163,7 @@ impl Server {
         let mut remarks = Vec::new();
         self.home.write_record(&self.record)?;
         self.questions = Some(control::listen(&self.home.control())?);
-        let drive: Arc<dyn Serve> = match &self.faults {
-            Some(faults) => Arc::clone(faults) as _,
-            None => Arc::clone(&self.engine) as _,
-        };
+        let drive: Arc<dyn Serve> = Arc::clone(&self.faults) as _;
         if let Some(transport) = block {
             let mount_point = self.home.mount_point();
             let mut mounted =
@@ -178,6 +178,7 @@ impl Server {
             let device = LoopDevice::attach(&file, &mount_point.join(runtime::SERVED_FILE), drive.geometry().logical_block)?;
             block.device = Some((device, served));
             remarks.extend(device.tune(&drive.geometry(), MAX_REQUEST_BYTES));
+            self.waits = Waits::new(&device.sysfs(), self.speed);
             self.record.device = Some(device.path());
         }
         if let Some(path) = nbd {
@@ -207,6 +208,9 @@ impl Server {
             let now = Instant::now();
             if now >= next_tick {
                 self.engine.tick();
+                if let Some(waits) = &mut self.waits {
+                    waits.tick(&self.engine.served());
+                }
                 next_tick += Duration::from_secs(1);
             }
             match questions.recv_timeout(Duration::from_millis(100).min(next_tick.saturating_duration_since(now))) {
@@ -293,26 +297,20 @@ impl Server {
     }
 
     fn power(&self, on: bool, within: Option<u64>) -> Answer {
-        let Some(faults) = &self.faults else {
-            return Answer::Error("this drive was attached without '--fault power-cut'".to_owned());
-        };
         if on {
-            return Answer::Ok(serde_json::json!({ "power": "on", "was_off": faults.restore_power() }));
+            return Answer::Ok(serde_json::json!({ "power": "on", "was_off": self.faults.restore_power() }));
         }
-        if let Some(n) = within {
-            return match faults.cut_power_within(n) {
-                true => Answer::Ok(serde_json::json!({ "power": "on", "fails_within": n })),
-                false => Answer::Error("this drive was attached without '--fault power-cut'".to_owned()),
-            };
-        }
-        match faults.cut_power() {
-            Ok(pages) => Answer::Ok(serde_json::json!({ "power": "off", "lost_blocks": pages })),
-            Err(reason) => Answer::Error(reason),
-        }
+        let answer = match within {
+            Some(n) => self.faults.cut_power_within(n).map(|known| serde_json::json!({ "power": "on", "fails_within": n, "known": known })),
+            None => {
+                self.faults.cut_power().map(|(pages, known)| serde_json::json!({ "power": "off", "lost_blocks": pages, "known": known }))
+            }
+        };
+        answer.map_or_else(Answer::Error, Answer::Ok)
     }
 
     fn status(&self) -> Status {
-        let mut faults = self.faults.as_ref().map(|faults| faults.in_words()).unwrap_or_default();
+        let mut faults = self.faults.in_words();
         faults.extend(self.engine.recording_failure().map(|reason| format!("the recording ended early: {reason}")));
         let snapshot = self.engine.snapshot();
         Status {
@@ -323,6 +321,7 @@ impl Server {
             model_time_ns: snapshot.model_time.0,
             waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, |block| block.mounted.waiting()),
             requests: ByKind::from(&snapshot.counts),
+            host_wait: self.waits.as_ref().map(|waits| waits.now(&snapshot.counts)),
             discard_amplification: snapshot.discards.amplification(),
             discards: snapshot.discards,
             mapped_bytes: snapshot.mapped_bytes,

@@ -67,6 +67,17 @@ pub struct Second {
     pub trim_effective_bytes: u64,
 }
 
+/// How long reads and writes waited in the kernel, above the drive, since it was attached: what the block device counts as their time, less
+/// what the drive took for them. A loop device hands a TRIM down and waits for its end before it hands down anything else, so what waits for a
+/// TRIM waits there, and the drive's own `stall_trim_ns` knows nothing of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostWait {
+    /// In all, summed over requests.
+    pub all_ns: u64,
+    /// Of it, in seconds in which a TRIM was served, or the one before.
+    pub beside_trims_ns: u64,
+}
+
 /// Everything a server knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -86,6 +97,9 @@ pub struct Status {
     pub waiting: usize,
     /// Requests since it was attached.
     pub requests: ByKind,
+    /// How long reads and writes waited before the drive had them; `None` without a block device or pacing.
+    #[serde(default)]
+    pub host_wait: Option<HostWait>,
     /// The discard ledger since it was attached.
     pub discards: Discards,
     /// Bytes discarded over bytes freed; `None` as long as nothing was freed.

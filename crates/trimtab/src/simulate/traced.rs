@@ -6,6 +6,7 @@ use crate::interrupt;
 use crate::runner::End;
 use crate::runner::recorder::Recorder;
 use crate::trace::replay::Replay;
+use crate::trace::timing::Timing;
 use crate::trace::{Event, Source};
 use std::path::PathBuf;
 use trimtab_core::op::OpKind;
@@ -25,6 +26,8 @@ pub struct Traced {
     pub format: Option<Format>,
     /// Which volume of a trace of several.
     pub volume: Option<u64>,
+    /// When its requests are made.
+    pub timing: Timing,
 }
 
 impl Traced {
@@ -41,7 +44,7 @@ impl Traced {
         watcher: &mut (impl Watcher + ?Sized),
     ) -> anyhow::Result<Finished> {
         let mut recorder = Recorder::new(now);
-        let mut replay = Replay::new(subject, now);
+        let mut replay = Replay::new(subject, now).timed(self.timing);
         recorder.begin_phase("replay", now);
         let mut end = End::Complete;
         loop {

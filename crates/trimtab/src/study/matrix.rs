@@ -4,6 +4,7 @@ use super::job::Job;
 use super::shelf::Shelf;
 use super::{Rig, Study, Untried};
 use crate::interrupt;
+use crate::progress::Part;
 use crate::runner::End;
 use std::time::{Duration, Instant};
 use trimtab_core::run::{Field, Metric, Provenance, Run};
@@ -48,7 +49,7 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Res
         warm_up(rig, matrix, &policies)?;
     }
     let total: u64 = cells.iter().map(|cell| u64::from(matrix.repeats.saturating_sub(cell.done))).sum();
-    let mut done = 0;
+    let (mut done, began) = (0, Instant::now());
     'repeats: for repeat in 0..matrix.repeats {
         // There and back again: what drifts steadily adds as much to each.
         if repeat > 0 {
@@ -71,9 +72,9 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Res
                 continue;
             }
             let job = &matrix.jobs[*job];
+            let part = Part { title: format!("{} of {total}: {} {policy}", done + 1, job.name()), done, total, began };
             done += 1;
-            let title = format!("{done} of {total}: {} {policy}", job.name());
-            match rig.run(job, policy, &title) {
+            match rig.run(job, policy, &part) {
                 Ok((run, End::Complete)) => cell.finished(run, matrix, shelf)?,
                 Ok((_, End::Interrupted)) => {}
                 Ok((_, End::Failed(error))) => failed(&mut study, policy, error.into())?,
@@ -147,7 +148,8 @@ fn warm_up(rig: &mut dyn Rig, matrix: &Matrix, policies: &[String]) -> anyhow::R
     if policies.len() < 2 || !rig.needs_warm_up() {
         return Ok(());
     }
-    match rig.run(job, policy, "warming up")? {
+    let part = Part { title: "warming up".to_owned(), done: 0, total: 1, began: Instant::now() };
+    match rig.run(job, policy, &part)? {
         (_, End::Failed(error)) => Err(error.into()),
         (_, End::Complete | End::Interrupted) => Ok(()),
     }
@@ -225,7 +227,7 @@ mod tests {
             true
         }
 
-        fn run(&mut self, job: &Job, policy: &str, _title: &str) -> anyhow::Result<(Run, End)> {
+        fn run(&mut self, job: &Job, policy: &str, _part: &Part) -> anyhow::Result<(Run, End)> {
             self.log.push(policy.to_owned());
             if policy == policy::ONLINE && self.log.iter().filter(|p| *p == policy).count() > 1 {
                 anyhow::bail!("the device is gone");

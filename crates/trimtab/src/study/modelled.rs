@@ -6,7 +6,7 @@ use crate::drives::Drive;
 use crate::drives::model::{self, Model};
 use crate::interrupt;
 use crate::output::Context;
-use crate::progress::{Counting, Progress as Bar};
+use crate::progress::{Counting, Part, Progress as Bar};
 use crate::runner::recorder::{Recorded, Recorder};
 use crate::runner::{End, Events, Header, Progress};
 use crate::target::volume::VolumeTarget;
@@ -243,9 +243,9 @@ impl Rig for ModelledRig<'_> {
         Some(shelf::name(header(&self.setup, job, &policy), &format!("{:?}", self.setup)))
     }
 
-    fn run(&mut self, job: &Job, name: &str, title: &str) -> anyhow::Result<(Run, End)> {
+    fn run(&mut self, job: &Job, name: &str, part: &Part) -> anyhow::Result<(Run, End)> {
         let spec = self.policy(name)?;
-        let bar = Bar::new(self.context, title, Counting::Items, job.plan().ops.unwrap_or(0));
+        let bar = Bar::part(self.context, part, Counting::Items, job.plan().ops.unwrap_or(0));
         let state = match &self.learned {
             _ if !matches!(spec, PolicySpec::Idle(_)) => State::default(),
             Some(state) => state.clone(),

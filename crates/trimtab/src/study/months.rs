@@ -9,7 +9,7 @@ use super::table::mean;
 use super::{Study, policy};
 use crate::report::document::{Block, Chart, ChartKind, Line, Mark, Section, Table};
 use crate::report::run::quantity;
-use trimtab_core::analysis::change_points::{Options, change_points};
+use trimtab_core::analysis::change_points::{Options, knees};
 use trimtab_core::run::{Provenance, Run, Series, Unit};
 use trimtab_core::units::three_digits;
 
@@ -165,7 +165,7 @@ fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool
 /// Where a rate falls most.
 fn knee(run: &Run, name: &str) -> Option<Mark> {
     let series = series(run, name)?;
-    let found = change_points(&series.y, &Options::default());
+    let found = knees(&series.y, &Options::default());
     let deepest = found.iter().max_by(|a, b| (a.before - a.after).total_cmp(&(b.before - b.after)))?;
     let x = *series.x.get(deepest.index)? as f64 * GB;
     Some(Mark { x, label: format!("{}: {} → {}", run.policy, three_digits(deepest.before), three_digits(deepest.after)) })

@@ -7,6 +7,7 @@ use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::{Observer, Place};
 use crate::output::Context;
+use crate::progress::Part;
 use crate::runner::overhead::Overhead;
 use crate::runner::{End, Header};
 use crate::safety::{Workspace, consent};
@@ -206,7 +207,7 @@ impl Rig for RealRig<'_> {
         Some(super::shelf::name(header, &format!("{} {}", place.display(), self.trim_before)))
     }
 
-    fn run(&mut self, job: &Job, policy: &str, title: &str) -> anyhow::Result<(Run, End)> {
+    fn run(&mut self, job: &Job, policy: &str, part: &Part) -> anyhow::Result<(Run, End)> {
         self.runs += 1;
         let discard = self.possibilities.discard_under(policy);
         let changed = self.change_option(&discard)?;
@@ -216,7 +217,7 @@ impl Rig for RealRig<'_> {
         let mut target = MountedDir::new(DirTarget::new(dir, &path, job.dir_options()));
         let mut header = Header::new(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
-        let mut watch = Watch::new(self.context, title, &job.plan(), Some(self.workspace.guard()?));
+        let mut watch = Watch::part(self.context, part, &job.plan(), Some(self.workspace.guard()?));
         // Locked means that there will be trims.
         let trim_before = self.possibilities.locks.is_some() && (self.trim_before || self.runs == 1);
         let mut hook = Hook { inner: &mut watch, policy, trim_before, online: discard.is_on() };

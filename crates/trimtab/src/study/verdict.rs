@@ -388,7 +388,10 @@ fn caveats(study: &Study, cells: &Cells<'_>, caveats: &mut Vec<String>) {
     }
     let few = study.runs.iter().filter_map(|run| samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0);
     if !study.runs.is_empty() && few < REPEATS_MIN && study.runs.iter().any(|run| run.provenance == Provenance::Measured) {
-        caveats.push(format!("with {few} repeat(s), only differences of {DIFFERENCE_FEW}× and more count"));
+        caveats.push(format!(
+            "with {}, only differences of {DIFFERENCE_FEW}× and more count",
+            if few == 1 { "one repeat".to_owned() } else { format!("{few} repeats") }
+        ));
     }
     for run in cells.of(policy::ONLINE).filter(|run| sent_nothing(run)) {
         if queues(run) {

@@ -6,6 +6,7 @@
 //! came before it in the recording, after the same pause; a slower drive slows the host down. Traces without latencies
 //! are replayed at their recorded times.
 
+use super::timing::Timing;
 use super::{Event, Kind};
 use crate::drives::model::Model;
 use crate::serve::engine::{Counts, Settings};
@@ -59,19 +60,37 @@ pub struct Served {
 
 /// When the host makes its next request.
 struct HostPace {
-    /// Completions in the recording, with those in the replay.
+    timing: Timing,
+    /// Completions in the recording, with those in the replay; in a closed loop those under way.
     open: BinaryHeap<Reverse<(Nanos, Nanos)>>,
-    /// The latest completion of the recording that has been passed, and that request's completion in the replay.
+    /// The latest completion of the recording that has been passed, and that request's completion in the replay. With a timing of our own: where
+    /// the replay began, and its latest arrival.
     anchor: (Nanos, Nanos),
+    /// Requests so far.
+    requests: u64,
 }
 
 impl HostPace {
     /// A host that begins at `now`.
-    const fn from(now: Nanos) -> Self {
-        Self { open: BinaryHeap::new(), anchor: (Nanos::ZERO, now) }
+    const fn from(now: Nanos, timing: Timing) -> Self {
+        let recorded = if matches!(timing, Timing::Recorded) { Nanos::ZERO } else { now };
+        Self { timing, open: BinaryHeap::new(), anchor: (recorded, now), requests: 0 }
     }
 
     fn arrival(&mut self, event: &Event) -> Nanos {
+        self.requests += 1;
+        match self.timing {
+            Timing::Recorded => {}
+            Timing::Rate(rate) => return self.anchor.0 + Nanos(((self.requests - 1) as f64 * 1e9 / rate) as u64),
+            Timing::ClosedLoop(depth) => {
+                while self.open.len() >= depth as usize
+                    && let Some(Reverse((done, _))) = self.open.pop()
+                {
+                    self.anchor.1 = self.anchor.1.max(done);
+                }
+                return self.anchor.1;
+            }
+        }
         while let Some(Reverse((recorded, replayed))) = self.open.peek().copied()
             && recorded <= event.at
         {
@@ -82,7 +101,9 @@ impl HostPace {
     }
 
     fn completes(&mut self, event: &Event, done: Nanos) {
-        if event.latency > Nanos::ZERO {
+        if matches!(self.timing, Timing::ClosedLoop(_)) {
+            self.open.push(Reverse((done, done)));
+        } else if event.latency > Nanos::ZERO {
             self.open.push(Reverse((event.at + event.latency, done)));
         }
     }
@@ -92,12 +113,19 @@ impl<D: Device> Replay<D> {
     /// A replay on `drive` from `now` on.
     pub fn new(drive: Steered<D>, now: Nanos) -> Self {
         let (block, size) = (u64::from(drive.logical_block()), drive.size().0);
-        Self { drive, block, size, started: now, latest: now, ended: None, pace: HostPace::from(now) }
+        Self { drive, block, size, started: now, latest: now, ended: None, pace: HostPace::from(now, Timing::Recorded) }
+    }
+
+    /// The same with requests at other times than those of the trace.
+    #[must_use]
+    pub fn timed(mut self, timing: Timing) -> Self {
+        self.pace = HostPace::from(self.latest, timing);
+        self
     }
 
     /// Makes the trace begin again, where the drive is now.
     pub fn again(&mut self) {
-        self.pace = HostPace::from(self.latest);
+        self.pace = HostPace::from(self.latest, self.pace.timing);
     }
 
     /// Replays one event. `Err` if it does not fit on the drive.
@@ -153,12 +181,12 @@ pub fn outcome<E>(
     drive: Box<dyn Model>,
     settings: Settings,
     policy: Option<&PolicySpec>,
-    now: Nanos,
-    mapped: Bytes,
+    timing: Timing,
+    (mapped, now): (Bytes, Nanos),
     feed: impl FnOnce(&mut Replay<Box<dyn Model>>) -> Result<(), E>,
 ) -> Result<Outcome, E> {
     let (host_before, medium_before) = drive.written();
-    let mut replay = Replay::new(Steered::new(drive, settings, policy, now, mapped), now);
+    let mut replay = Replay::new(Steered::new(drive, settings, policy, now, mapped), now).timed(timing);
     feed(&mut replay)?;
     let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
     let (drive, account) = replay.into_parts().0.into_parts();
@@ -186,11 +214,15 @@ mod tests {
     }
 
     fn rested(events: &[Event], policy: Option<&str>, rest: Nanos) -> Outcome {
+        timed(events, policy, rest, Timing::Recorded)
+    }
+
+    fn timed(events: &[Event], policy: Option<&str>, rest: Nanos, timing: Timing) -> Outcome {
         let spec = crate::drives::load("ocz-vertex-le-100gb").unwrap().spec;
         let spec = model::sized(spec, Some(Bytes(512 << 20))).unwrap();
         let settings = Settings::of(&spec, Speed::Unpaced);
         let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
-        outcome(model::build(&spec, 1).unwrap(), settings, policy.as_ref(), Nanos::ZERO, Bytes::ZERO, |replay| {
+        outcome(model::build(&spec, 1).unwrap(), settings, policy.as_ref(), timing, (Bytes::ZERO, Nanos::ZERO), |replay| {
             events.iter().try_for_each(|event| replay.event(event).map(|_| ()))?;
             if rest > Nanos::ZERO {
                 replay.rest(rest);
@@ -255,6 +287,21 @@ mod tests {
         let read = outcome.counts.read.latency.mean_ns();
         let expected = 49.0 * 1e6 + 50.0 * read;
         assert!((outcome.took.as_f64() - expected).abs() < expected * 0.01, "{} for {expected}", outcome.took);
+    }
+
+    #[test]
+    fn a_trace_without_times_is_replayed_at_a_rate_or_in_a_closed_loop() {
+        let events: Vec<Event> = (0..51_u64).map(|n| event(Nanos::ZERO, Kind::Read, n << 20, 4096, Nanos::ZERO)).collect();
+        let of = |timing| timed(&events, None, Nanos::ZERO, timing);
+        let alone = of(Timing::Rate(10.0)).counts.read.latency.mean_ns();
+        // Fifty pauses of 100 ms, and the last read; one after another without any; all at once as fast as the drive's queue takes them.
+        let at_rate = of(Timing::Rate(10.0)).took.as_f64();
+        assert!((at_rate - (5e9 + alone)).abs() < alone, "{at_rate}");
+        let closed = of(Timing::ClosedLoop(1)).took.as_f64();
+        assert!((closed - 51.0 * alone).abs() < 0.02 * closed, "{closed} of 51 times {alone}");
+        let deep = of(Timing::ClosedLoop(8)).took.as_f64();
+        assert!(deep < closed && deep >= of(Timing::ClosedLoop(51)).took.as_f64(), "{deep}");
+        assert_eq!(of(Timing::ClosedLoop(51)).took, of(Timing::Recorded).took, "all at the first instant");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::format::MAGIC;
 use super::{Event, Header, Kind, Reader};
 use crate::error::UsageError;
 use anyhow::Context as _;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,12 @@ pub struct TextTrace {
     number: u64,
     volume: Option<u64>,
     wanted: Option<u64>,
+    /// Volumes that were passed over, as far as they can be named in a line.
+    others: BTreeSet<u64>,
 }
+
+/// So many volumes are named where another one was asked for.
+const NAMED_MAX: usize = 20;
 
 impl Source {
     /// Opens the trace at `path`. `format` is that of a text trace; found out from its first line if `None`. `volume` chooses one of a trace of several.
@@ -50,6 +56,9 @@ impl Source {
         file.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {shown}"))?;
         let mut input = BufReader::with_capacity(1 << 20, file);
         if magic == MAGIC {
+            if volume.is_some_and(|volume| volume != 0) {
+                return Err(UsageError::missing(format!("{shown} is a recording of one drive")).hint("leave --volume out").into());
+            }
             let reader = Reader::new(input).with_context(|| shown.to_string())?;
             return Ok(Self::Recording { path: path.to_owned(), reader: Box::new(reader), number: 0 });
         }
@@ -73,6 +82,7 @@ impl Source {
             number: 0,
             volume: None,
             wanted: volume,
+            others: BTreeSet::new(),
         })))
     }
 
@@ -108,16 +118,36 @@ impl Iterator for Source {
 }
 
 impl TextTrace {
+    /// The end of the file: an error if the volume that was asked for is not in it, once.
+    fn ended(&mut self) -> anyhow::Result<Option<Event>> {
+        let Some(wanted) = self.wanted.filter(|_| self.volume.is_none()) else { return Ok(None) };
+        // What comes after an error is nothing.
+        self.wanted = None;
+        let missing = UsageError::missing(format!("{} has no request of volume {wanted}", self.path.display()));
+        let named: Vec<String> = self.others.iter().take(NAMED_MAX).map(u64::to_string).collect();
+        Err(match named.as_slice() {
+            [] => missing,
+            named => {
+                let more = if self.others.len() > NAMED_MAX { " and others" } else { "" };
+                missing.hint(format!("it has {}{more}", named.join(", ")))
+            }
+        }
+        .into())
+    }
+
     fn next_event(&mut self) -> anyhow::Result<Option<Event>> {
         loop {
             self.line.clear();
             self.number += 1;
             let place = || format!("{}, line {}", self.path.display(), self.number);
             if self.input.by_ref().take(LINE_BYTES_MAX).read_line(&mut self.line).with_context(place)? == 0 {
-                return Ok(None);
+                return self.ended();
             }
             let Some(record) = self.parser.line(&self.line).with_context(place)? else { continue };
             if self.wanted.is_some_and(|wanted| wanted != record.volume) {
+                if self.others.len() <= NAMED_MAX {
+                    self.others.insert(record.volume);
+                }
                 continue;
             }
             if *self.volume.get_or_insert(record.volume) != record.volume {
@@ -169,6 +199,10 @@ mod tests {
         assert!(error.is::<UsageError>() && error.to_string().contains("line 2"), "{error}");
         let events: Vec<Event> = Source::open(&path, None, Some(2)).unwrap().map(Result::unwrap).collect();
         assert_eq!(events.iter().map(|event| event.offset).collect::<Vec<_>>(), [8192]);
+        let mut missing = Source::open(&path, None, Some(7)).unwrap();
+        let error = missing.next().unwrap().unwrap_err().to_string();
+        assert!(error.contains("has no request of volume 7") && error.ends_with("it has 1, 2"), "{error}");
+        assert!(missing.next().is_none());
     }
 
     #[test]

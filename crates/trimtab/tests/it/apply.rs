@@ -160,7 +160,7 @@ fn bad_input_is_said_in_one_line_and_changes_nothing() {
     trimtab()
         .args(["apply", "idle", "/", "--sysroot", "/no/such/dir"])
         .assert()
-        .code(2)
+        .code(1)
         .stderr(predicate::str::contains("'/no/such/dir' as --sysroot").and(one_line()));
     assert_eq!(system.files(), before);
     let config = system.0.path().join("etc/trimtab");

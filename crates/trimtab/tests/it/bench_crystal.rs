@@ -221,7 +221,7 @@ fn bad_input_is_one_clear_line() {
     let (dir, store) = (scratch(), scratch());
     let place = dir.path().to_str().unwrap();
     for (args, code, says) in [
-        (vec!["/no/such/place"], 2, "there is no /no/such/place"),
+        (vec!["/no/such/place"], 1, "there is no /no/such/place"),
         (vec!["/dev/null"], 2, "neither a directory nor a file nor a block device"),
         (vec!["--size", "1MiB", place], 2, "at least 16 MiB"),
         (vec!["--size", "900TB", "--yes", place], 1, "do not fit"),
@@ -233,7 +233,7 @@ fn bad_input_is_one_clear_line() {
         (vec!["--only", "read", "--loop-until-written", "1GB", place], 2, "needs writes"),
         (vec!["--resume", place], 2, "--loop-until-written"),
         (vec!["null:1MB"], 2, "less than"),
-        (vec!["drive:no-such-drive"], 2, "no-such-drive"),
+        (vec!["drive:no-such-drive"], 1, "no-such-drive"),
     ] {
         let store = store.path().join("store.db");
         let assert = trimtab().args(["bench", "crystal", "--reserve", "0", "--store"]).arg(store).args(&args).assert();
@@ -241,6 +241,27 @@ fn bad_input_is_one_clear_line() {
         assert!(assert.get_output().stdout.is_empty(), "{args:?}");
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn figures_of_the_page_cache_are_a_serious_warning() {
+    let store = scratch();
+    let Some(memory) = LoopMount::tmpfs(64) else { return skip("root and mount") };
+    let Some(file) = LoopMount::new("ext4", 128, "") else { return skip("root, loop devices and mkfs") };
+    // Twice: a filesystem in memory that takes direct I/O, and a real one over a loop device whose file is in memory.
+    for (place, why) in [(memory.path(), "tmpfs is a filesystem in memory"), (file.path(), "is in memory (tmpfs)")] {
+        let large = ["--bytes", "12MiB", "--json", "--yes", place.to_str().unwrap()];
+        let without_bytes: Vec<&str> = SMALL.iter().copied().filter(|word| !["--bytes", "1MiB"].contains(word)).collect();
+        let assert = trimtab().args(without_bytes).arg("--store").arg(store.path().join("store.db")).args(large).assert();
+        let run = json(assert);
+        let warnings = run["warnings"].as_array().unwrap();
+        let cached = warnings.iter().find(|warning| warning["code"] == "page-cache.answered").unwrap_or_else(|| panic!("{warnings:?}"));
+        assert_eq!(cached["severity"], "serious");
+        assert!(cached["text"].as_str().unwrap().contains(why), "{cached}");
+    }
+    // What is asked to go through the page cache does, and is not complained about.
+    let run = json(small(store.path(), &["--json", "--yes", "--buffered", memory.path().to_str().unwrap()]));
+    assert!(!run["warnings"].to_string().contains("page-cache.answered"));
 }
 
 #[test]

@@ -536,6 +536,6 @@ fn a_wrong_configuration_is_named_by_line_and_key() {
     trimtab()
         .args(["daemon", "--check", "--config", "/no/such/file"])
         .assert()
-        .code(2)
+        .code(1)
         .stderr(predicate::str::contains("/no/such/file").and(one_line()));
 }

@@ -102,7 +102,7 @@ fn bad_input_is_said_in_one_line() {
     trimtab()
         .args(["doctor", "--sysroot", "/no/such/tree"])
         .assert()
-        .code(2)
+        .code(1)
         .stderr(predicate::str::contains("--sysroot").and(one_line.clone()));
     let empty = tempfile::tempdir().unwrap();
     trimtab().args(["doctor", "--sysroot"]).arg(empty.path()).assert().code(1).stderr(predicate::str::contains("mountinfo").and(one_line));

@@ -13,6 +13,7 @@ mod cli;
 mod daemon;
 mod doctor;
 mod drive_validate;
+mod errors;
 mod hostile;
 mod hostile_text;
 mod nbd_clients;

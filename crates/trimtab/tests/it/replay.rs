@@ -147,6 +147,9 @@ fn damaged_traces_and_wrong_words_are_said_in_one_line() {
     let text = "fio version 3 iolog\n0 x add\n0 x open\n5 x write 0 4096\n9 x trim 0 4096\n12 x write 1073741824 4096\n";
     std::fs::write(path("big"), text).unwrap();
     std::fs::write(path("odd"), "fio version 3 iolog\n0 x add\n0 x open\n5 x wrote 0 4096\n").unwrap();
+    std::fs::write(path("timeless"), "fio version 2 iolog\nx add\nx open\nx write 0 4096\nx write 4096 4096\nx read 0 4096\nx close\n")
+        .unwrap();
+    std::fs::write(path("two"), "1,hm,1,Write,4096,4096,1\n20001,hm,2,Read,4096,512,1\n").unwrap();
     std::fs::write(path("no-trace"), "Lorem ipsum\n").unwrap();
     std::fs::write(path("cut"), b"TRIMTRC1\x40\x00").unwrap();
     for (args, code, expected) in [
@@ -159,8 +162,13 @@ fn damaged_traces_and_wrong_words_are_said_in_one_line() {
         (vec!["replay", "no-trace", "--drive", "ocz-vertex-le-100gb"], 2, "neither a recording nor a trace"),
         (vec!["replay", "cut", "--drive", "ocz-vertex-le-100gb"], 1, "cut off"),
         (vec!["replay", "missing", "--drive", "ocz-vertex-le-100gb"], 1, "cannot open missing"),
-        (vec!["replay", "big", "--drive", "no-such-drive"], 2, "no-such-drive"),
+        (vec!["replay", "big", "--drive", "no-such-drive"], 1, "no-such-drive"),
         (vec!["replay", "big", "--drive", "ocz-vertex-le-100gb", "--trim", "sometimes"], 2, "sometimes"),
+        (vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb"], 2, "has no times: all of its 3 requests"),
+        (vec!["simulate", "--workload", "trace:timeless", "--drive", "ocz-vertex-le-100gb"], 2, "--rate 1000"),
+        (vec!["replay", "two", "--drive", "ocz-vertex-le-100gb", "--volume", "3"], 1, "no request of volume 3; it has 1, 2"),
+        (vec!["simulate", "--workload", "trace:two", "--drive", "ocz-vertex-le-100gb", "--volume", "3"], 1, "it has 1, 2"),
+        (vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb", "--rate", "0"], 2, "from 0.001"),
         (vec!["trace", "odd"], 1, "line 4"),
         (vec!["trace", "big", "--to", "pcap"], 2, "fio or blkparse"),
         (vec!["trace", "big", "--to", "fio", "-o", "/no/such/directory/x"], 1, "cannot write"),
@@ -169,5 +177,13 @@ fn damaged_traces_and_wrong_words_are_said_in_one_line() {
         let assert = assert.code(code).stdout("").stderr(predicate::str::contains(expected));
         let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
         assert!(!said.contains("panicked"), "{args:?}: {said}");
+    }
+    for timing in [["--rate", "10"], ["--closed-loop", "1"]] {
+        let args = ["drive", "replay", "timeless", "--drive", "ocz-vertex-le-100gb", "--json"];
+        let run = trimtab().current_dir(scratch.path()).args(args).args(timing).assert().success();
+        let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        let took = document["replays"][0]["took_ns"].as_u64().unwrap();
+        // Two pauses of a tenth of a second, or none.
+        assert_eq!(took > 200_000_000, timing[0] == "--rate", "{took}");
     }
 }

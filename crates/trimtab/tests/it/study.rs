@@ -165,6 +165,6 @@ fn after_a_kill_the_next_command_of_any_kind_puts_the_mount_option_back() {
 fn what_cannot_be_studied_is_wrong_usage() {
     let file = tempfile::NamedTempFile::new().unwrap();
     trimtab().arg("study").arg(file.path()).assert().code(2).stderr(contains("needs a directory"));
-    trimtab().args(["study", "/no/such/place"]).assert().code(2).stderr(contains("there is no"));
+    trimtab().args(["study", "/no/such/place"]).assert().code(1).stderr(contains("there is no"));
     trimtab().args(["study", "--policies", "sometimes", "."]).assert().code(2).stderr(contains("sometimes"));
 }

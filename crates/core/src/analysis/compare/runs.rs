@@ -1,10 +1,10 @@
 //! Runs against a baseline: every figure that they share, and everything in which they differ beside it.
 
-use super::{Comparison, Options, Verdict, compare};
+use super::{Comparison, Options, Verdict, compare, exactly};
 use crate::analysis::histogram::Histogram;
 use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, Severity, Unit, Warning};
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -65,7 +65,21 @@ pub fn against(baseline: Side<'_>, other: Side<'_>, options: &Options) -> Agains
     };
     let mut not_shared = missing(&a, &b);
     not_shared.extend(missing(&b, &a));
-    Against { figures: rows(&a, &b, systems, options), latencies: rows(&latencies_a, &latencies_b, (1, 1), options), not_shared }
+    let exact = are_exact(baseline, other);
+    Against {
+        figures: rows(&a, &b, systems, exact, options),
+        latencies: rows(&latencies_a, &latencies_b, (1, 1), exact, options),
+        not_shared,
+    }
+}
+
+/// Whether both sides come out the same to the last digit each time: modelled throughout, and under the same seeds. Runs that differ in their
+/// seed are draws, and are compared as such.
+#[must_use]
+pub fn are_exact(a: Side<'_>, b: Side<'_>) -> bool {
+    let seeds = |side: Side<'_>| side.runs.iter().map(|run| run.seed).collect::<BTreeSet<u64>>();
+    let modelled = |side: Side<'_>| !side.runs.is_empty() && side.runs.iter().all(|run| run.provenance == Provenance::Modelled);
+    modelled(a) && modelled(b) && seeds(a) == seeds(b) && seeds(a).len() == 1
 }
 
 fn systems(runs: &[Run]) -> u32 {
@@ -93,15 +107,17 @@ fn pooled(runs: &[Run], metrics: impl Fn(&Run) -> Vec<Metric>) -> Vec<Metric> {
     first
 }
 
-fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), options: &Options) -> Vec<Row> {
+fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &Options) -> Vec<Row> {
+    let compare =
+        |a: &[f64], b: &[f64], better| if exact { exactly(a, b, better, options.statistic) } else { compare(a, b, better, options) };
     a.iter()
         .filter_map(|left| find(b, left).map(|right| (left, right)))
         .map(|(left, right)| {
-            let mut comparison = compare(&left.samples, &right.samples, left.better, options);
+            let mut comparison = compare(&left.samples, &right.samples, left.better);
             let mut per_system = None;
             if systems != (1, 1) && adds_up(left.unit) {
                 let share = |metric: &Metric, n: u32| metric.samples.iter().map(|v| v / f64::from(n)).collect::<Vec<_>>();
-                per_system = Some(compare(&share(left, systems.0), &share(right, systems.1), left.better, options));
+                per_system = Some(compare(&share(left, systems.0), &share(right, systems.1), left.better));
                 if systems.0 != systems.1 {
                     comparison.verdict = Verdict::CannotTell;
                 }
@@ -262,7 +278,7 @@ fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     }
     let modelled = |side: &&Side<'_>| side.runs.iter().any(|run| run.provenance == Provenance::Modelled);
     if let Some(side) = sides.iter().find(modelled) {
-        let text = format!("{} was modelled: repeats of a model tell nothing about the spread of real ones", side.label);
+        let text = format!("{} was modelled: the figures have no spread, and how far real ones would scatter they do not say", side.label);
         found.push(Warning { code: "run.modelled".to_owned(), severity: Severity::Note, facts: Vec::new(), text });
     }
 }
@@ -349,6 +365,23 @@ mod tests {
         assert_eq!(codes, expected);
         assert_eq!(warnings[1].text, "setting tries differs: A not set; B 3");
         assert!(super::warnings(&two(&a, &a)).is_empty());
+    }
+
+    #[test]
+    fn modelled_runs_of_one_seed_are_compared_exactly_and_others_are_not() {
+        let one =
+            |provenance, seed, v: f64| Run { provenance, seed, ..run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])]) };
+        let verdict = |a: &[Run], b: &[Run]| {
+            let sides = two(a, b);
+            against(sides[0], sides[1], &Options::default()).figures[0].comparison.verdict
+        };
+        let modelled = |seed, v| one(Provenance::Modelled, seed, v);
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.001)]), Verdict::Worse);
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.0)]), Verdict::Same);
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(2, 2.001)]), Verdict::CannotTell, "another seed is another draw");
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[one(Provenance::Measured, 1, 2.001)]), Verdict::CannotTell);
+        let seeds = |v: f64| [modelled(1, v), modelled(2, v * 1.01), modelled(3, v * 0.99)];
+        assert_eq!(verdict(&seeds(2.0), &seeds(2.001)), Verdict::NoDifference, "repeats under several seeds have a spread");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Figures of the test sets: of single tests with their passes, and of rounds over the bytes written meanwhile.
 
-use crate::analysis::change_points::{ChangePoint, Options, change_points};
+use crate::analysis::change_points::{self, ChangePoint, Options};
 use crate::analysis::steady::{SteadyState, steady_state};
 use crate::op::OpKind;
 use crate::run::{Axis, Better, LatencyPart, Metric, Phase, Series, Unit};
@@ -124,7 +124,7 @@ fn trend(passes: &[Pass], name: &str, target_size: Bytes) -> Trend {
     let written: Vec<Bytes> = groups.iter().map(|g| g.3).collect();
     let each: Vec<Bytes> =
         (0..written.len()).map(|i| written[i].saturating_sub(if i == 0 { Bytes::ZERO } else { written[i - 1] })).collect();
-    let knees = change_points(&rounds, &Options::default());
+    let knees = change_points::knees(&rounds, &Options::default());
     let settled = knees.last().map_or(0, |knee| knee.index);
     let before = if settled == 0 { Bytes::ZERO } else { written[settled - 1] };
     let mut steady = steady_state(&rounds[settled..], &each[settled..], target_size.saturating_sub(before));

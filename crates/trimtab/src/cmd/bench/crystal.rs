@@ -26,7 +26,7 @@ use rustix::thread::CapabilitySet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::data::DataClass;
-use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::target::TargetResult;
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::workload::Limit;
@@ -39,6 +39,8 @@ Profiles, all with direct I/O through io_uring:
   cdm8   Seq 1MiB Q8, Seq 1MiB Q1, Rnd 4KiB Q32, Rnd 4KiB Q1; all reads, then all writes
   cdm3   Seq 1MiB, Rnd 512KiB, Rnd 4KiB, Rnd 4KiB Q32; each read, then written
   nvme   Seq 1MiB Q8, Seq 128KiB Q32, Rnd 4KiB Q32T16, Rnd 4KiB Q1
+
+What the tests read and wrote is compared with the counters of the drives below: figures of the page cache (tmpfs, a loop device without direct I/O) are said to be that, as a serious warning.
 
 Written data is fresh for every write, so 'random' is incompressible and cannot be deduplicated.
 
@@ -200,7 +202,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if let TargetSpec::Drive(name) = &spec {
         header.specification.extend(recipe::drive_fields(&drives::load(name)?));
     }
+    let direct = if args.buffered { None } else { ground.direct_watch() };
     let outcome = ground.run(workload.clone(), &mut Watch::new(context, &workload, &settings, ground.guard()?, rounds.as_mut()));
+    if let Some(watch) = direct {
+        let sum = |of: fn(&Phase) -> Bytes| outcome.recorded.phases.iter().map(of).sum();
+        ground.add_warning(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
+    }
     let (run, end) = conclude_run(context, header, ground, outcome, &settings, rounds)?;
     if let Some(path) = &args.cdm_text
         && end == End::Complete

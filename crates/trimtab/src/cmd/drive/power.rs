@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab drive attach crucial-m4-128gb --fault power-cut
+  trimtab drive attach crucial-m4-128gb --fault power-cut      so that each cut knows what was only in the cache
   trimtab drive power crucial-m4-128gb cut      what was only in its cache is lost; every request fails
   trimtab drive power crucial-m4-128gb cut --within 500
   trimtab drive power crucial-m4-128gb on       it answers again; unmount and check what is on it first";
@@ -45,9 +45,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(UsageError::new("--within belongs to 'cut'").into());
     }
     let answer: serde_json::Value = Client::connect(&entry.home.control())?.ask(&Ask::Power { on, within: args.within })?;
+    // Nobody has kept what was replaced before, unless that was asked for.
+    let safe = if answer["known"] == false { "; attached without --fault power-cut, it keeps all that was written until now" } else { "" };
     context.report("drive-power", 1, &answer, || match answer["lost_blocks"].as_u64() {
-        Some(lost) => format!("the power of {} is off; {lost} blocks that were only in its cache are lost", entry.id),
-        None if args.within.is_some() => format!("the power of {} will fail", entry.id),
+        Some(lost) => format!("the power of {} is off; blocks lost that were only in its cache: {lost}{safe}", entry.id),
+        None if args.within.is_some() => format!("the power of {} will fail{safe}", entry.id),
         None => format!("the power of {} is on", entry.id),
     })?;
     Ok(ExitCode::SUCCESS)

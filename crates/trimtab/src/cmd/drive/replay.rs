@@ -12,6 +12,7 @@ use crate::serve::pace::Speed;
 use crate::serve::status::ByKind;
 use crate::trace::Source;
 use crate::trace::replay::{self, Outcome};
+use crate::trace::timing::TimingArgs;
 use anyhow::Context as _;
 use serde_json::json;
 use std::path::PathBuf;
@@ -29,6 +30,8 @@ Examples:
   trimtab drive replay recording --drive ocz-vertex-le-100gb
   trimtab drive replay recording --drive ocz-vertex-le-100gb --trim recorded --trim none --trim batched:every=1h --trim idle --rest 1d
   trimtab drive replay msr.csv --drive ./mine.toml --size 64GiB --volume 1 --fill 90
+
+A trace without times, such as an fio iolog of version 2, needs --rate or --closed-loop.
 
 What the trace trims is what its host had freed: 'none' never tells the drive, 'batched', 'adaptive' and 'idle' tell it in their own time.";
 
@@ -60,6 +63,8 @@ pub struct Args {
     /// Which volume of a trace of several.
     #[arg(long, value_name = "N")]
     volume: Option<u64>,
+    #[command(flatten)]
+    timing: TimingArgs,
     /// Seed of everything random in the drive.
     #[arg(long, default_value_t = 42)]
     seed: u64,
@@ -94,6 +99,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot handle signals")?;
     let spec = model::sized(drives::load(&args.drive)?.spec, args.size)?;
     let settings = Settings::of(&spec, Speed::Unpaced);
+    args.timing.timing().check(&args.trace, args.format, args.volume)?;
     let mut outcomes = Vec::new();
     for trim in &args.policies {
         outcomes.push((trim.to_string(), replay(args, &spec, settings, trim, context)?));
@@ -107,7 +113,7 @@ fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, contex
     let mut drive = model::build(spec, args.seed)?;
     let filled = fill(drive.as_mut(), &settings, args.fill);
     let mut progress = Progress::new(context, &format!("replaying, {trim}"), Counting::Items, 0);
-    replay::outcome(drive, settings, trim.0.as_ref(), filled.1, filled.0, |replay| {
+    replay::outcome(drive, settings, trim.0.as_ref(), args.timing.timing(), filled, |replay| {
         let mut source = Source::open(&args.trace, args.format, args.volume)?;
         let mut n = 0_u64;
         while let Some(event) = source.next() {
@@ -119,6 +125,9 @@ fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, contex
                 progress.set(n);
             }
             n += 1;
+        }
+        if n == 0 {
+            return Err(UsageError::new(format!("{} has no request", args.trace.display())).into());
         }
         if let Some(rest) = args.rest {
             replay.rest(rest);

@@ -13,6 +13,7 @@ use crate::simulate::loops::Loops;
 use crate::simulate::traced::Traced;
 use crate::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
 use crate::store;
+use crate::trace::timing::{Timing, TimingArgs};
 use anyhow::Context as _;
 use rayon::prelude::*;
 use std::path::PathBuf;
@@ -125,6 +126,8 @@ struct TraceArgs {
     /// Which volume of a trace of several.
     #[arg(long, value_name = "N")]
     volume: Option<u64>,
+    #[command(flatten)]
+    timing: TimingArgs,
 }
 
 #[derive(Debug, Clone)]
@@ -204,6 +207,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let sized = loaded.iter().map(|drive| model::sized(drive.spec.clone(), args.capacity));
     let specs: Vec<(String, DriveSpec)> =
         args.drives.iter().cloned().zip(sized).map(|(name, spec)| Ok((name, spec?))).collect::<anyhow::Result<_>>()?;
+    if let Load::Trace(trace) = &plan.load {
+        trace.timing.check(&trace.path, trace.format, trace.volume)?;
+    }
     if let Load::Synthetic(addresses) = &plan.load {
         for (name, spec) in &specs {
             let block = spec.logical_block_bytes;
@@ -247,8 +253,9 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         let text = "--size, --reads, --trims, --queue-depth and --span go with sequential, random, hot-cold and zipf only";
         return Err(UsageError::new(text).hint("settings of crystal are written behind it: 'crystal:size=1GB:tests=both'").into());
     }
-    if (args.trace.format.is_some() || args.trace.volume.is_some()) && !matches!(args.workload.kind, WorkloadKind::Trace(_)) {
-        return Err(UsageError::new("--format and --volume go with --workload trace:FILE").into());
+    let of_trace = args.trace.format.is_some() || args.trace.volume.is_some() || args.trace.timing.timing() != Timing::Recorded;
+    if of_trace && !matches!(args.workload.kind, WorkloadKind::Trace(_)) {
+        return Err(UsageError::new("--format, --volume, --rate and --closed-loop go with --workload trace:FILE").into());
     }
     let load = match &args.workload.kind {
         WorkloadKind::Addresses(pattern) => Load::Synthetic(Addresses {
@@ -262,7 +269,12 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
             queue_depth: given.queue_depth.unwrap_or(32),
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
         }),
-        WorkloadKind::Trace(path) => Load::Trace(Traced { path: path.clone(), format: args.trace.format, volume: args.trace.volume }),
+        WorkloadKind::Trace(path) => Load::Trace(Traced {
+            path: path.clone(),
+            format: args.trace.format,
+            volume: args.trace.volume,
+            timing: args.trace.timing.timing(),
+        }),
         WorkloadKind::Crystal(loops) => Load::Crystal(loops.clone()),
     };
     let addresses = matches!(load, Load::Synthetic(_));

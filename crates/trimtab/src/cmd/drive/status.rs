@@ -1,5 +1,7 @@
 //! `trimtab drive status`.
 
+mod counters;
+
 use crate::output::Context;
 use crate::report::document::Table;
 use crate::serve::control::{Ask, Client};
@@ -15,7 +17,7 @@ use trimtab_core::units::{Bytes, Nanos};
 const EXAMPLES: &str = "\
 Examples:
   trimtab drive status                     every attached drive
-  trimtab drive status --json              every counter
+  trimtab drive status --json              every counter by its name, in bytes and nanoseconds
   trimtab drive status /dev/loop0";
 
 /// Arguments of `trimtab drive status`.
@@ -94,12 +96,17 @@ fn in_words(status: &Status) -> String {
     }
     let _ = writeln!(text, "{requests}");
     text.push_str(&ledger_in_words(status));
-    let mut model = Table::new("", &["model, in its whole life", "value"]);
-    for (name, value) in &status.model {
-        model.row([name.clone(), value.to_string()]);
+    if let Some(wait) = &status.host_wait {
+        let [all, beside] = [wait.all_ns, wait.beside_trims_ns].map(|ns| Nanos(ns).to_string());
+        let _ = writeln!(
+            text,
+            "before the drive had them, reads and writes waited {all} in the kernel, {beside} of it in seconds with TRIM (the loop device passes \
+             nothing on while a TRIM is under way)\n"
+        );
     }
+    text.push_str(&counters::in_words(&status.model));
     let waf = status.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}"));
-    let _ = writeln!(text, "{model}\nwrite amplification in its whole life: {waf}");
+    let _ = writeln!(text, "write amplification since new: {waf}");
     text
 }
 

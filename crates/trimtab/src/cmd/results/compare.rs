@@ -14,9 +14,9 @@ use trimtab_core::run::Run;
 /// Compare stored runs with the first of them: ratio, interval and verdict for every figure they share.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The verdict needs three repeats a side (five with --median). They can be in one run, as
-with bench tree --tries 3, or in several runs joined by +. An interval that contains 1
-means no measurable difference. docs/method.md says how the interval is made.
+The verdict on measured runs needs three repeats a side (five with --median). They can be in one run, as with bench tree --tries 3, or in several runs joined by +. If the interval lies on one side of 1 there is a difference. If all of it lies between 0.909 and 1.1 there is no measurable difference: one of more than 10 % is excluded. Anything else is 'cannot tell'.
+
+Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one. docs/method.md says how the interval is made.
 
 Examples:
   trimtab results compare last~1 last

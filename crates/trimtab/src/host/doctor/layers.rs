@@ -90,6 +90,10 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
             "the file has been deleted; its space is freed with the loop device",
         ));
     }
+    if fs_type == "fuse.trimtab" {
+        report.why = "a modelled drive of trimtab, which takes them".to_owned();
+        return;
+    }
     let text = format!(
         "what becomes free on {mount_point} reaches the drive when that filesystem is trimmed: trimtab doctor {}",
         quoted(&mount_point)

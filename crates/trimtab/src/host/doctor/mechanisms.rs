@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+/// Exists exactly where systemd runs (sd_booted(3)).
+const SYSTEMD_RUNS: &str = "/run/systemd/system";
 /// Where systemd looks for units, the strongest first.
 const UNIT_DIRECTORIES: [&str; 4] = ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 /// Places of scripts that some distributions install.
@@ -64,6 +66,13 @@ struct SwapEntry {
 
 impl Configured {
     pub fn read(root: &Root) -> Self {
+        // Of a recorded tree nobody knows what ran.
+        Self::with(root, !root.is_live() || root.exists(SYSTEMD_RUNS))
+    }
+
+    /// Where no systemd runs, its units do nothing, whatever files say.
+    fn with(root: &Root, systemd: bool) -> Self {
+        let unit = |root: &Root, name: &str| if systemd { unit(root, name) } else { (UnitState::Missing, String::new()) };
         let timer = unit(root, "fstrim.timer");
         let service = unit(root, "fstrim.service").1;
         Self {
@@ -312,6 +321,21 @@ mod tests {
     fn fstab_is_read_with_its_escapes() {
         let entries = parse_fstab(b"# /dev/sda9 /none ext4\n/dev/sda1\t/  ext4 defaults 0 1\nUUID=x /with\\040space xfs X-fstrim.notrim\n/dev/sda2 none swap sw\nshort line\n");
         assert_eq!(entries.iter().map(|e| e.mount_point.to_str().unwrap()).collect::<Vec<_>>(), ["/", "/with space"]);
+    }
+
+    #[test]
+    fn without_systemd_its_timers_are_not_spoken_of() {
+        let tree = tempfile::tempdir().unwrap();
+        let units = tree.path().join("usr/lib/systemd/system");
+        let wants = tree.path().join("etc/systemd/system/timers.target.wants");
+        std::fs::create_dir_all(&units).unwrap();
+        std::fs::create_dir_all(&wants).unwrap();
+        std::fs::write(units.join("fstrim.timer"), "[Timer]\nOnCalendar=weekly\n").unwrap();
+        std::os::unix::fs::symlink("/usr/lib/systemd/system/fstrim.timer", wants.join("fstrim.timer")).unwrap();
+        let root = Root::recorded(tree.path()).unwrap();
+        assert_eq!(Configured::with(&root, true).enabled(), (false, true));
+        let without = Configured::with(&root, false);
+        assert_eq!((without.enabled(), without.timer), ((false, false), UnitState::Missing));
     }
 
     #[test]

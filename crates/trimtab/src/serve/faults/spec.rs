@@ -112,10 +112,13 @@ pub enum Fault {
     },
 }
 
+/// The share of volatile pages that survive a power cut unless something else is asked for.
+pub const KEEP_DEFAULT: f64 = 0.5;
+
 /// How faults are written; for help and for error messages.
-pub const GRAMMAR: &str = "\
-  power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   the N-th request, or a random one of the first N; without
-                                                     either, 'trimtab drive power DRIVE cut' does
+pub const GRAMMAR: &str = "  power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   the N-th request, or a random one of the first N; without
+                                                     either, 'trimtab drive power DRIVE cut' does (which
+                                                     works without this, too; writes before it are then safe)
   read-error|write-error|trim-error|flush-error:p=P|range=OFFSET+LENGTH[,after=N]
   latency:p=P,add=TIME[,on=KIND]                     KIND is read, write, trim, flush or any
   trim:ignore|half[=SHARE]|stale|pattern=BYTE        TRIM obeyed not at all, in part, or not seen by reads
@@ -137,7 +140,7 @@ impl FromStr for Fault {
                     (None, Some(n)) => Cut::Within(positive(&n)?),
                     (Some(_), Some(_)) => return Err("power-cut takes at=N or within=N, not both".to_owned()),
                 };
-                let keep = options.take("keep").map_or(Ok(0.5), |share| probability(&share))?;
+                let keep = options.take("keep").map_or(Ok(KEEP_DEFAULT), |share| probability(&share))?;
                 Self::PowerCut { cut, on: options.on()?, keep }
             }
             "read-error" => Self::error(On::Read, &mut options)?,

@@ -5,6 +5,7 @@ use crate::drives;
 use crate::drives::model::{self, Model};
 use crate::error::UsageError;
 use crate::host::Observer;
+use crate::host::cached::DirectWatch;
 use crate::output::Context;
 use crate::runner::{Outcome, blocks};
 use crate::safety::{self, Guard, Workspace, consent};
@@ -35,6 +36,8 @@ pub enum Ground {
         workspace: Option<Workspace>,
         /// Who watches the machine meanwhile.
         observer: Box<Observer>,
+        /// What was found out meanwhile that may distort figures.
+        found: Vec<Warning>,
     },
     /// A modelled drive.
     Modelled(DriveTarget<Box<dyn Model>>),
@@ -146,8 +149,23 @@ impl Ground {
     /// What may distort figures taken here.
     pub fn warnings(&self) -> Vec<Warning> {
         match self {
-            Self::Real { target, .. } => target.warnings().to_vec(),
+            Self::Real { target, found, .. } => target.warnings().iter().chain(found).cloned().collect(),
             _ => Vec::new(),
+        }
+    }
+
+    /// Counts from now on what reaches the drives below; `None` where nothing is measured, or nothing can be seen.
+    pub fn direct_watch(&self) -> Option<DirectWatch> {
+        match self {
+            Self::Real { observer, .. } => DirectWatch::start(observer).ok(),
+            _ => None,
+        }
+    }
+
+    /// Adds what may distort the figures, if anything.
+    pub fn add_warning(&mut self, warning: Option<Warning>) {
+        if let Self::Real { found, .. } = self {
+            found.extend(warning);
         }
     }
 
@@ -173,7 +191,7 @@ impl Ground {
 
     /// Closes it and removes what we made; gives who watched the machine.
     pub fn close(self) -> anyhow::Result<Option<Observer>> {
-        let Self::Real { target, workspace, observer } = self else { return Ok(None) };
+        let Self::Real { target, workspace, observer, .. } = self else { return Ok(None) };
         drop(target);
         if let Some(workspace) = workspace {
             workspace.close()?;
@@ -203,7 +221,7 @@ fn on_directory(
     let observer = observe(path)?;
     let (dir, dir_path) = workspace.subdirectory("run")?;
     let target = BlockFile::create(dir, &dir_path, FILE, settings.size, options)?;
-    Ok(Ground::Real { target: Box::new(target), workspace: Some(workspace), observer })
+    Ok(Ground::Real { target: Box::new(target), workspace: Some(workspace), observer, found: Vec::new() })
 }
 
 fn on_file(
@@ -227,7 +245,7 @@ fn on_file(
         Some(claim) => BlockFile::open_claim(claim, options)?,
         None => BlockFile::open_file(path, false, options)?,
     };
-    Ok(Ground::Real { target: Box::new(target), workspace: None, observer })
+    Ok(Ground::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
 }
 
 fn on_device(
@@ -245,7 +263,7 @@ fn on_device(
     }
     crate::interrupt::install().context("cannot catch signals")?;
     let target = BlockFile::open_claim(claim, options)?;
-    Ok(Ground::Real { target: Box::new(target), workspace: None, observer })
+    Ok(Ground::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
 }
 
 /// What an earlier run of the same left there.

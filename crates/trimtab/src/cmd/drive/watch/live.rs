@@ -93,27 +93,39 @@ fn draw_history(frame: &mut Frame<'_>, area: Rect, seconds: &[Second]) {
     }
 }
 
+/// A state of the medium: told by its pattern as well as by its colour.
+struct State {
+    name: &'static str,
+    counter: &'static str,
+    pattern: &'static str,
+    colour: Color,
+}
+
+const STATES: [State; 3] = [
+    State { name: "mapped", counter: "now_mapped_bytes", pattern: "█", colour: Color::Yellow },
+    State { name: "stale", counter: "now_stale_bytes", pattern: "▒", colour: Color::Red },
+    State { name: "free", counter: "now_free_bytes", pattern: "·", colour: Color::Green },
+];
+
 /// How the medium is used: a bar of its states, and what it has been through.
 fn draw_medium(frame: &mut Frame<'_>, area: Rect, status: &Status) {
     let value = |name: &str| status.model.get(name).copied();
     let block = Block::bordered().title(" medium ");
     let inner = block.inner(area);
     frame.render_widget(block, area);
-    let states =
-        [("mapped", "now_mapped_bytes", Color::Yellow), ("stale", "now_stale_bytes", Color::Red), ("free", "now_free_bytes", Color::Green)];
-    let known: Vec<(&str, u64, Color)> =
-        states.iter().filter_map(|(name, counter, colour)| value(counter).map(|bytes| (*name, bytes, *colour))).collect();
-    let total: u64 = known.iter().map(|(_, bytes, _)| bytes).sum::<u64>().max(1);
+    let known: Vec<(&State, u64)> = STATES.iter().filter_map(|state| value(state.counter).map(|bytes| (state, bytes))).collect();
+    let total: u64 = known.iter().map(|(_, bytes)| bytes).sum::<u64>().max(1);
     let mut lines = Vec::new();
     if !known.is_empty() {
         let width = f64::from(inner.width);
-        let part = |bytes: u64| "█".repeat((bytes as f64 / total as f64 * width).round() as usize);
+        let part = |state: &State, bytes: u64| state.pattern.repeat((bytes as f64 / total as f64 * width).round() as usize);
         lines.push(Line::from(
-            known.iter().map(|(_, bytes, colour)| Span::styled(part(*bytes), Style::new().fg(*colour))).collect::<Vec<_>>(),
+            known.iter().map(|(state, bytes)| Span::styled(part(state, *bytes), Style::new().fg(state.colour))).collect::<Vec<_>>(),
         ));
-        for (name, bytes, colour) in &known {
+        for (State { name, pattern, colour, .. }, bytes) in &known {
             let share = *bytes as f64 / total as f64 * 100.0;
-            lines.push(Line::styled(format!("{name:<9}{:>10}  {share:5.1} %", Bytes(*bytes).to_string()), Style::new().fg(*colour)));
+            let text = format!("{pattern} {name:<7}{:>10}  {share:5.1} %", Bytes(*bytes).to_string());
+            lines.push(Line::styled(text, Style::new().fg(*colour)));
         }
     }
     for (name, counter) in [
@@ -176,6 +188,7 @@ mod tests {
             model_time_ns: 12_000_000_000,
             waiting: 3,
             requests,
+            host_wait: None,
             discards: Discards {
                 commands: 7,
                 asked: Tally { count: 8, bytes: 10_000_000 },
@@ -201,6 +214,14 @@ mod tests {
             if width >= 100 {
                 for expected in ["x25", "/dev/loop7", "WAF 1.250", "4.10 MB/s", "trim:stale", "30.0 %", "4.00", "10.0 MB"] {
                     assert!(text.contains(expected), "{expected} is missing at {width}x{height}");
+                }
+                // Without any colour: 30 % of the bar, then 10 %, then 60 %, each with the pattern that stands before its name.
+                let bars = text.split(|c| !"█▒·".contains(c));
+                let bar = bars.filter(|bar| bar.contains('▒') && bar.contains('·')).max_by_key(|bar| bar.len()).unwrap();
+                let share = |pattern: char| bar.chars().filter(|c| *c == pattern).count() as f64 / bar.chars().count() as f64;
+                assert!((share('█') - 0.3).abs() < 0.03 && (share('▒') - 0.1).abs() < 0.03 && (share('·') - 0.6).abs() < 0.03, "{bar}");
+                for legend in ["█ mapped", "▒ stale", "· free"] {
+                    assert!(text.contains(legend), "{legend}");
                 }
             }
         }

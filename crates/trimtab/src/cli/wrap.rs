@@ -1,0 +1,80 @@
+//! Text below the options: paragraphs are joined and wrapped to the width of the terminal, examples and tables stay as they are.
+
+use crate::report::layout::paragraph;
+
+/// Wider lines are hard to read.
+pub(super) const WIDTH_MAX: usize = 100;
+/// A line longer than this was broken for the width of the source text, not for the reader.
+pub(super) const PROSE_MIN: usize = 72;
+/// Lines further in go on in a column of the line above.
+const COLUMN_MIN: usize = 24;
+/// What is wrapped stands this much further in.
+const HANGING: &str = "  ";
+
+/// `text` with its paragraphs joined and wrapped to `width`.
+pub(super) fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in joined(text) {
+        let lead = &line[..indent(&line)];
+        let hanging = if lead.is_empty() { String::new() } else { format!("{lead}{HANGING}") };
+        match line.trim() {
+            "" => out.push('\n'),
+            words => out.push_str(&paragraph(words, Some(width), lead, &hanging)),
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// The lines of `text`, those put together that were one sentence after another.
+fn joined(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    // Whether the source line before ended only because it was full.
+    let mut open = false;
+    for line in text.lines() {
+        let same_indent = lines.last().is_some_and(|last| indent(last) == indent(line));
+        // So far in stands only what goes on in a column beside an example.
+        let column = indent(line) > COLUMN_MIN && lines.last().is_some_and(|last| !last.is_empty());
+        let goes_on = (column || (open && same_indent)) && !line.trim().is_empty() && !is_command(line) && !is_row(line);
+        match lines.last_mut() {
+            Some(last) if goes_on => {
+                last.push(' ');
+                last.push_str(line.trim());
+            }
+            _ => lines.push(line.to_owned()),
+        }
+        open = line.chars().count() > PROSE_MIN && !is_command(line) && !is_row(line);
+    }
+    lines
+}
+
+fn is_command(line: &str) -> bool {
+    let first = line.trim_start();
+    ["trimtab ", "sudo ", "echo ", "fio "].iter().any(|program| first.starts_with(program))
+}
+
+/// A row of a table: something, a gap, and what it means.
+fn is_row(line: &str) -> bool {
+    line.trim().contains("   ")
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_are_joined_and_examples_are_not() {
+        let text = "Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine; only\nthe time and the id differ.\n\nExamples:\n  trimtab a --option one                             what that does\n  trimtab b";
+        let shown = wrapped(text, 60);
+        assert_eq!(
+            shown,
+            "Everything happens in virtual time: the same drive, workload\nand seed give the same figures on every machine; only the\ntime and the id differ.\n\nExamples:\n  trimtab a --option one what that does\n  trimtab b"
+        );
+        assert_eq!(wrapped("short\nlines\nstay", 60), "short\nlines\nstay");
+        assert_eq!(wrapped("", 60), "");
+    }
+}

@@ -1,0 +1,129 @@
+//! Whether direct I/O reached a drive: what the tests moved beside what the kernel counts at the drives below.
+//!
+//! `O_DIRECT` is a request. tmpfs takes it and answers from memory, a loop device without direct I/O reads its file through the page
+//! cache, and a filesystem in user space does what it likes.
+
+use super::block::{Kind, Stack};
+use super::interference::own_io;
+use super::root::Root;
+use super::stat::DiskStat;
+use super::{Observer, Place};
+use std::path::PathBuf;
+use trimtab_core::run::{Field, Severity, Warning};
+use trimtab_core::units::Bytes;
+
+/// Less than this says nothing.
+const ASKED_MIN: Bytes = Bytes(16 << 20);
+/// At least this share of what was asked has to reach a drive. The half leaves room for caches of layers between, and for compression there.
+const REACHED_MIN: f64 = 0.5;
+
+/// Bytes read and written so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Moved {
+    read: u64,
+    written: u64,
+}
+
+/// Counts what reaches the drives from now on.
+#[derive(Debug)]
+pub struct DirectWatch {
+    root: Root,
+    /// The drives at the bottom; none where the kernel shows none.
+    drives: Vec<PathBuf>,
+    /// Why what is below is memory, where that is known without counting.
+    memory: Option<String>,
+    before: Moved,
+}
+
+impl DirectWatch {
+    /// Below what `observer` watches.
+    pub fn start(observer: &Observer) -> std::io::Result<Self> {
+        Ok(Self::on(Root::live()?, observer.place()))
+    }
+
+    fn on(root: Root, place: &Place) -> Self {
+        let drives = place.stack.drives().map(|layer| layer.sys.clone()).collect::<Vec<_>>();
+        let memory = if drives.is_empty() { in_memory(place) } else { None };
+        let mut watch = Self { root, drives, memory, before: Moved::default() };
+        watch.before = watch.moved();
+        watch
+    }
+
+    /// By the counters of the drives; where there are none, by what the kernel says this process caused.
+    fn moved(&self) -> Moved {
+        if self.drives.is_empty() {
+            let own = own_io(&self.root);
+            return Moved { read: own.read.0, written: own.written.0 };
+        }
+        let stats = self.drives.iter().filter_map(|sys| DiskStat::read(&self.root, sys));
+        stats.fold(Moved::default(), |sum, stat| Moved { read: sum.read + stat.read.0, written: sum.written + stat.written.0 })
+    }
+
+    /// A warning if what was asked of the target since the start, as direct I/O, cannot have come from a drive.
+    #[must_use]
+    pub fn finish(self, read: Bytes, written: Bytes) -> Option<Warning> {
+        let now = self.moved();
+        let reached = Moved { read: now.read.saturating_sub(self.before.read), written: now.written.saturating_sub(self.before.written) };
+        judge(Moved { read: read.0, written: written.0 }, reached, self.memory.as_deref())
+    }
+}
+
+/// Why a place without drives is memory.
+fn in_memory(place: &Place) -> Option<String> {
+    let memory = |fs_type: &str| matches!(fs_type, "tmpfs" | "ramfs" | "devtmpfs");
+    if let Some(mount) = place.mount.as_ref().filter(|mount| memory(&mount.fs_type)) {
+        return Some(format!("{} is a filesystem in memory", mount.fs_type));
+    }
+    let file = |stack: &Stack| {
+        stack.layers.iter().find_map(|layer| match &layer.kind {
+            Kind::File { fs_type, .. } if memory(fs_type) => Some(format!("the file below, {}, is in memory ({fs_type})", layer.name)),
+            _ => None,
+        })
+    };
+    file(&place.stack)
+}
+
+fn judge(asked: Moved, reached: Moved, memory: Option<&str>) -> Option<Warning> {
+    let short = |asked: u64, reached: u64| asked >= ASKED_MIN.0 && (memory.is_some() || (reached as f64) < REACHED_MIN * asked as f64);
+    let (reads, writes) = (short(asked.read, reached.read), short(asked.written, reached.written));
+    if !reads && !writes {
+        return None;
+    }
+    let mut facts = vec![
+        Field::new("read-bytes", asked.read.to_string()),
+        Field::new("written-bytes", asked.written.to_string()),
+        Field::new("reached-read-bytes", reached.read.to_string()),
+        Field::new("reached-written-bytes", reached.written.to_string()),
+    ];
+    facts.extend(memory.map(|why| Field::new("memory", why)));
+    let part = |short: bool, verb: &str, asked: u64, reached: u64| {
+        let zero = if reached == 0 { "none".to_owned() } else { Bytes(reached).to_string() };
+        short.then(|| format!("of {} {verb} with direct I/O, {zero} reached a drive", Bytes(asked)))
+    };
+    let counted: Vec<String> =
+        part(reads, "read", asked.read, reached.read).into_iter().chain(part(writes, "written", asked.written, reached.written)).collect();
+    let why = memory.map_or_else(|| format!("{} that the kernel shows", counted.join("; ")), str::to_owned);
+    let text = format!("these are figures of memory (the page cache) or of another program, not of a drive: {why}");
+    Some(Warning { code: "page-cache.answered".to_owned(), severity: Severity::Serious, facts, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_reach_a_drive_is_a_serious_warning() {
+        let of = |read, written| Moved { read, written };
+        let gb = 1_000_000_000;
+        assert_eq!(judge(of(gb, gb), of(gb, gb), None), None);
+        assert_eq!(judge(of(gb, 0), of(gb / 10 * 9, 0), None), None, "a small part may come from a cache between");
+        assert_eq!(judge(of(1 << 20, 0), of(0, 0), None), None, "too little to say");
+        let warning = judge(of(gb, gb), of(0, gb), None).unwrap();
+        assert_eq!(warning.severity, Severity::Serious);
+        assert!(warning.text.contains("of 1.00 GB read with direct I/O, none reached a drive"), "{}", warning.text);
+        assert!(!warning.text.contains("written"), "{}", warning.text);
+        assert!(judge(of(0, gb), of(0, gb / 10), None).unwrap().text.contains("written"));
+        // A loop device counts what is read of it, though its file is in memory.
+        assert!(judge(of(gb, 0), of(gb, 0), Some("tmpfs is a filesystem in memory")).is_some());
+    }
+}

@@ -1,0 +1,241 @@
+//! The same fault has the same exit status in every command, and with `--json` the same shape.
+
+use crate::support::{have_root, process, skip, trimtab};
+use predicates::prelude::*;
+use serde_json::Value;
+use std::process::Stdio;
+
+/// One fault in the words of every command that can meet it, and its exit status.
+const FAULTS: &[(&str, i32, &[&[&str]])] = &[
+    (
+        "a path that is not there",
+        1,
+        &[
+            &["study", "/no/such/path"],
+            &["bench", "tree", "/no/such/path"],
+            &["bench", "postmark", "/no/such/path"],
+            &["bench", "crystal", "/no/such/path"],
+            &["bench", "nfs", "/no/such/path"],
+            &["bench", "age", "--total", "1GB", "/no/such/path"],
+            &["bench", "tree", "null:", "--tar", "/no/such/path"],
+            &["doctor", "/no/such/path"],
+            &["doctor", "--sysroot", "/no/such/path"],
+            &["verify", "/no/such/path"],
+            &["trim", "/no/such/path"],
+            &["daemon", "--config", "/no/such/path"],
+            &["daemon", "--check", "--config", "/no/such/path"],
+            &["apply", "idle", "/no/such/path"],
+            &["apply", "idle", "/", "--sysroot", "/no/such/path"],
+            &["results", "import", "/no/such/path"],
+            &["drive", "trace", "/no/such/path"],
+            &["drive", "replay", "/no/such/path", "--drive", "intel-x25-m-160gb"],
+            &["drive", "simulate", "--drive", "intel-x25-m-160gb", "--workload", "trace:/no/such/path"],
+            &["drive", "show", "/no/such/path.toml"],
+            &["drive", "attach", "/no/such/path.toml"],
+        ],
+    ),
+    (
+        "a drive that is not there",
+        1,
+        &[
+            &["study", "drive:no-such-drive"],
+            &["bench", "tree", "drive:no-such-drive"],
+            &["bench", "postmark", "drive:no-such-drive"],
+            &["bench", "crystal", "drive:no-such-drive"],
+            &["bench", "age", "--total", "1GB", "drive:no-such-drive"],
+            &["drive", "show", "no-such-drive"],
+            &["drive", "attach", "no-such-drive"],
+            &["drive", "simulate", "--drive", "no-such-drive"],
+            &["drive", "replay", "x", "--drive", "no-such-drive"],
+            &["drive", "status", "no-such-drive"],
+            &["drive", "power", "no-such-drive", "cut"],
+            &["drive", "detach", "no-such-drive"],
+        ],
+    ),
+    (
+        "a run that is not there",
+        1,
+        &[
+            &["results", "show", "12345678"],
+            &["results", "compare", "12345678", "12345679"],
+            &["results", "report", "12345678"],
+            &["results", "export", "12345678"],
+            &["results", "delete", "12345678"],
+        ],
+    ),
+    (
+        "a store that cannot be used",
+        1,
+        &[
+            &["results", "list", "--store", "/no/such/dir/store.db"],
+            &["bench", "tree", "null:", "--files", "10", "--size", "100kB", "--store", "/no/such/dir/store.db"],
+        ],
+    ),
+    (
+        "a policy that does not exist",
+        2,
+        &[
+            &["trim", "/", "--policy", "idel"],
+            &["apply", "idel", "/"],
+            &["study", "null:", "--policies", "idel"],
+            &["drive", "simulate", "--drive", "intel-x25-m-160gb", "--trim", "idel"],
+            &["drive", "replay", "x", "--drive", "intel-x25-m-160gb", "--trim", "idel"],
+        ],
+    ),
+    (
+        "a policy with a setting out of its range",
+        2,
+        &[
+            &["trim", "/", "--policy", "idle:budget=1h"],
+            &["apply", "adaptive:share=150%", "/"],
+            &["drive", "simulate", "--drive", "intel-x25-m-160gb", "--trim", "adaptive:share=150%"],
+        ],
+    ),
+    (
+        "an unknown option",
+        2,
+        &[
+            &["study", "--no-such-option"],
+            &["bench", "tree", "--no-such-option"],
+            &["postmark", "--no-such-option"],
+            &["drive", "list", "--no-such-option"],
+            &["doctor", "--no-such-option"],
+            &["verify", "--no-such-option"],
+            &["trim", "--no-such-option"],
+            &["daemon", "--no-such-option"],
+            &["apply", "--no-such-option"],
+            &["results", "list", "--no-such-option"],
+            &["volume", "validate", "--no-such-option"],
+            &["completions", "--no-such-option"],
+            &["no-such-command"],
+        ],
+    ),
+    (
+        "a number that is none",
+        2,
+        &[
+            &["bench", "tree", "--files", "-5"],
+            &["drive", "simulate", "--drive", "x", "--fill", "-5"],
+            &["results", "compare", "a", "b", "--confidence", "x"],
+        ],
+    ),
+];
+
+#[test]
+fn the_same_fault_has_the_same_status_and_the_same_document_in_every_command() {
+    let scratch = tempfile::tempdir().unwrap();
+    for (fault, status, commands) in FAULTS {
+        for command in *commands {
+            for json in [false, true] {
+                let mut process = trimtab();
+                process.env("XDG_DATA_HOME", scratch.path()).env("TRIMTAB_RUNTIME_DIR", scratch.path());
+                process.args(*command).args(json.then_some("--json"));
+                let output = process.output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(*status), "{fault}: {command:?}: {said}");
+                assert!(!said.is_empty(), "{command:?}: it is said on standard error, too");
+                if !json {
+                    assert!(output.stdout.is_empty(), "{command:?}");
+                    continue;
+                }
+                let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{fault}: {command:?}: {e}"));
+                assert_eq!((document["schema"].as_str(), document["version"].as_u64()), (Some("trimtab.error"), Some(1)), "{command:?}");
+                let error = document["error"].as_object().unwrap();
+                let mut keys: Vec<&str> = error.keys().map(String::as_str).collect();
+                keys.sort_unstable();
+                assert_eq!(keys, ["causes", "errno", "exit_status", "hint", "kind", "message"], "{command:?}");
+                assert_eq!(error["exit_status"], *status, "{command:?}");
+                assert_eq!(error["kind"], if *status == 2 { "usage" } else { "failed" }, "{command:?}");
+                assert!(!error["message"].as_str().unwrap().is_empty(), "{command:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_written_fails_and_keeps_its_errno() {
+    let scratch = tempfile::tempdir().unwrap();
+    let here = || {
+        let mut process = trimtab();
+        process.env("XDG_DATA_HOME", scratch.path());
+        process
+    };
+    here().args(["bench", "tree", "null:", "--files", "10", "--size", "100kB"]).assert().success();
+    for command in [["results", "report", "last", "--output"], ["results", "export", "last", "--output"]] {
+        let run = here().args(command).args(["/no/such/dir/out", "--json"]).assert().code(1);
+        let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        assert_eq!(document["error"]["errno"], 2, "{document}");
+    }
+}
+
+#[test]
+fn an_interrupt_has_status_130_and_a_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let simulate = ["drive", "simulate", "--drive", "intel-x25-m-160gb", "--until-written", "1000x", "--json"];
+    let tree = ["bench", "tree", "null:", "--tries", "500", "--json"];
+    for args in [&simulate[..], &tree] {
+        let child = process().args(args).current_dir(dir.path()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{args:?}");
+        // What was done until then is the document of those that keep it.
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let of_error = document["schema"] == "trimtab.error" && document["error"]["kind"] == "interrupted";
+        assert!(of_error || document["complete"] == false, "{document}");
+    }
+}
+
+#[test]
+fn the_daemon_checks_everything_at_once_and_says_what_is_not_mounted() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("t.toml");
+    let check = || {
+        let mut process = trimtab();
+        process.args(["daemon", "--check", "--config"]).arg(&config);
+        process
+    };
+    let write = |text: &str| {
+        std::fs::write(&config, text).unwrap();
+        std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    };
+    write("[[filesystem]]\npath = \"home\"\npolicy = \"idel\"\n[[filesystem]]\npath = \"/\"\npolicy = \"adaptive:share=150%\"\n");
+    let all = ["t.toml:2: path", "t.toml:3: policy", "t.toml:6: policy"];
+    let run = check().assert().code(2).stdout("");
+    let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    assert!(all.iter().all(|error| said.contains(error)) && said.lines().count() == 3, "{said}");
+    let run = check().arg("--json").assert().code(2);
+    let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    assert_eq!((document["right"].as_bool(), document["errors"].as_array().unwrap().len()), (Some(false), 3), "{document}");
+    write("[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n[[filesystem]]\npath = \"/no/such/mount\"\npolicy = \"none\"\n");
+    let absent = predicate::str::contains("/no/such/mount: none; not mounted now");
+    check().assert().success().stdout(absent.and(predicate::str::contains("not mounted").count(1)));
+}
+
+#[test]
+fn lines_of_the_daemon_have_a_time_unless_the_journal_adds_one() {
+    if !have_root() {
+        return skip("root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("t.toml");
+    let state = dir.path().join("state");
+    std::fs::write(&config, format!("[daemon]\nstate = {state:?}\n[[filesystem]]\npath = \"/no/such/mount\"\npolicy = \"idle\"\n"))
+        .unwrap();
+    std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let lines = |journal: bool| {
+        let file = std::fs::File::create(dir.path().join("log")).unwrap();
+        let stat = rustix::fs::fstat(&file).unwrap();
+        let mut command = process();
+        command.args(["daemon", "--shutdown", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", dir.path());
+        // As systemd sets it: of the file that standard error is, or, inherited, of another one.
+        let inode = if journal { stat.st_ino } else { stat.st_ino + 1 };
+        command.env("JOURNAL_STREAM", format!("{}:{inode}", stat.st_dev)).stderr(file).stdout(Stdio::null());
+        assert!(command.status().unwrap().success());
+        std::fs::read_to_string(dir.path().join("log")).unwrap()
+    };
+    let own = lines(false);
+    assert!(predicate::str::is_match(r"(?m)^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ /no/such/mount is not mounted").unwrap().eval(&own), "{own}");
+    let journal = lines(true);
+    assert!(journal.starts_with("/no/such/mount is not mounted"), "{journal}");
+}
