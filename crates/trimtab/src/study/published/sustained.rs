@@ -4,16 +4,11 @@ use super::Modelled;
 use super::spec::Configuration;
 use crate::drives::{Drive, model};
 use crate::interrupt;
-use crate::runner;
-use crate::target::drive::DriveTarget;
+use std::collections::VecDeque;
 use trimtab_core::analysis::change_points::{Options, change_points};
 use trimtab_core::data::DataClass;
-use trimtab_core::drive::{Command, Device as _, Extent};
-use trimtab_core::target::Clock as _;
+use trimtab_core::drive::{Command, Device, Extent};
 use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::workload::Limit;
-use trimtab_core::workload::crystal::figures::rate;
-use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 
 /// The reviews write blocks of 1 MB in one stream; how many are under way at once is not published.
 const BLOCK: u64 = 1 << 20;
@@ -57,64 +52,86 @@ fn stream(drive: &Drive, capacity: u64, seed: u64) -> anyhow::Result<(Vec<f64>, 
     let mut device = model::build(&drive.spec, seed)?;
     let blocks = capacity / BLOCK;
     let per_part = blocks.div_ceil(PARTS).max(1);
-    let mut under_way = std::collections::VecDeque::from(vec![Nanos::ZERO; STREAM_DEPTH]);
-    let (mut last, mut part_began) = (Nanos::ZERO, Nanos::ZERO);
+    let mut window = Window::new(Nanos::ZERO, STREAM_DEPTH);
+    let mut part_began = Nanos::ZERO;
     let mut rates = Vec::new();
     for block in 0..blocks {
-        let now = under_way.pop_front().unwrap_or(last);
-        let extent = Extent { offset: block * BLOCK, len: BLOCK };
-        let done = device.submit(now, &Command::Write(extent, DataClass::Random)).done;
-        under_way.push_back(done.max(last));
-        last = last.max(done);
+        window.write(device.as_mut(), block * BLOCK, BLOCK);
         if (block + 1) % per_part == 0 || block + 1 == blocks {
             if interrupt::requested() {
                 return Err(crate::error::Interrupted.into());
             }
             let written = (block % per_part + 1) * BLOCK;
-            rates.push(written as f64 / 1e6 / (last - part_began).as_secs_f64());
-            part_began = last;
+            rates.push(written as f64 / 1e6 / (window.last - part_began).as_secs_f64());
+            part_began = window.last;
         }
     }
-    Ok((rates, last.as_secs_f64()))
+    Ok((rates, window.last.as_secs_f64()))
 }
 
-/// The recovery runs on a drive of a sixteenth of the size; the time of random writes is shortened alike.
-const RECOVERY_PART: u64 = 16;
-const RANDOM_TIME: Nanos = Nanos::from_secs(30 * 60 / RECOVERY_PART);
-const IDLE_TIME: Nanos = Nanos::from_secs(30 * 60 / RECOVERY_PART);
+/// The recovery runs on a drive of this part of the size; the times of random writes and of rest are shortened alike.
+const RECOVERY_PART: u64 = 24;
+const RANDOM_TIME: Nanos = Nanos::from_millis(30 * 60 * 1000 / RECOVERY_PART);
+const IDLE_TIME: Nanos = Nanos::from_millis(30 * 60 * 1000 / RECOVERY_PART);
+const RANDOM_SIZE: u64 = 4096;
+const RANDOM_DEPTH: usize = 32;
 
 /// Mean rates of writing the drive once: after random writes, after a trim of everything and idle time, and after a secure erase.
 pub fn recovery(configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
     let spec = model::sized(drive.spec.clone(), Some(Bytes(drive.spec.capacity_bytes / RECOVERY_PART)))?;
     let capacity = spec.capacity_bytes / BLOCK * BLOCK;
     let filled = capacity / 100 * u64::from(configuration.fill_percent) / BLOCK * BLOCK;
-    let mut target = DriveTarget::new(model::build(&spec, seed)?, spec.interface.queue_depth.max(32));
-    let run = |target: &mut DriveTarget<Box<dyn model::Model>>, pattern, size: u32, span: u64, limit| -> anyhow::Result<f64> {
-        let settings = Settings {
-            pattern,
-            mix: Mix::default(),
-            sizes: vec![(size, 1)],
-            data: DataClass::Random,
-            offset: 0,
-            span,
-            queue_depth: 32,
-            limit,
-        };
-        let mut workload = Synthetic::new(settings, seed).map_err(|error| anyhow::anyhow!("{error}"))?;
-        let phases = runner::blocks::run(&mut workload, target, &mut ()).complete()?.phases;
-        Ok(phases.first().map_or(0.0, rate))
+    let all = |device: &mut dyn Device, began: Nanos| -> anyhow::Result<(f64, Nanos)> {
+        let ended = in_order(device, began, capacity)?;
+        Ok((capacity as f64 / 1e6 / (ended - began).as_secs_f64(), ended))
     };
-    let all = |target: &mut _| run(target, Pattern::Sequential, BLOCK as u32, capacity, Limit::Bytes(Bytes(capacity)));
-    let erased = all(&mut target)?;
-    let mut target = DriveTarget::new(model::build(&spec, seed)?, spec.interface.queue_depth.max(32));
-    run(&mut target, Pattern::Sequential, BLOCK as u32, filled, Limit::Bytes(Bytes(filled)))?;
-    run(&mut target, Pattern::Uniform, 4096, filled, Limit::Time(RANDOM_TIME))?;
-    let dirty = all(&mut target)?;
-    let mut now = target.now();
-    let mut device = target.into_drive();
-    now = device.submit(now, &Command::Trim(&[Extent { offset: 0, len: capacity }])).done;
-    let mut target = DriveTarget::new(device, spec.interface.queue_depth.max(32)).at(now);
-    target.idle_until(now + IDLE_TIME);
-    let after = all(&mut target)?;
+    let (erased, _) = all(model::build(&spec, seed)?.as_mut(), Nanos::ZERO)?;
+    let mut device = model::build(&spec, seed)?;
+    let now = in_order(device.as_mut(), Nanos::ZERO, filled)?;
+    let now = at_random(device.as_mut(), now, filled, seed)?;
+    let (dirty, now) = all(device.as_mut(), now)?;
+    let trimmed = device.submit(now, &Command::Trim(&[Extent { offset: 0, len: capacity }])).done;
+    let now = trimmed + IDLE_TIME;
+    device.idle(now);
+    let (after, _) = all(device.as_mut(), now)?;
     Ok([("dirty_MBps", dirty), ("after_trim_MBps", after), ("erased_MBps", erased)].into())
+}
+
+/// Writes the first `len` bytes in order; when the last write has ended.
+fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<Nanos> {
+    let mut window = Window::new(began, STREAM_DEPTH);
+    for offset in (0..len).step_by(BLOCK as usize) {
+        window.write(device, offset, BLOCK);
+    }
+    if interrupt::requested() { Err(crate::error::Interrupted.into()) } else { Ok(window.last) }
+}
+
+/// Writes at random places of the first `len` bytes for [`RANDOM_TIME`]; when the last write has ended.
+fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyhow::Result<Nanos> {
+    let mut window = Window::new(began, RANDOM_DEPTH);
+    let mut places = trimtab_core::rng::Stream::new(seed, "recovery");
+    while window.last < began + RANDOM_TIME {
+        window.write(device, places.below(len / RANDOM_SIZE) * RANDOM_SIZE, RANDOM_SIZE);
+    }
+    if interrupt::requested() { Err(crate::error::Interrupted.into()) } else { Ok(window.last) }
+}
+
+/// Writes of which so many are under way: a further one is begun when the one begun longest ago has ended.
+struct Window {
+    under_way: VecDeque<Nanos>,
+    last: Nanos,
+}
+
+impl Window {
+    fn new(began: Nanos, depth: usize) -> Self {
+        Self { under_way: VecDeque::from(vec![began; depth]), last: began }
+    }
+
+    fn write(&mut self, device: &mut dyn Device, offset: u64, len: u64) {
+        let now = self.under_way.pop_front().unwrap_or(self.last);
+        let done = device.submit(now, &Command::Write(Extent { offset, len }, DataClass::Random)).done;
+        // Ends are taken in the order of beginnings, as one thread that reaps in order sees them.
+        self.last = self.last.max(done);
+        self.under_way.push_back(self.last);
+    }
 }
