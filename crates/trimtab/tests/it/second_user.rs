@@ -16,19 +16,16 @@ const VICTIM: u32 = 65_533;
 const ATTACKER: u32 = 65_534;
 
 /// The program, where other users can reach it.
-fn reachable() -> &'static Path {
-    static PROGRAM: std::sync::LazyLock<(tempfile::TempDir, PathBuf)> = std::sync::LazyLock::new(|| {
-        let directory = directory_of(0, 0o755);
-        let copy = directory.path().join("trimtab");
-        fs::copy(program(), &copy).unwrap();
-        (directory, copy)
-    });
-    &PROGRAM.1
+fn reachable() -> (tempfile::TempDir, PathBuf) {
+    let directory = directory_of(0, 0o755);
+    let copy = directory.path().join("trimtab");
+    fs::copy(program(), &copy).unwrap();
+    (directory, copy)
 }
 
-/// The program as another user.
-fn as_user(uid: u32, home: &Path) -> Command {
-    let mut command = Command::new(reachable());
+/// That program as another user.
+fn as_user(uid: u32, program: &Path, home: &Path) -> Command {
+    let mut command = Command::new(program);
     at_home(&mut command);
     command.uid(uid).gid(uid).env("HOME", home).env("XDG_DATA_HOME", home).env("TRIMTAB_STATE_DIR", home).current_dir(home);
     for variable in ["XDG_RUNTIME_DIR", "TRIMTAB_RUNTIME_DIR", "XDG_STATE_HOME"] {
@@ -124,7 +121,8 @@ fn a_planted_runtime_directory_is_not_used() {
     for path in [&predictable, &predictable.join("drives")] {
         std::os::unix::fs::lchown(path, Some(ATTACKER), Some(ATTACKER)).unwrap();
     }
-    let mut command = as_user(VICTIM, home.path());
+    let (_directory, program) = reachable();
+    let mut command = as_user(VICTIM, &program, home.path());
     let socket = home.path().join("nbd");
     command
         .env("TMPDIR", shared.path())
@@ -133,7 +131,7 @@ fn a_planted_runtime_directory_is_not_used() {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let detach = |variable: Option<&Path>| {
-        let mut command = as_user(VICTIM, home.path());
+        let mut command = as_user(VICTIM, &program, home.path());
         command.env("TMPDIR", shared.path()).args(["drive", "detach", "--all"]);
         variable.map(|path| command.env("TRIMTAB_RUNTIME_DIR", path));
         command.output().unwrap()
