@@ -5,8 +5,10 @@
 //! seed and version stand beside them.
 
 use crate::store::RunId;
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::Context as _;
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use trimtab_core::drive::spec::file::{self, Drive, Source};
 use trimtab_core::drive::spec::{DriveSpec, Medium};
@@ -133,7 +135,9 @@ pub fn drive_instead_of(reference: &str) -> anyhow::Result<Option<Drive>> {
 /// A directory that cannot be written.
 pub fn put_drive(run: &Run, reference: &str, directory: &Path) -> anyhow::Result<(&'static str, std::path::PathBuf)> {
     if let Some(text) = of(run, DRIVE) {
-        std::fs::write(directory.join(file_name(reference)), text).context("cannot write the drive's specification")?;
+        Dir::open(directory)
+            .and_then(|directory| directory.write_atomically(file_name(reference), PRIVATE_FILE, |file| file.write_all(text.as_bytes())))
+            .context("cannot write the drive's specification")?;
     }
     Ok((DRIVES_FROM, directory.to_owned()))
 }
