@@ -93,6 +93,7 @@ fn spec() -> DriveSpec {
         suspend_ns: None,
         copyback: false,
         read_ahead_bytes: 0,
+        ..NandTiming::default()
     };
     let mut flash = Flash { geometry, nand, ..Flash::default() };
     flash.ftl.victim = VictimPolicy::Greedy;

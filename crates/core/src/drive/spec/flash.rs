@@ -257,6 +257,13 @@ pub struct NandTiming {
     pub copyback: bool,
     /// Bytes that are read ahead once reads are sequential.
     pub read_ahead_bytes: u64,
+    /// How much faster the fastest kind of page is read than the slowest, as a share of `read_ns`, in per mille: the bits of a cell lie in different pages,
+    /// which need different numbers of senses. `read_ns` is the mean. One-bit superblocks have one kind.
+    pub read_spread_permille: u16,
+    /// Reads of the host in a million that fail to decode at first and are tried again.
+    pub read_retries_per_million: u32,
+    /// Time that this takes besides.
+    pub read_retry_ns: u64,
 }
 
 impl Default for NandTiming {
@@ -270,6 +277,9 @@ impl Default for NandTiming {
             suspend_ns: None,
             copyback: false,
             read_ahead_bytes: 512 << 10,
+            read_spread_permille: 0,
+            read_retries_per_million: 0,
+            read_retry_ns: 0,
         }
     }
 }

@@ -203,6 +203,9 @@ impl Flash {
         duration("flash.nand.erase_ns", nand.erase_ns)?;
         rate("flash.nand.channel_bytes_per_s", nand.channel_bytes_per_s)?;
         optional_duration("flash.nand.suspend_ns", nand.suspend_ns)?;
+        within("flash.nand.read_spread_permille", nand.read_spread_permille, 0, 1000)?;
+        within("flash.nand.read_retries_per_million", nand.read_retries_per_million, 0, 1_000_000)?;
+        duration("flash.nand.read_retry_ns", nand.read_retry_ns)?;
         size_within("flash.nand.read_ahead_bytes", nand.read_ahead_bytes, 0, 1 << 30)
     }
 

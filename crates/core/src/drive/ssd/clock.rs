@@ -266,7 +266,12 @@ impl Clock {
 
     /// Reads a row on `die` of which `bytes` cross the channel; not before `ready`. Gives when they are in the controller.
     pub(super) fn read(&mut self, die: u32, ready: u64, bytes: u64, slc: bool) -> u64 {
-        let took = if slc { self.now.slc_read } else { self.now.read };
+        self.read_page(die, ready, bytes, slc, 0, 0)
+    }
+
+    /// The same of a page that takes `page` ns more than the mean, and another try that takes `retried`.
+    pub(super) fn read_page(&mut self, die: u32, ready: u64, bytes: u64, slc: bool, page: i64, retried: u64) -> u64 {
+        let took = if slc { self.now.slc_read } else { self.now.read }.saturating_add_signed(page) + retried;
         let sensed = self.dies.each[die as usize].read(ready, took, self.suspend);
         self.heat_bytes = self.heat_bytes.wrapping_add(bytes);
         // Writes wait for the bus in the order of their commands, maybe for data that come later; reads do not wait for these.

@@ -827,3 +827,56 @@ fn erase_and_format_make_a_drive_fresh() {
     assert_eq!(host.ssd.block_state(0), BlockState::Trimmed);
     assert!(host.ssd.erase_counts().iter().all(|erases| *erases > 0));
 }
+
+#[test]
+fn pages_of_different_kinds_and_retries_spread_reads() {
+    let read = |spread, retries| {
+        let mut host = drive(|_, flash| {
+            flash.nand.read_ns = 60_000;
+            flash.nand.read_ahead_bytes = 0;
+            flash.nand.read_spread_permille = spread;
+            flash.nand.read_retries_per_million = retries;
+            flash.nand.read_retry_ns = 200_000;
+        });
+        host.fill();
+        host.flush();
+        host.idle(1000 * MS);
+        let mut took: Vec<u64> = (0..20_000)
+            .map(|_| {
+                let at = host.rng.below(host.ssd.size().0 / 4096) * 4096;
+                host.read(at, 4096)
+            })
+            .collect();
+        took.sort_unstable();
+        took
+    };
+    let (plain, kinds, both) = (read(0, 0), read(600, 0), read(600, 2_000));
+    assert_eq!(plain[0], plain[19_999]);
+    // Three kinds of pages, 18 us below the mean, the mean, and 18 us above; sixteen pages a block have six of the first.
+    assert_eq!((kinds[0], kinds[10_000], kinds[19_999]), (plain[0] - 18_000, plain[0], plain[0] + 18_000));
+    let slow = both.iter().filter(|ns| **ns > plain[0] + 18_000).count();
+    assert!((20..=60).contains(&slow), "two in a thousand are tried again: {slow} of 20000");
+    assert_eq!(both[19_800], kinds[19_800], "p99 has none");
+}
+
+/// A bare card that is written at the rate of its native cells for long gets too hot; the SLC cache alone does not do it.
+#[test]
+fn the_shipped_fast_drive_throttles_when_it_is_written_for_long() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/nvme-tlc-500gb.toml")).unwrap();
+    let spec = file::parse(&text).unwrap().spec;
+    let thermal = spec.flash().unwrap().thermal.clone().unwrap();
+    let mut ssd = Ssd::new(&spec, 1).unwrap();
+    let mut now = Nanos(0);
+    let mut throttled_at = None;
+    for at in 0..8 * (spec.capacity_bytes >> 22) {
+        let offset = (at << 22) % (spec.capacity_bytes >> 22 << 22);
+        now = ssd.submit(now, &Command::Write(Extent { offset, len: 4 << 20 }, DataClass::Random)).done;
+        if ssd.occupancy().throttled {
+            throttled_at = Some((at << 22) as f64 / 1e9);
+            break;
+        }
+    }
+    let gb = throttled_at.expect("it gets hot");
+    assert!((100.0..1000.0).contains(&gb), "{gb} GB");
+    assert!(ssd.occupancy().temperature_mc.unwrap() >= thermal.throttle_mc - 100);
+}

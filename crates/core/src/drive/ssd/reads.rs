@@ -114,6 +114,32 @@ impl Ssd {
         }
         self.ftl.counters.nand_read_host_rows += self.clock.row_programs();
         let bytes = u64::from(slots.min(self.layout.row_slots)) * self.layout.slot_bytes;
-        self.clock.read(die, begun, bytes, self.ftl.in_slc[block as usize])
+        let slc = self.ftl.in_slc[block as usize];
+        let page = self.page_ns(row, slc);
+        let retried = self.retry_ns();
+        self.clock.read_page(die, begun, bytes, slc, page, retried)
+    }
+
+    /// How much longer, or shorter if negative, a page of the kind that `row` has takes to read than the mean. Dies have pages of each kind in turn.
+    fn page_ns(&self, row: u32, slc: bool) -> i64 {
+        let nand = &self.flash.nand;
+        let kinds = i64::from(self.flash.geometry.bits_per_cell);
+        if nand.read_spread_permille == 0 || slc || kinds < 2 {
+            return 0;
+        }
+        let kind = i64::from(row / self.ftl.superblock_dies) % kinds;
+        let spread = i64::try_from(self.clock.now.read).unwrap_or(i64::MAX) / 1000 * i64::from(nand.read_spread_permille);
+        spread / (2 * (kinds - 1)) * (2 * kind - (kinds - 1))
+    }
+
+    /// Time of another try, if this read needs one: drawn from the seed and the number of rows read.
+    fn retry_ns(&self) -> u64 {
+        let nand = &self.flash.nand;
+        if nand.read_retries_per_million == 0 {
+            return 0;
+        }
+        let seed = crate::rng::derive_seed(self.seed, "read retries");
+        let drawn = crate::rng::Counted { seed, drawn: self.ftl.counters.nand_read_host_rows }.below(1_000_000);
+        if drawn < u64::from(nand.read_retries_per_million) { nand.read_retry_ns } else { 0 }
     }
 }

@@ -922,6 +922,7 @@ mod against_the_model {
                 suspend_ns: rng.chance(0.5).then(|| rng.between(1_000, 100_000)),
                 copyback: rng.chance(0.2),
                 read_ahead_bytes: 0,
+                ..NandTiming::default()
             };
             let row = page_bytes * u64::from(flash.geometry.planes);
             flash.write_cache = WriteCache {
