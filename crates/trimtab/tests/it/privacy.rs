@@ -97,6 +97,8 @@ fn nothing_is_said_but_through_the_one_writer() {
         let text = std::fs::read_to_string(path).unwrap();
         let own = text.split("#[cfg(test)]").next().unwrap();
         for (at, line) in own.lines().enumerate() {
+            // A descriptor, not a stream that is written to.
+            let line = line.replace("rustix::stdio::", "");
             let says = ["println!(", "print!(", "io::stdout()", "io::stderr()", "anstream::stdout", "anstream::stderr"]
                 .iter()
                 .any(|way| line.contains(way));

@@ -174,7 +174,8 @@ mod tests {
             WRITES.map(|test| rounds.late(test).unwrap())
         };
         for (short, long) in levels(90.0).into_iter().zip(levels(180.0)) {
-            assert!((short / long - 1.0).abs() < 0.005, "{short} and {long}");
+            // A round's figure is a mean over some hundred collections; the score asks for 25 %.
+            assert!((short / long - 1.0).abs() < 0.01, "{short} and {long}");
         }
     }
 }
