@@ -230,7 +230,8 @@ fn how_long_writes_waited_beside_trims_is_said() {
     write();
     let before = &drive.status()["host_wait"];
     assert!(before["beside_trims_ns"].as_u64().unwrap() < 20_000_000, "{before}");
-    let mut trims = Command::new("blkdiscard").args(["--force", "--offset", "64MiB"]).arg(&drive.device).spawn().unwrap();
+    let mut trims =
+        Command::new("blkdiscard").args(["--force", "--offset", "64MiB", "--step", "64MiB"]).arg(&drive.device).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));
     let mut waited = 0.0;
     while trims.try_wait().unwrap().is_none() {

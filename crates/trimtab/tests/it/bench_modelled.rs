@@ -49,7 +49,7 @@ fn options_without_effect_are_refused() {
     refused(&["postmark", "--fill", "60", "."], "--fill is for modelled drives");
     refused(&["postmark", "--threads", "2", DRIVE], "has one stream");
     refused(&["tree", "--trim", "onlin", DRIVE], "onlin");
-    refused(&["tree", "drive:ocz-vertx"], "ocz-vertx");
+    trimtab().args(["bench", "tree", "drive:ocz-vertx"]).assert().code(1).stderr(contains("ocz-vertx"));
 }
 
 /// No command costs what a round on the real drive would, and the trim brings back what the rounds took.

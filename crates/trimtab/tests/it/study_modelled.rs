@@ -111,8 +111,8 @@ fn a_drive_that_the_filesystem_does_not_fit_on_is_said() {
 }
 
 #[test]
-fn unknown_drives_and_policies_are_wrong_usage() {
-    trimtab().args(["study", "drive:ocz-vertex-le"]).assert().code(2).stderr(predicate::str::contains("did you mean"));
+fn an_unknown_drive_is_not_there_and_an_unknown_policy_is_wrong_usage() {
+    trimtab().args(["study", "drive:ocz-vertex-le"]).assert().code(1).stderr(predicate::str::contains("did you mean"));
     trimtab().args(["study", "--policies", "nightly"]).assert().code(2).stderr(predicate::str::contains("nightly"));
     trimtab().args(["study", "--policies", "batchd"]).assert().code(2).stderr(predicate::str::contains("did you mean 'batched'?"));
 }

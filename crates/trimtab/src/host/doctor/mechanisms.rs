@@ -66,8 +66,9 @@ struct SwapEntry {
 
 impl Configured {
     pub fn read(root: &Root) -> Self {
-        // Of a recorded tree nobody knows what ran.
-        Self::with(root, !root.is_live() || root.exists(SYSTEMD_RUNS))
+        // Of a recorded tree that has nothing of what ran nobody knows.
+        let says_what_ran = root.exists("/run");
+        Self::with(root, root.exists(SYSTEMD_RUNS) || !(says_what_ran || root.is_live()))
     }
 
     /// Where no systemd runs, its units do nothing, whatever files say.
