@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::study::published::spec::Workload;
 
-    /// Which is why rounds that write a part of the published amount do: levels behind the first knee stay, with twice as much as well.
+    /// Which is why rounds that write a part of the published amount do: levels behind the first knee stay within 1 %, with twice as much as well.
     #[test]
     fn levels_stay_however_long_the_rounds_go_on() {
         let plan = Plan::shipped().unwrap();
