@@ -72,7 +72,11 @@ pub fn path_of(data: &Path) -> PathBuf {
 pub fn load(data: &Path) -> anyhow::Result<Option<Saved>> {
     let path = path_of(data);
     let mut bytes = Vec::new();
-    match File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes)) {
+    let open = || {
+        let (directory, name) = Dir::of_file(&path)?;
+        directory.open_read(name)
+    };
+    match open().and_then(|mut file| file.read_to_end(&mut bytes)) {
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -101,7 +105,9 @@ pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64
 pub fn mark_in_use(data: &Path) -> anyhow::Result<()> {
     let path = path_of(data);
     let mark = || -> std::io::Result<()> {
-        let mut file = File::options().write(true).open(&path)?;
+        let (directory, name) = Dir::of_file(&path)?;
+        // Through no link: somebody else may have put one there.
+        let mut file = directory.open_write(name)?;
         file.seek(SeekFrom::Start(MAGIC.len() as u64))?;
         file.write_all(&[IN_USE])?;
         file.sync_all()
@@ -222,6 +228,18 @@ mod tests {
             std::fs::write(&path, &damaged).unwrap();
             assert!(load(&data).is_err(), "changed at {at}");
         }
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_state_is_not_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, victim) = (dir.path().join("disk"), dir.path().join("victim"));
+        std::fs::write(&victim, "somebody else's").unwrap();
+        std::os::unix::fs::symlink(&victim, path_of(&data)).unwrap();
+        assert!(mark_in_use(&data).is_err() && load(&data).is_err());
+        save(&data, &header(), std::iter::empty(), b"").unwrap();
+        assert_eq!(std::fs::read(victim).unwrap(), b"somebody else's");
+        assert!(path_of(&data).symlink_metadata().unwrap().is_file(), "the link is replaced");
     }
 
     proptest! {

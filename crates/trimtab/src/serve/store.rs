@@ -178,14 +178,15 @@ impl Store {
     }
 }
 
-/// Opens the file, or makes it open to nobody else: what is on a drive is as private as its device. A link is followed only to what is there.
+/// Opens the file, or makes it open to nobody else: what is on a drive is as private as its device. No link is followed: where others may put
+/// one, it would give them any file of the right size, or an empty one, as a drive.
 fn open_private(path: &Path) -> std::io::Result<File> {
-    match File::options().read(true).write(true).open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let (directory, name) = Dir::of_file(path)?;
-            Ok(directory.open_or_create(name, PRIVATE_FILE)?.0)
+    let (directory, name) = Dir::of_file(path)?;
+    match directory.open_or_create(name, PRIVATE_FILE) {
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a link; name the file itself"))
         }
-        opened => opened,
+        opened => opened.map(|(file, _)| file),
     }
 }
 
@@ -227,6 +228,16 @@ mod tests {
         round_trip(&Store::in_memory(1 << 40).unwrap());
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         round_trip(&Store::in_file(&dir.path().join("data"), 1 << 30).unwrap());
+    }
+
+    #[test]
+    fn a_link_is_no_data_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (victim, link) = (dir.path().join("victim"), dir.path().join("link"));
+        std::fs::write(&victim, "").unwrap();
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        assert!(format!("{:#}", Store::in_file(&link, 1 << 20).unwrap_err()).contains("it is a link"));
+        assert_eq!(std::fs::metadata(victim).unwrap().len(), 0, "an empty file of somebody else's does not become a drive");
     }
 
     #[test]

@@ -116,8 +116,9 @@ impl Drop for Ends {
 
 /// A directory of the attacker's in which the attacker is at work.
 struct Ground {
-    directory: tempfile::TempDir,
+    // Ended first, or the directory would not stay empty.
     _attacker: Option<Ends>,
+    directory: tempfile::TempDir,
 }
 
 impl Ground {
