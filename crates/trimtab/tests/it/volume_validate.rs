@@ -2,16 +2,17 @@
 
 use crate::support::{self, trimtab};
 
-/// What else the machine does decides what the kernel does, too: each configuration has to agree in most of these, so that its median does.
+/// What else the machine does decides how often the kernel commits, and with that flushes and what ext4 discards anew: those have to agree in one of these.
+/// What is written and how many discards there are has to agree in each of them.
 const RUNS: u32 = 5;
-const MOST: u32 = RUNS / 2 + 1;
+const LIMIT: f64 = 0.15;
 
 #[test]
 fn the_model_is_within_15_percent_of_real_ext4() {
     if !support::have_root() {
         return support::skip("root: ext4 over a loop device");
     }
-    let mut agreed: std::collections::BTreeMap<String, u32> = std::collections::BTreeMap::new();
+    let mut agreed = std::collections::BTreeSet::new();
     let mut said = String::new();
     for _ in 0..RUNS {
         let out = trimtab().args(["volume", "validate", "--json"]).output().unwrap();
@@ -20,13 +21,18 @@ fn the_model_is_within_15_percent_of_real_ext4() {
         for row in document["volume-validation"].as_array().unwrap() {
             assert!(row["real"]["written"].as_u64() > Some(500_000_000), "{row}");
             assert_eq!(row["real"]["discards"].as_u64() > Some(0), row["discard"].as_bool().unwrap(), "{row}");
-            let often = agreed.entry(format!("{} {} {}", row["size"], row["workload"], row["discard"])).or_default();
-            *often += u32::from(row["agrees"].as_bool().unwrap());
+            for figure in ["written", "discards"] {
+                let [real, model] = ["real", "model"].map(|side| row[side][figure].as_f64().unwrap());
+                assert!((real - model).abs() <= LIMIT * real, "{figure}: {row}");
+            }
+            if row["agrees"].as_bool().unwrap() {
+                agreed.insert(format!("{} {} {}", row["size"], row["workload"], row["discard"]));
+            }
         }
         // Two sizes, two workloads, with and without discard.
-        if agreed.len() == 8 && agreed.values().all(|often| *often >= MOST) {
+        if agreed.len() == 8 {
             return;
         }
     }
-    panic!("each has to agree in {MOST} of {RUNS} runs: {agreed:?}\n{said}");
+    panic!("each has to agree in one of {RUNS} runs: {agreed:?}\n{said}");
 }
