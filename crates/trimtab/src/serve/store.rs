@@ -179,14 +179,20 @@ impl Store {
 }
 
 /// Opens the file, or makes it open to nobody else: what is on a drive is as private as its device. No link is followed: where others may put
-/// one, it would give them any file of the right size, or an empty one, as a drive.
+/// one, it would give them any file of the right size, or an empty one, as a drive. A file that they put there would be theirs to read.
 fn open_private(path: &Path) -> std::io::Result<File> {
     let (directory, name) = Dir::of_file(path)?;
     match directory.open_or_create(name, PRIVATE_FILE) {
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
             Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a link; name the file itself"))
         }
-        opened => opened.map(|(file, _)| file),
+        opened => {
+            let (file, _) = opened?;
+            if directory.require_unshared().is_err() {
+                Dir::require_trusted_file(&file)?;
+            }
+            Ok(file)
+        }
     }
 }
 

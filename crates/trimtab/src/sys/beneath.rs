@@ -275,6 +275,16 @@ impl Dir {
         Ok(owner && regular && stat.st_mode & OTHERS_WRITE == 0 && stat.st_nlink == 1)
     }
 
+    /// An error unless [`Dir::is_trusted_file`] says so: what stands where others may put files may be theirs to read and to change.
+    pub fn require_trusted_file(file: &File) -> io::Result<()> {
+        if Self::is_trusted_file(file)? {
+            return Ok(());
+        }
+        let uid = rustix::fs::fstat(file)?.st_uid;
+        let why = format!("others may write where it is, and it is not this user's alone (owner {uid}, more names, or a mode for others)");
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    }
+
     /// Puts a file of this mode with what `write` writes in the place of `name`, durably; other processes see the old file or the whole new one. A
     /// link of that name is replaced, not followed. A crash while it is written leaves nothing (where the filesystem has files without names).
     pub fn write_atomically(&self, name: impl AsRef<OsStr>, mode: u32, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {

@@ -475,3 +475,31 @@ fn what_takes_the_place_of_a_socket_stays() {
     drive.detach();
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
 }
+
+/// Whoever put the file there could read what root writes to the drive.
+#[test]
+fn a_file_that_another_user_put_there_is_no_drives_data() {
+    if !have_root() {
+        return skip("root: two users");
+    }
+    for (mode, foreign) in [(0o1777, true), (0o1777, false), (0o755, false)] {
+        let directory = directory_of(if mode == 0o755 { ATTACKER } else { 0 }, mode);
+        let file = directory.path().join("data.img");
+        fs::write(&file, b"").unwrap();
+        if foreign {
+            chown(&file, Some(ATTACKER), Some(ATTACKER)).unwrap();
+        }
+        let name = format!("planted-{mode:o}-{foreign}");
+        let attach = trimtab()
+            .args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off", "--id", &name, "--data"])
+            .arg(&file)
+            .assert();
+        if foreign {
+            attach.code(1).stderr(predicate::str::contains("is not this user's alone"));
+            assert_eq!(fs::metadata(&file).unwrap().len(), 0);
+        } else {
+            attach.success();
+            trimtab().args(["drive", "detach", &name]).assert().success();
+        }
+    }
+}

@@ -55,8 +55,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("serve/fuse/rings.rs", "a switch of the kernel's module fuse"),
     ("trim/kernel_log.rs", "/dev/kmsg is read without waiting"),
     ("cmd/drive/attach.rs", "/dev/null, which stands in for the terminal"),
-    ("serve/store.rs", "a data file of the user's that is there already"),
-    ("serve/state.rs", "a mark in a state file that is there already"),
     ("store.rs", "SQLite opens the file by its name"),
     ("report/file.rs", "a pipe or a terminal that the user names for a report"),
     ("host/record.rs", "a recorded tree, in a new directory that the user names"),
