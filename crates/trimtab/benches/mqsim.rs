@@ -106,7 +106,14 @@ fn spec() -> DriveSpec {
         description: String::new(),
         capacity_bytes: user_pages() * PAGE,
         logical_block_bytes: PAGE as u32,
-        interface: Interface { rate_bytes_per_s: LINK_BPS, full_duplex: true, queue_depth: 1024, command_overhead_ns: 0, latency_ns: 0 },
+        interface: Interface {
+            rate_bytes_per_s: LINK_BPS,
+            full_duplex: true,
+            queue_depth: 1024,
+            command_overhead_ns: 0,
+            write_overhead_ns: None,
+            latency_ns: 0,
+        },
         medium: Medium::Flash(flash),
     }
 }

@@ -4,7 +4,7 @@
 //! "An introduction to disk drive modeling", IEEE Computer 1994). The platter's angle is a function of time, so waiting
 //! for a sector is exact and needs no random draw.
 
-use super::spec::{Disk, DriveSpec, Medium, SpecError};
+use super::spec::{Disk, DriveSpec, Interface, Medium, SpecError};
 use super::{Command, Completion, Device, Extent, Refusal};
 use crate::units::{Bytes, Nanos};
 use alloc::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub struct HddCounters {
 pub struct Hdd {
     size: u64,
     logical_block: u64,
-    command_overhead_ns: u64,
+    interface: Interface,
     interface_rate_bytes_per_s: u64,
     disk: Disk,
     /// First byte behind each zone.
@@ -80,7 +80,7 @@ impl Hdd {
         Ok(Self {
             size: spec.capacity_bytes,
             logical_block: u64::from(spec.logical_block_bytes),
-            command_overhead_ns: spec.interface.command_overhead_ns + spec.interface.latency_ns,
+            interface: spec.interface.clone(),
             interface_rate_bytes_per_s: spec.interface.rate_bytes_per_s,
             zone_ends: zone_ends.collect(),
             rotation_ns: 60_000_000_000 / u64::from(disk.rpm),
@@ -349,7 +349,11 @@ impl Device for Hdd {
             return Completion { done: now, result };
         }
         self.advance(now.0);
-        let start = now.0 + self.command_overhead_ns;
+        let overhead = match command {
+            Command::Write(..) => self.interface.overhead_of_writes_ns(),
+            Command::Read(_) | Command::Trim(_) | Command::Flush => self.interface.command_overhead_ns,
+        };
+        let start = now.0 + overhead + self.interface.latency_ns;
         let done = match command {
             Command::Read(extent) => self.read(start, *extent),
             Command::Write(extent, _) => self.write(start, *extent),

@@ -63,6 +63,9 @@ pub struct Interface {
     /// Time that the command processor spends on each read or write, one command after another: its inverse is the
     /// highest rate of commands.
     pub command_overhead_ns: u64,
+    /// The same of each write, where it differs (a write is entered in the mapping, a read looked up); `None` is `command_overhead_ns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_overhead_ns: Option<u64>,
     /// Time that each command takes besides, which overlaps that of other commands.
     pub latency_ns: u64,
 }
@@ -70,7 +73,22 @@ pub struct Interface {
 impl Default for Interface {
     /// SATA 6 Gbit/s with native command queuing.
     fn default() -> Self {
-        Self { rate_bytes_per_s: 550_000_000, full_duplex: false, queue_depth: 32, command_overhead_ns: 5_000, latency_ns: 20_000 }
+        Self {
+            rate_bytes_per_s: 550_000_000,
+            full_duplex: false,
+            queue_depth: 32,
+            command_overhead_ns: 5_000,
+            write_overhead_ns: None,
+            latency_ns: 20_000,
+        }
+    }
+}
+
+impl Interface {
+    /// What the command processor spends on each write.
+    #[must_use]
+    pub fn overhead_of_writes_ns(&self) -> u64 {
+        self.write_overhead_ns.unwrap_or(self.command_overhead_ns)
     }
 }
 

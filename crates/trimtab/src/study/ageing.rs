@@ -437,7 +437,7 @@ mod tests {
         let moved = (waf - 1.0).max(0.0);
         let on_die = |read: f64, transfer: f64| (waf * (program + erase + transfer) + moved * (read + transfer)) / dies;
         let on_channel = (waf + moved) * transfer / f64::from(geometry.channels);
-        let host = (spec.interface.command_overhead_ns as f64 / 4096.0).max(1e9 / spec.interface.rate_bytes_per_s as f64);
+        let host = (spec.interface.overhead_of_writes_ns() as f64 / 4096.0).max(1e9 / spec.interface.rate_bytes_per_s as f64);
         let rate = |on_die: f64| 1e9 / (4096.0 * on_die.max(on_channel).max(host));
         let read = nand.read_ns as f64;
         (rate(on_die(read / 4096.0, transfer)), rate(on_die(read / row, 0.0)))

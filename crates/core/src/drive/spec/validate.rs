@@ -109,6 +109,7 @@ fn interface(interface: &Interface) -> Checked {
     rate("interface.rate_bytes_per_s", interface.rate_bytes_per_s)?;
     within("interface.queue_depth", interface.queue_depth, 1, 65_536)?;
     duration("interface.command_overhead_ns", interface.command_overhead_ns)?;
+    optional_duration("interface.write_overhead_ns", interface.write_overhead_ns)?;
     duration("interface.latency_ns", interface.latency_ns)
 }
 

@@ -64,9 +64,10 @@ impl<'a> Arithmetic<'a> {
         let channels = f64::from(self.flash.geometry.channels);
         let channel = channels * self.flash.nand.channel_bytes_per_s as f64 / crossings;
         let link = interface.rate_bytes_per_s as f64;
-        let processor = command / (interface.command_overhead_ns as f64 / 1e9);
+        let overhead = interface.overhead_of_writes_ns() as f64;
+        let processor = command / (overhead / 1e9);
         let depth = depth.min(f64::from(interface.queue_depth));
-        let queue = depth * command / ((interface.command_overhead_ns + interface.latency_ns) as f64 / 1e9 + command / link);
+        let queue = depth * command / ((overhead + interface.latency_ns as f64) / 1e9 + command / link);
         [self.dies * self.row / die_s, channel, link, processor, queue].into_iter().fold(f64::INFINITY, f64::min)
     }
 
@@ -260,6 +261,7 @@ fn random_spec(rng: &mut Stream, nth: u64) -> DriveSpec {
             full_duplex: rng.chance(0.5),
             queue_depth: pick(rng, &[32, 64, 1024]) as u32,
             command_overhead_ns: rng.between(500, 5_000),
+            write_overhead_ns: rng.chance(0.3).then(|| rng.between(500, 10_000)),
             latency_ns: rng.between(2_000, 20_000),
         };
         let superblock = flash.geometry.superblock_bytes() as u64;
@@ -347,7 +349,7 @@ fn steady_seconds(spec: &DriveSpec, counted: &Counters) -> f64 {
     let crossed = (counted.nand_written_host_slots + if flash.nand.copyback { 0 } else { 2 * moved }) as f64 * slot
         + counted.nand_read_map_pages as f64 * flash.geometry.page_bytes as f64;
     let channels_s = crossed / (flash.nand.channel_bytes_per_s as f64 * f64::from(flash.geometry.channels));
-    let commands_s = counted.host_writes as f64 * spec.interface.command_overhead_ns as f64 / 1e9;
+    let commands_s = counted.host_writes as f64 * spec.interface.overhead_of_writes_ns() as f64 / 1e9;
     let link_s = counted.host_written_bytes as f64 / spec.interface.rate_bytes_per_s as f64;
     [dies_ns / 1e9 / arithmetic.dies, channels_s, commands_s, link_s].into_iter().fold(0.0, f64::max)
 }

@@ -78,6 +78,7 @@ pub(super) struct Clock {
     reads_link: usize,
     queue_depth: usize,
     overhead: u64,
+    write_overhead: u64,
     pub(super) latency: u64,
 }
 
@@ -136,6 +137,7 @@ impl Clock {
             reads_link: usize::from(spec.interface.full_duplex),
             queue_depth: spec.interface.queue_depth as usize,
             overhead: spec.interface.command_overhead_ns,
+            write_overhead: spec.interface.overhead_of_writes_ns(),
             latency: spec.interface.latency_ns,
         }
     }
@@ -198,8 +200,8 @@ impl Clock {
 
     /// The command processor takes up a command that has its place at `start`; gives when it is done with it.
     #[inline]
-    pub(super) fn process(&mut self, start: u64) -> u64 {
-        self.processor_free = start.max(self.processor_free) + self.overhead;
+    pub(super) fn process(&mut self, start: u64, write: bool) -> u64 {
+        self.processor_free = start.max(self.processor_free) + if write { self.write_overhead } else { self.overhead };
         self.processor_free
     }
 

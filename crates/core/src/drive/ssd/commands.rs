@@ -15,14 +15,14 @@ const PIECE_BYTES: u64 = 256 << 10;
 impl Ssd {
     /// A command's place in the queue and the command processor's time for it.
     #[inline]
-    pub(super) fn begin(&mut self, now: u64) -> u64 {
+    pub(super) fn begin(&mut self, now: u64, write: bool) -> u64 {
         let start = self.clock.admit(now);
         if start != now {
             let trim = self.clock.blocked_until.min(start).saturating_sub(now);
             self.ftl.counters.stall_trim_ns += trim;
             self.ftl.counters.stall_queue_ns += start - now - trim;
         }
-        self.clock.process(start)
+        self.clock.process(start, write)
     }
 
     #[inline]
@@ -31,7 +31,7 @@ impl Ssd {
         if self.ftl.read_only {
             return Err(Refusal::ReadOnly);
         }
-        let started = self.begin(now);
+        let started = self.begin(now, true);
         self.ftl.counters.host_writes += 1;
         self.ftl.counters.host_written_bytes += extent.len;
         if self.is_plain(extent) {
@@ -147,7 +147,7 @@ impl Ssd {
     }
 
     pub(super) fn flush(&mut self, now: u64) -> u64 {
-        let started = self.begin(now);
+        let started = self.begin(now, false);
         self.ftl.counters.host_flushes += 1;
         let cache = &self.flash.write_cache;
         if cache.flush == FlushBehaviour::Ignored || cache.power_loss_protection {

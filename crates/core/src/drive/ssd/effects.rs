@@ -283,6 +283,7 @@ fn a_read_takes_what_its_parts_take() {
             full_duplex: false,
             queue_depth: 32,
             command_overhead_ns: 3_000,
+            write_overhead_ns: Some(9_000),
             latency_ns: 11_000,
         };
         flash.nand = NandTiming { read_ns: 50_000, channel_bytes_per_s: 400_000_000, ..NandTiming::default() };
@@ -295,6 +296,8 @@ fn a_read_takes_what_its_parts_take() {
     // Unmapped space needs no flash.
     host.trim(MIB, MIB);
     assert_eq!(host.read(MIB, 4096), 3_000 + 8_192 + 11_000);
+    // A write costs what the specification says of writes.
+    assert_eq!(host.write(0, 4096), 9_000 + 8_192 + 11_000);
 }
 
 #[test]

@@ -54,7 +54,7 @@ struct Piece {
 impl Ssd {
     pub(super) fn read(&mut self, now: u64, extent: Extent) -> Result<u64, Refusal> {
         self.check(extent)?;
-        let started = self.begin(now);
+        let started = self.begin(now, false);
         self.ftl.counters.host_reads += 1;
         self.ftl.counters.host_read_bytes += extent.len;
         if extent.len == 0 {

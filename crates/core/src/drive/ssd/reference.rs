@@ -638,7 +638,11 @@ impl Reference {
         if let Some(slot) = (self.completions.len() + 1).checked_sub(self.interface.queue_depth as usize + 1) {
             after.push(self.nth_completion(slot));
         }
-        let started = self.engine.gate(after, self.interface.command_overhead_ns);
+        let overhead = match (ask, self.interface.write_overhead_ns) {
+            (Ask::Write(..), Some(ns)) => ns,
+            _ => self.interface.command_overhead_ns,
+        };
+        let started = self.engine.gate(after, overhead);
         self.last_started = started;
         let ended = match *ask {
             Ask::Write(offset, len) => self.write(started, offset, len),
@@ -946,6 +950,7 @@ mod against_the_model {
                 full_duplex: rng.chance(0.5),
                 queue_depth: pick(rng, &[1, 2, 3, 32]),
                 command_overhead_ns: rng.below(20_000),
+                write_overhead_ns: rng.chance(0.3).then(|| rng.below(40_000)),
                 latency_ns: rng.below(50_000),
             };
             let superblock = flash.geometry.superblock_bytes() as u64;

@@ -18,7 +18,7 @@ impl Ssd {
             self.check(*range)?;
         }
         let trim = self.flash.trim.clone();
-        let arrived = self.begin(now);
+        let arrived = self.begin(now, false);
         let start = if trim.queued { arrived.max(self.trim_free) } else { arrived.max(self.clock.latest_completion()) };
         let asked: u64 = ranges.iter().map(|range| range.len).sum();
         // A range longer than the drive's longest counts as several, and these as several commands if they are too many for one.
