@@ -27,7 +27,7 @@ pub struct Cli {
 pub fn explain(error: &clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {
-        anstream::eprint!("{}", output::plain(&text.to_string()));
+        anstream::eprint!("{}", output::on_stderr(output::plain(&text.to_string()).trim_end()));
         if asks_for_json() {
             crate::error::print_usage_document(&text.to_string());
         }

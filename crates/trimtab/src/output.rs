@@ -64,7 +64,7 @@ impl Context {
     /// Writes a remark to standard error, unless `--quiet`.
     pub fn remark(&self, text: &str) {
         if !self.quiet {
-            anstream::eprintln!("{}", plain(text));
+            anstream::eprint!("{}", on_stderr(&plain(text)));
         }
     }
 
@@ -130,7 +130,22 @@ pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> a
 
 /// Says on standard error that something goes wrong which ends nothing.
 pub fn complain(text: &str) {
-    anstream::eprintln!("trimtab: {}", plain(text));
+    anstream::eprint!("{}", on_stderr(&format!("trimtab: {}", plain(text))));
+}
+
+/// `text` as standard error takes it, with a newline at its end: on a terminal no word is broken, in a file a message stays one line.
+pub fn on_stderr(text: &str) -> String {
+    let width = std::io::stderr().is_terminal().then(width_of_stderr).flatten();
+    match width {
+        Some(width) => crate::report::layout::paragraph(text, Some(width), "", "  "),
+        None => format!("{text}\n"),
+    }
+}
+
+/// Columns of the terminal that standard error goes to. A terminal that does not know its width says 0.
+fn width_of_stderr() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Lets a closed pipe end the program quietly, as it ends every other filter: Rust ignores SIGPIPE at start.

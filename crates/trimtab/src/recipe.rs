@@ -25,7 +25,7 @@ pub const DRIVE_HASH: &str = "drive.hash";
 const DRIVES_FROM: &str = "TRIMTAB_RERUN_DRIVES";
 
 /// Options that decide nothing about a result, and whether a value follows.
-const ABOUT_OUTPUT: [(&str, bool); 11] = [
+const ABOUT_OUTPUT: [(&str, bool); 12] = [
     ("--json", false),
     ("--quiet", false),
     ("--yes", false),
@@ -36,6 +36,7 @@ const ABOUT_OUTPUT: [(&str, bool); 11] = [
     ("--label", true),
     ("--report", true),
     ("--output", true),
+    ("--cdm-text", true),
     ("--cell", true),
 ];
 

@@ -83,12 +83,24 @@ pub enum StoreError {
         detail: String,
     },
     /// No run is meant.
-    #[error("store {path} has no run '{reference}'; see trimtab results list")]
+    #[error(
+        "store {path} has no run '{reference}'; a run is named by the first digits of its id, last, or last~1: see trimtab results list"
+    )]
     NoSuchRun {
         /// The file.
         path: PathBuf,
         /// What was said.
         reference: String,
+    },
+    /// A study is meant, and this is for a single run.
+    #[error("'{reference}' is a study of {runs} runs, and this is for one of them: see trimtab results list --study {id}")]
+    Study {
+        /// What was said.
+        reference: String,
+        /// The study.
+        id: String,
+        /// How many runs it has.
+        runs: usize,
     },
     /// No study is meant.
     #[error("store {path} has no study '{reference}'; see trimtab results list --studies")]

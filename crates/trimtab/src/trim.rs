@@ -1,6 +1,7 @@
 //! Trimming mounted filesystems: in windows that are right for each kind, counted on the devices, one trim per drive.
 
 pub mod btrfs;
+pub mod commit;
 pub mod delivery;
 pub mod discard_option;
 pub mod ext4;

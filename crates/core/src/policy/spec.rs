@@ -51,7 +51,7 @@ pub enum PolicySpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePolicyError {
     /// There is no such policy.
-    #[error("there is no trim policy '{0}'; policies are none, online, batched, adaptive and idle{hint}", hint = did_you_mean(.0))]
+    #[error("there is no trim policy '{0}'; policies are none, online, batched, adaptive and idle{hint}", hint = did_you_mean(PolicySpec::nearest(.0)))]
     Unknown(String),
     /// The policy has no such setting.
     #[error("trim policy {policy} has no setting '{key}'; it has {known}")]
@@ -78,6 +78,14 @@ pub enum ParsePolicyError {
 impl PolicySpec {
     /// Every policy with its defaults, in the order in which a study runs them.
     pub const NAMES: [&'static str; 5] = ["none", "online", "batched", "adaptive", "idle"];
+
+    /// The policy that is called much like `name`, if there is one.
+    #[must_use]
+    pub fn nearest(name: &str) -> Option<&'static str> {
+        let name = name.to_lowercase();
+        let near = |known: &&&str| edits(&name, known) * 2 < known.len();
+        Self::NAMES.iter().filter(near).min_by_key(|known| edits(&name, known)).copied()
+    }
 
     /// Its name, as on the command line.
     #[must_use]
@@ -213,11 +221,8 @@ impl PolicySpec {
     }
 }
 
-/// `; did you mean 'idle'?`, if one of the policies is called much like `name`.
-fn did_you_mean(name: &str) -> String {
-    let name = name.to_lowercase();
-    let near = |known: &&&str| edits(&name, known) * 2 < known.len();
-    let nearest = PolicySpec::NAMES.iter().filter(near).min_by_key(|known| edits(&name, known));
+/// `; did you mean 'idle'?`, if one of the policies is meant.
+fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or(String::new(), |known| format!("; did you mean '{known}'?"))
 }
 

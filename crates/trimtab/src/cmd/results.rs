@@ -68,19 +68,19 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 /// The store, for a command that names a run in it.
 fn open(context: &Context) -> anyhow::Result<Store> {
     let store = store::open_to_read(context)?;
-    store.ok_or_else(|| anyhow::anyhow!("nothing has been stored yet; run trimtab bench, or trimtab results import"))
+    store.ok_or_else(|| anyhow::anyhow!("nothing has been stored yet; trimtab bench and trimtab study store what they measure"))
 }
 
-fn reference(text: &str) -> Result<Reference, String> {
+fn reference(text: &str) -> Result<Reference, std::convert::Infallible> {
     text.parse()
 }
 
 /// A study: `study:ID`, or the id alone where only a study can be meant.
-fn study_reference(text: &str) -> Result<Reference, String> {
-    match text.parse()? {
-        Reference::Last(back) => Ok(Reference::LastStudy(back)),
-        other => Ok(other),
-    }
+fn study_reference(text: &str) -> Result<Reference, std::convert::Infallible> {
+    text.parse().map(|reference| match reference {
+        Reference::Last(back) => Reference::LastStudy(back),
+        other => other,
+    })
 }
 
 /// The runs that `references` mean, in their order; those of a study are all of its runs.
@@ -98,10 +98,10 @@ fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, R
 fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<(RunId, Study)>> {
     let found = match reference {
         Reference::Study(_) | Reference::LastStudy(_) => store.find_study(reference)?,
-        Reference::Last(_) => return Ok(None),
+        Reference::Last(_) | Reference::Other(_) => return Ok(None),
         // A run comes first.
-        Reference::Prefix(_) => match (store.find(reference), store.find_study(reference)) {
-            (Err(StoreError::NoSuchRun { .. }), Ok(found)) => found,
+        Reference::Prefix(_) => match store.find(reference) {
+            Err(StoreError::Study { .. }) => store.find_study(reference)?,
             _ => return Ok(None),
         },
     };

@@ -17,10 +17,10 @@ use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
 use anyhow::Context as _;
 use rustix::io::Errno;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trimtab_core::policy::{PolicySpec, TrimRequest};
+use trimtab_core::policy::{ParsePolicyError, PolicySpec, TrimRequest};
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -32,6 +32,10 @@ Examples:
   trimtab trim /srv --window 10GiB+1GiB  only this range of the filesystem's addresses
   trimtab trim /srv --min-extent 1MiB    leave smaller free extents alone: far fewer commands
   trimtab trim /srv --dry-run            only say what would be asked, and how much would be sent
+
+Always a whole filesystem is trimmed. What is pending on it is written out first (syncfs), since a filesystem takes what has just been
+deleted for free only then; fstrim does not. --no-sync leaves that out, and so does --policy idle, because others would wait for it
+(--sync does it there, too).
 
 What has reached the drives is read from their own counters, each leg of an array by itself, not from what the filesystem returns. An interrupted trim goes on
 where it left off when it is started again (--restart begins anew). Only one trim runs on a drive at a time; this one waits for its
@@ -49,7 +53,7 @@ const REFUSED_MAX: u32 = 8;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Mount points, or anything on the filesystems.
+    /// Mount points, or other directories on the filesystems.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
     /// now, or idle with settings such as idle:budget=2ms:quiet=50ms:patience=10s.
@@ -61,6 +65,12 @@ pub struct Args {
     /// Leave free extents below this size alone.
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     min_extent: Bytes,
+    /// Write out what is pending first, so that what was just deleted is trimmed: the default but with --policy idle.
+    #[arg(long, overrides_with = "no_sync")]
+    sync: bool,
+    /// Do not: quicker where much is pending, and what was deleted in the last seconds is left for the next time.
+    #[arg(long, overrides_with = "sync")]
+    no_sync: bool,
     /// Say what would be asked and (ext4, XFS) how much would be sent, and do not ask it. Proves nothing about what the device would do.
     #[arg(long)]
     dry_run: bool,
@@ -106,6 +116,8 @@ struct WouldSend {
 #[derive(Debug, Serialize)]
 struct Outcome {
     path: String,
+    /// The directory that was named, where it is not the mount point.
+    named: Option<String>,
     fs_type: String,
     policy: String,
     min_extent: u64,
@@ -114,6 +126,8 @@ struct Outcome {
     requests: u64,
     complete: bool,
     resumed: bool,
+    /// How long it took to write out what was pending; absent if that was not done.
+    sync_seconds: Option<f64>,
     free_bytes: u64,
     asked_bytes: u64,
     returned_bytes: u64,
@@ -148,6 +162,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut report = Report { dry_run: args.dry_run, filesystems: Vec::new() };
     let mut seen: Vec<String> = Vec::new();
     let mut interrupted = false;
+    args.paths.iter().try_for_each(|path| refuse_files(path))?;
     for path in &args.paths {
         let mut fs = Filesystem::open(path)?;
         // Bind mounts, subvolumes, two paths on one filesystem.
@@ -155,7 +170,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             continue;
         }
         seen.push(fs.id().to_owned());
-        let outcome = if args.dry_run { dry_run(args, &policy, &mut fs) } else { trim(args, &policy, &mut fs, context)? };
+        let mut outcome = if args.dry_run { dry_run(args, &policy, &mut fs) } else { trim(args, &policy, &mut fs, context)? };
+        outcome.named = other_name(path, &fs);
         interrupted = !args.dry_run && interrupt::requested();
         report.filesystems.push(outcome);
         if interrupted {
@@ -169,6 +185,22 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let refused: Vec<String> = report.filesystems.iter().filter_map(refusal).collect();
     anyhow::ensure!(refused.is_empty(), "{}", refused.join("; "));
     Ok(exit_code(&report))
+}
+
+/// Whoever names a file means the file; fstrim refuses it as well.
+fn refuse_files(path: &Path) -> anyhow::Result<()> {
+    // What is not there is said by who opens it.
+    if path.metadata().is_ok_and(|found| !found.is_dir()) {
+        let what = format!("cannot trim '{}': it is no directory, and a trim is for a whole filesystem", path.display());
+        return Err(UsageError::new(what).hint("name the directory where that is mounted").into());
+    }
+    Ok(())
+}
+
+/// What was named, if it is not where the filesystem is mounted.
+fn other_name(path: &Path, fs: &Filesystem) -> Option<String> {
+    let named = path.canonicalize().ok()?;
+    (named != fs.mount().mount_point).then(|| path.display().to_string())
 }
 
 /// The worst of all filesystems.
@@ -194,20 +226,50 @@ fn refusal(outcome: &Outcome) -> Option<String> {
 
 /// `now` is what the policy `none` does when it is forced.
 fn policy(args: &Args) -> anyhow::Result<PolicySpec> {
-    let spec = if args.policy == "now" { Ok(PolicySpec::None) } else { args.policy.parse() };
-    let wrong = |why: String| UsageError::new(format!("--policy {}: {why}", args.policy)).hint("use now, or idle with settings");
-    match spec.map_err(|e| wrong(e.to_string()))? {
-        PolicySpec::Idle(mut settings) => {
+    let wrong = |why: String| UsageError::new(format!("--policy {}: {why}", args.policy));
+    let ways = "use now, or idle with settings as in idle:budget=2ms";
+    if args.policy == "now" {
+        return Ok(PolicySpec::None);
+    }
+    match args.policy.parse() {
+        Ok(PolicySpec::Idle(mut settings)) => {
             settings.min_extent = settings.min_extent.max(args.min_extent);
             Ok(PolicySpec::Idle(settings))
         }
-        PolicySpec::None if args.policy == "now" => Ok(PolicySpec::None),
-        other => Err(wrong(format!("'{}' decides when to trim; here it is asked for now", other.name())).into()),
+        Ok(other) => Err(wrong(format!("'{}' says when to trim, and this is a trim by hand", other.name())).hint(ways).into()),
+        Err(ParsePolicyError::Unknown(name)) => {
+            let meant = PolicySpec::nearest(&name).filter(|meant| *meant == "idle");
+            let did_you_mean = meant.map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
+            Err(wrong(format!("a trim by hand knows no policy '{name}'{did_you_mean}")).hint(ways).into())
+        }
+        Err(error) => Err(wrong(error.to_string()).into()),
+    }
+}
+
+/// Whether what is pending is written out first.
+fn syncs(args: &Args, policy: &PolicySpec) -> bool {
+    args.sync || (!args.no_sync && !matches!(policy, PolicySpec::Idle(_)))
+}
+
+/// Writes out what is pending, and says what that means for what was just deleted.
+fn sync(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, outcome: &mut Outcome) {
+    if !syncs(args, policy) {
+        outcome.remarks.push("not synced first: what was deleted in the last seconds may be left for the next time (--sync)".to_owned());
+        return;
+    }
+    match fs.commit() {
+        Ok(took) => outcome.sync_seconds = Some(took.as_secs_f64()),
+        Err(errno) => {
+            let why = std::io::Error::from(errno);
+            outcome.remarks.push(format!("what was pending could not be written out: {why}; what was just deleted may be left"));
+        }
     }
 }
 
 fn dry_run(args: &Args, policy: &PolicySpec, fs: &mut Filesystem) -> Outcome {
     let mut outcome = blank(args, policy, fs);
+    sync(args, policy, fs, &mut outcome);
+    outcome.free_bytes = fs.free().map_or(0, |b| b.0);
     outcome.windows = chosen(args, fs).count() as u64;
     outcome.asked_bytes = chosen(args, fs).fold(0, |sum, w| sum.saturating_add(w.len));
     let windows: Vec<TrimWindow> = chosen(args, fs).copied().collect();
@@ -228,6 +290,7 @@ fn chosen<'a>(args: &'a Args, fs: &'a Filesystem) -> impl Iterator<Item = &'a Tr
 fn blank(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
     Outcome {
         path: fs.mount().mount_point.display().to_string(),
+        named: None,
         fs_type: fs.mount().fs_type.clone(),
         policy: if matches!(policy, PolicySpec::None) { "now".to_owned() } else { policy.to_string() },
         min_extent: args.min_extent.0,
@@ -236,6 +299,7 @@ fn blank(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
         requests: 0,
         complete: false,
         resumed: false,
+        sync_seconds: None,
         free_bytes: fs.free().map_or(0, |b| b.0),
         asked_bytes: 0,
         returned_bytes: 0,
@@ -264,10 +328,12 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
     }
     let locks = lock(args, fs, context).with_context(|| format!("cannot trim {shown}"))?;
     let mut outcome = blank(args, policy, fs);
+    let started = Instant::now();
+    sync(args, policy, fs, &mut outcome);
+    outcome.free_bytes = fs.free().map_or(0, |b| b.0);
     for file in fs.recover_limits() {
         outcome.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
     }
-    let started = Instant::now();
     let meter = Meter::of_stack(Root::live().context("cannot open /")?, fs.stack().clone());
     let account = match args.window {
         Some(_) => {
@@ -512,13 +578,28 @@ fn text(report: &Report) -> String {
     }
     let mut lines = Vec::new();
     for f in &report.filesystems {
+        lines.extend(sync_line(f));
         lines.extend(f.refused.iter().take(10).map(|r| format!("{}: refused at {}+{}: {}", f.path, r.start, r.len, r.why)));
         if f.refused.len() > 10 {
             lines.push(format!("{}: and {} more refused", f.path, f.refused.len() - 10));
         }
         lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
     }
-    std::iter::once(table.on_screen()).chain(lines.iter().map(|line| prose(line))).collect()
+    let first = report.filesystems.iter().filter_map(named_line).map(|line| prose(&line));
+    first.chain(std::iter::once(table.on_screen())).chain(lines.iter().map(|line| prose(line))).collect()
+}
+
+/// Whoever names a directory may take it for all that is trimmed.
+fn named_line(f: &Outcome) -> Option<String> {
+    let named = f.named.as_ref()?;
+    Some(format!("{named} is on the filesystem mounted at {}: all of that is trimmed", f.path))
+}
+
+/// A sync that somebody may have waited for.
+fn sync_line(f: &Outcome) -> Option<String> {
+    let seconds = f.sync_seconds.filter(|seconds| *seconds >= 0.1)?;
+    let took = Nanos((seconds * 1e9) as u64);
+    Some(format!("{}: what was pending was written out first, in {took} (--no-sync leaves that out)", f.path))
 }
 
 fn dry_text(report: &Report) -> String {
@@ -547,10 +628,10 @@ fn dry_text(report: &Report) -> String {
         if f.would_send.as_ref().is_some_and(|w| w.at_most) {
             text += " (less where it has been trimmed since it was mounted: ext4 does not show where)";
         }
-        for remark in &f.remarks {
+        for remark in sync_line(f).iter().chain(&f.remarks) {
             text += &format!("\n  {remark}");
         }
-        text
+        named_line(f).map_or(text.clone(), |first| format!("{first}\n{text}"))
     };
     report.filesystems.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -234,16 +234,22 @@ impl Task {
                 self.begin_pass("tries again");
             }
         }
+        let follows = was_running && (world.forced || self.steps.asked_again());
         let action = self.steps.decide(&mut self.fs, &world);
         let running = self.steps.running();
-        if running && !was_running {
+        // Each pass has an account of its own.
+        let next_one = running && follows && !self.steps.asked_again();
+        if next_one && self.hold.is_none() {
+            self.end_pass(Ending::Complete);
+        }
+        if (running && !was_running) || next_one {
             // The first window is of the last reading, in which it may be gone by now; then nothing is discarded there. New ones
             // have higher addresses.
             if let Err(error) = self.fs.refresh() {
                 self.gone.store(true, Ordering::Relaxed);
                 return Turn::Over(format!("{error:#}"));
             }
-            self.begin_pass("begins a pass");
+            self.begin_pass(if next_one { "begins another pass, asked for meanwhile" } else { "begins a pass" });
         }
         let turn = match action {
             Action::Trim(request) => self.trim(request),

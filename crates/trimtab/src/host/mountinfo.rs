@@ -77,6 +77,18 @@ impl Mount {
         !self.has_option("ro")
     }
 
+    /// Every option once: those of the mount, then those of the filesystem that are not among them (`rw` is in both).
+    #[must_use]
+    pub fn options_once(&self) -> String {
+        let mut once: Vec<&str> = Vec::new();
+        for option in self.all_options().filter(|o| !o.is_empty()) {
+            if !once.contains(&option) {
+                once.push(option);
+            }
+        }
+        once.join(",")
+    }
+
     /// All options, those of the mount first.
     pub fn all_options(&self) -> impl Iterator<Item = &str> {
         self.options.split(',').chain(self.fs_options.split(','))
@@ -250,6 +262,9 @@ not a mount line
         assert_eq!(mounts[2].mount_point, Path::new(r"/mnt/with space\n"));
         assert!(mounts[2].is_writable() && !mounts[3].is_writable());
         assert_eq!(mounts[4].fs_options, "");
+        assert_eq!(mounts[0].options_once(), "rw,relatime,discard", "rw is in both fields");
+        assert_eq!(mounts[3].options_once(), "ro", "and stands once");
+        assert_eq!(mounts[4].options_once(), "rw");
     }
 
     #[test]

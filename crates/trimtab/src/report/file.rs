@@ -23,15 +23,28 @@ pub enum Place {
 }
 
 /// Writes a report; gives where it is.
+///
+/// Devices and pipes (`/dev/stdout`) are written to directly.
 pub fn write(path: &Path, bytes: &[u8], place: Place) -> anyhow::Result<PathBuf> {
+    write_with(path, place, |file| file.write_all(bytes))
+}
+
+/// As [`write`], with what `content` writes.
+pub fn write_with(path: &Path, place: Place, mut content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
+    if place != Place::Free
+        && let Some(mut special) = special(path)?
+    {
+        content(&mut special)?;
+        return Ok(path.to_owned());
+    }
     let (directory, name) = Dir::of_file(path)?;
     match place {
-        Place::Replace => Ok(replace(path, |file| file.write_all(bytes)).map(|()| path.to_owned())?),
-        Place::New => create(&directory, &name, bytes).map_err(|error| explain(error, path)).map(|()| path.to_owned()),
+        Place::Replace => Ok(directory.write_atomically(name, mode(), content).map(|()| path.to_owned())?),
+        Place::New => create(&directory, &name, &mut content).map_err(|error| explain(error, path)).map(|()| path.to_owned()),
         Place::Free => {
             for number in 1..NUMBERS {
                 let name = numbered(&name, number);
-                match create(&directory, &name, bytes) {
+                match create(&directory, &name, &mut content) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     result => return result.map(|()| path.with_file_name(name)).map_err(Into::into),
                 }
@@ -39,16 +52,6 @@ pub fn write(path: &Path, bytes: &[u8], place: Place) -> anyhow::Result<PathBuf>
             Err(UsageError::new(format!("all names like {} are taken", path.display())).into())
         }
     }
-}
-
-/// Puts a file with what `write` writes in the place of `path`, once all of it is written; a link is replaced, not followed. Devices and pipes
-/// (`/dev/stdout`) are written to directly.
-pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    if let Some(mut special) = special(path)? {
-        return write(&mut special);
-    }
-    let (directory, name) = Dir::of_file(path)?;
-    directory.write_atomically(name, mode(), write)
 }
 
 /// What `path` leads to, if that is there and neither a regular file nor a directory: it is opened first, and looked at then.
@@ -70,6 +73,9 @@ fn mode() -> u32 {
 
 /// An error if [`write`] could not make a new file there: asked before hours of work.
 pub fn check_new(path: &Path) -> anyhow::Result<()> {
+    if special(path)?.is_some() {
+        return Ok(());
+    }
     let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot write the report {}", path.display()))?;
     match directory.look(&name)? {
         None => Ok(()),
@@ -84,9 +90,9 @@ fn explain(error: io::Error, path: &Path) -> anyhow::Error {
     UsageError::new(format!("{} is there already", path.display())).hint("name another file, or say --force").into()
 }
 
-fn create(directory: &Dir, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+fn create(directory: &Dir, name: &OsStr, content: &mut impl FnMut(&mut File) -> io::Result<()>) -> io::Result<()> {
     let mut file = directory.create_new(name, mode())?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let written = content(&mut file).and_then(|()| file.sync_all());
     if written.is_err() {
         // Half of a report is none; the first error is the one that counts.
         let _ = directory.remove_file(name, &file);

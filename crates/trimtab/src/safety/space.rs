@@ -28,11 +28,18 @@ pub fn check(ground: &Ground, reserve: Option<Bytes>, space: Bytes) -> anyhow::R
         sizes(&ground.dir).map_err(std::io::Error::from).with_context(|| format!("cannot find out how much is free in {path}"))?;
     let reserve = reserve.unwrap_or(RESERVE_MIN.max(Bytes(total.0 / RESERVE_SHARE)));
     if space.saturating_add(reserve) > free {
-        bail!(
-            "{space} do not fit in {path}: {free} are free and {reserve} of them stay reserved; free some space, ask for less, or set another --reserve"
-        );
+        bail!("{space} do not fit in {path}: {}", why_not(total, free, reserve));
     }
     Ok(reserve)
+}
+
+/// Why there is no room beside the reserve, and what to do about it.
+fn why_not(total: Bytes, free: Bytes, reserve: Bytes) -> String {
+    if reserve < free {
+        return format!("{free} are free and {reserve} of them stay reserved; free some space, ask for less, or set another --reserve");
+    }
+    let small = if reserve > total { " (the whole filesystem has less)" } else { "" };
+    format!("only {free} are free, and {reserve} have to stay free{small}; free some space, or set a smaller --reserve")
 }
 
 /// Watches that a run does not eat into the reserve, whoever else fills the filesystem meanwhile.
@@ -95,9 +102,18 @@ mod tests {
         let (_, free) = sizes(&ground.dir).unwrap();
         assert_eq!(check(&ground, Some(Bytes(1000)), Bytes(1000)).unwrap(), Bytes(1000));
         let error = check(&ground, Some(free), Bytes(1 << 40)).unwrap_err().to_string();
-        assert!(error.contains("stay reserved"), "{error}");
+        assert!(error.contains("have to stay free"), "{error}");
         assert!(check(&ground, Some(Bytes::MAX), Bytes::ZERO).is_err());
         assert!(check(&ground, Some(Bytes::ZERO), Bytes::MAX).is_err());
+    }
+
+    #[test]
+    fn a_reserve_is_never_more_of_what_is_free_than_there_is() {
+        let gb = |n: u64| Bytes(n * 100_000_000);
+        assert!(why_not(gb(100), gb(50), gb(10)).starts_with("5.00 GB are free and 1.00 GB of them stay reserved"));
+        let small = why_not(gb(10), gb(9), gb(11));
+        assert!(small.starts_with("only 900 MB are free, and 1.10 GB have to stay free (the whole filesystem has less)"), "{small}");
+        assert!(!why_not(gb(20), gb(9), gb(11)).contains("whole filesystem"));
     }
 
     #[test]

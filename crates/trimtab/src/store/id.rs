@@ -94,17 +94,25 @@ pub enum Reference {
     Study(String),
     /// `study:last` (0), `study:last~1` …
     LastStudy(u32),
+    /// What can be the name of no run. Nothing is wrong with the words: there is no such run.
+    Other(String),
 }
 
 impl FromStr for Reference {
-    type Err = String;
+    type Err = std::convert::Infallible;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self::of(text))
+    }
+}
+
+impl Reference {
+    fn of(text: &str) -> Self {
         if let Some(study) = text.strip_prefix("study:") {
-            return match study.parse()? {
-                Self::Prefix(prefix) => Ok(Self::Study(prefix)),
-                Self::Last(back) => Ok(Self::LastStudy(back)),
-                Self::Study(_) | Self::LastStudy(_) => Err(format!("'{}' names no study", text.escape_debug())),
+            return match Self::of(study) {
+                Self::Prefix(prefix) => Self::Study(prefix),
+                Self::Last(back) => Self::LastStudy(back),
+                Self::Study(_) | Self::LastStudy(_) | Self::Other(_) => Self::Other(text.to_owned()),
             };
         }
         let back = match text.strip_prefix("last") {
@@ -113,17 +121,10 @@ impl FromStr for Reference {
             None => None,
         };
         if let Some(back) = back {
-            return Ok(Self::Last(back));
+            return Self::Last(back);
         }
         let digits = (1..=16).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
-        if digits {
-            Ok(Self::Prefix(text.to_ascii_lowercase()))
-        } else {
-            Err(format!(
-                "'{}' names no run; say the first digits of its id, last, or last~1; study:ID for all of a study",
-                text.escape_debug()
-            ))
-        }
+        if digits { Self::Prefix(text.to_ascii_lowercase()) } else { Self::Other(text.to_owned()) }
     }
 }
 
@@ -136,6 +137,7 @@ impl fmt::Display for Reference {
             Self::Study(prefix) => write!(f, "study:{prefix}"),
             Self::LastStudy(0) => f.write_str("study:last"),
             Self::LastStudy(n) => write!(f, "study:last~{n}"),
+            Self::Other(text) => write!(f, "{}", text.escape_debug()),
         }
     }
 }

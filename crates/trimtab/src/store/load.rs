@@ -91,10 +91,8 @@ impl Store {
 
     /// The run that `reference` means.
     pub fn find(&self, reference: &Reference) -> Result<RunId> {
-        let missing = || StoreError::NoSuchRun { path: self.path.clone(), reference: reference.to_string() };
         let ids: Vec<String> = match reference {
-            // Another command may take all of a study, this one takes one run.
-            Reference::Study(_) | Reference::LastStudy(_) => return Err(missing()),
+            Reference::Study(_) | Reference::LastStudy(_) | Reference::Other(_) => Vec::new(),
             Reference::Last(back) => self.rows("SELECT id FROM runs ORDER BY saved DESC LIMIT 1 OFFSET ?1", [back], |row| row.get(0))?,
             // A glob of hexadecimal digits and a star means exactly "begins with".
             Reference::Prefix(prefix) => {
@@ -102,9 +100,17 @@ impl Store {
             }
         };
         match &ids[..] {
-            [] => Err(missing()),
+            [] => Err(self.no_run(reference)),
             [id] => id.parse().map_err(|detail: String| self.damaged(detail)),
             several => Err(StoreError::Ambiguous { reference: reference.to_string(), ids: several.join(", ") }),
+        }
+    }
+
+    /// Why `reference` means no run: another command may take all of a study.
+    fn no_run(&self, reference: &Reference) -> StoreError {
+        match self.find_study(reference) {
+            Ok((id, study)) => StoreError::Study { reference: reference.to_string(), id: id.short(), runs: study.runs.len() },
+            Err(_) => StoreError::NoSuchRun { path: self.path.clone(), reference: reference.to_string() },
         }
     }
 

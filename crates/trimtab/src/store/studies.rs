@@ -98,9 +98,7 @@ impl Store {
         match reference {
             Reference::Study(_) | Reference::LastStudy(_) => of_study(self),
             _ => match self.find(reference) {
-                Err(StoreError::NoSuchRun { path, reference }) => {
-                    of_study(self).map_err(|_: StoreError| StoreError::NoSuchRun { path, reference })
-                }
+                Err(StoreError::Study { .. }) => of_study(self),
                 other => Ok(vec![other?]),
             },
         }

@@ -83,8 +83,9 @@ fn references_are_prefixes_in_either_case_and_ambiguity_is_said() {
     let shared = ids.iter().find(|a| ids.iter().filter(|b| b[..1] == a[..1]).count() > 1).unwrap();
     let ambiguous = message(store.find(&shared[..1].parse().unwrap()).unwrap_err());
     assert!(ambiguous.contains("could be any of") && ambiguous.contains(shared), "{ambiguous}");
-    for nonsense in ["", "last~", "last~x", "lastly", "xyz", "0123456789abcdef0", "*", "'; DROP TABLE runs"] {
-        assert!(nonsense.parse::<Reference>().is_err(), "{nonsense}");
+    for nonsense in ["", "last~", "last~x", "lastly", "xyz", "0123456789abcdef0", "*", "study:", "study:*", "'; DROP TABLE runs"] {
+        let error = store.find(&nonsense.parse::<Reference>().unwrap()).unwrap_err();
+        assert!(matches!(error, StoreError::NoSuchRun { .. }), "{nonsense}: {error}");
     }
 }
 

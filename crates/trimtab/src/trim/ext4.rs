@@ -83,7 +83,7 @@ pub struct LastTrim {
 }
 
 /// A value that no trim reaches: everything is to be trimmed again.
-const FORGET: &str = "4294967295";
+pub const FORGOTTEN: u64 = u32::MAX as u64;
 
 impl LastTrim {
     /// Of the filesystem on `device`, if the kernel shows it.
@@ -101,7 +101,7 @@ impl LastTrim {
 
     /// Lets the next trim send everything.
     pub fn forget(&self) -> io::Result<()> {
-        set_attribute(&self.file, FORGET)
+        self.restore(FORGOTTEN)
     }
 
     /// Puts back what was there.

@@ -279,10 +279,14 @@ impl Filesystem {
         self.ext4.as_ref()?.last.blocks(&self.root)
     }
 
-    /// Puts that back after only a part of the filesystem was trimmed with another one.
+    /// Puts that back after only a part of the filesystem was trimmed with a smaller one. A larger one stays, or the groups of this part would
+    /// count as trimmed with the smaller one before.
     pub fn restore_least(&self, blocks: Option<u64>) {
         if let (Some(ext4), Some(blocks)) = (&self.ext4, blocks) {
-            let _ = ext4.last.restore(blocks);
+            let now = ext4.last.blocks(&self.root).filter(|now| *now < ext4::FORGOTTEN);
+            if now.is_none_or(|now| now < blocks) {
+                let _ = ext4.last.restore(blocks);
+            }
         }
     }
 
@@ -332,15 +336,24 @@ impl Filesystem {
         first
     }
 
+    /// Makes free what has been deleted until now, and says how long that took; see [`super::commit`].
+    pub fn commit(&mut self) -> Result<Nanos, Errno> {
+        let started = Instant::now();
+        let kind = self.mount.fs_type.clone();
+        super::commit::commit(self.file()?, &kind)?;
+        Ok(nanos(started.elapsed()))
+    }
+
     /// What a trim of these windows would send, where the filesystem says where its free space lies (ext4, XFS). `true` if it may be less:
-    /// ext4 passes over groups that were trimmed since it was mounted and where nothing has been freed, and does not show which.
+    /// ext4 passes over groups that were trimmed since it was mounted and where nothing has been freed, and does not show which. That is
+    /// not so where nothing has been trimmed yet, or only with a larger least extent.
     pub fn would_send(&mut self, windows: &[TrimWindow], min_extent: Bytes) -> Option<(Sendable, bool)> {
         if !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2") {
             return None;
         }
         let granularity = self.stack.top_layers().filter_map(|l| self.root.read_u64(l.queue().join("discard_granularity"))).max();
         let least = min_extent.0.max(granularity.unwrap_or(0));
-        let at_most = self.mount.fs_type != "xfs";
+        let at_most = self.mount.fs_type != "xfs" && self.ext4.as_ref().is_none_or(|ext4| ext4.may_pass_over(&self.root, min_extent));
         let device = self.mount.dev;
         sendable(self.file().ok()?, device, windows, least).ok().map(|sendable| (sendable, at_most))
     }
@@ -526,9 +539,19 @@ impl Activity {
 fn name_for_good(mount: &Mount, file: &File) -> String {
     let kind: String = mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let uuid = uuid(file).or_else(|| (kind == "xfs").then(|| xfs::geometry(file).ok().map(|g| g.uuid)).flatten());
-    match uuid {
-        Some(uuid) => format!("{kind}-{}", uuid.iter().map(|b| format!("{b:02x}")).collect::<String>()),
-        None => format!("{kind}-{:016x}", rustix::fs::fstatvfs(file).map_or(0, |s| s.f_fsid)),
+    name_of(&kind, uuid, rustix::fs::fstatvfs(file).map_or(0, |s| s.f_fsid), &mount.source)
+}
+
+/// By the UUID; by the number that the filesystem has instead; or by its device. One of zeros is none: several filesystems may have it.
+fn name_of(kind: &str, uuid: Option<[u8; 16]>, number: u64, source: &Path) -> String {
+    match (uuid.filter(|uuid| *uuid != [0; 16]), number) {
+        (Some(uuid), _) => format!("{kind}-{}", uuid.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+        (None, 0) => {
+            let device = source.as_os_str().to_string_lossy();
+            let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
+            format!("{kind}-on{}", device.chars().map(plain).take(100).collect::<String>())
+        }
+        (None, number) => format!("{kind}-{number:016x}"),
     }
 }
 
@@ -566,6 +589,14 @@ impl Ext4 {
         let online = crate::host::doctor::discards_online(root, mount, stack);
         Some(Self { last, block_size, granularity, online, forget: false })
     }
+
+    /// Whether there may be groups that a trim with this least extent passes over, since it takes them for trimmed.
+    fn may_pass_over(&self, root: &Root, min_extent: Bytes) -> bool {
+        let least = ext4::least_blocks(min_extent, self.granularity, self.block_size);
+        // 0 since the mount; but a trim leaves 0 as well where the device's discard unit is below a block.
+        let untouched = |last: u64| last == 0 && self.granularity >= self.block_size;
+        self.last.blocks(root).is_none_or(|last| least >= last && !untouched(last))
+    }
 }
 
 /// The sum of a request and its repetition; frozen or not is as of the last.
@@ -597,4 +628,20 @@ pub fn unix_now() -> Nanos {
 
 fn nanos(duration: Duration) -> Nanos {
     Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filesystems_without_a_name_of_their_own_are_told_apart() {
+        let of = |uuid, number, source: &str| name_of("ext4", uuid, number, Path::new(source));
+        assert_eq!(of(Some([0xab; 16]), 7, "/dev/sda1"), format!("ext4-{}", "ab".repeat(16)));
+        assert_eq!(of(None, 0x1234, "/dev/sda1"), "ext4-0000000000001234");
+        // mkfs -U clear
+        let (one, other) = (of(Some([0; 16]), 0, "/dev/sda1"), of(Some([0; 16]), 0, "/dev/mapper/vg-a"));
+        assert_eq!((one.as_str(), other.as_str()), ("ext4-on_dev_sda1", "ext4-on_dev_mapper_vg_a"));
+        assert_eq!(of(Some([0; 16]), 9, "/dev/sda1"), "ext4-0000000000000009");
+    }
 }

@@ -110,6 +110,12 @@ impl Steps {
         self.policy.state().get("sweep.next").is_some()
     }
 
+    /// True while a pass is under way that another one is to follow without a pause, because the user asked for it meanwhile.
+    #[must_use]
+    pub fn asked_again(&self) -> bool {
+        self.policy.state().get("sweep.again") == Some(1)
+    }
+
     /// Looks, and lets the policy decide. [`Action::Trim`] has to be followed by [`trim`](Self::trim).
     pub fn decide(&mut self, fs: &mut Filesystem, world: &World) -> Action {
         let look = fs.look();

@@ -243,6 +243,39 @@ fn the_devices_own_limit_is_back_after_every_pass_and_after_a_crash() {
 }
 
 /// Writes `mib` MiB, all of which reach the device.
+/// Each pass is accounted for by itself: a signal in the middle makes another one follow, and together they send more than there is.
+#[test]
+fn a_signal_in_a_pass_begins_another_and_neither_counts_for_the_other() {
+    let _one = ONE.lock();
+    // XFS sends all free space in each pass.
+    let Some(mount) = LoopMount::new("xfs", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let set = Set::new();
+    let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=100ms:piece-max=64MiB"));
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("[xfs]: idle");
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("begins a pass");
+    std::thread::sleep(Duration::from_millis(250));
+    daemon.signal(Signal::USR1);
+    let free = rustix::fs::statvfs(&mount.path()).map(|s| s.f_bfree * s.f_frsize).unwrap();
+    daemon.wait_for("pass complete");
+    daemon.wait_for("begins another pass");
+    daemon.wait_for("pass complete");
+    drop(daemon.end());
+    let history = set.history();
+    assert_eq!(history.len(), 2, "{history:#?}");
+    for run in &history {
+        let id = run["id"].as_str().unwrap();
+        let store = set.directory.path().join("state/history.db");
+        let shown = trimtab().args(["results", "show", id, "--json", "--store"]).arg(store).assert().success();
+        let document: Value = serde_json::from_slice(&shown.get_output().stdout).unwrap();
+        let sent = document["phases"][0]["discards"]["accepted_bytes"].as_u64().unwrap_or_else(|| panic!("{document}"));
+        // A pass in idle time tries what a command costs, and sends these pieces again.
+        assert!(sent < free / 2 * 3 && sent >= free / 2, "{sent} reached a filesystem with {free} free");
+        assert_eq!(document["complete"], true);
+    }
+}
+
 fn write(path: &Path, mib: usize) {
     for _ in 0..mib / 10 {
         let mut file = fs::File::create(path.join("file")).unwrap();

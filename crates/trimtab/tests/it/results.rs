@@ -127,6 +127,52 @@ fn what_is_exported_comes_back_elsewhere() {
 }
 
 #[test]
+fn nothing_is_written_over_unless_told() {
+    let scratch = Scratch::new();
+    scratch.add("one", "1");
+    let trace = scratch.write("trace.csv", "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n");
+    let out = scratch.write("out", "precious");
+    let trace = ["drive", "trace", trace.to_str().unwrap(), "--to", "fio"];
+    let export = ["results", "export"];
+    let report = ["results", "report", "last"];
+    for command in [&trace[..], &export, &report] {
+        let run = |more: &[&str]| {
+            let mut run = trimtab();
+            run.arg("--store").arg(scratch.file("r.db")).args(command).arg("--output").args(more).assert()
+        };
+        let out = out.to_str().unwrap();
+        run(&[out]).code(2).stdout("").stderr(contains("is there already").and(contains("--force")));
+        assert_eq!(fs::read_to_string(out).unwrap(), "precious");
+        run(&[out, "--force"]).success();
+        let new = fs::read(out).unwrap();
+        assert!(!new.is_empty() && new != b"precious");
+        fs::write(out, "precious").unwrap();
+        let other = scratch.file("new");
+        run(&[other.to_str().unwrap()]).success();
+        fs::remove_file(other).unwrap();
+        // What is no file takes it as it is.
+        assert_eq!(run(&["/dev/stdout"]).success().get_output().stdout.len(), new.len());
+    }
+}
+
+#[test]
+fn a_study_where_a_run_is_wanted_says_how_to_find_its_runs() {
+    let scratch = Scratch::new();
+    scratch.add("one", "1");
+    let mut export = scratch.json(&["export"]);
+    let id = export["runs"][0]["id"].clone();
+    export["studies"] = serde_json::json!([{"target": "t", "complete": true, "runs": [{"part": "light", "run": id}], "untried": {}}]);
+    let file = scratch.write("study.json", &export.to_string());
+    scratch.results(&["import"]).arg(file).assert().success();
+    let studies = scratch.json(&["list", "--studies"]);
+    let study = &studies["studies"][0]["id"].as_str().unwrap_or_else(|| panic!("{studies}"))[..8];
+    for name in [study.to_owned(), format!("study:{study}"), "study:last".to_owned()] {
+        let hint = contains("is a study of 1 runs").and(contains(format!("trimtab results list --study {study}")));
+        scratch.results(&["rerun", &name]).assert().code(1).stdout("").stderr(hint);
+    }
+}
+
+#[test]
 fn a_wrong_import_says_where_and_leaves_nothing_behind() {
     let scratch = Scratch::new();
     scratch.add("one", "1,2,3");
@@ -169,7 +215,7 @@ fn lists_and_references() {
     scratch.results(&["list", "--workload", "none"]).assert().success().stdout("").stderr(contains("no stored run fits"));
     scratch.results(&["list", "--since", "yesterday"]).assert().code(2).stderr(contains("'yesterday' is no time"));
     scratch.results(&["show", &id]).assert().success().stdout(contains("19.0 s"));
-    scratch.results(&["show", "zz"]).assert().code(2).stderr(contains("names no run"));
+    scratch.results(&["show", "zz"]).assert().code(1).stderr(contains("has no run 'zz'; a run is named by"));
     scratch.results(&["delete", &id, "last~7"]).assert().code(1);
     assert_eq!(scratch.json(&["list"])["runs"].as_array().unwrap().len(), 2, "all or none");
     scratch.results(&["delete", &id]).assert().success().stdout(contains(format!("deleted {id}: tree on")));

@@ -189,3 +189,31 @@ fn simulations_and_studies() {
         check(&text, &text, columns);
     }
 }
+
+/// On a terminal errors and remarks break between words; where somebody reads them from a file each is one line.
+#[test]
+fn what_standard_error_says_is_broken_between_words() {
+    let program = crate::support::program();
+    let long = "/no/such/path/with/a/name";
+    let commands = [
+        format!("trim {long} --policy idle"),
+        "trim / --policy adaptive".to_owned(),
+        "results list --since yesterday".to_owned(),
+        "drive simulate --drive intel-x25-m-160gb --trim adaptive:share=150%".to_owned(),
+    ];
+    for columns in [60, 80] {
+        for command in &commands {
+            let inner = format!("stty cols {columns}; NO_COLOR=1 {} --store /tmp/none.db {command} > /dev/null", program.display());
+            let mut script = std::process::Command::new("script");
+            let output = script.args(["-qec", &inner, "/dev/null"]).stdin(std::process::Stdio::null()).output();
+            let Ok(output) = output else { return crate::support::skip("script (util-linux)") };
+            let text = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{columns}:\n{text}");
+            let whole = trimtab().args(["--store", "/tmp/none.db"]).args(command.split(' ')).output().unwrap();
+            let whole = String::from_utf8(whole.stderr).unwrap();
+            let joined = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(joined(&text), joined(&whole), "at {columns} columns");
+            assert!(whole.lines().any(|line| line.chars().count() > 60), "{whole}");
+        }
+    }
+}

@@ -269,13 +269,13 @@ fn files_that_are_named_beside_an_attacker() {
     fs::write(&trace, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n").unwrap();
     let trace = trace.to_str().unwrap();
     attack("results export", &["out"], |ground, home| {
-        beside(&["--store", store, "results", "export", "--output", &ground.path("out")], home, None)
+        beside(&["--store", store, "results", "export", "--force", "--output", &ground.path("out")], home, None)
     });
     attack("results report", &["out"], |ground, home| {
         beside(&["--store", store, "results", "report", "last", "--force", "--output", &ground.path("out")], home, None)
     });
     attack("drive trace", &["out"], |ground, home| {
-        beside(&["drive", "trace", trace, "--to", "fio", "--output", &ground.path("out")], home, None)
+        beside(&["drive", "trace", trace, "--to", "fio", "--force", "--output", &ground.path("out")], home, None)
     });
     attack("a new store", &[], |ground, home| {
         let store = ground.path("r.db");

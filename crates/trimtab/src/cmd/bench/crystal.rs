@@ -12,6 +12,7 @@ use crate::output::Context;
 use crate::progress::{Counting, Progress as Bar};
 use crate::recipe;
 use crate::report::cdm;
+use crate::report::file::{self, Place};
 use crate::runner::overhead::Overhead;
 use crate::runner::recorder::Recorder;
 use crate::runner::{End, Events, Header, Outcome, Progress};
@@ -98,6 +99,9 @@ pub struct Args {
     /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them in place of the report.
     #[arg(long, value_name = "FILE")]
     cdm_text: Option<PathBuf>,
+    /// Replace the file of --cdm-text if there is one.
+    #[arg(long, requires = "cdm_text")]
+    force: bool,
     #[command(flatten)]
     rounds: RoundsArgs,
     #[command(flatten)]
@@ -186,6 +190,9 @@ const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 /// Runs it and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
+    if let Some(path) = args.cdm_text.as_ref().filter(|path| path.as_os_str() != "-" && !args.force) {
+        file::check_new(path)?;
+    }
     let spec = TargetSpec::resolve(&args.target)?;
     let settings = args.settings(&spec);
     let mut rounds = match settings.until_written {
@@ -217,9 +224,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             crate::output::print(&cdm::text(&run)?)?;
             return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be kept");
         }
-        let text = cdm::text(&run)?;
-        crate::report::file::replace(path, |file| std::io::Write::write_all(file, text.as_bytes()))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        let place = if args.force { Place::Replace } else { Place::New };
+        let written = file::write(path, cdm::text(&run)?.as_bytes(), place);
+        written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     finish::conclude(context, &run, end)
 }

@@ -2,6 +2,7 @@
 
 use crate::output::Context;
 use crate::report::document::Table;
+use crate::report::file::{self, Place};
 use crate::trace::{ExportFormat, Kind, Source, export};
 use anyhow::Context as _;
 use serde::Serialize;
@@ -27,9 +28,12 @@ pub struct Args {
     /// Print it in the format of another tool: fio (iolog version 3) or blkparse.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     to: Option<ExportFormat>,
-    /// Write to this file instead of standard output.
+    /// Write to this new file instead of standard output.
     #[arg(long, short, value_name = "FILE", requires = "to")]
     output: Option<PathBuf>,
+    /// Replace the file if there is one.
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Format of a text trace, if its first line does not give it away.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
@@ -65,14 +69,16 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         match &args.output {
             Some(path) => {
                 let mut failed = None;
-                let written = crate::report::file::replace(path, |file| {
+                let mut source = Some(source);
+                let place = if args.force { Place::Replace } else { Place::New };
+                let written = file::write_with(path, place, |file| {
                     let mut out = BufWriter::new(file);
-                    match export(&name, source, format, &mut out) {
-                        Ok(_) => out.flush(),
-                        Err(error) => {
+                    match source.take().map(|source| export(&name, source, format, &mut out)) {
+                        Some(Err(error)) => {
                             failed = Some(error);
                             Err(std::io::ErrorKind::Other.into())
                         }
+                        _ => out.flush(),
                     }
                 });
                 if let Some(error) = failed {

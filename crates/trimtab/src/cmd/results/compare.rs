@@ -42,7 +42,7 @@ pub struct Args {
 #[derive(Debug, Clone)]
 struct References(Vec<Reference>);
 
-fn side(text: &str) -> Result<References, String> {
+fn side(text: &str) -> Result<References, std::convert::Infallible> {
     text.split('+').map(super::reference).collect::<Result<_, _>>().map(References)
 }
 

@@ -3,13 +3,13 @@
 use crate::error::UsageError;
 use crate::output::Context;
 use crate::report::cdm;
+use crate::report::file::{self, Place};
 use crate::shape::csv;
 use crate::shape::import::{RUNS_SCHEMA, Results, RunsV1};
 use crate::shape::run::VERSION;
 use crate::store::{self, Filter, Reference, RunId, Store};
 use anyhow::Context as _;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
@@ -32,9 +32,12 @@ pub struct Args {
     /// The format.
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// Write to this file instead of standard output. It is replaced only once all of it is written.
+    /// Write to this new file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace the file if there is one; it stays until all of the new one is written.
+    #[arg(long, requires = "output")]
+    force: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -65,6 +68,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.format == Format::Cdm && args.runs.is_empty() {
         return Err(UsageError::new("--format cdm needs the runs to be named, since only those of bench crystal have that format").into());
     }
+    if let Some(path) = args.output.as_ref().filter(|_| !args.force) {
+        file::check_new(path)?;
+    }
     let store = super::open(context)?;
     let runs: Vec<(RunId, Run)> = if args.runs.is_empty() {
         store.list(&Filter::default())?.iter().map(|summary| Ok((summary.id, store.load(summary.id)?))).collect::<store::Result<_>>()?
@@ -81,8 +87,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.output {
         None => crate::output::write_stdout(text.as_bytes())?,
         Some(path) => {
-            crate::report::file::replace(path, |file| file.write_all(text.as_bytes()))
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            let place = if args.force { Place::Replace } else { Place::New };
+            file::write(path, text.as_bytes(), place).with_context(|| format!("cannot write {}", path.display()))?;
             context.remark(&format!("{} written to {}", counted(runs.len()), path.display()));
         }
     }

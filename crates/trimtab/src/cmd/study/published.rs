@@ -49,7 +49,7 @@ pub fn run(args: &PublishedArgs, seed: u64, context: &Context) -> anyhow::Result
     drop(bar);
     context.report("published", 2, &comparison, || text::screen(&comparison, crate::output::width()))?;
     if let Some(path) = &args.markdown {
-        crate::report::file::replace(path, |file| std::io::Write::write_all(file, render::markdown(&comparison).as_bytes()))
+        crate::report::file::write(path, render::markdown(&comparison).as_bytes(), crate::report::file::Place::Replace)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)

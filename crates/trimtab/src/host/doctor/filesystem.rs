@@ -63,7 +63,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         below: stack.tops.clone(),
     };
     report.evidence.add("source", shown(&mount.source));
-    report.evidence.add("options", format!("{},{}", mount.options, mount.fs_options));
+    report.evidence.add("options", mount.options_once());
     if stack.layers.is_empty() {
         on_no_device(mount, &mut report);
         return report;
