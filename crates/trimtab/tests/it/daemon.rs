@@ -257,7 +257,7 @@ fn a_signal_in_a_pass_begins_another_and_neither_counts_for_the_other() {
     daemon.wait_for("begins a pass");
     std::thread::sleep(Duration::from_millis(250));
     daemon.signal(Signal::USR1);
-    let free = rustix::fs::statvfs(&mount.path()).map(|s| s.f_bfree * s.f_frsize).unwrap();
+    let free = rustix::fs::statvfs(mount.path()).map(|s| s.f_bfree * s.f_frsize).unwrap();
     daemon.wait_for("pass complete");
     daemon.wait_for("begins another pass");
     daemon.wait_for("pass complete");
