@@ -2,6 +2,8 @@
 //!
 //! `docs/method.md` states the formulas. The slowest of processor, queue, link, channels and dies decides.
 
+mod lone_writes;
+
 use super::tests::small;
 use super::*;
 use crate::data::DataClass;

@@ -299,8 +299,9 @@ impl Clock {
     pub(super) fn charge(&mut self, at: u64, work: &Work, waited_for: bool) -> u64 {
         let (die, channel) = self.cost(work);
         self.heat_bytes = self.heat_bytes.wrapping_add(work.bytes_moved);
-        self.dies.charge(at, die, self.burst && waited_for);
-        self.channels.charge(at, channel, self.burst && waited_for);
+        let burst = self.burst && waited_for;
+        self.dies.charge(at, die, waited_for, burst);
+        self.channels.charge(at, channel, waited_for, burst);
         die
     }
 
@@ -311,12 +312,13 @@ impl Clock {
         self.channels.spread(done, programs);
     }
 
-    /// The same after quiet time until `until`, when nothing may be owed any more.
+    /// The same after quiet time until `until`. What was begun in it and is not done makes way for the host: a program waits for the relocation of one row
+    /// at most, as if for what its die has in flight.
     pub(super) fn spread_after_idling(&mut self, until: u64, programs: u64) {
-        if self.quiet_from() <= until {
-            (self.dies.uncovered_ns, self.channels.uncovered_ns) = (0, 0);
-        }
-        self.spread(programs);
+        let done = core::mem::take(&mut self.programs);
+        let channel = if self.copyback { 0 } else { 2 * self.now.row_transfer };
+        self.dies.spread_after_idling(until, done, programs, self.now.read + self.now.program);
+        self.channels.spread_after_idling(until, done, programs, channel);
     }
 
     /// When dies and channels have done everything they were given, what they owe included.

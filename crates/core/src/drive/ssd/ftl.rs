@@ -230,6 +230,8 @@ impl Ftl {
     pub(super) fn open(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         if !self.collecting {
             self.make_room(clock, at, slots, now);
+            // Relocated data move the turn on; the row for which there is room now stays where it was to go.
+            self.turn[self.frontier_stream(at)] = at as u32 % self.layout.groups;
             // Collection may have used the same frontier, and left room there or too little.
             if self.frontiers[at].has_room(slots) {
                 clock.spread(self.rows_open());

@@ -100,18 +100,21 @@ pub(super) struct Lanes {
     pub(super) undivided_ns: u64,
     /// What was charged and not yet covered by shares, whether it is spent or not.
     pub(super) uncovered_ns: u64,
+    /// The same of what was begun in idle time, until somebody waits for room.
+    pub(super) idle_uncovered_ns: u64,
 }
 
 impl Lanes {
     pub(super) fn new(count: usize) -> Self {
-        Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0, uncovered_ns: 0 }
+        Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0, uncovered_ns: 0, idle_uncovered_ns: 0 }
     }
 
     /// Charges `ns`, summed over lanes, from `at` on. In a `burst` everything that is given to them later waits until it is done.
-    pub(super) fn charge(&mut self, at: u64, ns: u64, burst: bool) {
+    pub(super) fn charge(&mut self, at: u64, ns: u64, waited_for: bool, burst: bool) {
         let lanes = self.each.len() as u64;
         self.charged_ns = self.charged_ns.saturating_add(ns);
-        self.uncovered_ns = self.uncovered_ns.saturating_add(ns);
+        let uncovered = if waited_for { &mut self.uncovered_ns } else { &mut self.idle_uncovered_ns };
+        *uncovered = uncovered.saturating_add(ns);
         let ns = ns.saturating_add(self.undivided_ns);
         self.undivided_ns = ns % lanes;
         for lane in &mut self.each {
@@ -124,8 +127,24 @@ impl Lanes {
 
     /// Takes what the shares of `done` programs have covered off, and divides the rest among the next `programs`.
     pub(super) fn spread(&mut self, done: u64, programs: u64) {
-        self.uncovered_ns = self.uncovered_ns.saturating_sub(self.share.saturating_mul(done));
+        self.uncovered_ns = self.uncovered_ns.saturating_add(self.idle_uncovered_ns).saturating_sub(self.share.saturating_mul(done));
+        self.idle_uncovered_ns = 0;
         self.share = self.uncovered_ns.div_ceil(programs.max(1));
+    }
+
+    /// The same when the host comes back at `now` after idle time. What this has worked off is covered; of what was begun in it and is not done, a program
+    /// works off `preempted_ns` at most.
+    pub(super) fn spread_after_idling(&mut self, now: u64, done: u64, programs: u64, preempted_ns: u64) {
+        self.uncovered_ns = self.uncovered_ns.saturating_sub(self.share.saturating_mul(done));
+        self.each.iter_mut().for_each(|lane| lane.settle(now));
+        // Else the host's own work goes on, and nothing was begun.
+        if self.each.iter().all(|lane| lane.free <= now) {
+            let owed = owed(&self.each);
+            self.idle_uncovered_ns = self.idle_uncovered_ns.min(owed);
+            self.uncovered_ns = self.uncovered_ns.min(owed - self.idle_uncovered_ns);
+        }
+        let programs = programs.max(1);
+        self.share = self.uncovered_ns.div_ceil(programs) + self.idle_uncovered_ns.div_ceil(programs).min(preempted_ns);
     }
 
     /// When all of them have nothing left to do.
@@ -143,6 +162,6 @@ impl Lanes {
     pub(super) fn forgive(&mut self) {
         self.charged_ns = self.charged_ns.saturating_sub(owed(&self.each)).saturating_sub(self.undivided_ns);
         self.each.iter_mut().for_each(|lane| lane.owed = 0);
-        (self.share, self.undivided_ns, self.uncovered_ns) = (0, 0, 0);
+        (self.share, self.undivided_ns, self.uncovered_ns, self.idle_uncovered_ns) = (0, 0, 0, 0);
     }
 }

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 const MAGIC: &[u8; 5] = b"TTSSD";
 /// Version of the layout; raised whenever it changes.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Magic, version, two checksums.
 const HEADER_BYTES: usize = 5 + 1 + 8 + 8;
 
@@ -386,7 +386,7 @@ fn write_lanes(out: &mut Writer, lanes: &Lanes) {
             out.number(value);
         }
     }
-    for value in [lanes.share, lanes.charged_ns, lanes.undivided_ns, lanes.uncovered_ns] {
+    for value in [lanes.share, lanes.charged_ns, lanes.undivided_ns, lanes.uncovered_ns, lanes.idle_uncovered_ns] {
         out.number(value);
     }
 }
@@ -401,7 +401,8 @@ fn read_lanes(reader: &mut Reader<'_>, lanes: &mut Lanes) -> Result<(), usize> {
             background_ns: reader.count()?,
         };
     }
-    for value in [&mut lanes.share, &mut lanes.charged_ns, &mut lanes.undivided_ns, &mut lanes.uncovered_ns] {
+    let Lanes { each: _, share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns } = lanes;
+    for value in [share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns] {
         *value = reader.count()?;
     }
     Ok(())

@@ -1,0 +1,220 @@
+//! Resources that do one thing at a time, signals, and a queue of events: how time passes.
+
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// Something that happens at some instant.
+pub(super) type Signal = usize;
+
+/// What a die or a channel has to do, in order.
+#[derive(Clone, Debug)]
+pub(super) enum Job {
+    /// Data of the host: once all signals are there, and after a share of what is owed.
+    Program { after: Vec<Signal>, took: u64, share: u64, done: Signal },
+    /// A read: background work goes on for `wait` beside it.
+    Read { after: Vec<Signal>, took: u64, wait: Option<u64>, done: Signal },
+    /// Background work from a signal on.
+    Owe { from: Signal, ns: u64 },
+    /// Nothing else before all that is owed is done.
+    Drain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Doing {
+    Nothing,
+    Background,
+    Job(Signal),
+}
+
+/// A die, or a channel.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) jobs: VecDeque<Job>,
+    pub(super) doing: Doing,
+    pub(super) since: u64,
+    pub(super) until: u64,
+    pub(super) owed: u64,
+    /// Worked off since the last job was done.
+    pub(super) worked_off: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    Fire(Signal),
+    Wake(usize),
+}
+
+/// Instants of signals, and the events to come.
+#[derive(Default)]
+pub(super) struct Engine {
+    pub(super) now: u64,
+    pub(super) fired: Vec<Option<u64>>,
+    pub(super) events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    pub(super) order: u64,
+    pub(super) servers: Vec<Server>,
+    /// Signals that fire `delay` after the last of others.
+    pub(super) gates: Vec<(Vec<Signal>, u64, Signal)>,
+}
+
+impl Engine {
+    pub(super) fn signal(&mut self) -> Signal {
+        self.fired.push(None);
+        self.fired.len() - 1
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((time.max(self.now), self.order, event)));
+    }
+
+    /// A signal `delay` after the last of `after`.
+    pub(super) fn gate(&mut self, after: Vec<Signal>, delay: u64) -> Signal {
+        let signal = self.signal();
+        self.gates.push((after, delay, signal));
+        self.open_gates();
+        signal
+    }
+
+    fn latest(&self, signals: &[Signal]) -> Option<u64> {
+        signals.iter().map(|signal| self.fired[*signal]).try_fold(0, |latest, at| at.map(|at| at.max(latest)))
+    }
+
+    fn open_gates(&mut self) {
+        let mut gates = core::mem::take(&mut self.gates);
+        gates.retain(|(after, delay, signal)| match self.latest(after) {
+            Some(at) => {
+                self.at(at + delay, Event::Fire(*signal));
+                false
+            }
+            None => true,
+        });
+        self.gates = gates;
+    }
+
+    /// Lets time pass until `until`, events at that instant included.
+    pub(super) fn run_to(&mut self, until: u64) {
+        self.poll_all();
+        while let Some(Reverse((time, _, _))) = self.events.peek()
+            && *time <= until
+        {
+            let Some(Reverse((time, _, event))) = self.events.pop() else { break };
+            self.now = time;
+            match event {
+                Event::Fire(signal) => {
+                    self.fired[signal] = Some(time);
+                    self.open_gates();
+                    self.poll_all();
+                }
+                Event::Wake(server) => self.poll(server),
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Lets time pass until `signal`.
+    pub(super) fn run_until(&mut self, signal: Signal) -> u64 {
+        while self.fired[signal].is_none() {
+            self.poll_all();
+            let Some(Reverse((time, _, _))) = self.events.peek() else { panic!("nothing will ever fire {signal}") };
+            let time = *time;
+            self.run_to(time);
+        }
+        self.fired[signal].unwrap()
+    }
+
+    pub(super) fn poll_all(&mut self) {
+        (0..self.servers.len()).for_each(|server| self.poll(server));
+    }
+
+    /// Whether nothing is left to do.
+    pub(super) fn quiet(&self) -> bool {
+        self.servers.iter().all(|server| server.jobs.is_empty() && server.owed == 0 && !matches!(server.doing, Doing::Job(_)))
+    }
+
+    /// A server takes note of the time that has passed, and goes on with what is next.
+    fn poll(&mut self, at: usize) {
+        let now = self.now;
+        if let Doing::Job(done) = self.servers[at].doing {
+            if now < self.servers[at].until {
+                return;
+            }
+            self.servers[at].doing = Doing::Nothing;
+            self.next_job(at);
+            self.at(now, Event::Fire(done));
+        }
+        let server = &mut self.servers[at];
+        if server.doing == Doing::Background {
+            let worked = (now - server.since).min(server.owed);
+            server.owed -= worked;
+            server.worked_off += worked;
+            server.doing = Doing::Nothing;
+        }
+        loop {
+            let wake = match self.servers[at].jobs.front().cloned() {
+                None => u64::MAX,
+                Some(Job::Owe { from, ns }) => match self.fired[from] {
+                    Some(time) if time <= now => {
+                        self.servers[at].owed += ns;
+                        self.next_job(at);
+                        continue;
+                    }
+                    _ => u64::MAX,
+                },
+                Some(Job::Drain) => {
+                    if self.servers[at].owed == 0 {
+                        self.next_job(at);
+                        continue;
+                    }
+                    u64::MAX
+                }
+                Some(Job::Program { after, took, share, done }) => {
+                    let server = &mut self.servers[at];
+                    // At least a small part of what is owed when its turn comes.
+                    let demanded = ((server.owed + server.worked_off) >> 12).max(share);
+                    let lacks = demanded.saturating_sub(server.worked_off).min(server.owed);
+                    match self.latest(&after) {
+                        Some(time) if time <= now && lacks == 0 => return self.start(at, took, done),
+                        Some(time) if time <= now => now + lacks,
+                        _ => u64::MAX,
+                    }
+                }
+                Some(Job::Read { after, took, wait, done }) => match self.latest(&after) {
+                    Some(time) if time <= now => {
+                        let begin = match wait {
+                            Some(wait) if self.servers[at].owed > 0 => time + wait,
+                            _ => now,
+                        };
+                        if begin <= now {
+                            return self.start(at, took, done);
+                        }
+                        begin
+                    }
+                    _ => u64::MAX,
+                },
+            };
+            let server = &mut self.servers[at];
+            if server.owed > 0 {
+                (server.doing, server.since) = (Doing::Background, now);
+                let wake = wake.min(now + server.owed);
+                self.at(wake, Event::Wake(at));
+            } else if wake != u64::MAX {
+                self.at(wake, Event::Wake(at));
+            }
+            return;
+        }
+    }
+
+    fn next_job(&mut self, at: usize) {
+        let server = &mut self.servers[at];
+        server.worked_off = 0;
+        server.jobs.pop_front();
+    }
+
+    fn start(&mut self, at: usize, took: u64, done: Signal) {
+        let server = &mut self.servers[at];
+        (server.doing, server.until) = (Doing::Job(done), self.now + took);
+        let until = server.until;
+        self.at(until, Event::Wake(at));
+    }
+}

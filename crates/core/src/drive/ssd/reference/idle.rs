@@ -1,0 +1,127 @@
+//! What the drive does by itself while nothing comes.
+
+use super::engine::{Doing, Server, Signal};
+use super::{Reference, ns};
+use core::cmp::Reverse;
+
+impl Reference {
+    pub(super) fn worth_collecting(&self) -> bool {
+        let most = self.slots as u64 * u64::from(self.flash.ftl.gc.idle_valid_max_permille) / 1000;
+        self.fifo.front().is_some_and(|block| self.valid(*block).len() as u64 <= most)
+    }
+
+    /// Nothing comes until `until`.
+    pub(super) fn pass(&mut self, until: u64, told: bool) {
+        // When the last command completes, if that is before.
+        loop {
+            self.engine.poll_all();
+            if self.completions.iter().all(|signal| self.engine.fired[*signal].is_some()) {
+                break;
+            }
+            match self.engine.events.peek() {
+                Some(Reverse((time, _, _))) if *time <= until => {
+                    let time = *time;
+                    self.engine.run_to(time);
+                }
+                _ => return self.engine.run_to(until),
+            }
+        }
+        let quiet = self.completions.iter().filter_map(|signal| self.engine.fired[*signal]).max().unwrap_or(0);
+        let slc = self.flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns);
+        let (out, gc) = (self.flash.write_cache.idle_write_out_ns, self.flash.ftl.gc.idle_delay_ns);
+        let first = [slc, out, gc].into_iter().flatten().min().unwrap_or(u64::MAX);
+        if until > quiet && (told || until - quiet > first) {
+            self.rest(quiet, until, out, slc, gc);
+        }
+        self.engine.run_to(until);
+    }
+
+    pub(super) fn rest(&mut self, quiet: u64, until: u64, out: Option<u64>, slc: Option<u64>, gc: Option<u64>) {
+        if let Some(delay) = out
+            && quiet + delay <= until
+            && self.heads.iter().any(|head| head.row.is_some())
+        {
+            self.engine.run_to(quiet + delay);
+            let now = self.instant();
+            self.engine.fired[now] = Some(quiet + delay);
+            self.write_out_all(now);
+        }
+        let mut now = self.until_quiet(until).max(quiet);
+        if let Some(delay) = slc
+            && !self.slc_fifo.is_empty()
+        {
+            now = now.max(quiet + delay);
+            while now < until && !self.slc_fifo.is_empty() {
+                self.engine.run_to(now);
+                let from = self.instant();
+                self.fold(from, false);
+                now = self.until_quiet(until);
+            }
+        }
+        if let Some(delay) = gc {
+            now = now.max(quiet + delay);
+            while now < until && self.free() < self.flash.ftl.gc.idle_free as usize && self.worth_collecting() {
+                self.engine.run_to(now);
+                let from = self.instant();
+                if !self.collect(from, false) {
+                    break;
+                }
+                now = self.until_quiet(until);
+            }
+        }
+        self.engine.run_to(until);
+        self.engine.poll_all();
+        self.spread_after_idling();
+    }
+
+    /// What idle time has worked off is covered; what was begun in it and goes on lets a program wait for the relocation of one row at most.
+    fn spread_after_idling(&mut self) {
+        let nand = &self.flash.nand;
+        let crossed = if nand.copyback { 0 } else { 2 * ns(self.row_slots as u64 * self.unit, nand.channel_bytes_per_s) };
+        let rows = (self.rows_open() as u64).max(1);
+        let count = self.engine.servers.len();
+        for (debt, servers, most) in [(0, 0..self.dies, nand.read_ns + nand.program_ns), (1, self.dies..count, crossed)] {
+            let (debt, servers) = (&mut self.debts[debt], &mut self.engine.servers[servers]);
+            let idle = |server: &Server| server.jobs.is_empty() && !matches!(server.doing, Doing::Job(_));
+            // The next program's share is of what is left now.
+            servers.iter_mut().filter(|server| idle(server)).for_each(|server| server.worked_off = 0);
+            debt.uncovered = debt.uncovered.saturating_sub(debt.share * self.programs);
+            if servers.iter().all(idle) {
+                let owed: u64 = servers.iter().map(|server| server.owed).sum();
+                debt.idle = debt.idle.min(owed);
+                debt.uncovered = debt.uncovered.min(owed - debt.idle);
+            }
+            debt.share = debt.uncovered.div_ceil(rows) + debt.idle.div_ceil(rows).min(most);
+        }
+        self.programs = 0;
+    }
+
+    /// A signal of this instant.
+    pub(super) fn instant(&mut self) -> Signal {
+        let now = self.engine.signal();
+        self.engine.fired[now] = Some(self.engine.now);
+        now
+    }
+
+    /// When everything is done, or `until` if that is later.
+    pub(super) fn until_quiet(&mut self, until: u64) -> u64 {
+        loop {
+            self.engine.poll_all();
+            if self.engine.quiet() {
+                return self.engine.now;
+            }
+            match self.engine.events.peek() {
+                Some(Reverse((time, _, _))) if *time <= until => {
+                    let time = *time;
+                    self.engine.run_to(time);
+                }
+                _ => return until,
+            }
+        }
+    }
+
+    /// When a command completes.
+    pub(super) fn completion(&mut self, of: Signal) -> u64 {
+        self.engine.run_until(of)
+    }
+}
