@@ -70,10 +70,14 @@ bench: packages
 	$(CARGO) bench -p trimtab --bench '*'
 
 # The property tests of the models with other cases, a round in ten seconds; each round's seed is printed, and PROPTEST_RNG_SEED=SEED cargo test
-# repeats it. Then the SSD model against its reference, and 200 power cuts on ext4 and XFS each. Before all, the stated rust-version.
+# repeats it. Then the SSD model against its reference, and 200 power cuts on ext4 and XFS each. Before all, the stated rust-version. At last
+# studies in a row on ext4, XFS and btrfs, and studies that are killed.
 SOAK_CUTS ?= 200
 SOAK_TRIES ?= 1000
 SOAK_KILLS ?= 200
+SOAK_STUDIES ?= 20
+SOAK_FULL_STUDIES ?= 5
+SOAK_STUDY_KILLS ?= 30
 SOAK_SEEDS ?= $(shell seq 1001 1060)
 soak: packages msrv
 	for seed in $(SOAK_SEEDS); do \
@@ -82,6 +86,8 @@ soak: packages msrv
 	TRIMTAB_REFERENCE_CASES=10000 $(CARGO) test -q -p trimtab-core --lib reference
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture
+	TRIMTAB_SOAK_STUDIES=$(SOAK_STUDIES) TRIMTAB_SOAK_FULL=$(SOAK_FULL_STUDIES) TRIMTAB_SOAK_STUDY_KILLS=$(SOAK_STUDY_KILLS) \
+	  $(CARGO) test -p trimtab --release --test it study_again -- --nocapture
 
 # The guest is built once, in target/lab.
 LAB_PACKAGES := qemu-system-x86 debootstrap zstd xz-utils cpio

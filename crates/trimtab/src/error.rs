@@ -57,6 +57,9 @@ pub const BLOCKED: u8 = 3;
 /// Exit status if it cannot be told, or has not been proved, that TRIM gets through.
 pub const NOT_PROVED: u8 = 4;
 
+/// Exit status of a comparison that found something worse than it was allowed to be.
+pub const WORSE: u8 = 5;
+
 /// TRIM cannot get through (exit status 3): a layer, or how the filesystem is mounted, is in the way.
 #[derive(Debug)]
 pub struct Blocked(pub String);

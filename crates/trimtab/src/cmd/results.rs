@@ -4,6 +4,7 @@ mod add;
 mod compare;
 mod delete;
 mod export;
+mod form;
 mod import;
 mod list;
 mod report;

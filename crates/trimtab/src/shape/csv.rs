@@ -71,6 +71,34 @@ pub fn write(runs: &[Run]) -> String {
     String::from_utf8(bytes).expect("only text was written")
 }
 
+/// The columns of [`series`].
+const SERIES: [&str; 9] = ["id", "workload", "target_label", "policy", "series", "axis", "x", "unit", "y"];
+
+/// The series of `runs`: a row for each point, `x` in nanoseconds since the run began or in bytes written since. A second in which there was no
+/// value has an empty `y`.
+#[must_use]
+pub fn series(runs: &[Run]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let written: csv::Result<()> = (|| {
+        writer.write_record(SERIES)?;
+        for run in runs {
+            let id = RunId::of(run).to_string();
+            for series in &run.series {
+                let head = [&id, &run.workload, &run.target_label, &run.policy, &series.name].map(|cell| harmless(cell));
+                for (x, y) in series.x.iter().zip(&series.y) {
+                    let y = if y.is_nan() { String::new() } else { y.to_string() };
+                    let point = [series.axis.name().to_owned(), x.to_string(), series.unit.name().to_owned(), y];
+                    writer.write_record(head.iter().cloned().chain(point))?;
+                }
+            }
+        }
+        Ok(())
+    })();
+    written.and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
+    let bytes = writer.into_inner().expect("it has been flushed");
+    String::from_utf8(bytes).expect("only text was written")
+}
+
 fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) -> csv::Result<()> {
     let head = [
         RunId::of(run).to_string(),

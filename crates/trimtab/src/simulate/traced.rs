@@ -119,7 +119,8 @@ impl Traced {
     }
 }
 
-const fn kind(kind: Kind) -> OpKind {
+/// The kind of operation that results speak of.
+pub const fn kind(kind: Kind) -> OpKind {
     match kind {
         Kind::Read => OpKind::Read,
         Kind::Write => OpKind::Write,

@@ -33,6 +33,7 @@ mod second_user;
 mod skips;
 mod standing;
 mod study;
+mod study_again;
 mod study_modelled;
 mod support;
 mod sysroot;

@@ -70,6 +70,63 @@ fn a_simulation_comes_out_again_to_the_byte() {
     assert_eq!(runs[0]["policy_settings"]["policy.every"], "1h");
 }
 
+/// Every command that makes modelled runs, beside those of other tests.
+#[test]
+fn rounds_of_files_rounds_of_tests_and_replays_come_out_again() {
+    let scratch = Scratch::new();
+    let drive = "drive:ocz-vertex-le-100gb";
+    let text = scratch.0.path().join("cdm");
+    let crystal = ["bench", "crystal", "--size", "16MiB", "--passes", "1", "--bytes", "1MiB", "--interval", "0s", drive];
+    scratch.made(&[&crystal[..], &["--cdm-text", text.to_str().unwrap()]].concat());
+    scratch.check("last");
+    scratch.made(&[
+        "bench",
+        "age",
+        "--total",
+        "200MB",
+        "--rounds",
+        "2",
+        "--test-size",
+        "16MiB",
+        "--test-time",
+        "1s",
+        "--trim",
+        "batched:every=1h",
+        drive,
+    ]);
+    scratch.check("last");
+    let trace = scratch.0.path().join("trace.csv");
+    let line = |n: u64| {
+        let kind = ["Write", "Write", "Read"][n as usize % 3];
+        format!("{},h,0,{kind},{},65536,1\n", n * 10_000, n * 7 % 4000 * 65536)
+    };
+    std::fs::write(&trace, (0..5000).map(line).collect::<String>()).unwrap();
+    let trace = trace.to_str().unwrap();
+    let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "1GB", "--workload"];
+    scratch.made(&[&simulate[..], &[&format!("trace:{trace}")]].concat());
+    scratch.check("last");
+    let loops = "crystal:size=20MB:pass=2MB:small-pass=1MB:passes=1";
+    scratch.made(&[&simulate[..], &[loops, "--until-written", "200MB", "--trim", "online"]].concat());
+    scratch.check("last");
+    let replay = ["drive", "replay", trace, "--drive", "ocz-vertex-le-100gb", "--size", "1GB", "--fill", "20", "--rest", "2d"];
+    let policies = ["--trim", "recorded", "--trim", "batched:every=1h", "--trim", "batched:every=2h", "--trim", "idle"];
+    let document = scratch.json(&[&replay[..], &policies].concat());
+    for (back, (policy, every)) in [("idle", None), ("batched", Some("2h")), ("batched", Some("1h")), ("recorded", None)].iter().enumerate()
+    {
+        let name = format!("last~{back}");
+        let run = scratch.json(&["results", "show", &name]);
+        assert_eq!((run["workload"].as_str(), run["policy"].as_str()), (Some("replay"), Some(*policy)));
+        assert_eq!(run["policy_settings"]["policy.every"].as_str(), *every);
+        let printed = &document["replays"][3 - back];
+        assert_eq!(run["counters"]["nand_written_bytes"], printed["model"]["nand_written_bytes"]);
+        let written = run["phases"][0]["written_bytes"].as_u64().unwrap();
+        assert_eq!(Some(written), printed["requests"]["write"]["bytes"].as_u64(), "{}", run["phases"]);
+        // Of 5000 lines every third is a read.
+        assert_eq!(written, (5000 - 5000 / 3) * 65536);
+        scratch.check(&name);
+    }
+}
+
 #[test]
 fn a_file_that_is_gone_is_not_needed() {
     let scratch = Scratch::new();

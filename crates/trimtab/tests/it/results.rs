@@ -155,6 +155,109 @@ fn nothing_is_written_over_unless_told() {
     }
 }
 
+/// Cells of tab-separated lines, by the names in the first.
+fn cells(text: &[u8]) -> Vec<std::collections::BTreeMap<String, String>> {
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    let mut lines = text.lines().map(|line| line.split('\t').map(str::to_owned).collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    lines
+        .map(|line| {
+            assert_eq!(line.len(), names.len(), "{line:?}");
+            names.iter().cloned().zip(line).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn scripts_get_plain_numbers_and_pages_get_tables() {
+    let scratch = Scratch::new();
+    scratch.add("a|b <i>", "1.5,2.5");
+    scratch.add("tab\there", "0.0000125");
+    let list = cells(&scratch.results(&["list", "--as", "tsv"]).output().unwrap().stdout);
+    let json = scratch.json(&["list"]);
+    assert_eq!(list.len(), 2);
+    for (row, run) in list.iter().zip(json["runs"].as_array().unwrap()) {
+        assert_eq!((row["id"].as_str(), row["workload"].as_str()), (run["id"].as_str().unwrap(), "tree"));
+        assert_eq!(row["mean"].parse::<f64>().ok(), run["metric"]["mean"].as_f64());
+        assert_eq!(row["repeats"], run["metric"]["repeats"].to_string());
+    }
+    assert_eq!(list[1]["target"], "tab here");
+    let shown = cells(&scratch.results(&["show", "last~1", "--as", "tsv"]).output().unwrap().stdout);
+    assert_eq!((shown[0]["mean"].as_str(), shown[0]["least"].as_str(), shown[0]["most"].as_str()), ("2", "1.5", "2.5"));
+    let compared = cells(&scratch.results(&["compare", "last~1", "last", "--as", "tsv"]).output().unwrap().stdout);
+    assert_eq!((compared[0]["side"].as_str(), compared[0]["ratio"].parse::<f64>().ok()), ("B", Some(0.0000125 / 2.0)));
+    // Each row of each table has the cells of its header, whatever is in a name.
+    for args in [&["list"][..], &["show", "last~1"], &["compare", "last~1", "last"]] {
+        let output = scratch.results(&[args, &["--as", "markdown"]].concat()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        let count = |row: &str| row.replace("\\|", "").matches('|').count();
+        assert!(rows.len() >= 3 && rows.iter().any(|row| row.starts_with("|---|")), "{text}");
+        assert!(!text.contains("<i>"), "{text}");
+        for pair in rows.windows(2) {
+            let next_table = pair[1].replace("\\|", "").matches('|').count() != count(pair[0]);
+            assert!(!next_table || !pair[1].starts_with("|---|"), "{text}");
+        }
+    }
+    scratch.results(&["list", "--as", "tsv", "--json"]).assert().code(2);
+    // Nothing to list is a header for a script.
+    let none = scratch.results(&["list", "--workload", "none", "--as", "tsv"]).assert().success();
+    assert_eq!(cells(&none.get_output().stdout).len(), 0);
+}
+
+#[test]
+fn series_are_a_row_for_each_point() {
+    let scratch = Scratch::new();
+    let file = scratch.write("two.json", &document(0, 2));
+    scratch.results(&["import"]).arg(file).assert().success();
+    let text = scratch.results(&["export", "--series"]).output().unwrap().stdout;
+    let mut reader = csv::Reader::from_reader(&text[..]);
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 2 * 2000);
+    let ids: std::collections::BTreeSet<&str> = rows.iter().map(|row| &row[0]).collect();
+    assert_eq!(ids.len(), 2);
+    for (at, row) in rows.iter().take(2000).enumerate() {
+        let x = (at as u64 * 1_000_000_000).to_string();
+        assert_eq!((&row[4], &row[5], &row[6], &row[7], row[8].parse::<f64>().ok()), ("s", "time", x.as_str(), "ops/s", x.parse().ok()));
+    }
+    let one = scratch.results(&["export", "--series", "last"]).output().unwrap().stdout;
+    assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 2001);
+    scratch.results(&["export", "--series", "--json"]).assert().code(2);
+    scratch.results(&["export", "--series", "--format", "csv"]).assert().code(2);
+}
+
+#[test]
+fn a_comparison_fails_where_something_is_worse_than_allowed() {
+    let scratch = Scratch::new();
+    scratch.add("base", "10.0,10.1,9.9");
+    scratch.add("slower", "11.0,11.1,10.9");
+    scratch.add("once", "12.0");
+    scratch.add("faster", "8.0,8.1,7.9");
+    let compare = |other: &str, more: &[&str]| scratch.results(&[&["compare", "last~3", other, "--quiet"], more].concat()).assert();
+    compare("last~2", &[]).code(0);
+    // 10 per cent slower, and the intervals lie apart.
+    compare("last~2", &["--fail-above", "5%"]).code(5).stdout(contains("slower"));
+    compare("last~2", &["--fail-above", "12"]).code(0);
+    compare("last~2", &["--fail-above", "5%", "--metric", "delete"]).code(5);
+    // One repeat: it looks worse, and nobody can tell.
+    compare("last~1", &["--fail-above", "5%"]).code(4);
+    compare("last", &["--fail-above", "0"]).code(0);
+    compare("last", &["--fail-above", "5%", "--metric", "nope"]).code(1).stderr(contains("do not share nope"));
+    compare("last", &["--fail-above", "-5"]).code(2);
+    compare("last", &["--metric", "delete"]).code(2);
+    let said = contains("B: delete is worse by 10.0 %, and 5 % are allowed");
+    scratch.results(&["compare", "last~3", "last~2", "--fail-above", "5%"]).assert().code(5).stderr(said);
+    // A rate is worse where it is lower.
+    let rate = |name: &str, rate: &str| {
+        let metric = format!("writes={rate} ops/s");
+        scratch.json(&["add", "--name", name, "--workload", "w", "--metric", &metric]);
+    };
+    rate("base", "100,101,99");
+    rate("lower", "80,81,79");
+    scratch.results(&["compare", "last~1", "last", "--fail-above", "15%"]).assert().code(5);
+    scratch.results(&["compare", "last", "last~1", "--fail-above", "15%"]).assert().code(0);
+}
+
 #[test]
 fn a_study_where_a_run_is_wanted_says_how_to_find_its_runs() {
     let scratch = Scratch::new();

@@ -1,5 +1,7 @@
 //! `trimtab drive replay`.
 
+mod kept;
+
 use crate::drives;
 use crate::drives::model;
 use crate::error::UsageError;
@@ -7,9 +9,12 @@ use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Progress};
 use crate::report::document::Table;
+use crate::runner::recorder::{Recorded, Recorder};
 use crate::serve::engine::Settings;
 use crate::serve::pace::Speed;
 use crate::serve::status::ByKind;
+use crate::simulate::traced;
+use crate::store;
 use crate::trace::Source;
 use crate::trace::replay::{self, Outcome};
 use crate::trace::timing::TimingArgs;
@@ -33,7 +38,8 @@ Examples:
 
 A trace without times, such as an fio iolog of version 2, needs --rate or --closed-loop.
 
-What the trace trims is what its host had freed: 'none' never tells the drive, 'batched', 'adaptive' and 'idle' tell it in their own time.";
+What the trace trims is what its host had freed: 'none' never tells the drive, 'batched', 'adaptive' and 'idle' tell it in their own time.
+Each policy's replay is kept as a run: trimtab results compare last~1 last, trimtab results rerun last.";
 
 /// Arguments of `trimtab drive replay`.
 #[derive(Debug, clap::Args)]
@@ -97,29 +103,43 @@ impl std::fmt::Display for Trim {
 /// Replays.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot handle signals")?;
-    let spec = model::sized(drives::load(&args.drive)?.spec, args.size)?;
+    store::check(context)?;
+    let drive = drives::load(&args.drive)?;
+    let spec = model::sized(drive.spec.clone(), args.size)?;
     let settings = Settings::of(&spec, Speed::Unpaced);
     args.timing.timing().check(&args.trace, args.format, args.volume)?;
     let mut outcomes = Vec::new();
+    let mut kept = Vec::new();
     for trim in &args.policies {
-        outcomes.push((trim.to_string(), replay(args, &spec, settings, trim, context)?));
+        let header = kept::header(args, &drive, trim);
+        let (outcome, recorded) = replay(args, &spec, settings, trim, context)?;
+        kept.push(store::save(context, &kept::run(header, recorded, &outcome)));
+        outcomes.push((trim.to_string(), outcome));
     }
     let document = json!({ "drive": spec.name, "size": spec.capacity_bytes, "replays": outcomes.iter().map(|(trim, outcome)| as_json(trim, outcome)).collect::<Vec<_>>() });
     context.report("drive-replay", 1, &document, || in_words(&outcomes))?;
+    for id in kept {
+        let id = id.context("the result above could not be kept")?;
+        context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, context: &Context) -> anyhow::Result<Outcome> {
+fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, context: &Context) -> anyhow::Result<(Outcome, Recorded)> {
     let mut drive = model::build(spec, args.seed)?;
     let filled = fill(drive.as_mut(), &settings, args.fill);
     let mut progress = Progress::new(context, &format!("replaying, {trim}"), Counting::Items, 0);
-    replay::outcome(drive, settings, trim.0.as_ref(), args.timing.timing(), filled, |replay| {
+    let mut recorder = Recorder::new(filled.1);
+    recorder.begin_phase("replay", filled.1);
+    let outcome = replay::outcome(drive, settings, trim.0.as_ref(), args.timing.timing(), filled, |replay| {
         let mut source = Source::open(&args.trace, args.format, args.volume)?;
         let mut n = 0_u64;
         while let Some(event) = source.next() {
-            replay
-                .event(&event?)
+            let event = event?;
+            let served = replay
+                .event(&event)
                 .map_err(|problem| UsageError::new(format!("{}: {problem}", source.place())).hint("--size makes the drive larger"))?;
+            recorder.op(traced::kind(event.kind), served.arrived, served.done, event.len);
             if n.is_multiple_of(4096) {
                 interrupt::check()?;
                 progress.set(n);
@@ -132,8 +152,10 @@ fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, contex
         if let Some(rest) = args.rest {
             replay.rest(rest);
         }
-        Ok(())
-    })
+        Ok::<_, anyhow::Error>(())
+    })?;
+    let ended = filled.1.saturating_add(outcome.took);
+    Ok((outcome, recorder.finish(ended)))
 }
 
 /// Writes that much of the drive once, in order; gives how much that was and when it was done.

@@ -1,15 +1,17 @@
 //! `trimtab results compare`.
 
-use crate::error::UsageError;
+use super::form::{Form, FormArgs};
+use crate::error::{NOT_PROVED, UsageError, WORSE};
 use crate::output::Context;
-use crate::report;
+use crate::report::terse::{Terse, number};
+use crate::report::{self, markdown};
 use crate::shape::comparison::{ComparisonV1, VERSION};
 use crate::store::{Reference, RunId, Store};
 use crate::study::Study;
 use std::process::ExitCode;
-use trimtab_core::analysis::compare::runs::{Side, against, warnings};
-use trimtab_core::analysis::compare::{Options, Statistic};
-use trimtab_core::run::Run;
+use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, warnings};
+use trimtab_core::analysis::compare::{Options, Statistic, Verdict};
+use trimtab_core::run::{Better, Run};
 
 /// Compare stored runs with the first of them: ratio, interval and verdict for every figure they share.
 #[derive(Debug, clap::Args)]
@@ -18,10 +20,14 @@ The verdict on measured runs needs three repeats a side (five with --median). Th
 
 Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one. docs/method.md says how the interval is made.
 
+For continuous integration: --fail-above 5% ends with status 5 if a figure is worse by more than that and the verdict says so, with status 4 if one looks worse by more than that and nobody can tell. --metric says which figures count.
+
 Examples:
   trimtab results compare last~1 last
   trimtab results compare 0c4e5df9 bd7f9406 41aa0d17
   trimtab results compare study:last~1 study:last             each run with its like
+  trimtab results compare 0c4e5df9 last --fail-above 5% --metric delete+sync.seconds
+  trimtab results compare last~1 last --as markdown
   trimtab results compare last~5+last~4+last~3 last~2+last~1+last")]
 pub struct Args {
     /// The baseline and what to compare with it: first digits of an id, last, last~1 …, several joined by +.
@@ -36,6 +42,14 @@ pub struct Args {
     /// Seed of the bootstrap.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// End with status 5 if a figure is worse than in the first by more than this, in per cent.
+    #[arg(long, value_name = "PERCENT", value_parser = allowance)]
+    fail_above: Option<f64>,
+    /// Only this figure counts for --fail-above; may be given several times [default: all figures that have a better and a worse].
+    #[arg(long = "metric", value_name = "NAME", requires = "fail_above")]
+    metrics: Vec<String>,
+    #[command(flatten)]
+    form: FormArgs,
 }
 
 /// Runs whose repeats are taken together.
@@ -53,8 +67,16 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+fn allowance(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(percent) if (0.0..=1e6).contains(&percent) => Ok(percent),
+        _ => Err("expected a share of 0 or more per cent, such as 5%".to_owned()),
+    }
+}
+
 /// Compares.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let form = args.form.checked(context)?;
     let store = super::open(context)?;
     let options = Options {
         statistic: if args.median { Statistic::Median } else { Statistic::Mean },
@@ -63,7 +85,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     if let Some(studies) = studies(&store, &args.sides)? {
-        return super::studies::compare(&studies, &options, context);
+        let rows = super::studies::compare(&studies, &options, form, context)?;
+        return gate(args, rows.iter().map(|(cell, row)| (format!("{cell}: {}", row.name), row)), context);
     }
     let loaded = load(&store, &args.sides)?;
     let runs: Vec<Vec<Run>> = loaded.iter().map(|(_, runs)| runs.iter().map(|(_, run)| run.clone()).collect()).collect();
@@ -73,9 +96,79 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let shape = ComparisonV1::new(&loaded, options.confidence, &others, &warnings);
     context.report_styled("comparison", VERSION, &shape, || {
         let ids: Vec<String> = loaded.iter().map(|(_, runs)| joined(runs)).collect();
-        report::text::render(&report::compare::document(&sides, &ids, options.confidence, &others, &warnings))
+        let document = || report::compare::document(&sides, &ids, options.confidence, &others, &warnings);
+        match form {
+            Form::Text => report::text::render(&document()),
+            Form::Markdown => markdown::render(&document()),
+            Form::Tsv => terse(sides.iter().skip(1).map(|side| side.label).zip(&others)),
+        }
     })?;
-    Ok(ExitCode::SUCCESS)
+    let rows = sides.iter().skip(1).zip(&others);
+    let named = rows.flat_map(|(side, against)| against.figures.iter().map(move |row| (format!("{}: {}", side.label, row.name), row)));
+    gate(args, named, context)
+}
+
+/// Worse than allowed, by the verdict or by the look of it.
+fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a Row)>, context: &Context) -> anyhow::Result<ExitCode> {
+    let Some(allowed) = args.fail_above else { return Ok(ExitCode::SUCCESS) };
+    let rows: Vec<_> = rows.filter(|(_, row)| args.metrics.is_empty() || args.metrics.contains(&row.name)).collect();
+    let missing: Vec<&str> =
+        args.metrics.iter().filter(|name| !rows.iter().any(|(_, row)| row.name == **name)).map(String::as_str).collect();
+    if !missing.is_empty() {
+        return Err(UsageError::missing(format!("they do not share {}", missing.join(", ")))
+            .hint("compare without --metric shows what they share")
+            .into());
+    }
+    let mut worst = ExitCode::SUCCESS;
+    let mut fails = false;
+    for (name, row) in &rows {
+        let Some(percent) = worse_by(row).filter(|percent| *percent > allowed) else { continue };
+        let measured = row.comparison.verdict == Verdict::Worse;
+        let what = if measured {
+            "worse"
+        } else if row.comparison.verdict == Verdict::CannotTell {
+            "perhaps worse"
+        } else {
+            continue;
+        };
+        context.remark(&format!("{name} is {what} by {percent:.1} %, and {allowed} % are allowed"));
+        fails |= measured;
+        worst = ExitCode::from(if fails { WORSE } else { NOT_PROVED });
+    }
+    Ok(worst)
+}
+
+/// By how many per cent of the baseline the other is worse; nothing for a figure without better and worse, or without a ratio.
+fn worse_by(row: &Row) -> Option<f64> {
+    let ratio = row.comparison.ratio?;
+    match row.better {
+        Better::Lower => Some((ratio - 1.0) * 100.0),
+        Better::Higher => Some((1.0 - ratio) * 100.0),
+        Better::Neither => None,
+    }
+}
+
+/// A row for each figure and latency of each side.
+fn terse<'a>(others: impl Iterator<Item = (&'a str, &'a Against)>) -> String {
+    let mut terse = Terse::new(&["side", "figure", "unit", "better", "baseline", "value", "ratio", "low", "high", "verdict"]);
+    for (side, against) in others {
+        for row in against.figures.iter().chain(&against.latencies) {
+            let c = &row.comparison;
+            terse.row([
+                side.to_owned(),
+                row.name.clone(),
+                row.unit.name().to_owned(),
+                row.better.name().to_owned(),
+                number(Some(c.a)),
+                number(Some(c.b)),
+                number(c.ratio),
+                number(c.interval.map(|i| i.low)),
+                number(c.interval.map(|i| i.high)),
+                c.verdict.words(row.unit).to_owned(),
+            ]);
+        }
+    }
+    terse.into_text()
 }
 
 /// The studies, if each side is one. Repeats of a study's unlike runs mean nothing together.

@@ -24,6 +24,7 @@ Examples:
   trimtab results export > all.json
   trimtab results export last last~1 --output two.json
   trimtab results export --format csv --output figures.csv
+  trimtab results export --series last > series.csv           time series: a row for each point
   trimtab results export --format cdm last                    runs of bench crystal, as forums and reviews show them")]
 pub struct Args {
     /// The runs: first digits of an id, last, last~1 … [default: all]
@@ -32,6 +33,9 @@ pub struct Args {
     /// The format.
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
+    /// Time series instead of figures, as CSV: id, workload, target_label, policy, series, axis, x, unit, y; x in ns since the run began, or in bytes written.
+    #[arg(long, conflicts_with = "format")]
+    series: bool,
     /// Write to this new file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -62,6 +66,9 @@ impl Format {
 
 /// Exports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    if args.series && context.json {
+        return Err(UsageError::new("--json and --series exclude each other").hint("the JSON of a run holds its series").into());
+    }
     if args.format != Format::Json && context.json {
         return Err(UsageError::new(format!("--json and --format {} exclude each other", args.format.name())).into());
     }
@@ -80,6 +87,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let ids: BTreeSet<RunId> = runs.iter().map(|(id, _)| *id).collect();
     let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let text = match args.format {
+        _ if args.series => csv::series(&runs),
         Format::Json => crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results(&store, &runs, &ids)?))?,
         Format::Csv => csv::write(&runs),
         Format::Cdm => runs.iter().map(cdm::text).collect::<Result<Vec<_>, _>>()?.join("\n"),

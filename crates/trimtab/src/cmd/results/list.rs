@@ -1,8 +1,11 @@
 //! `trimtab results list`.
 
+use super::form::{Form, FormArgs};
 use crate::output::Context;
 use crate::report::document::{Narrow, Table};
+use crate::report::markdown;
 use crate::report::run::{instant, quantity};
+use crate::report::terse::{Terse, number};
 use crate::report::text::clean;
 use crate::runner::unix_ms;
 use crate::shape::Entries;
@@ -21,6 +24,7 @@ Examples:
   trimtab results list --studies
   trimtab results list --study study:last
   trimtab results list --label kernel-6.19        what was kept with --label kernel-6.19
+  trimtab results list --as tsv | cut -f 1,12,14          id, figure and mean of each
   trimtab results list --json | jq -r '.runs[].id'")]
 pub struct Args {
     /// Only of this workload.
@@ -44,6 +48,8 @@ pub struct Args {
     /// Only the newest N.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
+    #[command(flatten)]
+    form: FormArgs,
 }
 
 #[derive(Serialize)]
@@ -80,8 +86,9 @@ struct List {
 
 /// Lists.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let form = args.form.checked(context)?;
     if args.studies {
-        return studies(args, context);
+        return studies(args, form, context);
     }
     let study = match &args.study {
         Some(reference) => Some(super::open(context)?.find_study(reference)?.0),
@@ -101,13 +108,59 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         None => Vec::new(),
     };
     let list = List { runs: found.iter().map(row).collect() };
-    if found.is_empty() && !context.json {
+    if found.is_empty() && !context.json && form != Form::Tsv {
         let which = if filter == Filter::default() { "no runs are stored yet" } else { "no stored run fits" };
         context.remark(which);
         return Ok(ExitCode::SUCCESS);
     }
-    context.report("runs-list", 1, &list, || table(&found))?;
+    context.report("runs-list", 1, &list, || match form {
+        Form::Text => table(&found).on_screen(),
+        Form::Markdown => markdown::of_table(&table(&found)),
+        Form::Tsv => terse(&list),
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn terse(list: &List) -> String {
+    let mut terse = Terse::new(&[
+        "id",
+        "label",
+        "study",
+        "began",
+        "workload",
+        "target",
+        "policy",
+        "fill",
+        "provenance",
+        "complete",
+        "warnings",
+        "figure",
+        "unit",
+        "mean",
+        "repeats",
+    ]);
+    for run in &list.runs {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let figure = run.metric.as_ref();
+        terse.row([
+            run.id.clone(),
+            text(&run.label),
+            text(&run.study),
+            instant(run.started_unix_ms).replace(" UTC", "Z").replacen(' ', "T", 1),
+            run.workload.clone(),
+            run.target_label.clone(),
+            run.policy.clone(),
+            text(&run.fill),
+            run.provenance.to_owned(),
+            if run.complete { "yes" } else { "no" }.to_owned(),
+            run.warnings.to_string(),
+            figure.map_or_else(String::new, |f| f.name.clone()),
+            figure.map_or_else(String::new, |f| f.unit.to_owned()),
+            number(figure.and_then(|f| f.mean)),
+            figure.map_or_else(String::new, |f| f.repeats.to_string()),
+        ]);
+    }
+    terse.into_text()
 }
 
 fn row(summary: &Summary) -> Row {
@@ -139,7 +192,7 @@ fn row(summary: &Summary) -> Row {
 /// A column of the list: its heading, and what it says of a run.
 type Column<'a> = (&'static str, Box<dyn Fn(&Summary) -> String + 'a>);
 
-fn table(found: &[Summary]) -> String {
+fn table(found: &[Summary]) -> Table {
     let short = |id: Option<store::RunId>| id.map_or_else(String::new, store::RunId::short);
     let columns: [Column<'_>; 10] = [
         ("id", Box::new(|run| run.id.short())),
@@ -166,7 +219,7 @@ fn table(found: &[Summary]) -> String {
     for row in 0..found.len() {
         table.row(cells.iter().map(|(_, cells)| cells[row].clone()));
     }
-    table.on_screen()
+    table
 }
 
 fn said(cells: &[String]) -> bool {
@@ -223,7 +276,7 @@ struct StudyRow {
 }
 
 /// Studies instead of runs.
-fn studies(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+fn studies(args: &Args, form: Form, context: &Context) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     if let Some(store) = store::open_to_read(context)? {
         for (id, record) in store.studies()? {
@@ -244,11 +297,14 @@ fn studies(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     rows.retain(|row| args.target.as_ref().is_none_or(|part| row.target.to_lowercase().contains(&part.to_lowercase())));
     let skipped = args.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
     let list = Studies { studies: rows.split_off(skipped) };
-    if list.studies.is_empty() && !context.json {
+    if list.studies.is_empty() && !context.json && form != Form::Tsv {
         context.remark("no studies are stored");
         return Ok(ExitCode::SUCCESS);
     }
     context.report("studies-list", 1, &list, || {
+        if form == Form::Tsv {
+            return terse_studies(&list);
+        }
         let mut table = Table::new("", &["study", "began", "target", "runs", "policies", "remarks"]).when_narrow(Narrow::Records);
         for row in &list.studies {
             let remark = if row.complete { "" } else { "interrupted" };
@@ -261,7 +317,22 @@ fn studies(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
                 remark.to_owned(),
             ]);
         }
-        table.on_screen()
+        if form == Form::Markdown { markdown::of_table(&table) } else { table.on_screen() }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn terse_studies(list: &Studies) -> String {
+    let mut terse = Terse::new(&["id", "began", "target", "runs", "policies", "complete"]);
+    for study in &list.studies {
+        terse.row([
+            study.id.clone(),
+            instant(study.began_unix_ms).replace(" UTC", "Z").replacen(' ', "T", 1),
+            study.target.clone(),
+            study.runs.len().to_string(),
+            study.policies.join(","),
+            if study.complete { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    terse.into_text()
 }

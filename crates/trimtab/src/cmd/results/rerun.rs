@@ -96,13 +96,17 @@ fn made_again(run: &Run, command: &[String], scratch: &Path) -> anyhow::Result<R
         let same = (&other.workload, &other.target_label, &other.seed) == (&run.workload, &run.target_label, &run.seed);
         same && other.policy == run.policy && shelf::cell_of(other) == shelf::cell_of(run)
     };
+    let mut found = Vec::new();
     for summary in made.list(&Filter::default())? {
         let other = made.load(summary.id)?;
         if alike(&other) {
-            return Ok(other);
+            found.push(other);
         }
     }
-    anyhow::bail!("'trimtab {}' makes no such run any more", command.join(" "))
+    // One policy with several settings makes several.
+    let same = found.iter().position(|other| other.policy_settings == run.policy_settings).unwrap_or(0);
+    anyhow::ensure!(!found.is_empty(), "'trimtab {}' makes no such run any more", command.join(" "));
+    Ok(found.swap_remove(same))
 }
 
 /// The command without the other drives of several.

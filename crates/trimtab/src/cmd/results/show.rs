@@ -1,10 +1,14 @@
 //! `trimtab results show`.
 
+use super::form::{Form, FormArgs};
+use crate::error::UsageError;
 use crate::output::Context;
-use crate::report;
+use crate::report::terse::{Terse, number};
+use crate::report::{self, markdown};
 use crate::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::Reference;
 use std::process::ExitCode;
+use trimtab_core::run::Run;
 
 /// Show a stored study, or all of a stored run: figures, phases, latencies, discards, settings, environment, warnings.
 #[derive(Debug, clap::Args)]
@@ -13,17 +17,29 @@ Examples:
   trimtab results show last
   trimtab results show 0c4e5df9
   trimtab results show study:last                              a study with its verdict
+  trimtab results show last --as markdown                      for an issue or a page
+  trimtab results show last --as tsv | cut -f 1,5
   trimtab results show last --json | jq '.metrics[] | {name, samples}'")]
 pub struct Args {
     /// The run: first digits of its id, last, last~1 …; a study: study:ID, study:last …
     #[arg(value_name = "RUN", default_value = "last", value_parser = super::reference)]
     run: Reference,
+    #[command(flatten)]
+    form: FormArgs,
 }
 
 /// Shows.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let form = args.form.checked(context)?;
     let store = super::open(context)?;
     if let Some((id, study)) = super::study(&store, &args.run)? {
+        if form == Form::Markdown {
+            return crate::output::print(&markdown::render(&crate::study::document::of(&study))).map(|()| ExitCode::SUCCESS);
+        }
+        if form == Form::Tsv {
+            let hint = format!("its runs: trimtab results list --study {} --as tsv", id.short());
+            return Err(UsageError::new("a study has no tab-separated form").hint(hint).into());
+        }
         return crate::cmd::study::print(context, id, &study).map(|()| ExitCode::SUCCESS);
     }
     let id = store.find(&args.run)?;
@@ -33,7 +49,29 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     context.report_styled(SCHEMA, VERSION, &shape, || {
         let mut document = report::run::everything(&run);
         document.title = format!("{}: {}", id.short(), document.title);
-        report::text::render(&document)
+        match form {
+            Form::Text => report::text::render(&document),
+            Form::Markdown => markdown::render(&document),
+            Form::Tsv => terse(&run),
+        }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Its figures.
+fn terse(run: &Run) -> String {
+    let mut terse = Terse::new(&["figure", "unit", "better", "repeats", "mean", "least", "most"]);
+    for metric in &run.metrics {
+        let mean = metric.samples.iter().sum::<f64>() / metric.samples.len() as f64;
+        terse.row([
+            metric.name.clone(),
+            metric.unit.name().to_owned(),
+            metric.better.name().to_owned(),
+            metric.samples.len().to_string(),
+            number(Some(mean)),
+            number(metric.samples.iter().copied().reduce(f64::min)),
+            number(metric.samples.iter().copied().reduce(f64::max)),
+        ]);
+    }
+    terse.into_text()
 }

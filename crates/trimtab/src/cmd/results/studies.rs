@@ -1,14 +1,15 @@
 //! Studies beside each other: each of their runs with its like.
 
+use super::form::Form;
+use crate::error::UsageError;
 use crate::output::Context;
-use crate::report;
 use crate::report::compare::ratio;
 use crate::report::document::{Block, Document, Section, Table};
 use crate::report::run::quantity;
+use crate::report::{self, markdown};
 use crate::store::{RunId, headline};
 use crate::study::Study;
 use serde::Serialize;
-use std::process::ExitCode;
 use trimtab_core::analysis::compare::Options;
 use trimtab_core::analysis::compare::runs::{Row, Side, against};
 use trimtab_core::run::Run;
@@ -49,9 +50,13 @@ fn row(a: &Run, b: &Run, options: &Options) -> Option<Row> {
     against(side("A", a), side("B", b), options).figures.into_iter().find(|row| row.name == figure)
 }
 
-/// Compares studies with the first of them.
-pub fn compare(studies: &[(RunId, Study)], options: &Options, context: &Context) -> anyhow::Result<ExitCode> {
-    let Some(((base_id, base), others)) = studies.split_first() else { return Ok(ExitCode::SUCCESS) };
+/// Compares studies with the first of them, prints that, and gives the figures that matter with their cells.
+pub fn compare(studies: &[(RunId, Study)], options: &Options, form: Form, context: &Context) -> anyhow::Result<Vec<(String, Row)>> {
+    let Some(((base_id, base), others)) = studies.split_first() else { return Ok(Vec::new()) };
+    if form == Form::Tsv {
+        return Err(UsageError::new("a comparison of studies has no tab-separated form").hint("use --json or --as markdown").into());
+    }
+    let mut all = Vec::new();
     let mut compared = Vec::new();
     let mut sections = Vec::new();
     for (id, study) in others {
@@ -66,11 +71,15 @@ pub fn compare(studies: &[(RunId, Study)], options: &Options, context: &Context)
             base.all().filter(|run| lacks(study, run)).chain(study.all().filter(|run| lacks(base, run))).map(name).collect();
         sections.push(section(*base_id, *id, &rows, &only));
         compared.push(shape(*base_id, *id, &rows, only));
+        all.extend(rows);
     }
     let subtitle = studies.iter().map(|(id, study)| format!("{}: {}", id.short(), study.target)).collect();
     let document = Document { title: format!("Comparison of {} studies", studies.len()), subtitle, sections };
-    context.report_styled("studies-comparison", 1, &serde_json::json!({ "comparisons": compared }), || report::text::render(&document))?;
-    Ok(ExitCode::SUCCESS)
+    context.report_styled("studies-comparison", 1, &serde_json::json!({ "comparisons": compared }), || match form {
+        Form::Markdown => markdown::render(&document),
+        _ => report::text::render(&document),
+    })?;
+    Ok(all)
 }
 
 fn section(base: RunId, id: RunId, rows: &[(String, Row)], only: &[String]) -> Section {

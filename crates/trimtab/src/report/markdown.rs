@@ -1,0 +1,117 @@
+//! A document as Markdown, for issues and pages: the same order and the same numbers as on the terminal. What comes from outside is never
+//! markup.
+
+use super::document::{Block, Chart, ChartKind, Document, Table};
+use crate::output::plain;
+use trimtab_core::units::three_digits;
+
+/// The whole document.
+pub fn render(document: &Document) -> String {
+    let mut text = format!("# {}\n", escaped(&document.title));
+    for line in &document.subtitle {
+        text += &format!("\n{}\n", escaped(line));
+    }
+    for section in &document.sections {
+        text += &format!("\n## {}\n", escaped(&section.title));
+        for block in &section.blocks {
+            text += &format!("\n{}", block_of(block));
+        }
+    }
+    text
+}
+
+fn block_of(block: &Block) -> String {
+    match block {
+        Block::Text(paragraph) => format!("{}\n", escaped(paragraph)),
+        Block::Verdict(verdict) => {
+            let items = verdict.evidence.iter().chain(&verdict.caveats).map(|item| format!("- {}\n", escaped(item)));
+            format!("**{}**\n\n{}", escaped(&verdict.headline), items.collect::<String>())
+        }
+        // Indented code needs no fence that a name could close.
+        Block::Commands(commands) => commands.iter().map(|command| format!("    {}\n", one_line(command))).collect(),
+        Block::Table(table) => of_table(table),
+        Block::Chart(chart) => of_chart(chart),
+        Block::Warnings(warnings) => {
+            warnings.iter().map(|w| format!("- {}: {} ({})\n", w.severity.name(), escaped(&w.text), escaped(&w.code))).collect()
+        }
+    }
+}
+
+/// A table with a rule below its header; the first column names the row, the others are figures and stand to the right where they are.
+pub fn of_table(table: &Table) -> String {
+    let row = |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| escaped(cell)).collect::<Vec<_>>().join(" | "));
+    let rule = (0..table.header.len()).map(|at| if is_figures(table, at) { "---:" } else { "---" }).collect::<Vec<_>>().join("|");
+    let caption = if table.caption.is_empty() { String::new() } else { format!("{}\n\n", escaped(&table.caption)) };
+    let rows = table.rows.iter().map(|cells| row(cells)).collect::<String>();
+    format!("{caption}{}|{rule}|\n{rows}", row(&table.header))
+}
+
+fn is_figures(table: &Table, column: usize) -> bool {
+    let mut cells = table.rows.iter().filter_map(|row| row.get(column)).filter(|cell| !cell.is_empty()).peekable();
+    column > 0 && cells.peek().is_some() && cells.all(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Bars are a table; lines have too many points for one.
+fn of_chart(chart: &Chart) -> String {
+    match &chart.kind {
+        ChartKind::Lines { lines, .. } => {
+            let names = lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>().join(", ");
+            format!("{}: {} (points: trimtab results export --series)\n", escaped(&chart.title), escaped(&names))
+        }
+        ChartKind::Bars { categories, series } => {
+            let mut header = vec![chart.y_label.as_str()];
+            header.extend(series.iter().map(|(name, _)| name.as_str()));
+            let mut table = Table::new(chart.title.clone(), &header);
+            for (at, category) in categories.iter().enumerate() {
+                let values = series.iter().map(|(_, values)| values.get(at).copied().flatten().map_or_else(String::new, three_digits));
+                table.row(std::iter::once(category.clone()).chain(values));
+            }
+            of_table(&table)
+        }
+    }
+}
+
+/// One line that is only text.
+fn one_line(text: &str) -> String {
+    plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Text in which nothing is markup: neither of Markdown, nor of the HTML that it may hold, nor the end of a cell.
+fn escaped(text: &str) -> String {
+    let line = one_line(text);
+    let mut escaped = String::with_capacity(line.len());
+    for c in line.chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '~' | '!' => {
+                escaped.push('\\');
+                escaped.push(c);
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_figures() {
+        let mut table = Table::new("", &["run", "rate", "remark"]);
+        table.row(["a", "1.5 MB/s", "1 warning"]);
+        table.row(["b", "", "none"]);
+        assert_eq!(of_table(&table), "| run | rate | remark |\n|---|---:|---|\n| a | 1.5 MB/s | 1 warning |\n| b |  | none |\n");
+    }
+
+    #[test]
+    fn a_name_is_no_markup() {
+        let name = "x|y](http://a) <img src=z> `code` **b**\n# title\u{1b}[31m";
+        let text = escaped(name);
+        let bare = text.replace("\\|", "").replace("\\]", "").replace("\\`", "").replace("\\*", "").replace("\\#", "").replace("\\[", "");
+        assert!(!bare.contains(['|', ']', '`', '*', '#', '<', '>', '\n', '\u{1b}']), "{text}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Tab-separated values for scripts: a line of names, then a line for each row; numbers as they are, in the unit that stands beside them.
+
+use crate::output::plain;
+
+/// Rows below the names of their columns.
+#[derive(Clone, Debug)]
+pub struct Terse {
+    text: String,
+    columns: usize,
+}
+
+impl Terse {
+    /// With these columns. They only ever become more, at the end.
+    #[must_use]
+    pub fn new(columns: &[&str]) -> Self {
+        Self { text: format!("{}\n", columns.join("\t")), columns: columns.len() }
+    }
+
+    /// Adds a row. Tabs, line ends and control characters of a cell become spaces.
+    pub fn row<I: IntoIterator<Item = String>>(&mut self, cells: I) {
+        let cells: Vec<String> = cells.into_iter().map(|cell| cell_of(&cell)).collect();
+        debug_assert_eq!(cells.len(), self.columns, "a row has as many cells as there are names");
+        self.text.push_str(&cells.join("\t"));
+        self.text.push('\n');
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        self.text
+    }
+}
+
+fn cell_of(cell: &str) -> String {
+    plain(&cell.replace(['\t', '\n', '\r'], " ")).into_owned()
+}
+
+/// A number as it is read back: the shortest text that means the same; nothing for what is none.
+#[must_use]
+pub fn number(value: Option<f64>) -> String {
+    value.filter(|value| value.is_finite()).map(|value| value.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_has_as_many_cells() {
+        let mut terse = Terse::new(&["a", "b"]);
+        terse.row(["x\ty\nz\u{1b}[2J".to_owned(), number(Some(1e-7))]);
+        terse.row([String::new(), number(Some(f64::NAN))]);
+        let text = terse.into_text();
+        assert!(text.lines().all(|line| line.split('\t').count() == 2) && text.lines().count() == 3, "{text:?}");
+        assert!(text.contains("x y z") && text.contains("0.0000001") && !text.contains('\u{1b}'), "{text:?}");
+    }
+}
