@@ -17,7 +17,7 @@ use crate::sys::beneath::Dir;
 use crate::trim::discard_option::Discard;
 use crate::trim::resume::state_directory;
 use anyhow::{Context as _, bail, ensure};
-pub use record::{Unfinished, carry_out, put_back_unfinished, undo};
+pub use record::{Event, Unfinished, What, carry_out, events, put_back_unfinished, undo};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;

@@ -6,6 +6,7 @@ pub mod completions;
 pub mod daemon;
 pub mod doctor;
 pub mod drive;
+pub mod history;
 pub mod postmark;
 pub mod results;
 pub mod study;
@@ -40,6 +41,8 @@ pub enum Command {
     Verify(verify::Args),
     /// Trim mounted filesystems: complete, counted on the device, in pauses if asked.
     Trim(trim::Args),
+    /// What was applied and trimmed on this machine, and when.
+    History(history::Args),
     /// The modelled filesystem: check it against the real one.
     Volume(volume::Args),
     /// Print a completion script for a shell.
@@ -63,6 +66,7 @@ pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow:
         Command::Apply(args) => apply::run(&args, context),
         Command::Verify(args) => verify::run(&args, context),
         Command::Trim(args) => trim::run(&args, context),
+        Command::History(args) => history::run(&args, context),
         Command::Volume(args) => volume::run(&args, context),
         Command::Completions(args) => completions::run(&args, whole),
     }

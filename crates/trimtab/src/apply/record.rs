@@ -5,6 +5,7 @@
 //!         record.json                         which files, what they became
 //!         fstab, trimtab.toml                 what they were
 //!     /var/lib/trimtab/applied/making/        a directory that is not complete yet: nothing was changed
+//!     /var/lib/trimtab/applied/log            a line for each time, also after it was undone
 //!     /var/lib/trimtab/applied/pending/       being applied, or being undone: the note that the next command puts back
 //! ```
 //!
@@ -17,13 +18,15 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{AtFlags, FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
 const RECORD: &str = "record.json";
 const MAKING: &str = "making";
 const PENDING: &str = "pending";
+const LOG: &str = "log";
 /// No copy and no record is longer.
 const BYTES_MAX: u64 = 8 << 20;
 /// Mode of a new file of the system, and of a new directory on the way to it.
@@ -49,6 +52,43 @@ struct Changed {
     after: String,
 }
 
+/// What was done with a policy, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Milliseconds since 1970 UTC.
+    pub unix_ms: u64,
+    /// What was done.
+    pub what: What,
+    /// The policy.
+    pub policy: String,
+    /// The mount point.
+    pub path: PathBuf,
+    /// The files.
+    pub files: Vec<PathBuf>,
+}
+
+/// What was done with a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// Written into the configuration.
+    Applied,
+    /// Taken back by the user.
+    Undone,
+    /// Taken back because the process was killed.
+    PutBack,
+}
+
+/// What was applied and taken back, oldest first. Lines that are none are left out.
+pub fn events(system: &System) -> anyhow::Result<Vec<Event>> {
+    let Some(directory) = system.directory(&system.records(), false).with_context(|| format!("cannot open {}", system.shown_records()))?
+    else {
+        return Ok(Vec::new());
+    };
+    let text = absent(read(&directory, LOG)).with_context(|| format!("cannot read {}", directory.path().join(LOG).display()))?;
+    Ok(text.unwrap_or_default().lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
 /// The directory of records, locked: one at a time.
 struct Records(Dir);
 
@@ -68,6 +108,27 @@ impl Records {
         let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// Adds a line to the log. What was done is done: one that cannot be written is said, and undoes nothing.
+    fn note(&self, what: What, policy: &str, path: &Path, files: impl Iterator<Item = PathBuf>) {
+        let unix_ms = crate::runner::unix_ms();
+        let event = Event { unix_ms, what, policy: policy.to_owned(), path: path.to_owned(), files: files.collect() };
+        let write = || {
+            let (mut file, _) = self.0.open_or_create(LOG, PRIVATE_FILE)?;
+            let end = file.seek(io::SeekFrom::End(0))?;
+            let mut last = [b'\n'];
+            if end > 0 {
+                file.read_exact_at(&mut last, end - 1)?;
+            }
+            // Behind half a line of a process that was killed.
+            let lead: &[u8] = if last == *b"\n" { b"" } else { b"\n" };
+            file.write_all(&[lead, &serde_json::to_vec(&event)?, b"\n"].concat())?;
+            file.sync_all()
+        };
+        if let Err(error) = write() {
+            crate::output::complain(&format!("{} cannot be written: {error}", self.0.path().join(LOG).display()));
+        }
     }
 
     /// Removes a directory of records, the record first: without it the rest means nothing.
@@ -120,6 +181,7 @@ pub fn carry_out(system: &System, plan: &Plan) -> anyhow::Result<Option<PathBuf>
         return Err(error);
     }
     records.rename(PENDING, &number)?;
+    records.note(What::Applied, &plan.policy, &plan.mount_point, plan.edits.iter().map(|edit| edit.file.clone()));
     Ok(Some(records.0.path().join(number)))
 }
 
@@ -210,6 +272,7 @@ pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<Plan> {
             return Err(error);
         }
         records.remove(PENDING)?;
+        records.note(What::Undone, &record.policy, &record.path, edits.iter().map(|edit| edit.file.clone()));
     }
     Ok(taken_back(record, edits))
 }
@@ -289,6 +352,7 @@ pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>
         let number = numbered(records.numbers()?.last().copied().unwrap_or(0) + 1);
         records.rename(PENDING, &number)?;
     }
+    records.note(What::PutBack, &record.policy, &record.path, edits.iter().map(|edit| edit.file.clone()));
     Ok(Some(Unfinished { plan: taken_back(record, edits), changed }))
 }
 

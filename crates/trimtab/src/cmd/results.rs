@@ -4,7 +4,7 @@ mod add;
 mod compare;
 mod delete;
 mod export;
-mod form;
+pub mod form;
 mod import;
 mod list;
 mod report;
@@ -129,7 +129,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// An instant: `2026-03-01`, `2026-03-01T12:00Z`, or how long ago: `7d`, `12h`.
-fn instant(text: &str, now_unix_ms: u64) -> Result<u64, UsageError> {
+pub fn instant_of(text: &str, now_unix_ms: u64) -> Result<u64, UsageError> {
     if let Ok(ago) = text.parse::<trimtab_core::units::Nanos>() {
         return Ok(now_unix_ms.saturating_sub(ago.0 / 1_000_000));
     }

@@ -11,6 +11,7 @@ use crate::report::layout::prose;
 use crate::trim::delivery::{self, Delivery};
 use crate::trim::filesystem::{Filesystem, unix_now};
 use crate::trim::fitrim::{self, Obstacle};
+use crate::trim::history::{Ending, History, Pass};
 use crate::trim::lock::{DriveLocks, run_directory};
 use crate::trim::pass::{Account, Step, Steps, World};
 use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
@@ -328,7 +329,7 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
     }
     let locks = lock(args, fs, context).with_context(|| format!("cannot trim {shown}"))?;
     let mut outcome = blank(args, policy, fs);
-    let started = Instant::now();
+    let (began, started) = (unix_now(), Instant::now());
     sync(args, policy, fs, &mut outcome);
     outcome.free_bytes = fs.free().map_or(0, |b| b.0);
     for file in fs.recover_limits() {
@@ -351,8 +352,22 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
     }
     finish(&mut outcome, &account, started);
     deliver(&mut outcome, fs, &meter);
+    remember(policy, fs, &account, began, &mut outcome);
     drop(locks);
     Ok(outcome)
+}
+
+/// Keeps it for `trimtab history`.
+fn remember(policy: &PolicySpec, fs: &Filesystem, account: &Account, began: Nanos, outcome: &mut Outcome) {
+    let ending = match (outcome.complete, interrupt::requested()) {
+        (false, true) => Ending::Stopped("interrupted".to_owned()),
+        _ => Ending::Complete,
+    };
+    let by_hand = outcome.policy.split(':').next().unwrap_or_default();
+    let pass = Pass { by: "hand", policy: by_hand, policy_settings: policy.settings(), started: began, ended: unix_now(), account, ending };
+    if let Err(error) = History::new(&state_directory()).save(fs, &pass) {
+        outcome.remarks.push(format!("this trim is not in the history: {error:#}"));
+    }
 }
 
 /// How far the discards came.

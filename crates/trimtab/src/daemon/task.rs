@@ -3,13 +3,13 @@
 use super::config::Rule;
 use super::control::Control;
 use super::counter::WriteCounter;
-use super::history::{Ending, History, Pass};
 use super::knobs::IopsLimit;
 use super::metrics::Figures;
 use super::state::{Remembered, StateFile};
 use crate::host::doctor::VerdictKind;
 use crate::host::environment::on_battery;
 use crate::trim::filesystem::{Filesystem, Refused, unix_now};
+use crate::trim::history::{Ending, History, Pass};
 use crate::trim::lock::{Busy, DriveLocks, run_directory};
 use crate::trim::pass::{Account, Step, Steps, World};
 use anyhow::Context as _;
@@ -399,7 +399,9 @@ impl Task {
         if let Some(remark) = self.steps.policy.remark() {
             say(&format!("{}: {remark}", self.shown));
         }
-        let pass = Pass { rule: &self.rule, started, ended, account: &account, ending };
+        let policy = &self.rule.policy;
+        let pass =
+            Pass { by: "daemon", policy: policy.name(), policy_settings: policy.settings(), started, ended, account: &account, ending };
         if let Err(error) = self.common.history.save(&self.fs, &pass).context("the history cannot be kept") {
             say(&format!("{}: {error:#}", self.shown));
         }

@@ -54,6 +54,8 @@ impl System {
         }
         let mut found = BTreeMap::new();
         walk(self.0.path(), &mut found);
+        // What was done is remembered, also when it was taken back.
+        found.remove(&self.0.path().join("var/lib/trimtab/applied/log").display().to_string());
         found
     }
 }

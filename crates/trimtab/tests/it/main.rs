@@ -14,6 +14,7 @@ mod daemon;
 mod doctor;
 mod drive_validate;
 mod errors;
+mod history;
 mod hostile;
 mod hostile_text;
 mod nbd_clients;

@@ -527,7 +527,8 @@ fn an_apply_that_is_killed() {
         assert!(now == before, "kill {n}: {:?} {}", now.keys(), String::from_utf8_lossy(&undone.stderr));
         let left: Vec<_> =
             fs::read_dir(at("var/lib/trimtab/applied")).into_iter().flatten().map(|entry| entry.unwrap().file_name()).collect();
-        assert!(left.is_empty(), "kill {n}: {left:?}");
+        // What was done is remembered.
+        assert!(left.iter().all(|name| name == "log"), "kill {n}: {left:?}");
     }
     println!(
         "apply and its undoing: killed {} times, {caught} times between the files, and put back by the next command each time",

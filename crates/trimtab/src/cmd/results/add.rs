@@ -79,7 +79,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         seed: 0,
         provenance: Provenance::Entered,
         systems: args.systems,
-        started_unix_ms: args.when.as_deref().map(|text| super::instant(text, unix_ms())).transpose()?.unwrap_or(0),
+        started_unix_ms: args.when.as_deref().map(|text| super::instant_of(text, unix_ms())).transpose()?.unwrap_or(0),
         tool_version: String::new(),
         complete: true,
         environment: fields(&args.environment),

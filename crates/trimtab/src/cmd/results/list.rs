@@ -100,7 +100,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         workload: args.workload.clone(),
         policy: args.policy.clone(),
         target: args.target.clone(),
-        since_unix_ms: args.since.as_deref().map(|text| super::instant(text, unix_ms())).transpose()?,
+        since_unix_ms: args.since.as_deref().map(|text| super::instant_of(text, unix_ms())).transpose()?,
         limit: args.limit,
     };
     let found = match store::open_to_read(context)? {

@@ -1,16 +1,24 @@
-//! Every pass as a run in a store, so that `trimtab results` shows what was trimmed and what was not.
+//! Every pass as a run in a store, so that `trimtab history` and `trimtab results` show what was trimmed and what was not.
 
-use super::config::Rule;
+use super::filesystem::Filesystem;
+use super::pass::Account;
 use crate::host::Place;
 use crate::host::environment;
 use crate::store::Store;
-use crate::trim::filesystem::Filesystem;
-use crate::trim::pass::Account;
+use crate::sys::beneath::Dir;
+use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use trimtab_core::op::OpKind;
 use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::units::{Bytes, Nanos};
+
+/// The store's file, in the directory of what survives a reboot.
+pub const FILE: &str = "history.db";
+/// Workload of its runs.
+pub const WORKLOAD: &str = "trim";
+/// Setting that says who trimmed: `daemon` or `hand`.
+pub const BY: &str = "by";
 
 /// The history's store.
 #[derive(Debug)]
@@ -32,8 +40,12 @@ pub enum Ending {
 /// A pass.
 #[derive(Debug)]
 pub struct Pass<'a> {
-    /// The rule.
-    pub rule: &'a Rule,
+    /// Who trimmed: `daemon` or `hand`.
+    pub by: &'static str,
+    /// The policy.
+    pub policy: &'a str,
+    /// Its settings.
+    pub policy_settings: Vec<Field>,
     /// When it began, or went on, nanoseconds since 1970.
     pub started: Nanos,
     /// When it ended.
@@ -48,13 +60,16 @@ impl History {
     /// The history in `directory`.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
-        Self { path: directory.join("history.db"), busy: Mutex::new(()) }
+        Self { path: directory.join(FILE), busy: Mutex::new(()) }
     }
 
     /// Keeps a pass.
     pub fn save(&self, fs: &Filesystem, pass: &Pass<'_>) -> anyhow::Result<()> {
         let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let run = run(fs, pass);
+        if let Some(directory) = self.path.parent() {
+            Dir::open_or_make(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        }
         Store::create_or_open(&self.path)?.save(&run)?;
         Ok(())
     }
@@ -90,12 +105,12 @@ fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
         discards: Some(discards),
     };
     Run {
-        workload: "trim".into(),
-        settings: vec![Field::new("windows", fs.layout().unit.clone())],
+        workload: WORKLOAD.into(),
+        settings: vec![Field::new("windows", fs.layout().unit.clone()), Field::new(BY, pass.by)],
         target: TargetKind::Directory,
         target_label: fs.mount().mount_point.display().to_string(),
-        policy: pass.rule.policy.name().into(),
-        policy_settings: pass.rule.policy.settings(),
+        policy: pass.policy.into(),
+        policy_settings: pass.policy_settings.clone(),
         seed: 0,
         provenance: Provenance::Measured,
         systems: 1,

@@ -1,0 +1,199 @@
+//! `trimtab history`: what was applied and trimmed on this machine.
+
+use super::results::form::{Form, FormArgs};
+use super::results::instant_of;
+use crate::apply::{self, System, What};
+use crate::host::mountinfo;
+use crate::host::root::Root;
+use crate::output::Context;
+use crate::report::document::{Narrow, Table};
+use crate::report::markdown;
+use crate::report::run::instant;
+use crate::report::terse::{Terse, number};
+use crate::report::text::clean;
+use crate::runner::unix_ms;
+use crate::store::{Filter, Store};
+use crate::trim::history::{BY, FILE, WORKLOAD};
+use crate::trim::resume::state_directory;
+use anyhow::Context as _;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trimtab_core::run::Run;
+use trimtab_core::units::{Bytes, Nanos};
+
+/// What was applied, taken back and trimmed on this machine, by hand and by the daemon; newest last.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each trim is a run: trimtab results show ID --store /var/lib/trimtab/history.db has all of it.
+
+Examples:
+  trimtab history
+  trimtab history /home --since 7d
+  trimtab history --as tsv | tail -n 1")]
+pub struct Args {
+    /// Only of this filesystem: its mount point, or a directory on it.
+    path: Option<PathBuf>,
+    /// Only what began then or later: 2026-03-01, or 7d for the last seven days.
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Only the newest N.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 30)]
+    limit: usize,
+    /// Of the system below this directory, as of a machine that does not run.
+    #[arg(long, value_name = "DIR")]
+    sysroot: Option<PathBuf>,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// Something that was done.
+#[derive(Debug, Serialize)]
+struct Event {
+    unix_ms: u64,
+    what: &'static str,
+    path: String,
+    policy: String,
+    /// Who trimmed.
+    by: Option<String>,
+    /// What reached the drives, where they count.
+    sent_bytes: Option<u64>,
+    sent_commands: Option<u64>,
+    seconds: Option<f64>,
+    outcome: String,
+    /// The run in the store of the history.
+    id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Events {
+    events: Vec<Event>,
+}
+
+/// Lists.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let form = args.form.checked(context)?;
+    let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
+    let wanted = args.path.as_deref().map(mount_point).transpose()?;
+    let mut events = applied(args.sysroot.as_deref())?;
+    let store = args.sysroot.as_ref().map_or_else(state_directory, |base| base.join("var/lib/trimtab")).join(FILE);
+    // Only those of one filesystem are looked for behind the newest.
+    events.extend(trimmed(&store, since, args.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }))?);
+    events.retain(|event| since.is_none_or(|since| event.unix_ms >= since) && wanted.as_ref().is_none_or(|wanted| *wanted == event.path));
+    events.sort_by_key(|event| event.unix_ms);
+    let events = Events { events: events.split_off(events.len().saturating_sub(args.limit)) };
+    if events.events.is_empty() && form == Form::Text && !context.json {
+        context.remark("nothing has been applied or trimmed by trimtab here, as far as it is remembered");
+        return Ok(ExitCode::SUCCESS);
+    }
+    context.report("history", 1, &events, || match form {
+        Form::Text => table(&events).on_screen(),
+        Form::Markdown => markdown::of_table(&table(&events)),
+        Form::Tsv => terse(&events),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the filesystem of `path` is mounted; `path` itself if it is not there any more.
+fn mount_point(path: &Path) -> anyhow::Result<String> {
+    let root = Root::live().context("cannot open /")?;
+    let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
+    let found = mountinfo::of_path(&root, &mounts, path).ok().flatten();
+    Ok(found.map_or_else(|| path.display().to_string(), |mount| mount.mount_point.display().to_string()))
+}
+
+fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
+    let shown = sysroot.map_or_else(|| "the system".to_owned(), |sysroot| format!("'{}'", sysroot.display()));
+    let system = System::new(sysroot, None).with_context(|| format!("cannot look at {shown}"))?;
+    let one = |event: apply::Event| Event {
+        unix_ms: event.unix_ms,
+        what: match event.what {
+            What::Applied => "applied",
+            What::Undone => "taken back",
+            What::PutBack => "put back",
+        },
+        path: event.path.display().to_string(),
+        policy: event.policy,
+        by: None,
+        sent_bytes: None,
+        sent_commands: None,
+        seconds: None,
+        outcome: event.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
+        id: None,
+    };
+    Ok(apply::events(&system)?.into_iter().map(one).collect())
+}
+
+/// The newest trims.
+fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Result<Vec<Event>> {
+    if !store.try_exists().with_context(|| format!("cannot look at {}", store.display()))? {
+        return Ok(Vec::new());
+    }
+    let store = Store::open(store)?;
+    let filter = Filter { workload: Some(WORKLOAD.to_owned()), since_unix_ms, limit: Some(limit), ..Filter::default() };
+    store.list(&filter)?.into_iter().map(|summary| Ok(of_run(&store.load(summary.id)?, summary.id.short()))).collect()
+}
+
+fn of_run(run: &Run, id: String) -> Event {
+    let discards = run.phases.first().and_then(|phase| phase.discards.as_ref());
+    let refused = discards.map_or(0, |d| d.refused_commands);
+    let by = run.settings.iter().find(|field| field.key == BY).map_or("daemon", |field| &field.value);
+    Event {
+        unix_ms: run.started_unix_ms,
+        what: "trimmed",
+        path: run.target_label.clone(),
+        policy: run.policy.clone(),
+        by: Some(by.to_owned()),
+        sent_bytes: discards.and_then(|d| d.accepted).map(|b| b.0),
+        sent_commands: discards.and_then(|d| d.accepted_commands),
+        seconds: run.phases.first().map(|phase| phase.took.as_secs_f64()),
+        outcome: match (run.complete, refused) {
+            (true, _) => "complete".to_owned(),
+            (false, 0) => "stopped".to_owned(),
+            (false, n) => format!("{n} refused"),
+        },
+        id: Some(id),
+    }
+}
+
+fn table(events: &Events) -> Table {
+    let header = ["began", "what", "filesystem", "policy", "by", "reached the drives", "commands", "time", "outcome", "id"];
+    let mut table = Table::new("", &header).when_narrow(Narrow::Records);
+    for event in &events.events {
+        let text = |text: &Option<String>| text.as_deref().map(clean).unwrap_or_default();
+        // Only a trim could have been counted.
+        let not_counted = || if event.id.is_some() { "not counted".to_owned() } else { String::new() };
+        table.row([
+            instant(event.unix_ms),
+            event.what.to_owned(),
+            clean(&event.path),
+            clean(&event.policy),
+            text(&event.by),
+            event.sent_bytes.map_or_else(not_counted, |bytes| Bytes(bytes).to_string()),
+            event.sent_commands.map(|n| n.to_string()).unwrap_or_default(),
+            event.seconds.map(|s| Nanos((s * 1e9) as u64).to_string()).unwrap_or_default(),
+            clean(&event.outcome),
+            text(&event.id),
+        ]);
+    }
+    table
+}
+
+fn terse(events: &Events) -> String {
+    let mut terse = Terse::new(&["unix_ms", "what", "path", "policy", "by", "sent_bytes", "sent_commands", "seconds", "outcome", "id"]);
+    for event in &events.events {
+        terse.row([
+            event.unix_ms.to_string(),
+            event.what.to_owned(),
+            event.path.clone(),
+            event.policy.clone(),
+            event.by.clone().unwrap_or_default(),
+            event.sent_bytes.map(|n| n.to_string()).unwrap_or_default(),
+            event.sent_commands.map(|n| n.to_string()).unwrap_or_default(),
+            number(event.seconds),
+            event.outcome.clone(),
+            event.id.clone().unwrap_or_default(),
+        ]);
+    }
+    terse.into_text()
+}

@@ -1,0 +1,96 @@
+//! `trimtab history`: what was applied, taken back and trimmed.
+
+use crate::support::{LoopMount, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+use std::fs;
+
+fn events(command: &mut assert_cmd::Command) -> Vec<Value> {
+    let output = command.arg("--json").assert().success().get_output().stdout.clone();
+    let document: Value = serde_json::from_slice(&output).unwrap();
+    assert_eq!(document["schema"], "trimtab.history");
+    document["events"].as_array().unwrap().clone()
+}
+
+#[test]
+fn every_trim_by_hand_is_remembered_with_what_the_drives_counted() {
+    let state = tempfile::tempdir().unwrap();
+    let command = |args: &[&str]| {
+        let mut command = trimtab();
+        command.env("TRIMTAB_STATE_DIR", state.path()).args(args);
+        command
+    };
+    command(&["history"]).assert().success().stdout("").stderr(contains("nothing has been applied or trimmed"));
+    let (Some(one), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
+        return skip("root, loop devices and mkfs");
+    };
+    let trim = |mount: &LoopMount, more: &[&str]| -> Value {
+        let output = command(&["trim", "--json"]).args(more).arg(mount.path()).assert().success().get_output().stdout.clone();
+        serde_json::from_slice::<Value>(&output).unwrap()["filesystems"][0].clone()
+    };
+    let sent = [trim(&one, &[]), trim(&other, &["--policy", "idle:quiet=0s"]), trim(&one, &["--window", "0+1MiB"])];
+    trim(&one, &["--dry-run"]);
+    let all = events(&mut command(&["history"]));
+    assert_eq!(all.len(), 3, "a dry run is none: {all:#?}");
+    for (event, outcome) in all.iter().zip(&sent) {
+        assert_eq!((&event["what"], &event["by"], &event["outcome"]), (&"trimmed".into(), &"hand".into(), &"complete".into()));
+        assert_eq!((&event["path"], &event["sent_bytes"]), (&outcome["path"], &outcome["sent_bytes"]));
+        assert_eq!(event["sent_commands"], outcome["sent_commands"]);
+    }
+    assert_eq!((&all[0]["policy"], &all[1]["policy"]), (&"now".into(), &"idle".into()));
+    assert!(all[0]["sent_bytes"].as_u64().unwrap() > 200 << 20);
+    // By its filesystem, also from a directory on it, and after it is gone.
+    fs::create_dir(other.path().join("below")).unwrap();
+    assert_eq!(events(command(&["history"]).arg(other.path().join("below"))), all[1..2]);
+    let gone = one.path();
+    drop(one);
+    let of_gone = events(command(&["history"]).arg(&gone));
+    assert_eq!(of_gone.len(), 2);
+    assert_eq!(events(&mut command(&["history", "-n", "1"])), all[2..]);
+    assert_eq!(events(&mut command(&["history", "--since", "1h"])).len(), 3);
+    assert_eq!(events(&mut command(&["history", "--since", "2100-01-01"])).len(), 0);
+    // What it names can be looked at.
+    let id = all[0]["id"].as_str().unwrap();
+    let store = state.path().join("history.db");
+    trimtab().args(["results", "show", id, "--store"]).arg(store).assert().success().stdout(contains("trim.sent.bytes"));
+    let text = command(&["history", "--as", "tsv"]).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(text).unwrap().lines().filter(|line| line.contains("\ttrimmed\t")).count(), 3);
+}
+
+#[test]
+fn a_trim_without_a_place_for_its_history_is_a_trim_all_the_same() {
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let not_a_directory = tempfile::NamedTempFile::new().unwrap();
+    let mut command = trimtab();
+    command.env("TRIMTAB_STATE_DIR", not_a_directory.path()).arg("trim").arg(mount.path());
+    command.assert().success().stdout(contains("this trim is not in the history"));
+}
+
+#[test]
+fn what_was_applied_stays_known_after_it_is_taken_back() {
+    let system = tempfile::tempdir().unwrap();
+    let sysroot = system.path();
+    for directory in ["etc/trimtab", "proc/self", "var/lib"] {
+        fs::create_dir_all(sysroot.join(directory)).unwrap();
+    }
+    fs::write(sysroot.join("etc/fstab"), "/dev/sda1 /srv ext4 defaults 0 2\n").unwrap();
+    fs::write(sysroot.join("proc/self/mountinfo"), "20 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n").unwrap();
+    let apply = |args: &[&str]| trimtab().arg("apply").args(args).arg("--sysroot").arg(sysroot).assert().success();
+    let all = || events(trimtab().arg("history").arg("--sysroot").arg(sysroot));
+    assert!(all().is_empty());
+    apply(&["online", "/srv"]);
+    // As after a kill in the middle of a line.
+    let log = sysroot.join("var/lib/trimtab/applied/log");
+    fs::write(&log, fs::read_to_string(&log).unwrap() + "{\"unix_ms\": 17").unwrap();
+    apply(&["--undo", "--dry-run"]);
+    apply(&["--undo"]);
+    apply(&["online", "/srv", "--dry-run"]);
+    let all = all();
+    let shown: Vec<(&str, &str, &str)> =
+        all.iter().map(|e| (e["what"].as_str().unwrap(), e["policy"].as_str().unwrap(), e["path"].as_str().unwrap())).collect();
+    assert_eq!(shown, [("applied", "online", "/srv"), ("taken back", "online", "/srv")]);
+    let fstab = contains("/etc/fstab").and(contains("taken back"));
+    trimtab().arg("history").arg("--sysroot").arg(sysroot).assert().success().stdout(fstab);
+    trimtab().args(["history", "--sysroot", "/no/such/path"]).assert().code(1);
+}
