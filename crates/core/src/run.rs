@@ -1,10 +1,13 @@
 //! The result of a run: plain data. JSON and the store have explicit, versioned shapes of it at the boundary.
 
+pub mod pictures;
+
 use crate::analysis::histogram::Histogram;
 use crate::op::OpKind;
 use crate::units::{Bytes, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
+use pictures::Pictures;
 
 /// An enumeration whose values have names: the ones in JSON, CSV and the store.
 macro_rules! named {
@@ -298,4 +301,6 @@ pub struct Run {
     pub counters: Vec<(String, u64)>,
     /// What may have distorted the result.
     pub warnings: Vec<Warning>,
+    /// What is drawn of it beyond series; empty for most.
+    pub pictures: Pictures,
 }

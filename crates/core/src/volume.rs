@@ -47,13 +47,14 @@ pub use trim::TrimRun;
 use self::alloc::Allocator;
 use self::commit::Commit;
 use self::freed::Merging;
+use self::group::GROUP_BLOCKS;
 use self::inodes::Inodes;
 use self::journal::Journal;
 use self::names::Names;
 use self::node::Node;
 use self::queue::{Queue, Ticket};
 use self::trim::{OnlineDiscards, Trimming};
-use crate::drive::Device;
+use crate::drive::{Device, Extent};
 use crate::units::{Bytes, Nanos};
 use ::alloc::collections::VecDeque;
 use ::alloc::string::String;
@@ -210,6 +211,16 @@ impl<D: Device> Volume<D> {
     #[must_use]
     pub fn free_space(&self) -> Bytes {
         Bytes((self.free_blocks - self.reserved) * BLOCK)
+    }
+
+    /// Whether any block of these bytes of the drive is in use: by files, metadata, or what waits for a transaction.
+    #[must_use]
+    pub fn needs(&self, bytes: Extent) -> bool {
+        let first = bytes.offset.max(self.start) - self.start;
+        let end = (bytes.offset + bytes.len).saturating_sub(self.start);
+        let blocks = first / BLOCK..end.div_ceil(BLOCK).min(u64::from(self.layout.blocks));
+        let group_blocks = u64::from(GROUP_BLOCKS);
+        blocks.into_iter().any(|block| !self.space.groups[(block / group_blocks) as usize].is_free((block % group_blocks) as u32))
     }
 
     /// What others than trims do to the drive, for a policy. The longest wait is asked for once.

@@ -10,6 +10,7 @@ pub mod together;
 
 use self::recorder::{Recorded, Recorder};
 use std::time::{SystemTime, UNIX_EPOCH};
+use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Field, Provenance, Run, TargetKind};
 use trimtab_core::target::{TargetError, TargetResult};
 use trimtab_core::units::Bytes;
@@ -141,6 +142,7 @@ impl Header {
             series: recorded.series,
             counters: Vec::new(),
             warnings: Vec::new(),
+            pictures: Pictures::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 pub mod comparison;
 pub mod csv;
 pub mod import;
+pub mod pictures;
 pub mod run;
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use std::time::Duration;
 use trimtab_core::run::Run;
 
 /// The migrations in order; version `n` of the store is what the first `n` of them make. Only ever append.
-const MIGRATIONS: &[&str] = &[include_str!("store/1.sql"), include_str!("store/2.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("store/1.sql"), include_str!("store/2.sql"), include_str!("store/3.sql")];
 
 /// "TRMT": marks the file as ours.
 const APPLICATION_ID: i32 = 0x5452_4d54;

@@ -5,6 +5,7 @@
 
 pub mod advice;
 pub mod ageing;
+pub mod answer;
 pub mod cells;
 pub mod document;
 pub mod hook;
@@ -13,6 +14,7 @@ pub mod light_work;
 pub mod matrix;
 pub mod modelled;
 pub mod months;
+pub mod pictures;
 pub mod published;
 pub mod random_writes;
 pub mod real;

@@ -18,6 +18,7 @@ mod place;
 mod pool;
 mod reads;
 mod snapshot;
+mod survey;
 mod trim;
 mod victims;
 

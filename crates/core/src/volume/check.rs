@@ -2,7 +2,8 @@
 
 use super::Volume;
 use super::node::Node;
-use crate::drive::Device;
+use super::spec::BLOCK;
+use crate::drive::{Device, Extent};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -41,6 +42,8 @@ impl<D: Device> Volume<D> {
             for at in 0..group.blocks() {
                 let block = number * super::group::GROUP_BLOCKS as usize + at as usize;
                 assert_eq!(group.is_free(at), !used[block], "block {block}");
+                let bytes = Extent { offset: self.start + block as u64 * BLOCK, len: BLOCK };
+                assert_eq!(self.needs(bytes), used[block], "block {block}");
             }
         }
         self.check_counts();

@@ -17,12 +17,13 @@ use crate::study::matrix::{self, Matrix};
 use crate::study::real::{Possibilities, RealRig};
 use crate::study::scale::{DEFAULT, FULL, QUICK, Scale};
 use crate::study::shelf::{Kept, Shelf};
+use crate::study::answer::Around;
 use crate::study::{Study, document, policy};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_core::workload::Plan;
 
 /// No run begins after this in a quick study.
@@ -84,6 +85,9 @@ pub struct Args {
     /// Let --report replace a file that is there.
     #[arg(long, requires = "report")]
     force: bool,
+    /// Print everything that was found out, not only the answer: all tables, the evidence, settings and warnings.
+    #[arg(long)]
+    details: bool,
     #[command(flatten)]
     published: published::PublishedArgs,
     #[command(flatten)]
@@ -149,6 +153,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),
         other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
     };
+    let began = Instant::now();
     args.check_for_directory()?;
     const REAL: [&str; 4] = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE];
     if let Some(unknown) = args.policies.iter().find(|name| !REAL.contains(&name.as_str())) {
@@ -178,7 +183,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let study = matrix::run(&mut rig, &matrix, &*shelf(args, context)?)?;
     rig.close()?;
-    conclude(args, context, &study)
+    conclude(args, context, &study, began)
 }
 
 fn wanted(args: &Args, policy: &str) -> bool {
@@ -209,10 +214,14 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
     Ok((chosen, jobs))
 }
 
-/// Keeps the runs, prints the report, and ends as the study ended.
-fn conclude(args: &Args, context: &Context, study: &Study) -> anyhow::Result<ExitCode> {
+/// Keeps the runs, writes the report, prints the answer, and ends as the study ended.
+fn conclude(args: &Args, context: &Context, study: &Study, began: Instant) -> anyhow::Result<ExitCode> {
     let kept = kept::keep(context, study);
-    kept::print(context, kept.as_ref().ok().copied().flatten(), study)?;
+    let id = kept.as_ref().ok().copied().flatten();
+    let mut around = Around { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()) };
+    let report = write_report(args, context, study, &around);
+    around.report = report.as_ref().ok().and_then(|path| path.as_ref().map(|path| path.display().to_string()));
+    kept::print(context, id, study, &around, args.details)?;
     if let Some(id) = kept.context("the result above could not be kept")? {
         let runs = study.all().count();
         let s = if runs == 1 { "" } else { "s" };
@@ -221,22 +230,23 @@ fn conclude(args: &Args, context: &Context, study: &Study) -> anyhow::Result<Exi
     if !study.complete {
         context.remark("Interrupted. What was finished is kept; the same command with --resume goes on from there.");
     }
-    write_report(args, context, study)?;
+    if let Some(path) = report? {
+        context.remark(&format!("report: {}", path.display()));
+    }
     if study.complete { Ok(ExitCode::SUCCESS) } else { Err(Interrupted.into()) }
 }
 
-/// Writes the report as one HTML file and says where it is. A report that cannot be written does not touch the runs, which are kept.
-fn write_report(args: &Args, context: &Context, study: &Study) -> anyhow::Result<()> {
+/// Writes the report as one HTML file and says where. A report that cannot be written does not touch the runs, which are kept.
+fn write_report(args: &Args, context: &Context, study: &Study, around: &Around) -> anyhow::Result<Option<PathBuf>> {
     if study.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let html = report::html::render(&document::of(study));
+    let html = report::html::render(&document::of(study, around));
     let (path, place) = match &args.report {
         Some(path) => (path.clone(), if args.force { Place::Replace } else { Place::New }),
         None => (store::path(context)?.with_file_name("trimtab-study.html"), Place::Free),
     };
     let written = report::file::write(&path, html.as_bytes(), place)
         .with_context(|| format!("cannot write the report {} (the runs are kept; see 'trimtab results list')", path.display()))?;
-    context.remark(&format!("report: {}", written.display()));
-    Ok(())
+    Ok(Some(written))
 }

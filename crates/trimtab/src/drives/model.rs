@@ -7,6 +7,7 @@ use trimtab_core::drive::hdd::Hdd;
 use trimtab_core::drive::spec::{DriveSpec, Medium, SlcSize};
 use trimtab_core::drive::ssd::Ssd;
 use trimtab_core::drive::{Device, Extent};
+use trimtab_core::run::pictures::Superblock;
 use trimtab_core::units::{Bytes, Nanos};
 
 /// `spec` with another capacity: over-provisioning, the SLC cache and the cache for mapping tables stay in proportion.
@@ -88,6 +89,9 @@ pub trait Model: Device + Send {
     /// Bytes that the host wrote, and bytes that were written to the medium for it, so far.
     fn written(&self) -> (u64, u64);
 
+    /// What each superblock holds, of which `needed` says what the host still needs; empty for a drive without superblocks.
+    fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock>;
+
     /// Everything that has to be kept between attachments; empty if there is nothing of that kind.
     fn snapshot(&self) -> Vec<u8>;
 
@@ -126,6 +130,10 @@ impl Model for Hdd {
 
     fn written(&self) -> (u64, u64) {
         (self.counters().host_write_bytes, self.counters().media_write_bytes)
+    }
+
+    fn superblocks(&self, _needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+        Vec::new()
     }
 
     fn snapshot(&self) -> Vec<u8> {
@@ -180,6 +188,10 @@ impl Model for Ssd {
 
     fn written(&self) -> (u64, u64) {
         (self.counters().host_written_bytes, self.nand_written().0)
+    }
+
+    fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+        self.superblocks(needed)
     }
 
     fn snapshot(&self) -> Vec<u8> {

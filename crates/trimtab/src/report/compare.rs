@@ -37,7 +37,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
     }
     let names: Vec<&str> = sides.iter().map(|side| side.label).collect();
     let subtitle = sides.iter().zip(ids).map(|(side, ids)| describe(side, ids)).collect();
-    Document { title: format!("Comparison of {}", names.join(", ")), subtitle, sections }
+    Document { title: format!("Comparison of {}", names.join(", ")), subtitle, sections, ..Document::default() }
 }
 
 /// What a side is, in a line.

@@ -2,6 +2,8 @@
 //! so both have the same order and the same numbers.
 
 use trimtab_core::run::Warning;
+use trimtab_core::run::pictures::{LatencyMap, SHARE_MAX, SuperblockMap};
+use trimtab_core::units::Nanos;
 
 /// A report.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,8 +12,35 @@ pub struct Document {
     pub title: String,
     /// Lines below the title: what was run, where, when, by which version.
     pub subtitle: Vec<String>,
+    /// What a reader came for, on one screen; a study has it.
+    pub answer: Option<Answer>,
     /// Sections in order; the verdict comes first.
     pub sections: Vec<Section>,
+}
+
+/// The answer of a study: what fits on one screen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// The drive and the filesystem.
+    pub subject: String,
+    /// Measured or modelled, by which version, in what time.
+    pub origin: String,
+    /// What to use: a policy, or that none is recommended.
+    pub choice: String,
+    /// What that does, in a few words.
+    pub meaning: String,
+    /// How sure it is, if that was looked at.
+    pub sure: String,
+    /// Why: at most two lines with the figures that decide.
+    pub why: Vec<String>,
+    /// The policies beside each other; empty if there is nothing to compare.
+    pub tables: Vec<Table>,
+    /// What to check first, what to be careful about: label and sentence.
+    pub notes: Vec<(String, String)>,
+    /// What to type to follow it.
+    pub apply: Vec<String>,
+    /// Where the rest is: label, what to type or open, and what else is to be said of it.
+    pub more: Vec<(String, String, String)>,
 }
 
 /// A section.
@@ -21,12 +50,21 @@ pub struct Section {
     pub title: String,
     /// Content in order.
     pub blocks: Vec<Block>,
+    /// Shut where it can be opened: for those who want to know everything.
+    pub folded: bool,
 }
 
 impl Section {
     /// A section.
     pub fn new(title: impl Into<String>, blocks: Vec<Block>) -> Self {
-        Self { title: title.into(), blocks }
+        Self { title: title.into(), blocks, folded: false }
+    }
+
+    /// The same, folded away.
+    #[must_use]
+    pub fn folded(mut self) -> Self {
+        self.folded = true;
+        self
     }
 }
 
@@ -43,6 +81,10 @@ pub enum Block {
     Table(Table),
     /// A chart. Its numbers are shown as a table too.
     Chart(Chart),
+    /// The drive itself, over time.
+    Film(Film),
+    /// Latencies over time.
+    Heat(Heat),
     /// What may have distorted the figures.
     Warnings(Vec<Warning>),
 }
@@ -67,6 +109,10 @@ pub struct Table {
     pub header: Vec<String>,
     /// Rows, each as long as the header.
     pub rows: Vec<Vec<String>>,
+    /// Titles above columns that belong together: none, or one for each column, empty above those that stand alone.
+    pub groups: Vec<String>,
+    /// The row that is recommended.
+    pub chosen: Option<usize>,
     /// What becomes of it where it does not fit.
     pub narrow: Narrow,
 }
@@ -92,6 +138,24 @@ impl Table {
     pub const fn when_narrow(mut self, narrow: Narrow) -> Self {
         self.narrow = narrow;
         self
+    }
+
+    /// The same, with titles above columns.
+    #[must_use]
+    pub fn grouped(mut self, groups: &[&str]) -> Self {
+        debug_assert_eq!(groups.len(), self.header.len(), "a group for each column");
+        self.groups = groups.iter().map(|&group| group.to_owned()).collect();
+        self
+    }
+
+    /// Headings with the titles above them, for where there is one row of them only.
+    #[must_use]
+    pub fn headings(&self) -> Vec<String> {
+        let heading = |(at, heading): (usize, &String)| match self.groups.get(at).filter(|group| !group.is_empty()) {
+            Some(group) => format!("{group} {heading}"),
+            None => heading.clone(),
+        };
+        self.header.iter().enumerate().map(heading).collect()
     }
 
     /// The table for the screen that it is printed on.
@@ -145,6 +209,99 @@ pub enum ChartKind {
         /// Name and one value a category (`None` where there is none).
         series: Vec<(String, Vec<Option<f64>>)>,
     },
+    /// One mark each, on a logarithmic vertical scale: what it costs over what it gains.
+    Dots {
+        /// What may be put on the horizontal axis; the first is drawn where nobody can choose.
+        axes: Vec<String>,
+        /// The marks.
+        dots: Vec<Dot>,
+    },
+}
+
+/// A mark of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dot {
+    /// Its name, which stands beside it.
+    pub name: String,
+    /// Where, on each of the axes; `None` where that is not known.
+    pub x: Vec<Option<f64>>,
+    /// How high; above 0.
+    pub y: f64,
+    /// It is the one that is recommended.
+    pub chosen: bool,
+}
+
+/// What the superblocks of drives held over time, two of them beside each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Film {
+    /// What it shows.
+    pub title: String,
+    /// What is written beneath a moment: `written since filled, GB`, and what `x` is multiplied by.
+    pub x_label: String,
+    /// Of the numbers in the maps to that.
+    pub x_scale: f64,
+    /// Names and maps.
+    pub drives: Vec<(String, SuperblockMap)>,
+    /// Which two are shown first.
+    pub shown: [usize; 2],
+}
+
+impl Film {
+    /// What the superblocks of each drive held in the end, in per cent of the flash.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(self.title.clone(), &["policy", "needed", "kept, though nobody needs it", "stale", "erased"]);
+        for (name, map) in &self.drives {
+            let each = map.superblocks as usize;
+            let share = |values: &[u8]| {
+                let last = &values[values.len().saturating_sub(each)..];
+                last.iter().map(|v| f64::from(*v)).sum::<f64>() / f64::from(SHARE_MAX) / each.max(1) as f64 * 100.0
+            };
+            let (needed, unneeded, stale) = (share(&map.needed), share(&map.unneeded), share(&map.stale));
+            let free = (100.0 - needed - unneeded - stale).max(0.0);
+            let cells = [needed, unneeded, stale, free].map(|percent| format!("{percent:.0} %"));
+            table.row(std::iter::once(name.clone()).chain(cells));
+        }
+        table
+    }
+}
+
+impl Heat {
+    /// How long the slowest of what was asked for took, and how many took long.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(self.title.clone(), &["policy", "asked for", "over 0.1 s", "longest"]);
+        for (name, map) in &self.maps {
+            let count = |least: Nanos| map.cells.iter().filter(|cell| LatencyMap::least(cell.1) >= least).map(|cell| cell.2).sum::<u64>();
+            let longest = map.cells.iter().map(|cell| LatencyMap::least(cell.1)).max().unwrap_or(Nanos::ZERO);
+            table.row([name.clone(), count(Nanos::ZERO).to_string(), count(Nanos::from_millis(100)).to_string(), format!("≥{longest}")]);
+        }
+        table
+    }
+}
+
+/// Marks as a table, their numbers written by `number`.
+pub fn dots_table(chart: &Chart, axes: &[String], dots: &[Dot], number: fn(f64) -> String) -> Table {
+    let mut header = vec!["policy", chart.y_label.as_str()];
+    header.extend(axes.iter().map(String::as_str));
+    let mut table = Table::new(chart.title.clone(), &header);
+    for dot in dots {
+        table.row([dot.name.clone(), number(dot.y)].into_iter().chain(dot.x.iter().map(|x| x.map_or_else(String::new, number))));
+    }
+    table
+}
+
+/// How long what was asked for when took, two of them beside each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heat {
+    /// What it shows.
+    pub title: String,
+    /// Label of the vertical axis, with its unit.
+    pub y_label: String,
+    /// Names and maps.
+    pub maps: Vec<(String, LatencyMap)>,
+    /// Which two are shown first.
+    pub shown: [usize; 2],
 }
 
 /// A line of a chart.

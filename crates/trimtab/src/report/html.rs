@@ -1,7 +1,7 @@
 //! A document as one self-contained HTML file: opens offline, asks nobody for anything, light and dark, phone and print.
 
-use super::document::{Block, Chart, ChartKind, Document, Table, Verdict, thinned};
-use super::svg;
+use super::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, dots_table, thinned};
+use super::{live, palette, svg};
 use super::text::clean;
 use std::fmt::Write as _;
 use trimtab_core::run::{Severity, Warning};
@@ -12,37 +12,131 @@ const POINTS_MAX: usize = 240;
 const STYLE: &str = include_str!("report.css");
 const SCRIPT: &str = include_str!("report.js");
 
+/// The chart library that the script draws with; see `vendor/README.md`.
+const LIBRARY: &str = include_str!("vendor/uplot.min.js");
+const LIBRARY_STYLE: &str = include_str!("vendor/uplot.min.css");
+
 /// The file.
 pub fn render(document: &Document) -> String {
-    let mut html = String::with_capacity(256 * 1024);
+    let mut page = Page::default();
+    page.body(document);
     let title = escape(&document.title);
-    // The policy forbids every request, so that opening a report cannot tell anybody.
+    let style = format!("{LIBRARY_STYLE}\n{STYLE}{}", look_style());
+    let mut html = String::with_capacity(page.html.len() + 256 * 1024);
+    let script = if page.live.is_empty() { SCRIPT.to_owned() } else { format!("{LIBRARY}\n{SCRIPT}") };
+    // The policy forbids every request, so that opening a report cannot tell anybody, and every script and style but the two below.
     let _ = write!(
         html,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; style-src '{}'; script-src '{}'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n",
-        series_style()
+         <meta name=\"referrer\" content=\"no-referrer\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n",
+        hash(&style),
+        hash(&script)
     );
-    for line in &document.subtitle {
-        let _ = writeln!(html, "<p class=\"sub\">{}</p>", escape(line));
+    html.push_str(&page.html);
+    if !page.live.is_empty() {
+        let _ = writeln!(html, "<script type=\"application/json\" id=\"charts\">{}</script>", data(&page.live));
     }
-    html.push_str("</header>\n<nav aria-label=\"Sections\"><ul>\n");
-    for (i, section) in document.sections.iter().enumerate() {
-        let _ = writeln!(html, "<li><a href=\"#s{i}\">{}</a></li>", escape(&section.title));
-    }
-    html.push_str("</ul></nav>\n<main>\n");
-    let mut charts = 0;
-    for (i, section) in document.sections.iter().enumerate() {
-        let _ = writeln!(html, "<section id=\"s{i}\">\n<h2>{}</h2>", escape(&section.title));
-        for block in &section.blocks {
-            write_block(&mut html, block, &mut charts);
-        }
-        html.push_str("</section>\n");
-    }
-    let _ = write!(html, "</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
+    let _ = write!(html, "<script>{script}</script>\n</body>\n</html>\n");
     html
+}
+
+/// How the content policy names a script or a style.
+fn hash(text: &str) -> String {
+    use base64::Engine as _;
+    use sha2::Digest as _;
+    format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(text)))
+}
+
+/// Data in the page, in which nothing can end the element that they are in.
+fn data(values: &[serde_json::Value]) -> String {
+    let json = serde_json::to_string(values).unwrap_or_else(|_| "[]".to_owned());
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' => {
+                let _ = write!(safe, "\\u{:04x}", u32::from(c));
+            }
+            c if !crate::output::is_text(c) => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A page under construction: what is shown, and what the script draws from.
+#[derive(Default)]
+struct Page {
+    html: String,
+    live: Vec<serde_json::Value>,
+    charts: usize,
+}
+
+impl Page {
+    fn body(&mut self, document: &Document) {
+        let html = &mut self.html;
+        let _ = writeln!(html, "<header>\n<h1>{}</h1>", escape(&document.title));
+        for line in &document.subtitle {
+            let _ = writeln!(html, "<p class=\"sub\">{}</p>", escape(line));
+        }
+        html.push_str("</header>\n<main>\n");
+        if let Some(answer) = &document.answer {
+            write_answer(html, answer);
+        }
+        if document.sections.iter().filter(|section| !section.folded).count() > 2 {
+            html.push_str("<nav aria-label=\"Sections\"><ul>\n");
+            for (i, section) in document.sections.iter().enumerate().filter(|(_, section)| !section.folded) {
+                let _ = writeln!(html, "<li><a href=\"#s{i}\">{}</a></li>", escape(&section.title));
+            }
+            html.push_str("</ul></nav>\n");
+        }
+        for (i, section) in document.sections.iter().enumerate() {
+            let title = escape(&section.title);
+            let _ = match section.folded {
+                true => writeln!(self.html, "<details class=\"section\" id=\"s{i}\"><summary><h2>{title}</h2></summary>"),
+                false => writeln!(self.html, "<section id=\"s{i}\">\n<h2>{title}</h2>"),
+            };
+            section.blocks.iter().for_each(|block| self.block(block));
+            self.html.push_str(if section.folded { "</details>\n" } else { "</section>\n" });
+        }
+        self.html.push_str("</main>\n");
+    }
+
+    fn block(&mut self, block: &Block) {
+        let html = &mut self.html;
+        match block {
+            Block::Verdict(verdict) => write_verdict(html, verdict),
+            Block::Text(text) => {
+                let _ = writeln!(html, "<p>{}</p>", escape(text));
+            }
+            Block::Commands(commands) => {
+                let _ = writeln!(html, "<pre><code>{}</code></pre>", escape(&commands.join("\n")));
+            }
+            Block::Table(table) => write_table(html, table),
+            Block::Chart(chart) => {
+                self.charts += 1;
+                let chart = prepared(chart);
+                let live = live::chart(&chart).map(|value| self.keep(value));
+                write_chart(&mut self.html, &chart, self.charts, live);
+            }
+            Block::Film(film) => {
+                let live = self.keep(live::film(film));
+                write_film(&mut self.html, film, live);
+            }
+            Block::Heat(heat) => {
+                let live = self.keep(live::heat(heat));
+                write_heat(&mut self.html, heat, live);
+            }
+            Block::Warnings(warnings) => write_warnings(html, warnings),
+        }
+    }
+
+    /// Keeps what the script draws from; gives its number.
+    fn keep(&mut self, value: serde_json::Value) -> usize {
+        self.live.push(value);
+        self.live.len() - 1
+    }
 }
 
 /// `text` with everything that means something in HTML made harmless, in content and in attributes.
@@ -63,37 +157,71 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// How each series looks: its colour in dark mode, and a dash pattern of its own.
-fn series_style() -> String {
-    const DARK: [&str; 6] = ["#6CB2FF", "#FF9D6B", "#4FD1C5", "#D0A0FF", "#F2C94C", "#A9B4C4"];
-    const DASHES: [&str; 6] = ["none", "8 3", "2 3", "10 3 2 3", "5 5", "1 4"];
+/// How things look on a dark screen, and the pattern of dashes of each series.
+fn look_style() -> String {
     let mut style = String::new();
-    for ((light, dark), dash) in svg::PALETTE.iter().zip(DARK).zip(DASHES) {
-        let _ = writeln!(style, "svg [stroke=\"{light}\"]{{stroke-dasharray:{dash}}}");
+    let mut dark = |light: &str, dark: &str| {
         let _ = writeln!(
             style,
             "@media screen and (prefers-color-scheme:dark){{svg [stroke=\"{light}\"]{{stroke:{dark}}}svg [fill=\"{light}\"]{{fill:{dark}}}}}"
         );
+    };
+    palette::LIGHT.iter().zip(palette::DARK).for_each(|(a, b)| dark(a, b));
+    palette::HOLDS_LIGHT.iter().zip(palette::HOLDS_DARK).for_each(|(a, b)| dark(a, b));
+    svg::SHADES.iter().zip(svg::SHADES.iter().rev()).for_each(|(a, b)| dark(a, b));
+    for (light, dash) in palette::LIGHT.iter().zip(palette::DASHES).filter(|(_, dash)| !dash.is_empty()) {
+        let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
+        let _ = writeln!(style, "svg [stroke=\"{light}\"]{{stroke-dasharray:{}}}", dash.join(" "));
     }
+    // The same for the script, which draws where no style sheet reaches.
+    let variables = |colours: &[&str], holds: &[&str]| {
+        let looks = colours.iter().enumerate().map(|(at, colour)| format!("--look{at}:{colour};"));
+        looks.chain(holds.iter().enumerate().map(|(at, colour)| format!("--hold{at}:{colour};"))).collect::<String>()
+    };
+    let shades = |shades: &mut dyn Iterator<Item = &&str>| {
+        shades.enumerate().map(|(at, colour)| format!("--shade{at}:{colour};")).collect::<String>()
+    };
+    let _ = writeln!(style, ":root{{{}{}}}", variables(&palette::LIGHT, &palette::HOLDS_LIGHT), shades(&mut svg::SHADES.iter()));
+    let _ = writeln!(
+        style,
+        "@media screen and (prefers-color-scheme:dark){{:root{{{}{}}}}}",
+        variables(&palette::DARK, &palette::HOLDS_DARK),
+        shades(&mut svg::SHADES.iter().rev())
+    );
     style
 }
 
-fn write_block(html: &mut String, block: &Block, charts: &mut usize) {
-    match block {
-        Block::Verdict(verdict) => write_verdict(html, verdict),
-        Block::Text(text) => {
-            let _ = writeln!(html, "<p>{}</p>", escape(text));
-        }
-        Block::Commands(commands) => {
-            let _ = writeln!(html, "<pre><code>{}</code></pre>", escape(&commands.join("\n")));
-        }
-        Block::Table(table) => write_table(html, table),
-        Block::Chart(chart) => {
-            *charts += 1;
-            write_chart(html, chart, *charts);
-        }
-        Block::Warnings(warnings) => write_warnings(html, warnings),
+/// The answer: the same words and figures as the first screen of the terminal, in the same order.
+fn write_answer(html: &mut String, answer: &Answer) {
+    let _ = writeln!(
+        html,
+        "<section class=\"answer\" aria-label=\"The answer\">\n<p class=\"origin\"><strong>{}</strong> <span>{}</span></p>",
+        escape(&answer.subject),
+        escape(&answer.origin)
+    );
+    let _ = writeln!(
+        html,
+        "<p class=\"use\"><b>USE</b> <strong>{}</strong> {} <span class=\"sure\">{}</span></p>",
+        escape(&answer.choice),
+        escape(&answer.meaning),
+        escape(&answer.sure)
+    );
+    if !answer.why.is_empty() {
+        let why: Vec<String> = answer.why.iter().map(|line| escape(line)).collect();
+        let _ = writeln!(html, "<p class=\"why\"><b>WHY</b> <span>{}</span></p>", why.join("<br>"));
     }
+    answer.tables.iter().for_each(|table| write_table(html, table));
+    html.push_str("<dl class=\"notes\">\n");
+    for (label, text) in &answer.notes {
+        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", escape(label), escape(text));
+    }
+    if !answer.apply.is_empty() {
+        let _ = writeln!(html, "<dt>Apply</dt><dd><code>{}</code></dd>", escape(&answer.apply.join("\n")));
+    }
+    for (label, place, aside) in &answer.more {
+        let _ = writeln!(html, "<dt>{}</dt><dd><code>{}</code> {}</dd>", escape(label), escape(place), escape(aside));
+    }
+    html.push_str("</dl>\n</section>\n");
 }
 
 fn write_verdict(html: &mut String, verdict: &Verdict) {
@@ -114,13 +242,15 @@ fn write_table(html: &mut String, table: &Table) {
     html.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
     html.push_str(&escape(&table.caption));
     html.push_str("\"><table>\n");
-    let _ = writeln!(html, "<caption>{} <button type=\"button\" class=\"csv\">CSV</button></caption>\n<thead><tr>", escape(&table.caption));
+    let _ = writeln!(html, "<caption>{} <button type=\"button\" class=\"csv\">CSV</button></caption>\n<thead>", escape(&table.caption));
+    write_groups(html, table);
+    html.push_str("<tr>");
     for heading in &table.header {
         let _ = write!(html, "<th scope=\"col\">{}</th>", escape(heading));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
-    for row in &table.rows {
-        html.push_str("<tr>");
+    for (at, row) in table.rows.iter().enumerate() {
+        html.push_str(if table.chosen == Some(at) { "<tr class=\"chosen\">" } else { "<tr>" });
         for (i, cell) in row.iter().enumerate() {
             let cell = escape(cell);
             let _ = if i == 0 { write!(html, "<th scope=\"row\">{cell}</th>") } else { write!(html, "<td>{cell}</td>") };
@@ -128,6 +258,21 @@ fn write_table(html: &mut String, table: &Table) {
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n");
+}
+
+/// Titles above columns that belong together.
+fn write_groups(html: &mut String, table: &Table) {
+    if table.groups.is_empty() {
+        return;
+    }
+    html.push_str("<tr class=\"groups\">");
+    let mut at = 0;
+    while let Some(group) = table.groups.get(at) {
+        let span = table.groups[at..].iter().take_while(|other| *other == group).count();
+        let _ = write!(html, "<th colspan=\"{span}\">{}</th>", escape(group));
+        at += span;
+    }
+    html.push_str("</tr>\n");
 }
 
 fn write_warnings(html: &mut String, warnings: &[Warning]) {
@@ -151,12 +296,12 @@ fn write_warnings(html: &mut String, warnings: &[Warning]) {
     html.push_str("</ul>\n");
 }
 
-fn write_chart(html: &mut String, chart: &Chart, number: usize) {
-    let chart = prepared(chart);
+fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usize>) {
     let title = escape(&chart.title);
-    let _ = writeln!(html, "<figure>\n<figcaption>{title}</figcaption>");
-    let linear = svg::draw(&chart, false);
-    let logarithmic = matches!(chart.kind, ChartKind::Lines { .. }).then(|| svg::draw(&chart, true)).flatten();
+    let place = live.map_or_else(String::new, |live| format!(" data-chart=\"{live}\""));
+    let _ = writeln!(html, "<figure id=\"c{number}\"{place}>\n<figcaption>{title}</figcaption>\n<div class=\"still\">");
+    let linear = svg::draw(chart, false);
+    let logarithmic = matches!(chart.kind, ChartKind::Lines { .. }).then(|| svg::draw(chart, true)).flatten();
     match (linear, logarithmic) {
         (Some(linear), Some(logarithmic)) => {
             let _ = writeln!(
@@ -172,10 +317,53 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize) {
         }
         (None, None) => html.push_str("<p>There is nothing to draw.</p>\n"),
     }
-    write_legend(html, &chart);
-    let _ = writeln!(html, "<details><summary>The numbers</summary>");
-    write_table(html, &numbers(&chart));
+    write_legend(html, chart);
+    html.push_str("</div>\n");
+    let _ = writeln!(html, "<details class=\"numbers\"><summary>The numbers</summary>");
+    write_table(html, &numbers(chart));
     html.push_str("</details>\n</figure>\n");
+}
+
+/// The superblocks of two drives.
+fn write_film(html: &mut String, film: &Film, live: usize) {
+    let _ = writeln!(html, "<figure class=\"film\" data-chart=\"{live}\">\n<figcaption>{}</figcaption>\n<div class=\"still\">", escape(&film.title));
+    match svg::film(film) {
+        Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
+        None => html.push_str("<p>There is nothing to draw.</p>\n"),
+    }
+    html.push_str("</div>\n<ul class=\"legend\">");
+    const HOLDS: [&str; 5] =
+        ["data that the filesystem needs", "kept, although it was deleted (struck out)", "stale: overwritten or trimmed, not erased yet", "", "erased"];
+    for (at, name) in HOLDS.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        let fill = palette::HOLDS_LIGHT.get(at).copied().filter(|_| at < 3).unwrap_or("none");
+        let strike = if at == 1 { format!("<path d=\"M1 11L11 1\" stroke=\"{}\"/>", palette::HOLDS_LIGHT[3]) } else { String::new() };
+        let _ = write!(
+            html,
+            "<li><svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect x=\"1\" y=\"1\" width=\"10\" height=\"10\" fill=\"{fill}\" stroke=\"#333333\"/>{strike}</svg>{name}</li>"
+        );
+    }
+    if film.drives.iter().any(|(_, map)| map.one_bit.contains(&1)) {
+        html.push_str("<li>▫ in one-bit mode</li>");
+    }
+    html.push_str("</ul>\n</figure>\n");
+}
+
+/// Latencies over time beside two trims.
+fn write_heat(html: &mut String, heat: &Heat, live: usize) {
+    let _ = writeln!(html, "<figure class=\"heat\" data-chart=\"{live}\">\n<figcaption>{}</figcaption>\n<div class=\"still\">", escape(&heat.title));
+    match svg::heat(heat) {
+        Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
+        None => html.push_str("<p>There is nothing to draw.</p>\n"),
+    }
+    html.push_str("</div>\n<ul class=\"legend\"><li>");
+    for shade in svg::SHADES {
+        let _ = write!(html, "<svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" fill=\"{shade}\"/></svg>");
+    }
+    let _ = write!(
+        html,
+        "few to many at that time</li><li><svg class=\"swatch\" viewBox=\"0 0 28 10\" aria-hidden=\"true\"><rect y=\"3\" width=\"28\" height=\"5\" fill=\"{}\"/></svg>a trim was under way when its turn came</li></ul>\n</figure>\n",
+        svg::TRIMMING
+    );
 }
 
 /// The chart with few enough points to draw and to list, and without control characters, which the drawing library lets through.
@@ -192,17 +380,24 @@ fn prepared(chart: &Chart) -> Chart {
             marks.iter_mut().for_each(|mark| mark.label = clean(&mark.label));
         }
         ChartKind::Bars { categories, .. } => categories.iter_mut().for_each(|category| *category = clean(category)),
+        ChartKind::Dots { axes, dots } => {
+            axes.iter_mut().for_each(|axis| *axis = clean(axis));
+            dots.iter_mut().for_each(|dot| dot.name = clean(&dot.name));
+        }
     }
     chart
 }
 
 fn write_legend(html: &mut String, chart: &Chart) {
     let (names, bars): (Vec<&str>, bool) = match &chart.kind {
+        // Their names stand beside them.
+        ChartKind::Dots { .. } => return,
         ChartKind::Lines { lines, .. } => (lines.iter().map(|line| line.name.as_str()).collect(), false),
         ChartKind::Bars { series, .. } => (series.iter().map(|(name, _)| name.as_str()).collect(), true),
     };
     html.push_str("<ul class=\"legend\">");
-    for (name, colour) in names.iter().zip(svg::PALETTE.iter().cycle()) {
+    for (name, look) in names.iter().zip(palette::looks(&names)) {
+        let colour = palette::LIGHT[look];
         let swatch = if bars {
             format!("<rect width=\"28\" height=\"10\" fill=\"{colour}\"/>")
         } else {
@@ -228,6 +423,7 @@ fn numbers(chart: &Chart) -> Table {
             }
             table
         }
+        ChartKind::Dots { axes, dots } => dots_table(chart, axes, dots, plain),
         ChartKind::Bars { categories, series } => {
             let mut header = vec![chart.y_label.as_str()];
             header.extend(series.iter().map(|(name, _)| name.as_str()));
@@ -270,7 +466,7 @@ mod tests {
             chart(ChartKind::Bars { categories: vec![hostile.into()], series: vec![(hostile.into(), vec![Some(3.0)])] }),
             Block::Warnings(vec![warning]),
         ];
-        Document { title: hostile.into(), subtitle: vec![hostile.into()], sections: vec![Section::new(hostile, blocks)] }
+        Document { title: hostile.into(), subtitle: vec![hostile.into()], sections: vec![Section::new(hostile, blocks)], ..Document::default() }
     }
 
     #[test]
@@ -284,7 +480,7 @@ mod tests {
     #[test]
     fn it_is_one_small_file_that_asks_nobody() {
         let html = render(&document("plain"));
-        assert!(html.len() < 300_000, "{} bytes", html.len());
+        assert!(html.len() < 400_000, "{} bytes", html.len());
         for request in ["http://", "https://", "url(", "@import", "<iframe", "src="] {
             let found = html.replace("http://www.w3.org/2000/svg", "");
             assert!(!found.contains(request), "{request}");

@@ -5,6 +5,7 @@
 
 use super::document::{Narrow, Table};
 use super::text::clean;
+use std::ops::Range;
 use unicode_width::UnicodeWidthStr as _;
 
 /// Columns between two columns.
@@ -13,6 +14,14 @@ const GAP: usize = 2;
 const CELL_LINES_MAX: usize = 5;
 /// What lines that go on are indented by.
 const INDENT: usize = 4;
+
+/// What stands behind the name of the row that is recommended.
+const CHOSEN: &str = " <-";
+
+/// What columns of these widths take together.
+fn across(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
 
 /// Columns that `text` takes.
 fn width_of(text: &str) -> usize {
@@ -131,7 +140,9 @@ pub fn table(table: &Table, width: Option<usize>) -> String {
         return shown;
     }
     let Some(width) = width else {
-        grid.draw(&grid.columns.iter().map(Column::whole).collect::<Vec<_>>(), &mut shown);
+        const ANY: usize = 1 << 20;
+        let widths = grid.widths(ANY).unwrap_or_else(|| grid.columns.iter().map(Column::whole).collect());
+        grid.draw(&widths, &mut shown);
         return shown;
     };
     match (grid.widths(width), table.narrow) {
@@ -145,6 +156,8 @@ pub fn table(table: &Table, width: Option<usize>) -> String {
 /// One column: its heading and its cells.
 #[derive(Clone, Debug)]
 struct Column {
+    /// What stands above it and its neighbours of the same group.
+    group: String,
     heading: String,
     cells: Vec<String>,
     right: bool,
@@ -182,9 +195,12 @@ impl Grid {
     fn of(table: &Table) -> Self {
         let one_line = |text: &String| clean(text).replace(['\n', '\t'], " ");
         let column = |(at, heading): (usize, &String)| {
-            let cells: Vec<String> = table.rows.iter().map(|row| row.get(at).map(one_line).unwrap_or_default()).collect();
+            let mut cells: Vec<String> = table.rows.iter().map(|row| row.get(at).map(one_line).unwrap_or_default()).collect();
+            if let Some(cell) = table.chosen.filter(|_| at == 0).and_then(|row| cells.get_mut(row)) {
+                cell.push_str(CHOSEN);
+            }
             let right = at > 0 && cells.iter().all(|cell| is_figure(cell)) && cells.iter().any(|cell| !cell.is_empty());
-            Column { heading: one_line(heading), cells, right }
+            Column { group: table.groups.get(at).map(one_line).unwrap_or_default(), heading: one_line(heading), cells, right }
         };
         Self { columns: table.header.iter().enumerate().map(column).collect(), rows: table.rows.len() }
     }
@@ -200,12 +216,48 @@ impl Grid {
         // The widest columns give way first: as high a limit as fits.
         let at = |limit: usize| -> Vec<usize> { least.iter().zip(&whole).map(|(least, whole)| limit.clamp(*least, *whole)).collect() };
         let fits = |limit: &usize| at(*limit).iter().sum::<usize>() <= room;
-        let widths = at((0..=room).rev().find(fits)?);
+        let mut widths = at((0..=room).rev().find(fits)?);
+        for (title, span) in self.groups() {
+            let missing = width_of(title).saturating_sub(across(&widths[span.clone()]));
+            widths[span.end - 1] += missing;
+        }
+        if widths.iter().sum::<usize>() > room {
+            return None;
+        }
         let low = |(column, width): (&Column, &usize)| column.height(*width) <= CELL_LINES_MAX;
         self.columns.iter().zip(&widths).all(low).then_some(widths)
     }
 
+    /// Titles above several columns, and which.
+    fn groups(&self) -> Vec<(&str, Range<usize>)> {
+        let mut groups: Vec<(&str, Range<usize>)> = Vec::new();
+        for (at, column) in self.columns.iter().enumerate() {
+            match groups.last_mut() {
+                Some((title, span)) if *title == column.group => span.end = at + 1,
+                _ => groups.push((&column.group, at..at + 1)),
+            }
+        }
+        groups.retain(|(title, _)| !title.is_empty());
+        groups
+    }
+
+    /// The line of these titles, each in the middle above its columns; nothing if there are none.
+    fn draw_groups(&self, widths: &[usize], shown: &mut String) {
+        let mut line = String::new();
+        for (title, span) in self.groups() {
+            let from = across(&widths[..span.start]) + if span.start > 0 { GAP } else { 0 };
+            let middle = from + (across(&widths[span]).saturating_sub(width_of(title))) / 2;
+            line.push_str(&" ".repeat(middle.saturating_sub(width_of(&line))));
+            line.push_str(title);
+        }
+        if !line.is_empty() {
+            shown.push_str(&line);
+            shown.push('\n');
+        }
+    }
+
     fn draw(&self, widths: &[usize], shown: &mut String) {
+        self.draw_groups(widths, shown);
         let draw_row = |cells: Vec<&String>, shown: &mut String| {
             let parts: Vec<Vec<String>> = cells.iter().zip(widths).map(|(cell, width)| wrapped(cell, *width)).collect();
             for line in 0..parts.iter().map(Vec::len).max().unwrap_or(0).max(1) {
@@ -260,7 +312,12 @@ impl Grid {
     fn records(&self, width: usize, shown: &mut String) {
         let indent = " ".repeat(INDENT);
         for row in 0..self.rows {
-            let mut cells = self.columns.iter().map(|column| (column.heading.as_str(), column.cells[row].as_str()));
+            let heading = |column: &Column| match (column.group.as_str(), column.heading.as_str()) {
+                ("", heading) => heading.to_owned(),
+                (group, heading) => format!("{group} {heading}"),
+            };
+            let headings: Vec<String> = self.columns.iter().map(heading).collect();
+            let mut cells = headings.iter().zip(&self.columns).map(|(heading, column)| (heading.as_str(), column.cells[row].as_str()));
             shown.push_str(&paragraph(cells.next().map_or("", |(_, cell)| cell), Some(width), "", &indent));
             let mut line = String::new();
             for (heading, cell) in cells.filter(|(_, cell)| !cell.is_empty()) {

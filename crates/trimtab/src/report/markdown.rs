@@ -1,7 +1,7 @@
 //! A document as Markdown, for issues and pages: the same order and the same numbers as on the terminal. What comes from outside is never
 //! markup.
 
-use super::document::{Block, Chart, ChartKind, Document, Table};
+use super::document::{Answer, Block, Chart, ChartKind, Document, Table, dots_table};
 use crate::output::plain;
 use trimtab_core::units::three_digits;
 
@@ -11,12 +11,27 @@ pub fn render(document: &Document) -> String {
     for line in &document.subtitle {
         text += &format!("\n{}\n", escaped(line));
     }
+    text += &document.answer.as_ref().map(of_answer).unwrap_or_default();
     for section in &document.sections {
         text += &format!("\n## {}\n", escaped(&section.title));
         for block in &section.blocks {
             text += &format!("\n{}", block_of(block));
         }
     }
+    text
+}
+
+/// The answer, in the order of the first screen.
+fn of_answer(answer: &Answer) -> String {
+    let use_this = [format!("USE {}", answer.choice), answer.meaning.clone(), answer.sure.clone()];
+    let use_this: Vec<String> = use_this.iter().filter(|part| !part.is_empty()).map(|part| escaped(part)).collect();
+    let mut text = format!("\n{} ({})\n\n**{}**\n\n", escaped(&answer.subject), escaped(&answer.origin), use_this.join(": "));
+    answer.why.iter().for_each(|line| text += &format!("- {}\n", escaped(line)));
+    answer.tables.iter().for_each(|table| text += &format!("\n{}", of_table(table)));
+    text.push('\n');
+    answer.notes.iter().for_each(|(label, note)| text += &format!("- {}: {}\n", escaped(label), escaped(note)));
+    text.push('\n');
+    answer.apply.iter().for_each(|command| text += &format!("    {}\n", one_line(command)));
     text
 }
 
@@ -31,6 +46,8 @@ fn block_of(block: &Block) -> String {
         Block::Commands(commands) => commands.iter().map(|command| format!("    {}\n", one_line(command))).collect(),
         Block::Table(table) => of_table(table),
         Block::Chart(chart) => of_chart(chart),
+        Block::Film(film) => of_table(&film.table()),
+        Block::Heat(heat) => of_table(&heat.table()),
         Block::Warnings(warnings) => {
             warnings.iter().map(|w| format!("- {}: {} ({})\n", w.severity.name(), escaped(&w.text), escaped(&w.code))).collect()
         }
@@ -43,7 +60,7 @@ pub fn of_table(table: &Table) -> String {
     let rule = (0..table.header.len()).map(|at| if is_figures(table, at) { "---:" } else { "---" }).collect::<Vec<_>>().join("|");
     let caption = if table.caption.is_empty() { String::new() } else { format!("{}\n\n", escaped(&table.caption)) };
     let rows = table.rows.iter().map(|cells| row(cells)).collect::<String>();
-    format!("{caption}{}|{rule}|\n{rows}", row(&table.header))
+    format!("{caption}{}|{rule}|\n{rows}", row(&table.headings()))
 }
 
 fn is_figures(table: &Table, column: usize) -> bool {
@@ -58,6 +75,7 @@ fn of_chart(chart: &Chart) -> String {
             let names = lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>().join(", ");
             format!("{}: {} (points: trimtab results export --series)\n", escaped(&chart.title), escaped(&names))
         }
+        ChartKind::Dots { axes, dots } => of_table(&dots_table(chart, axes, dots, three_digits)),
         ChartKind::Bars { categories, series } => {
             let mut header = vec![chart.y_label.as_str()];
             header.extend(series.iter().map(|(name, _)| name.as_str()));

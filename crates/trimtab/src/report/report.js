@@ -1,13 +1,622 @@
-// Saves a table as CSV, made here from what is shown: nothing is fetched.
-for (const button of document.querySelectorAll("button.csv")) {
-  button.addEventListener("click", () => {
-    const table = button.closest("table");
-    const quote = (text) => (/[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text);
-    const rows = [...table.rows].map((row) => [...row.cells].map((cell) => quote(cell.textContent)).join(","));
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([rows.join("\r\n") + "\r\n"], { type: "text/csv" }));
-    link.download = table.caption.firstChild.textContent.trim().replace(/[^A-Za-z0-9]+/g, "-").slice(0, 60) + ".csv";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+// What makes the page more than paper: values under the pointer, zoom, series on and off, the drive over time, copies of data and pictures.
+// It draws from the data in the page and fetches nothing. Names in the data are text: they are only ever put where text goes.
+(() => {
+"use strict";
+
+const make = (name, attributes = {}, ...children) => {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key in element && typeof value !== "string") element[key] = value;
+    else element.setAttribute(key, value);
+  }
+  element.append(...children);
+  return element;
+};
+const button = (text, title, onclick) => make("button", { type: "button", title, "aria-label": title, onclick }, text);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const quote = (text) => (/[",\n]/.test(text) ? '"' + String(text).replaceAll('"', '""') + '"' : String(text));
+const csvOf = (rows) => rows.map((row) => row.map((cell) => quote(cell ?? "")).join(",")).join("\r\n") + "\r\n";
+const fileName = (title, end) => title.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 60) + end;
+
+const save = (blob, name) => {
+  const link = make("a", { download: name });
+  link.href = URL.createObjectURL(blob);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+};
+
+// A number with three digits and a letter for thousands: 27.9k, 148 m (for seconds: 148 ms).
+const short = (value) => {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  const [by, letter] = size >= 1e9 ? [1e9, "G"] : size >= 1e6 ? [1e6, "M"] : size >= 1e4 ? [1e3, "k"] : [1, ""];
+  if (size === 0) return "0";
+  if (size < 1e-3) return value.toExponential(1);
+  return String(Number((value / by).toPrecision(3))) + letter;
+};
+const seconds = (value) => {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const [by, unit] = value >= 1 ? [1, "s"] : value >= 1e-3 ? [1e3, "ms"] : value >= 1e-6 ? [1e6, "µs"] : [1e9, "ns"];
+  return String(Number((value * by).toPrecision(3))) + " " + unit;
+};
+
+// ---- tables -------------------------------------------------------------------------------------------------------------------------------
+for (const csv of document.querySelectorAll("button.csv")) {
+  csv.addEventListener("click", () => {
+    const table = csv.closest("table");
+    const rows = [...table.rows].filter((row) => !row.classList.contains("groups"));
+    const groups = table.querySelector("tr.groups");
+    const above = groups ? [...groups.cells].flatMap((cell) => Array(cell.colSpan).fill(cell.textContent)) : [];
+    const text = rows.map((row, at) => [...row.cells].map((cell, column) => (at === 0 && above[column] ? above[column] + " " : "") + cell.textContent));
+    save(new Blob([csvOf(text)], { type: "text/csv" }), fileName(table.caption.firstChild.textContent.trim(), ".csv"));
   });
 }
+for (const code of document.querySelectorAll(".notes code, pre > code")) {
+  code.after(" ", button("Copy", "Copy this command", () => copy(code.textContent)));
+}
+
+const said = make("p", { class: "said", role: "status", "aria-live": "polite" });
+document.body.append(said);
+const say = (text) => {
+  said.textContent = text;
+  said.classList.add("shown");
+  clearTimeout(say.later);
+  say.later = setTimeout(() => said.classList.remove("shown"), 1600);
+};
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = make("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  say("copied");
+}
+
+// ---- what all pictures share ------------------------------------------------------------------------------------------------------------------
+const pictures = [];
+const redraw = () => pictures.forEach((picture) => picture.draw());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+let laidOut = 0;
+addEventListener("resize", () => {
+  cancelAnimationFrame(laidOut);
+  laidOut = requestAnimationFrame(redraw);
+});
+
+// The buttons of a figure: its data and its picture.
+const outputs = (figure, title, rows, canvases) => {
+  const picture = () => {
+    const parts = canvases().filter(Boolean);
+    const ratio = devicePixelRatio || 1;
+    const width = parts.reduce((sum, part) => sum + part.width, 0);
+    const height = Math.max(...parts.map((part) => part.height)) + 28 * ratio;
+    const whole = make("canvas");
+    [whole.width, whole.height] = [width, height];
+    const pen = whole.getContext("2d");
+    pen.fillStyle = css("--paper");
+    pen.fillRect(0, 0, width, height);
+    pen.fillStyle = css("--ink");
+    pen.font = `600 ${14 * ratio}px system-ui, sans-serif`;
+    pen.fillText(title, 8 * ratio, 18 * ratio, width - 16 * ratio);
+    let left = 0;
+    for (const part of parts) {
+      pen.drawImage(part, left, 28 * ratio);
+      left += part.width;
+    }
+    whole.toBlob((blob) => save(blob, fileName(title, ".png")));
+  };
+  const still = () => {
+    const svg = [...figure.querySelectorAll(".still .plot svg")].find((svg, at, all) => all.length === 1 || at === (figure.dataset.log === "no" ? 1 : 0));
+    const text = svg ? new XMLSerializer().serializeToString(svg) : "";
+    save(new Blob([text], { type: "image/svg+xml" }), fileName(title, ".svg"));
+  };
+  return make("span", { class: "outputs" },
+    button("Copy data", "Copy the data as CSV", () => copy(csvOf(rows()))),
+    button("CSV", "Download the data as CSV", () => save(new Blob([csvOf(rows())], { type: "text/csv" }), fileName(title, ".csv"))),
+    button("PNG", "Download this picture as PNG", picture),
+    button("SVG", "Download the whole picture as SVG", still));
+};
+
+// ---- charts with axes (uPlot) -------------------------------------------------------------------------------------------------------------------
+const DASHES = [[], [8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [1, 4]];
+const OUTLINES = [
+  null,
+  [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
+  [[0, -1.2], [1.1, 0.8], [-1.1, 0.8]],
+  [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]],
+  [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2], [-0.4, 0.4], [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]],
+  [[0, -1.4], [0.4, -0.5], [1.3, -0.4], [0.6, 0.2], [0.8, 1.1], [0, 0.6], [-0.8, 1.1], [-0.6, 0.2], [-1.3, -0.4], [-0.4, -0.5]],
+];
+const mark = (pen, look, x, y, size) => {
+  pen.beginPath();
+  if (!OUTLINES[look]) pen.arc(x, y, size, 0, 2 * Math.PI);
+  else OUTLINES[look].forEach(([dx, dy], at) => (at ? pen.lineTo(x + dx * size, y + dy * size) : pen.moveTo(x + dx * size, y + dy * size)));
+  pen.closePath();
+  pen.fill();
+};
+
+const FONT = "12px system-ui, sans-serif";
+const axis = (label, values, size) => ({
+  label, labelFont: FONT, font: FONT, size, labelSize: 24, labelGap: 2, stroke: () => css("--soft"), values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : values(tick))),
+  grid: { stroke: () => css("--line"), width: 1 }, ticks: { stroke: () => css("--line"), width: 1 },
+});
+// On a logarithmic axis only the powers of ten are written, where there are many.
+const decades = (u, ticks) => {
+  const powers = ticks.filter((tick) => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9).length;
+  return ticks.map((tick) => {
+    const digit = Math.round(tick / 10 ** Math.floor(Math.log10(tick) + 1e-9));
+    return powers > 2 ? (digit === 1 ? tick : null) : [1, 2, 5].includes(digit) ? tick : null;
+  });
+};
+
+const upright = (label, values, log) => {
+  const plain = axis(label, values, 62);
+  return log ? { ...plain, filter: decades, grid: { ...plain.grid, filter: decades }, ticks: { ...plain.ticks, filter: decades } } : plain;
+};
+
+// Zoom and movement for keys and buttons, the same for every chart.
+const zoomer = (plot) => {
+  const range = () => [plot().scales.x.min, plot().scales.x.max];
+  const whole = () => { const xs = plot().data[0]; return [xs[0], xs[xs.length - 1]]; };
+  const set = (min, max) => {
+    const [low, high] = whole();
+    const wide = Math.min(max - min, high - low);
+    const from = Math.max(low, Math.min(min, high - wide));
+    if (wide > 0) plot().setScale("x", { min: from, max: from + wide });
+  };
+  return {
+    zoom(by) { const [min, max] = range(); const middle = (min + max) / 2; const half = ((max - min) / 2) * by; set(middle - half, middle + half); },
+    move(by) { const [min, max] = range(); set(min + (max - min) * by, max + (max - min) * by); },
+    reset() { plot().setData(plot().data); },
+  };
+};
+
+const chart = (figure, data, index) => {
+  const dots = data.kind === "dots";
+  const state = { log: dots || (data.log && data.series.every((s) => s.points.every(([, y]) => y === null || y > 0))), axis: 0, off: new Set(), picked: null };
+  const canLog = !dots && state.log;
+  const live = make("div", { class: "live" });
+  const box = make("div", { class: "canvas", tabindex: "0", role: "application", "aria-label": `${data.title}. Left and right arrows show values, plus and minus zoom, 0 shows all.` });
+  const readout = make("p", { class: "readout", "aria-live": "polite" });
+  let plot = null;
+  const keys = zoomer(() => plot);
+  const named = dots ? data.dots : data.series;
+
+  const table = () => (dots
+    ? { xs: [...new Set(data.dots.map((dot) => dot.x[state.axis]).filter((x) => x !== null))].sort((a, b) => a - b) }
+    : { xs: [...new Set(data.series.flatMap((s) => s.points.map((p) => p[0])))].sort((a, b) => a - b) });
+  const columns = () => {
+    const { xs } = table();
+    const at = new Map(xs.map((x, i) => [x, i]));
+    const ys = named.map((series) => {
+      const column = Array(xs.length).fill(dots ? null : undefined);
+      const points = dots ? [[series.x[state.axis], series.y]] : series.points;
+      for (const [x, y] of points) if (x !== null) column[at.get(x)] = y;
+      return column;
+    });
+    return [xs, ...ys];
+  };
+
+  const rows = () => (dots
+    ? [["policy", data.y, ...data.axes], ...data.dots.map((dot) => [dot.name, dot.y, ...dot.x])]
+    : [["series", data.x, data.y], ...data.series.flatMap((s) => s.points.map(([x, y]) => [s.name, x, y]))]);
+
+  const show = (u) => {
+    const idx = u.cursor.idx;
+    if (idx === null || idx === undefined) {
+      readout.textContent = dots ? "Point at a mark." : "Point at the chart, or focus it and use the arrow keys; drag to zoom.";
+      return;
+    }
+    const x = u.data[0][idx];
+    const write = (value) => (/\bs$|seconds|wait/.test(data.y) && dots ? seconds(value) : short(value));
+    const values = named.map((series, at) => [series, u.data[at + 1][idx], at]).filter(([, y, at]) => y !== null && y !== undefined && !state.off.has(at));
+    readout.textContent = `${short(x)} ${dots ? data.axes[state.axis] : data.x}: ` + values.map(([series, y]) => `${series.name} ${write(y)}`).join(", ");
+  };
+
+  const paint = {
+    draw: [(u) => {
+      const pen = u.ctx;
+      const ratio = devicePixelRatio || 1;
+      pen.save();
+      pen.font = `${12 * ratio}px system-ui, sans-serif`;
+      if (dots) {
+        data.dots.forEach((dot, at) => {
+          if (state.off.has(at) || dot.x[state.axis] === null) return;
+          const [x, y] = [u.valToPos(dot.x[state.axis], "x", true), u.valToPos(dot.y, "y", true)];
+          if (x < u.bbox.left - 1 || x > u.bbox.left + u.bbox.width + 1) return;
+          pen.fillStyle = css(`--look${dot.look}`);
+          mark(pen, dot.look, x, y, 8 * ratio);
+          pen.fillStyle = pen.strokeStyle = css("--ink");
+          if (dot.chosen) {
+            pen.beginPath();
+            pen.arc(x, y, 14 * ratio, 0, 2 * Math.PI);
+            pen.stroke();
+          }
+          const crowd = data.dots.slice(0, at).filter((other) => other.x[state.axis] !== null
+            && Math.abs(u.valToPos(other.x[state.axis], "x", true) - x) < 90 * ratio && Math.abs(u.valToPos(other.y, "y", true) - y) < 13 * ratio).length;
+          const right = x > u.bbox.left + u.bbox.width - 80 * ratio;
+          pen.textAlign = right ? "right" : "left";
+          pen.fillText(dot.name, x + (right ? -18 : 18) * ratio, y + (4 + 13 * crowd) * ratio);
+        });
+      } else {
+        data.marks.forEach((knee, row) => {
+          const x = u.valToPos(knee.x, "x", true);
+          if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) return;
+          pen.strokeStyle = pen.fillStyle = css("--serious");
+          pen.lineWidth = ratio;
+          pen.setLineDash([4 * ratio, 3 * ratio]);
+          pen.beginPath();
+          pen.moveTo(x, u.bbox.top);
+          pen.lineTo(x, u.bbox.top + u.bbox.height);
+          pen.stroke();
+          const left = x < u.bbox.left + u.bbox.width / 2;
+          pen.textAlign = left ? "left" : "right";
+          pen.fillText(knee.label, x + (left ? 5 : -5) * ratio, u.bbox.top + (13 + 15 * row) * ratio);
+        });
+      }
+      pen.restore();
+    }],
+    setCursor: [show],
+  };
+
+  const draw = () => {
+    const width = Math.max(260, live.clientWidth || figure.clientWidth);
+    const height = Math.min(380, Math.max(240, width * 0.45));
+    const values = columns();
+    const zoomed = plot && plot.data[0].length === values[0].length && plot.scales.x.min > plot.data[0][0] ? [plot.scales.x.min, plot.scales.x.max] : null;
+    if (plot) plot.destroy();
+    const wide = values[0][values[0].length - 1] - values[0][0];
+    const pad = dots ? Math.max(wide * 0.12, 0.5) : 0;
+    const options = {
+      width, height, legend: { show: false }, hooks: paint, padding: [12, 14, 0, 4],
+      cursor: { drag: { x: true, y: false, setScale: true }, points: { size: 7 }, focus: { prox: 30 } },
+      scales: {
+        x: { time: false, range: dots ? (u, min, max) => (max - min > wide * 0.98 || wide === 0 ? [Math.min(0, min) - pad, max + pad * 1.6] : [min, max]) : undefined },
+        y: state.log ? { distr: 3, log: 10, range: dots ? (u, min, max) => [min / 2, max * 2] : undefined } : { range: (u, min, max) => [Math.min(0, min ?? 0), (max ?? 1) > 0 ? max * 1.08 : 1] },
+      },
+      axes: [axis(dots ? data.axes[state.axis] : data.x, short, 34), upright(data.y, dots ? seconds : short, state.log)],
+      series: [{}, ...named.map((series, at) => ({
+        label: series.name, show: !state.off.has(at), stroke: () => css(`--look${series.look}`), width: 2, dash: DASHES[series.look], spanGaps: false,
+        points: { show: !dots && series.points.length < 3 }, ...(dots ? { paths: () => null, points: { show: false } } : {}),
+      }))],
+    };
+    plot = new uPlot(options, values, box);
+    if (zoomed) plot.setScale("x", { min: zoomed[0], max: zoomed[1] });
+    figure.dataset.log = state.log ? "yes" : "no";
+    show(plot);
+  };
+
+  box.addEventListener("keydown", (event) => {
+    const last = plot.data[0].length - 1;
+    const at = plot.cursor.idx ?? -1;
+    const go = { ArrowRight: at + 1, ArrowLeft: at < 0 ? last : at - 1, Home: 0, End: last }[event.key];
+    if (go !== undefined) {
+      const to = Math.max(0, Math.min(last, go));
+      plot.setCursor({ left: plot.valToPos(plot.data[0][to], "x"), top: plot.bbox.height / 2 / (devicePixelRatio || 1) });
+      if (plot.cursor.idx !== to) { plot.cursor.idx = to; show(plot); }
+    } else if (event.key === "+" || event.key === "=") keys.zoom(0.5);
+    else if (event.key === "-") keys.zoom(2);
+    else if (event.key === "0" || event.key === "Escape") keys.reset();
+    else return;
+    event.preventDefault();
+  });
+
+  const toggles = make("span", { class: "toggles" });
+  named.forEach((series, at) => {
+    const swatch = make("canvas", { width: 56, height: 20, class: "swatch", "aria-hidden": "true" });
+    const toggle = make("button", { type: "button", "aria-pressed": "true", title: `Show or hide ${series.name}` }, swatch, series.name);
+    toggle.addEventListener("click", () => {
+      state.off.has(at) ? state.off.delete(at) : state.off.add(at);
+      toggle.setAttribute("aria-pressed", String(!state.off.has(at)));
+      plot.setSeries(at + 1, { show: !state.off.has(at) });
+    });
+    const sample = () => {
+      const pen = swatch.getContext("2d");
+      pen.clearRect(0, 0, 56, 20);
+      pen.fillStyle = pen.strokeStyle = css(`--look${series.look}`);
+      if (dots) mark(pen, series.look, 28, 10, 7);
+      else {
+        pen.lineWidth = 4;
+        pen.setLineDash(DASHES[series.look].map((n) => n * 2));
+        pen.beginPath();
+        pen.moveTo(0, 10);
+        pen.lineTo(56, 10);
+        pen.stroke();
+      }
+    };
+    pictures.push({ draw: sample });
+    sample();
+    toggles.append(toggle);
+  });
+
+  const tools = make("div", { class: "tools" });
+  if (canLog) {
+    const scale = button("log", "Logarithmic or linear scale", () => {
+      state.log = !state.log;
+      scale.setAttribute("aria-pressed", String(state.log));
+      draw();
+    });
+    scale.setAttribute("aria-pressed", "true");
+    tools.append(scale);
+  }
+  if (dots && data.axes.length > 1) {
+    const choice = make("select", { "aria-label": "Horizontal axis" });
+    data.axes.forEach((name, at) => choice.append(make("option", { value: String(at) }, name)));
+    choice.addEventListener("change", () => { state.axis = Number(choice.value); draw(); });
+    tools.append(choice);
+  }
+  tools.append(
+    button("+", "Zoom in", () => keys.zoom(0.5)), button("−", "Zoom out", () => keys.zoom(2)),
+    button("◂", "Move left", () => keys.move(-0.25)), button("▸", "Move right", () => keys.move(0.25)), button("all", "Show all", () => keys.reset()),
+    outputs(figure, data.title, rows, () => [plot.ctx.canvas]));
+  live.append(tools, toggles, box, readout);
+  figure.querySelector("figcaption").after(live);
+  figure.classList.add("alive");
+  draw();
+  pictures.push({ draw });
+  figure.chart = { plot: () => plot, index };
+};
+
+// ---- two pictures beside each other, each of what is chosen --------------------------------------------------------------------------------------
+const pair = (figure, data, all, one) => {
+  const live = make("div", { class: "live" });
+  const panels = make("div", { class: "pair" });
+  const sides = data.shown.map((shown, side) => {
+    const choice = make("select", { "aria-label": side ? "Right picture" : "Left picture" });
+    all.forEach((item, at) => choice.append(make("option", { value: String(at) }, item.name)));
+    choice.value = String(shown);
+    const readout = make("p", { class: "readout", "aria-live": "polite" });
+    const place = make("div", { class: "canvas", tabindex: "0", role: "application" });
+    panels.append(make("div", { class: "panel" }, make("label", {}, "policy ", choice), place, readout));
+    const panel = { choice, place, readout, item: () => all[Number(choice.value)] };
+    choice.addEventListener("change", () => one(panel));
+    return panel;
+  });
+  figure.querySelector("figcaption").after(live);
+  figure.classList.add("alive");
+  return { live, panels, sides };
+};
+
+// ---- the drive itself ---------------------------------------------------------------------------------------------------------------------------
+const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
+const film = (figure, data) => {
+  const share = new Map([...ALPHABET].map((letter, at) => [letter, at]));
+  const moments = Math.max(...data.drives.map((drive) => drive.x.length));
+  let moment = moments - 1;
+  let playing = 0;
+  const { live, panels, sides } = pair(figure, data, data.drives, (panel) => drawOne(panel));
+  const at = (drive, layer, superblock) => {
+    const now = Math.min(moment, drive.x.length - 1);
+    return drive[layer] ? share.get(drive[layer][now * drive.superblocks + superblock]) : 0;
+  };
+  const percent = (value) => `${Math.round((value / 63) * 100)} %`;
+
+  const drawOne = (panel) => {
+    const drive = panel.item();
+    const ratio = devicePixelRatio || 1;
+    const width = Math.max(240, panel.place.clientWidth);
+    const side = Math.max(9, Math.min(24, Math.floor(Math.sqrt((width * 280) / drive.superblocks))));
+    const across = Math.max(1, Math.floor(width / side));
+    panel.grid = { side, across };
+    const canvas = panel.canvas ?? make("canvas");
+    if (!panel.canvas) {
+      panel.canvas = canvas;
+      panel.place.append(canvas);
+      panel.selected = null;
+      const pick = (superblock) => {
+        panel.selected = superblock === null ? null : Math.max(0, Math.min(panel.item().superblocks - 1, superblock));
+        drawOne(panel);
+      };
+      canvas.addEventListener("pointermove", (event) => {
+        const [column, row] = [Math.floor(event.offsetX / panel.grid.side), Math.floor(event.offsetY / panel.grid.side)];
+        const over = row * panel.grid.across + column;
+        pick(column < panel.grid.across && over < panel.item().superblocks ? over : null);
+      });
+      canvas.addEventListener("pointerleave", () => pick(null));
+      panel.place.addEventListener("keydown", (event) => {
+        const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: panel.grid.across, ArrowUp: -panel.grid.across }[event.key];
+        if (by === undefined) return;
+        event.preventDefault();
+        pick((panel.selected ?? -by) + by);
+      });
+    }
+    const rows = Math.ceil(drive.superblocks / across);
+    [canvas.width, canvas.height] = [across * side * ratio, rows * side * ratio];
+    [canvas.style.width, canvas.style.height] = [`${across * side}px`, `${rows * side}px`];
+    const pen = canvas.getContext("2d");
+    pen.scale(ratio, ratio);
+    const colours = [0, 1, 2, 3].map((n) => css(`--hold${n}`));
+    const [line, paper] = [css("--line"), css("--paper")];
+    const sum = [0, 0, 0];
+    const inner = side - 2;
+    for (let superblock = 0; superblock < drive.superblocks; superblock++) {
+      const [x, y] = [(superblock % across) * side + 1, Math.floor(superblock / across) * side + 1];
+      pen.fillStyle = paper;
+      pen.fillRect(x, y, inner, inner);
+      let bottom = y + inner;
+      ["needed", "unneeded", "stale"].forEach((layer, nth) => {
+        const held = at(drive, layer, superblock);
+        sum[nth] += held;
+        const high = (held / 63) * inner;
+        pen.fillStyle = colours[nth];
+        pen.fillRect(x, bottom - high, inner, high);
+        if (nth === 1 && high > 2.5) {
+          pen.strokeStyle = colours[3];
+          pen.lineWidth = 1;
+          pen.beginPath();
+          pen.moveTo(x, bottom);
+          pen.lineTo(x + inner, bottom - high);
+          pen.stroke();
+        }
+        bottom -= high;
+      });
+      pen.strokeStyle = line;
+      pen.lineWidth = 0.5;
+      pen.strokeRect(x, y, inner, inner);
+      if (at(drive, "one_bit", superblock)) {
+        pen.strokeStyle = colours[3];
+        pen.lineWidth = 1.5;
+        pen.strokeRect(x + inner / 2 - 2, y + inner / 2 - 2, 4, 4);
+      }
+      if (panel.selected === superblock) {
+        pen.strokeStyle = css("--ink");
+        pen.lineWidth = 2;
+        pen.strokeRect(x - 0.5, y - 0.5, inner + 1, inner + 1);
+      }
+    }
+    const all = drive.superblocks * 63;
+    const [needed, unneeded, stale] = sum.map((n) => Math.round((n / all) * 100));
+    const chosen = panel.selected;
+    panel.place.setAttribute("aria-label", `Superblocks under ${drive.name}. Arrow keys go from one to the next.`);
+    panel.readout.textContent = chosen === null
+      ? `needed ${needed} %, kept though deleted ${unneeded} %, stale ${stale} %, erased ${Math.max(0, 100 - needed - unneeded - stale)} %`
+      : `superblock ${chosen}: needed ${percent(at(drive, "needed", chosen))}, kept though deleted ${percent(at(drive, "unneeded", chosen))}, stale ${percent(at(drive, "stale", chosen))}${at(drive, "one_bit", chosen) ? ", in one-bit mode" : ""}`;
+  };
+
+  const where = make("output", { class: "moment" });
+  const slider = make("input", { type: "range", min: "0", max: String(moments - 1), step: "1", "aria-label": "Time: how much has been written" });
+  slider.value = String(moment);
+  const show = () => {
+    const drive = sides[0].item();
+    const x = drive.x[Math.min(moment, drive.x.length - 1)] * data.scale;
+    slider.value = String(moment);
+    where.textContent = `${short(x)} ${data.x}`;
+    slider.setAttribute("aria-valuetext", where.textContent);
+    sides.forEach(drawOne);
+  };
+  const stop = () => {
+    clearInterval(playing);
+    playing = 0;
+    play.textContent = "▶ Play";
+    play.setAttribute("aria-pressed", "false");
+  };
+  const play = button("▶ Play", "Play or pause", () => {
+    if (playing) return stop();
+    if (moment >= moments - 1) moment = 0;
+    play.textContent = "❚❚ Pause";
+    play.setAttribute("aria-pressed", "true");
+    show();
+    playing = setInterval(() => {
+      if (moment >= moments - 1) return stop();
+      moment += 1;
+      show();
+    }, 140);
+  });
+  slider.addEventListener("input", () => { stop(); moment = Number(slider.value); show(); });
+  const rows = () => [["policy", "written", "superblock", "needed %", "kept though deleted %", "stale %", "one-bit mode"], ...sides.flatMap((panel) => {
+    const drive = panel.item();
+    const now = Math.min(moment, drive.x.length - 1);
+    return Array.from({ length: drive.superblocks }, (_, n) => [drive.name, drive.x[now], n,
+      ...["needed", "unneeded", "stale"].map((layer) => Number(((at(drive, layer, n) / 63) * 100).toFixed(1))), at(drive, "one_bit", n)]);
+  })];
+  live.append(make("div", { class: "tools" }, play, slider, where, outputs(figure, data.title, rows, () => sides.map((panel) => panel.canvas))), panels);
+  sides.forEach((panel) => { panel.place.setAttribute("aria-label", "Superblocks of the drive"); });
+  show();
+  pictures.push({ draw: show });
+};
+
+// ---- latencies over time ------------------------------------------------------------------------------------------------------------------------
+const heat = (figure, data) => {
+  const { live, panels, sides } = pair(figure, data, data.maps, (panel) => drawOne(panel));
+  const edges = data.edges;
+  const drawOne = (panel) => {
+    const map = panel.item();
+    const columns = Math.max(...map.cells.map((cell) => cell[0]), 0) + 1;
+    const most = Math.max(...map.cells.map((cell) => cell[2]), 1);
+    const xs = Array.from({ length: columns }, (_, at) => (at + 0.5) * map.every);
+    const longest = Array(columns).fill(null);
+    const asked = Array(columns).fill(0);
+    for (const [column, bucket, count] of map.cells) {
+      longest[column] = Math.max(longest[column] ?? 0, edges[bucket]);
+      asked[column] += count;
+    }
+    const trimming = new Set(map.trimming);
+    const end = columns * map.every;
+    if (panel.plot) panel.plot.destroy();
+    const show = (u) => {
+      const idx = u.cursor.idx;
+      panel.readout.textContent = idx === null || idx === undefined
+        ? `longest ${seconds(Math.max(...longest.filter((v) => v !== null)))}; point at it for values`
+        : `${seconds(xs[idx] - map.every / 2)} to ${seconds(xs[idx] + map.every / 2)}: ${asked[idx]} asked for, longest ≥ ${seconds(longest[idx])}${trimming.has(idx) ? ", a trim under way" : ""}`;
+    };
+    const paint = (u) => {
+      const pen = u.ctx;
+      const ratio = devicePixelRatio || 1;
+      pen.save();
+      pen.beginPath();
+      pen.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+      pen.clip();
+      const shades = [0, 1, 2, 3, 4].map((n) => css(`--shade${n}`));
+      for (const [column, bucket, count] of map.cells) {
+        const left = u.valToPos(column * map.every, "x", true);
+        const right = u.valToPos((column + 1) * map.every, "x", true);
+        const [top, bottom] = [u.valToPos(edges[bucket + 1], "y", true), u.valToPos(edges[bucket], "y", true)];
+        pen.fillStyle = shades[Math.min(4, Math.floor((Math.log1p(count) / Math.log1p(most)) * 5))];
+        pen.fillRect(left, top, Math.max(1, right - left + 0.5), Math.max(2 * ratio, bottom - top + 0.5));
+      }
+      pen.fillStyle = css("--hold1");
+      for (const column of trimming) {
+        const left = u.valToPos(column * map.every, "x", true);
+        const right = u.valToPos((column + 1) * map.every, "x", true);
+        pen.fillRect(left, u.bbox.top + u.bbox.height - 5 * ratio, right - left + 0.5, 5 * ratio);
+      }
+      pen.restore();
+    };
+    const width = Math.max(240, panel.place.clientWidth);
+    panel.plot = new uPlot({
+      width, height: 260, legend: { show: false }, padding: [10, 12, 0, 4], hooks: { draw: [paint], setCursor: [show] },
+      cursor: { drag: { x: true, y: false }, points: { show: false } },
+      scales: {
+        x: { time: false, range: (u, min, max) => (max - min > end * 0.97 ? [0, end] : [min, max]) },
+        y: { distr: 3, log: 10, range: () => [10 ** Math.floor(Math.log10(edges[0])), edges[edges.length - 1] * 1.2] },
+      },
+      axes: [axis("asked for after, s", short, 34), upright(data.y, seconds, true)],
+      series: [{}, { paths: () => null, points: { show: false } }],
+    }, [xs, longest], panel.place);
+    panel.place.setAttribute("aria-label", `Latencies under ${map.name}. Left and right arrows show values, plus and minus zoom, 0 shows all.`);
+    show(panel.plot);
+  };
+  sides.forEach((panel) => {
+    const keys = zoomer(() => panel.plot);
+    panel.place.addEventListener("keydown", (event) => {
+      const last = panel.plot.data[0].length - 1;
+      const at = panel.plot.cursor.idx ?? -1;
+      const go = { ArrowRight: at + 1, ArrowLeft: at < 0 ? last : at - 1, Home: 0, End: last }[event.key];
+      if (go !== undefined) panel.plot.setCursor({ left: panel.plot.valToPos(panel.plot.data[0][Math.max(0, Math.min(last, go))], "x"), top: 60 });
+      else if (event.key === "+" || event.key === "=") keys.zoom(0.5);
+      else if (event.key === "-") keys.zoom(2);
+      else if (event.key === "0" || event.key === "Escape") keys.reset();
+      else return;
+      event.preventDefault();
+    });
+  });
+  const rows = () => [["policy", "asked for after, s", "took at least, s", "operations"], ...sides.flatMap((panel) => {
+    const map = panel.item();
+    return map.cells.map(([column, bucket, count]) => [map.name, column * map.every, edges[bucket], count]);
+  })];
+  const all = (what) => () => sides.forEach((panel) => zoomer(() => panel.plot)[what](what === "zoom" ? 0.5 : undefined));
+  live.append(make("div", { class: "tools" }, button("+", "Zoom in", all("zoom")), button("all", "Show all", all("reset")),
+    outputs(figure, data.title, rows, () => sides.map((panel) => panel.plot.ctx.canvas))), panels);
+  const draw = () => sides.forEach(drawOne);
+  draw();
+  pictures.push({ draw });
+};
+
+const source = document.getElementById("charts");
+const charts = source ? JSON.parse(source.textContent) : [];
+for (const figure of document.querySelectorAll("figure[data-chart]")) {
+  const index = Number(figure.dataset.chart);
+  const data = charts[index];
+  const how = { lines: chart, dots: chart, film, heat }[data.kind];
+  // A figure in what is folded away has no width: it is drawn when that is opened.
+  const folded = figure.closest("details:not([open])");
+  if (folded) folded.addEventListener("toggle", () => { if (!figure.classList.contains("alive")) how(figure, data, index); }, { once: true });
+  else how(figure, data, index);
+}
+document.documentElement.dataset.ready = "yes";
+})();

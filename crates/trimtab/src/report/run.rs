@@ -30,7 +30,7 @@ pub fn document(run: &Run) -> Document {
     if run.metrics.is_empty() {
         sections.remove(0);
     }
-    Document { title: format!("{} on {}", run.workload, run.target_label), subtitle: subtitle(run), sections }
+    Document { title: format!("{} on {}", run.workload, run.target_label), subtitle: subtitle(run), sections, ..Document::default() }
 }
 
 fn subtitle(run: &Run) -> Vec<String> {

@@ -1,6 +1,13 @@
 //! Charts as inline SVG. Colours are looked up by the page's style sheet, so that one picture serves light, dark and print.
 
-use super::document::{Chart, ChartKind, Line, Mark};
+mod film;
+mod heat;
+
+pub use film::film;
+pub use heat::{SHADES, TRIMMING, heat};
+
+use super::document::{Chart, ChartKind, Dot, Line, Mark};
+use super::palette;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::FontTransform;
@@ -9,9 +16,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 /// Width and height of a chart in its own units; the page scales it.
 const SIZE: (u32, u32) = (760, 340);
 
-/// The colours of series in light mode. The style sheet maps each to a darker-mode counterpart and a dash pattern by its value,
-/// so that colour is never the only carrier of meaning.
-pub const PALETTE: [&str; 6] = ["#0B62C4", "#C2410C", "#0F766E", "#7E22CE", "#A16207", "#475569"];
 const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 const MARK: RGBColor = RGBColor(0xB9, 0x1C, 0x1C);
@@ -29,11 +33,18 @@ pub fn draw(chart: &Chart, log: bool) -> Option<String> {
         let result = match &chart.kind {
             ChartKind::Lines { lines, marks } => draw_lines(&root, chart, lines, marks, log),
             ChartKind::Bars { categories, series } => draw_bars(&root, chart, categories, series),
+            ChartKind::Dots { dots, .. } => draw_dots(&root, chart, dots),
         };
         result.and_then(|drawn| root.present().map(|()| drawn).map_err(Into::into))
     };
     // Writing into a string cannot fail; a chart that cannot be drawn still has its table.
     matches!(drawn, Ok(true)).then(|| scalable(&text, &chart.title))
+}
+
+/// Whether a logarithmic scale says something about a chart of lines: all values above 0, a decade apart.
+pub fn has_log(chart: &Chart) -> bool {
+    let ChartKind::Lines { lines, .. } = &chart.kind else { return false };
+    Scale::up(lines.iter().flat_map(|line| line.points.iter().map(|p| p.1)), true).is_some()
 }
 
 /// The picture without fixed size, with a name for screen readers.
@@ -47,8 +58,9 @@ fn label(size: i32, colour: RGBColor) -> TextStyle<'static> {
     TextStyle { color: plotters::style::Color::to_backend_color(&colour), ..("sans-serif", size).into_font().into() }
 }
 
-fn colour(index: usize) -> RGBColor {
-    let hex = PALETTE[index % PALETTE.len()].trim_start_matches('#');
+/// The colour of a look on paper. The style sheet maps each to its counterpart on dark screens and to a pattern of dashes by its value.
+fn colour(look: usize) -> RGBColor {
+    let hex = palette::LIGHT[look % palette::LIGHT.len()].trim_start_matches('#');
     let value = u32::from_str_radix(hex, 16).unwrap_or(0);
     RGBColor((value >> 16) as u8, (value >> 8) as u8, value as u8)
 }
@@ -71,7 +83,8 @@ fn draw_lines(
     let points = || lines.iter().flat_map(|line| line.points.iter());
     let (Some(x), Some(y)) = (Scale::across(points().map(|p| p.0)), Scale::up(points().map(|p| p.1), log)) else { return Ok(false) };
     let frame = Frame::new(root, chart, Some(&x), &y)?;
-    for (i, line) in lines.iter().enumerate() {
+    let looks = palette::looks(&lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>());
+    for (line, i) in lines.iter().zip(looks) {
         let style = colour(i).stroke_width(2);
         // Where there is no value there is no line: what lies on either side is not joined.
         let places = line.points.iter().map(|(at, value)| Some((x.place(*at)?, y.place(*value)?))).collect::<Vec<_>>();
@@ -248,6 +261,46 @@ fn tick_labels(ticks: &[f64]) -> Vec<String> {
     ticks.iter().map(written).collect()
 }
 
+/// One mark each, its name beside it, on a logarithmic scale where values are a decade apart.
+fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[Dot]) -> Result<bool, DrawError> {
+    const SIZE: f64 = 8.0;
+    let placed: Vec<(&Dot, f64)> = dots.iter().filter_map(|dot| Some((dot, dot.x.first().copied().flatten()?))).collect();
+    let Some((low, high)) = extent(placed.iter().map(|(_, x)| *x)) else { return Ok(false) };
+    // Room at the sides for marks and names.
+    let room = ((high - low) * 0.12).max(0.5);
+    let x = Scale::across([low.min(0.0) - room, high + 2.0 * room].into_iter()).expect("there are two values");
+    let heights = || placed.iter().map(|(dot, _)| dot.y);
+    let Some(y) = Scale::up(heights().chain(extent(heights()).map(|(low, _)| low / 2.0)), true).or_else(|| Scale::up(heights(), false)) else {
+        return Ok(false);
+    };
+    let frame = Frame::new(root, chart, Some(&x), &y)?;
+    let looks = palette::looks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
+    let mut named: Vec<(i32, i32)> = Vec::new();
+    for (dot, at) in &placed {
+        let look = dots.iter().position(|other| std::ptr::eq(other, *dot)).and_then(|at| looks.get(at).copied()).unwrap_or(0);
+        let (Some(x), Some(y)) = (x.place(*at), y.place(dot.y)) else { continue };
+        let (x, y) = frame.pixel((x, y));
+        match palette::outline(look) {
+            [] => root.draw(&Circle::new((x, y), SIZE as i32 - 1, colour(look).filled()))?,
+            outline => {
+                let points = outline.iter().map(|(dx, dy)| (x + (dx * SIZE).round() as i32, y + (dy * SIZE).round() as i32));
+                root.draw(&Polygon::new(points.collect::<Vec<_>>(), colour(look).filled()))?;
+            }
+        }
+        if dot.chosen {
+            root.draw(&Circle::new((x, y), SIZE as i32 + 5, INK.stroke_width(1)))?;
+        }
+        // A name goes below where another one would be under it.
+        let mut below = y;
+        while named.iter().any(|(nx, ny)| (nx - x).abs() < 90 && (ny - below).abs() < 13) {
+            below += 13;
+        }
+        named.push((x, below));
+        root.draw(&Text::new(dot.name.clone(), (x + 16, below), anchored(HPos::Left, VPos::Center)))?;
+    }
+    Ok(true)
+}
+
 fn draw_bars(
     root: &DrawingArea<SVGBackend<'_>, Shift>,
     chart: &Chart,
@@ -260,11 +313,12 @@ fn draw_bars(
     let y = Scale { low: 0.0, high: if high > 0.0 { high * 1.12 } else { 1.0 }, log: false, floor: 0.0 };
     let frame = Frame::new(root, chart, None, &y)?;
     let width = 0.8 / series.len().max(1) as f64;
-    for (s, (_, values)) in series.iter().enumerate() {
+    let looks = palette::looks(&series.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
+    for (s, ((_, values), look)) in series.iter().zip(looks).enumerate() {
         for (group, value) in values.iter().enumerate().filter_map(|(g, v)| v.filter(|v| v.is_finite()).map(|v| (g, v))) {
             let left = group as f64 + 0.1 + s as f64 * width;
             let place = |x: f64, value: f64| frame.pixel((x / groups, y.place(value).unwrap_or(0.0)));
-            root.draw(&Rectangle::new([place(left, 0.0), place(left + width * 0.92, value)], colour(s).filled()))?;
+            root.draw(&Rectangle::new([place(left, 0.0), place(left + width * 0.92, value)], colour(look).filled()))?;
             let (x, top) = place(left + width * 0.46, value);
             let style = label(11, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
             root.draw(&Text::new(short_number(value), (x, top - 3), style))?;

@@ -1,13 +1,16 @@
 //! A document for the terminal: the same order and the same numbers as the HTML, charts as sparklines.
 
-use super::document::{Block, Chart, ChartKind, Document, Line, Mark, Table, Verdict};
+use super::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Verdict, dots_table};
 use super::layout;
 use crate::output;
 use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
 use trimtab_core::run::{Severity, Warning};
 use trimtab_core::units::three_digits;
+use unicode_width::UnicodeWidthStr as _;
 
+/// Columns of the screen that an answer is laid out for; on wider ones what stands at its right edge stays there.
+const SCREEN: usize = 80;
 /// Columns of a sparkline.
 const SPARK_WIDTH: usize = 60;
 /// A sparkline of fewer columns says nothing.
@@ -25,6 +28,10 @@ pub fn render_at(document: &Document, width: Option<usize>) -> String {
     for line in &document.subtitle {
         screen.styled(line, |line| line.dimmed().to_string());
     }
+    if let Some(answer) = &document.answer {
+        screen.text.push('\n');
+        screen.answer(answer);
+    }
     for section in &document.sections {
         screen.text.push('\n');
         screen.styled(&section.title, |line| line.bold().underline().to_string());
@@ -32,6 +39,18 @@ pub fn render_at(document: &Document, width: Option<usize>) -> String {
             screen.block(block);
         }
     }
+    screen.text
+}
+
+/// The answer alone: the first screen.
+pub fn answer(answer: &Answer) -> String {
+    answer_at(answer, output::width())
+}
+
+/// The answer at a width.
+pub fn answer_at(answer: &Answer, width: Option<usize>) -> String {
+    let mut screen = Screen { text: String::new(), width };
+    screen.answer(answer);
     screen.text
 }
 
@@ -66,7 +85,59 @@ impl Screen {
             Block::Commands(commands) => commands.iter().for_each(|command| self.command(command)),
             Block::Table(table) => self.table(table),
             Block::Chart(chart) => self.chart(chart),
+            Block::Film(film) => self.table(&film.table()),
+            Block::Heat(heat) => self.table(&heat.table()),
             Block::Warnings(warnings) => self.text.push_str(&warnings_at(warnings, self.width)),
+        }
+    }
+
+    /// What drive; use what, and why; the table; what to check; how to apply; where the rest is.
+    fn answer(&mut self, answer: &Answer) {
+        let (subject, origin) = (clean(&answer.subject), clean(&answer.origin));
+        let taken = subject.width() + origin.width();
+        match self.width {
+            Some(width) if taken + 2 > width => {
+                self.paragraph(&subject, "", "");
+                self.paragraph(&origin, "", "");
+            }
+            width => {
+                let blank = width.map_or(2, |width| width.min(SCREEN) - taken.min(width.min(SCREEN))).max(2);
+                let _ = writeln!(self.text, "{}{}{}", subject.bold(), " ".repeat(blank), origin.dimmed());
+            }
+        }
+        self.text.push('\n');
+        let choice = format!("USE  {}", answer.choice);
+        let choice = if answer.meaning.is_empty() { choice } else { format!("{choice}: {}", answer.meaning) };
+        for line in layout::paragraph(&choice, self.width, "", "     ").lines() {
+            let _ = writeln!(self.text, "{}", line.bold());
+        }
+        self.paragraph(&answer.sure, "     ", "     ");
+        for (nth, line) in answer.why.iter().enumerate() {
+            self.paragraph(line, if nth == 0 { "WHY  " } else { "     " }, "     ");
+        }
+        for table in &answer.tables {
+            self.text.push('\n');
+            self.paragraph(&table.caption, "", "");
+            self.text.push_str(&layout::table(table, self.width));
+        }
+        if !answer.notes.is_empty() {
+            self.text.push('\n');
+        }
+        for (label, text) in &answer.notes {
+            self.paragraph(&format!("{label}: {text}"), "", "  ");
+        }
+        self.text.push('\n');
+        for (nth, command) in answer.apply.iter().enumerate() {
+            let _ = writeln!(self.text, "{}{}", if nth == 0 { "Apply    " } else { "         " }, clean(command).bold());
+        }
+        for (label, place, aside) in &answer.more {
+            let line = format!("{label:8} {}", clean(place));
+            let beside = aside.is_empty() || self.width.is_none_or(|width| line.width() + 4 + aside.width() <= width);
+            let _ = match (aside.is_empty(), beside) {
+                (true, _) => writeln!(self.text, "{line}"),
+                (false, true) => writeln!(self.text, "{line}    {}", clean(aside).dimmed()),
+                (false, false) => writeln!(self.text, "{line}\n         {}", clean(aside).dimmed()),
+            };
         }
     }
 
@@ -108,6 +179,7 @@ impl Screen {
                 let shown = layout::paragraph(&axes, self.width, "  ", "  ");
                 shown.lines().for_each(|line| self.text.push_str(&format!("{}\n", line.dimmed())));
             }
+            ChartKind::Dots { axes, dots } => self.table(&Table { caption: String::new(), ..dots_table(chart, axes, dots, three_digits) }),
             ChartKind::Bars { categories, series } => {
                 let mut header = vec![chart.y_label.as_str()];
                 header.extend(series.iter().map(|(name, _)| name.as_str()));

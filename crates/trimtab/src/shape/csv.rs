@@ -13,6 +13,7 @@ use crate::store::RunId;
 use csv::StringRecord;
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit};
 
 /// What is wrong, and where.
@@ -278,6 +279,7 @@ impl Row<'_> {
             series: Vec::new(),
             counters: Vec::new(),
             warnings: Vec::new(),
+            pictures: Pictures::default(),
         })
     }
 

@@ -247,8 +247,8 @@ mod tests {
             ("{}".to_owned(), "its schema is ''"),
             (r#"{"schema":"trimtab.doctor","version":1}"#.to_owned(), "its schema is 'trimtab.doctor', which is no result"),
             (
-                r#"{"schema":"trimtab.runs","version":3,"future":{}}"#.to_owned(),
-                "it has version 3 of trimtab.runs, and this trimtab reads versions up to 2",
+                r#"{"schema":"trimtab.runs","version":4,"future":{}}"#.to_owned(),
+                "it has version 4 of trimtab.runs, and this trimtab reads versions up to 3",
             ),
             (r#"{"schema":"trimtab.runs","version":1}"#.to_owned(), "missing field `runs`"),
             ("[]".to_owned(), "line 1 column"),

@@ -1,12 +1,14 @@
-//! `trimtab.run`: a run as JSON, without loss. Version 2 added what a run was made from, and its label; version 1 is read, too.
+//! `trimtab.run`: a run as JSON, without loss. Version 2 added what a run was made from, and its label, version 3 pictures; older ones are read, too.
 //!
 //! Reading checks everything that the types of `core::run` promise, inside the parser, so that what is wrong is reported
 //! with its line and column.
 
+use super::pictures::PicturesV1;
 use super::{Entries, Float, Name};
 use serde::{Deserialize, Serialize};
 use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
+use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{
     Axis, Better, DiscardAccount, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
 };
@@ -15,7 +17,7 @@ use trimtab_core::units::{Bytes, Nanos};
 /// Schema name, as [`Context::report`](crate::output::Context::report) takes it.
 pub const SCHEMA: &str = "run";
 /// Version of the shape.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A run. What version 1 had stays as it was; what came later is left out where it is empty, so that a run keeps its id.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,6 +69,8 @@ pub struct RunV1 {
     warnings: Vec<WarningV1>,
     #[serde(default)]
     series: Vec<SeriesV1>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pictures: Option<PicturesV1>,
 }
 
 const fn one() -> u32 {
@@ -297,6 +301,7 @@ impl From<&Run> for RunV1 {
             counters: Entries(run.counters.clone()),
             warnings: run.warnings.iter().map(WarningV1::from).collect(),
             series: run.series.iter().map(SeriesV1::from).collect(),
+            pictures: (!run.pictures.is_empty()).then(|| PicturesV1::from(&run.pictures)),
         }
     }
 }
@@ -323,6 +328,7 @@ impl From<RunV1> for Run {
             series: run.series.into_iter().map(Series::from).collect(),
             counters: run.counters.0,
             warnings: run.warnings.into_iter().map(Warning::from).collect(),
+            pictures: run.pictures.map(Pictures::from).unwrap_or_default(),
         }
     }
 }

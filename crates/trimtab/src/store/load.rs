@@ -2,9 +2,11 @@
 
 use super::{Reference, Result, RunId, Store, StoreError, blob};
 use crate::shape::Named;
+use crate::shape::pictures::PicturesV1;
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, Transaction, TransactionBehavior, params};
 use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
+use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{DiscardAccount, Field, Latency, Metric, Phase, Provenance, Run, Series, TargetKind, Warning};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -201,6 +203,7 @@ impl Store {
                 series: Vec::new(),
                 counters: Vec::new(),
                 warnings: Vec::new(),
+                pictures: Pictures::default(),
             };
             Ok((run, names))
         };
@@ -223,6 +226,7 @@ impl Store {
         run.metrics = self.metrics(row, i64::MAX)?;
         run.series = self.series(row)?;
         run.warnings = self.warnings(row)?;
+        run.pictures = self.pictures(row)?;
         Ok(run)
     }
 
@@ -313,6 +317,13 @@ impl Store {
             Ok(Series { name, axis: self.named(&axis)?, x, unit: self.named(&unit)?, y })
         };
         list.into_iter().map(series).collect()
+    }
+
+    fn pictures(&self, row: i64) -> Result<Pictures> {
+        let found = self.rows("SELECT json FROM pictures WHERE run = ?1", [row], |r| r.get::<_, String>(0))?;
+        let Some(json) = found.first() else { return Ok(Pictures::default()) };
+        let shape: PicturesV1 = serde_json::from_str(json).map_err(|error| self.damaged(format!("the pictures of run {row}: {error}")))?;
+        Ok(shape.into())
     }
 
     fn warnings(&self, row: i64) -> Result<Vec<Warning>> {

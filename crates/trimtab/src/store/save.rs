@@ -1,6 +1,7 @@
 //! Runs into the store.
 
 use super::{Result, RunId, Saved, Store, StoreError, blob};
+use crate::shape::pictures::PicturesV1;
 use crate::shape::run::RunV1;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use trimtab_core::run::{DiscardAccount, Field, Phase, Run};
@@ -102,7 +103,16 @@ fn insert(connection: &Connection, id: RunId, run: &Run) -> rusqlite::Result<()>
     }
     insert_metrics(connection, row, run)?;
     insert_series(connection, row, run)?;
+    insert_pictures(connection, row, run)?;
     insert_warnings(connection, row, run)
+}
+
+fn insert_pictures(connection: &Connection, row: i64, run: &Run) -> rusqlite::Result<()> {
+    if run.pictures.is_empty() {
+        return Ok(());
+    }
+    let json = serde_json::to_string(&PicturesV1::from(&run.pictures)).expect("the shape holds only what JSON can say");
+    connection.prepare_cached("INSERT INTO pictures VALUES (?1, ?2)")?.execute(params![row, json]).map(|_| ())
 }
 
 fn insert_fields(connection: &Connection, row: i64, scope: &str, fields: &[Field]) -> rusqlite::Result<()> {

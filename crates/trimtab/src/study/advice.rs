@@ -222,14 +222,19 @@ fn data(study: &Study) -> Option<String> {
     }
 }
 
-/// A misaligned partition can cost more than any policy gains.
-fn alignment(study: &Study) -> Option<String> {
+/// How many times slower random writes are where the partition begins at sector 63, if they are.
+pub fn misaligned(study: &Study) -> Option<f64> {
     let (aligned, moved) = (choice(study, "alignment", 0)?, choice(study, "alignment", 1)?);
     let (a, b) = (mean(aligned, RATE_STEADY)?, mean(moved, RATE_STEADY)?);
-    (a > b * GAIN && b > 0.0).then(|| {
+    (a > b * GAIN && b > 0.0).then(|| a / b)
+}
+
+/// A misaligned partition can cost more than any policy gains.
+fn alignment(study: &Study) -> Option<String> {
+    misaligned(study).map(|times| {
         format!(
             "a partition that begins at sector 63 makes 4 KiB random writes {}× slower, whatever the policy: check the alignment first ('trimtab doctor')",
-            three_digits(a / b)
+            three_digits(times)
         )
     })
 }

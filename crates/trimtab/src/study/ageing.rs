@@ -15,6 +15,7 @@ use trimtab_core::drive::Device as _;
 use trimtab_core::drive::spec::{DriveSpec, Medium};
 use trimtab_core::op::Payload;
 use trimtab_core::policy::{PolicySpec, State};
+use trimtab_core::run::pictures::{Superblock, SuperblockMap};
 use trimtab_core::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
 use trimtab_core::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
@@ -61,6 +62,8 @@ pub const SESSION_EVERY: Nanos = Nanos::from_secs(8640);
 pub const DAILY: f64 = 0.1;
 /// Sessions between two looks at the drive.
 const LOOK_EVERY: u64 = 4;
+/// About as many times are the superblocks looked at.
+const MOMENTS: usize = 50;
 /// Looks between two bursts.
 const BURST_EVERY: u64 = 5;
 /// The file that random writes go to, as a share of the capacity.
@@ -85,6 +88,8 @@ pub struct Ageing {
     pub size: Bytes,
     /// What is special about it, for its settings.
     pub notes: Vec<Field>,
+    /// Whether its superblocks are looked at, for a picture.
+    pub pictured: bool,
 }
 
 /// What is seen of the drive at one moment.
@@ -107,7 +112,7 @@ impl Ageing {
     /// At `fill`, with contents of `class`, over so many drive-writes, a tenth of the drive a day.
     pub fn new(setup: Setup, fill: f64, class: DataClass, drive_writes: f64) -> Self {
         let mix = churn::Settings { class, ..churn::Settings::default() };
-        Self { setup, fill, mix, drive_writes, daily: DAILY, size: small::SIZE, notes: Vec::new() }
+        Self { setup, fill, mix, drive_writes, daily: DAILY, size: small::SIZE, notes: Vec::new(), pictured: false }
     }
 
     /// Ages a new drive under `policy`.
@@ -131,6 +136,7 @@ impl Ageing {
         let mut recorder = Recorder::new(target.now());
         let writes = RandomWrites::new(&small, self.mix.class, settings.session, faster, self.setup.seed);
         let mut months = Months::new(writes, (self.drive_writes * SESSIONS_PER_DRIVE_WRITE as f64).ceil() as u64);
+        months.pictured = self.pictured;
         let mut workload = Churn::new(settings, self.setup.seed);
         let end = match months.run(&mut workload, &mut target, &mut recorder) {
             Ok(end) => end,
@@ -208,13 +214,16 @@ struct Months {
     /// The first when it is filled.
     looks: Vec<Look>,
     sustained: Vec<Sustained>,
+    /// Whether the superblocks are looked at, and what they held: bytes written by then, and each of them.
+    pictured: bool,
+    moments: Vec<(u64, Vec<Superblock>)>,
     /// Sessions of the second half, and those of them that began before the trimming was done.
     counted: (u64, u64),
 }
 
 impl Months {
     const fn new(writes: RandomWrites, sessions: u64) -> Self {
-        Self { writes, sessions, looks: Vec::new(), sustained: Vec::new(), counted: (0, 0) }
+        Self { writes, sessions, looks: Vec::new(), sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
     }
 
     /// Runs the workload, and looks at the drive after every few sessions.
@@ -274,6 +283,12 @@ impl Months {
         let counters = target.volume().drive().counters();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let (written, medium) = target.volume().drive().written();
+        let looks = self.sessions.div_ceil(LOOK_EVERY).max(1) as usize;
+        let due = self.looks.len().is_multiple_of(looks.div_ceil(MOMENTS)) || self.looks.len() == looks;
+        if self.pictured && due {
+            let volume = target.volume();
+            self.moments.push((written, volume.drive().superblocks(&|bytes| volume.needs(bytes))));
+        }
         self.looks.push(Look { written, medium, erases: count("erases"), states: STATES.map(|(counter, _)| count(counter)), burst });
         Ok(())
     }
@@ -301,6 +316,10 @@ impl Months {
         for (i, (_, name)) in STATES.iter().enumerate() {
             let values = all.iter().map(|look| look.states[i] as f64 * small.factor).collect();
             run.series.push(series(&format!("{STATE_SERIES}{name}"), Unit::Bytes, &all, values));
+        }
+        if !self.moments.is_empty() {
+            let map = run.pictures.superblocks.insert(SuperblockMap::new(Axis::BytesWritten));
+            self.moments.iter().for_each(|(written, all)| map.add(((written - first.written) as f64 * small.factor) as u64, all));
         }
         self.rates(run, small);
         self.wear(run, full, small);

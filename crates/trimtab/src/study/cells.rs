@@ -137,7 +137,10 @@ fn trims(setup: &Setup) -> bool {
 /// Each policy at each fill.
 fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Cell> {
     let possible = policies.iter().filter(|policy| trims(setup) || matches!(policy, PolicySpec::None));
-    let at = |fill: f64, policy: &PolicySpec| Cell { ageing: Ageing::new(setup.clone(), fill, DATA, extent.drive_writes), policy: *policy };
+    let at = |fill: f64, policy: &PolicySpec| {
+        let ageing = Ageing::new(setup.clone(), fill, DATA, extent.drive_writes);
+        Cell { ageing: Ageing { pictured: true, ..ageing }, policy: *policy }
+    };
     possible.flat_map(|policy| extent.fills.iter().map(move |fill| at(*fill, policy))).collect()
 }
 

@@ -2,20 +2,35 @@
 
 use super::table::{self, policy_title};
 use super::verdict::{self, Recommendation};
-use super::{Study, ageing, light_work, months, policy, shelf};
+use super::answer::{self, Around};
+use super::{Study, ageing, light_work, months, pictures, policy, shelf};
 use crate::report::document::{Block, Chart, ChartKind, Document, Section, Table};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Field, Provenance, Run, TargetKind, Warning};
 
-/// The report.
-pub fn of(study: &Study) -> Document {
-    let mut verdict = vec![Block::Verdict(verdict::of(study))];
-    let commands = commands(study);
-    if !commands.is_empty() {
-        verdict.push(Block::Text("To apply it:".to_owned()));
-        verdict.push(Block::Commands(commands));
+/// The report: the answer, the pictures that carry it, and folded away all else.
+pub fn of(study: &Study, around: &Around) -> Document {
+    let mut sections: Vec<Section> = Vec::new();
+    sections.extend(pictures::cost_and_gain(study));
+    sections.extend(months::lines(study));
+    sections.extend(pictures::drive(study));
+    sections.extend(pictures::beside_a_trim(study));
+    if sections.is_empty() {
+        sections.extend(charts(study));
     }
-    let mut sections = vec![Section::new("Verdict", verdict)];
+    sections.push(Section::new("Why, in full", vec![Block::Verdict(verdict::of(study))]).folded());
+    sections.extend(in_full(study).into_iter().map(Section::folded));
+    Document {
+        title: format!("Trim policies on {}", study.target),
+        subtitle: subtitle(study),
+        answer: Some(answer::of(study, around)),
+        sections,
+    }
+}
+
+/// Every table, for those who want to know.
+fn in_full(study: &Study) -> Vec<Section> {
+    let mut sections = Vec::new();
     if !study.runs.is_empty() {
         sections.push(Section::new("Policies by phase", vec![Block::Table(table::by_phase(study))]));
     }
@@ -42,7 +57,7 @@ pub fn of(study: &Study) -> Document {
     if !warnings.is_empty() {
         sections.push(Section::new("Warnings", vec![Block::Warnings(warnings)]));
     }
-    Document { title: format!("Trim policies on {}", study.target), subtitle: subtitle(study), sections }
+    sections
 }
 
 /// What is waited for, and what others meet beside the trims, as bars.
@@ -84,25 +99,29 @@ fn charts(study: &Study) -> Option<Section> {
     (!blocks.is_empty()).then(|| Section::new("Pictures", blocks))
 }
 
+/// What it was made on, in a line. The rest is in the answer.
 fn subtitle(study: &Study) -> Vec<String> {
     let Some(run) = study.all().next() else { return Vec::new() };
     let value = |key: &str| run.environment.iter().find(|f| f.key == key).map(|f| f.value.as_str());
     let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
     place.dedup();
-    let mut lines = vec![format!("{}; trimtab {}", run.provenance.name(), run.tool_version)];
-    if !place.is_empty() {
-        lines.push(place.join("; "));
-    }
+    let lines = vec![format!("{}; trimtab {}", run.provenance.name(), run.tool_version), place.join("; ")];
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
+}
+
+/// The settings of the workloads.
+fn workloads(study: &Study) -> Block {
+    let mut table = Table::new("The workloads.", &["workload", "settings", "seed"]);
     for job in table::jobs(&study.runs) {
         let Some(run) = study.runs.iter().find(|run| run.workload == job) else { continue };
         let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, f.value)).collect();
-        lines.push(format!("{job}: {}; seed {}", settings.join(", "), run.seed));
+        table.row([job.to_owned(), settings.join(", "), run.seed.to_string()]);
     }
-    lines
+    Block::Table(table)
 }
 
 /// What to type to follow the verdict, on a real filesystem.
-fn commands(study: &Study) -> Vec<String> {
+pub fn commands(study: &Study) -> Vec<String> {
     let place = match study.runs.first() {
         Some(run) if run.target == TargetKind::Directory => study.target.as_str(),
         _ => "MOUNTPOINT",
@@ -159,6 +178,9 @@ fn environment(study: &Study) -> Option<Section> {
         }
     }
     blocks.push(Block::Table(policies));
+    if !study.runs.is_empty() {
+        blocks.push(workloads(study));
+    }
     Some(Section::new("Environment", blocks))
 }
 

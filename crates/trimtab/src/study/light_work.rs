@@ -11,6 +11,7 @@ use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device;
 use trimtab_core::op::{OpKind, Payload};
+use trimtab_core::run::pictures::LatencyRecorder;
 use trimtab_core::run::{Better, Metric, Unit};
 use trimtab_core::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_core::units::Nanos;
@@ -52,6 +53,8 @@ pub struct Met {
     pub wait: Histogram,
     /// From when each was due to when it could begin.
     pub backlog: Histogram,
+    /// From when each was due to its completion, over time.
+    pub over_time: LatencyRecorder,
 }
 
 impl Met {
@@ -91,12 +94,14 @@ impl Load {
             due += self.interval;
             target.idle_until(due);
             let begun = target.now();
+            let trimming = target.trimming();
             target.append(FILE, &block)?;
             target.fsync(FILE)?;
             let done = target.now();
             recorder.op(OpKind::Append, begun, done, BLOCK);
             met.wait.record(done - begun);
             met.backlog.record(begun - due);
+            met.over_time.record(due - started, done - due, trimming);
         }
         recorder.end_phase(target.now());
         Ok(met)

@@ -13,6 +13,7 @@ use crate::target::volume::VolumeTarget;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device as _;
 use trimtab_core::policy::{PolicySpec, State};
+use trimtab_core::run::pictures::LatencyMap;
 use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::target::{Clock as _, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
@@ -130,13 +131,15 @@ struct Around {
     policy: PolicySpec,
     /// What the loads met, in their order, with their metrics.
     met: Vec<Metric>,
+    /// What they met, over time.
+    latencies: Vec<LatencyMap>,
     /// The phase of the load that ran on a copy of the target.
     beside: Recorded,
 }
 
 impl Around {
     const fn new(bar: Option<Bar>, policy: PolicySpec) -> Self {
-        Self { bar, policy, met: Vec::new(), beside: Recorded { phases: Vec::new(), series: Vec::new() } }
+        Self { bar, policy, met: Vec::new(), latencies: Vec::new(), beside: Recorded { phases: Vec::new(), series: Vec::new() } }
     }
 
     /// Rare operations, on a copy of the target: each load meets the same trim.
@@ -148,6 +151,7 @@ impl Around {
         let mut recorder = Recorder::new(copy.now());
         let met = light_work::SPARSE.run(&mut copy, &mut recorder)?;
         self.met.extend(met.metrics(light_work::SPARSE));
+        self.latencies.push(met.over_time.finish(light_work::SPARSE.phase));
         let now = copy.now();
         self.beside = recorder.finish(now);
         Ok(())
@@ -179,6 +183,7 @@ impl Events<VolumeTarget<Box<dyn Model>>> for Around {
         }
         let met = light_work::BUSY.run(target, recorder)?;
         self.met.extend(met.metrics(light_work::BUSY));
+        self.latencies.push(met.over_time.finish(light_work::BUSY.phase));
         hook::account(target, recorder);
         if self.trims() {
             wait_for_a_pass(target, recorder);
@@ -277,6 +282,7 @@ pub fn run(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, bar: Op
     run.metrics = job::metrics(&run.phases);
     run.phases.extend(around.beside.phases);
     run.metrics.extend(around.met);
+    run.pictures.latencies = around.latencies;
     run.metrics.extend(trim_time(&target));
     let after = target.volume().counters().traffic;
     let written = (after.written - before.written) as f64;

@@ -40,7 +40,20 @@ fn shown(run: &Run, metric: &str, unit: Unit) -> String {
     mean(run, metric).map_or_else(String::new, |value| quantity(value, unit))
 }
 
-/// The section on ageing.
+/// The months as lines over bytes written, with the knees.
+pub fn lines(study: &Study) -> Option<Section> {
+    let mut blocks = Vec::new();
+    for fill in fills(&study.ageing) {
+        let runs = at(&study.ageing, fill);
+        let title = format!("Burst of 4 KiB random writes after idle time, {fill} full");
+        blocks.extend(over_written(&title, "writes/s", BURST_SERIES, &runs, true));
+        let title = format!("Write amplification, {fill} full");
+        blocks.extend(over_written(&title, "bytes to flash per byte written", WAF_SERIES, &runs, false));
+    }
+    (!blocks.is_empty()).then(|| Section::new("The months", blocks))
+}
+
+/// The section on ageing: everything in figures.
 pub fn ageing(study: &Study) -> Option<Section> {
     let runs = &study.ageing;
     if runs.is_empty() {
@@ -49,18 +62,6 @@ pub fn ageing(study: &Study) -> Option<Section> {
     let mut blocks = vec![Block::Text(explanation(runs))];
     for fill in fills(runs) {
         blocks.push(Block::Table(table(fill, &at(runs, fill))));
-    }
-    for fill in fills(runs) {
-        let runs = at(runs, fill);
-        let title = format!("Burst of 4 KiB random writes after idle time, {fill} full");
-        blocks.extend(over_written(&title, "writes/s", BURST_SERIES, &runs, true));
-        blocks.extend(over_written(
-            &format!("Write amplification, {fill} full"),
-            "bytes to flash per byte written",
-            WAF_SERIES,
-            &runs,
-            false,
-        ));
     }
     blocks.extend(bars(runs, "4 KiB random writes: burst after idle time, and steady under load", "writes/s", [BURST, RATE_STEADY]));
     Some(Section::new("Ageing", blocks))
@@ -145,12 +146,12 @@ fn line(name: &str, series: &Series, y_scale: f64) -> Line {
     Line { name: name.to_owned(), points: points.collect() }
 }
 
-/// A line for each policy, with the knee of the first.
+/// A line for each policy, with its knee.
 fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool) -> Option<Block> {
     let lines: Vec<Line> = runs.iter().filter_map(|run| Some(line(&run.policy, series(run, name)?, 1.0))).collect();
     let mut marks = Vec::new();
     if marked {
-        marks.extend(runs.first().and_then(|run| knee(run, name)));
+        marks.extend(runs.iter().filter_map(|run| knee(run, name)));
     }
     (!lines.is_empty()).then(|| {
         Block::Chart(Chart {

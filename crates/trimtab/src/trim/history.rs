@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use trimtab_core::op::OpKind;
+use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -124,6 +125,7 @@ fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
         series: Vec::new(),
         counters: Vec::new(),
         warnings: warnings(pass),
+        pictures: Pictures::default(),
     }
 }
 

@@ -20,6 +20,7 @@ use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::TrimmedReads;
 use trimtab_core::drive::{Command, Completion, Device, Extent};
 use trimtab_core::rng::Stream;
+use trimtab_core::run::pictures::Superblock;
 use trimtab_core::units::{Bytes, Nanos};
 
 const SIZE: u64 = 64 << 20;
@@ -49,6 +50,9 @@ impl Model for Quick {
     }
     fn written(&self) -> (u64, u64) {
         (0, 0)
+    }
+    fn superblocks(&self, _needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+        Vec::new()
     }
     fn snapshot(&self) -> Vec<u8> {
         Vec::new()

@@ -319,6 +319,7 @@ mod tests {
             series: Vec::new(),
             counters: Vec::new(),
             warnings: Vec::new(),
+            pictures: crate::run::pictures::Pictures::default(),
         }
     }
 

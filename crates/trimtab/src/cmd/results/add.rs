@@ -8,6 +8,7 @@ use crate::shape::csv::usual_direction;
 use crate::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store;
 use std::process::ExitCode;
+use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit};
 
 /// Enter a result that was measured elsewhere, to compare with.
@@ -89,6 +90,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         series: Vec::new(),
         counters: Vec::new(),
         warnings: Vec::new(),
+        pictures: Pictures::default(),
     };
     let id = store::save(context, &run)?;
     let mut shape = RunV1::from(&run);

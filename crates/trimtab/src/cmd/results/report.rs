@@ -37,7 +37,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         _ => None,
     };
     let html = match study {
-        Some((_, study)) => report::html::render(&crate::study::document::of(&study)),
+        Some((id, study)) => {
+            let around = crate::study::answer::Around { kept: Some(id.short()), ..Default::default() };
+            report::html::render(&crate::study::document::of(&study, &around))
+        }
         None => {
             let runs = super::load(&store, &args.runs)?;
             report::html::render(&document(&runs.iter().map(|(id, run)| (id.short(), run)).collect::<Vec<_>>()))

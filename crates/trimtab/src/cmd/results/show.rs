@@ -16,7 +16,7 @@ use trimtab_core::run::Run;
 Examples:
   trimtab results show last
   trimtab results show 0c4e5df9
-  trimtab results show study:last                              a study with its verdict
+  trimtab results show study:last                              the answer of a study; --details for everything
   trimtab results show last --as markdown                      for an issue or a page
   trimtab results show last --as tsv | cut -f 1,5
   trimtab results show last --json | jq '.metrics[] | {name, samples}'")]
@@ -24,6 +24,9 @@ pub struct Args {
     /// The run: first digits of its id, last, last~1 …; a study: study:ID, study:last …
     #[arg(value_name = "RUN", default_value = "last", value_parser = super::reference)]
     run: Reference,
+    /// Of a study: everything that was found out, not only the answer. A run is always shown whole.
+    #[arg(long)]
+    details: bool,
     #[command(flatten)]
     form: FormArgs,
 }
@@ -33,14 +36,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
     if let Some((id, study)) = super::study(&store, &args.run)? {
+        let around = crate::study::answer::Around { kept: Some(id.short()), ..Default::default() };
         if form == Form::Markdown {
-            return crate::output::print(&markdown::render(&crate::study::document::of(&study))).map(|()| ExitCode::SUCCESS);
+            return crate::output::print(&markdown::render(&crate::study::document::of(&study, &around))).map(|()| ExitCode::SUCCESS);
         }
         if form == Form::Tsv {
             let hint = format!("its runs: trimtab results list --study {} --as tsv", id.short());
             return Err(UsageError::new("a study has no tab-separated form").hint(hint).into());
         }
-        return crate::cmd::study::print(context, id, &study).map(|()| ExitCode::SUCCESS);
+        return crate::cmd::study::print(context, id, &study, args.details).map(|()| ExitCode::SUCCESS);
     }
     let id = store.find(&args.run)?;
     let run = store.load(id)?;

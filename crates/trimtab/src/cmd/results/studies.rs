@@ -74,7 +74,7 @@ pub fn compare(studies: &[(RunId, Study)], options: &Options, form: Form, contex
         all.extend(rows);
     }
     let subtitle = studies.iter().map(|(id, study)| format!("{}: {}", id.short(), study.target)).collect();
-    let document = Document { title: format!("Comparison of {} studies", studies.len()), subtitle, sections };
+    let document = Document { title: format!("Comparison of {} studies", studies.len()), subtitle, sections, ..Document::default() };
     context.report_styled("studies-comparison", 1, &serde_json::json!({ "comparisons": compared }), || match form {
         Form::Markdown => markdown::render(&document),
         _ => report::text::render(&document),

@@ -4,6 +4,7 @@ use crate::output::Context;
 use crate::report;
 use crate::shape::run::RunV1;
 use crate::store::{self, RunId, StudyRecord};
+use crate::study::answer::{self, Around};
 use crate::study::{Study, document, verdict};
 use serde::Serialize;
 use trimtab_core::run::{Field, Run};
@@ -15,6 +16,11 @@ struct StudyV1 {
     id: Option<String>,
     target: String,
     complete: bool,
+    /// The policy that is recommended, if one is.
+    #[serde(rename = "use", skip_serializing_if = "Option::is_none")]
+    recommended: Option<&'static str>,
+    /// The figures that decide, in two lines.
+    why: Vec<String>,
     verdict: String,
     evidence: Vec<String>,
     caveats: Vec<String>,
@@ -54,11 +60,11 @@ pub fn keep(context: &Context, study: &Study) -> store::Result<Option<RunId>> {
     store::open_to_write(context)?.save_study(&record).map(Some)
 }
 
-/// Prints a study, with its id if it is kept.
+/// Prints a study, with its id if it is kept: the answer, or with `details` everything.
 ///
 /// # Errors
 /// Standard output that cannot be written.
-pub fn print(context: &Context, id: Option<RunId>, study: &Study) -> anyhow::Result<()> {
+pub fn print(context: &Context, id: Option<RunId>, study: &Study, around: &Around, details: bool) -> anyhow::Result<()> {
     let shapes = |runs: &[Run]| -> Vec<RunV1> {
         let shape = |run: &Run| {
             let mut shape = RunV1::from(run);
@@ -72,6 +78,8 @@ pub fn print(context: &Context, id: Option<RunId>, study: &Study) -> anyhow::Res
         id: id.map(|id| id.to_string()),
         target: study.target.clone(),
         complete: study.complete,
+        recommended: verdict::recommended_policy(study),
+        why: answer::of(study, around).why,
         verdict: verdict.headline,
         evidence: verdict.evidence,
         caveats: verdict.caveats,
@@ -80,13 +88,17 @@ pub fn print(context: &Context, id: Option<RunId>, study: &Study) -> anyhow::Res
         ageing: shapes(&study.ageing),
         tuning: shapes(&study.tuning),
     };
-    context.report_styled("study", 1, &shape, || report::text::render(&document::of(study)))
+    context.report_styled("study", 1, &shape, || match details {
+        true => report::text::render(&document::of(study, around)),
+        false => report::text::answer(&answer::of(study, around)),
+    })
 }
 
 /// Prints a study out of the store.
 ///
 /// # Errors
 /// Standard output that cannot be written.
-pub fn print_kept(context: &Context, id: RunId, study: &Study) -> anyhow::Result<()> {
-    print(context, Some(id), study)
+pub fn print_kept(context: &Context, id: RunId, study: &Study, details: bool) -> anyhow::Result<()> {
+    let around = Around { kept: Some(id.short()), ..Around::default() };
+    print(context, Some(id), study, &around, details)
 }

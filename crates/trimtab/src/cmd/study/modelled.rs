@@ -11,6 +11,7 @@ use crate::study::modelled::{self, ModelledRig, Setup};
 use crate::study::scale::{FULL, QUICK, Scale};
 use anyhow::Context as _;
 use std::process::ExitCode;
+use std::time::Instant;
 use trimtab_core::data::DataClass;
 use trimtab_core::volume::Layout;
 
@@ -19,6 +20,7 @@ const REPEATS: u32 = 1;
 
 /// Runs the study on the drive called `name`.
 pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
     interrupt::install().context("cannot install signal handlers")?;
     let drive = drives::load(name)?;
     let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
@@ -45,7 +47,7 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     let extent =
         Extent { ageing: args.asks(Question::Ageing), tuning: args.asks(Question::Tuning), only: args.cell.clone(), ..extent(args) };
     cells::run(context, &setup, &policies, &extent, &*shelf, &mut study)?;
-    conclude(args, context, &study)
+    conclude(args, context, &study, began)
 }
 
 /// How much churn.
