@@ -180,7 +180,7 @@ impl Policy for Idle {
     fn remark(&self) -> Option<String> {
         let fixed = Nanos(self.pace.fixed?);
         Some(format!(
-            "the smallest TRIM takes {fixed} here, which is more than the budget of {}: whoever comes during one waits that long at least, whatever its size",
+            "the smallest TRIM takes {fixed} here, above the budget of {}: whoever comes during one waits that long at least, whatever its size",
             self.settings.budget
         ))
     }

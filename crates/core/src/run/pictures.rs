@@ -68,15 +68,7 @@ impl SuperblockMap {
     /// A map without moments.
     #[must_use]
     pub const fn new(axis: Axis) -> Self {
-        Self {
-            axis,
-            x: Vec::new(),
-            superblocks: 0,
-            needed: Vec::new(),
-            unneeded: Vec::new(),
-            stale: Vec::new(),
-            one_bit: Vec::new(),
-        }
+        Self { axis, x: Vec::new(), superblocks: 0, needed: Vec::new(), unneeded: Vec::new(), stale: Vec::new(), one_bit: Vec::new() }
     }
 
     /// Adds a moment. `all` is as long each time.

@@ -219,7 +219,10 @@ impl Grid {
         let mut widths = at((0..=room).rev().find(fits)?);
         for (title, span) in self.groups() {
             let missing = width_of(title).saturating_sub(across(&widths[span.clone()]));
-            widths[span.end - 1] += missing;
+            let columns = span.len();
+            for (nth, at) in span.enumerate() {
+                widths[at] += (missing + nth) / columns;
+            }
         }
         if widths.iter().sum::<usize>() > room {
             return None;

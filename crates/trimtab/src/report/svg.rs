@@ -270,7 +270,8 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[D
     let room = ((high - low) * 0.12).max(0.5);
     let x = Scale::across([low.min(0.0) - room, high + 2.0 * room].into_iter()).expect("there are two values");
     let heights = || placed.iter().map(|(dot, _)| dot.y);
-    let Some(y) = Scale::up(heights().chain(extent(heights()).map(|(low, _)| low / 2.0)), true).or_else(|| Scale::up(heights(), false)) else {
+    let Some(y) = Scale::up(heights().chain(extent(heights()).map(|(low, _)| low / 2.0)), true).or_else(|| Scale::up(heights(), false))
+    else {
         return Ok(false);
     };
     let frame = Frame::new(root, chart, Some(&x), &y)?;
@@ -427,7 +428,7 @@ mod tests {
                     (Some(value), _) => seen.across.push((value, x)),
                     (None, _) => {}
                 }
-            } else if tag.starts_with("polyline ") && attribute(tag, "stroke") == PALETTE[0] {
+            } else if tag.starts_with("polyline ") && attribute(tag, "stroke") == palette::LIGHT[0] {
                 let pair = |pair: &str| pair.split_once(',').map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap())).unwrap();
                 seen.pieces.push(attribute(tag, "points").split_whitespace().map(pair).collect());
             } else if tag.starts_with("circle ") {

@@ -108,10 +108,17 @@ impl Screen {
         self.text.push('\n');
         let choice = format!("USE  {}", answer.choice);
         let choice = if answer.meaning.is_empty() { choice } else { format!("{choice}: {}", answer.meaning) };
-        for line in layout::paragraph(&choice, self.width, "", "     ").lines() {
-            let _ = writeln!(self.text, "{}", line.bold());
+        let sure = clean(&answer.sure);
+        let (plain, room) = (clean(&choice), self.width.map_or(SCREEN, |width| width.min(SCREEN)));
+        if !sure.is_empty() && plain.width() + 2 + sure.width() <= room {
+            let blank = " ".repeat(room - plain.width() - sure.width());
+            let _ = writeln!(self.text, "{}{blank}{sure}", plain.bold());
+        } else {
+            for line in layout::paragraph(&choice, self.width, "", "     ").lines() {
+                let _ = writeln!(self.text, "{}", line.bold());
+            }
+            self.paragraph(&sure, "     ", "     ");
         }
-        self.paragraph(&answer.sure, "     ", "     ");
         for (nth, line) in answer.why.iter().enumerate() {
             self.paragraph(line, if nth == 0 { "WHY  " } else { "     " }, "     ");
         }

@@ -37,7 +37,12 @@ pub fn of(study: &Study, around: &Around) -> Answer {
         why: why(study),
         tables: tables(study),
         notes: notes(study),
-        apply: document::commands(study).into_iter().map(|command| command.split("    #").next().unwrap_or_default().to_owned()).collect(),
+        // What else has to be done is said by that command.
+        apply: document::commands(study)
+            .into_iter()
+            .take(1)
+            .map(|command| command.split("    #").next().unwrap_or_default().to_owned())
+            .collect(),
         more: more(study, around),
     }
 }
@@ -131,7 +136,7 @@ fn why(study: &Study) -> Vec<String> {
     let chosen = verdict::recommended_policy(study);
     let mut lines: Vec<String> = gains(study, chosen).into_iter().chain(waits(study, chosen)).collect();
     if lines.len() < 2 {
-        lines.extend(deleting(study).map(|(_, text)| text));
+        lines.extend(deleting(study).map(|(what, text)| format!("{} takes {text}", what.to_lowercase())));
     }
     lines.truncate(2);
     lines
@@ -174,7 +179,7 @@ fn waits(study: &Study, chosen: Option<&str>) -> Option<String> {
     let show = |seconds: f64| quantity(seconds, Unit::Seconds);
     let beside = |(policy, seconds): &(&str, f64)| match *policy {
         policy::NONE => format!("without trimming {}", show(*seconds)),
-        policy::ONLINE => format!("with online discard {}", show(*seconds)),
+        policy::ONLINE => format!("online {}", show(*seconds)),
         policy::IDLE => format!("beside an idle trim {}", show(*seconds)),
         policy => format!("beside {} {policy} trim {}", if policy == policy::ADAPTIVE { "an" } else { "a" }, show(*seconds)),
     };
@@ -300,7 +305,13 @@ fn measured(study: &Study) -> Vec<Table> {
         return Vec::new();
     }
     let (mut groups, mut header) = (vec![String::new()], vec!["policy"]);
-    for (group, metric) in [("waited for", FOREGROUND), ("trim afterwards", "trim.seconds"), ("discards at the drive", "discard.commands")] {
+    const SHOWN: [(&str, &str, Unit); 4] = [
+        ("waited for", FOREGROUND, Unit::Seconds),
+        ("others wait at most", SPARSE_WAIT, Unit::Seconds),
+        ("trim afterwards", "trim.seconds", Unit::Seconds),
+        ("discards at the drive", "discard.commands", Unit::Count),
+    ];
+    for (group, metric, _) in SHOWN {
         for job in &jobs {
             if study.runs.iter().any(|run| run.workload == *job && mean(run, metric).is_some()) {
                 groups.push(group.to_owned());
@@ -319,11 +330,7 @@ fn measured(study: &Study) -> Vec<Table> {
         }
         let cells = columns.iter().map(|(group, job)| {
             let run = study.runs.iter().find(|run| run.workload == *job && policy_title(run) == title);
-            let (metric, unit) = match group.as_str() {
-                "waited for" => (FOREGROUND, Unit::Seconds),
-                "trim afterwards" => ("trim.seconds", Unit::Seconds),
-                _ => ("discard.commands", Unit::Count),
-            };
+            let (_, metric, unit) = SHOWN.into_iter().find(|(name, ..)| name == group).unwrap_or(SHOWN[0]);
             run.and_then(|run| mean(run, metric)).map_or_else(|| "-".to_owned(), |value| quantity(value, unit))
         });
         let row: Vec<String> = std::iter::once(title.clone()).chain(cells).collect();
@@ -338,13 +345,20 @@ fn measured(study: &Study) -> Vec<Table> {
 
 /// What deleting costs, what to check first, what to be careful about.
 fn notes(study: &Study) -> Vec<(String, String)> {
-    let mut notes: Vec<(String, String)> = deleting(study).into_iter().collect();
+    // Without months it is among the reasons already.
+    let mut notes: Vec<(String, String)> = deleting(study).into_iter().filter(|_| !study.ageing.is_empty()).collect();
     let check = match advice::misaligned(study) {
         Some(times) => format!("a partition at sector 63 costs more than any policy ({}× slower)", three_digits(times)),
         None => "'trimtab doctor PATH' says whether TRIM reaches the drive at all".to_owned(),
     };
     notes.push(("Check first".to_owned(), check));
     notes.extend(caution(study).map(|text| ("Caution".to_owned(), text)));
+    if !study.untried.is_empty() {
+        let untried: Vec<String> = study.untried.iter().map(|u| format!("{} ({})", u.policy, u.reason)).collect();
+        let more = untried.len().saturating_sub(1);
+        let rest = if more > 0 { format!(", and {more} more: --details") } else { String::new() };
+        notes.push(("Not tried".to_owned(), format!("{}{rest}", untried[0])));
+    }
     notes
 }
 
@@ -354,7 +368,8 @@ fn caution(study: &Study) -> Option<String> {
         return Some(format!("'{}' never gets done at {} full, so it is not recommended", behind.policy, spaced(behind.fill)));
     }
     let chosen = verdict::recommended_policy(study);
-    let warnings = study.all().flat_map(|run| run.warnings.iter().map(move |warning| (Some(verdict::effective_policy(run)) == chosen, warning)));
+    let warnings =
+        study.all().flat_map(|run| run.warnings.iter().map(move |warning| (Some(verdict::effective_policy(run)) == chosen, warning)));
     let worst = warnings.filter(|(mine, w)| w.severity >= if *mine { Severity::Caution } else { Severity::Serious });
     let (_, warning) = worst.max_by_key(|(mine, warning)| (warning.severity, *mine))?;
     // What stands before the first colon says it; the rest explains.
@@ -382,6 +397,182 @@ fn more(study: &Study, around: &Around) -> Vec<(String, String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use crate::report::text;
+    use crate::study::Untried;
+    use crate::study::cells::{CHOICE, QUESTION};
+    use trimtab_core::run::{Better, Field, Metric, TargetKind, Warning};
+
+    fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(&str, Unit, f64)]) -> Run {
+        let header = crate::runner::Header::new(
+            workload,
+            settings.iter().map(|(key, value)| Field::new(*key, *value)).collect(),
+            TargetKind::ModelledVolume,
+            "drive:ocz-vertex-le-100gb",
+            policy,
+            1,
+        );
+        let mut run = header.into_run(crate::runner::recorder::Recorded::default(), true);
+        run.tool_version = "0.1.0".into();
+        run.environment =
+            vec![Field::new("drive.model", "OCZ Vertex LE 100 GB: SandForce SF-1500 with compression"), Field::new("volume.name", "ext4")];
+        let metric = |(name, unit, value): &(&str, Unit, f64)| Metric {
+            name: (*name).into(),
+            unit: *unit,
+            better: Better::Lower,
+            samples: vec![*value],
+        };
+        run.metrics = metrics.iter().map(metric).collect();
+        run
+    }
+
+    /// A study of five policies at two fills, its figures as in the articles' order of magnitude.
+    fn whole() -> Study {
+        let waits =
+            [("none", 0.0027, 0.053), ("online", 3.1, 3.41), ("batched", 0.68, 0.053), ("adaptive", 0.68, 0.053), ("idle", 0.153, 0.053)];
+        let tree = |(policy, wait, delete): &(&str, f64, f64)| {
+            let mut run = run(
+                "tree",
+                policy,
+                &[("files", "36706")],
+                &[
+                    ("delete.seconds", Unit::Seconds, *delete),
+                    (FOREGROUND, Unit::Seconds, 0.3 + delete),
+                    (SPARSE_WAIT, Unit::Seconds, *wait),
+                    ("discard.commands", Unit::Count, if *policy == "none" { 0.0 } else { 350.0 }),
+                ],
+            );
+            if *policy == "idle" {
+                let text = "the smallest TRIM takes 148 ms here, above the budget of 5.00 ms: whoever comes during one waits that long";
+                run.warnings.push(Warning {
+                    code: "policy.budget-missed".into(),
+                    severity: Severity::Caution,
+                    facts: vec![],
+                    text: text.into(),
+                });
+            }
+            run
+        };
+        let months = [
+            ("none", [27_891.0, 28_300.0], [1.49, 1.50], [10.8, 11.0]),
+            ("online", [35_700.0, 31_500.0], [1.01, 1.23], [7.3, 9.1]),
+            ("batched", [34_600.0, 30_600.0], [1.08, 1.40], [7.8, 10.3]),
+            ("adaptive", [35_600.0, 30_100.0], [1.03, 1.27], [7.4, 9.3]),
+            ("idle", [36_240.0, 32_400.0], [1.02, 1.23], [7.35, 9.1]),
+        ];
+        let aged = |(policy, rates, wafs, cycles): &(&str, [f64; 2], [f64; 2], [f64; 2])| {
+            [("60%", 0), ("90%", 1)].map(|(fill, at)| {
+                let settings = [("fill", fill), ("drive-writes", "5"), ("drive-writes-a-day", "0.1")];
+                let figures = [
+                    (RATE_STEADY, Unit::OpsPerSecond, rates[at]),
+                    (WAF_STEADY, Unit::Ratio, wafs[at]),
+                    (CYCLES_PER_TB, Unit::Count, cycles[at]),
+                ];
+                run("churn", policy, &settings, &figures)
+            })
+        };
+        let moved = |choice: &str, rate: f64| {
+            run("churn", "batched", &[(QUESTION, "alignment"), (CHOICE, choice)], &[(RATE_STEADY, Unit::OpsPerSecond, rate)])
+        };
+        Study {
+            target: "drive:ocz-vertex-le-100gb".into(),
+            runs: waits.iter().map(tree).collect(),
+            ageing: months.iter().flat_map(aged).collect(),
+            tuning: vec![moved("partition from 1 MiB on", 34_600.0), moved("partition from sector 63 on", 3_800.0)],
+            complete: true,
+            ..Study::default()
+        }
+    }
+
+    fn around() -> Around {
+        let report = "/home/user/.local/share/trimtab/trimtab-study.html";
+        Around { took: Some(Duration::from_secs(29)), report: Some(report.into()), kept: Some("5b48c05a".into()) }
+    }
+
+    fn screen(study: &Study, width: usize) -> String {
+        anstream::adapter::strip_str(&text::answer_at(&of(study, &around()), Some(width))).to_string()
+    }
+
+    #[test]
+    fn the_first_screen_at_three_widths() {
+        for width in [60, 80, 120] {
+            let shown = screen(&whole(), width);
+            assert!(shown.lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{shown}");
+            insta::assert_snapshot!(format!("first-screen-{width}"), shown);
+        }
+        let shown = screen(&whole(), 80);
+        assert!(shown.lines().count() <= 23, "one screen of 24 lines, with the prompt:\n{shown}");
+    }
+
+    #[test]
+    fn the_figures_on_the_screen_follow_from_the_runs() {
+        let shown = screen(&whole(), 80);
+        // 36,240 of 27,891 is 29.9 % more; 10.8 cycles instead of 7.35 last 46.9 % longer; 5 drive-writes of a tenth a day are 50 days.
+        assert!(shown.contains("random writes +30 %, life +47 % against no trimming (60 % full, 50 days)"), "{shown}");
+        assert!(shown.contains("others wait at most 153 ms; beside a batched trim 680 ms, online 3.10 s"), "{shown}");
+        assert!(shown.contains("USE  idle: trim in idle time"), "{shown}");
+        // 34,600 of 3,800.
+        assert!(
+            shown.contains("9.11× slower") && shown.contains("Deleting 36,706 files: 53.0 ms; with online discard 3.41 s (64.3×)"),
+            "{shown}"
+        );
+        let idle = shown.lines().find(|line| line.starts_with("idle <-")).unwrap();
+        assert_eq!(
+            idle.split_whitespace().collect::<Vec<_>>()[2..],
+            ["153", "ms", "36,200", "32,400", "1.02", "1.23", "+47", "%", "+21", "%"]
+        );
+    }
+
+    /// What docs/first-reader.md says of the first screen is on it, and on the first screenful of the report.
+    #[test]
+    fn first_reader() {
+        let page = include_str!("../../../../docs/first-reader.md");
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ") && line.contains("? |")).collect();
+        assert_eq!(rows.len(), 10, "ten questions");
+        let shown = screen(&whole(), 80);
+        let html = crate::report::html::render(&document::of(&whole(), &around()));
+        let answer = html.split("<section class=\"answer\"").nth(1).and_then(|rest| rest.split("</section>").next()).unwrap();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let mut bare = String::new();
+        let mut tag = false;
+        for c in answer.replace("&lt;", "<").replace("&#39;", "'").replace("<-", "").chars() {
+            match c {
+                '<' => tag = true,
+                '>' => (tag, bare) = (false, bare + " "),
+                c if !tag => bare.push(c),
+                _ => {}
+            }
+        }
+        for row in rows {
+            let pieces: Vec<&str> = row.rsplit('|').nth(1).unwrap().split('`').skip(1).step_by(2).collect();
+            assert!(!pieces.is_empty(), "{row}");
+            for piece in pieces {
+                assert!(shown.contains(piece), "'{piece}' is not on the first screen:\n{shown}");
+                // In the report colons after labels, and the arrow, are drawn otherwise.
+                for word in words(piece).iter().map(|word| word.trim_end_matches(':')).filter(|word| *word != "<-") {
+                    assert!(bare.contains(word), "'{word}' of '{piece}' is not in the answer of the report: {bare}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_was_tried_there_is_an_answer() {
+        let empty = Study { target: "/mnt/x".into(), ..Study::default() };
+        assert!(screen(&empty, 80).contains("USE  no policy yet"), "{}", screen(&empty, 80));
+        let mut only = whole();
+        only.ageing.clear();
+        only.tuning.clear();
+        only.untried = vec![Untried { policy: "online".into(), reason: "no root".into() }];
+        let shown = screen(&only, 80);
+        assert!(shown.contains("waited for") && shown.contains("USE  ") && shown.lines().count() <= 23, "{shown}");
+        for run in &mut only.runs {
+            run.provenance = Provenance::Measured;
+            run.environment = vec![Field::new("fs.type", "xfs"), Field::new("drive.model", "Samsung SSD 860")];
+        }
+        let shown = screen(&only, 80);
+        assert!(shown.contains("MEASURED") && shown.contains("xfs, Samsung SSD 860") && shown.contains("1 repeat each"), "{shown}");
+    }
 
     #[test]
     fn numbers_as_people_write_them() {

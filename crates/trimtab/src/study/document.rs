@@ -1,8 +1,8 @@
 //! A study as a report.
 
+use super::answer::{self, Around};
 use super::table::{self, policy_title};
 use super::verdict::{self, Recommendation};
-use super::answer::{self, Around};
 use super::{Study, ageing, light_work, months, pictures, policy, shelf};
 use crate::report::document::{Block, Chart, ChartKind, Document, Section, Table};
 use trimtab_core::policy::PolicySpec;

@@ -51,7 +51,8 @@ pub fn cost_and_gain(study: &Study) -> Option<Section> {
 fn two(names: &[&str], first: &str, second: Option<&str>) -> [usize; 2] {
     let at = |name: &str| names.iter().position(|other| *other == name);
     let left = at(first).unwrap_or(0);
-    let right = second.and_then(at).filter(|right| *right != left).unwrap_or_else(|| (0..names.len()).rfind(|at| *at != left).unwrap_or(left));
+    let right =
+        second.and_then(at).filter(|right| *right != left).unwrap_or_else(|| (0..names.len()).rfind(|at| *at != left).unwrap_or(left));
     [left, right]
 }
 
@@ -64,7 +65,8 @@ pub fn drive(study: &Study) -> Option<Section> {
     if names.is_empty() {
         return None;
     }
-    let aged = runs.first().and_then(|run| run.environment.iter().find(|field| field.key == "drive.aged-size")).map(|field| field.value.clone());
+    let aged =
+        runs.first().and_then(|run| run.environment.iter().find(|field| field.key == "drive.aged-size")).map(|field| field.value.clone());
     let film = Film {
         title: format!("Every superblock of the drive, {fill} full"),
         x_label: "GB written since filled".to_owned(),

@@ -11,6 +11,7 @@ mod bench_tree;
 mod browser;
 mod cli;
 mod daemon;
+mod devtools;
 mod doctor;
 mod drive_validate;
 mod errors;

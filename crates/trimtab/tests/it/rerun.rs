@@ -183,7 +183,7 @@ fn studies_belong_together(scratch: &Scratch, list: &Value) {
     );
     assert_eq!(shown["runs"].as_array().unwrap().len() + shown["ageing"].as_array().unwrap().len(), ids(list).len());
     // The id alone will do, and an unlike study is compared with itself cell by cell.
-    scratch.trimtab(&["results", "show", id]).assert().success().stdout(contains("Verdict"));
+    scratch.trimtab(&["results", "show", id]).assert().success().stdout(contains("USE  "));
     let compared = scratch.json(&["results", "compare", "study:last", "study:last"]);
     let cells = compared["comparisons"][0]["cells"].as_array().unwrap();
     assert_eq!(cells.len(), ids(list).len());

@@ -187,7 +187,27 @@ fn simulations_and_studies() {
             ["study", "drive:ocz-vertex-le-100gb", "--quick", "--policies", "none,idle", "--questions", "deleting,ageing", "--resume"];
         let text = screen(&study, store, Some(columns));
         check(&text, &text, columns);
+        let details = screen(&[&study[..], &["--details"]].concat(), store, Some(columns));
+        check(&details, &details, columns);
+        assert!(details.lines().count() > 3 * text.lines().count(), "everything else is behind --details");
+        insta::assert_snapshot!(format!("study-{columns}"), without_names(&text));
     }
+    let eighty = screen(&["results", "show", "study:last"], store, Some(80));
+    assert!(eighty.lines().count() <= 23, "one screen:\n{eighty}");
+}
+
+/// The same without what differs from study to study: how long it took, where the report is, the name by which it is kept.
+fn without_names(text: &str) -> String {
+    let line = |line: &str| match line.split_once("  ") {
+        Some((subject, origin)) if origin.contains("MODELLED") => format!("{subject}  {}", origin.trim().rsplit_once(", ").unwrap().0),
+        _ if line.starts_with("Report ") => "Report   FILE".to_owned(),
+        _ => line
+            .split("study:")
+            .enumerate()
+            .map(|(at, part)| if at == 0 { part.to_owned() } else { format!("study:ID{}", &part[8..]) })
+            .collect(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// On a terminal errors and remarks break between words; where somebody reads them from a file each is one line.

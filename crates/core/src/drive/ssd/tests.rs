@@ -257,7 +257,8 @@ fn check_survey(ssd: &Ssd) -> Result<(), TestCaseError> {
     prop_assert_eq!(all.len() as u64, u64::from(ssd.layout().superblocks));
     if ssd.flash.compression.is_none() {
         let units = (0..ssd.layout().units).map(|unit| u64::from(unit) * ssd.layout().unit_bytes);
-        let mapped = |from: bool| units.clone().filter(|at| (*at < half) == from && ssd.block_state(*at) == BlockState::Mapped).count() as u64;
+        let mapped =
+            |from: bool| units.clone().filter(|at| (*at < half) == from && ssd.block_state(*at) == BlockState::Mapped).count() as u64;
         prop_assert_eq!((sum(|block| block.needed), sum(|block| block.unneeded)), (mapped(true), mapped(false)));
     }
     let worn_out = u64::from(now.worn_out_superblocks) * u64::from(ssd.layout().superblock_slots);
