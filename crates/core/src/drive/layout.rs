@@ -12,6 +12,8 @@ use alloc::format;
 pub struct Layout {
     /// Bytes of a mapping unit.
     pub unit_bytes: u64,
+    /// The power of two that this is, if it is one.
+    unit_shift: Option<u32>,
     /// Mapping units of the user capacity.
     pub units: u32,
     /// Bytes of a slot.
@@ -43,6 +45,16 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// The mapping unit that byte `offset` lies in.
+    #[must_use]
+    #[inline]
+    pub const fn unit_at(&self, offset: u64) -> u64 {
+        match self.unit_shift {
+            Some(shift) => offset >> shift,
+            None => offset / self.unit_bytes,
+        }
+    }
+
     /// The layout of `flash`, part of `spec`.
     ///
     /// # Errors
@@ -63,6 +75,7 @@ impl Layout {
         let (superblock_slots, shift) = Self::superblock(flash, slot)?;
         let mut layout = Self {
             unit_bytes: unit,
+            unit_shift: unit.is_power_of_two().then_some(unit.trailing_zeros()),
             units: u32::try_from(spec.capacity_bytes.div_ceil(unit))
                 .map_err(|_| wrong("flash.ftl.mapping_unit_bytes", unit, "the user capacity must hold less than 2^32 units"))?,
             slot_bytes: slot,

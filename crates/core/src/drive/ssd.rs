@@ -304,7 +304,7 @@ impl Ssd {
     /// Fetches what a write at byte `offset` will need into the processor's cache. For callers that know their next commands; changes nothing.
     #[inline]
     pub fn prefetch(&self, offset: u64) {
-        prefetch(&self.ftl.map, (offset / self.layout.unit_bytes) as usize);
+        prefetch(&self.ftl.map, self.layout.unit_at(offset) as usize);
     }
 
     /// Address and bytes of each large table, so that the caller can ask its operating system for large pages before the first command.

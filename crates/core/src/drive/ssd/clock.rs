@@ -75,6 +75,8 @@ pub(super) struct Clock {
     burst: bool,
     link_rate: u64,
     engine_rate: u64,
+    /// Bytes of a mapping unit, and how long they are on their way from the host: what is asked most often.
+    unit_received: (u64, u64),
     reads_link: usize,
     queue_depth: usize,
     overhead: u64,
@@ -91,6 +93,13 @@ pub(super) const fn transfer_ns(bytes: u64, rate: u64) -> u64 {
     if bytes < 1 << 34 { (bytes * 1_000_000_000 + rate / 2) / rate } else { (bytes as u128 * 1_000_000_000 / rate as u128) as u64 }
 }
 
+/// Nanoseconds for `bytes` over the link and through the compression engine, if there is one (rate 0 is none).
+const fn received_ns(bytes: u64, link_rate: u64, engine_rate: u64) -> u64 {
+    let link = transfer_ns(bytes, link_rate);
+    let engine = if engine_rate == 0 { 0 } else { transfer_ns(bytes, engine_rate) };
+    if engine > link { engine } else { link }
+}
+
 impl Clock {
     pub(super) fn new(spec: &DriveSpec, flash: &Flash, layout: &Layout) -> Self {
         let (geometry, nand, slc) = (&flash.geometry, &flash.nand, flash.slc_cache.as_ref());
@@ -99,6 +108,8 @@ impl Clock {
         let programs = u64::from(layout.row_programs);
         // Without a cache each die still has the register from which it programs.
         let rows = if flash.write_cache.bytes == 0 { dies } else { (flash.write_cache.bytes / row_bytes).max(1) as usize };
+        let (link_rate, unit) = (spec.interface.rate_bytes_per_s, layout.unit_bytes);
+        let engine_rate = flash.compression.as_ref().map_or(0, |compression| compression.engine_bytes_per_s);
         let nominal = Durations {
             read: nand.read_ns * programs,
             program: nand.program_ns * programs,
@@ -132,8 +143,9 @@ impl Clock {
             suspend: nand.suspend_ns,
             copyback: nand.copyback,
             burst: flash.ftl.gc.pacing == GcPacing::Burst,
-            link_rate: spec.interface.rate_bytes_per_s,
-            engine_rate: flash.compression.as_ref().map_or(0, |compression| compression.engine_bytes_per_s),
+            link_rate,
+            engine_rate,
+            unit_received: (unit, received_ns(unit, link_rate, engine_rate)),
             reads_link: usize::from(spec.interface.full_duplex),
             queue_depth: spec.interface.queue_depth as usize,
             overhead: spec.interface.command_overhead_ns,
@@ -208,10 +220,7 @@ impl Clock {
     /// When `bytes` from the host are in the drive, from `start` on.
     #[inline]
     pub(super) fn receive(&mut self, start: u64, bytes: u64) -> u64 {
-        let mut took = transfer_ns(bytes, self.link_rate);
-        if self.engine_rate != 0 {
-            took = took.max(transfer_ns(bytes, self.engine_rate));
-        }
+        let took = if bytes == self.unit_received.0 { self.unit_received.1 } else { received_ns(bytes, self.link_rate, self.engine_rate) };
         self.link_free[0] = start.max(self.link_free[0]) + took;
         self.link_free[0]
     }
@@ -231,6 +240,19 @@ impl Clock {
         self.row_addresses[row as usize] = address;
         self.row_next = if row as usize + 1 == self.rows.len() { 0 } else { row + 1 };
         (row, core::mem::replace(&mut self.rows[row as usize], FILLING))
+    }
+
+    /// Programs a whole row of host data, which has arrived at `ready`, through the next row of the write cache, which nobody fills. Gives when that was free,
+    /// and the end. To be [counted](Self::count_programs) afterwards.
+    #[inline(always)]
+    pub(super) fn program_whole(&mut self, address: u32, die: u32, ready: u64, slc: bool) -> (u64, u64) {
+        let row = self.row_next as usize;
+        self.row_next = if row + 1 == self.rows.len() { 0 } else { self.row_next + 1 };
+        self.row_addresses[row] = address;
+        let admit = self.rows[row];
+        let end = self.program_on(die, ready.max(admit), slc);
+        self.rows[row] = end;
+        (admit, end)
     }
 
     /// Whether the row of the write cache whose turn is next is still being filled.
@@ -256,14 +278,25 @@ impl Clock {
     /// Programs a row of host data on `die` that is complete at `ready`, after a share of what die and channel owe. Gives the end.
     #[inline(always)]
     pub(super) fn program(&mut self, die: u32, ready: u64, slc: bool) -> u64 {
+        let end = self.program_on(die, ready, slc);
+        self.count_programs(1, end);
+        end
+    }
+
+    /// Counts `programs` of host data, of which the last ends at `end`.
+    #[inline(always)]
+    pub(super) fn count_programs(&mut self, programs: u64, end: u64) {
+        self.heat_bytes = self.heat_bytes.wrapping_add(programs.wrapping_mul(self.row_bytes));
+        self.programs_end = self.programs_end.max(end);
+        self.programs += programs;
+    }
+
+    #[inline(always)]
+    fn program_on(&mut self, die: u32, ready: u64, slc: bool) -> u64 {
         let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
         let arrived = channel.serve(ready, self.now.row_transfer, self.channels.share);
         let took = if slc { self.now.slc_program } else { self.now.program };
-        let end = self.dies.each[die as usize].serve(arrived, took, self.dies.share);
-        self.heat_bytes = self.heat_bytes.wrapping_add(self.row_bytes);
-        self.programs_end = self.programs_end.max(end);
-        self.programs += 1;
-        end
+        self.dies.each[die as usize].serve(arrived, took, self.dies.share)
     }
 
     /// Reads a row on `die` of which `bytes` cross the channel; not before `ready`. Gives when they are in the controller.

@@ -36,7 +36,7 @@ impl Ssd {
         self.ftl.counters.host_written_bytes += extent.len;
         if self.is_plain(extent) {
             let ready = self.clock.receive(started, extent.len);
-            let unit = (extent.offset / self.layout.unit_bytes) as u32;
+            let unit = self.layout.unit_at(extent.offset) as u32;
             let placed = self.ftl.put_one(&mut self.clock, unit, ready);
             self.ftl.counters.stall_cache_ns += placed - ready;
             return Ok(placed + self.clock.latency);

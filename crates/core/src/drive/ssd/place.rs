@@ -82,7 +82,8 @@ impl Ftl {
         if frontiers.iter().any(|frontier| frontier.row_end - frontier.next != row) {
             return None;
         }
-        let rows = frontiers.iter().map(|frontier| (frontier.end - frontier.next) / row).min()?.min(left / (groups * row));
+        let room = frontiers.iter().map(|frontier| frontier.end - frontier.next).min()?;
+        let rows = (room / row).min(left / (groups * row));
         if rows < 2 {
             return None;
         }
@@ -90,17 +91,17 @@ impl Ftl {
             self.place_striped(at + group as usize, unit + group * row, rows, groups * row);
         }
         let frontiers = &mut self.frontiers[at..at + groups as usize];
-        let mut ack = ready;
+        let (mut ack, mut programmed) = (ready, 0);
         for _ in 0..rows {
             for frontier in &mut *frontiers {
-                let (cache_row, admit) = clock.take_row(frontier.next);
-                ack = ack.max(admit);
                 let die = frontier.lies_on * self.superblock_dies + frontier.die;
-                clock.rows[cache_row as usize] = clock.program(die, ready.max(admit), frontier.slc);
+                let (admit, end) = clock.program_whole(frontier.next, die, ready, frontier.slc);
+                (ack, programmed) = (ack.max(admit), programmed.max(end));
                 frontier.next += row;
                 frontier.die = if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
             }
         }
+        clock.count_programs(u64::from(rows) * u64::from(groups), programmed);
         for at in at..at + groups as usize {
             let frontier = &mut self.frontiers[at];
             frontier.back += (rows * row) as usize;
@@ -117,19 +118,23 @@ impl Ftl {
         let (shift, row) = (self.layout.shift, self.layout.row_slots);
         let Frontier { next, back, .. } = self.frontiers[at];
         let mut address = next;
-        let mut names = self.back[back..back + (rows * row) as usize].iter_mut();
+        let names = &mut self.back[back..back + (rows * row) as usize];
         // Superblock of the last old versions, and how many in a row were there.
         let (mut block, mut run) = (0, 0);
-        let mut fresh = 0;
-        for first in (0..rows).map(|nth| unit + nth * stride) {
-            for (unit, entry) in (first..).zip(&mut self.map[first as usize..(first + row) as usize]) {
+        let (mut fresh, mut trimmed) = (0, 0);
+        let mut first = unit;
+        for nth in 0..rows as usize {
+            let entries = &mut self.map[first as usize..][..row as usize];
+            let names = &mut names[nth * row as usize..][..row as usize];
+            let mut unit = first;
+            first = first.wrapping_add(stride);
+            for (entry, name) in entries.iter_mut().zip(names) {
                 let old = core::mem::replace(entry, address);
-                address += 1;
-                if let Some(name) = names.next() {
-                    *name = unit;
-                }
+                *name = unit;
+                // What is used of them is below 2^32, as the table's lengths are.
+                (address, unit) = (address.wrapping_add(1), unit.wrapping_add(1));
                 fresh += u64::from(old <= TRIMMED);
-                self.trimmed -= u64::from(old == TRIMMED);
+                trimmed += u64::from(old == TRIMMED);
                 if old >> shift != block {
                     self.victims.invalidate(&mut self.blocks, block, run);
                     (block, run) = (old >> shift, 0);
@@ -139,6 +144,7 @@ impl Ftl {
         }
         self.victims.invalidate(&mut self.blocks, block, run);
         self.mapped += fresh;
+        self.trimmed -= trimmed;
         let slots = u64::from(rows) * u64::from(row);
         self.free_slots -= slots;
         self.counters.nand_written_host_slots += slots;
