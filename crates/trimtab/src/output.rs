@@ -9,6 +9,7 @@ pub use plain::{is_text, json, plain, styled};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Options that every command takes.
 #[derive(Debug, Clone, clap::Args)]
@@ -46,6 +47,24 @@ pub struct Context {
     pub store: Option<PathBuf>,
     /// `--label`.
     pub label: Option<String>,
+    /// Results are kept and collected here, not printed.
+    pub collected: Option<Collected>,
+}
+
+/// Runs that are kept without being printed: only what they come to together is.
+#[derive(Debug, Clone, Default)]
+pub struct Collected(Arc<Mutex<Vec<(crate::store::RunId, trimtab_core::run::Run)>>>);
+
+impl Collected {
+    /// Adds one.
+    pub fn add(&self, id: crate::store::RunId, run: trimtab_core::run::Run) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((id, run));
+    }
+
+    /// Takes all of them out.
+    pub fn take(&self) -> Vec<(crate::store::RunId, trimtab_core::run::Run)> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Context {
@@ -58,6 +77,7 @@ impl Context {
             yes: global.yes,
             store: global.store.clone(),
             label: global.label.clone(),
+            collected: None,
         }
     }
 

@@ -7,6 +7,7 @@ pub mod modelled;
 pub mod nfs;
 pub mod postmark;
 pub mod tree;
+pub mod turns;
 
 use crate::output::Context;
 use anyhow::Context as _;
@@ -24,6 +25,7 @@ Examples:
   trimtab bench crystal /mnt/ssd                CrystalDiskMark's tests on a test file
   trimtab bench postmark /mnt/ssd               10,000 small files, 20,000 transactions, as in published results
   trimtab bench postmark --trim online drive:ocz-vertex-le-100gb    on a modelled drive and filesystem, in virtual time
+  trimtab bench tree /mnt/a --against /mnt/b    two targets in turns, and one line that says how they compare
   trimtab bench tree null:                      what the tool itself costs")]
 pub struct Args {
     #[command(subcommand)]
@@ -32,23 +34,44 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Workload {
-    Crystal(crystal::Args),
+    Crystal(Box<crystal::Args>),
     Postmark(Box<postmark::Args>),
-    Tree(tree::Args),
-    Age(age::Args),
-    Nfs(nfs::Args),
+    Tree(Box<tree::Args>),
+    Age(Box<age::Args>),
+    Nfs(Box<nfs::Args>),
 }
 
 /// Runs the workload and reports.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
     crate::store::check(context)?;
     // Also where nothing has to be removed: what was measured until then is said.
     crate::interrupt::install().context("cannot catch signals")?;
-    match &args.workload {
-        Workload::Crystal(args) => crystal::run(args, context),
-        Workload::Postmark(args) => postmark::run(args, context),
-        Workload::Tree(args) => tree::run(args, context),
-        Workload::Age(args) => age::run(args, context),
-        Workload::Nfs(args) => nfs::run(args, context),
+    match args.workload {
+        Workload::Crystal(mut args) => turns::run(&mut *args, context),
+        Workload::Postmark(mut args) => turns::run(&mut *args, context),
+        Workload::Tree(mut args) => turns::run(&mut *args, context),
+        Workload::Age(mut args) => turns::run(&mut *args, context),
+        Workload::Nfs(mut args) => turns::run(&mut *args, context),
     }
 }
+
+/// Every workload can be run in turns.
+macro_rules! in_turns {
+    ($($workload:ident),*) => {$(
+        impl turns::InTurns for $workload::Args {
+            fn against(&self) -> &turns::AgainstArgs {
+                &self.against
+            }
+
+            fn target(&mut self) -> &mut String {
+                &mut self.target
+            }
+
+            fn measure(&self, context: &Context) -> anyhow::Result<ExitCode> {
+                $workload::run(self, context)
+            }
+        }
+    )*};
+}
+
+in_turns!(crystal, postmark, tree, age, nfs);

@@ -8,6 +8,7 @@ mod bench_age;
 mod bench_crystal;
 mod bench_modelled;
 mod bench_tree;
+mod bench_turns;
 mod browser;
 mod cli;
 mod daemon;

@@ -2,6 +2,7 @@
 
 use super::finish::{self, Watch};
 use super::modelled::{self, ModelArgs};
+use super::turns::AgainstArgs;
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::interrupt;
@@ -66,7 +67,7 @@ Examples:
 pub struct Args {
     /// A directory on the filesystem of the drive, drive:NAME for a modelled one, or null: for the tool's own cost.
     #[arg(default_value = ".")]
-    target: String,
+    pub(super) target: String,
     /// Bytes to write in all rounds together.
     #[arg(long, value_name = "SIZE")]
     total: Bytes,
@@ -88,6 +89,8 @@ pub struct Args {
     /// Seed of sizes, order and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    pub(super) against: AgainstArgs,
     #[command(flatten)]
     safety: SafetyArgs,
     #[command(flatten)]

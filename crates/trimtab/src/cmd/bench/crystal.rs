@@ -6,6 +6,7 @@ mod rounds;
 use self::ground::Ground;
 use self::rounds::Rounds;
 use super::finish;
+use super::turns::AgainstArgs;
 use crate::drives;
 use crate::error::UsageError;
 use crate::output::Context;
@@ -56,7 +57,7 @@ Examples:
 pub struct Args {
     /// A directory, or with --destroy a file or a block device; drive:NAME for a modelled drive, null: for the tool's own cost.
     #[arg(default_value = ".")]
-    target: String,
+    pub(super) target: String,
     /// The tests.
     #[arg(long, default_value = "cdm8", value_parser = parse_profile, value_name = "cdm8|cdm3|nvme")]
     profile: Profile,
@@ -97,13 +98,15 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them in place of the report.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "against")]
     cdm_text: Option<PathBuf>,
     /// Replace the file of --cdm-text if there is one.
     #[arg(long, requires = "cdm_text")]
     force: bool,
     #[command(flatten)]
     rounds: RoundsArgs,
+    #[command(flatten)]
+    pub(super) against: AgainstArgs,
     #[command(flatten)]
     safety: SafetyArgs,
     #[command(flatten)]

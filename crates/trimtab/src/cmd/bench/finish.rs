@@ -45,6 +45,10 @@ pub fn keep_and_print(context: &Context, run: &Run) -> anyhow::Result<()> {
 /// As [`keep_and_print`], with a document of the command's own.
 pub fn keep_and_print_as(context: &Context, run: &Run, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<()> {
     let kept = store::save(context, run);
+    if let Some(collected) = &context.collected {
+        collected.add(kept.context("a result could not be kept")?, run.clone());
+        return Ok(());
+    }
     let mut shape = RunV1::from(run);
     shape.id = kept.as_ref().ok().map(RunId::to_string);
     context.report_styled(SCHEMA, VERSION, &shape, || report::text::render(&document(run)))?;
@@ -60,8 +64,7 @@ mod tests {
     #[test]
     fn a_result_that_cannot_be_kept_is_printed_all_the_same() {
         let dir = tempfile::tempdir().unwrap();
-        let context =
-            Context { json: true, progress: false, quiet: true, yes: false, store: Some(dir.path().join("gone/r.db")), label: None };
+        let context = Context { json: true, quiet: true, store: Some(dir.path().join("gone/r.db")), ..Context::default() };
         let error = keep_and_print(&context, &crate::shape::any_run::example()).unwrap_err();
         assert_eq!(error.to_string(), "the result above could not be kept");
     }

@@ -1,6 +1,7 @@
 //! `trimtab bench nfs [TARGET]`.
 
 use super::finish;
+use super::turns::AgainstArgs;
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
@@ -46,7 +47,7 @@ Examples:
 pub struct Args {
     /// A directory on the filesystem to measure, or null: for the tool's own cost.
     #[arg(default_value = ".")]
-    target: String,
+    pub(super) target: String,
     /// Highest load, operations a second of all streams together [default: what a trial at full speed achieves].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     peak: Option<f64>,
@@ -77,6 +78,8 @@ pub struct Args {
     /// Seed of files, operations and arrivals.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    pub(super) against: AgainstArgs,
     #[command(flatten)]
     safety: SafetyArgs,
 }

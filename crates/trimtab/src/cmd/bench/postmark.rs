@@ -2,6 +2,7 @@
 
 use super::finish::{self, Watch};
 use super::modelled::{self, ModelArgs};
+use super::turns::AgainstArgs;
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
@@ -37,7 +38,7 @@ Examples:
 pub struct Args {
     /// A directory on the filesystem to measure, drive:NAME for a modelled drive, or null: for the tool's own cost.
     #[arg(default_value = ".")]
-    target: String,
+    pub(super) target: String,
     /// Repeat this often; every try does the same.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tries: u32,
@@ -51,6 +52,8 @@ pub struct Args {
     direct: bool,
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    pub(super) against: AgainstArgs,
     #[command(flatten)]
     safety: SafetyArgs,
 }

@@ -2,6 +2,7 @@
 
 use super::finish::{self, Watch};
 use super::modelled::{self, Job, ModelArgs};
+use super::turns::AgainstArgs;
 use crate::archive;
 use crate::error::UsageError;
 use crate::host::Observer;
@@ -40,7 +41,7 @@ Examples:
 pub struct Args {
     /// A directory on the filesystem to measure, drive:NAME for a modelled drive, or null: for the tool's own cost.
     #[arg(default_value = ".")]
-    target: String,
+    pub(super) target: String,
     /// Repeat this often.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tries: u32,
@@ -51,6 +52,8 @@ pub struct Args {
     source: SourceArgs,
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    pub(super) against: AgainstArgs,
     #[command(flatten)]
     safety: SafetyArgs,
 }

@@ -1,0 +1,125 @@
+//! `trimtab bench … --against TARGET`: two targets in turns, and one line that says how they compare.
+//!
+//! In turns, so that what changes over time (heat, a drive that fills up, other programs) meets both; and the other way round each time
+//! (A B, B A, A B), so that neither always comes after the other.
+
+use crate::output::{Collected, Context};
+use crate::report;
+use crate::shape::comparison::{ComparisonV1, VERSION};
+use crate::store::{RunId, headline};
+use crate::target::TargetSpec;
+use anyhow::Context as _;
+use std::process::ExitCode;
+use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, warnings};
+use trimtab_core::analysis::compare::{Comparison, Options, Verdict};
+use trimtab_core::run::{Run, Severity};
+
+/// The other target.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "In turns with another target")]
+pub struct AgainstArgs {
+    /// Measure this target as well, in turns with the other, and say in one line how they compare.
+    #[arg(long, value_name = "TARGET")]
+    against: Option<String>,
+    /// How many times each is measured [default: 3].
+    #[arg(long, value_name = "N", requires = "against", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: Option<u32>,
+}
+
+/// A benchmark that can be run on one target and then on another.
+pub trait InTurns {
+    /// The other target.
+    fn against(&self) -> &AgainstArgs;
+    /// The target.
+    fn target(&mut self) -> &mut String;
+    /// Runs it and reports.
+    fn measure(&self, context: &Context) -> anyhow::Result<ExitCode>;
+}
+
+/// Runs the benchmark once, or in turns where there is another target.
+pub fn run(args: &mut impl InTurns, context: &Context) -> anyhow::Result<ExitCode> {
+    let given = args.against().clone();
+    let Some(other) = given.against else { return args.measure(context) };
+    let targets = [args.target().clone(), other];
+    // Before anything takes time.
+    targets.iter().try_for_each(|target| TargetSpec::resolve(target).map(drop))?;
+    let collected = Collected::default();
+    let silent = Context { collected: Some(collected.clone()), ..context.clone() };
+    let mut sides: [Vec<(RunId, Run)>; 2] = Default::default();
+    let turns = given.turns.unwrap_or(3);
+    for turn in 0..turns {
+        let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
+        for side in order {
+            context.remark(&format!("turn {} of {turns}: {}, {}", turn + 1, ["A", "B"][side], targets[side]));
+            args.target().clone_from(&targets[side]);
+            args.measure(&silent)?;
+            sides[side].extend(collected.take());
+        }
+    }
+    let [a, b] = sides;
+    conclude(context, a, b)
+}
+
+fn conclude(context: &Context, a: Vec<(RunId, Run)>, b: Vec<(RunId, Run)>) -> anyhow::Result<ExitCode> {
+    let joined = |runs: &[(RunId, Run)]| runs.iter().map(|(id, _)| id.short()).collect::<Vec<_>>().join("+");
+    let command = format!("trimtab results compare {} {}", joined(&a), joined(&b));
+    let labelled = [("A".to_owned(), a), ("B".to_owned(), b)];
+    let runs: Vec<Vec<Run>> = labelled.iter().map(|(_, runs)| runs.iter().map(|(_, run)| run.clone()).collect()).collect();
+    let sides: Vec<Side<'_>> = labelled.iter().zip(&runs).map(|((label, _), runs)| Side { label, runs }).collect();
+    let options = Options::default();
+    let compared = against(sides[0], sides[1], &options);
+    let warnings = warnings(&sides);
+    let line = summary(&sides, &compared, options.confidence).context("the two share no figure")?;
+    let shape = ComparisonV1::new(&labelled, options.confidence, std::slice::from_ref(&compared), &warnings);
+    context.report("comparison", VERSION, &shape, || report::layout::prose(&line))?;
+    // Of each kind one: nobody has seen the reports of the runs.
+    let mut seen = std::collections::BTreeSet::new();
+    for warning in runs.iter().flatten().flat_map(|run| &run.warnings).filter(|w| w.severity >= Severity::Caution) {
+        if seen.insert(&warning.code) {
+            context.remark(&format!("{}: {}", warning.severity.name(), warning.text));
+        }
+    }
+    context.remark(&format!("all figures: {command}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line about the figure that matters.
+fn summary(sides: &[Side<'_>], compared: &Against, confidence: f64) -> Option<String> {
+    let first = sides.first()?.runs.first()?;
+    let name = headline(first.metrics.clone())?.name;
+    let row = compared.figures.iter().find(|row| row.name == name)?;
+    let target = |side: usize| Some(sides.get(side)?.runs.first()?.target_label.clone());
+    let verdict = in_words(row);
+    let c = &row.comparison;
+    let figures = format!("{} against {}", report::run::quantity(c.b, row.unit), report::run::quantity(c.a, row.unit));
+    let turns = sides.first()?.runs.len();
+    let each = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };
+    let (a, b) = (target(0)?, target(1)?);
+    Some(format!("{}, {name}: B ({b}) {verdict} A ({a}): {figures} ({}; {each})", first.workload, interval(c, confidence)))
+}
+
+/// What B is to A.
+fn in_words(row: &Row) -> String {
+    let word = row.comparison.verdict.words(row.unit);
+    match (row.comparison.verdict, row.comparison.ratio) {
+        (Verdict::Better | Verdict::Worse, Some(ratio)) => {
+            format!("is {} times {word} than", report::compare::ratio(ratio.max(1.0 / ratio)))
+        }
+        (Verdict::Same, _) => "is exactly the same as".to_owned(),
+        (Verdict::NoDifference, _) => "shows no measurable difference to".to_owned(),
+        (Verdict::Different, Some(ratio)) => format!("is {} times", report::compare::ratio(ratio)),
+        _ => "cannot be told from".to_owned(),
+    }
+}
+
+fn interval(c: &Comparison, confidence: f64) -> String {
+    match (c.ratio, c.interval) {
+        (_, Some(i)) if i.low == i.high => "exact".to_owned(),
+        (Some(ratio), Some(i)) => {
+            let shown = report::compare::ratio;
+            format!("B / A {}, {:.0} % interval {} to {}", shown(ratio), confidence * 100.0, shown(i.low), shown(i.high))
+        }
+        (Some(ratio), None) => format!("B / A {}, too few repeats for an interval", report::compare::ratio(ratio)),
+        _ => "no ratio".to_owned(),
+    }
+}
