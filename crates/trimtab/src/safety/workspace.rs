@@ -112,7 +112,16 @@ impl Drop for Workspace {
 
 /// Removes what is in the workspace that is open as `dir`, and the workspace itself if it is still what `name` stands for.
 fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()> {
-    let removal = parent.remove_tree(name, dir);
+    // The marker last: what is left of it by a kill says until the end whose it is.
+    let contents = || {
+        for inner in dir.names()?.iter().filter(|inner| *inner != MARKER) {
+            if let Ok(held) = dir.open_dir(inner) {
+                let _ = dir.remove_tree(inner, &held)?;
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    let removal = contents().and_then(|()| parent.remove_tree(name, dir));
     match removal.with_context(|| format!("cannot remove {}; please remove it by hand", path.display()))? {
         Removal::Done | Removal::Absent => Ok(()),
         Removal::Foreign(at) => Err(anyhow!(
@@ -224,6 +233,7 @@ enum State {
 
 /// Finds what runs that crashed left in `ground`, and offers to remove it. What lives or is not ours is left alone.
 pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result<()> {
+    sweep(ground);
     for leftover in &find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
         let path = ground.path.join(&leftover.name);
         let shown = path.display();
@@ -237,6 +247,27 @@ pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result
         }
     }
     Ok(())
+}
+
+/// Takes away the private places in which a workspace was on its way out when its process was killed. Nothing but empty directories is removed,
+/// so nobody need be asked.
+fn sweep(ground: &Ground) {
+    let Ok(parent) = ground.directory() else { return };
+    for name in parent.names().unwrap_or_default() {
+        if Dir::is_temporary_name(&name, "removed".as_ref())
+            && let Ok(place) = parent.open_dir(&name)
+            && place.require_private().is_ok()
+            && is_old(&place)
+        {
+            for inner in place.names().unwrap_or_default().iter().filter(|inner| inner.as_encoded_bytes().starts_with(PREFIX.as_bytes())) {
+                let _ = place.open_dir(inner).and_then(|held| place.remove_dir(inner, &held));
+            }
+            // What holds anything else stays where it is.
+            if is_empty(&place) {
+                let _ = parent.remove_dir(&name, &place);
+            }
+        }
+    }
 }
 
 fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path: &Path) -> anyhow::Result<()> {
@@ -431,6 +462,28 @@ mod tests {
         fs::remove_dir_all(workspace.path()).unwrap();
         workspace.close().unwrap();
         drop(dir);
+    }
+
+    #[test]
+    fn what_was_on_its_way_out_is_swept_away_and_nothing_else() {
+        let (dir, ground) = ground();
+        let place = |n: u32, mode: u32, inner: &str, age: u64| {
+            let path = dir.path().join(format!(".removed.{n:016x}"));
+            fs::create_dir_all(path.join(inner)).unwrap();
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            File::open(&path).unwrap().set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(age)).unwrap();
+            path
+        };
+        let gone = [place(1, 0o700, "trimtab-work-1-1", 3600), place(2, 0o700, "", 3600)];
+        let stay = [
+            place(3, 0o755, "trimtab-work-1-1", 3600),
+            place(4, 0o700, "trimtab-work-1-1", 0),
+            place(5, 0o700, "trimtab-work-1-1/precious", 3600),
+            place(6, 0o700, "photos", 3600),
+        ];
+        deal_with_leftovers(&context(false), &ground).unwrap();
+        assert!(gone.iter().all(|path| !path.exists()));
+        assert!(stay.iter().all(|path| path.exists()));
     }
 
     #[test]
