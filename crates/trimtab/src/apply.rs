@@ -53,7 +53,7 @@ impl System {
             None => (Root::live()?, PathBuf::from("/")),
         };
         let config = config.map_or_else(|| Ok(PathBuf::from(DEFAULT_PATH)), std::path::absolute)?;
-        let directory = rustix::fs::open(&base, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let directory = root.directory()?;
         Ok(Self { root, base, directory, config })
     }
 

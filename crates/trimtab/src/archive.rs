@@ -1,5 +1,6 @@
 //! Reading an archive into memory, so that unpacking it measures the drive and not the decompressor.
 
+use crate::sys::beneath::named::{self, Streams};
 use anyhow::{Context as _, anyhow, bail};
 use std::cell::Cell;
 use std::fs::File;
@@ -34,7 +35,7 @@ pub struct Archive {
 /// Reads the archive `path`, plain or compressed; which, is told from its first bytes.
 pub fn read(path: &Path) -> anyhow::Result<Archive> {
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+    let file = named::open_to_read(path, Streams::Pipes).with_context(|| format!("cannot open {shown}"))?;
     let stream = decompressed(BufReader::with_capacity(1 << 20, file)).with_context(|| format!("cannot read {shown}"))?;
     let most = memory_for_contents();
     parse(stream, most).with_context(|| format!("cannot unpack {shown}"))

@@ -3,12 +3,15 @@
 pub mod model;
 
 use crate::error::UsageError;
+use crate::sys::beneath::named;
 use anyhow::Context as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
 pub use trimtab_core::drive::spec::file::{Drive, Source, SourceKind, parse};
 
+/// No specification is longer.
+pub const SPEC_BYTES_MAX: u64 = 1 << 20;
 /// The shipped files.
 const SHIPPED: &[&str] = &[
     include_str!("../../../drives/corsair-force-3-120gb.toml"),
@@ -73,7 +76,7 @@ fn is_path(reference: &str) -> bool {
 }
 
 fn read(path: &str) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
+    named::read_text(Path::new(path), SPEC_BYTES_MAX).with_context(|| format!("cannot read {path}"))
 }
 
 /// No drive of that name; the nearest one is suggested.

@@ -6,6 +6,7 @@
 //!     /run/trimtab/notes/NAME.note         one change, as JSON; locked as long as its process stands by it
 //! ```
 //!
+//! Nobody else can open the directory or a note: who could might hold a lock, and what a killed process left would never be put back.
 //! What is left and taken away is one step for all processes: the directory is locked meanwhile. Files that `apply` replaces must outlive
 //! the machine's next start; they have their note beside their copies ([`crate::apply`]).
 
@@ -14,7 +15,7 @@ mod change;
 pub use change::{Change, Undone};
 
 use crate::output::Context;
-use crate::sys::beneath::Dir;
+use crate::sys::beneath::{Dir, PRIVATE_DIR, PRIVATE_FILE};
 use crate::trim::lock::run_directory;
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
@@ -28,8 +29,6 @@ use std::sync::{Mutex, PoisonError};
 const SUFFIX: &str = ".note";
 /// No note is longer.
 const NOTE_BYTES_MAX: u64 = 64 << 10;
-/// Notes can be read by everybody, so that everybody can be told of what is left.
-const NOTE_MODE: u32 = 0o644;
 
 /// The place for notes.
 #[derive(Clone, Debug)]
@@ -74,10 +73,9 @@ impl Notes {
 
     fn open(&self, make: bool) -> io::Result<Room> {
         let dir = Dir::guarded(&self.0, make)?;
-        if make {
-            // For others to see, and not to touch.
-            let _ = rustix::fs::fchmod(&dir, Mode::from_raw_mode(0o755));
-        }
+        // Others could see it once.
+        rustix::fs::fchmod(&dir, Mode::from_raw_mode(PRIVATE_DIR))?;
+        dir.require_private()?;
         flock(&dir, FlockOperation::LockExclusive)?;
         Ok(Room(dir))
     }
@@ -92,7 +90,7 @@ impl Notes {
             }
             room.settle(&name, &found)?;
         }
-        let file = room.0.create_new(&name, NOTE_MODE)?;
+        let file = room.0.create_new(&name, PRIVATE_FILE)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let mut note = Note { notes: self.clone(), name, file, change, len: 0 };
         note.write()?;

@@ -4,7 +4,7 @@
 
 mod plain;
 
-pub use plain::{is_text, json, plain, styled};
+pub use plain::{is_text, json, plain, plain_bytes, styled};
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -236,18 +236,18 @@ pub fn stdout() -> Box<dyn std::io::Write> {
     if out.is_terminal() { Box::new(Readable(out.lock())) } else { Box::new(out.lock()) }
 }
 
-/// The same, in a way that does not keep others from writing to it as well.
+/// The same, in a way that does not keep others from writing to it as well, and for text: behind a pipe there may be a terminal.
 pub fn unlocked_stdout() -> std::io::Result<Box<dyn std::io::Write + Send>> {
     let out = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?);
-    Ok(if out.is_terminal() { Box::new(Readable(out)) } else { Box::new(out) })
+    Ok(Box::new(Readable(out)))
 }
 
-/// Replaces what is no text on the way. What is written at a time is taken for whole characters.
+/// Replaces what is no text on the way; text of any encoding is as it was. What is written at a time is taken for whole characters.
 struct Readable<W>(W);
 
 impl<W: std::io::Write> std::io::Write for Readable<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write_all(plain(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        self.0.write_all(&plain_bytes(bytes))?;
         Ok(bytes.len())
     }
 

@@ -5,7 +5,7 @@
 //! seed and version stand beside them.
 
 use crate::store::RunId;
-use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -123,7 +123,7 @@ pub fn of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
 pub fn drive_instead_of(reference: &str) -> anyhow::Result<Option<Drive>> {
     let Some(directory) = std::env::var_os(DRIVES_FROM) else { return Ok(None) };
     let path = Path::new(&directory).join(file_name(reference));
-    match std::fs::read_to_string(&path) {
+    match named::read_text(&path, crate::drives::SPEC_BYTES_MAX) {
         Ok(text) => file::parse(&text).map(Some).map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),

@@ -16,7 +16,6 @@ use crate::output::Context;
 use crate::sys::beneath;
 use anyhow::Context as _;
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::Plan;
@@ -46,10 +45,9 @@ pub struct Ground {
 impl Ground {
     /// Looks at `path`.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let dir = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(std::io::Error::from)
-            .with_context(|| format!("cannot use {} as a directory to write in", path.display()))?;
-        let path = std::fs::canonicalize(path).with_context(|| format!("cannot find out where {} is", path.display()))?;
+        let dir =
+            OwnedFd::from(beneath::Dir::open(path).with_context(|| format!("cannot use {} as a directory to write in", path.display()))?);
+        let path = beneath::named::real_path(&dir).with_context(|| format!("cannot find out where {} is", path.display()))?;
         let place = Root::live().and_then(|root| host::Place::of_path(&root, &path)).ok();
         let fs_type = place.as_ref().and_then(|p| p.mount.as_ref()).map(|m| m.fs_type.clone()).unwrap_or_default();
         let drive = place.and_then(|place| drive_size(&place.stack));

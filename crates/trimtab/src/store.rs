@@ -14,9 +14,8 @@ pub use load::{Filter, Summary, headline};
 pub use studies::StudyRecord;
 
 use crate::output::Context;
-use crate::sys::beneath::{Dir, PRIVATE_DIR, PRIVATE_FILE};
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_core::run::Run;
@@ -173,15 +172,15 @@ impl Store {
     }
 
     fn connect(path: &Path, create: OpenFlags) -> Result<Self> {
-        // SQLite takes a name that begins with "file:" or ":memory:" for something else than a file of that name.
-        let absolute = std::path::absolute(path).map_err(|source| StoreError::Io { action: "find", path: path.to_owned(), source })?;
+        let problem = |action| move |source| StoreError::Io { action, path: path.to_owned(), source };
+        // SQLite opens by name, and obeys a journal that it finds, which may name files to remove.
+        let real = Dir::sheltered_file(path).map_err(problem("use store"))?;
         if !create.is_empty() {
             // SQLite would make it with what the umask leaves; its journal has the mode of the store.
-            let made = make_private(&absolute);
-            made.map_err(|source| StoreError::Io { action: "make store", path: path.to_owned(), source })?;
+            make_private(&real).map_err(problem("make store"))?;
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | create;
-        let opened = Connection::open_with_flags(&absolute, flags);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW | create;
+        let opened = Connection::open_with_flags(&real, flags);
         let connection = opened.map_err(|source| Self::explain("open", path, source, !create.is_empty()))?;
         let mut store = Self { connection, path: path.to_owned() };
         store.prepare(MIGRATIONS).map_err(|source| Self::explain("open", path, source, !create.is_empty()))??;
@@ -248,7 +247,9 @@ impl Store {
             Some(ErrorCode::NotADatabase) => StoreError::Foreign(path),
             // SQLite does not say why; the system does.
             Some(ErrorCode::CannotOpen) => {
-                let tried = std::fs::OpenOptions::new().read(true).write(true).create(create).truncate(false).open(&path);
+                let tried = Dir::of_file(&path).and_then(|(dir, name)| {
+                    if create { dir.open_or_create(name, PRIVATE_FILE).map(drop) } else { dir.open_write(name).map(drop) }
+                });
                 match tried {
                     Err(source) => StoreError::Io { action: "open store", path, source },
                     Ok(_) => StoreError::Sqlite { action, path, detail },
@@ -301,8 +302,7 @@ pub fn open_to_write(context: &Context) -> Result<Store> {
     if context.store.is_none()
         && let Some(directory) = path.parent()
     {
-        let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(directory);
-        made.map_err(|source| StoreError::Io { action: "make", path: directory.to_owned(), source })?;
+        Dir::open_or_make(directory).map_err(|source| StoreError::Io { action: "make", path: directory.to_owned(), source })?;
     }
     Store::create_or_open(&path)
 }

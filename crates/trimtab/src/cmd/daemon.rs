@@ -6,6 +6,7 @@ use crate::error::{USAGE, UsageError};
 use crate::host::mountinfo;
 use crate::host::root::Root;
 use crate::output::{self, Context};
+use crate::sys::beneath::named::{self, Streams};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -77,7 +78,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// A configuration that is not there is not a wrong one.
 fn refuse_nothing_there(args: &Args) -> anyhow::Result<()> {
-    match std::fs::File::open(&args.config) {
+    match named::open_to_read(&args.config, Streams::Pipes) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let what = format!("{}: cannot be opened: {error}", args.config.display());
             Err(UsageError::missing(what).hint("'trimtab apply POLICY PATH' makes one").into())

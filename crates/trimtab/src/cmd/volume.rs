@@ -257,7 +257,9 @@ fn tool(name: &str, args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn on_ext4(args: &ValidateArgs, size: Bytes, name: &str, discard: bool) -> anyhow::Result<(Counts, Pace)> {
-    let scratch = tempfile::Builder::new().prefix("trimtab-validate-").tempdir_in(&args.scratch)?;
+    // Programs that make and mount the filesystem are told its name.
+    let parent = Dir::sheltered_directory(&args.scratch).with_context(|| format!("cannot work in {}", args.scratch.display()))?;
+    let scratch = tempfile::Builder::new().prefix("trimtab-validate-").tempdir_in(parent)?;
     let mut lab = Lab::default();
     let (image, mount) = (scratch.path().join("image"), scratch.path().join("mnt"));
     let here = Dir::open(scratch.path())?;

@@ -2,6 +2,7 @@
 
 mod reader;
 
+use crate::sys::beneath::named::{self, Streams};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use trimtab_core::policy::PolicySpec;
@@ -101,7 +102,7 @@ impl Config {
         use std::io::Read as _;
         use std::os::unix::fs::MetadataExt as _;
         let whole = |what: String| ConfigError { path: path.to_owned(), line: 0, what };
-        let file = std::fs::File::open(path).map_err(|e| {
+        let file = named::open_to_read(path, Streams::Pipes).map_err(|e| {
             let hint = if e.kind() == std::io::ErrorKind::NotFound { "; 'trimtab apply POLICY PATH' makes one" } else { "" };
             whole(format!("cannot be opened: {e}{hint}"))
         })?;

@@ -1,10 +1,13 @@
 //! What the daemon remembers of every filesystem across restarts.
 
-use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_core::policy::State;
+
+/// No state is longer.
+const STATE_BYTES_MAX: u64 = 1 << 20;
 
 /// What is remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +82,7 @@ impl StateFile {
     /// What is there; nothing if there is nothing, or nothing that can be used.
     #[must_use]
     pub fn load(&self) -> Remembered {
-        let found = std::fs::read(&self.0).ok().and_then(|bytes| serde_json::from_slice::<Remembered>(&bytes).ok());
+        let found = named::read(&self.0, STATE_BYTES_MAX).ok().and_then(|bytes| serde_json::from_slice::<Remembered>(&bytes).ok());
         found.filter(|r| r.version == 1).unwrap_or_default()
     }
 

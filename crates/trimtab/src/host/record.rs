@@ -1,8 +1,8 @@
 //! A recorded tree in the making: what was read of the running machine, written out so that it can be examined elsewhere (`--sysroot`).
 
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::os::unix::fs::symlink;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Where IDENTIFY DEVICE begins in VPD page 89h, and the words of it that name the one drive: serial number and World Wide Name.
@@ -51,23 +51,25 @@ impl Recorder {
 
     /// Writes the tree to `directory`, which has to be empty or not there. How many files it has.
     pub fn write(&self, directory: &Path) -> io::Result<usize> {
-        std::fs::create_dir_all(directory)?;
-        if std::fs::read_dir(directory)?.next().is_some() {
+        let tree = Dir::open_or_make(directory)?;
+        if !tree.names()?.is_empty() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the directory is not empty"));
         }
-        let place = |path: &Path| directory.join(path.strip_prefix("/").unwrap_or(path));
         for path in &self.directories {
-            std::fs::create_dir_all(place(path))?;
+            tree.make_below(path)?;
         }
-        let parent = |path: &Path| path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let place = |path: &Path| {
+            let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+            io::Result::Ok((tree.make_below(path.parent().unwrap_or(Path::new("/")))?, name.to_owned()))
+        };
         for (path, bytes) in &self.files {
-            parent(&place(path))?;
-            std::fs::write(place(path), bytes)?;
+            let (directory, name) = place(path)?;
+            directory.create_new(name, PRIVATE_FILE)?.write_all(bytes)?;
         }
-        // Last, so that nothing is written through one.
+        // Last, so that nothing is in the way of what is below one.
         for (path, target) in &self.links {
-            parent(&place(path))?;
-            symlink(target, place(path))?;
+            let (directory, name) = place(path)?;
+            directory.symlink(target, name)?;
         }
         Ok(self.files.len())
     }

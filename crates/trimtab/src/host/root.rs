@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::record::Recorder;
+use crate::sys::beneath::Named;
 
 /// The most links followed for one path, as in the kernel.
 const LINKS_MAX: usize = 40;
@@ -50,6 +51,11 @@ impl Root {
     /// A recorded tree.
     pub fn recorded(path: &Path) -> std::io::Result<Self> {
         Ok(Self { directory: open_root(path)?, live: false, recorder: None })
+    }
+
+    /// Its directory, open as a place only.
+    pub fn directory(&self) -> std::io::Result<OwnedFd> {
+        self.directory.try_clone()
     }
 
     /// The running machine, read by files alone as a recorded tree is, with everything that is read kept for
@@ -229,7 +235,11 @@ fn joined(above: &[(OwnedFd, OsString, FileType)]) -> PathBuf {
 }
 
 fn open_root(path: &Path) -> std::io::Result<OwnedFd> {
-    Ok(openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    let named = Named::look_up(path)?;
+    match named.kind() {
+        FileType::Directory => Ok(named.into_object()),
+        _ => Err(Errno::NOTDIR.into()),
+    }
 }
 
 /// Opens for reading what an `O_PATH` descriptor stands for.

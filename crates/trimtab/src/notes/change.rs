@@ -8,7 +8,7 @@ use crate::trim::discard_option::{self, Discard};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +92,11 @@ impl Change {
                 format!("{self} was changed by a process that was killed, and to {now} by somebody else since: it stays so"),
             ),
             Ok(Some(now)) => match self.set(before) {
-                Ok(()) => (Undone::PutBack, format!("{self} is {before} again: a process that was killed had left it at {now}")),
+                Ok(()) => {
+                    let after = self.now().ok().flatten().unwrap_or_default();
+                    let nearest = if after == before { "" } else { " (the nearest that the kernel takes)" };
+                    (Undone::PutBack, format!("{self} is {after} again{nearest}: a process that was killed had left it at {now}"))
+                }
                 Err(error) => (
                     Undone::Failed,
                     format!(
@@ -134,15 +138,27 @@ impl Change {
                 if !file.file_name().is_some_and(|name| ATTRIBUTES.iter().any(|known| name == *known)) {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "nothing that is ever changed for a while"));
                 }
-                set_attribute(file, value)
+                match set_attribute(file, value) {
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set_limit(file, value).unwrap_or(Err(error)),
+                    done => done,
+                }
             }
             Self::MountOption { .. } => {
                 let wanted: Discard = value.parse().map_err(|what: String| io::Error::new(io::ErrorKind::InvalidData, what))?;
                 let Some(mount) = self.mount()? else { return Ok(()) };
-                discard_option::set(&mount.mount_point, &wanted).map_err(|error| io::Error::other(format!("{error:#}")))
+                discard_option::set(&mount, &wanted).map_err(|error| io::Error::other(format!("{error:#}")))
             }
         }
     }
+}
+
+/// A limit of discards that is no multiple of their granularity: a drive's own may be that, and the kernel takes it from nobody. The nearest that it
+/// takes is less than one granule below. `None` if it is something else.
+fn set_limit(file: &Path, value: &str) -> Option<io::Result<()>> {
+    let bytes: u64 = value.parse().ok()?;
+    let granularity: u64 = std::fs::read_to_string(file.with_file_name("discard_granularity")).ok()?.trim().parse().ok()?;
+    let rounded = bytes - bytes.checked_rem(granularity)?;
+    (rounded != bytes && rounded > 0).then(|| set_attribute(file, &rounded.to_string()))
 }
 
 impl fmt::Display for Change {

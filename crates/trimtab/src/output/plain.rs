@@ -24,6 +24,22 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if is_text(c) { c } else { char::REPLACEMENT_CHARACTER }).collect::<String>().into()
 }
 
+/// As [`plain`], for text that need not be UTF-8: bytes that are none are letters of another encoding, or controls of eight bits.
+#[must_use]
+pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for chunk in text.utf8_chunks() {
+        out.extend_from_slice(plain(chunk.valid()).as_bytes());
+        for byte in chunk.invalid() {
+            match byte {
+                0x80..=0x9f => out.extend_from_slice("\u{fffd}".as_bytes()),
+                letter => out.push(*letter),
+            }
+        }
+    }
+    out
+}
+
 /// As [`plain`], but the program's own colours stay: `ESC [ numbers m` with the few numbers that it uses. Whoever writes such text has put
 /// what comes from outside through [`plain`] before.
 #[must_use]
@@ -99,6 +115,10 @@ mod tests {
         }
         assert_eq!(plain("a\u{1b}[31mb\u{85}\u{2066}\u{7f}c\td\n"), "a\u{fffd}[31mb\u{fffd}\u{fffd}\u{fffd}c\td\n");
         assert!(matches!(plain("Grüße, 日本語\n"), Cow::Borrowed(_)));
+        let latin1 = b"Gr\xfc\xdfe \xa0\xff\n";
+        assert_eq!(plain_bytes(latin1), latin1);
+        assert_eq!(plain_bytes("Grüße, 日本語\n".as_bytes()), "Grüße, 日本語\n".as_bytes());
+        assert_eq!(plain_bytes(b"a\x9b2Jb\x1b[2J\r"), "a\u{fffd}2Jb\u{fffd}[2J\u{fffd}".as_bytes());
     }
 
     proptest! {

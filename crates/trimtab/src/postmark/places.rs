@@ -29,9 +29,7 @@ const LOOK: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLO
 
 /// Opens a directory to work in.
 fn open(path: &Path) -> anyhow::Result<OwnedFd> {
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(std::io::Error::from)
-        .with_context(|| format!("cannot use the location {}", path.display()))
+    beneath::Dir::open(path).map(OwnedFd::from).with_context(|| format!("cannot use the location {}", path.display()))
 }
 
 /// A directory that a run of this program holds until it ends, so that two runs do not mix up their files.

@@ -5,9 +5,10 @@ use super::config::{Config, Format};
 use super::report::{self, Stamps, Totals};
 use crate::error::Interrupted;
 use crate::sys::beneath;
+use crate::sys::beneath::named::{self, Streams};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
@@ -16,6 +17,8 @@ use std::process::{Command as Process, Stdio};
 const BANNER: &str = "PostMark v1.51 : 8/14/01";
 /// Read at the start where no file is named.
 pub const DEFAULT_FILE: &str = ".pmrc";
+/// So much of a file is executed; no description of a workload is longer.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Files that load files: deeper than this, they load themselves.
 const LOAD_DEPTH_MAX: u32 = 64;
 
@@ -59,6 +62,8 @@ pub struct Session<'a> {
     voice: Voice<'a>,
     runner: &'a mut dyn Runner,
     load_depth: u32,
+    /// A file is being executed that others may write to.
+    foreign: bool,
     failed: bool,
 }
 
@@ -72,14 +77,18 @@ enum Next {
 impl<'a> Session<'a> {
     /// A session that begins with `config`.
     pub fn new(config: Config, voice: Voice<'a>, runner: &'a mut dyn Runner) -> Self {
-        Self { config, voice, runner, load_depth: 0, failed: false }
+        Self { config, voice, runner, load_depth: 0, foreign: false, failed: false }
     }
 
     /// Executes `file` if it is there, then `input` with a prompt, unless the file said `quit`.
     pub fn execute(mut self, file: &Path, input: &mut dyn BufRead) -> anyhow::Result<Ended> {
         writeln!(self.voice.out, "{BANNER}")?;
         let mut next = Next::Line;
-        match File::open(file) {
+        match named::open_to_read(file, Streams::Pipes) {
+            // Nobody named it, and it may be anybody's: what it says is done with this user's rights.
+            Ok(open) if file == Path::new(DEFAULT_FILE) && named::is_open_to_others(&open) => {
+                self.complain(&format!("others may write to {DEFAULT_FILE}; going on without it"));
+            }
             Ok(open) => next = self.load(file, open)?,
             Err(error) if file != Path::new(DEFAULT_FILE) => {
                 self.complain(&format!("cannot read the configuration file {}: {error}; going on without it", file.display()));
@@ -115,7 +124,9 @@ impl<'a> Session<'a> {
         self.voice.out.write_all(b"Reading configuration from file '")?;
         self.voice.out.write_all(name.as_os_str().as_bytes())?;
         writeln!(self.voice.out, "'")?;
-        let mut lines = BufReader::new(file);
+        let around = self.foreign;
+        self.foreign |= named::is_open_to_others(&file);
+        let mut lines = BufReader::new(file.take(FILE_BYTES_MAX));
         self.load_depth += 1;
         let mut next = Next::Line;
         while next == Next::Line {
@@ -131,6 +142,7 @@ impl<'a> Session<'a> {
             next = self.line(&line.text)?;
         }
         self.load_depth -= 1;
+        self.foreign = around;
         Ok(next)
     }
 
@@ -162,7 +174,7 @@ impl<'a> Session<'a> {
             self.complain(&format!("load: {} is loaded from within itself", name.display()));
             return Ok(());
         }
-        match File::open(name) {
+        match named::open_to_read(name, Streams::Pipes) {
             Ok(file) => self.load(name, file).map(drop),
             Err(error) => {
                 self.complain(&format!("load: cannot read the configuration file {}: {error}", name.display()));
@@ -236,6 +248,10 @@ impl<'a> Session<'a> {
 
     fn shell(&mut self, command: &[u8]) -> anyhow::Result<()> {
         self.voice.out.flush()?;
+        if self.foreign {
+            self.complain("a command of the shell in a file that others may write to is not executed");
+            return Ok(());
+        }
         let mut process = if command.is_empty() {
             Process::new(std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into()))
         } else {

@@ -12,7 +12,8 @@ pub fn text(run: &Run) -> anyhow::Result<String> {
     let Some(profile) = profile.filter(|_| run.workload == "crystal") else {
         anyhow::bail!("only runs of 'bench crystal' have CrystalDiskMark's format, and this is one of '{}'", run.workload);
     };
-    Ok(if profile.pairs() { old(run, profile) } else { new(run, profile) })
+    let text = if profile.pairs() { old(run, profile) } else { new(run, profile) };
+    Ok(crate::output::plain(&text).into_owned())
 }
 
 fn setting<'a>(run: &'a Run, key: &str) -> Option<&'a str> {

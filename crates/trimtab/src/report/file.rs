@@ -1,7 +1,7 @@
 //! Where reports and other output of commands go: into new files, through no link, and over an older one only when told so.
 
 use crate::error::UsageError;
-use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,7 +24,7 @@ pub enum Place {
 
 /// Writes a report; gives where it is.
 ///
-/// Devices and pipes (`/dev/stdout`) are written to directly.
+/// Terminals and pipes (`/dev/stdout`) are written to directly.
 pub fn write(path: &Path, bytes: &[u8], place: Place) -> anyhow::Result<PathBuf> {
     write_with(path, place, |file| file.write_all(bytes))
 }
@@ -32,9 +32,9 @@ pub fn write(path: &Path, bytes: &[u8], place: Place) -> anyhow::Result<PathBuf>
 /// As [`write`], with what `content` writes.
 pub fn write_with(path: &Path, place: Place, mut content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
     if place != Place::Free
-        && let Some(mut special) = special(path)?
+        && let Some(mut stream) = named::open_stream_to_write(path)?
     {
-        content(&mut special)?;
+        content(&mut stream)?;
         return Ok(path.to_owned());
     }
     let (directory, name) = Dir::of_file(path)?;
@@ -54,16 +54,6 @@ pub fn write_with(path: &Path, place: Place, mut content: impl FnMut(&mut File) 
     }
 }
 
-/// What `path` leads to, if that is there and neither a regular file nor a directory: it is opened first, and looked at then.
-fn special(path: &Path) -> io::Result<Option<File>> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {}
-        _ => return Ok(None),
-    }
-    let file = File::options().write(true).open(path)?;
-    Ok(Some(file).filter(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file())))
-}
-
 /// As for any new document: what the umask leaves.
 fn mode() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -73,7 +63,7 @@ fn mode() -> u32 {
 
 /// An error if [`write`] could not make a new file there: asked before hours of work.
 pub fn check_new(path: &Path) -> anyhow::Result<()> {
-    if special(path)?.is_some() {
+    if named::open_stream_to_write(path)?.is_some() {
         return Ok(());
     }
     let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot write the report {}", path.display()))?;

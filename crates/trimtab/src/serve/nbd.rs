@@ -42,7 +42,6 @@ const DESCRIPTORS_MAX: usize = 4096;
 
 /// Listens on a Unix socket and serves whoever connects.
 pub struct NbdFront {
-    path: std::path::PathBuf,
     directory: Dir,
     name: OsString,
     /// The socket, whatever has its name by now.
@@ -54,18 +53,16 @@ impl NbdFront {
     pub fn start(path: &Path, drive: Arc<dyn Serve>, pacer: Arc<Pacer>) -> anyhow::Result<Self> {
         let shown = path.display();
         let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
-        let ours = |stat: &Stat| stat.st_uid == rustix::process::geteuid().as_raw();
-        let is_socket = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
         if let Some(old) = directory.look(&name).with_context(|| format!("cannot look at {shown}"))? {
             anyhow::ensure!(is_socket(&old), "{shown} is there already and is no socket");
             anyhow::ensure!(ours(&old), "{shown} is another user's socket");
-            anyhow::ensure!(UnixStream::connect(path).is_err(), "another server listens on {shown}");
+            anyhow::ensure!(UnixStream::connect(directory.reach(&name)).is_err(), "another server listens on {shown}");
             directory
                 .remove_file_of(&name, Identity::from(&old))
                 .map(drop)
                 .with_context(|| format!("cannot replace the old socket {shown}"))?;
         }
-        let listener = listen_privately(path).with_context(|| format!("cannot listen on {shown}"))?;
+        let listener = listen_privately(&directory.reach(&name)).with_context(|| format!("cannot listen on {shown}"))?;
         let made = directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
         let socket = Identity::from(&made.with_context(|| format!("{shown} was taken away as soon as it was there"))?);
         let (room, log, clients) = (Arc::new(Room::new()), Arc::new(Seldom::default()), Arc::new(AtomicU32::new(0)));
@@ -92,12 +89,12 @@ impl NbdFront {
                 });
             }
         })?;
-        Ok(Self { path: std::path::absolute(path)?, directory, name, socket })
+        Ok(Self { directory, name, socket })
     }
 
-    /// Where it listens.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// What it listens on, whatever its name is by now.
+    pub const fn socket(&self) -> Identity {
+        self.socket
     }
 }
 
@@ -106,6 +103,30 @@ impl Drop for NbdFront {
         // What stands there by now may be another's.
         let _ = self.directory.remove_file_of(&self.name, self.socket);
     }
+}
+
+fn ours(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+fn is_socket(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Socket
+}
+
+/// Removes the socket of a server that is gone: the one that it had `made`, or, if it did not live to say, one of this user's there that nobody
+/// listens on. Anything else stays.
+pub fn remove_left(path: &Path, made: Option<Identity>) -> io::Result<()> {
+    let (directory, name) = match Dir::of_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let Some(found) = directory.look(&name)?.filter(|found| is_socket(found) && ours(found)) else { return Ok(()) };
+    let identity = Identity::from(&found);
+    if made.is_none_or(|made| made == identity) && UnixStream::connect(directory.reach(&name)).is_err() {
+        // What has taken its place meanwhile stays.
+        let _ = directory.remove_file_of(&name, identity)?;
+    }
+    Ok(())
 }
 
 /// Listens on a socket that nobody but its owner may connect to, from the moment on that it is there.

@@ -16,6 +16,7 @@ use crate::error::UsageError;
 use crate::host::mountinfo::{self, DevNumber};
 use crate::host::root::Root;
 use crate::serve::loopdev::{self, Detached};
+use crate::serve::nbd;
 use crate::sys::beneath::{Dir, Identity, PRIVATE_FILE, Removal};
 use anyhow::{Context as _, bail};
 use rustix::io::Errno;
@@ -61,8 +62,11 @@ pub struct Record {
     /// The served file that the block device stands on: device number of its filesystem, and inode.
     #[serde(default)]
     pub served: Option<(u64, u64)>,
-    /// The NBD socket, if there is one.
+    /// The NBD socket, if there is to be one.
     pub nbd: Option<PathBuf>,
+    /// What stands there, once it does: device number of its filesystem, and inode.
+    #[serde(default)]
+    pub nbd_socket: Option<(u64, u64)>,
     /// The data file, if there is one.
     pub data: Option<PathBuf>,
     /// Milliseconds since 1970 UTC.
@@ -419,6 +423,12 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
         }
     }
     entry.home.unmount(served)?;
+    if let Some(record) = record
+        && let Some(socket) = &record.nbd
+    {
+        let made = record.nbd_socket.map(|(device, inode)| Identity { device, inode });
+        nbd::remove_left(socket, made).with_context(|| format!("cannot remove the socket {}", socket.display()))?;
+    }
     // Without a record nothing proves that what is in there is ours.
     let remove = if record.is_some() { Home::remove } else { Home::remove_empty };
     remove(&entry.home).with_context(|| format!("cannot remove {}", entry.home.dir.path().display()))
@@ -489,6 +499,7 @@ mod tests {
             device: Some("/dev/loop99".into()),
             served: None,
             nbd: None,
+            nbd_socket: None,
             data: None,
             attached_unix_ms: 0,
         }

@@ -128,6 +128,7 @@ impl Server {
             device: None,
             served: None,
             nbd: None,
+            nbd_socket: None,
             data: options.data.map(std::path::absolute).transpose()?,
             attached_unix_ms,
         };
@@ -182,8 +183,12 @@ impl Server {
             self.record.device = Some(device.path());
         }
         if let Some(path) = nbd {
+            // Before it is there, so that it is found after a crash.
+            self.record.nbd = Some(std::path::absolute(path)?);
+            self.home.write_record(&self.record)?;
             let front = self.nbd.insert(NbdFront::start(path, drive, Arc::clone(&self.pacer))?);
-            self.record.nbd = Some(front.path().to_owned());
+            let socket = front.socket();
+            self.record.nbd_socket = Some((socket.device, socket.inode));
         }
         self.home.write_record(&self.record)?;
         Ok(remarks)

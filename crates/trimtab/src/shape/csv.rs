@@ -9,6 +9,7 @@
 //! Phases, latencies and series have no place in it; JSON has all.
 
 use super::Named;
+use crate::output::plain;
 use crate::store::RunId;
 use csv::StringRecord;
 use std::collections::BTreeMap;
@@ -135,8 +136,10 @@ fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) ->
     Ok(())
 }
 
-/// A cell that no spreadsheet takes for a formula: an apostrophe before what would begin one. Numbers are none.
+/// A cell that no spreadsheet takes for a formula, and no terminal for an order: an apostrophe before what would begin one (numbers do not), and a
+/// replacement character for everything that is not text.
 fn harmless(cell: &str) -> String {
+    let cell = &*plain(cell);
     if begins_formula(cell.trim_start_matches('\'')) && !cell.parse::<f64>().is_ok_and(f64::is_finite) {
         format!("'{cell}")
     } else {

@@ -62,6 +62,8 @@ pub struct Summary {
     pub metric: Option<Metric>,
     /// How many warnings it has.
     pub warnings: u64,
+    /// It is not what was saved: its content does not have the hash that is its id, or cannot be read. Only [`Store::list_checked`] looks.
+    pub altered: bool,
 }
 
 impl Store {
@@ -88,6 +90,20 @@ impl Store {
             .map_err(&error)?;
         let mut list = rows.into_iter().map(|(row, id)| self.summary(row, &id)).collect::<Result<Vec<_>>>()?;
         list.reverse();
+        Ok(list)
+    }
+
+    /// As [`Store::list`], with the content of each run checked against its id: all of it is read.
+    pub fn list_checked(&self, filter: &Filter) -> Result<Vec<Summary>> {
+        let mut list = self.list(filter)?;
+        for summary in &mut list {
+            match self.load(summary.id) {
+                Err(StoreError::Altered { .. } | StoreError::Damaged { .. }) => summary.altered = true,
+                // Deleted meanwhile.
+                Err(StoreError::NoSuchRun { .. }) => {}
+                loaded => drop(loaded?),
+            }
+        }
         Ok(list)
     }
 
@@ -158,12 +174,14 @@ impl Store {
         let label = self.rows("SELECT label FROM runs WHERE run = ?1", [row], |r| r.get::<_, Option<String>>(0))?.pop().flatten();
         let of_study = "SELECT studies.id FROM study_runs JOIN studies USING (study) WHERE run = ?1 ORDER BY studies.saved DESC LIMIT 1";
         let study = self.rows(of_study, [row], |r| r.get::<_, String>(0))?.pop();
+        let id = id.parse().map_err(|detail: String| self.damaged(detail))?;
         Ok(Summary {
             label,
+            altered: false,
             study: study.map(|id| id.parse()).transpose().map_err(|detail: String| self.damaged(detail))?,
             fill: known("fill").or_else(|| known("fs.fill")),
             settings,
-            id: id.parse().map_err(|detail: String| self.damaged(detail))?,
+            id,
             started_unix_ms: run.started_unix_ms,
             workload: run.workload,
             target: run.target,

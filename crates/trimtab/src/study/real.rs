@@ -38,7 +38,7 @@ impl Possibilities {
     /// Looks at the filesystem of `path`; changes nothing.
     pub fn find(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
-        let dir = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let dir = crate::sys::beneath::Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let trim_obstacle = fitrim::obstacle(&dir).map(|obstacle| obstacle.to_string());
         let remount_obstacle = remount_obstacle(&mount);
         Ok(Self { discard: Discard::of(&mount), mount, trim_obstacle, remount_obstacle, locks: None })

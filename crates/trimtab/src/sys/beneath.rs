@@ -4,7 +4,10 @@
 //! in it, is empty, `.` or `..` is refused. Modes are exact, whatever the umask. What is removed is compared with what the
 //! caller holds open, in a place that nobody else can reach.
 
+pub mod named;
 pub mod remove;
+
+pub use named::Named;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
@@ -21,10 +24,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const PRIVATE_FILE: u32 = 0o600;
 /// Mode of every directory of ours.
 pub const PRIVATE_DIR: u32 = 0o700;
+/// Mode of a file that is made to be appended to.
+const APPENDED_FILE: u32 = 0o644;
 /// Write permission of group and others.
 const OTHERS_WRITE: u32 = 0o022;
 /// Any permission of group and others.
 const OTHERS_ANY: u32 = 0o077;
+/// Nobody may take away from a directory what is another's.
+const STICKY: u32 = 0o1000;
 /// How often another name is tried where one is taken.
 const ATTEMPTS: u32 = 64;
 
@@ -71,19 +78,68 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// A directory that the user named; links in the path are the user's. Promises nothing about who may write to it.
+    /// A directory that the user named, through no link that others can have put there ([`named`]). Promises nothing about who may write to it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { fd, path: path.to_owned() })
+        Self::of_named(&Named::look_up(path)?, path)
     }
 
     /// A directory for what is kept for this user; what is missing on the way is made, with mode 0700.
     pub fn open_or_make(path: &Path) -> io::Result<Self> {
-        match std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), PRIVATE_DIR).recursive(true).create(path) {
-            // Somebody was faster, or it cannot be written to, which does not matter if it is there.
-            Err(error) if !path.is_dir() => Err(error),
-            _ => Self::open(path),
+        Self::of_named(&Named::make_directory(path)?, path)
+    }
+
+    fn of_named(named: &Named, path: &Path) -> io::Result<Self> {
+        let fd = named.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// The path without links of the file that a user named, there or not, for who has to open it by name: an error unless nobody but root and this
+    /// user can put anything where it is, or change what its path leads to.
+    pub fn sheltered_file(path: &Path) -> io::Result<PathBuf> {
+        let real = match Named::look_up(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let (dir, name) = Self::of_file(path)?;
+                named::real_path(&dir.fd)?.join(component(&name)?)
+            }
+            named => {
+                let named = named?;
+                match named.kind() {
+                    FileType::RegularFile => {}
+                    FileType::Directory => return Err(Errno::ISDIR.into()),
+                    _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")),
+                }
+                named.real_path()?
+            }
+        };
+        Self::sheltered(real.parent().unwrap_or(Path::new("/")))?.require_sheltered(false)?;
+        Ok(real)
+    }
+
+    /// A directory that a user named, for who has to reach what it makes there by name: an error unless others can neither change what the path
+    /// leads to nor take away what is made.
+    pub fn sheltered_directory(path: &Path) -> io::Result<PathBuf> {
+        let real = Named::look_up(path)?.real_path()?;
+        Self::sheltered(&real)?.require_sheltered(true)?;
+        Ok(real)
+    }
+
+    fn sheltered(real: &Path) -> io::Result<Self> {
+        let mut dir = Self::open(Path::new("/"))?;
+        for name in real.components().skip(1) {
+            dir.require_sheltered(true)?;
+            dir = dir.open_dir(name.as_os_str())?;
         }
+        Ok(dir)
+    }
+
+    /// An error if others than root and this user may write to it; `may_be_sticky`: it is fine if they cannot take away what is another's.
+    fn require_sheltered(&self, may_be_sticky: bool) -> io::Result<()> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        if !named::is_shared(&stat) || may_be_sticky && named::is_trusted(stat.st_uid) && stat.st_mode & STICKY != 0 {
+            return Ok(());
+        }
+        let why = if named::is_trusted(stat.st_uid) { "others may write to it" } else { "it belongs to another user" };
+        Err(self.refused(why))
     }
 
     /// The directory of a file that the user named, and the file's name in it.
@@ -140,6 +196,12 @@ impl Dir {
         &self.path
     }
 
+    /// A path to `name` in it, whatever has its own name by now, for system calls that take no directory. Only for as long as it is open.
+    #[must_use]
+    pub fn reach(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(name.as_ref())
+    }
+
     /// What object it is.
     pub fn identity(&self) -> io::Result<Identity> {
         Identity::of(&self.fd)
@@ -172,7 +234,7 @@ impl Dir {
     fn require_passage(&self) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
         self.require_owner(&stat)?;
-        if stat.st_mode & OTHERS_WRITE != 0 && stat.st_mode & 0o1000 == 0 {
+        if stat.st_mode & OTHERS_WRITE != 0 && stat.st_mode & STICKY == 0 {
             return Err(self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777)));
         }
         Ok(())
@@ -223,6 +285,24 @@ impl Dir {
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Opens the directory at `path` below it, through no link; what is missing is made, with mode 0700.
+    pub fn make_below(&self, path: &Path) -> io::Result<Self> {
+        let mut dir = self.try_clone()?;
+        for step in path.components().filter(|step| !matches!(step, Component::RootDir | Component::CurDir)) {
+            let name = step.as_os_str();
+            dir = match dir.open_dir(name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => dir.mkdir(name)?,
+                opened => opened?,
+            };
+        }
+        Ok(dir)
+    }
+
+    /// Makes a link that says `target`, where nothing was.
+    pub fn symlink(&self, target: &Path, name: impl AsRef<OsStr>) -> io::Result<()> {
+        Ok(rustix::fs::symlinkat(target, &self.fd, component(name.as_ref())?)?)
     }
 
     /// Opens a directory in it: through no link.
@@ -489,17 +569,24 @@ impl From<Dir> for OwnedFd {
     }
 }
 
-/// Opens a file that the user named, to write at its end; made if it is not there. Links and devices of that name are used where only root or this user
-/// can have put them; where others may write, it has to be a regular file.
+/// Opens a file that the user named, to write at its end; made if it is not there. Where others may write, a file that is there has to be this
+/// user's alone.
 pub fn open_to_append(path: &Path) -> io::Result<File> {
-    let (dir, name) = Dir::of_file(path)?;
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
-    if dir.require_unshared().is_ok() {
-        let mode = Mode::from_raw_mode(0o666);
-        return Ok(File::from(rustix::fs::openat(&dir.fd, &name, flags | OFlags::CREATE, mode)?));
+    if let Some(stream) = named::open_stream_to_write(path)? {
+        return Ok(stream);
     }
-    let (file, _) = dir.open_or_create(&name, 0o644)?;
-    rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
+    let (dir, name) = Dir::of_file(path)?;
+    let file = match Named::look_up(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let file = dir.create_new(&name, APPENDED_FILE)?;
+            rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
+            return Ok(file);
+        }
+        named => File::from(named?.open(OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK)?),
+    };
+    if dir.require_unshared().is_err() {
+        Dir::require_trusted_file(&file)?;
+    }
     Ok(file)
 }
 

@@ -3,6 +3,7 @@
 use super::format::MAGIC;
 use super::{Event, Header, Kind, Reader};
 use crate::error::UsageError;
+use crate::sys::beneath::named::{self, Streams};
 use anyhow::Context as _;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -50,7 +51,7 @@ impl Source {
     /// Opens the trace at `path`. `format` is that of a text trace; found out from its first line if `None`. `volume` chooses one of a trace of several.
     pub fn open(path: &Path, format: Option<Format>, volume: Option<u64>) -> anyhow::Result<Self> {
         let shown = path.display();
-        let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+        let mut file = named::open_to_read(path, Streams::No).with_context(|| format!("cannot open {shown}"))?;
         let mut magic = Vec::new();
         file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut magic).with_context(|| format!("cannot read {shown}"))?;
         file.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {shown}"))?;

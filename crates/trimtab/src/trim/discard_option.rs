@@ -6,10 +6,13 @@
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use crate::notes::{Change, Note, Notes, Undone};
+use crate::sys::beneath::Named;
 use anyhow::{Context as _, bail};
-use rustix::fs::CWD;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -84,11 +87,22 @@ pub fn of_path(path: &Path) -> Option<Discard> {
     mount_of(path).ok().map(|mount| Discard::of(&mount))
 }
 
-/// Sets the option on the filesystem that is mounted at `mount_point`, and sees that it took effect.
-pub fn set(mount_point: &Path, wanted: &Discard) -> anyhow::Result<()> {
-    let shown = mount_point.display();
+/// The mount point, if what stands there is still this mount: who owns a directory on the way could have put another in its place.
+fn open(mount: &Mount) -> io::Result<OwnedFd> {
+    let found = Named::look_up(&mount.mount_point)?.into_object();
+    let seen = statx(&found, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    if StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID) && seen.stx_mnt_id != u64::from(mount.id) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "something else is mounted there by now"));
+    }
+    Ok(found)
+}
+
+/// Sets the option on the filesystem that is mounted as `mount`, and sees that it took effect.
+pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<()> {
+    let shown = mount.mount_point.display();
+    let found = open(mount).with_context(|| format!("cannot set {wanted} on {shown}"))?;
     let change = || {
-        let fs = fspick(CWD, mount_point, FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_NO_AUTOMOUNT)?;
+        let fs = fspick(&found, c"", FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH)?;
         match wanted {
             Discard::Off => fsconfig_set_flag(&fs, "nodiscard")?,
             Discard::On => fsconfig_set_flag(&fs, "discard")?,
@@ -97,7 +111,7 @@ pub fn set(mount_point: &Path, wanted: &Discard) -> anyhow::Result<()> {
         fsconfig_reconfigure(&fs)
     };
     change().map_err(std::io::Error::from).with_context(|| format!("cannot set {wanted} on {shown}"))?;
-    let now = Discard::of(&mount_of(mount_point)?);
+    let now = Discard::of(&mount_of(&mount.mount_point)?);
     if now != *wanted {
         bail!("{shown} took the option {wanted} and ignored it: it still has {now}");
     }
@@ -120,7 +134,7 @@ impl Changed {
         let note = note.with_context(|| format!("cannot note how {point} is mounted, so its options are not changed"))?;
         // If setting it half works, it is put back too.
         let changed = Self { before: mount.clone(), note: Some(note) };
-        set(&changed.before.mount_point, wanted)?;
+        set(&changed.before, wanted)?;
         Ok(changed)
     }
 

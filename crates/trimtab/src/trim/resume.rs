@@ -1,6 +1,6 @@
 //! Where an interrupted pass left off, kept by filesystem until the pass is complete.
 
-use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -16,6 +16,8 @@ pub fn state_directory() -> PathBuf {
     std::env::var_os(STATE_VARIABLE).filter(|d| !d.is_empty()).map_or_else(|| PathBuf::from("/var/lib/trimtab"), PathBuf::from)
 }
 
+/// No record of one is longer.
+const BYTES_MAX: u64 = 1 << 20;
 /// A pass that was interrupted longer ago than this is begun anew: what it trimmed has been in use since.
 const AGE_MAX_S: u64 = 7 * 86_400;
 
@@ -67,7 +69,7 @@ impl ResumeFile {
     /// What is there, if it is not too old and can be read.
     #[must_use]
     pub fn load(&self, now_unix_s: u64) -> Option<Interrupted> {
-        let found: Interrupted = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
+        let found: Interrupted = serde_json::from_slice(&named::read(&self.path, BYTES_MAX).ok()?).ok()?;
         let age = now_unix_s.checked_sub(found.started_unix_s)?;
         (found.version == 1 && age <= AGE_MAX_S).then_some(found)
     }

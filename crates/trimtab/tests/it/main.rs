@@ -19,6 +19,7 @@ mod errors;
 mod history;
 mod hostile;
 mod hostile_text;
+mod named;
 mod nbd_clients;
 mod nbd_protocol;
 mod nfs;

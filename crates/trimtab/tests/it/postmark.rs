@@ -140,7 +140,10 @@ fn calls(trace: &str, work: &str) -> Vec<String> {
         let arguments = arguments.trim_end().strip_suffix(')').unwrap_or(arguments);
         let (first, others) = arguments.split_once(", ").unwrap_or((arguments, ""));
         let opens = name == "open" || (name == "openat" && first == "AT_FDCWD");
-        if opens && arguments.contains(&format!("\"{work}")) && arguments.contains("O_DIRECTORY") {
+        if name == "close" && dirs.remove(first).is_some() {
+            continue;
+        }
+        if opens && arguments.contains("O_DIRECTORY") {
             let path = arguments.split('"').nth(1).unwrap();
             dirs.insert(result, path.replace(work, "WORK"));
         } else if name == "fcntl" && dirs.contains_key(first) && others.starts_with("F_DUPFD") {
@@ -150,7 +153,12 @@ fn calls(trace: &str, work: &str) -> Vec<String> {
             let rest = &others[path.len() + 2..];
             let path = format!("\"{dir}/{path}\"");
             match name {
-                // To look names up in, once for each.
+                // To look names up in, once for each; what the user named is looked up from the root on.
+                "openat" if rest.contains("O_DIRECTORY") => {
+                    let path = Path::new(dir).join(path.trim_matches('"').rsplit('/').next().unwrap());
+                    let path = if others.starts_with("\".\"") { dir.clone() } else { path.to_str().unwrap().replace(work, "WORK") };
+                    dirs.insert(result, path);
+                }
                 "openat2" if rest.contains("O_DIRECTORY") => {
                     dirs.insert(result, path.trim_matches('"').to_owned());
                 }

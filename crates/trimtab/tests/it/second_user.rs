@@ -503,3 +503,39 @@ fn a_file_that_another_user_put_there_is_no_drives_data() {
         }
     }
 }
+
+#[test]
+fn nobody_else_can_hold_what_a_killed_command_left() {
+    let Some(device) = LoopDevice::new(16) else { return skip("root and loop devices") };
+    let limit = Path::new("/sys/block").join(Path::new(&device.node()).file_name().unwrap()).join("queue/discard_max_bytes");
+    let read = || fs::read_to_string(&limit).unwrap().trim().to_owned();
+    let (before, run) = (read(), directory_of(0, 0o755));
+    // As a process does that lowers a limit and is killed.
+    let notes = trimtab::notes::Notes::beside(run.path().to_owned());
+    let change = trimtab::notes::Change::Attribute { file: limit.clone(), before: before.clone(), set: vec!["65536".to_owned()] };
+    drop(notes.leave("limit", change).unwrap());
+    fs::write(&limit, "65536").unwrap();
+    // Locks whatever can be opened.
+    let script = "for f in \"$@\"; do (exec 9< \"$f\" && flock -n 9 && exec sleep 600) & done; echo tried; wait";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(run.path()).arg(run.path().join("notes")).arg(run.path().join("notes/limit.note"));
+    command.uid(ATTACKER).gid(ATTACKER).process_group(0).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut attacker = Ends(command.spawn().unwrap());
+    std::io::Read::read_exact(attacker.0.stdout.as_mut().unwrap(), &mut [0; 6]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut any = crate::support::process();
+    any.args(["results", "list"]).env("TRIMTAB_RUNTIME_DIR", run.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut any = Ends(any.spawn().unwrap());
+    let patience = Instant::now() + Duration::from_secs(30);
+    while any.0.try_wait().unwrap().is_none() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = any.0.kill();
+    let mut said = String::new();
+    std::io::Read::read_to_string(any.0.stderr.as_mut().unwrap(), &mut said).unwrap();
+    let after = read();
+    let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(&attacker.0), rustix::process::Signal::KILL);
+    // A loop device's own limit need not be a multiple of its granularity, and that the kernel takes from nobody.
+    let difference = before.parse::<u64>().unwrap().abs_diff(after.parse().unwrap());
+    assert!(difference < 65536 && after != "65536", "{before}, {after}: put back whatever another user holds: {said}");
+}

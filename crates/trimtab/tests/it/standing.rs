@@ -45,18 +45,24 @@ fn state(directory: &Path) -> BTreeMap<PathBuf, (u32, u32, u64, u64, Vec<u8>)> {
 struct Canary {
     directory: tempfile::TempDir,
     before: BTreeMap<PathBuf, (u32, u32, u64, u64, Vec<u8>)>,
+    /// The program that attacks it.
+    attacker: PathBuf,
 }
 
 impl Canary {
-    fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("trimtab-canary-").tempdir_in("/dev/shm").unwrap();
+    fn new(place: &Path) -> Self {
+        let directory = tempfile::Builder::new().prefix("trimtab-canary-").tempdir_in(place).unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir_all(directory.path().join("dir/deeper")).unwrap();
         for name in ["precious", "dir/1", "dir/marker", "dir/record.json", "dir/deeper/file", "dir/fstab", "dir/trimtab.toml"] {
             fs::write(directory.path().join(name), PRECIOUS).unwrap();
         }
         let before = state(directory.path());
-        Self { directory, before }
+        // Where another user cannot run the program of the tests, a copy can be.
+        let copy = Path::new("/dev/shm").join(directory.path().file_name().unwrap()).with_extension("attacker");
+        fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { directory, before, attacker: copy }
     }
 
     fn check(&self, after: &str) {
@@ -123,15 +129,9 @@ struct Ground {
 
 impl Ground {
     /// With these files in it, which are root's.
-    fn new(canary: &Canary, files: &[&str]) -> Self {
-        let directory = Self::calm(files);
-        // Where another user cannot run the program of the tests, a copy can be.
-        let copy = canary.directory.path().with_extension("attacker");
-        if !copy.exists() {
-            fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
-            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        let mut command = Command::new(&copy);
+    fn new(canary: &Canary, place: &Path, files: &[&str]) -> Self {
+        let directory = Self::calm(place, files);
+        let mut command = Command::new(&canary.attacker);
         command.args(["--exact", "standing::attacker", "--ignored"]).uid(ATTACKER).gid(ATTACKER).current_dir("/");
         command.env(GROUND, directory.path()).env(CANARY, canary.directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
         let attacker = loop {
@@ -145,8 +145,8 @@ impl Ground {
     }
 
     /// The same before anybody attacks.
-    fn calm(files: &[&str]) -> tempfile::TempDir {
-        let directory = tempfile::Builder::new().prefix("trimtab-ground-").tempdir_in("/dev/shm").unwrap();
+    fn calm(place: &Path, files: &[&str]) -> tempfile::TempDir {
+        let directory = tempfile::Builder::new().prefix("trimtab-ground-").tempdir_in(place).unwrap();
         for file in files {
             let path = directory.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -167,7 +167,7 @@ impl Ground {
 
 impl Drop for Canary {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.directory.path().with_extension("attacker"));
+        let _ = fs::remove_file(&self.attacker);
     }
 }
 
@@ -197,16 +197,21 @@ fn attack(name: &str, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
 }
 
 fn attack_times(name: &str, tries: u64, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
-    let canary = Canary::new();
+    attack_in(Path::new("/dev/shm"), name, tries, files, run);
+}
+
+/// On the filesystem of `place`.
+fn attack_in(place: &Path, name: &str, tries: u64, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
+    let canary = Canary::new(place);
     let home = tempfile::tempdir().unwrap();
-    let calm = Ground { directory: Ground::calm(files), _attacker: None };
+    let calm = Ground { directory: Ground::calm(place, files), _attacker: None };
     assert!(run(&calm, home.path()), "{name} does not even work when nobody attacks: this would prove nothing");
     drop(calm);
     let mut worked = 0;
     let mut done = 0;
     while done < tries {
         // Now and then on fresh ground: what is in the way for good would make it easy.
-        let ground = Ground::new(&canary, files);
+        let ground = Ground::new(&canary, place, files);
         for _ in 0..5.min(tries - done) {
             worked += u64::from(run(&ground, home.path()));
             done += 1;
@@ -238,9 +243,157 @@ fn benchmarks_beside_an_attacker() {
         beside(&[&["bench", "crystal", &ground.path(".")], &quick[..], &common[..]].concat(), home, None)
     });
     attack("postmark", &[], |ground, home| {
-        let text = format!("set location {}\nset number 20\nset transactions 20\nrun\nquit\n", ground.path("."));
+        let out = ground.path("out");
+        let text = format!("set location {}\nset number 20\nset transactions 20\nshow {out}\nrun {out}\nquit\n", ground.path("."));
         beside(&["postmark", "/dev/null"], home, Some(&text))
     });
+    attack_times("bench nfs", number("TRIMTAB_SOAK_TRIES", 20).div_ceil(10), &[], |ground, home| {
+        let quick = ["--files", "100", "--points", "1", "--seconds", "1", "--warm-up", "0", "--peak", "200", "--streams", "2"];
+        beside(&[&["bench", "nfs", &ground.path(".")], &quick[..], &common[..]].concat(), home, None)
+    });
+    attack_times("bench age", number("TRIMTAB_SOAK_TRIES", 20).div_ceil(5), &[], |ground, home| {
+        let quick = ["--total", "8MB", "--rounds", "2", "--test-size", "1MiB", "--test-time", "10ms", "--idle", "0s"];
+        beside(&[&["bench", "age", &ground.path(".")], &quick[..], &common[..]].concat(), home, None)
+    });
+}
+
+#[test]
+fn trims_beside_an_attacker() {
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let tries = number("TRIMTAB_SOAK_TRIES", 20);
+    attack_in(&mount.path(), "verify", tries.div_ceil(5), &[], |ground, home| {
+        beside(&["verify", "--yes", "--reserve", "1MB", "--size", "1MiB", &ground.path(".")], home, None)
+    });
+    attack_in(&mount.path(), "trim", tries.div_ceil(2), &["d/file"], |ground, home| beside(&["trim", &ground.path(".")], home, None));
+    // Its figures go to a directory of another user's, as for Prometheus' node exporter.
+    attack_in(&mount.path(), "daemon with metrics", tries.div_ceil(2), &[], |ground, home| {
+        let (config, metrics) = (home.join("trimtab.toml"), ground.path("trimtab.prom"));
+        let text = format!(
+            "[daemon]\nstate = \"{}\"\nmetrics = \"{metrics}\"\nmetrics-every = \"1s\"\n[[filesystem]]\npath = \"{}\"\npolicy = \"batched\"\n",
+            home.join("state").display(),
+            mount.path().display()
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = process();
+        command.args(["daemon", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", home.join("run")).env("XDG_DATA_HOME", home);
+        let mut child = Ends(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child.0), rustix::process::Signal::TERM);
+        let written = fs::symlink_metadata(&metrics).is_ok_and(|metadata| metadata.is_file() && metadata.uid() == 0);
+        child.0.wait().unwrap().success() && written
+    });
+}
+
+#[test]
+fn benchmarks_that_are_killed() {
+    let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let run = tempfile::tempdir().unwrap();
+    let with = |args: &[&str]| {
+        let mut command = process();
+        command.args(args).args(["--reserve", "1MB", "--yes", "--quiet"]).arg(mount.path());
+        command.env("TRIMTAB_RUNTIME_DIR", run.path()).env("XDG_DATA_HOME", run.path());
+        command
+    };
+    let names = || -> Vec<String> {
+        let names = fs::read_dir(mount.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name != "lost+found").collect()
+    };
+    let commands: [&[&str]; 5] = [
+        &["bench", "tree", "--files", "300", "--tries", "1"],
+        &["bench", "postmark", "--number", "200", "--transactions", "500", "--tries", "1", "--subdirectories", "10"],
+        &["bench", "age", "--total", "8MB", "--rounds", "2", "--test-size", "1MiB", "--test-time", "10ms", "--idle", "0s"],
+        &["verify", "--size", "1MiB"],
+        &["bench", "nfs", "--files", "100", "--points", "1", "--seconds", "1", "--warm-up", "0", "--peak", "200", "--streams", "2"],
+    ];
+    for args in commands {
+        let within = took(with(args));
+        let (mut draw, mut left) = (Stream::new(6 + u64::from(std::process::id()), args[1]), 0);
+        for _ in 0..kills() {
+            kill_within(with(args), &mut draw, within * 5 / 4);
+            left += u64::from(!names().is_empty());
+        }
+        // What a kill leaves before there is a marker, or while it goes, may belong to one that lives for a minute.
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        for name in names() {
+            fs::File::open(mount.path().join(name)).unwrap().set_modified(long_ago).unwrap();
+        }
+        ok(&mut with(commands[0]));
+        assert_eq!(names(), Vec::<String>::new(), "after {args:?}");
+        println!(
+            "{}: killed {} times, something was left {left} times, and all of it was taken away by the next command",
+            args.join(" "),
+            kills()
+        );
+    }
+}
+
+#[test]
+fn an_nbd_server_that_is_killed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (run, socket) = (scratch.path().join("run"), scratch.path().join("nbd"));
+    let attach = |socket: &Path| {
+        let mut command = process();
+        command.args([
+            "drive",
+            "attach",
+            "ocz-vertex-le-100gb",
+            "--size",
+            "1GiB",
+            "--speed",
+            "off",
+            "--no-block",
+            "--id",
+            "killed",
+            "--nbd",
+        ]);
+        command.arg(socket).env("TRIMTAB_RUNTIME_DIR", &run).process_group(0);
+        command
+    };
+    let detach = || {
+        let mut command = process();
+        command.args(["drive", "detach", "--all"]).env("TRIMTAB_RUNTIME_DIR", &run).output().unwrap()
+    };
+    let within = took(attach(&socket));
+    assert!(detach().status.success() && !socket.exists());
+    let (mut draw, mut left) = (Stream::new(7 + u64::from(std::process::id()), "kills"), 0);
+    for n in 0..kills() {
+        let mut child = attach(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_nanos(draw.below(within.as_nanos() as u64 * 3 / 2)));
+        let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(&child), rustix::process::Signal::KILL);
+        child.wait().unwrap();
+        // The one in the background is in that group, too.
+        std::thread::sleep(Duration::from_millis(20));
+        left += u64::from(socket.exists());
+        if n % 2 == 0 {
+            detach();
+        } else {
+            // Another drive, with another socket, clears up as well.
+            let other = scratch.path().join("other");
+            let mut command = process();
+            command.args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off", "--no-block", "--nbd"]);
+            ok(command.arg(&other).env("TRIMTAB_RUNTIME_DIR", &run));
+            assert!(!socket.exists(), "kill {n}");
+            detach();
+        }
+        assert!(!socket.exists(), "kill {n}");
+    }
+    println!(
+        "drive attach --nbd: killed {} times, its socket was left {left} times, and taken away by the next command each time",
+        kills()
+    );
+    // What is somebody else's by then stays.
+    let mut child = attach(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    child.wait().unwrap();
+    let status = process().args(["drive", "status", "--json"]).env("TRIMTAB_RUNTIME_DIR", &run).output().unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let pid = i32::try_from(status["drives"][0]["pid"].as_i64().unwrap()).unwrap();
+    fs::rename(&socket, scratch.path().join("aside")).unwrap();
+    let other = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    drop(other);
+    detach();
+    assert!(socket.exists(), "a socket of another program's was removed");
 }
 
 #[test]
@@ -277,10 +430,12 @@ fn files_that_are_named_beside_an_attacker() {
     attack("drive trace", &["out"], |ground, home| {
         beside(&["drive", "trace", trace, "--to", "fio", "--force", "--output", &ground.path("out")], home, None)
     });
-    attack("a new store", &[], |ground, home| {
+    // Where anybody may put a journal no store is made: it has to be refused each time.
+    attack("a new store (refused)", &[], |ground, home| {
         let store = ground.path("r.db");
-        beside(&["--store", &store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"], home, None)
+        !beside(&["--store", &store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"], home, None)
     });
+    attack("doctor --record", &[], |ground, home| beside(&["doctor", "--record", &ground.path("tree")], home, None));
     attack("bench crystal --destroy", &["out"], |ground, home| {
         let file = ground.path("out");
         let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--yes"];
@@ -426,14 +581,16 @@ fn a_study_that_is_killed() {
         ok(&mut any_command(run.path()));
         assert_eq!(options(), before, "kill {n}");
     }
+    // What was killed before it had a marker, or on its way out, may be of one that lives for a minute.
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    for entry in fs::read_dir(mount.path()).unwrap() {
+        fs::File::open(entry.unwrap().path()).unwrap().set_modified(long_ago).unwrap();
+    }
     let mut clean = process();
     ok(clean.args(["bench", "tree", "--files", "5", "--reserve", "0", "--yes"]).arg(mount.path()).env("TRIMTAB_RUNTIME_DIR", run.path()));
     let left: Vec<_> =
         fs::read_dir(mount.path()).unwrap().map(|entry| entry.unwrap().file_name()).filter(|name| name != "lost+found").collect();
-    // What was killed before it had a marker, or on its way out, is left to its owner: that it is ours cannot be told, or not for a minute.
-    let known = |name: &str| name.starts_with("trimtab-work-") || name.starts_with(".removed.");
-    assert!(left.iter().all(|name| name.to_str().is_some_and(known)), "{left:?}");
-    println!("directories left behind that the next start did not take for ours: {}", left.len());
+    assert!(left.is_empty(), "{left:?}");
     said("study", kills(), changed);
 }
 

@@ -55,11 +55,27 @@ const ALLOWED: &[(&str, &str)] = &[
     ("serve/fuse/rings.rs", "a switch of the kernel's module fuse"),
     ("trim/kernel_log.rs", "/dev/kmsg is read without waiting"),
     ("cmd/drive/attach.rs", "/dev/null, which stands in for the terminal"),
-    ("store.rs", "SQLite opens the file by its name"),
-    ("report/file.rs", "a pipe or a terminal that the user names for a report"),
-    ("host/record.rs", "a recorded tree, in a new directory that the user names"),
+    ("sys/beneath/named.rs", "the one way for what a user names"),
     ("cmd/volume.rs", "a scratch directory with a random name, private from the start"),
     ("apply/record.rs", "files of the system, replaced as a whole"),
+];
+
+/// Ways to read a file that do not go through `sys::beneath::named`.
+const OTHER_READS: [&str; 4] = ["File::open(", "fs::read(", "fs::read_to_string(", "fs::open("];
+
+/// Who may, and why. What names a place below /proc or /sys in the same line may always.
+const READS_ALLOWED: &[(&str, &str)] = &[
+    ("sys/beneath.rs", "the one way"),
+    ("sys/beneath/named.rs", "the one way"),
+    ("target/block/open.rs", "what was looked up before, and a test file of its own"),
+    ("serve/loopdev.rs", "device nodes and attributes of the loop driver"),
+    ("serve/fuse/rings.rs", "a switch of the kernel's module fuse"),
+    ("serve/waits.rs", "an attribute of a loop device"),
+    ("trim/limit.rs", "an attribute of a block device"),
+    ("trim/ext4.rs", "the node of a device that the kernel named"),
+    ("notes/change.rs", "attributes of the kernel that notes name"),
+    ("host/openers.rs", "directories of /proc"),
+    ("cmd/drive/attach.rs", "/dev/null"),
 ];
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -107,5 +123,30 @@ fn files_are_made_changed_and_removed_in_one_way() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let unused: Vec<&str> = ALLOWED.iter().map(|(file, _)| *file).filter(|file| !used.contains(file)).collect();
+    assert!(unused.is_empty(), "they need not be allowed any more: {unused:?}");
+}
+
+#[test]
+fn files_that_users_name_are_read_in_one_way() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        let allowed = READS_ALLOWED.iter().find(|(allowed, _)| name == *allowed);
+        let text = fs::read_to_string(&file).unwrap();
+        for (at, line) in program_text(&text) {
+            if !OTHER_READS.iter().any(|way| mentions(line, way)) || line.contains("\"/proc/") || line.contains("\"/sys/") {
+                continue;
+            }
+            match allowed {
+                Some((allowed, _)) => drop(used.insert(*allowed)),
+                None => wrong.push(format!("{name}:{}: use sys::beneath::named, or say in this test why not", at + 1)),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let unused: Vec<&str> = READS_ALLOWED.iter().map(|(file, _)| *file).filter(|file| !used.contains(file)).collect();
     assert!(unused.is_empty(), "they need not be allowed any more: {unused:?}");
 }

@@ -4,9 +4,9 @@ use super::export::counted;
 use crate::output::Context;
 use crate::shape::import::{Results, TEXT_MAX, read};
 use crate::store;
+use crate::sys::beneath::named::{self, Streams};
 use anyhow::Context as _;
 use serde::Serialize;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,7 +71,7 @@ fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     let read = if path == Path::new("-") {
         std::io::stdin().lock().take(TEXT_MAX + 1).read_to_end(&mut bytes)?
     } else {
-        File::open(path)?.take(TEXT_MAX + 1).read_to_end(&mut bytes)?
+        named::open_to_read(path, Streams::Pipes)?.take(TEXT_MAX + 1).read_to_end(&mut bytes)?
     };
     anyhow::ensure!(read as u64 <= TEXT_MAX, "it is larger than 1 GiB, which no export of results is");
     Ok(bytes)

@@ -63,6 +63,7 @@ struct Row {
     provenance: &'static str,
     systems: u32,
     complete: bool,
+    altered: bool,
     warnings: u64,
     label: Option<String>,
     study: Option<String>,
@@ -104,7 +105,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         limit: args.limit,
     };
     let found = match store::open_to_read(context)? {
-        Some(store) => store.list(&filter)?,
+        Some(store) => store.list_checked(&filter)?,
         None => Vec::new(),
     };
     let list = List { runs: found.iter().map(row).collect() };
@@ -175,6 +176,7 @@ fn row(summary: &Summary) -> Row {
         provenance: summary.provenance.name(),
         systems: summary.systems,
         complete: summary.complete,
+        altered: summary.altered,
         warnings: summary.warnings,
         label: summary.label.clone(),
         study: summary.study.map(|id| id.to_string()),
@@ -243,6 +245,9 @@ fn figure(run: &Summary) -> String {
 
 fn remarks(run: &Summary) -> String {
     let mut remarks = Vec::new();
+    if run.altered {
+        remarks.push("altered: not what was saved".to_owned());
+    }
     if run.provenance != Provenance::Measured {
         remarks.push(run.provenance.name().to_owned());
     }

@@ -17,10 +17,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use worker::Worker;
 
 /// Where the kernel says whether it takes requests over io_uring; off unless the administrator has switched it on.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+/// Who switches it on as well has it for no longer.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Which queues each thread serves.
 #[derive(Debug)]
@@ -104,7 +107,7 @@ impl Switch {
         const NAME: &str = "enable_uring";
         let open = || {
             let file = File::options().read(true).write(true).open(path)?;
-            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+            lock(&file)?;
             // Who had the lock until now may have been killed.
             notes.take_over(NAME)?;
             if std::fs::read_to_string(path)?.trim() != "N" {
@@ -116,6 +119,17 @@ impl Switch {
             io::Result::Ok(Some((file, note)))
         };
         Self { held: open().unwrap_or_default() }
+    }
+}
+
+/// Everybody may open the switch, and so hold a lock on it: that costs speed, and must not cost more.
+fn lock(file: &File) -> io::Result<()> {
+    let patience = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < patience => std::thread::sleep(LOCK_PATIENCE / 200),
+            result => return Ok(result?),
+        }
     }
 }
 

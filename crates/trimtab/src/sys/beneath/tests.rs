@@ -217,3 +217,113 @@ fn a_report_goes_through_the_users_own_links_and_through_nobody_elses() {
     assert_eq!(fs::read_to_string(directory.path().join("new")).unwrap(), "xx");
     open_to_append(Path::new("/dev/stderr")).unwrap();
 }
+
+/// A tree with links of every kind; nobody else can write to it.
+fn linked() -> tempfile::TempDir {
+    let directory = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::create_dir_all(at("a/b/d")).unwrap();
+    fs::create_dir_all(at("c")).unwrap();
+    fs::write(at("a/f"), "x").unwrap();
+    let absolute = at("a").to_str().unwrap().to_owned();
+    for (name, target) in [
+        ("l", "a/b"),
+        ("a/up", "../c"),
+        ("m", "l"),
+        ("c/file", "../a/f"),
+        ("c/through", "file/x"),
+        ("loop", "loop"),
+        ("a/nowhere", "none/x"),
+        ("absolute", &absolute),
+        ("a/b/top", "../.."),
+        ("c/self", "."),
+    ] {
+        symlink(target, at(name)).unwrap();
+    }
+    directory
+}
+
+proptest::proptest! {
+    /// The kernel is the oracle: where all links are one's own, a path leads where it says, and fails as it says.
+    #[test]
+    fn ones_own_links_lead_where_the_kernel_follows_them(
+        steps in proptest::collection::vec(proptest::sample::select(vec![
+            "a", "b", "c", "d", "f", "l", "m", "up", "file", "through", "loop", "nowhere", "absolute", "top", "self", "..", "none",
+        ]), 1..7),
+    ) {
+        let tree = linked();
+        let path = tree.path().join(steps.join("/"));
+        let kernel = fs::metadata(&path).map(|found| (found.dev(), found.ino())).map_err(|error| error.raw_os_error());
+        let named = Named::look_up(&path);
+        let ours = named.as_ref().map(|found| (found.stat().st_dev, found.stat().st_ino)).map_err(io::Error::raw_os_error);
+        proptest::prop_assert_eq!(ours, kernel, "{:?}", path);
+        if let Ok(named) = named {
+            proptest::prop_assert_eq!(named.real_path().unwrap(), fs::canonicalize(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_link_where_others_may_write_is_not_followed_whoever_put_it_there() {
+    let directory = linked();
+    let look = |name: &str| Named::look_up(&directory.path().join(name)).map(drop).map_err(|error| error.to_string());
+    let paths = ["l", "l/d", "m/d", "c/file", "a/up/file"];
+    assert!(paths.iter().all(|path| look(path).is_ok()));
+    let shared = |name: &str, mode: u32| fs::set_permissions(directory.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    for mode in [0o777, 0o1777, 0o702] {
+        shared("", mode);
+        for path in ["l", "l/d", "m/d"] {
+            assert!(look(path).unwrap_err().contains("others may write to, and not followed"), "{path} {mode:o}");
+        }
+        // Only the links in it: what needs none is reached.
+        assert!(look("a/b/d").is_ok() && look("c/file").is_ok());
+    }
+    shared("", 0o700);
+    shared("c", 0o777);
+    assert!(look("a/up").is_ok() && look("a/up/file").is_err() && look("l/d").is_ok());
+}
+
+#[test]
+fn what_is_missing_is_made_through_ones_own_links_and_open_to_nobody() {
+    let directory = linked();
+    let made = Dir::open_or_make(&directory.path().join("l/new/deeper")).unwrap();
+    assert_eq!(mode(&directory.path().join("a/b/new/deeper")), 0o700);
+    assert_eq!(made.identity().unwrap(), Dir::open(&directory.path().join("m/new/deeper")).unwrap().identity().unwrap());
+    assert!(Dir::open_or_make(&directory.path().join("a/f")).is_err() && Dir::open_or_make(&directory.path().join("a/f/x")).is_err());
+}
+
+#[test]
+fn only_files_and_pipes_that_were_given_are_read() {
+    use named::{Streams, open_to_read, read};
+    let directory = linked();
+    let pipe = directory.path().join("pipe");
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    for path in [&pipe, Path::new("/dev/zero"), Path::new("/dev/tty"), directory.path()] {
+        assert!(open_to_read(path, Streams::Pipes).is_err() && open_to_read(path, Streams::No).is_err(), "{}", path.display());
+    }
+    let (reader, mut writer) = io::pipe().unwrap();
+    writer.write_all(b"abc").unwrap();
+    drop(writer);
+    let given = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
+    assert!(open_to_read(&given, Streams::No).is_err());
+    assert_eq!(read(&given, 3).unwrap(), b"abc");
+    assert_eq!(read(&directory.path().join("c/file"), 1).unwrap(), b"x");
+    assert!(read(&directory.path().join("c/file"), 0).unwrap_err().to_string().contains("longer"));
+    assert_eq!(read(Path::new("/dev/null"), 0).unwrap(), b"");
+}
+
+#[test]
+fn output_goes_to_files_and_streams_and_never_over_a_device() {
+    use named::open_stream_to_write;
+    let directory = linked();
+    let at = |name: &str| directory.path().join(name);
+    rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    assert!(open_stream_to_write(&at("pipe")).unwrap_err().to_string().contains("nobody reads"));
+    assert!(open_stream_to_write(&at("a/f")).unwrap().is_none() && open_stream_to_write(&at("none")).unwrap().is_none());
+    open_stream_to_write(Path::new("/dev/null")).unwrap().unwrap().write_all(b"x").unwrap();
+    // Held by this process: written to at its end, and not replaced.
+    let file = fs::File::options().append(true).open(at("a/f")).unwrap();
+    let held = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    open_stream_to_write(&held).unwrap().unwrap().write_all(b"y").unwrap();
+    assert_eq!(fs::read(at("a/f")).unwrap(), b"xy");
+}

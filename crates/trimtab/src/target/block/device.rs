@@ -7,7 +7,7 @@ use crate::error::UsageError;
 use crate::host::block::device_directory;
 use crate::host::mountinfo::DevNumber;
 use crate::host::root::Root;
-use crate::sys::beneath::{Dir, Identity};
+use crate::sys::beneath::{self, Identity};
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
@@ -66,19 +66,8 @@ impl Named {
     /// A link is only followed where nobody but root and this user can have put it, such as in `/dev/disk/by-id`.
     fn look_up(path: &Path) -> anyhow::Result<Self> {
         let label = path.display().to_string();
-        let look_up = || -> std::io::Result<OwnedFd> {
-            let (dir, name) = Dir::of_file(path)?;
-            let flags = OFlags::PATH | OFlags::CLOEXEC;
-            let object = rustix::fs::openat(&dir, &name, flags | OFlags::NOFOLLOW, Mode::empty())?;
-            if FileType::from_raw_mode(rustix::fs::fstat(&object)?.st_mode) != FileType::Symlink {
-                return Ok(object);
-            }
-            dir.require_unshared().map_err(|error| std::io::Error::new(error.kind(), format!("a link, and {error}")))?;
-            Ok(rustix::fs::openat(&dir, &name, flags, Mode::empty())?)
-        };
-        let object = look_up().with_context(|| format!("cannot look at {label}"))?;
-        let stat = rustix::fs::fstat(&object).map_err(std::io::Error::from).with_context(|| format!("cannot look at {label}"))?;
-        Ok(Self { object, stat, label })
+        let found = beneath::Named::look_up(path).with_context(|| format!("cannot look at {label}"))?;
+        Ok(Self { stat: *found.stat(), object: found.into_object(), label })
     }
 
     fn kind(&self) -> FileType {

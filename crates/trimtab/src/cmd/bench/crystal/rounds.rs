@@ -8,7 +8,7 @@ use crate::runner::recorder::{Recorded, Recorder, merge_phases};
 use crate::runner::{End, Header, Outcome};
 use crate::shape::run::RunV1;
 use crate::store;
-use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
@@ -21,6 +21,8 @@ use trimtab_core::workload::crystal::figures::{self, Pass};
 
 const SCHEMA: &str = "trimtab.crystal-rounds";
 const VERSION: u32 = 1;
+/// No series is longer.
+const SAVED_BYTES_MAX: u64 = 1 << 30;
 
 /// A series of rounds, and where it is kept.
 #[derive(Debug)]
@@ -190,7 +192,7 @@ impl Rounds {
     }
 
     fn load(&self) -> anyhow::Result<Option<Saved>> {
-        let text = match std::fs::read(&self.file) {
+        let text = match named::read(&self.file, SAVED_BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", self.file.display())),

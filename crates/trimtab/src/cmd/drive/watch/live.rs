@@ -179,6 +179,7 @@ mod tests {
                 device: Some("/dev/loop7".into()),
                 served: None,
                 nbd: None,
+                nbd_socket: None,
                 data: None,
                 attached_unix_ms: 0,
             },

@@ -1,0 +1,302 @@
+//! Looking up what a user named, one component after the other. A link on the way is followed only where nobody but root and this user can
+//! have put it, or put it there instead of another: as Linux does in `/tmp` (`fs.protected_symlinks`), but in every directory that others may
+//! write to, always, and whoever owns the link. `/home -> /usr/home` leads where it always did.
+
+use rustix::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel follows.
+const LINKS_MAX: u32 = 40;
+
+const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// What a path leads to, and by what.
+#[derive(Debug)]
+pub struct Named {
+    /// The object, open as a place only.
+    object: OwnedFd,
+    stat: Stat,
+    /// It is something that a process has open (`/dev/stdin`, `/dev/fd/63`), which no name leads to.
+    held: bool,
+    /// Nobody but root and this user can have put it where it is.
+    guarded: bool,
+}
+
+/// Whether what belongs to `uid` was put there by root or by who runs this: this user, or who called `sudo`.
+pub(super) fn is_trusted(uid: u32) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    let called_sudo = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
+    uid == 0 || uid == user || user == 0 && called_sudo() == Some(uid)
+}
+
+/// Whether others than root and this user may put something into this directory, or write to this file. A group that is a user's own has the user's number.
+pub(super) fn is_shared(directory: &Stat) -> bool {
+    let group = directory.st_mode & 0o020 != 0 && (directory.st_gid == 0 || directory.st_gid != directory.st_uid);
+    !is_trusted(directory.st_uid) || group || directory.st_mode & 0o002 != 0
+}
+
+/// The steps of a path, first one first.
+fn steps(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    path.components().filter(|step| *step != Component::CurDir).map(|step| step.as_os_str().to_owned())
+}
+
+/// Where a look-up is.
+struct Walk {
+    at: OwnedFd,
+    at_stat: Stat,
+    /// For messages.
+    shown: PathBuf,
+    todo: VecDeque<OsString>,
+    links: u32,
+}
+
+impl Walk {
+    fn new(path: &Path) -> io::Result<Self> {
+        if path.as_os_str().is_empty() {
+            return Err(Errno::NOENT.into());
+        }
+        let start = if path.is_absolute() { "/" } else { "." };
+        let at = rustix::fs::open(start, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let at_stat = rustix::fs::fstat(&at)?;
+        Ok(Self { at, at_stat, shown: PathBuf::new(), todo: steps(path).collect(), links: 0 })
+    }
+
+    fn enter(&mut self, directory: OwnedFd, name: &OsStr) -> io::Result<()> {
+        self.at_stat = rustix::fs::fstat(&directory)?;
+        self.at = directory;
+        self.shown.push(name);
+        Ok(())
+    }
+
+    /// To the end; `make` makes directories that are missing, open to nobody else.
+    fn run(mut self, make: bool) -> io::Result<Named> {
+        while let Some(name) = self.todo.pop_front() {
+            if name == "/" || name == ".." {
+                let up = rustix::fs::openat(&self.at, &*name, LOOK | OFlags::DIRECTORY, Mode::empty())?;
+                self.enter(up, &name)?;
+                continue;
+            }
+            // As a directory first: that also mounts what is mounted on demand.
+            match rustix::fs::openat(&self.at, &*name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
+                Ok(directory) => self.enter(directory, &name)?,
+                Err(Errno::NOENT) if make => {
+                    match rustix::fs::mkdirat(&self.at, &*name, Mode::from_raw_mode(super::PRIVATE_DIR)) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                    let directory = rustix::fs::openat(&self.at, &*name, LOOK | OFlags::DIRECTORY, Mode::empty())?;
+                    self.enter(directory, &name)?;
+                }
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    if let Some(end) = self.no_directory(&name)? {
+                        return Ok(end);
+                    }
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let guarded = !is_shared(&self.at_stat);
+        Ok(Named { object: self.at, stat: self.at_stat, held: false, guarded })
+    }
+
+    /// A link, which is taken if it may be, or the end.
+    fn no_directory(&mut self, name: &OsStr) -> io::Result<Option<Named>> {
+        let object = rustix::fs::openat(&self.at, name, LOOK, Mode::empty())?;
+        let stat = rustix::fs::fstat(&object)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            if !self.todo.is_empty() {
+                return Err(Errno::NOTDIR.into());
+            }
+            return Ok(Some(Named { object, stat, held: false, guarded: !is_shared(&self.at_stat) }));
+        }
+        self.links += 1;
+        if self.links > LINKS_MAX {
+            return Err(Errno::LOOP.into());
+        }
+        self.require_trusted(name, &stat)?;
+        if rustix::fs::fstatfs(&self.at)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
+            // Such a link leads to what is open; what stands in it is no path.
+            let object = rustix::fs::openat(&self.at, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+            let stat = rustix::fs::fstat(&object)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                self.enter(object, name)?;
+                return Ok(None);
+            }
+            return if self.todo.is_empty() {
+                Ok(Some(Named { object, stat, held: true, guarded: true }))
+            } else {
+                Err(Errno::NOTDIR.into())
+            };
+        }
+        let target = rustix::fs::readlinkat(&object, c"", Vec::new())?;
+        for step in steps(Path::new(OsStr::from_bytes(target.as_bytes()))).rev() {
+            self.todo.push_front(step);
+        }
+        Ok(None)
+    }
+
+    fn require_trusted(&self, name: &OsStr, link: &Stat) -> io::Result<()> {
+        let whose = if !is_trusted(link.st_uid) {
+            format!("a link of another user's (uid {})", link.st_uid)
+        } else if is_shared(&self.at_stat) {
+            "a link in a directory that others may write to".to_owned()
+        } else {
+            return Ok(());
+        };
+        let what = format!("{} is {whose}, and not followed; name what it leads to", self.shown.join(name).display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+    }
+}
+
+impl Named {
+    /// What `path` leads to.
+    pub fn look_up(path: &Path) -> io::Result<Self> {
+        Walk::new(path)?.run(false)
+    }
+
+    /// The same for a directory; what is missing on the way is made, with mode 0700.
+    pub fn make_directory(path: &Path) -> io::Result<Self> {
+        let made = Walk::new(path)?.run(true)?;
+        if made.kind() != FileType::Directory {
+            return Err(Errno::NOTDIR.into());
+        }
+        Ok(made)
+    }
+
+    /// What kind of object it is.
+    #[must_use]
+    pub fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+
+    /// What the kernel says of it.
+    #[must_use]
+    pub const fn stat(&self) -> &Stat {
+        &self.stat
+    }
+
+    /// Whether it is what a process has open, such as `/dev/stdout`, and not what stands under a name.
+    #[must_use]
+    pub const fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Whether nobody but root and this user can have put it there.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.guarded || is_trusted(self.stat.st_uid)
+    }
+
+    /// Opens it, whatever has its name by now.
+    pub fn open(&self, flags: OFlags) -> io::Result<OwnedFd> {
+        if self.kind() == FileType::Directory {
+            return Ok(rustix::fs::openat(&self.object, c".", flags | OFlags::CLOEXEC, Mode::empty())?);
+        }
+        let path = format!("/proc/self/fd/{}", self.object.as_raw_fd());
+        Ok(rustix::fs::open(path, flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Its path without links, as it is now.
+    pub fn real_path(&self) -> io::Result<PathBuf> {
+        real_path(&self.object)
+    }
+
+    /// The object itself, open as a place only.
+    #[must_use]
+    pub fn into_object(self) -> OwnedFd {
+        self.object
+    }
+}
+
+/// Where what is open is now, without links.
+pub fn real_path(object: &OwnedFd) -> io::Result<PathBuf> {
+    let path = rustix::fs::readlink(format!("/proc/self/fd/{}", object.as_fd().as_raw_fd()), Vec::new())?;
+    let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
+    if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT.into()) }
+}
+
+/// What else than a regular file may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// Nothing: it is read in more than one place, or more than once.
+    No,
+    /// A pipe that this process was given (`/dev/stdin`, a shell's `<(...)`), to its end. `/dev/null` is empty.
+    Pipes,
+}
+
+/// Opens a file that the user named, to read it. What is no file is refused before it is opened: a pipe would be waited for, a device read
+/// without end, and opening one may do something.
+pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
+    let named = Named::look_up(path)?;
+    let is_null = || named.stat.st_rdev == rustix::fs::makedev(1, 3);
+    let what = match named.kind() {
+        FileType::RegularFile => return Ok(File::from(named.open(OFlags::RDONLY | OFlags::NONBLOCK)?)),
+        FileType::Fifo if named.held && streams == Streams::Pipes => {
+            let pipe = named.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+            rustix::fs::fcntl_setfl(&pipe, OFlags::empty())?;
+            return Ok(File::from(pipe));
+        }
+        FileType::CharacterDevice if streams == Streams::Pipes && is_null() => return Ok(File::from(named.open(OFlags::RDONLY)?)),
+        FileType::Directory => return Err(Errno::ISDIR.into()),
+        FileType::Fifo if streams == Streams::Pipes => "a named pipe",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "no file",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, where a file is wanted")))
+}
+
+/// Whether others than root and this user may write to what is open.
+#[must_use]
+pub fn is_open_to_others(file: &File) -> bool {
+    rustix::fs::fstat(file).map_or(true, |stat| is_shared(&stat))
+}
+
+/// All of a file that the user named, if it is no longer than `bytes_max`.
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_to_read(path, Streams::Pipes)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {bytes_max} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// The same as text.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    String::from_utf8(read(path, bytes_max)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// What `path` leads to, open to be written to at its end, if it is neither a regular file under a name nor a directory: a terminal, a pipe that
+/// somebody reads, `/dev/null`, or what this process was given as `/dev/stdout`. `None` if it is a file or not there.
+pub fn open_stream_to_write(path: &Path) -> io::Result<Option<File>> {
+    let named = match Named::look_up(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        named => named?,
+    };
+    match named.kind() {
+        FileType::Directory => return Ok(None),
+        FileType::RegularFile if !named.held => return Ok(None),
+        FileType::BlockDevice => {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a block device, and output would overwrite what is on it"));
+        }
+        _ if !named.is_guarded() => {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no file, and others can have put it there"));
+        }
+        _ => {}
+    }
+    let stream = named.open(OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => io::Error::new(error.kind(), "it is a pipe that nobody reads, or a socket"),
+        _ => error,
+    })?;
+    rustix::fs::fcntl_setfl(&stream, OFlags::APPEND)?;
+    Ok(Some(File::from(stream)))
+}
