@@ -2,6 +2,7 @@
 //!
 //! `docs/method.md` states the formulas. The slowest of processor, queue, link, channels and dies decides.
 
+mod groups;
 mod lone_writes;
 
 use super::tests::small;

@@ -242,7 +242,7 @@ impl Ftl {
         let slc = self.slc.is_some() && self.frontier_stream(at) == self.slc_stream();
         let block = self
             .pool
-            .take((at < self.host_frontiers()).then_some(self.frontiers[at].group))
+            .take(self.group_for(at))
             .expect("a free superblock is always kept back for collection, and every collection frees one");
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
         self.blocks[block as usize] = Block { valid: slots, pos: UNLISTED };
@@ -264,6 +264,17 @@ impl Ftl {
         if !self.collecting {
             clock.spread(self.rows_open());
         }
+    }
+
+    /// The group of dies on which frontier `at` is to open a superblock: its own, or if nothing is free there one where few frontiers are. `None` for
+    /// collection's own.
+    fn group_for(&self, at: usize) -> Option<u32> {
+        let own = self.frontiers[at].group;
+        if at >= self.host_frontiers() || self.layout.groups == 1 || self.pool.has_free(own) {
+            return (at < self.host_frontiers()).then_some(own);
+        }
+        let on = |group: u32| self.frontiers.iter().filter(|frontier| frontier.is_open() && frontier.lies_on == group).count();
+        (0..self.layout.groups).filter(|group| self.pool.has_free(*group)).min_by_key(|group| on(*group))
     }
 
     /// Which stream a frontier belongs to; that of collection counts as one past the host streams.

@@ -55,6 +55,11 @@ impl Pool {
         (block - 1) % self.heaps.len() as u32
     }
 
+    /// Whether a superblock of `group` is free.
+    pub(super) fn has_free(&self, group: u32) -> bool {
+        !self.heaps[group as usize].is_empty()
+    }
+
     /// Takes a free superblock, on `group` if one is asked for and has any, else on the group that has most.
     pub(super) fn take(&mut self, group: Option<u32>) -> Option<u32> {
         let group = match group {

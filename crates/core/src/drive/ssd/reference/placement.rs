@@ -157,10 +157,13 @@ impl Reference {
             (0..self.superblocks.len()).filter(|block| block % self.groups == group && self.superblocks[*block].free).collect()
         };
         let own = self.heads[at].group;
-        let group = if at < self.host_heads() && !free(own).is_empty() {
-            own
-        } else {
+        let open_on = |group: usize| self.heads.iter().filter(|head| head.open.is_some_and(|block| block % self.groups == group)).count();
+        let group = if at >= self.host_heads() {
             (0..self.groups).rev().max_by_key(|group| free(*group).len()).unwrap()
+        } else if free(own).is_empty() {
+            (0..self.groups).filter(|group| !free(*group).is_empty()).min_by_key(|group| open_on(*group)).unwrap()
+        } else {
+            own
         };
         let wear = |block: &usize| (if dynamic { self.superblocks[*block].erases } else { 0 }, self.superblocks[*block].released);
         let block = free(group).into_iter().min_by_key(wear).unwrap();
