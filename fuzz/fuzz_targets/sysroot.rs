@@ -14,6 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use trimtab::apply::{System, plan};
 use trimtab::host::doctor::{Doctor, render};
 use trimtab::host::root::Root;
+use trimtab::output::is_text;
 
 /// In a file beside the tree; must not be seen in any answer.
 const SECRET: &str = "8c2f0b7d51";
@@ -92,11 +93,11 @@ fn bytes_of(content: &str) -> Vec<u8> {
     bytes
 }
 
-/// Of all that steers a terminal only line ends and the program's own colours (`ESC [ numbers m`).
+/// Of all that steers a terminal only line ends, tabs and the program's own colours (`ESC [ numbers m`).
 fn only_colours(text: &str) -> bool {
     text.split('\u{1b}').enumerate().all(|(i, part)| {
         let colour =
             |p: &str| p.strip_prefix('[').is_some_and(|p| p.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m'));
-        (i == 0 || colour(part)) && part.chars().all(|c| !c.is_control() || c == '\n')
+        (i == 0 || colour(part)) && part.chars().all(is_text)
     })
 }

@@ -211,13 +211,10 @@ mod tests {
     #[test]
     fn what_the_fuzzer_starts_from_is_accepted() {
         let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/import");
-        let mut versions = Vec::new();
         for seed in std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()) {
             let bytes = std::fs::read(&seed).unwrap();
             assert!(read(&bytes).is_ok_and(|results| !results.runs.is_empty()), "{}", seed.display());
-            versions.extend(serde_json::from_slice::<serde_json::Value>(&bytes).ok().and_then(|value| value["version"].as_u64()));
         }
-        assert_eq!(versions, [u64::from(VERSION)]);
     }
 
     fn refusal(text: &str) -> String {
