@@ -4,7 +4,7 @@
 
 mod plain;
 
-pub use plain::{is_text, json, plain, plain_bytes, styled};
+pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes, styled};
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;

@@ -40,6 +40,24 @@ pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
     out
 }
 
+/// A cell of a table for spreadsheets that none takes for a formula, and no terminal for an order: an apostrophe before what would begin one
+/// (numbers do not), and a replacement character for everything that is not text.
+#[must_use]
+pub fn harmless_cell(cell: &str) -> String {
+    let cell = &*plain(cell);
+    if begins_formula(cell.trim_start_matches('\'')) && !cell.parse::<f64>().is_ok_and(f64::is_finite) {
+        format!("'{cell}")
+    } else {
+        cell.to_owned()
+    }
+}
+
+/// What spreadsheets take for the beginning of a formula, in some languages also in full width.
+#[must_use]
+pub fn begins_formula(cell: &str) -> bool {
+    cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
+}
+
 /// As [`plain`], but the program's own colours stay: `ESC [ numbers m` with the few numbers that it uses. Whoever writes such text has put
 /// what comes from outside through [`plain`] before.
 #[must_use]

@@ -1,6 +1,6 @@
 //! Tab-separated values for scripts: a line of names, then a line for each row; numbers as they are, in the unit that stands beside them.
 
-use crate::output::plain;
+use crate::output::harmless_cell;
 
 /// Rows below the names of their columns.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ impl Terse {
         Self { text: format!("{}\n", columns.join("\t")), columns: columns.len() }
     }
 
-    /// Adds a row. Tabs, line ends and control characters of a cell become spaces.
+    /// Adds a row. Tabs and line ends of a cell become spaces; no cell is a formula.
     pub fn row<I: IntoIterator<Item = String>>(&mut self, cells: I) {
         let cells: Vec<String> = cells.into_iter().map(|cell| cell_of(&cell)).collect();
         debug_assert_eq!(cells.len(), self.columns, "a row has as many cells as there are names");
@@ -32,7 +32,7 @@ impl Terse {
 }
 
 fn cell_of(cell: &str) -> String {
-    plain(&cell.replace(['\t', '\n', '\r'], " ")).into_owned()
+    harmless_cell(&cell.replace(['\t', '\n', '\r'], " "))
 }
 
 /// A number as it is read back: the shortest text that means the same; nothing for what is none.
@@ -52,6 +52,9 @@ mod tests {
         terse.row([String::new(), number(Some(f64::NAN))]);
         let text = terse.into_text();
         assert!(text.lines().all(|line| line.split('\t').count() == 2) && text.lines().count() == 3, "{text:?}");
+        let mut terse = Terse::new(&["a", "b"]);
+        terse.row(["=HYPERLINK(1)".to_owned(), number(Some(-5.0))]);
+        assert!(terse.into_text().ends_with("\n'=HYPERLINK(1)\t-5\n"));
         assert!(text.contains("x y z") && text.contains("0.0000001") && !text.contains('\u{1b}'), "{text:?}");
     }
 }

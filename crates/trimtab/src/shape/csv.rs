@@ -9,7 +9,7 @@
 //! Phases, latencies and series have no place in it; JSON has all.
 
 use super::Named;
-use crate::output::plain;
+use crate::output::{begins_formula, harmless_cell};
 use crate::store::RunId;
 use csv::StringRecord;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ pub fn write(runs: &[Run]) -> String {
     }
     let mut writer = csv::Writer::from_writer(Vec::new());
     let written: csv::Result<()> = (|| {
-        writer.write_record(HEAD.into_iter().chain(METRIC).map(str::to_owned).chain(extra.iter().map(|column| harmless(column))))?;
+        writer.write_record(HEAD.into_iter().chain(METRIC).map(str::to_owned).chain(extra.iter().map(|column| harmless_cell(column))))?;
         runs.iter().try_for_each(|run| write_rows(&mut writer, run, &extra))
     })();
     written.and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
@@ -86,7 +86,7 @@ pub fn series(runs: &[Run]) -> String {
         for run in runs {
             let id = RunId::of(run).to_string();
             for series in &run.series {
-                let head = [&id, &run.workload, &run.target_label, &run.policy, &series.name].map(|cell| harmless(cell));
+                let head = [&id, &run.workload, &run.target_label, &run.policy, &series.name].map(|cell| harmless_cell(cell));
                 for (x, y) in series.x.iter().zip(&series.y) {
                     let y = if y.is_nan() { String::new() } else { y.to_string() };
                     let point = [series.axis.name().to_owned(), x.to_string(), series.unit.name().to_owned(), y];
@@ -129,32 +129,16 @@ fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) ->
             let shown = |column: &String| first || !column.starts_with(SPECIFICATION);
             let settings =
                 extra.iter().map(|column| fields.get(column).filter(|_| shown(column)).map_or_else(String::new, |v| (*v).to_owned()));
-            writer.write_record(head.iter().cloned().chain(figure).chain(settings).map(|cell| harmless(&cell)))?;
+            writer.write_record(head.iter().cloned().chain(figure).chain(settings).map(|cell| harmless_cell(&cell)))?;
             first = false;
         }
     }
     Ok(())
 }
 
-/// A cell that no spreadsheet takes for a formula, and no terminal for an order: an apostrophe before what would begin one (numbers do not), and a
-/// replacement character for everything that is not text.
-fn harmless(cell: &str) -> String {
-    let cell = &*plain(cell);
-    if begins_formula(cell.trim_start_matches('\'')) && !cell.parse::<f64>().is_ok_and(f64::is_finite) {
-        format!("'{cell}")
-    } else {
-        cell.to_owned()
-    }
-}
-
-/// The cell that [`harmless`] was given.
+/// The cell that [`harmless_cell`] was given.
 fn as_it_was(cell: &str) -> &str {
     cell.strip_prefix('\'').filter(|cell| begins_formula(cell.trim_start_matches('\''))).unwrap_or(cell)
-}
-
-/// What spreadsheets take for the beginning of a formula, in some languages also in full width.
-fn begins_formula(cell: &str) -> bool {
-    cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
 
 /// The runs in `text`.

@@ -237,7 +237,10 @@ fn a_run_that_was_altered_is_noticed() {
         let mut store = Store::create_or_open(&path).unwrap();
         let id = store.save(&example()).unwrap().id;
         store.load(id).unwrap();
+        let marks = |store: &Store| store.list_checked(&Filter::default()).unwrap().iter().map(|run| run.altered).collect::<Vec<_>>();
+        assert_eq!(marks(&store), [false]);
         assert!(store.connection.execute(change, []).unwrap() > 0, "{change}");
+        assert_eq!(marks(&store), [true], "{change}");
         let error = message(store.load(id).unwrap_err());
         assert!(error.contains("was altered") && error.contains(&id.to_string()), "{change}: {error}");
         assert_eq!(store.delete(&[id]).unwrap(), 1, "it can be removed");

@@ -329,7 +329,8 @@ fn benchmarks_that_are_killed() {
 
 /// Kills the server that says in its record that it serves the drive `killed`; true if there was one.
 fn kill_server(run: &Path) -> bool {
-    let record = fs::read(run.join("drives/killed/record.json")).ok().and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+    let record =
+        fs::read(run.join("drives/killed/record.json")).ok().and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
     let pid = record.and_then(|record| i32::try_from(record["pid"].as_i64()?).ok()).and_then(rustix::process::Pid::from_raw);
     let killed = pid.is_some_and(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok());
     std::thread::sleep(Duration::from_millis(20));

@@ -139,6 +139,7 @@ fn terse(list: &List) -> String {
         "unit",
         "mean",
         "repeats",
+        "altered",
     ]);
     for run in &list.runs {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -159,6 +160,7 @@ fn terse(list: &List) -> String {
             figure.map_or_else(String::new, |f| f.unit.to_owned()),
             number(figure.and_then(|f| f.mean)),
             figure.map_or_else(String::new, |f| f.repeats.to_string()),
+            if run.altered { "yes" } else { "no" }.to_owned(),
         ]);
     }
     terse.into_text()
