@@ -25,7 +25,7 @@ pub const DRIVE_HASH: &str = "drive.hash";
 const DRIVES_FROM: &str = "TRIMTAB_RERUN_DRIVES";
 
 /// Options that decide nothing about a result, and whether a value follows.
-const ABOUT_OUTPUT: [(&str, bool); 12] = [
+const ABOUT_OUTPUT: [(&str, bool); 13] = [
     ("--json", false),
     ("--quiet", false),
     ("--yes", false),
@@ -37,6 +37,7 @@ const ABOUT_OUTPUT: [(&str, bool); 12] = [
     ("--report", true),
     ("--output", true),
     ("--cdm-text", true),
+    ("--picture", true),
     ("--cell", true),
 ];
 

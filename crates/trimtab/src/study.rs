@@ -14,6 +14,7 @@ pub mod light_work;
 pub mod matrix;
 pub mod modelled;
 pub mod months;
+pub mod overview;
 pub mod pictures;
 pub mod published;
 pub mod random_writes;

@@ -3,12 +3,14 @@
 mod kept;
 mod modelled;
 mod published;
+mod three;
 
 pub use kept::print_kept as print;
 
 use crate::error::{Interrupted, UsageError};
 use crate::output::Context;
 use crate::report;
+use crate::report::document::Document;
 use crate::report::file::Place;
 use crate::safety::{self, SafetyArgs, consent};
 use crate::store;
@@ -39,16 +41,17 @@ On a directory these are the policies that its filesystem allows: as mounted; ba
 says so. On a modelled drive nothing is written to any real one, and all policies are tried, adaptive and idle among them.
 
 Examples:
-  trimtab study                      the modelled OCZ Vertex LE: no root, no hardware, half a minute
+  trimtab study                      three modelled drives beside each other: no root, no hardware, half a minute
+  trimtab study drive:ocz-vertex-le-100gb    one of them, with all that can be found out of it
   trimtab study drive:intel-520-120gb --policies none,online,idle:budget=2ms
   trimtab study /mnt/ssd             a quarter of the published sizes, three repeats
   trimtab study --quick .            a tenth, once: under a minute
   trimtab study --full --yes /home   the published sizes; remounts without asking
   trimtab study --published          published measurements beside what the models show for them")]
 pub struct Args {
-    /// A directory on the filesystem to study, or drive:NAME or drive:FILE.toml for a modelled drive.
-    #[arg(default_value = "drive:ocz-vertex-le-100gb")]
-    target: String,
+    /// A directory on the filesystem to study, or drive:NAME or drive:FILE.toml for a modelled drive [default: three modelled drives beside
+    /// each other: the SandForce drive of the articles, a SATA and an NVMe drive of today].
+    target: Option<String>,
     /// A tenth of the published sizes, once: under a minute.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
@@ -109,28 +112,26 @@ impl Args {
     }
 
     /// An error for what only modelled drives can be asked.
-    fn check_for_directory(&self) -> anyhow::Result<()> {
+    fn check_for_directory(&self, target: &str) -> anyhow::Result<()> {
         let given = [("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some())];
         let hint = "on a directory deleting is measured, on the filesystem as it is; 'trimtab bench age' ages a real drive";
         let question = self.questions.iter().find(|question| **question != Question::Deleting);
         let option = given.into_iter().find(|(_, given)| *given).map(|(name, _)| name).or(question.map(|_| "--questions ageing or tuning"));
         match option {
-            Some(option) => {
-                Err(UsageError::new(format!("{option} is for modelled drives, and {} is a directory", self.target)).hint(hint).into())
-            }
+            Some(option) => Err(UsageError::new(format!("{option} is for modelled drives, and {target} is a directory")).hint(hint).into()),
             None => Ok(()),
         }
     }
 }
 
 /// Where finished runs are kept while the study goes on.
-fn shelf(args: &Args, context: &Context) -> anyhow::Result<Box<dyn Shelf>> {
-    match Kept::open(context, &args.target, args.resume) {
+fn shelf(args: &Args, context: &Context, target: &str) -> anyhow::Result<Box<dyn Shelf>> {
+    match Kept::open(context, target, args.resume) {
         Ok(kept) => {
             if args.resume {
                 context.remark(&match kept.found() {
                     0 => "There is no finished run of such a study to go on with.".to_owned(),
-                    n => format!("Finished runs of studies of {} that may be taken: {n}.", args.target),
+                    n => format!("Finished runs of studies of {} that may be taken: {n}.", target),
                 });
             }
             Ok(Box::new(kept))
@@ -148,13 +149,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if let Some(report) = args.report.as_deref().filter(|_| !args.force) {
         report::file::check_new(report)?;
     }
-    let path = match TargetSpec::resolve(&args.target)? {
+    let Some(target) = args.target.as_deref() else { return three::run(args, context) };
+    let path = match TargetSpec::resolve(target)? {
         TargetSpec::Directory(path) => path,
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),
         other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
     };
     let began = Instant::now();
-    args.check_for_directory()?;
+    args.check_for_directory(target)?;
     const REAL: [&str; 4] = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE];
     if let Some(unknown) = args.policies.iter().find(|name| !REAL.contains(&name.as_str())) {
         return Err(UsageError::new(format!("a study of a directory cannot try the policy '{unknown}'"))
@@ -168,20 +170,20 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if tried == 0 {
         let reasons: Vec<String> =
             possibilities.offers().into_iter().filter(|o| wanted(args, &o.policy)).filter_map(|o| o.obstacle).collect();
-        return Err(UsageError::new(format!("none of these policies can be tried on {}: {}", args.target, reasons.join("; "))).into());
+        return Err(UsageError::new(format!("none of these policies can be tried on {target}: {}", reasons.join("; "))).into());
     }
     let (scale, jobs) = scale(args, context, &path, tried)?;
     let workspace = safety::prepare(context, &args.safety, &path, "study", &scale.plan(&jobs, tried))?;
-    let mut rig = RealRig::new(context, &args.target, &path, workspace, possibilities, scale != QUICK);
+    let mut rig = RealRig::new(context, target, &path, workspace, possibilities, scale != QUICK);
     let matrix = Matrix {
-        target: args.target.clone(),
+        target: target.to_owned(),
         jobs,
         policies: args.policies.clone(),
         repeats: scale.repeats,
         only: args.cell.clone(),
         patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
     };
-    let study = matrix::run(&mut rig, &matrix, &*shelf(args, context)?)?;
+    let study = matrix::run(&mut rig, &matrix, &*shelf(args, context, target)?)?;
     rig.close()?;
     conclude(args, context, &study, began)
 }
@@ -241,12 +243,16 @@ fn write_report(args: &Args, context: &Context, study: &Study, around: &Around) 
     if study.is_empty() {
         return Ok(None);
     }
-    let html = report::html::render(&document::of(study, around));
+    write_html(args, context, &document::of(study, around)).map(Some)
+}
+
+fn write_html(args: &Args, context: &Context, document: &Document) -> anyhow::Result<PathBuf> {
+    let html = report::html::render(document);
     let (path, place) = match &args.report {
         Some(path) => (path.clone(), if args.force { Place::Replace } else { Place::New }),
         None => (store::path(context)?.with_file_name("trimtab-study.html"), Place::Free),
     };
     let written = report::file::write(&path, html.as_bytes(), place)
         .with_context(|| format!("cannot write the report {} (the runs are kept; see 'trimtab results list')", path.display()))?;
-    Ok(Some(written))
+    Ok(written)
 }

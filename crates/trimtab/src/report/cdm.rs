@@ -2,6 +2,7 @@
 //!
 //! As there, a rate is the best of the passes and a latency the lowest of them, each on its own.
 
+use super::svg;
 use std::fmt::Write as _;
 use trimtab_core::run::Run;
 use trimtab_core::workload::crystal::{Profile, Test};
@@ -14,6 +15,35 @@ pub fn text(run: &Run) -> anyhow::Result<String> {
     };
     let text = if profile.pairs() { old(run, profile) } else { new(run, profile) };
     Ok(crate::output::plain(&text).into_owned())
+}
+
+/// The same figures as a picture in SVG: a pair of bars a test.
+pub fn picture(run: &Run) -> anyhow::Result<String> {
+    let profile = setting(run, "profile").and_then(|name| Profile::ALL.into_iter().find(|profile| profile.name() == name));
+    let Some(profile) = profile.filter(|_| run.workload == "crystal") else {
+        anyhow::bail!("only runs of 'bench crystal' have this picture, and this is one of '{}'", run.workload);
+    };
+    let row = |test: &Test| {
+        let rate = |write| score(run, test, write).map(|score| score.rate);
+        let rates = [rate(false), rate(true)];
+        let (kind, name) = (if test.random { "RND" } else { "SEQ" }, binary_block(test.block));
+        rates.iter().any(Option::is_some).then(|| (format!("{kind} {name} Q{} T{}", test.queue, test.threads), rates))
+    };
+    let rows: Vec<svg::CrystalRow> = profile.tests().iter().filter_map(row).collect();
+    let below = format!(
+        "{} x{}{}, {}, trimtab {}",
+        test_size(run),
+        setting(run, "passes").unwrap_or("1"),
+        fill(run),
+        run.provenance.name(),
+        run.tool_version
+    );
+    Ok(svg::crystal(&place(run), &below, &rows))
+}
+
+/// `1 MiB`, `4 KiB`.
+fn binary_block(block: u32) -> String {
+    if block >= 1 << 20 { format!("{} MiB", block >> 20) } else { format!("{} KiB", block >> 10) }
 }
 
 fn setting<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
@@ -188,6 +218,28 @@ mod tests {
         for (profile, data) in [(Profile::Cdm8, "random"), (Profile::Cdm3, "zero"), (Profile::Nvme, "40% compressible")] {
             insta::assert_snapshot!(profile.name(), without_date(&text(&run(profile, data)).unwrap()));
         }
+    }
+
+    #[test]
+    fn bars_are_as_long_as_rates_are_high() {
+        let picture = picture(&run(Profile::Cdm8, "random")).unwrap();
+        let widths: Vec<f64> = picture
+            .lines()
+            .filter(|line| line.starts_with("<rect x=\"150\"") && line.contains("height=\"18\""))
+            .map(|line| line.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect();
+        // 561.763 over 1, 2, 3, 4, and 50 less for writing; the first is as long as any may be.
+        let rates: Vec<f64> = (1..=4).flat_map(|n| [561.763 / f64::from(n), 561.763 / f64::from(n) - 50.0]).collect();
+        assert_eq!(widths.len(), rates.len(), "{picture}");
+        for (width, rate) in widths.iter().zip(&rates) {
+            assert!((width / 440.0 - rate / 561.763).abs() < 0.001, "{width} for {rate}");
+        }
+        for rate in &rates {
+            assert!(picture.contains(&format!("{rate:.1} MB/s")), "{rate}");
+        }
+        let mut hostile = run(Profile::Cdm3, "random");
+        hostile.target_label = "<script>".into();
+        assert!(!super::picture(&hostile).unwrap().contains("<script>"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Runs beside each other.
 
-use super::document::{Block, Document, Section, Table};
+use super::document::{Block, Chart, ChartKind, Document, Section, Table};
 use super::run::{instant, quantity};
 use trimtab_core::analysis::compare::runs::{Against, Row, Side};
 use trimtab_core::analysis::compare::{Comparison, Verdict};
-use trimtab_core::run::{Unit, Warning};
+use trimtab_core::run::{Run, Series, Unit, Warning};
 use trimtab_core::units::three_digits;
 
 /// A report about sides, the first of which is the baseline, and about the others against it, in their order.
@@ -38,6 +38,52 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
     let names: Vec<&str> = sides.iter().map(|side| side.label).collect();
     let subtitle = sides.iter().zip(ids).map(|(side, ids)| describe(side, ids)).collect();
     Document { title: format!("Comparison of {}", names.join(", ")), subtitle, sections, ..Document::default() }
+}
+
+/// Pictures with all sides in one: figures of the same unit as bars, and series that they share as lines.
+#[must_use]
+pub fn pictures(sides: &[Side<'_>]) -> Vec<Block> {
+    let runs: Vec<(&str, &Run)> = sides.iter().filter_map(|side| Some((side.label, side.runs.first()?))).collect();
+    let Some((_, base)) = runs.first() else { return Vec::new() };
+    let mut blocks: Vec<Block> = UNITS.iter().filter_map(|unit| bars(&runs, base, *unit)).collect();
+    blocks.extend(base.series.iter().filter_map(|series| lines(&runs, series)));
+    blocks
+}
+
+/// Units whose figures are drawn, the most telling first.
+const UNITS: [Unit; 5] = [Unit::Seconds, Unit::MegabytesPerSecond, Unit::OpsPerSecond, Unit::Ratio, Unit::Percent];
+/// Figures in a picture of bars, at most; the table has all.
+const BARS_MAX: usize = 8;
+
+fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Option<Block> {
+    let mean = |run: &Run, name: &str| {
+        let samples = &run.metrics.iter().find(|m| m.name == name && m.unit == unit)?.samples;
+        Some(samples.iter().sum::<f64>() / samples.len() as f64)
+    };
+    let shared = |name: &&String| runs.iter().filter(|(_, run)| mean(run, name).is_some()).count() > 1;
+    let names = base.metrics.iter().filter(|m| m.unit == unit).map(|m| &m.name).filter(shared).take(BARS_MAX);
+    let categories: Vec<String> = names.cloned().collect();
+    let series = |(label, run): &(&str, &Run)| ((*label).to_owned(), categories.iter().map(|name| mean(run, name)).collect());
+    (!categories.is_empty()).then(|| {
+        Block::Chart(Chart {
+            title: format!("Figures in {}", unit.name()),
+            x_label: String::new(),
+            y_label: unit.name().to_owned(),
+            // A word a line below the bars.
+            kind: ChartKind::Bars {
+                categories: categories.iter().map(|name| name.replace('.', " ")).collect(),
+                series: runs.iter().map(series).collect(),
+            },
+        })
+    })
+}
+
+/// A series of the first that others have too, all in one picture.
+fn lines(runs: &[(&str, &Run)], series: &Series) -> Option<Block> {
+    let like = |other: &&Series| (&other.name, other.axis, other.unit) == (&series.name, series.axis, series.unit);
+    let found: Vec<(&str, &Series)> =
+        runs.iter().filter_map(|(label, run)| Some((*label, run.series.iter().find(like)?))).filter(|(_, s)| !s.x.is_empty()).collect();
+    (found.len() > 1).then(|| super::series::together(&series.name, &found))
 }
 
 /// What a side is, in a line.

@@ -25,12 +25,8 @@ pub struct Answer {
     pub subject: String,
     /// Measured or modelled, by which version, in what time.
     pub origin: String,
-    /// What to use: a policy, or that none is recommended.
-    pub choice: String,
-    /// What that does, in a few words.
-    pub meaning: String,
-    /// How sure it is, if that was looked at.
-    pub sure: String,
+    /// What to use: of one drive, or of several beside each other.
+    pub uses: Vec<Use>,
     /// Why: at most two lines with the figures that decide.
     pub why: Vec<String>,
     /// The policies beside each other; empty if there is nothing to compare.
@@ -41,6 +37,29 @@ pub struct Answer {
     pub apply: Vec<String>,
     /// Where the rest is: label, what to type or open, and what else is to be said of it.
     pub more: Vec<(String, String, String)>,
+}
+
+/// What to use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// A policy, or that none is recommended.
+    pub choice: String,
+    /// On which drive, where there are several.
+    pub on: String,
+    /// What that does, in a few words.
+    pub meaning: String,
+    /// How sure it is, if that was looked at.
+    pub sure: String,
+}
+
+impl Use {
+    /// `idle on SATA SSD of today: trim in idle time`, without how sure it is.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let on = if self.on.is_empty() { String::new() } else { format!(" on {}", self.on) };
+        let meaning = if self.meaning.is_empty() { String::new() } else { format!(": {}", self.meaning) };
+        format!("{}{on}{meaning}", self.choice)
+    }
 }
 
 /// A section.
@@ -111,8 +130,8 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
     /// Titles above columns that belong together: none, or one for each column, empty above those that stand alone.
     pub groups: Vec<String>,
-    /// The row that is recommended.
-    pub chosen: Option<usize>,
+    /// The rows that are recommended.
+    pub chosen: Vec<usize>,
     /// What becomes of it where it does not fit.
     pub narrow: Narrow,
 }

@@ -199,13 +199,16 @@ fn write_answer(html: &mut String, answer: &Answer) {
         escape(&answer.subject),
         escape(&answer.origin)
     );
-    let _ = writeln!(
-        html,
-        "<p class=\"use\"><b>USE</b> <strong>{}</strong> {} <span class=\"sure\">{}</span></p>",
-        escape(&answer.choice),
-        escape(&answer.meaning),
-        escape(&answer.sure)
-    );
+    for what in &answer.uses {
+        let on = if what.on.is_empty() { String::new() } else { format!("on {}: ", escape(&what.on)) };
+        let _ = writeln!(
+            html,
+            "<p class=\"use\"><b>USE</b> <strong>{}</strong> {on}{} <span class=\"sure\">{}</span></p>",
+            escape(&what.choice),
+            escape(&what.meaning),
+            escape(&what.sure)
+        );
+    }
     if !answer.why.is_empty() {
         let why: Vec<String> = answer.why.iter().map(|line| escape(line)).collect();
         let _ = writeln!(html, "<p class=\"why\"><b>WHY</b> <span>{}</span></p>", why.join("<br>"));
@@ -250,7 +253,7 @@ fn write_table(html: &mut String, table: &Table) {
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for (at, row) in table.rows.iter().enumerate() {
-        html.push_str(if table.chosen == Some(at) { "<tr class=\"chosen\">" } else { "<tr>" });
+        html.push_str(if table.chosen.contains(&at) { "<tr class=\"chosen\">" } else { "<tr>" });
         for (i, cell) in row.iter().enumerate() {
             let cell = escape(cell);
             let _ = if i == 0 { write!(html, "<th scope=\"row\">{cell}</th>") } else { write!(html, "<td>{cell}</td>") };

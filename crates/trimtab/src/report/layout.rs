@@ -196,8 +196,10 @@ impl Grid {
         let one_line = |text: &String| clean(text).replace(['\n', '\t'], " ");
         let column = |(at, heading): (usize, &String)| {
             let mut cells: Vec<String> = table.rows.iter().map(|row| row.get(at).map(one_line).unwrap_or_default()).collect();
-            if let Some(cell) = table.chosen.filter(|_| at == 0).and_then(|row| cells.get_mut(row)) {
-                cell.push_str(CHOSEN);
+            for row in table.chosen.iter().filter(|_| at == 0) {
+                if let Some(cell) = cells.get_mut(*row) {
+                    cell.push_str(CHOSEN);
+                }
             }
             let right = at > 0 && cells.iter().all(|cell| is_figure(cell)) && cells.iter().any(|cell| !cell.is_empty());
             Column { group: table.groups.get(at).map(one_line).unwrap_or_default(), heading: one_line(heading), cells, right }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use trimtab_core::run::pictures::{LatencyMap, SuperblockMap};
 
 /// Characters of all superblocks of a film, at most: beyond that moments are left out.
-const FILM_CHARACTERS_MAX: usize = 400_000;
+const FILM_CHARACTERS_MAX: usize = 150_000;
 
 /// A number as short as it may be: six digits.
 fn number(value: f64) -> Value {

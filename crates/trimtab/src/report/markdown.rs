@@ -23,9 +23,11 @@ pub fn render(document: &Document) -> String {
 
 /// The answer, in the order of the first screen.
 fn of_answer(answer: &Answer) -> String {
-    let use_this = [format!("USE {}", answer.choice), answer.meaning.clone(), answer.sure.clone()];
-    let use_this: Vec<String> = use_this.iter().filter(|part| !part.is_empty()).map(|part| escaped(part)).collect();
-    let mut text = format!("\n{} ({})\n\n**{}**\n\n", escaped(&answer.subject), escaped(&answer.origin), use_this.join(": "));
+    let mut text = format!("\n{} ({})\n\n", escaped(&answer.subject), escaped(&answer.origin));
+    for what in &answer.uses {
+        let sure = if what.sure.is_empty() { String::new() } else { format!(" ({})", escaped(&what.sure)) };
+        text += &format!("**USE {}**{sure}\n\n", escaped(&what.in_words()));
+    }
     answer.why.iter().for_each(|line| text += &format!("- {}\n", escaped(line)));
     answer.tables.iter().for_each(|table| text += &format!("\n{}", of_table(table)));
     text.push('\n');

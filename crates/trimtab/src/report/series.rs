@@ -16,6 +16,19 @@ pub fn charts(run: &Run) -> Vec<Block> {
     groups.into_iter().map(|(axis, unit, group)| chart(axis, unit, &group)).collect()
 }
 
+/// The same series of several runs, each called as its run.
+pub fn together(name: &str, found: &[(&str, &Series)]) -> Block {
+    let named: Vec<Series> = found.iter().map(|(label, series)| Series { name: (*label).to_owned(), ..(*series).clone() }).collect();
+    let first = &named[0];
+    match chart(first.axis, first.unit, &named.iter().collect::<Vec<_>>()) {
+        Block::Chart(chart) => {
+            let over = if first.axis == Axis::Time { "time" } else { "bytes written" };
+            Block::Chart(Chart { title: format!("{name} over {over}"), ..chart })
+        }
+        other => other,
+    }
+}
+
 fn chart(axis: Axis, unit: Unit, group: &[&Series]) -> Block {
     let (x_label, x_scale) = match axis {
         Axis::Time => ("time, s", 1e-9),

@@ -1,8 +1,10 @@
 //! Charts as inline SVG. Colours are looked up by the page's style sheet, so that one picture serves light, dark and print.
 
+mod crystal;
 mod film;
 mod heat;
 
+pub use crystal::{Row as CrystalRow, crystal};
 pub use film::film;
 pub use heat::{SHADES, TRIMMING, heat};
 

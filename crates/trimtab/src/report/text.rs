@@ -1,6 +1,6 @@
 //! A document for the terminal: the same order and the same numbers as the HTML, charts as sparklines.
 
-use super::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Verdict, dots_table};
+use super::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table};
 use super::layout;
 use crate::output;
 use owo_colors::OwoColorize as _;
@@ -106,18 +106,8 @@ impl Screen {
             }
         }
         self.text.push('\n');
-        let choice = format!("USE  {}", answer.choice);
-        let choice = if answer.meaning.is_empty() { choice } else { format!("{choice}: {}", answer.meaning) };
-        let sure = clean(&answer.sure);
-        let (plain, room) = (clean(&choice), self.width.map_or(SCREEN, |width| width.min(SCREEN)));
-        if !sure.is_empty() && plain.width() + 2 + sure.width() <= room {
-            let blank = " ".repeat(room - plain.width() - sure.width());
-            let _ = writeln!(self.text, "{}{blank}{sure}", plain.bold());
-        } else {
-            for line in layout::paragraph(&choice, self.width, "", "     ").lines() {
-                let _ = writeln!(self.text, "{}", line.bold());
-            }
-            self.paragraph(&sure, "     ", "     ");
+        for (nth, what) in answer.uses.iter().enumerate() {
+            self.use_this(what, if nth == 0 { "USE  " } else { "     " });
         }
         for (nth, line) in answer.why.iter().enumerate() {
             self.paragraph(line, if nth == 0 { "WHY  " } else { "     " }, "     ");
@@ -146,6 +136,21 @@ impl Screen {
                 (false, false) => writeln!(self.text, "{line}\n         {}", clean(aside).dimmed()),
             };
         }
+    }
+
+    /// What to use, behind a label of five columns; how sure that is stands at the right edge, or below.
+    fn use_this(&mut self, what: &Use, label: &str) {
+        let (choice, sure) = (clean(&what.in_words()), clean(&what.sure));
+        let room = self.width.map_or(SCREEN, |width| width.min(SCREEN));
+        let taken = label.len() + choice.width() + sure.width();
+        if !sure.is_empty() && taken + 2 <= room {
+            let _ = writeln!(self.text, "{}{}{sure}", format!("{label}{choice}").bold(), " ".repeat(room - taken));
+            return;
+        }
+        for line in layout::paragraph(&choice, self.width, label, "     ").lines() {
+            let _ = writeln!(self.text, "{}", line.bold());
+        }
+        self.paragraph(&sure, "     ", "     ");
     }
 
     fn verdict(&mut self, verdict: &Verdict) {

@@ -8,7 +8,7 @@ use super::months::{fills, setting};
 use super::table::{FOREGROUND, jobs, mean, policy_title};
 use super::verdict::{self, Recommendation};
 use super::{Study, advice, document, policy};
-use crate::report::document::{Answer, Table};
+use crate::report::document::{Answer, Table, Use};
 use crate::report::run::quantity;
 use std::time::Duration;
 use trimtab_core::run::{Provenance, Run, Severity, Unit};
@@ -31,9 +31,7 @@ pub fn of(study: &Study, around: &Around) -> Answer {
     Answer {
         subject: subject(study),
         origin: origin(study, around),
-        choice: choice.to_owned(),
-        meaning: meaning.to_owned(),
-        sure: sure(study),
+        uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning: meaning.to_owned(), sure: sure(study) }],
         why: why(study),
         tables: tables(study),
         notes: notes(study),
@@ -47,16 +45,16 @@ pub fn of(study: &Study, around: &Around) -> Answer {
     }
 }
 
-fn first(study: &Study) -> Option<&Run> {
+pub(super) fn first(study: &Study) -> Option<&Run> {
     study.all().next()
 }
 
-fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
+pub(super) fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
     run.environment.iter().find(|field| field.key == key).map(|field| field.value.as_str())
 }
 
 /// The drive and the filesystem: "OCZ Vertex LE 100 GB, ext4".
-fn subject(study: &Study) -> String {
+pub(super) fn subject(study: &Study) -> String {
     let Some(run) = first(study) else { return study.target.clone() };
     let drive = environment(run, "drive.model").map(|model| model.split(':').next().unwrap_or(model).trim().to_owned());
     let filesystem = environment(run, "volume.name").or_else(|| environment(run, "fs.type"));
@@ -82,7 +80,7 @@ fn origin(study: &Study, around: &Around) -> String {
 }
 
 /// What to use, and what that is.
-fn choice(study: &Study) -> (&'static str, &'static str) {
+pub(super) fn choice(study: &Study) -> (&'static str, &'static str) {
     match verdict::recommendation(study) {
         Recommendation::Idle => (policy::IDLE, "trim in idle time, in small pieces"),
         Recommendation::Adaptive => (policy::ADAPTIVE, "trim when three quarters of the free space have been written"),
@@ -109,7 +107,7 @@ fn sure(study: &Study) -> String {
 }
 
 /// A gain in per cent: "+30 %".
-fn percent(ratio: f64) -> String {
+pub(super) fn percent(ratio: f64) -> String {
     format!("{:+.0} %", (ratio - 1.0) * 100.0)
 }
 
@@ -165,7 +163,7 @@ fn gains(study: &Study, chosen: Option<&str>) -> Option<String> {
 }
 
 /// "60%" as people write it.
-fn spaced(fill: &str) -> String {
+pub(super) fn spaced(fill: &str) -> String {
     fill.strip_suffix('%').map_or_else(|| fill.to_owned(), |number| format!("{number} %"))
 }
 
@@ -241,7 +239,7 @@ fn grouped(digits: &str) -> String {
 }
 
 /// A rate with three digits: 27,900.
-fn rate(value: f64) -> String {
+pub(super) fn rate(value: f64) -> String {
     let step = 10_f64.powi((value.max(1.0).log10().floor() as i32 - 2).max(0));
     grouped(&format!("{:.0}", (value / step).round() * step))
 }
@@ -250,11 +248,25 @@ fn tables(study: &Study) -> Vec<Table> {
     if study.ageing.is_empty() { measured(study) } else { vec![months(study)] }
 }
 
+/// What months under `policy` come to at `fill`, as it stands in a table: a rate, an amplification, or the life against none.
+pub(super) fn figure(study: &Study, policy: &str, metric: &str, fill: &str) -> String {
+    let of = |policy: &str| {
+        let run = study.ageing.iter().find(|run| run.policy == policy && setting(run, "fill") == Some(fill))?;
+        mean(run, metric)
+    };
+    let life = || of(policy::NONE).zip(of(policy)).filter(|(_, mine)| *mine > 0.0).map(|(none, mine)| percent(none / mine));
+    let shown = match metric {
+        CYCLES_PER_TB => life().filter(|_| policy != policy::NONE),
+        RATE_STEADY => of(policy).map(rate),
+        _ => of(policy).map(|value| format!("{value:.2}")),
+    };
+    shown.unwrap_or_else(|| "-".to_owned())
+}
+
 /// The policies by what others wait, and by what months of use come to at each fill.
 fn months(study: &Study) -> Table {
     let fills: Vec<String> = fills(&study.ageing).into_iter().map(str::to_owned).collect();
     let chosen = verdict::recommended_policy(study);
-    let cell = |policy: &str, fill: &str| study.ageing.iter().find(|run| run.policy == policy && setting(run, "fill") == Some(fill));
     let waits = policies(study).iter().any(|policy| longest_wait(study, policy).is_some());
     let (mut groups, mut header) = (vec![String::new()], vec!["policy".to_owned()]);
     if waits {
@@ -277,22 +289,10 @@ fn months(study: &Study) -> Table {
         if waits {
             row.push(longest_wait(study, policy).map_or_else(|| "-".to_owned(), |seconds| quantity(seconds, Unit::Seconds)));
         }
-        for (_, metric) in &parts {
-            for fill in &fills {
-                let value = cell(policy, fill).and_then(|run| mean(run, metric));
-                let none = cell(policy::NONE, fill).and_then(|run| mean(run, metric));
-                row.push(match (*metric, value) {
-                    (_, None) => "-".to_owned(),
-                    (CYCLES_PER_TB, _) if policy == policy::NONE => "-".to_owned(),
-                    (CYCLES_PER_TB, Some(mine)) => none.filter(|_| mine > 0.0).map_or_else(|| "-".to_owned(), |none| percent(none / mine)),
-                    (RATE_STEADY, Some(value)) => rate(value),
-                    (_, Some(value)) => format!("{value:.2}"),
-                });
-            }
-        }
+        row.extend(parts.iter().flat_map(|(_, metric)| fills.iter().map(|fill| figure(study, policy, metric, fill))));
         table.row(row);
         if chosen == Some(policy) {
-            table.chosen = Some(table.rows.len() - 1);
+            table.chosen.push(table.rows.len() - 1);
         }
     }
     table
@@ -335,8 +335,8 @@ fn measured(study: &Study) -> Vec<Table> {
         });
         let row: Vec<String> = std::iter::once(title.clone()).chain(cells).collect();
         table.row(row);
-        if verdict::recommended_policy(study) == Some(verdict::effective_policy(run)) && table.chosen.is_none() {
-            table.chosen = Some(table.rows.len() - 1);
+        if verdict::recommended_policy(study) == Some(verdict::effective_policy(run)) && table.chosen.is_empty() {
+            table.chosen.push(table.rows.len() - 1);
         }
         titles.push(title);
     }
@@ -395,7 +395,7 @@ fn more(study: &Study, around: &Around) -> Vec<(String, String, String)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     use crate::report::text;
@@ -427,7 +427,7 @@ mod tests {
     }
 
     /// A study of five policies at two fills, its figures as in the articles' order of magnitude.
-    fn whole() -> Study {
+    pub(in crate::study) fn whole() -> Study {
         let waits =
             [("none", 0.0027, 0.053), ("online", 3.1, 3.41), ("batched", 0.68, 0.053), ("adaptive", 0.68, 0.053), ("idle", 0.153, 0.053)];
         let tree = |(policy, wait, delete): &(&str, f64, f64)| {
@@ -484,7 +484,7 @@ mod tests {
         }
     }
 
-    fn around() -> Around {
+    pub(in crate::study) fn around() -> Around {
         let report = "/home/user/.local/share/trimtab/trimtab-study.html";
         Around { took: Some(Duration::from_secs(29)), report: Some(report.into()), kept: Some("5b48c05a".into()) }
     }

@@ -158,6 +158,20 @@ fn data_and_pictures_can_be_taken_away() {
 }
 
 #[test]
+fn runs_in_one_report_are_compared_and_drawn_together() {
+    if !have_tool("chromium") {
+        return skip("chromium");
+    }
+    let mut browser = open(&MADE.2, 1200);
+    let page = browser.text("document.body.innerText");
+    assert!(page.contains("B against A") && page.contains("B / A") && page.contains("All in one picture"), "{page}");
+    let names =
+        browser.value("[...document.querySelectorAll('figure[data-chart] .toggles')].map((t) => t.innerText.replace(/\\s+/g, ' ').trim())");
+    assert!(names.as_array().unwrap().iter().any(|names| names == "A B"), "{names}");
+    check_quiet(&browser);
+}
+
+#[test]
 fn on_a_phone_in_the_dark_and_on_paper() {
     if !have_tool("chromium") {
         return skip("chromium");

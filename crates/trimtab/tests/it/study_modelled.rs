@@ -9,7 +9,18 @@ fn the_study_of_a_modelled_drive_is_the_same_twice_and_leaves_a_report() {
     let run = |name: &str| {
         let report = dir.path().join(format!("{name}.html"));
         let output = trimtab()
-            .args(["study", "--quick", "--policies", "none,online,batched", "--questions", "deleting", "--json", "--quiet", "--store"])
+            .args([
+                "study",
+                "drive:ocz-vertex-le-100gb",
+                "--quick",
+                "--policies",
+                "none,online,batched",
+                "--questions",
+                "deleting",
+                "--json",
+                "--quiet",
+                "--store",
+            ])
             .arg(dir.path().join(format!("{name}.db")))
             .arg("--report")
             .arg(&report)
@@ -56,7 +67,18 @@ fn an_aged_drive_is_the_same_twice_and_what_was_finished_is_taken_again() {
     let report = dir.path().join("report.html");
     let study = |store: &str, more: &[&str]| {
         let mut command = trimtab();
-        command.args(["study", "--quick", "--policies", "none,online", "--questions", "ageing", "--json", "--force", "--store"]);
+        command.args([
+            "study",
+            "drive:ocz-vertex-le-100gb",
+            "--quick",
+            "--policies",
+            "none,online",
+            "--questions",
+            "ageing",
+            "--json",
+            "--force",
+            "--store",
+        ]);
         let output = command.arg(dir.path().join(store)).arg("--report").arg(&report).args(more).output().unwrap();
         (
             output.status.code(),
@@ -88,11 +110,53 @@ fn an_aged_drive_is_the_same_twice_and_what_was_finished_is_taken_again() {
 }
 
 #[test]
+fn without_a_target_three_drives_stand_beside_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, report) = (dir.path().join("s.db"), dir.path().join("r.html"));
+    let study = |more: &[&str]| {
+        let mut command = trimtab();
+        command
+            .args(["study", "--quick", "--policies", "none,online", "--questions", "ageing", "--force", "--resume", "--store"])
+            .arg(&store);
+        command.arg("--report").arg(&report).args(more).env("COLUMNS", "80");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_str(&study(&["--json"])).unwrap();
+    let targets: Vec<&str> = json["studies"].as_array().unwrap().iter().map(|study| study["target"].as_str().unwrap()).collect();
+    assert_eq!(targets, ["drive:ocz-vertex-le-100gb", "drive:sata-tlc-500gb", "drive:nvme-tlc-500gb"]);
+    // What was finished is taken: the same figures, in words.
+    let shown = study(&[]);
+    for (study, row) in json["studies"].as_array().unwrap().iter().zip(["OCZ none", "SATA none", "NVMe none"]) {
+        let metrics = study["ageing"][0]["metrics"].as_array().unwrap();
+        let rate = metrics.iter().find(|m| m["name"] == "random-write.steady-state").unwrap()["samples"][0].as_f64().unwrap();
+        let line = shown.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{row} is not in\n{shown}"));
+        let written: f64 = line.split_whitespace().find(|word| word.contains(',')).unwrap().replace(',', "").parse().unwrap();
+        assert!((written / rate - 1.0).abs() < 0.006, "{line}: {rate}");
+    }
+    assert!(shown.lines().count() <= 24 && shown.matches("USE").count() == 1, "{shown}");
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert!(html.len() < 1_500_000 && html.contains("NVMe: the drive itself"), "{}", html.len());
+}
+
+#[test]
 fn a_report_that_cannot_be_written_does_not_cost_the_runs() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("kept.db");
     trimtab()
-        .args(["study", "--quick", "--policies", "none", "--questions", "deleting", "--report", "/proc/such.html", "--store"])
+        .args([
+            "study",
+            "drive:ocz-vertex-le-100gb",
+            "--quick",
+            "--policies",
+            "none",
+            "--questions",
+            "deleting",
+            "--report",
+            "/proc/such.html",
+            "--store",
+        ])
         .arg(&store)
         .assert()
         .code(1)

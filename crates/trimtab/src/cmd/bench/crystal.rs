@@ -100,8 +100,11 @@ pub struct Args {
     /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them in place of the report.
     #[arg(long, value_name = "FILE", conflicts_with = "against")]
     cdm_text: Option<PathBuf>,
-    /// Replace the file of --cdm-text if there is one.
-    #[arg(long, requires = "cdm_text")]
+    /// Also draw the figures as reviews print them, a pair of bars a test, into this SVG file. Browsers and Inkscape make PNG of it.
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
+    /// Replace the files of --cdm-text and --picture if they are there.
+    #[arg(long)]
     force: bool,
     #[command(flatten)]
     rounds: RoundsArgs,
@@ -193,7 +196,8 @@ const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 /// Runs it and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
-    if let Some(path) = args.cdm_text.as_ref().filter(|path| path.as_os_str() != "-" && !args.force) {
+    let files = [args.cdm_text.as_ref().filter(|path| path.as_os_str() != "-"), args.picture.as_ref()];
+    for path in files.into_iter().flatten().filter(|_| !args.force) {
         file::check_new(path)?;
     }
     let spec = TargetSpec::resolve(&args.target)?;
@@ -219,6 +223,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         ground.add_warning(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
     }
     let (run, end) = conclude_run(context, header, ground, outcome, &settings, rounds)?;
+    let place = if args.force { Place::Replace } else { Place::New };
+    if let Some(path) = args.picture.as_ref().filter(|_| end == End::Complete) {
+        let written = file::write(path, cdm::picture(&run)?.as_bytes(), place);
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if let Some(path) = &args.cdm_text
         && end == End::Complete
     {
@@ -227,7 +236,6 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             crate::output::print(&cdm::text(&run)?)?;
             return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be kept");
         }
-        let place = if args.force { Place::Replace } else { Place::New };
         let written = file::write(path, cdm::text(&run)?.as_bytes(), place);
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }

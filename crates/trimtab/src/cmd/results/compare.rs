@@ -193,9 +193,12 @@ fn joined(runs: &[(RunId, Run)]) -> String {
 
 type Labelled = (String, Vec<(RunId, Run)>);
 
-/// The sides with their labels: A, B … Z, then numbers.
+/// The sides with their labels.
 fn load(store: &Store, sides: &[References]) -> anyhow::Result<Vec<Labelled>> {
-    let label =
-        |i: usize| u8::try_from(i).ok().filter(|i| *i < 26).map_or_else(|| (i + 1).to_string(), |i| char::from(b'A' + i).to_string());
     sides.iter().enumerate().map(|(i, references)| Ok((label(i), super::load(store, &references.0)?))).collect()
+}
+
+/// A, B … Z, then numbers.
+pub fn label(side: usize) -> String {
+    u8::try_from(side).ok().filter(|i| *i < 26).map_or_else(|| (side + 1).to_string(), |i| char::from(b'A' + i).to_string())
 }

@@ -8,14 +8,16 @@ use crate::store::Reference;
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use trimtab_core::analysis::compare::Options;
+use trimtab_core::analysis::compare::runs::{Side, against, warnings};
 use trimtab_core::run::Run;
 
-/// Write stored runs into one HTML file that opens offline: figures, charts, latencies, environment, warnings.
+/// Write stored runs into one HTML file that opens offline: figures, charts, latencies, environment, warnings. Several are compared with the first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   trimtab results report last
-  trimtab results report last~1 last --output both.html
+  trimtab results report last~1 last --output both.html       ratio, interval and verdict, and pictures with both in one
   trimtab results report 0c4e5df9 --output - | less")]
 pub struct Args {
     /// The runs: first digits of their ids, last, last~1 …; study:ID for a study.
@@ -57,20 +59,30 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All that is known of the runs, one after the other.
+/// All that is known of a run; of several what is different first, with pictures of all in one, and folded away all that is known of each.
 fn document(runs: &[(String, &Run)]) -> Document {
     if let [(id, run)] = runs {
         let mut document = report::run::everything(run);
         document.title = format!("{id}: {}", document.title);
         return document;
     }
-    let mut whole = Document { title: format!("{} runs", runs.len()), ..Document::default() };
-    for (id, run) in runs {
+    let labels: Vec<String> = (0..runs.len()).map(super::compare::label).collect();
+    let sides: Vec<Side<'_>> = runs.iter().zip(&labels).map(|((_, run), label)| Side { label, runs: std::slice::from_ref(*run) }).collect();
+    let ids: Vec<String> = runs.iter().map(|(id, _)| id.clone()).collect();
+    let options = Options::default();
+    let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
+    let mut whole = report::compare::document(&sides, &ids, options.confidence, &others, &warnings(&sides));
+    let pictures = report::compare::pictures(&sides);
+    if !pictures.is_empty() {
+        let at = whole.sections.iter().position(|section| section.title == "Warnings").unwrap_or(whole.sections.len());
+        whole.sections.insert(at, Section::new("All in one picture", pictures));
+    }
+    for ((id, run), label) in runs.iter().zip(&labels) {
         let document = report::run::everything(run);
         let policy = if run.policy.is_empty() { String::new() } else { format!(", {}", run.policy) };
-        whole.subtitle.push(format!("{id}: {}{policy}: {}", document.title, document.subtitle.join("; ")));
-        let named = |section: Section| Section { title: format!("{id}: {} ({}{policy})", section.title, run.workload), ..section };
-        whole.sections.extend(document.sections.into_iter().map(named));
+        let named =
+            |section: Section| Section { title: format!("{label} = {id}: {} ({}{policy})", section.title, run.workload), ..section };
+        whole.sections.extend(document.sections.into_iter().map(|section| named(section).folded()));
     }
     whole
 }

@@ -11,7 +11,7 @@ use trimtab_core::run::{Field, Run};
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-struct StudyV1 {
+pub struct StudyV1 {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     target: String,
@@ -60,11 +60,8 @@ pub fn keep(context: &Context, study: &Study) -> store::Result<Option<RunId>> {
     store::open_to_write(context)?.save_study(&record).map(Some)
 }
 
-/// Prints a study, with its id if it is kept: the answer, or with `details` everything.
-///
-/// # Errors
-/// Standard output that cannot be written.
-pub fn print(context: &Context, id: Option<RunId>, study: &Study, around: &Around, details: bool) -> anyhow::Result<()> {
+/// What `--json` prints of a study.
+pub fn shape(id: Option<RunId>, study: &Study, around: &Around) -> StudyV1 {
     let shapes = |runs: &[Run]| -> Vec<RunV1> {
         let shape = |run: &Run| {
             let mut shape = RunV1::from(run);
@@ -74,7 +71,7 @@ pub fn print(context: &Context, id: Option<RunId>, study: &Study, around: &Aroun
         runs.iter().map(shape).collect()
     };
     let verdict = verdict::of(study);
-    let shape = StudyV1 {
+    StudyV1 {
         id: id.map(|id| id.to_string()),
         target: study.target.clone(),
         complete: study.complete,
@@ -87,7 +84,15 @@ pub fn print(context: &Context, id: Option<RunId>, study: &Study, around: &Aroun
         runs: shapes(&study.runs),
         ageing: shapes(&study.ageing),
         tuning: shapes(&study.tuning),
-    };
+    }
+}
+
+/// Prints a study, with its id if it is kept: the answer, or with `details` everything.
+///
+/// # Errors
+/// Standard output that cannot be written.
+pub fn print(context: &Context, id: Option<RunId>, study: &Study, around: &Around, details: bool) -> anyhow::Result<()> {
+    let shape = shape(id, study, around);
     context.report_styled("study", 1, &shape, || match details {
         true => report::text::render(&document::of(study, around)),
         false => report::text::answer(&answer::of(study, around)),

@@ -5,10 +5,13 @@ use crate::drives;
 use crate::error::UsageError;
 use crate::interrupt;
 use crate::output::Context;
+use crate::study::Study;
 use crate::study::cells::{self, Extent};
+use crate::study::job::Job;
 use crate::study::matrix::{self, Matrix};
 use crate::study::modelled::{self, ModelledRig, Setup};
 use crate::study::scale::{FULL, QUICK, Scale};
+use crate::study::shelf::Shelf;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -22,32 +25,58 @@ const REPEATS: u32 = 1;
 pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     interrupt::install().context("cannot install signal handlers")?;
+    let target = args.target.as_deref().unwrap_or(name);
+    let asked = Asked {
+        scale: Scale { repeats: args.repeats.unwrap_or(REPEATS), ..if args.quick { QUICK } else { FULL } },
+        extent: Extent {
+            ageing: args.asks(Question::Ageing),
+            tuning: args.asks(Question::Tuning),
+            only: args.cell.clone(),
+            ..extent(args)
+        },
+        only_tree: false,
+    };
+    let study = study(args, context, name, target, &asked, &*shelf(args, context, target)?)?;
+    conclude(args, context, &study, began)
+}
+
+/// How much of a study is done.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The size of the workloads that delete.
+    pub scale: Scale,
+    /// Months of churn.
+    pub extent: Extent,
+    /// Of the workloads that delete, only the tree.
+    pub only_tree: bool,
+}
+
+/// The study of the drive called `name`, whose runs name `target`.
+pub fn study(args: &Args, context: &Context, name: &str, target: &str, asked: &Asked, shelf: &dyn Shelf) -> anyhow::Result<Study> {
     let drive = drives::load(name)?;
     let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
-    let scale = Scale { repeats: args.repeats.unwrap_or(REPEATS), ..if args.quick { QUICK } else { FULL } };
     let setup = Setup {
         drive,
-        label: args.target.clone(),
+        label: target.to_owned(),
         volume: modelled::volume_named(args.filesystem.as_deref().unwrap_or("ext4")),
         fill: f64::from(args.fill.unwrap_or(60)) / 100.0,
         fill_class: DataClass::Compressible(30),
         seed: args.seed,
     };
     fits(&setup)?;
+    let mut jobs = if args.asks(Question::Deleting) { asked.scale.jobs(args.seed)? } else { Vec::new() };
+    jobs.retain(|job| !asked.only_tree || matches!(job, Job::Tree { .. }));
     let matrix = Matrix {
-        target: args.target.clone(),
-        jobs: if args.asks(Question::Deleting) { scale.jobs(args.seed)? } else { Vec::new() },
+        target: target.to_owned(),
+        jobs,
         policies: policies.iter().map(|policy| policy.name().to_owned()).collect(),
-        repeats: scale.repeats,
+        repeats: asked.scale.repeats,
         only: args.cell.clone(),
         patience: None,
     };
-    let shelf = shelf(args, context)?;
-    let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, &*shelf)?;
-    let extent =
-        Extent { ageing: args.asks(Question::Ageing), tuning: args.asks(Question::Tuning), only: args.cell.clone(), ..extent(args) };
-    cells::run(context, &setup, &policies, &extent, &*shelf, &mut study)?;
-    conclude(args, context, &study, began)
+    let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, shelf)?;
+    cells::run(context, &setup, &policies, &asked.extent, shelf, &mut study)?;
+    Ok(study)
 }
 
 /// How much churn.

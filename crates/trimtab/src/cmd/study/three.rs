@@ -1,0 +1,112 @@
+//! `trimtab study` without a target: three modelled drives beside each other, so that one sees where TRIM policy matters and where it does not.
+
+use super::kept;
+use super::modelled::{self, Asked};
+use super::{Args, Question, shelf, write_html};
+use crate::error::{Interrupted, UsageError};
+use crate::interrupt;
+use crate::output::Context;
+use crate::progress::{Counting, Progress};
+use crate::report;
+use crate::study::answer::Around;
+use crate::study::cells::Extent;
+use crate::study::scale::{FULL, QUICK, Scale};
+use crate::study::shelf::Shelf;
+use crate::study::{Study, overview};
+use anyhow::Context as _;
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::Instant;
+use trimtab_core::run::Run;
+
+/// The SandForce drive of the articles, and two of today.
+const DRIVES: [&str; 3] = ["ocz-vertex-le-100gb", "sata-tlc-500gb", "nvme-tlc-500gb"];
+
+/// Runs all three, keeps each as a study of its own, and prints what is different.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    interrupt::install().context("cannot install signal handlers")?;
+    if args.questions.contains(&Question::Tuning) {
+        let hint = format!("trimtab study drive:{} --questions tuning", DRIVES[0]);
+        return Err(UsageError::new("what data and tuning change is asked of one drive").hint(hint).into());
+    }
+    let asked = asked(args);
+    let targets = DRIVES.map(|name| format!("drive:{name}"));
+    let shelves: Vec<Box<dyn Shelf>> = targets.iter().map(|target| shelf(args, context, target)).collect::<anyhow::Result<_>>()?;
+    let policies = if args.policies.is_empty() { 5 } else { args.policies.len() };
+    let deleting = if args.asks(Question::Deleting) { 1 } else { 0 };
+    let ageing = if asked.extent.ageing { asked.extent.fills.len() } else { 0 };
+    let total = (DRIVES.len() * policies * (deleting + ageing)) as u64;
+    let bar = Mutex::new((Progress::new(context, "three drives", Counting::Items, total), 0));
+    // One bar for all: each of them says nothing.
+    let silent = Context { progress: false, quiet: true, ..context.clone() };
+    let one = |at: usize| {
+        let counted = Counted { inner: &*shelves[at], bar: &bar };
+        modelled::study(args, &silent, DRIVES[at], &targets[at], &asked, &counted)
+    };
+    let studies: Vec<Study> = (0..DRIVES.len()).into_par_iter().map(one).collect::<anyhow::Result<_>>()?;
+    drop(bar);
+    conclude(args, context, &studies, began)
+}
+
+/// What half a minute is enough for; or what was asked for.
+fn asked(args: &Args) -> Asked {
+    let (drive_writes, fills) = match (args.quick, args.full) {
+        (true, _) => (1.0, vec![0.6]),
+        (_, true) => (5.0, vec![0.6, 0.9]),
+        _ => (2.0, vec![0.6, 0.9]),
+    };
+    let extent = Extent { drive_writes, fills, ageing: args.asks(Question::Ageing), tuning: false, only: args.cell.clone() };
+    let scale = Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };
+    Asked { scale, extent, only_tree: !args.full }
+}
+
+/// Counts what is put on a shelf.
+struct Counted<'a> {
+    inner: &'a dyn Shelf,
+    bar: &'a Mutex<(Progress, u64)>,
+}
+
+impl Counted<'_> {
+    fn count(&self) {
+        let mut bar = self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        bar.1 += 1;
+        let done = bar.1;
+        bar.0.set(done);
+    }
+}
+
+impl Shelf for Counted<'_> {
+    fn find(&self, cell: &str) -> Option<Run> {
+        self.inner.find(cell).inspect(|_| self.count())
+    }
+
+    fn put(&self, run: &Run) -> anyhow::Result<()> {
+        self.count();
+        self.inner.put(run)
+    }
+}
+
+fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -> anyhow::Result<ExitCode> {
+    let kept: anyhow::Result<Vec<_>> = studies.iter().map(|study| kept::keep(context, study).map_err(Into::into)).collect();
+    let ids: Vec<_> = kept.as_ref().map(|ids| ids.iter().flatten().copied().collect()).unwrap_or_default();
+    let names: Vec<String> = ids.iter().map(|id: &crate::store::RunId| id.short()).collect();
+    let mut around = Around { took: Some(began.elapsed()), report: None, kept: (!names.is_empty()).then(|| names.join(" ")) };
+    let report = write_html(args, context, &overview::document(studies, &around));
+    around.report = report.as_ref().ok().map(|path| path.display().to_string());
+    let shapes: Vec<_> = studies.iter().enumerate().map(|(at, study)| kept::shape(ids.get(at).copied(), study, &around)).collect();
+    context.report_styled("study-overview", 1, &serde_json::json!({ "studies": shapes }), || match args.details {
+        true => report::text::render(&overview::document(studies, &around)),
+        false => report::text::answer(&overview::answer(studies, &around)),
+    })?;
+    kept.context("the result above could not be kept")?;
+    let path = report?;
+    context.remark(&format!("report: {}", path.display()));
+    if studies.iter().all(|study| study.complete) {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        context.remark("Interrupted. What was finished is kept; the same command with --resume goes on from there.");
+        Err(Interrupted.into())
+    }
+}
