@@ -70,8 +70,8 @@ bench: packages
 	$(CARGO) bench -p trimtab --bench '*'
 
 # The property tests of the models with other cases, a round in ten seconds; each round's seed is printed, and PROPTEST_RNG_SEED=SEED cargo test
-# repeats it. Then the SSD model against its reference, and 200 power cuts on ext4 and XFS each. Before all, the stated rust-version. At last
-# studies in a row on ext4, XFS and btrfs, and studies that are killed.
+# repeats it. Then the SSD model against its reference, the full study of every shipped drive, and 200 power cuts on ext4 and XFS each. Before all,
+# the stated rust-version. At last studies in a row on ext4, XFS and btrfs, and studies that are killed.
 SOAK_CUTS ?= 200
 SOAK_TRIES ?= 1000
 SOAK_KILLS ?= 200
@@ -84,6 +84,7 @@ soak: packages msrv
 	  echo "property tests, seed $$seed"; \
 	  PROPTEST_RNG_SEED=$$seed timeout 600 $(CARGO) test -q -p trimtab-core --lib || exit 1; done
 	TRIMTAB_REFERENCE_CASES=10000 $(CARGO) test -q -p trimtab-core --lib reference
+	TRIMTAB_STUDIES=full $(CARGO) test -p trimtab --release --test it study_drives
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture
 	TRIMTAB_SOAK_STUDIES=$(SOAK_STUDIES) TRIMTAB_SOAK_FULL=$(SOAK_FULL_STUDIES) TRIMTAB_SOAK_STUDY_KILLS=$(SOAK_STUDY_KILLS) \

@@ -274,7 +274,7 @@ static BESIDE: [Beside; 2] = [
     Beside {
         drive: "ocz-vertex-le-100gb",
         size: "1GiB",
-        cost: "148 ms a command and 0.12 ms a mapped unit, and nothing else meanwhile",
+        cost: "3.56 ms a command and 0.261 ms a mapped unit, and nothing else meanwhile",
         dear: true,
         holes: 40,
         rounds: 1,

@@ -7,10 +7,9 @@
 use crate::store::RunId;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
-use trimtab_core::drive::spec::file::{self, Drive, Source};
+use trimtab_core::drive::spec::file::{self, Alternative, Drive, Source};
 use trimtab_core::drive::spec::{DriveSpec, Medium};
 use trimtab_core::run::{Field, Run};
 
@@ -82,7 +81,17 @@ pub fn note_drive(run: &mut Run, drive: &Drive) {
 
 /// The specification of a drive with the sources of its figures, and a hash of the figures.
 pub fn drive_fields(drive: &Drive) -> [Field; 2] {
-    [Field::new(DRIVE_HASH, hash(&toml_of(&drive.spec, &BTreeMap::new()))), Field::new(DRIVE, toml_of(&drive.spec, &drive.sources))]
+    let mut whole = table_of(&drive.spec);
+    if !drive.sources.is_empty() {
+        let shown = |source: &Source| format!("{}: {}", source.kind.name(), source.text);
+        let sources = drive.sources.iter().map(|(field, source)| (field.clone(), shown(source).into())).collect::<toml::Table>();
+        whole.insert("sources".to_owned(), sources.into());
+    }
+    if !drive.alternatives.is_empty() {
+        let uncertain = drive.alternatives.iter().map(|one| uncertain(&drive.spec, one)).collect();
+        whole.insert("uncertain".to_owned(), toml::Value::Array(uncertain));
+    }
+    [Field::new(DRIVE_HASH, hash(&text_of(&table_of(&drive.spec)))), Field::new(DRIVE, text_of(&whole))]
 }
 
 /// Sixteen hexadecimal digits that follow from a text.
@@ -90,8 +99,30 @@ pub fn hash(text: &str) -> String {
     RunId::of_text(text).to_string()
 }
 
+/// What differs in another specification that fits as well, as an `[[uncertain]]` table of a drive's file.
+fn uncertain(spec: &DriveSpec, alternative: &Alternative) -> toml::Value {
+    let [mut is, mut other] = [toml::Table::new(), toml::Table::new()];
+    flatten("", &toml::Value::Table(table_of(spec)), &mut is);
+    flatten("", &toml::Value::Table(table_of(&alternative.spec)), &mut other);
+    let set: toml::Table = other.into_iter().filter(|(field, value)| is.get(field) != Some(value)).collect();
+    let table = [("because".to_owned(), alternative.because.clone().into()), ("set".to_owned(), set.into())];
+    toml::Value::Table(table.into_iter().collect())
+}
+
+/// The values of a table under their dotted names.
+fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                flatten(&if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") }, value, into);
+            }
+        }
+        _ => drop(into.insert(prefix.to_owned(), value.clone())),
+    }
+}
+
 /// A specification as the file that `trimtab_core::drive::spec::file` reads, every field with its value.
-pub fn toml_of(spec: &DriveSpec, sources: &BTreeMap<String, Source>) -> String {
+fn table_of(spec: &DriveSpec) -> toml::Table {
     let value = |value: Result<toml::Value, toml::ser::Error>| value.expect("specifications hold numbers, texts, lists and tables only");
     let mut table = toml::Table::new();
     table.insert("name".to_owned(), spec.name.clone().into());
@@ -104,12 +135,11 @@ pub fn toml_of(spec: &DriveSpec, sources: &BTreeMap<String, Source>) -> String {
         Medium::Disk(disk) => ("disk", value(toml::Value::try_from(disk))),
     };
     table.insert(name.to_owned(), medium);
-    if !sources.is_empty() {
-        let shown = |source: &Source| format!("{}: {}", source.kind.name(), source.text);
-        let sources = sources.iter().map(|(field, source)| (field.clone(), shown(source).into())).collect::<toml::Table>();
-        table.insert("sources".to_owned(), sources.into());
-    }
-    toml::to_string(&table).expect("a table of tables is TOML")
+    table
+}
+
+fn text_of(table: &toml::Table) -> String {
+    toml::to_string(table).expect("a table of tables is TOML")
 }
 
 /// The text of a key.

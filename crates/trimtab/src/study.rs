@@ -10,6 +10,7 @@ pub mod cells;
 pub mod document;
 pub mod hook;
 pub mod job;
+pub mod kernels;
 pub mod light_work;
 pub mod matrix;
 pub mod modelled;
@@ -20,13 +21,16 @@ pub mod published;
 pub mod random_writes;
 pub mod real;
 pub mod scale;
+pub mod sensitivity;
 pub mod shelf;
 pub mod small;
 pub mod table;
+pub mod used;
 pub mod verdict;
 
 use crate::runner::End;
 use job::Job;
+use sensitivity::Sensitivity;
 use trimtab_core::run::Run;
 
 /// Names of policies in runs.
@@ -94,6 +98,10 @@ pub struct Study {
     pub ageing: Vec<Run>,
     /// What data and tuning change, one thing at a time.
     pub tuning: Vec<Run>,
+    /// Deleting with another generation of the filesystem, without discards and with.
+    pub kernels: Vec<Run>,
+    /// Which assumptions decide, if that was looked at.
+    pub assumptions: Option<Run>,
     /// Policies that could not be tried.
     pub untried: Vec<Untried>,
     /// False if it was interrupted.
@@ -103,7 +111,12 @@ pub struct Study {
 impl Study {
     /// All runs.
     pub fn all(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter().chain(&self.ageing).chain(&self.tuning)
+        self.runs.iter().chain(&self.ageing).chain(&self.tuning).chain(&self.kernels).chain(&self.assumptions)
+    }
+
+    /// Which assumptions decide, if that was looked at.
+    pub fn sensitivity(&self) -> Option<Sensitivity> {
+        self.assumptions.as_ref().and_then(Sensitivity::of_run)
     }
 
     /// Nothing was finished.

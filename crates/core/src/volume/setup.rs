@@ -192,6 +192,20 @@ impl<D: Device> Volume<D> {
     /// Puts free blocks into use, as if by files from long ago, until `fill` of the volume is, leaving free extents of about the wanted length
     /// spread over all of it.
     pub fn age(&mut self, age: &Age) -> Result<(), VolumeError> {
+        let mean = age.free_extent.0 as f64 / BLOCK as f64;
+        self.age_with(age, mean, &|rng| (-libm::log(1.0 - rng.unit()) * mean) as u32)
+    }
+
+    /// As [`age`](Self::age), with free extents whose lengths, in blocks, are drawn from `lengths`: those of another volume in use.
+    pub fn age_like(&mut self, age: &Age, lengths: &[u32]) -> Result<(), VolumeError> {
+        if lengths.is_empty() {
+            return self.age(age);
+        }
+        let mean = lengths.iter().copied().map(f64::from).sum::<f64>() / lengths.len() as f64;
+        self.age_with(age, mean, &|rng| lengths[rng.below(lengths.len() as u64) as usize])
+    }
+
+    fn age_with(&mut self, age: &Age, mean: f64, free_len: &dyn Fn(&mut Stream) -> u32) -> Result<(), VolumeError> {
         if !(0.0..=0.99).contains(&age.fill) {
             return Err(VolumeError::new(format!("a volume cannot be {:.0} % full", age.fill * 100.0)));
         }
@@ -210,7 +224,7 @@ impl<D: Device> Volume<D> {
             let base = group as u32 * super::group::GROUP_BLOCKS;
             let runs: Vec<(u32, u32)> = self.space.groups[group].runs_from(0, super::group::GROUP_BLOCKS).collect();
             for (start, len) in runs {
-                cut(&mut rng, (base + start, len), keep_share, age.free_extent.0 as f64 / BLOCK as f64, &mut taken);
+                cut(&mut rng, (base + start, len), keep_share, (mean, free_len), &mut taken);
             }
         }
         for (start, len) in &taken {
@@ -225,6 +239,25 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
+    /// Writes contents into a share of the free extents without taking them into use: what was there before was deleted, and the drive was not told.
+    pub fn write_free(&mut self, share: f64, class: DataClass, seed: u64) {
+        let mut rng = Stream::new(seed, "written free space");
+        let mut runs = Vec::new();
+        for group in 0..self.space.groups.len() {
+            let base = group as u32 * super::group::GROUP_BLOCKS;
+            let free = self.space.groups[group].runs_from(0, self.layout.group_blocks(group as u32));
+            runs.extend(free.filter(|_| rng.unit() < share).map(|(start, len)| (base + start, len)));
+        }
+        self.write_ballast(&runs, class);
+    }
+
+    /// Lengths of the free extents, in blocks, group after group.
+    #[must_use]
+    pub fn free_extents(&self) -> Vec<u32> {
+        let of = |group: usize| self.space.groups[group].runs_from(0, self.layout.group_blocks(group as u32)).map(|(_, len)| len);
+        (0..self.space.groups.len()).flat_map(of).collect()
+    }
+
     fn write_ballast(&mut self, runs: &[(u32, u32)], class: DataClass) {
         for part in runs.chunks(1024) {
             let ticket = self.queue.ticket();
@@ -237,8 +270,15 @@ impl<D: Device> Volume<D> {
     }
 }
 
-/// Cuts a free run into parts that are taken and parts that stay free, so that about `keep` of it stays free in extents of about `mean` blocks.
-fn cut(rng: &mut Stream, (start, len): (u32, u32), keep: f64, mean: f64, taken: &mut Vec<(u32, u32)>) {
+/// Cuts a free run into parts that are taken and parts that stay free, so that about `keep` of it stays free in extents of lengths that are drawn,
+/// of about `mean` blocks.
+fn cut(
+    rng: &mut Stream,
+    (start, len): (u32, u32),
+    keep: f64,
+    (mean, free_len): (f64, &dyn Fn(&mut Stream) -> u32),
+    taken: &mut Vec<(u32, u32)>,
+) {
     let end = start + len;
     if mean < 1.0 {
         let n = (f64::from(len) * (1.0 - keep)) as u32;
@@ -248,12 +288,11 @@ fn cut(rng: &mut Stream, (start, len): (u32, u32), keep: f64, mean: f64, taken: 
         return;
     }
     let taken_mean = mean * (1.0 - keep) / keep.max(1e-6);
-    let mut draw = |mean: f64| ((-libm::log(1.0 - rng.unit()) * mean) as u32).max(1);
     let mut at = start;
     while at < end {
-        let n = draw(taken_mean).min(end - at);
+        let n = ((-libm::log(1.0 - rng.unit()) * taken_mean) as u32).max(1).min(end - at);
         taken.push((at, n));
         at += n;
-        at += draw(mean).min(end - at);
+        at += free_len(rng).max(1).min(end - at);
     }
 }

@@ -534,29 +534,32 @@ fn overwriting_changes_neither_place_nor_metadata() {
     }
 }
 
+/// Remembers where it was written.
+#[derive(Debug)]
+struct Offsets(Vec<u64>);
+
+impl Device for Offsets {
+    fn size(&self) -> Bytes {
+        Bytes(1 << 30)
+    }
+    fn logical_block(&self) -> u32 {
+        512
+    }
+    fn supports_trim(&self) -> bool {
+        false
+    }
+    fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+        if let Command::Write(extent, _) = command {
+            self.0.push(extent.offset);
+        }
+        Completion { done: now + Nanos(1000), result: Ok(()) }
+    }
+    fn idle(&mut self, _until: Nanos) {}
+}
+
 #[test]
 fn a_partition_from_sector_63_is_misaligned_all_the_way() {
     let spec = VolumeSpec { start: Bytes(63 * 512), ..VolumeSpec::ext4() };
-    #[derive(Debug)]
-    struct Offsets(Vec<u64>);
-    impl Device for Offsets {
-        fn size(&self) -> Bytes {
-            Bytes(1 << 30)
-        }
-        fn logical_block(&self) -> u32 {
-            512
-        }
-        fn supports_trim(&self) -> bool {
-            false
-        }
-        fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
-            if let Command::Write(extent, _) = command {
-                self.0.push(extent.offset);
-            }
-            Completion { done: now + Nanos(1000), result: Ok(()) }
-        }
-        fn idle(&mut self, _until: Nanos) {}
-    }
     let mut v = Volume::format(Offsets(Vec::new()), spec, Nanos::ZERO).unwrap();
     v.create("f", &fill(1 << 20, 1)).unwrap();
     v.sync().unwrap();
@@ -703,4 +706,27 @@ fn a_small_journal_holds_whatever_is_synced_at_once() {
     volume.sync().unwrap();
     assert!(volume.counters().commits >= commits + 2 * 10_000 / 16 / 341, "{}", volume.counters().commits);
     volume.check();
+}
+
+#[test]
+fn a_volume_aged_like_another_has_its_free_extents_and_can_have_written_there() {
+    let lengths = [1, 4, 16, 300, 2];
+    let mean = 323.0 / 5.0;
+    let mut v = Volume::format(Offsets(Vec::new()), VolumeSpec::ext4(), Nanos::ZERO).unwrap();
+    let age = Age { fill: 0.5, free_extent: Bytes::ZERO, class: DataClass::Zero, write: false, seed: 1 };
+    v.age_like(&age, &lengths).unwrap();
+    let free = v.free_extents();
+    assert_eq!(free.iter().map(|len| u64::from(*len)).sum::<u64>() * BLOCK, v.free_space().0);
+    let found = free.iter().map(|len| f64::from(*len)).sum::<f64>() / free.len() as f64;
+    assert!((found / mean - 1.0).abs() < 0.1, "{found} of {mean}");
+    for len in lengths {
+        let share = free.iter().filter(|l| **l == len).count() as f64 / free.len() as f64;
+        assert!((share - 0.2).abs() < 0.04, "{len}: {share}");
+    }
+    let before = v.counters().traffic.written;
+    let in_use = v.runs_in_use().len();
+    v.write_free(0.5, DataClass::Zero, 1);
+    let share = (v.counters().traffic.written - before) as f64 / v.free_space().as_f64();
+    assert!((share - 0.5).abs() < 0.05, "{share}");
+    assert_eq!(v.runs_in_use().len(), in_use, "nothing is taken into use");
 }

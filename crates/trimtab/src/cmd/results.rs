@@ -114,6 +114,8 @@ fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<(RunId, 
         match part.as_str() {
             "ageing" => study.ageing.push(run),
             "tuning" => study.tuning.push(run),
+            "kernels" => study.kernels.push(run),
+            "assumptions" => study.assumptions = Some(run),
             _ => study.runs.push(run),
         }
     }

@@ -73,7 +73,8 @@ pub struct Args {
     /// Share of a modelled filesystem that is in use, in per cent [default: 60].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
     fill: Option<u8>,
-    /// What to find out of a modelled drive: what deleting costs, what months of use do, what data and tuning change [default: all].
+    /// What to find out of a modelled drive: what deleting costs, what months of use do, what data and tuning change, which assumption
+    /// decides [default: all, the last not with --quick].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     questions: Vec<Question>,
     /// Go on with an interrupted study of the same settings: what it had finished is not run again.
@@ -103,6 +104,7 @@ enum Question {
     Deleting,
     Ageing,
     Tuning,
+    Assumptions,
 }
 
 impl Args {

@@ -7,7 +7,7 @@ use super::light_work::SPARSE_WAIT;
 use super::months::{fills, setting};
 use super::table::{FOREGROUND, jobs, mean, policy_title};
 use super::verdict::{self, Recommendation};
-use super::{Study, advice, document, policy};
+use super::{Study, advice, document, kernels, policy};
 use crate::report::document::{Answer, Table, Use};
 use crate::report::run::quantity;
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn sure(study: &Study) -> String {
             let repeats = study.runs.iter().filter_map(|run| super::table::samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0);
             if repeats == 0 { String::new() } else { format!("{repeats} repeat{} each", if repeats == 1 { "" } else { "s" }) }
         }
-        _ => String::new(),
+        _ => study.sensitivity().map_or_else(String::new, |sensitivity| sensitivity.short()),
     }
 }
 
@@ -212,9 +212,11 @@ fn deleting(study: &Study) -> Option<(String, String)> {
     let text = match (time(job, policy::NONE), time(job, policy::ONLINE)) {
         (Some(none), Some(online)) => {
             let ratio = if none > 0.0 { format!(" ({}×)", three_digits(online / none)) } else { String::new() };
+            let other = kernels::ratio(study, job);
+            let other = other.map_or_else(String::new, |(ratio, name)| format!("; {}× with {name}", three_digits(ratio)));
             match (online - none).abs() <= none * 0.02 {
-                true => format!("{}, and as long with online discard", show(none)),
-                false => format!("{}; with online discard {}{ratio}", show(none), show(online)),
+                true => format!("{}, and as long with online discard{other}", show(none)),
+                false => format!("{}; with online discard {}{ratio}{other}", show(none), show(online)),
             }
         }
         (Some(only), None) | (None, Some(only)) => show(only),

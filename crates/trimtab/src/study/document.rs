@@ -3,7 +3,7 @@
 use super::answer::{self, Around};
 use super::table::{self, policy_title};
 use super::verdict::{self, Recommendation};
-use super::{Study, ageing, light_work, months, pictures, policy, shelf};
+use super::{Study, ageing, kernels, light_work, months, pictures, policy, sensitivity, shelf};
 use crate::report::document::{Block, Chart, ChartKind, Document, Section, Table};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Field, Provenance, Run, TargetKind, Warning};
@@ -52,6 +52,8 @@ fn in_full(study: &Study) -> Vec<Section> {
             "'trimtab bench crystal --compressible PERCENT' shows what data change; 'trimtab doctor' looks at alignment and access times.",
         )
     }));
+    sections.extend(kernels::section(study));
+    sections.extend(study.sensitivity().as_ref().map(sensitivity::Sensitivity::section));
     sections.extend(environment(study));
     let warnings = warnings(study.all());
     if !warnings.is_empty() {

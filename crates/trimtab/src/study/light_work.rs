@@ -21,7 +21,7 @@ use trimtab_core::units::Nanos;
 pub struct Load {
     /// Its phase, and what its metrics begin with.
     pub phase: &'static str,
-    /// One is due every so often.
+    /// One is due every so often, the first at once: what is deleted last is discarded then.
     pub interval: Nanos,
     /// It goes on for at least this long, …
     pub at_least: Nanos,
@@ -91,7 +91,6 @@ impl Load {
         recorder.begin_phase(self.phase, started);
         let mut due = started;
         while (due < started + self.at_least || (due < started + self.at_most && target.trimming())) && !interrupt::requested() {
-            due += self.interval;
             target.idle_until(due);
             let begun = target.now();
             let trimming = target.trimming();
@@ -102,6 +101,7 @@ impl Load {
             met.wait.record(done - begun);
             met.backlog.record(begun - due);
             met.over_time.record(due - started, done - due, trimming);
+            due += self.interval;
         }
         recorder.end_phase(target.now());
         Ok(met)

@@ -1,6 +1,7 @@
 //! A study on a modelled drive: a new drive and a new filesystem for each run, so that every policy begins alike.
 
 use super::job::{self, Job};
+use super::used::Used;
 use super::{Offer, Rig, hook, light_work, policy, shelf};
 use crate::drives::Drive;
 use crate::drives::model::{self, Model};
@@ -40,6 +41,8 @@ pub struct Setup {
     pub fill: f64,
     /// What that looks like.
     pub fill_class: DataClass,
+    /// What the free space looks like.
+    pub used: Used,
     /// Seed.
     pub seed: u64,
 }
@@ -53,8 +56,25 @@ pub fn volume_named(name: &str) -> VolumeSpec {
     }
 }
 
-/// Mean length of the free extents that a used filesystem has.
-const FREE_EXTENT: Bytes = Bytes(16 << 20);
+/// The generation of a filesystem, as reports name it.
+pub const fn generation(volume: &VolumeSpec) -> &'static str {
+    match (volume.catalogue, volume.journal.converts_after_write) {
+        (true, _) => "a synchronous catalogue of 2011",
+        (false, true) => "ext4 of Linux 6.18",
+        (false, false) => "ext4 of Linux 2.6.39",
+    }
+}
+
+/// The share of the free space that was written since the drive was last told that it is free, when files are deleted under a policy.
+fn written_since_trim(spec: &PolicySpec) -> f64 {
+    match spec {
+        PolicySpec::Online => 0.0,
+        PolicySpec::Adaptive(settings) => f64::from(settings.share_percent.min(100)) / 100.0,
+        PolicySpec::Idle(settings) => f64::from(settings.share_percent.min(100)) / 100.0,
+        // Of a week's writes at a tenth of the drive a day hardly any free place is left out.
+        PolicySpec::Batched(_) | PolicySpec::None => 1.0,
+    }
+}
 
 impl Setup {
     /// A new drive with a new filesystem, filled, mounted for `spec`, which knows what `state` says.
@@ -66,8 +86,9 @@ impl Setup {
         let volume_spec = self.mounted(spec, drive.supports_trim());
         let mut volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
         if self.fill > 0.0 {
-            let age = Age { fill: self.fill, free_extent: FREE_EXTENT, class: self.fill_class, write: true, seed: self.seed };
-            volume.age(&age)?;
+            let age = Age { fill: self.fill, free_extent: self.used.mean(), class: self.fill_class, write: true, seed: self.seed };
+            volume.age_like(&age, self.used.lengths())?;
+            volume.write_free(written_since_trim(spec), self.fill_class, self.seed);
         }
         let now = volume.now();
         let mut target = VolumeTarget::new(volume, by_hand(spec).build(state));
@@ -129,6 +150,8 @@ impl<'a> ModelledRig<'a> {
 struct Around {
     bar: Option<Bar>,
     policy: PolicySpec,
+    /// No more than is needed to judge: rare operations, and no waiting for the trim to end.
+    brief: bool,
     /// What the loads met, in their order, with their metrics.
     met: Vec<Metric>,
     /// What they met, over time.
@@ -139,7 +162,8 @@ struct Around {
 
 impl Around {
     const fn new(bar: Option<Bar>, policy: PolicySpec) -> Self {
-        Self { bar, policy, met: Vec::new(), latencies: Vec::new(), beside: Recorded { phases: Vec::new(), series: Vec::new() } }
+        let beside = Recorded { phases: Vec::new(), series: Vec::new() };
+        Self { bar, policy, brief: false, met: Vec::new(), latencies: Vec::new(), beside }
     }
 
     /// Rare operations, on a copy of the target: each load meets the same trim.
@@ -177,6 +201,9 @@ impl Events<VolumeTarget<Box<dyn Model>>> for Around {
             return Ok(());
         }
         self.sparse(target)?;
+        if self.brief {
+            return Ok(());
+        }
         // When a trim would come by itself is for triggers and schedules; what it does to others is seen when it comes now.
         if self.trims() {
             target.force();
@@ -271,10 +298,27 @@ fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Header {
 /// # Errors
 /// A drive or a filesystem that cannot be made.
 pub fn run(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, bar: Option<Bar>) -> anyhow::Result<(Run, End)> {
+    run_around(setup, job, policy, state, Around::new(bar, *policy))
+}
+
+/// The name of the cell that [`run_brief`] makes.
+pub fn brief_cell(setup: &Setup, job: &Job, policy: &PolicySpec) -> String {
+    shelf::name(header(setup, job, policy), &format!("brief {setup:?}"))
+}
+
+/// Runs `job` as [`run`] does, with no more beside it than is needed to judge.
+///
+/// # Errors
+/// A drive or a filesystem that cannot be made.
+pub fn run_brief(setup: &Setup, job: &Job, policy: &PolicySpec) -> anyhow::Result<(Run, End)> {
+    let state = if matches!(policy, PolicySpec::Idle(_)) { setup.learned(policy)? } else { State::default() };
+    run_around(setup, job, policy, &state, Around { brief: true, ..Around::new(None, *policy) })
+}
+
+fn run_around(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, mut around: Around) -> anyhow::Result<(Run, End)> {
     let mut target = setup.make(policy, state)?;
     let header = header(setup, job, policy);
     let before = target.volume().counters().traffic;
-    let mut around = Around::new(bar, *policy);
     let outcome = job.run(&mut target, &mut around);
     let end = outcome.end;
     let mut run = header.into_run(outcome.recorded, end == End::Complete);
@@ -295,6 +339,7 @@ pub fn run(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, bar: Op
 pub fn describe(run: &mut Run, setup: &Setup, target: &VolumeTarget<Box<dyn Model>>) {
     crate::recipe::note_drive(run, &setup.drive);
     run.environment.push(Field::new("drive.model", setup.drive.spec.description.clone()));
+    run.environment.push(Field::new("fs.generation", generation(&setup.volume)));
     run.environment.push(Field::new("drive.size", Bytes(setup.drive.spec.capacity_bytes).to_string()));
     run.environment.push(Field::new("fs.fill", format!("{:.0}%", setup.fill * 100.0)));
     run.environment.extend(target.volume().spec().fields());

@@ -33,6 +33,8 @@ pub struct Comparison {
     pub score: Score,
     /// The rows, as in the published file.
     pub rows: Vec<Row>,
+    /// What it came to by what was decided before; not of a part.
+    pub history: Vec<spec::Past>,
     /// Which of two is slower, where a drive was measured in two ways.
     pub orders: Vec<Order>,
 }
@@ -83,7 +85,8 @@ pub fn run(plan: &Plan, only: Option<&str>, seed: u64, done: &(dyn Fn() + Sync))
     let mut rows: Vec<Row> =
         tried.iter().map(|(configuration, _, modelled)| score::row(plan, configuration, modelled)).collect::<anyhow::Result<_>>()?;
     score::join_repeats(&mut rows);
-    Ok(Comparison { score: score::score(plan, &rows), rows, orders: orders(&tried) })
+    let history = if only.is_none() { plan.history.clone() } else { Vec::new() };
+    Ok(Comparison { score: score::score(plan, &rows), rows, history, orders: orders(&tried) })
 }
 
 fn model(plan: &Plan, configuration: &Configuration, seed: u64) -> anyhow::Result<Modelled> {

@@ -3,7 +3,7 @@
 use super::job::Job;
 use super::light_work::{BUSY_BACKLOG, SPARSE_WAIT};
 use super::table::{FOREGROUND, jobs, mean, samples};
-use super::{Study, advice, policy};
+use super::{Study, advice, kernels, policy, sensitivity};
 use crate::report::document::Verdict;
 use crate::report::run::quantity;
 use trimtab_core::analysis::compare::{self, Statistic};
@@ -84,6 +84,7 @@ impl<'a> Cells<'a> {
 /// Where online discard costs most.
 struct Worst<'a> {
     job: &'a str,
+    metric: String,
     phase: String,
     online: f64,
     none: f64,
@@ -250,7 +251,9 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
             format!("Only '{}' could be tried here, so there is nothing to compare it with.", super::table::policy_title(first))
         }
     };
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let price = price(cells, recommended_policy(study));
+    let robust = study.sensitivity().map(|s| s.sentence(sensitivity::name(recommendation(study)))).unwrap_or_default();
+    format!("{text} {price} {robust}").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What could not be judged, and why.
@@ -269,13 +272,26 @@ fn not_tested(cells: &Cells<'_>, batch: &str) -> String {
 fn online_costs(study: &Study, cells: &Cells<'_>) -> String {
     worst(study, cells).map_or_else(String::new, |worst| {
         format!(
-            "With online discard {}'s {} takes {} instead of {} ({}×).",
+            "With online discard {}'s {} takes {} instead of {} ({}×{}).",
             worst.job,
             worst.phase,
             quantity(worst.online, Unit::Seconds),
             quantity(worst.none, Unit::Seconds),
-            three_digits(worst.online / worst.none)
+            three_digits(worst.online / worst.none),
+            kernels::other(study, worst.job, &worst.metric).map_or_else(String::new, |other| {
+                let here = study.runs.first().map_or("?", kernels::generation);
+                format!(" with {here}; {other}")
+            })
         )
+    })
+}
+
+/// What others wait beside the trims of the policy that is recommended; empty if that is a blink, or said already.
+fn price(cells: &Cells<'_>, policy: Option<&str>) -> String {
+    let Some(policy) = policy.filter(|policy| ![policy::NONE, policy::IDLE].contains(policy)) else { return String::new() };
+    let longest = cells.of(policy).filter_map(|run| mean(run, SPARSE_WAIT)).reduce(f64::max).filter(|longest| *longest > BLINK_SECONDS);
+    longest.map_or_else(String::new, |longest| {
+        format!("Beside it one append, made durable every 5 s, takes up to {}.", quantity(longest, Unit::Seconds))
     })
 }
 
@@ -329,7 +345,7 @@ fn slowed<'a>(cells: &Cells<'a>, job: &'a str, metric: &str, what: String, other
     let comparison = compare(online, &without)?;
     let (online, none) = (average(online), average(&without));
     let slower = comparison.measurable && comparison.ratio > 1.0 && online - none > BLINK_SECONDS;
-    slower.then_some(Worst { job, phase: what, online, none })
+    slower.then_some(Worst { job, metric: metric.to_owned(), phase: what, online, none })
 }
 
 fn average(samples: &[f64]) -> f64 {

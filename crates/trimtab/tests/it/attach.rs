@@ -223,7 +223,14 @@ fn how_long_writes_waited_beside_trims_is_said() {
     if !have_root() || !have(&["blkdiscard", "dd"]) {
         return skip("root and util-linux");
     }
-    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "1GiB"]);
+    // Long TRIMs, so that starting a program takes little beside them.
+    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/ocz-vertex-le-100gb.toml")).unwrap();
+    let dear = shipped.replace("command_ns = 3_560_000", "command_ns = 148_000_000");
+    assert_ne!(dear, shipped);
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("dear.toml");
+    std::fs::write(&file, dear).unwrap();
+    let drive = Attached::new(&[file.to_str().unwrap(), "--size", "1GiB"]);
     let node = drive.device.display().to_string();
     let write =
         || ok(Command::new("dd").args(["if=/dev/zero", "bs=4k", "count=1", "oflag=direct", "conv=notrunc"]).arg(format!("of={node}")));

@@ -38,6 +38,7 @@ mod skips;
 mod standing;
 mod study;
 mod study_again;
+mod study_drives;
 mod study_modelled;
 mod support;
 mod sysroot;

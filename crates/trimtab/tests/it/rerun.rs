@@ -166,6 +166,24 @@ fn each_run_of_a_study_comes_out_again() {
     studies_belong_together(&scratch, &list);
 }
 
+/// The other generation of the filesystem, where one workload is run twice under one policy, and what follows from other assumptions.
+#[test]
+fn what_a_study_makes_beside_its_policies_comes_out_again() {
+    let scratch = Scratch::new();
+    let report = scratch.0.path().join("s.html");
+    let study =
+        ["study", "drive:crucial-m4-128gb", "--quick", "--policies", "none,online", "--questions", "deleting,assumptions", "--report"];
+    scratch.made(&[&study[..], &[report.to_str().unwrap()]].concat());
+    let shown = scratch.json(&["results", "show", "study:last"]);
+    let kernels: Vec<&str> = shown["kernels"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
+    assert_eq!(kernels.len(), 4);
+    kernels.iter().skip(2).for_each(|id| scratch.check(id));
+    assert!(shown["sensitivity"]["rows"].as_array().unwrap().len() >= 9);
+    let list = scratch.json(&["results", "list"]);
+    let assumptions = list["runs"].as_array().unwrap().iter().find(|run| run["workload"] == "assumptions").unwrap();
+    scratch.check(assumptions["id"].as_str().unwrap());
+}
+
 /// Listed, shown, compared, reported and deleted by the study.
 fn studies_belong_together(scratch: &Scratch, list: &Value) {
     let ids = |list: &Value| -> Vec<String> {

@@ -5,6 +5,7 @@ use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// A specification with where its figures come from.
@@ -14,6 +15,17 @@ pub struct Drive {
     pub spec: DriveSpec,
     /// Dotted field, or the beginning of several, with its source.
     pub sources: BTreeMap<String, Source>,
+    /// Other values that fit what is known as well.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// The same drive with other values for what cannot be told from the outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// Why it fits as well.
+    pub because: String,
+    /// The specification with these values.
+    pub spec: DriveSpec,
 }
 
 /// Where a figure comes from.
@@ -64,6 +76,17 @@ struct File {
     disk: Option<Disk>,
     #[serde(default)]
     sources: BTreeMap<String, String>,
+    #[serde(default)]
+    uncertain: Vec<Uncertain>,
+}
+
+/// Values that would fit what is known as well, all together.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Uncertain {
+    because: String,
+    /// Dotted fields.
+    set: BTreeMap<String, toml::Value>,
 }
 
 fn logical_block_bytes() -> u32 {
@@ -77,6 +100,29 @@ pub fn parse(text: &str) -> Result<Drive, String> {
         let message = error.message().replace('\n', " ");
         line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
     })?;
+    let alternatives = file.uncertain.iter().map(|one| alternative(text, one)).collect::<Result<_, String>>()?;
+    let sources = file.sources.iter().map(|(field, text)| Ok((field.clone(), source(field, text)?))).collect::<Result<_, String>>()?;
+    Ok(Drive { spec: spec_of(file)?, sources, alternatives })
+}
+
+/// The file with other values in place of its own.
+fn alternative(text: &str, uncertain: &Uncertain) -> Result<Alternative, String> {
+    let wrong = |field: &str| format!("uncertain.set names {field}, which is no field of the file");
+    let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
+    table.remove("uncertain");
+    for (field, value) in &uncertain.set {
+        let (path, last) = field.rsplit_once('.').ok_or_else(|| wrong(field))?;
+        let mut place = &mut table;
+        for part in path.split('.') {
+            place = place.get_mut(part).and_then(toml::Value::as_table_mut).ok_or_else(|| wrong(field))?;
+        }
+        place.insert(last.to_owned(), value.clone());
+    }
+    let file: File = table.try_into().map_err(|error: toml::de::Error| format!("uncertain: {}", error.message().replace('\n', " ")))?;
+    Ok(Alternative { because: uncertain.because.clone(), spec: spec_of(file)? })
+}
+
+fn spec_of(file: File) -> Result<DriveSpec, String> {
     let medium = match (file.flash, file.disk) {
         (Some(flash), None) => Medium::Flash(flash),
         (None, Some(disk)) => Medium::Disk(disk),
@@ -92,8 +138,7 @@ pub fn parse(text: &str) -> Result<Drive, String> {
         medium,
     };
     spec.validate().map_err(|error| error.to_string())?;
-    let sources = file.sources.into_iter().map(|(field, text)| Ok((field.clone(), source(&field, &text)?)));
-    Ok(Drive { spec, sources: sources.collect::<Result<_, String>>()? })
+    Ok(spec)
 }
 
 fn source(field: &str, text: &str) -> Result<Source, String> {
@@ -132,6 +177,8 @@ mod tests {
             (format!("{minimal}[disk]\n[flash]\n"), "not both"),
             (format!("{minimal}[disk]\n[sources]\ndisk = \"somewhere\"\n"), "sources.disk must begin with"),
             ("name = ".to_owned(), "line 1"),
+            (format!("{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"dsk.rpm\" = 5400 }}\n"), "no field of the file"),
+            (format!("{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk.rpm\" = 1 }}\n"), "disk.rpm is 1"),
         ] {
             let message = parse(&text).unwrap_err();
             assert!(message.contains(expected) && !message.contains('\n'), "{message:?} for {expected:?}");
@@ -164,6 +211,16 @@ mod tests {
             let message = parse(&text(name)).unwrap_err();
             assert!(message.starts_with("name is '") && message.is_ascii() && message.len() < 1000, "{name:?}: {message}");
         }
+    }
+
+    #[test]
+    fn what_is_uncertain_gives_other_drives_that_differ_in_that_alone() {
+        let text = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n\
+                    [[uncertain]]\nbecause = \"both were sold\"\nset = { \"disk.rpm\" = 5400 }\n";
+        let drive = parse(text).unwrap();
+        let (Medium::Disk(one), Medium::Disk(other)) = (&drive.spec.medium, &drive.alternatives[0].spec.medium) else { panic!() };
+        assert_eq!((one.rpm, other.rpm, drive.alternatives[0].because.as_str()), (7200, 5400, "both were sold"));
+        assert_eq!(Disk { rpm: 7200, ..other.clone() }, *one);
     }
 
     proptest! {

@@ -8,6 +8,7 @@ use crate::output::Context;
 use crate::runner::{End, Header, files};
 use crate::study::hook::Hook;
 use crate::study::modelled::{Setup, describe, volume_named};
+use crate::study::used::Used;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use trimtab_core::data::DataClass;
@@ -53,11 +54,14 @@ impl ModelArgs {
     /// # Errors
     /// There is no such drive.
     pub fn setup(&self, name: &str, target: &str, seed: u64) -> anyhow::Result<(Setup, PolicySpec)> {
+        let volume = volume_named(self.filesystem.as_deref().unwrap_or("ext4"));
+        let fill = f64::from(self.fill.unwrap_or(0)) / 100.0;
         let setup = Setup {
             drive: drives::load(name)?,
             label: target.to_owned(),
-            volume: volume_named(self.filesystem.as_deref().unwrap_or("ext4")),
-            fill: f64::from(self.fill.unwrap_or(0)) / 100.0,
+            used: Used::by_churn(&volume, fill, seed)?,
+            volume,
+            fill,
             fill_class: DataClass::Compressible(30),
             seed,
         };

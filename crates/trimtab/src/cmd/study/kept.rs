@@ -5,6 +5,7 @@ use crate::report;
 use crate::shape::run::RunV1;
 use crate::store::{self, RunId, StudyRecord};
 use crate::study::answer::{self, Around};
+use crate::study::sensitivity::Sensitivity;
 use crate::study::{Study, document, verdict};
 use serde::Serialize;
 use trimtab_core::run::{Field, Run};
@@ -28,6 +29,10 @@ pub struct StudyV1 {
     runs: Vec<RunV1>,
     ageing: Vec<RunV1>,
     tuning: Vec<RunV1>,
+    /// Deleting with another generation of the filesystem.
+    kernels: Vec<RunV1>,
+    /// Which assumptions decide, if that was looked at.
+    sensitivity: Option<Sensitivity>,
 }
 
 #[derive(Debug, Serialize)]
@@ -37,8 +42,9 @@ struct UntriedV1 {
 }
 
 /// The parts of a study, by the names that they have in the store.
-fn parts(study: &Study) -> [(&'static str, &[Run]); 3] {
-    [("runs", &study.runs), ("ageing", &study.ageing), ("tuning", &study.tuning)]
+fn parts(study: &Study) -> [(&'static str, &[Run]); 5] {
+    let assumptions = study.assumptions.as_slice();
+    [("runs", &study.runs), ("ageing", &study.ageing), ("tuning", &study.tuning), ("kernels", &study.kernels), ("assumptions", assumptions)]
 }
 
 /// Keeps the runs, those that are kept already once, and that they belong together. Nothing is kept of a study without runs.
@@ -84,6 +90,8 @@ pub fn shape(id: Option<RunId>, study: &Study, around: &Around) -> StudyV1 {
         runs: shapes(&study.runs),
         ageing: shapes(&study.ageing),
         tuning: shapes(&study.tuning),
+        kernels: shapes(&study.kernels),
+        sensitivity: study.sensitivity(),
     }
 }
 
@@ -93,7 +101,7 @@ pub fn shape(id: Option<RunId>, study: &Study, around: &Around) -> StudyV1 {
 /// Standard output that cannot be written.
 pub fn print(context: &Context, id: Option<RunId>, study: &Study, around: &Around, details: bool) -> anyhow::Result<()> {
     let shape = shape(id, study, around);
-    context.report_styled("study", 1, &shape, || match details {
+    context.report_styled("study", 2, &shape, || match details {
         true => report::text::render(&document::of(study, around)),
         false => report::text::answer(&answer::of(study, around)),
     })

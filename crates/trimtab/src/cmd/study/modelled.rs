@@ -5,17 +5,19 @@ use crate::drives;
 use crate::error::UsageError;
 use crate::interrupt;
 use crate::output::Context;
-use crate::study::Study;
 use crate::study::cells::{self, Extent};
 use crate::study::job::Job;
 use crate::study::matrix::{self, Matrix};
 use crate::study::modelled::{self, ModelledRig, Setup};
 use crate::study::scale::{FULL, QUICK, Scale};
 use crate::study::shelf::Shelf;
+use crate::study::used::Used;
+use crate::study::{Study, Untried, kernels, sensitivity};
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::data::DataClass;
+use trimtab_core::policy::PolicySpec;
 use trimtab_core::volume::Layout;
 
 /// A modelled result does not scatter: once is enough.
@@ -55,11 +57,14 @@ pub struct Asked {
 pub fn study(args: &Args, context: &Context, name: &str, target: &str, asked: &Asked, shelf: &dyn Shelf) -> anyhow::Result<Study> {
     let drive = drives::load(name)?;
     let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
+    let volume = modelled::volume_named(args.filesystem.as_deref().unwrap_or("ext4"));
+    let fill = f64::from(args.fill.unwrap_or(60)) / 100.0;
     let setup = Setup {
         drive,
         label: target.to_owned(),
-        volume: modelled::volume_named(args.filesystem.as_deref().unwrap_or("ext4")),
-        fill: f64::from(args.fill.unwrap_or(60)) / 100.0,
+        used: Used::by_churn(&volume, fill, args.seed)?,
+        volume,
+        fill,
         fill_class: DataClass::Compressible(30),
         seed: args.seed,
     };
@@ -76,7 +81,33 @@ pub fn study(args: &Args, context: &Context, name: &str, target: &str, asked: &A
     };
     let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, shelf)?;
     cells::run(context, &setup, &policies, &asked.extent, shelf, &mut study)?;
+    if !asked.only_tree {
+        beside(args, context, &setup, &policies, (asked.scale, shelf), &mut study);
+    }
     Ok(study)
+}
+
+/// What else the verdict needs: the other generation of the filesystem, and which assumption decides. What cannot be tried costs no run that is there.
+fn beside(args: &Args, context: &Context, setup: &Setup, policies: &[PolicySpec], (scale, shelf): (Scale, &dyn Shelf), study: &mut Study) {
+    let only = args.cell.as_deref();
+    let mut untried = |what: &str, error: &anyhow::Error| {
+        let reason = format!("{error:#}");
+        study.untried.push(Untried { policy: what.to_owned(), reason });
+    };
+    if args.asks(Question::Deleting) && !interrupt::requested() {
+        match kernels::run(setup, policies, scale, shelf, only) {
+            Ok(kernels) => study.kernels = kernels,
+            Err(error) => untried("the other generation of the filesystem", &error),
+        }
+    }
+    // A quick study has no time for it unless asked.
+    if args.questions.contains(&Question::Assumptions) || (args.questions.is_empty() && !args.quick) {
+        match sensitivity::run(context, setup, policies, shelf, only) {
+            Ok(assumptions) => study.assumptions = assumptions,
+            Err(error) => untried("other assumptions", &error),
+        }
+    }
+    study.complete &= !interrupt::requested();
 }
 
 /// How much churn.

@@ -6,6 +6,7 @@ use crate::drives::{Drive, model};
 use crate::interrupt;
 use crate::study::job::Job;
 use crate::study::scale::TREE_DATA;
+use crate::study::used::Used;
 use crate::target::mounted::Trimmable as _;
 use crate::target::volume::VolumeTarget;
 use anyhow::{Context as _, bail};
@@ -32,16 +33,12 @@ pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online:
     let model = model::build(&drive.spec, seed)?;
     let mut spec = plan.filesystem(configuration)?;
     spec.mkfs.discard &= model.supports_trim();
+    let fill = f64::from(configuration.fill_percent) / 100.0;
+    let used = Used::by_churn(&spec, fill, seed)?;
     let spec = if online { spec.with_online_discard() } else { spec };
     let mut volume = Volume::format(model, spec, Nanos::ZERO)?;
     if configuration.fill_percent > 0 {
-        volume.age(&Age {
-            fill: f64::from(configuration.fill_percent) / 100.0,
-            free_extent: Bytes(configuration.free_extent_bytes),
-            class: USED,
-            write: true,
-            seed,
-        })?;
+        volume.age_like(&Age { fill, free_extent: used.mean(), class: USED, write: true, seed }, used.lengths())?;
     }
     let rested = volume.now() + REST;
     let mut target = VolumeTarget::new(volume, PolicySpec::None.build(&State::default()));

@@ -34,6 +34,14 @@ pub fn notes(comparison: &Comparison) -> Vec<String> {
          shown only, because they follow from others or cannot be missed; {} more say what a row before says and count there, by the worst of them.",
         score.parameters, score.not_scored, score.repeats
     )];
+    for past in &comparison.history {
+        let of = |[within, rest @ ..]: [usize; 4]| format!("{within} of {}", within + rest.iter().sum::<usize>());
+        let [predicted, held_out, fitted] = [past.predicted, past.held_out, past.fitted].map(of);
+        notes.push(format!(
+            "Until {}: {predicted} predicted, {held_out} held out, {fitted} fitted. What was otherwise: {}.",
+            past.until, past.why
+        ));
+    }
     if score.fitted_after_a_miss > 0 {
         notes.push(format!("{} of the fitted figures were predictions first, and missed.", score.fitted_after_a_miss));
     }

@@ -41,8 +41,26 @@ pub struct Plan {
     pub identities: Vec<Identity>,
     /// Numbers beside the results that are none, by table.
     pub settings: BTreeMap<String, Vec<String>>,
+    /// What the score was by what was decided before, the oldest first.
+    pub history: Vec<Past>,
     sources: BTreeMap<String, Source>,
     filesystems: BTreeMap<String, Filesystem>,
+}
+
+/// The score by what was decided before. Figures: within, as read only, off, not produced.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Past {
+    /// The day on which it was decided anew.
+    pub until: toml::value::Datetime,
+    /// What was otherwise.
+    pub why: String,
+    /// Predictions.
+    pub predicted: [usize; 4],
+    /// Predictions on drives held out.
+    pub held_out: [usize; 4],
+    /// Fits.
+    pub fitted: [usize; 4],
 }
 
 /// One published result and how it is tried.
@@ -82,9 +100,6 @@ pub struct Configuration {
     /// Share of the filesystem that is in use beforehand, in per cent.
     #[serde(default)]
     pub fill_percent: u8,
-    /// Mean length of the free extents between what is in use.
-    #[serde(default = "free_extent")]
-    pub free_extent_bytes: u64,
     /// Figures that a parameter was fitted on, with the parameter: a field of the drive, or `filesystem.` or `rounds.` and a field of these.
     #[serde(default)]
     pub fitted: BTreeMap<String, String>,
@@ -94,10 +109,6 @@ pub struct Configuration {
     /// Why a figure is not met, or what else has to be known about it.
     #[serde(default)]
     pub remarks: BTreeMap<String, String>,
-}
-
-const fn free_extent() -> u64 {
-    16 << 20
 }
 
 /// A figure that follows from others of its row.
@@ -271,6 +282,7 @@ fn scaled(host: HostCost, percent: u64) -> HostCost {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    history: Vec<Past>,
     settings: BTreeMap<String, Vec<String>>,
     identity: Vec<Identity>,
     filesystem: BTreeMap<String, Filesystem>,
@@ -288,8 +300,8 @@ impl Plan {
             results.extend(text.parse::<toml::Table>().context("published figures")?);
         }
         let sources = toml::from_str(SOURCES).context("sources.toml")?;
-        let File { settings, identity, filesystem, configuration } = toml::from_str(FROZEN).context("frozen.toml")?;
-        Ok(Self { results, configurations: configuration, identities: identity, settings, sources, filesystems: filesystem })
+        let File { history, settings, identity, filesystem, configuration } = toml::from_str(FROZEN).context("frozen.toml")?;
+        Ok(Self { results, configurations: configuration, identities: identity, settings, history, sources, filesystems: filesystem })
     }
 
     /// Where a configuration's result was published.

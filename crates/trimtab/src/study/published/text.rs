@@ -67,7 +67,7 @@ mod tests {
     fn lines_fit_on_narrow_and_wide_screens() {
         let plan = Plan::shipped().unwrap();
         let rows: Vec<Row> = plan.configurations.iter().map(|c| row(&plan, c, &Modelled::from([("total_s", 12.3)])).unwrap()).collect();
-        let comparison = Comparison { score: score::score(&plan, &rows), rows, orders: Vec::new() };
+        let comparison = Comparison { score: score::score(&plan, &rows), rows, history: plan.history.clone(), orders: Vec::new() };
         for width in [80, 120] {
             let text = screen(&comparison, Some(width));
             for line in text.lines() {
