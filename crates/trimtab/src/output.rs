@@ -21,6 +21,9 @@ pub struct Global {
     /// No progress on standard error.
     #[arg(long, short, global = true)]
     pub quiet: bool,
+    /// Progress as lines that stay, one every ten seconds, for logs; also where standard error is no terminal.
+    #[arg(long, global = true, conflicts_with = "quiet")]
+    pub plain: bool,
     /// Answer yes to every question (large amounts of data, remounting).
     #[arg(long, short, global = true)]
     pub yes: bool,
@@ -39,6 +42,8 @@ pub struct Context {
     pub json: bool,
     /// Show progress on standard error: not with `--quiet`, and not unless it is a terminal.
     pub progress: bool,
+    /// Progress in lines that stay, wherever standard error goes.
+    pub plain: bool,
     /// No progress and no remarks on standard error.
     pub quiet: bool,
     /// Every question is answered yes.
@@ -72,7 +77,8 @@ impl Context {
     pub fn new(global: &Global) -> Self {
         Self {
             json: global.json,
-            progress: !global.quiet && std::io::stderr().is_terminal(),
+            progress: !global.quiet && (global.plain || std::io::stderr().is_terminal()),
+            plain: global.plain,
             quiet: global.quiet,
             yes: global.yes,
             store: global.store.clone(),

@@ -12,6 +12,8 @@ pub struct Progress {
     bar: ProgressBar,
     shown: bool,
     enabled: bool,
+    /// Lines instead of a bar, and when the last was written.
+    lines: Option<Option<Instant>>,
     counting: Counting,
     total: u64,
     pace: Pace,
@@ -43,6 +45,8 @@ pub struct Part {
 
 /// Steps of a bar over parts, a part.
 const STEPS: u64 = 1000;
+/// Time between two lines.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Time between two looks at the pace.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -72,13 +76,31 @@ impl Progress {
         let style = ProgressStyle::with_template(template).expect("the templates above are valid");
         bar.set_style(style.progress_chars("=> "));
         bar.set_message(plain(what).into_owned());
-        Self { bar, shown: false, enabled: context.progress, counting, total, pace: Pace::new(Instant::now()), overall }
+        Self {
+            bar,
+            shown: false,
+            enabled: context.progress,
+            lines: context.plain.then_some(None),
+            counting,
+            total,
+            pace: Pace::new(Instant::now()),
+            overall,
+        }
     }
 
     /// Says how far it has come.
     pub fn set(&mut self, position: u64) {
         let now = Instant::now();
         if !self.enabled || !self.pace.note(now, position) {
+            return;
+        }
+        if let Some(last) = &mut self.lines {
+            let due = last.map_or(self.pace.elapsed(now) > Duration::from_secs(1), |last| now.duration_since(last) >= LINE_EVERY);
+            if due {
+                *last = Some(now);
+                let line = format!("{}:{}", self.bar.message(), self.in_words(now, position));
+                anstream::eprintln!("{}", plain(&line));
+            }
             return;
         }
         self.bar.set_prefix(self.in_words(now, position));

@@ -24,9 +24,10 @@ pub const DRIVE_HASH: &str = "drive.hash";
 const DRIVES_FROM: &str = "TRIMTAB_RERUN_DRIVES";
 
 /// Options that decide nothing about a result, and whether a value follows.
-const ABOUT_OUTPUT: [(&str, bool); 13] = [
+const ABOUT_OUTPUT: [(&str, bool); 14] = [
     ("--json", false),
     ("--quiet", false),
+    ("--plain", false),
     ("--yes", false),
     ("--resume", false),
     ("--details", false),
