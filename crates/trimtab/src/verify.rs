@@ -7,7 +7,7 @@
 pub mod arrival;
 pub mod extents;
 pub mod in_use;
-mod readback;
+pub mod readback;
 pub mod verdict;
 
 use crate::host::block::Stack;
@@ -116,6 +116,9 @@ pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Bus
     let mut fs = Filesystem::open(workspace.path())?;
     let shown = fs.mount().mount_point.display().to_string();
     if let Some(obstacle) = fs.obstacle().filter(|_| !options.as_mounted) {
+        if let Some(why) = crate::trim::delivery::not_needed(&fs, obstacle) {
+            return Ok(Proof { verdict: VerdictKind::NotNeeded, text: why, ..blank(&fs, options) });
+        }
         bail!(crate::trim::delivery::obstructed(&fs, obstacle));
     }
     let locks = DriveLocks::wait(fs.stack(), &run_directory(), options.lock_wait, waiting);
@@ -334,7 +337,8 @@ impl Probe {
         wait(options.wait)?;
         fitrim::settle(&meter, Duration::from_secs(30));
         let stack = meter.stack();
-        let arrival = arrival::arrival(stack, &meter.layers(), &self.freed_on(stack), &Tables::read(fs.root()));
+        let without_use = fs.diagnosis().map(|diagnosis| diagnosis.without_use(stack)).unwrap_or_default();
+        let arrival = arrival::arrival(stack, &meter.layers(), &self.freed_on(stack), &Tables::read(fs.root()), &without_use);
         proof.freed = self.read(&self.freed)?;
         proof.freed_again = self.read(&self.freed)?;
         proof.kept = self.read(&self.kept)?;
@@ -350,7 +354,10 @@ impl Probe {
         let counts: Vec<LayerDiscards> = observed.arrival.layers.iter().map(|l| l.discards.clone()).collect();
         proof.counted = discards::remarks(&counts);
         if let Ok(diagnosis) = fs.diagnosis() {
-            agree(proof, &diagnosis.verdict);
+            if let Some((verdict, text, remark)) = agree(proof.verdict, &proof.text, &diagnosis.verdict) {
+                (proof.verdict, proof.text) = (verdict, text);
+                proof.counted.extend(remark);
+            }
         }
         proof.layers = observed.arrival.layers;
         if proof.expected_bytes < proof.freed_bytes {
@@ -467,17 +474,16 @@ impl Probe {
 }
 
 /// What was freed lay where discards get to; the doctor knows devices of the same filesystem where they do not.
-fn agree(proof: &mut Proof, doctor: &doctor::Verdict) {
-    let proved = matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::Changed);
+/// Gives the verdict and its text as they are in the light of that, and what else there is to say; nothing if it changes nothing.
+pub fn agree(kind: VerdictKind, text: &str, doctor: &doctor::Verdict) -> Option<(VerdictKind, String, Option<String>)> {
+    let proved = matches!(kind, VerdictKind::Zeroed | VerdictKind::Changed);
     if !proved || doctor.kind != doctor::VerdictKind::Blocked {
-        return;
+        return None;
     }
     if doctor.reaches.is_empty() {
-        proof.counted.push(format!("trimtab doctor sees it otherwise: {}", doctor.text));
-    } else {
-        proof.verdict = VerdictKind::LegLeftOut;
-        proof.text = format!("{}; only what lay elsewhere was proved: {}", doctor.text, proof.text);
+        return Some((kind, text.to_owned(), Some(format!("trimtab doctor sees it otherwise: {}", doctor.text))));
     }
+    Some((VerdictKind::LegLeftOut, format!("{}; only what lay elsewhere was proved: {text}", doctor.text), None))
 }
 
 /// Devices, opened once each.

@@ -1,7 +1,7 @@
 //! `trimtab doctor [PATH|DEVICE]`.
 
 use crate::error::{BLOCKED, NOT_PROVED, UsageError};
-use crate::host::doctor::{Diagnosis, Doctor, VerdictKind, render};
+use crate::host::doctor::{Diagnosis, Doctor, render};
 use crate::host::root::Root;
 use crate::output::Context;
 use anyhow::Context as _;
@@ -113,12 +113,8 @@ fn no_character_device(path: &Path) -> Result<(), UsageError> {
 }
 
 fn exit_code(diagnoses: &[Diagnosis]) -> ExitCode {
-    let any = |kind: VerdictKind| diagnoses.iter().any(|d| d.verdict.kind == kind);
-    if any(VerdictKind::Blocked) {
-        ExitCode::from(BLOCKED)
-    } else if any(VerdictKind::Unknown) {
-        ExitCode::from(NOT_PROVED)
-    } else {
-        ExitCode::SUCCESS
-    }
+    let statuses: Vec<u8> = diagnoses.iter().map(|d| d.verdict.kind.exit_status()).collect();
+    // Blocked is worse than unknown.
+    let worst = [BLOCKED, NOT_PROVED].into_iter().find(|status| statuses.contains(status));
+    worst.map_or(ExitCode::SUCCESS, ExitCode::from)
 }

@@ -206,16 +206,13 @@ fn other_name(path: &Path, fs: &Filesystem) -> Option<String> {
 
 /// The worst of all filesystems.
 fn exit_code(report: &Report) -> ExitCode {
-    let any = |delivery| report.filesystems.iter().any(|f| f.delivery == Some(delivery));
     if report.filesystems.iter().any(|f| !f.complete) && !report.dry_run {
-        ExitCode::FAILURE
-    } else if any(Delivery::Blocked) {
-        ExitCode::from(BLOCKED)
-    } else if any(Delivery::NotProved) {
-        ExitCode::from(NOT_PROVED)
-    } else {
-        ExitCode::SUCCESS
+        return ExitCode::FAILURE;
     }
+    let statuses: Vec<u8> = report.filesystems.iter().filter_map(|f| f.delivery).map(Delivery::exit_status).collect();
+    // Blocked is worse than not proved.
+    let worst = [BLOCKED, NOT_PROVED].into_iter().find(|status| statuses.contains(status));
+    worst.map_or(ExitCode::SUCCESS, ExitCode::from)
 }
 
 /// What was refused, in a line.
@@ -322,6 +319,13 @@ fn blank(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
 fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Outcome> {
     let shown = fs.mount().mount_point.display().to_string();
     if let Some(obstacle) = fs.obstacle() {
+        if let Some(why) = delivery::not_needed(fs, obstacle) {
+            let mut outcome = blank(args, policy, fs);
+            outcome.complete = true;
+            outcome.delivery = Some(Delivery::NothingToSend);
+            outcome.remarks.push(why);
+            return Ok(outcome);
+        }
         return Err(delivery::obstructed(fs, obstacle));
     }
     if let Some(why) = fs.refuses_min_extent(least(args, policy)) {

@@ -1,12 +1,12 @@
 //! `trimtab verify PATH`.
 
-use crate::error::{BLOCKED, NOT_PROVED, UsageError};
+use crate::error::UsageError;
 use crate::host::discards::Fate;
 use crate::output::Context;
 use crate::report::document::Table;
 use crate::report::layout::prose;
 use crate::safety::{self, SafetyArgs};
-use crate::verify::verdict::{VerdictKind, in_words};
+use crate::verify::verdict::in_words;
 use crate::verify::{self, Options, Proof};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -76,11 +76,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let proof = proof?;
     closed?;
     context.report("verify", 1, &proof, || text(&proof))?;
-    Ok(match proof.verdict {
-        VerdictKind::Zeroed | VerdictKind::Changed => ExitCode::SUCCESS,
-        VerdictKind::NeverArrived | VerdictKind::Swallowed | VerdictKind::LegLeftOut | VerdictKind::Damage => ExitCode::from(BLOCKED),
-        VerdictKind::Partly | VerdictKind::StillThere | VerdictKind::NotYet | VerdictKind::Unknown => ExitCode::from(NOT_PROVED),
-    })
+    Ok(ExitCode::from(proof.verdict.exit_status()))
 }
 
 fn text(proof: &Proof) -> String {

@@ -142,6 +142,23 @@ pub struct Diagnosis {
     pub root_would_add: Vec<String>,
 }
 
+impl Diagnosis {
+    /// The layers of `stack`, of which this is the diagnosis, that have no use for discards: hard disks, and what is on nothing else.
+    #[must_use]
+    pub fn without_use(&self, stack: &Stack) -> Vec<usize> {
+        let mut without: Vec<usize> = Vec::new();
+        // The lowest layers stand last.
+        for (index, layer) in stack.layers.iter().enumerate().rev() {
+            let own = self.layers.get(index).is_some_and(|report| report.gate == Gate::NotNeeded);
+            let below = !layer.below.is_empty() && layer.below.iter().all(|below| without.contains(below));
+            if own || below {
+                without.push(index);
+            }
+        }
+        without
+    }
+}
+
 /// Everything that a diagnosis reads once.
 pub struct Doctor<'a> {
     root: &'a Root,

@@ -3,10 +3,12 @@
 
 use super::filesystem::Filesystem;
 use super::fitrim::Obstacle;
-use crate::error::Blocked;
-use crate::host::block::Kind;
+use crate::error::{BLOCKED, Blocked, NOT_PROVED};
+use crate::host::block::{Kind, Stack};
 use crate::host::discards::{self, LayerDiscards};
-use crate::host::doctor::{Diagnosis, Tables, VerdictKind};
+use crate::host::doctor::{self, Diagnosis, Tables, VerdictKind};
+use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
 use crate::verify::arrival::onward;
 use serde::Serialize;
 use trimtab_core::units::Bytes;
@@ -25,31 +27,62 @@ pub enum Delivery {
     NotProved,
 }
 
+impl Delivery {
+    /// As `trimtab trim` ends with it.
+    #[must_use]
+    pub const fn exit_status(self) -> u8 {
+        match self {
+            Self::Reached | Self::NothingToSend => 0,
+            Self::Blocked => BLOCKED,
+            Self::NotProved => NOT_PROVED,
+        }
+    }
+}
+
 /// What became of a trim of which the layers counted `layers` and the filesystem says `returned`; with what should be known about it.
 #[must_use]
 pub fn judge(fs: &Filesystem, layers: &[LayerDiscards], returned: Bytes) -> (Delivery, Vec<String>) {
+    judge_on(fs.root(), fs.mount(), fs.stack(), layers, returned, fs.diagnosis().ok().as_ref())
+}
+
+/// The same on any machine, also a recorded one.
+pub fn judge_on(
+    root: &Root,
+    mount: &Mount,
+    stack: &Stack,
+    layers: &[LayerDiscards],
+    returned: Bytes,
+    diagnosis: Option<&Diagnosis>,
+) -> (Delivery, Vec<String>) {
     let mut remarks = discards::remarks(layers);
-    let diagnosis = fs.diagnosis().ok();
-    let verdict = diagnosis.as_ref().map(|d| &d.verdict);
+    let verdict = diagnosis.map(|d| &d.verdict);
+    let without_use = diagnosis.map(|d| d.without_use(stack)).unwrap_or_default();
     let seen = Seen {
         reached: layers.iter().filter(|l| l.lowest).map(|l| l.bytes).sum::<Option<u64>>(),
         on_top: layers.iter().any(|l| !l.lowest && l.bytes.is_some_and(|b| b > 0)),
-        lost: onward(fs.stack(), layers, &Tables::read(fs.root())).lost.map(|l| l.at),
+        lost: onward(stack, layers, &Tables::read(root), &without_use).lost.map(|l| l.at),
         returned: returned > Bytes::ZERO,
         // XFS returns what it was asked for, f2fs nothing.
-        returns_what_it_sent: !matches!(fs.mount().fs_type.as_str(), "xfs" | "f2fs"),
-        sends_later: fs.sends_later(),
-        thin: fs.stack().layers.iter().any(|l| l.kind == Kind::Thin),
+        returns_what_it_sent: !matches!(mount.fs_type.as_str(), "xfs" | "f2fs"),
+        sends_later: sends_later(root, mount, stack),
+        thin: stack.layers.iter().any(|l| l.kind == Kind::Thin),
         doctor: verdict.map_or(VerdictKind::Unknown, |v| v.kind),
     };
     let (delivery, why) = seen.judge();
     if let (Delivery::Blocked, VerdictKind::Blocked, Some(verdict)) = (delivery, seen.doctor, verdict) {
         remarks.push(verdict.text.clone());
-        remarks.extend(diagnosis.as_ref().and_then(|d| d.to_do.first()).map(|step| format!("to do: {step}")));
+        remarks.extend(diagnosis.and_then(|d| d.to_do.first()).map(|step| format!("to do: {step}")));
     } else {
         remarks.extend(why);
     }
     (delivery, remarks)
+}
+
+/// FITRIM of such a filesystem only takes note of what is free; a thread of its own sends it later, when the device is idle (f2fs with its
+/// discard option).
+#[must_use]
+pub fn sends_later(root: &Root, mount: &Mount, stack: &Stack) -> bool {
+    mount.fs_type == "f2fs" && doctor::discards_online(root, mount, stack)
 }
 
 /// Everything that the answer depends on.
@@ -96,6 +129,13 @@ impl Seen {
             (None, _) => say(Delivery::NotProved, "not proved: not every device below counts discards"),
         }
     }
+}
+
+/// Why nothing below has a use for a trim (hard disks), if that is so: then one that the device does not take is no fault.
+#[must_use]
+pub fn not_needed(fs: &Filesystem, obstacle: Obstacle) -> Option<String> {
+    let of_device = |d: &Diagnosis| obstacle == Obstacle::Device && d.verdict.kind == VerdictKind::NotNeeded;
+    fs.diagnosis().ok().filter(of_device).map(|diagnosis| diagnosis.verdict.text)
 }
 
 /// Why nothing can be trimmed, in the doctor's words where it has any.

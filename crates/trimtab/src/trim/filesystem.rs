@@ -249,7 +249,7 @@ impl Filesystem {
     /// option).
     #[must_use]
     pub fn sends_later(&self) -> bool {
-        self.mount.fs_type == "f2fs" && crate::host::doctor::discards_online(&self.root, &self.mount, &self.stack)
+        super::delivery::sends_later(&self.root, &self.mount, &self.stack)
     }
 
     /// Why the filesystem would refuse every request with this least extent; `None` if it would not.

@@ -77,10 +77,11 @@ enum Enough {
 /// Below this a leg of an array may have had no part in a trim.
 const SHARE_MIN: u64 = 16 << 20;
 
-/// Compares what arrived at each layer with what was freed on each of the filesystem's own devices: index into the stack, and bytes.
+/// Compares what arrived at each layer with what was freed on each of the filesystem's own devices: index into the stack, and bytes. Nothing is
+/// expected at layers `without_use` (hard disks).
 #[must_use]
-pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], tables: &Tables) -> Arrival {
-    let mut walk = Walk::new(stack, counts, tables, Enough::Half);
+pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], tables: &Tables, without_use: &[usize]) -> Arrival {
+    let mut walk = Walk::new(stack, counts, tables, Enough::Half, without_use);
     for &(top, bytes) in freed {
         walk.go(top, Some(bytes), None);
     }
@@ -90,8 +91,8 @@ pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], 
 /// The same where nobody knows what was freed (a trim of what was free anyway): what each layer counted is to come to something at all
 /// below it.
 #[must_use]
-pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables) -> Arrival {
-    let mut walk = Walk::new(stack, counts, tables, Enough::AnyOf(SHARE_MIN));
+pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables, without_use: &[usize]) -> Arrival {
+    let mut walk = Walk::new(stack, counts, tables, Enough::AnyOf(SHARE_MIN), without_use);
     for &top in &stack.tops {
         let counted = counts.get(top).filter(|c| c.fate != Fate::NotCounted).and_then(|c| c.bytes);
         walk.go(top, counted, None);
@@ -105,14 +106,15 @@ struct Walk<'a> {
     tables: &'a Tables,
     layers: Vec<LayerArrival>,
     visited: Vec<bool>,
+    without_use: &'a [usize],
     /// Where too little arrived, and the layer above that had it.
     lost: Vec<(usize, Option<usize>)>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(stack: &'a Stack, counts: &[LayerDiscards], tables: &'a Tables, enough: Enough) -> Self {
+    fn new(stack: &'a Stack, counts: &[LayerDiscards], tables: &'a Tables, enough: Enough, without_use: &'a [usize]) -> Self {
         let layers = counts.iter().map(|c| LayerArrival { discards: c.clone(), arrived: None }).collect();
-        Self { enough, stack, tables, layers, visited: vec![false; stack.layers.len()], lost: Vec::new() }
+        Self { enough, stack, tables, layers, visited: vec![false; stack.layers.len()], without_use, lost: Vec::new() }
     }
 
     fn arrived(&self, bytes: u64, expected: Option<u64>) -> Option<bool> {
@@ -127,7 +129,7 @@ impl<'a> Walk<'a> {
     /// `expected` bytes at layer `index`, if that is known; `above` is the last layer where they were counted.
     fn go(&mut self, index: usize, expected: Option<u64>, above: Option<usize>) {
         let Some(count) = self.layers.get(index).map(|l| l.discards.clone()) else { return };
-        if std::mem::replace(&mut self.visited[index], true) {
+        if self.without_use.contains(&index) || std::mem::replace(&mut self.visited[index], true) {
             return;
         }
         // A thin pool's own device is passed by.
@@ -199,7 +201,7 @@ mod tests {
         let discards = |b: &Option<u64>| b.map(|b| Discards { commands: 1, bytes: Bytes(b), ..Discards::default() });
         let counts = fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>());
         let freed: Vec<(usize, u64)> = stack.tops.iter().map(|&t| (t, expected)).collect();
-        let lost = arrival(stack, &counts, &freed, &Tables::of_text(table)).lost?;
+        let lost = arrival(stack, &counts, &freed, &Tables::of_text(table), &[]).lost?;
         Some((lost.at.replace(" [ata]", ""), lost.by, lost.others_got_theirs))
     }
 
@@ -259,7 +261,7 @@ mod tests {
         let lost = |stack: &Stack, bytes: &[Option<u64>], table: &str| {
             let discards = |b: &Option<u64>| b.map(|b| Discards { commands: 1, bytes: Bytes(b), ..Discards::default() });
             let counts = fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>());
-            onward(stack, &counts, &Tables::of_text(table)).lost.map(|l| l.at.replace(" [ata]", ""))
+            onward(stack, &counts, &Tables::of_text(table), &[]).lost.map(|l| l.at.replace(" [ata]", ""))
         };
         assert_eq!(lost(&md("raid0"), &[Some(0), mib(500), mib(500)], ""), None);
         assert_eq!(lost(&md("raid0"), &[Some(0), mib(500), Some(0)], "").as_deref(), Some("sdb (sdb)"));
@@ -272,6 +274,19 @@ mod tests {
         let pool = vec![layer("thin", Kind::Thin, &[1]), layer("pool", Kind::ThinPool, &[2]), drive("sda")];
         let pool = Stack { layers: pool, tops: vec![0] };
         assert_eq!(lost(&pool, &[mib(399), Some(0), Some(0)], "").as_deref(), Some("sda (sda)"));
+    }
+
+    #[test]
+    fn a_hard_disk_in_a_mirror_is_expected_to_get_none() {
+        let legs = vec![layer("md0", Kind::Md("raid1".into()), &[1, 2]), drive("sda"), drive("sdb")];
+        let stack = Stack { layers: legs, tops: vec![0] };
+        let bytes = [400_u64 << 20, 400 << 20, 0].map(|b| Some(Discards { commands: 1, bytes: Bytes(b), ..Discards::default() }));
+        let counts = fates(&stack, &bytes);
+        let tables = Tables::of_text("");
+        let freed = [(0, 400 << 20)];
+        assert!(arrival(&stack, &counts, &freed, &tables, &[]).lost.is_some() && onward(&stack, &counts, &tables, &[]).lost.is_some());
+        assert_eq!(arrival(&stack, &counts, &freed, &tables, &[2]).lost, None);
+        assert_eq!(onward(&stack, &counts, &tables, &[2]).lost, None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::arrival::Arrival;
 use super::readback::Content;
+use crate::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
 use trimtab_core::units::Bytes;
 
@@ -39,8 +40,22 @@ pub enum VerdictKind {
     NotYet,
     /// Blocks of files that were kept have changed: TRIM destroys data here.
     Damage,
+    /// Nothing below has a use for discards.
+    NotNeeded,
     /// It could not be found out.
     Unknown,
+}
+
+impl VerdictKind {
+    /// As `trimtab verify` ends with it.
+    #[must_use]
+    pub const fn exit_status(self) -> u8 {
+        match self {
+            Self::Zeroed | Self::Changed | Self::NotNeeded => 0,
+            Self::NeverArrived | Self::Swallowed | Self::LegLeftOut | Self::Damage => BLOCKED,
+            Self::Partly | Self::StillThere | Self::NotYet | Self::Unknown => NOT_PROVED,
+        }
+    }
 }
 
 /// Everything that was observed.

@@ -1,6 +1,7 @@
 //! The one integration-test binary. Each module tries the program as a user would.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod agreement;
 mod apply;
 mod attach;
 mod attached;

@@ -3,6 +3,7 @@
 use super::super::Place;
 use super::super::block::Kind;
 use super::{Gate, LayerReport, Severity};
+use crate::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
 
 /// Whether discards reach the drives.
@@ -17,6 +18,18 @@ pub enum VerdictKind {
     NotNeeded,
     /// It cannot be told.
     Unknown,
+}
+
+impl VerdictKind {
+    /// As `trimtab doctor` ends with it.
+    #[must_use]
+    pub const fn exit_status(self) -> u8 {
+        match self {
+            Self::Reaches | Self::NotNeeded => 0,
+            Self::Blocked => BLOCKED,
+            Self::Unknown => NOT_PROVED,
+        }
+    }
 }
 
 /// The verdict.
