@@ -353,11 +353,11 @@ impl Probe {
         (proof.verdict, proof.text) = verdict::judge(&observed);
         let counts: Vec<LayerDiscards> = observed.arrival.layers.iter().map(|l| l.discards.clone()).collect();
         proof.counted = discards::remarks(&counts);
-        if let Ok(diagnosis) = fs.diagnosis() {
-            if let Some((verdict, text, remark)) = agree(proof.verdict, &proof.text, &diagnosis.verdict) {
-                (proof.verdict, proof.text) = (verdict, text);
-                proof.counted.extend(remark);
-            }
+        if let Ok(diagnosis) = fs.diagnosis()
+            && let Some((verdict, text, remark)) = agree(proof.verdict, &proof.text, &diagnosis.verdict)
+        {
+            (proof.verdict, proof.text) = (verdict, text);
+            proof.counted.extend(remark);
         }
         proof.layers = observed.arrival.layers;
         if proof.expected_bytes < proof.freed_bytes {

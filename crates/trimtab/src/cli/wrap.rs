@@ -8,6 +8,8 @@ pub(super) const WIDTH_MAX: usize = 100;
 pub(super) const PROSE_MIN: usize = 72;
 /// Lines further in go on in a column of the line above.
 const COLUMN_MIN: usize = 24;
+/// What an example means, where it has to stand below it, stands this much further in.
+const BELOW: &str = "    ";
 /// What is wrapped stands this much further in.
 const HANGING: &str = "  ";
 
@@ -17,9 +19,16 @@ pub(super) fn wrapped(text: &str, width: usize) -> String {
     for line in joined(text) {
         let lead = &line[..indent(&line)];
         let hanging = if lead.is_empty() { String::new() } else { format!("{lead}{HANGING}") };
-        match line.trim() {
-            "" => out.push('\n'),
-            words => out.push_str(&paragraph(words, Some(width), lead, &hanging)),
+        let fits = line.chars().count() <= width;
+        match (line.trim(), line.trim().split_once("   ").filter(|_| !fits)) {
+            ("", _) => out.push('\n'),
+            // What it means stands below, or nobody could tell where an example ends.
+            (_, Some((row, meaning))) => {
+                let below = format!("{lead}{BELOW}");
+                out.push_str(&paragraph(row, Some(width), lead, &hanging));
+                out.push_str(&paragraph(meaning.trim(), Some(width), &below, &below));
+            }
+            (words, None) => out.push_str(&paragraph(words, Some(width), lead, &hanging)),
         }
     }
     out.truncate(out.trim_end().len());
@@ -72,7 +81,7 @@ mod tests {
         let shown = wrapped(text, 60);
         assert_eq!(
             shown,
-            "Everything happens in virtual time: the same drive, workload\nand seed give the same figures on every machine; only the\ntime and the id differ.\n\nExamples:\n  trimtab a --option one what that does\n  trimtab b"
+            "Everything happens in virtual time: the same drive, workload\nand seed give the same figures on every machine; only the\ntime and the id differ.\n\nExamples:\n  trimtab a --option one\n      what that does\n  trimtab b"
         );
         assert_eq!(wrapped("short\nlines\nstay", 60), "short\nlines\nstay");
         assert_eq!(wrapped("", 60), "");

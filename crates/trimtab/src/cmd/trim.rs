@@ -42,7 +42,7 @@ What has reached the drives is read from their own counters, each leg of an arra
 where it left off when it is started again (--restart begins anew). Only one trim runs on a drive at a time; this one waits for its
 turn (--lock-wait), also beside the daemon.
 
-Exit status: 0 all windows trimmed, 1 something was refused or failed, 2 wrong usage, 3 a layer below is in the way (as trimtab doctor
+Exit status: 0 all windows trimmed, or no trim needed (hard disks), 1 something was refused or failed, 2 wrong usage, 3 a layer below is in the way (as trimtab doctor
 has it), for all of it or for one of several drives, 4 not proved (sent later, or not counted), 130 interrupted.";
 
 /// How long to wait for discards of which nothing is seen below.

@@ -270,7 +270,8 @@ fn a_study_where_a_run_is_wanted_says_how_to_find_its_runs() {
     let studies = scratch.json(&["list", "--studies"]);
     let study = &studies["studies"][0]["id"].as_str().unwrap_or_else(|| panic!("{studies}"))[..8];
     for name in [study.to_owned(), format!("study:{study}"), "study:last".to_owned()] {
-        let hint = contains("is a study of 1 runs").and(contains(format!("trimtab results list --study {study}")));
+        let hint =
+            contains("is a study, and this is for one of its runs (1)").and(contains(format!("trimtab results list --study {study}")));
         scratch.results(&["rerun", &name]).assert().code(1).stdout("").stderr(hint);
     }
 }
