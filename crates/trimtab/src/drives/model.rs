@@ -4,7 +4,7 @@ use crate::error::UsageError;
 use crate::memory;
 use std::collections::BTreeMap;
 use trimtab_core::drive::hdd::Hdd;
-use trimtab_core::drive::spec::{DriveSpec, Medium, SlcSize};
+use trimtab_core::drive::spec::{DriveSpec, Medium, SlcSize, Thermal};
 use trimtab_core::drive::ssd::Ssd;
 use trimtab_core::drive::{Device, Extent};
 use trimtab_core::run::pictures::Superblock;
@@ -89,6 +89,9 @@ pub trait Model: Device + Send {
     /// Bytes that the host wrote, and bytes that were written to the medium for it, so far.
     fn written(&self) -> (u64, u64);
 
+    /// How the drive heats and what it is now, in thousandths of a degree; `None` if that is not modelled.
+    fn heat(&self) -> Option<(&Thermal, i32)>;
+
     /// What each superblock holds, of which `needed` says what the host still needs; empty for a drive without superblocks.
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock>;
 
@@ -130,6 +133,10 @@ impl Model for Hdd {
 
     fn written(&self) -> (u64, u64) {
         (self.counters().host_write_bytes, self.counters().media_write_bytes)
+    }
+
+    fn heat(&self) -> Option<(&Thermal, i32)> {
+        None
     }
 
     fn superblocks(&self, _needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
@@ -188,6 +195,10 @@ impl Model for Ssd {
 
     fn written(&self) -> (u64, u64) {
         (self.counters().host_written_bytes, self.nand_written().0)
+    }
+
+    fn heat(&self) -> Option<(&Thermal, i32)> {
+        self.spec().flash()?.thermal.as_ref().zip(self.occupancy().temperature_mc)
     }
 
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {

@@ -18,6 +18,7 @@ struct Sample {
     /// To the medium, since the drive was new.
     medium_written: u64,
     counters: BTreeMap<String, u64>,
+    temperature_mc: Option<i32>,
 }
 
 impl Sample {
@@ -100,7 +101,13 @@ impl Sampled {
         }
         self.next = self.written + self.every;
         let (_, medium_written) = self.drive.written();
-        self.samples.push(Sample { at, written: self.written, medium_written, counters: self.drive.counters() });
+        self.samples.push(Sample {
+            at,
+            written: self.written,
+            medium_written,
+            counters: self.drive.counters(),
+            temperature_mc: self.drive.heat().map(|(_, now)| now),
+        });
     }
 
     /// Neighbouring samples between which something was written and time passed.
@@ -111,6 +118,21 @@ impl Sampled {
     /// Rate of host writes in each step, in 10^6 bytes per second.
     pub fn write_rates(&self) -> Vec<f64> {
         self.steps().map(|(a, b)| rate(a, b)).collect()
+    }
+
+    /// To which temperature, in degrees Celsius, the drive would still have gone before it throttles, had it gone on as in each round of `group` steps, and at which
+    /// it throttles. `None` for rounds in which heat has done what it will: it has throttled the drive, or never would.
+    pub fn heat_to_come(&self, group: usize) -> Vec<Option<(f64, f64)>> {
+        let steps: Vec<(&Sample, &Sample)> = self.steps().collect();
+        let cool = self.samples.first().map_or(0, |first| first.counter("throttled_ns"));
+        let to_come = |round: &[(&Sample, &Sample)]| {
+            let ((from, _), (_, to)) = (round.first()?, round.last()?);
+            let (thermal, _) = self.drive.heat()?;
+            let heads_for = thermal.heads_for_mc(from.temperature_mc?, to.temperature_mc?, to.at.0 - from.at.0)?;
+            let throttles = f64::from(thermal.throttle_mc);
+            (to.counter("throttled_ns") == cool && heads_for >= throttles).then_some((heads_for / 1e3, throttles / 1e3))
+        };
+        steps.chunks(group).map(to_come).collect()
     }
 
     /// Bytes that the host wrote in each step.

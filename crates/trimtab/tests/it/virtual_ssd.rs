@@ -17,7 +17,7 @@ use trimtab::serve::request::Geometry;
 use trimtab::serve::store::Store;
 use trimtab::sys::beneath::Identity;
 use trimtab_core::data::DataClass;
-use trimtab_core::drive::spec::TrimmedReads;
+use trimtab_core::drive::spec::{Thermal, TrimmedReads};
 use trimtab_core::drive::{Command, Completion, Device, Extent};
 use trimtab_core::rng::Stream;
 use trimtab_core::run::pictures::Superblock;
@@ -50,6 +50,9 @@ impl Model for Quick {
     }
     fn written(&self) -> (u64, u64) {
         (0, 0)
+    }
+    fn heat(&self) -> Option<(&Thermal, i32)> {
+        None
     }
     fn superblocks(&self, _needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
         Vec::new()

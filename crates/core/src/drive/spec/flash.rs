@@ -385,6 +385,16 @@ pub struct Thermal {
     pub throttled_permille: u16,
 }
 
+impl Thermal {
+    /// The temperature that a drive ends at which went from `from_mc` to `to_mc` in `took_ns` and goes on like that, in thousandths of a degree: the excess over
+    /// it falls to 1/e in `cooling_ns` (Newton's law of cooling). `None` if no time passed.
+    #[must_use]
+    pub fn heads_for_mc(&self, from_mc: i32, to_mc: i32, took_ns: u64) -> Option<f64> {
+        let left = libm::exp(-(took_ns as f64) / self.cooling_ns as f64);
+        (left < 1.0).then(|| (f64::from(to_mc) - f64::from(from_mc) * left) / (1.0 - left))
+    }
+}
+
 /// Throttling of writes for the sake of the flash's life: a new drive has a credit, writing to the flash uses it up, time earns it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

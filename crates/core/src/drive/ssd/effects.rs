@@ -464,6 +464,31 @@ fn heat_throttles_and_rest_cools() {
     assert!(host.ssd.occupancy().temperature_mc.unwrap() < 31_000);
 }
 
+/// The end of warming up, seen from two readings, is what arithmetic says of the bytes that cross the flash.
+#[test]
+fn two_readings_tell_where_the_temperature_goes() {
+    let thermal = Thermal {
+        ambient_mc: 30_000,
+        rise_mc_per_gb: 200_000,
+        cooling_ns: 5_000 * MS,
+        throttle_mc: 200_000,
+        resume_mc: 190_000,
+        throttled_permille: 500,
+    };
+    let mut host = drive(|_, flash| flash.thermal = Some(thermal.clone()));
+    host.fill();
+    for _ in 0..4 {
+        let (from, start, before) = (host.ssd.occupancy().temperature_mc.unwrap(), host.now, host.ssd.nand_written());
+        host.fill();
+        let (to, took) = (host.ssd.occupancy().temperature_mc.unwrap(), host.now - start);
+        let gb_per_s = (host.ssd.nand_written().0 - before.0) as f64 / 1e9 / took.as_secs_f64();
+        let expected = 30_000.0 + 200_000.0 * gb_per_s * 5.0;
+        let said = thermal.heads_for_mc(from, to, took.0).unwrap();
+        assert!((said / expected - 1.0).abs() < 0.02, "{from} to {to} in {took:?}: {said}, arithmetic says {expected}");
+    }
+    assert_eq!(thermal.heads_for_mc(30_000, 30_000, 0), None);
+}
+
 #[test]
 fn a_drive_that_has_used_up_its_credit_writes_slowly_until_it_has_earned_it_back() {
     let rule = LifeThrottle { credit_bytes: 32 * MIB, earned_bytes_per_s: MIB, throttled_permille: 250 };
