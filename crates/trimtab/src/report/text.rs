@@ -123,7 +123,9 @@ impl Screen {
         for (label, text) in &answer.notes {
             self.paragraph(&format!("{label}: {text}"), "", "  ");
         }
-        self.text.push('\n');
+        if answer.notes.is_empty() {
+            self.text.push('\n');
+        }
         for (nth, command) in answer.apply.iter().enumerate() {
             let _ = writeln!(self.text, "{}{}", if nth == 0 { "Apply    " } else { "         " }, clean(command).bold());
         }
