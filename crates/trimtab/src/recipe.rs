@@ -162,6 +162,22 @@ pub fn drive_instead_of(reference: &str) -> anyhow::Result<Option<Drive>> {
     }
 }
 
+/// Commands that make modelled runs.
+const MODELLING: [&[&str]; 4] = [&["study"], &["bench"], &["drive", "simulate"], &["drive", "replay"]];
+
+/// Whether a command may be executed again: what a run says may be anybody's words, since runs are imported. Such a process is told by
+/// [`is_made_again`], too, that it has no target but modelled drives and writes nothing anywhere but in the directory that it was given.
+#[must_use]
+pub fn only_models(command: &[String]) -> bool {
+    MODELLING.iter().any(|words| command.len() >= words.len() && words.iter().zip(command).all(|(word, said)| word == said))
+}
+
+/// The only place where this process may write, if it makes a run again.
+#[must_use]
+pub fn is_made_again() -> Option<std::path::PathBuf> {
+    std::env::var_os(DRIVES_FROM).map(Into::into)
+}
+
 /// Puts the specification of a run's drive where [`drive_instead_of`] finds it; gives what the environment has to say.
 ///
 /// # Errors

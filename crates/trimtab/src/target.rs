@@ -47,6 +47,9 @@ impl TargetSpec {
                 if size.is_empty() { NULL_SIZE_DEFAULT } else { size.parse().map_err(|e| UsageError::new(format!("null:{size}: {e}")))? };
             return Ok(Self::Null(size));
         }
+        if crate::recipe::is_made_again().is_some() {
+            return Err(UsageError::new(format!("{text} is no modelled drive, and a run that is made again has no other target")).into());
+        }
         let path = PathBuf::from(text);
         let kind = match std::fs::metadata(&path) {
             Ok(metadata) => metadata.file_type(),

@@ -31,6 +31,7 @@ pub fn write(path: &Path, bytes: &[u8], place: Place) -> anyhow::Result<PathBuf>
 
 /// As [`write`], with what `content` writes.
 pub fn write_with(path: &Path, place: Place, mut content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
+    check_again(path)?;
     if place != Place::Free
         && let Some(mut stream) = named::open_stream_to_write(path)?
     {
@@ -63,6 +64,7 @@ fn mode() -> u32 {
 
 /// An error if [`write`] could not make a new file there: asked before hours of work.
 pub fn check_new(path: &Path) -> anyhow::Result<()> {
+    check_again(path)?;
     if named::open_stream_to_write(path)?.is_some() {
         return Ok(());
     }
@@ -71,6 +73,13 @@ pub fn check_new(path: &Path) -> anyhow::Result<()> {
         None => Ok(()),
         Some(_) => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),
     }
+}
+
+/// What makes a run again does as the run says, and so writes only where it was given a place.
+fn check_again(path: &Path) -> anyhow::Result<()> {
+    let only = crate::recipe::is_made_again();
+    anyhow::ensure!(only.is_none_or(|only| path.parent() == Some(&only)), "a run that is made again writes nothing to {}", path.display());
+    Ok(())
 }
 
 fn explain(error: io::Error, path: &Path) -> anyhow::Error {

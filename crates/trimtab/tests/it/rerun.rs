@@ -217,6 +217,54 @@ fn studies_belong_together(scratch: &Scratch, list: &Value) {
     scratch.trimtab(&["results", "show", "study:last"]).assert().code(1).stderr(contains("has no study 'study:last'"));
 }
 
+/// Runs are imported, so what one says that it was made by may be anybody's words.
+#[test]
+fn a_command_in_a_run_from_elsewhere_reaches_nothing() {
+    let scratch = Scratch::new();
+    scratch.made(&SIMULATE);
+    let mut run = scratch.json(&["results", "show", "last"]);
+    let at = |name: &str| scratch.0.path().join(name).to_str().unwrap().to_owned();
+    let (file, report, tree) = (at("precious.img"), at("precious.html"), at("tree"));
+    std::fs::create_dir_all(format!("{tree}/etc")).unwrap();
+    std::fs::write(format!("{tree}/etc/fstab"), "/dev/x / ext4 rw 0 1\n").unwrap();
+    std::fs::File::create(&file).unwrap().set_len(16 << 20).unwrap();
+    std::fs::write(&report, "precious").unwrap();
+    let orders = at("orders");
+    std::fs::write(&orders, format!("!touch {}\n", at("reached"))).unwrap();
+    let drive = "drive:ocz-vertex-le-100gb";
+    let commands: [&[&str]; 10] = [
+        &["bench", "crystal", &file, "--destroy", &file, "--only", "write", "--size", "16MiB", "--yes"],
+        &["bench", "tree", "--files", "5", "--reserve", "0", "--yes", &tree],
+        &["bench", "postmark", "--number", "5", "--transactions", "5", "--reserve", "0", "--yes", &tree],
+        &["study", "--quick", "--reserve", "0", "--yes", &tree],
+        &["study", "--quick", "--report", &report, "--force", drive],
+        &["bench", "crystal", "--size", "64MiB", "--passes", "1", "--cdm-text", &report, "--force", drive],
+        &["postmark", &orders],
+        &["apply", "idle", "/", "--sysroot", &tree],
+        &["results", "delete", "last"],
+        &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--nbd", &at("nbd"), "--data", &at("data")],
+    ];
+    for (n, command) in commands.iter().enumerate() {
+        run["specification"]["command"] = serde_json::to_string(command).unwrap().into();
+        run["seed"] = (n + 100).into();
+        run["id"] = Value::Null;
+        let path = at("run.json");
+        std::fs::write(&path, serde_json::to_vec(&run).unwrap()).unwrap();
+        scratch.trimtab(&["results", "import", &path]).assert().success();
+        let in_private = |args: &[&str]| scratch.trimtab(args).env("TRIMTAB_RUNTIME_DIR", at("run")).output().unwrap();
+        let output = in_private(&["results", "rerun", "last"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        // What was made meanwhile is not to stay either way.
+        let _ = in_private(&["drive", "detach", "--all", "--force"]);
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+        let whole = std::fs::read(&file).unwrap().iter().all(|byte| *byte == 0);
+        assert!(whole && std::fs::read(&report).unwrap() == b"precious", "{command:?}: {said}");
+        assert_eq!(std::fs::read_dir(&tree).unwrap().count(), 1, "{command:?}: {said}");
+        assert!(["reached", "nbd", "data", "tree/var"].iter().all(|name| !Path::new(&at(name)).exists()), "{command:?}: {said}");
+        assert_eq!(std::fs::read_to_string(format!("{tree}/etc/fstab")).unwrap(), "/dev/x / ext4 rw 0 1\n");
+    }
+}
+
 #[test]
 fn what_cannot_be_made_again_says_why() {
     let scratch = Scratch::new();

@@ -71,6 +71,8 @@ fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
         Provenance::Measured => anyhow::bail!("{id} was measured, and a measurement is never the same again{shown}"),
         Provenance::Entered => anyhow::bail!("{id} was entered, not made here"),
     }
+    let models = command.as_ref().is_none_or(|command| recipe::only_models(command));
+    anyhow::ensure!(models, "the command that {id} holds makes no modelled run, so it is not executed{shown}");
     anyhow::ensure!(run.complete, "{id} was interrupted: nobody can stop again at the same place{shown}");
     command.with_context(|| {
         format!("{id} does not hold what it was made from: trimtab {} kept no command and no specification", run.tool_version)
