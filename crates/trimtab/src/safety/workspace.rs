@@ -338,6 +338,8 @@ fn state(dir: &Dir) -> (State, Option<File>) {
     let _ = (&marker).take(MARKER_BYTES_MAX).read_to_string(&mut text);
     let state = match Owner::parse(&text) {
         None if !is_old(dir) => State::Alive,
+        // Killed before it wrote its marker, and so before it made anything else.
+        None if text.is_empty() && dir.names().is_ok_and(|names| names == [MARKER]) => State::Dead,
         None => State::Unknown,
         Some(owner) if owner.lives() => State::Alive,
         Some(owner) if owner.host != host_name() => State::Elsewhere(owner.host),
@@ -462,6 +464,23 @@ mod tests {
         fs::remove_dir_all(workspace.path()).unwrap();
         workspace.close().unwrap();
         drop(dir);
+    }
+
+    #[test]
+    fn a_marker_that_was_not_written_yet_is_a_workspace_if_nothing_else_is_there() {
+        let (dir, ground) = ground();
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+        for (name, more) in [("1-1", None), ("2-1", Some("photo"))] {
+            let path = dir.path().join(format!("{PREFIX}{name}"));
+            fs::create_dir(&path).unwrap();
+            set_mode(&path, 0o700);
+            for file in [Some(MARKER), more].into_iter().flatten() {
+                fs::write(path.join(file), "").unwrap();
+            }
+            File::open(&path).unwrap().set_modified(long_ago).unwrap();
+        }
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert!(!dir.path().join("trimtab-work-1-1").exists() && dir.path().join("trimtab-work-2-1/photo").exists());
     }
 
     #[test]
