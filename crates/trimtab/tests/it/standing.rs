@@ -259,10 +259,10 @@ fn benchmarks_beside_an_attacker() {
 
 #[test]
 fn trims_beside_an_attacker() {
-    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let tries = number("TRIMTAB_SOAK_TRIES", 20);
     attack_in(&mount.path(), "verify", tries.div_ceil(5), &[], |ground, home| {
-        beside(&["verify", "--yes", "--reserve", "1MB", "--size", "1MiB", &ground.path(".")], home, None)
+        beside(&["verify", "--yes", "--reserve", "1MB", "--size", "4MiB", &ground.path(".")], home, None)
     });
     attack_in(&mount.path(), "trim", tries.div_ceil(2), &["d/file"], |ground, home| beside(&["trim", &ground.path(".")], home, None));
     // Its figures go to a directory of another user's, as for Prometheus' node exporter.
@@ -302,7 +302,7 @@ fn benchmarks_that_are_killed() {
         &["bench", "tree", "--files", "300", "--tries", "1"],
         &["bench", "postmark", "--number", "200", "--transactions", "500", "--tries", "1", "--subdirectories", "10"],
         &["bench", "age", "--total", "8MB", "--rounds", "2", "--test-size", "1MiB", "--test-time", "10ms", "--idle", "0s"],
-        &["verify", "--size", "1MiB"],
+        &["verify", "--size", "4MiB"],
         &["bench", "nfs", "--files", "100", "--points", "1", "--seconds", "1", "--warm-up", "0", "--peak", "200", "--streams", "2"],
     ];
     for args in commands {
