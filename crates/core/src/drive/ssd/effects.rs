@@ -116,6 +116,29 @@ fn a_mapping_unit_larger_than_the_write_is_read_and_rewritten() {
     assert!((waf - 1.0).abs() < 0.01, "{waf}");
 }
 
+/// Without a write cache a write of part of a unit waits for the read of the rest and for the program of the whole, to the nanosecond.
+#[test]
+fn a_part_of_a_unit_waits_for_its_rest() {
+    let mut host = drive(|spec, flash| {
+        flash.ftl.mapping_unit_bytes = 16 * KIB;
+        flash.geometry.page_bytes = 16 * KIB;
+        flash.geometry.blocks_per_plane /= 2;
+        flash.write_cache.bytes = 0;
+        flash.nand.read_ahead_bytes = 0;
+        spec.interface =
+            Interface { command_overhead_ns: 3_000, latency_ns: 11_000, rate_bytes_per_s: 500_000_000, ..Interface::default() };
+        (flash.nand.read_ns, flash.nand.program_ns, flash.nand.channel_bytes_per_s) = (50_000, 600_000, 400_000_000);
+    });
+    host.sequential(0, 32 * MIB, DataClass::Random);
+    host.idle(1000 * MS);
+    let commands = 3_000 + 4096 * 2 + 11_000;
+    let row = 16 * KIB * 5 / 2;
+    assert_eq!(host.write(0, 4096), commands + 50_000 + row + row + 600_000);
+    // Nothing is read of what was never written.
+    host.idle(1000 * MS);
+    assert_eq!(host.write(48 * MIB, 4096), commands + row + 600_000);
+}
+
 #[test]
 fn hot_and_cold_data_apart_cost_less() {
     let waf = |hot_cold| {
@@ -247,6 +270,24 @@ fn wear_is_levelled() {
         let erases = host.ssd.erase_counts();
         erases.iter().max().unwrap() - erases.iter().min().unwrap()
     };
+    // Levelling charges what it did: whole superblocks read and written, beside what collection moved.
+    let mut host = drive(|_, flash| {
+        flash.ftl.wear = Wear { dynamic: true, static_spread_max: Some(4), erase_limit: None, erase_limit_spread_permille: 0 };
+    });
+    host.fill();
+    for _ in 0..120_000 {
+        let at = host.rng.below(host.ssd.size().0 / 4096 / 16) * 4096;
+        host.write(at, 4096);
+    }
+    let (counted, nand) = (host.ssd.counters(), &host.ssd.flash.nand);
+    let rows = u64::from(host.ssd.layout.superblock_slots / host.ssd.layout.row_slots);
+    assert!(counted.levelled_superblocks * rows > counted.nand_written_gc_slots, "mostly levelling: {counted:?}");
+    assert!(counted.nand_read_internal_rows <= counted.levelled_superblocks * rows + counted.nand_written_gc_slots, "{counted:?}");
+    let moved = counted.nand_written_gc_slots + counted.nand_written_wear_slots;
+    let work = counted.nand_read_internal_rows * nand.read_ns + moved * nand.program_ns + counted.erases * 4 * nand.erase_ns;
+    let charged = host.ssd.clock.dies.charged_ns;
+    assert!((charged as f64 / work as f64 - 1.0).abs() < 0.001, "{charged} ns charged, {work} ns of work");
+
     let (none, dynamic, both) = (spread(false, None), spread(true, None), spread(true, Some(4)));
     assert!(both <= 12 && dynamic > 2 * both, "{none} {dynamic} {both}");
     assert!(dynamic <= none, "{none} {dynamic} {both}");
