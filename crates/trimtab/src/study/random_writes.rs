@@ -47,7 +47,8 @@ pub struct RandomWrites {
     round: u64,
     /// Bytes of churn before the first round.
     before: u64,
-    /// Writes before those of a round that are counted: they fill the drive's buffer, which is as full when the round ends.
+    /// Writes before those of a round that are counted. They fill the drive's buffer, which is as full when the round ends, and are as many as those of a
+    /// round at least: what collection is behind after the churn is less than what it is behind under these writes, and the difference would be taken for speed.
     lead_in: u64,
     /// The policy, as it is tried on the small drive.
     policy: PolicySpec,
@@ -82,15 +83,16 @@ impl RandomWrites {
             Medium::Flash(flash) => (flash.slc_cache.as_ref().map_or(0, |slc| of_slc(slc.size)), flash.write_cache.bytes),
             Medium::Disk(disk) => (0, disk.cache_bytes),
         };
+        let round = (session.0 * ROUND_SESSIONS / u64::from(WRITE_BYTES)).max(WRITES_MIN);
         let before = (small.spec.capacity_bytes as f64 * BEFORE_SHARE).max(slc as f64 * BEFORE_CACHES);
         Self {
             depth: small.spec.interface.queue_depth.clamp(1, 32),
             class,
             seed,
             burst: ((BURST_WRITES as f64 * small.block_share) as u64).max(WRITES_MIN),
-            round: (session.0 * ROUND_SESSIONS / u64::from(WRITE_BYTES)).max(WRITES_MIN),
+            round,
             before: before as u64,
-            lead_in: buffer / u64::from(WRITE_BYTES) * 2,
+            lead_in: (buffer / u64::from(WRITE_BYTES) * 2).max(round),
             policy,
         }
     }

@@ -323,7 +323,7 @@ fn leftovers_of_a_killed_run_are_found_and_removed_with_consent() {
     fs::write(&config, session(&["set location pm", "set number 5000", "set transactions 2000000", "set subdirectories 2", "run", "quit"]))
         .unwrap();
     let mut child = process().args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !work.join("pm/s0").is_dir() || entries(&work.join("pm/s0")).len() < 200 {
         assert!(Instant::now() < deadline, "the run does not begin");
         std::thread::sleep(Duration::from_millis(5));
@@ -367,7 +367,7 @@ fn an_interrupt_cleans_up() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while entries(&work.join("pm")).is_empty() {
             assert!(Instant::now() < deadline, "the run does not begin");
             std::thread::sleep(Duration::from_millis(5));

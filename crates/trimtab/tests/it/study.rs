@@ -46,7 +46,7 @@ fn all_policies_of_ext4_end_in_one_table_and_the_mount_is_as_before() {
     let output = trimtab().args(["study", "--quick", "--reserve", "0", "--yes", "--json"]).arg(mount.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&json["schema"], &json["version"]), (&"trimtab.study".into(), &1.into()));
+    assert_eq!((&json["schema"], &json["version"]), (&"trimtab.study".into(), &2.into()));
     let untried: Vec<&str> = json["untried"].as_array().unwrap().iter().map(|offer| offer["policy"].as_str().unwrap()).collect();
     assert_eq!(untried, ["adaptive", "idle"]);
     let runs = json["runs"].as_array().unwrap();
@@ -96,7 +96,9 @@ fn a_filesystem_that_cannot_trim_is_measured_as_it_is_and_the_rest_explained() {
         .and(contains("tree: delete-sync"))
         .and(contains("Ageing\nNot measured").and(contains("State of the drive's blocks\nNot measured")))
         .and(contains("postmark: transactions"));
-    trimtab().args(["study", "--quick", "--reserve", "0"]).arg(mount.path()).assert().success().stdout(expected);
+    trimtab().args(["study", "--quick", "--details", "--reserve", "0"]).arg(mount.path()).assert().success().stdout(expected);
+    let screen = contains("Not tried: batched").and(contains("no FITRIM")).and(contains("--details"));
+    trimtab().args(["study", "--quick", "--reserve", "0"]).arg(mount.path()).assert().success().stdout(screen);
     for option in [["--fill", "50"], ["--filesystem", "ext4"], ["--questions", "ageing"]] {
         let refused = trimtab().args(["study", "--quick"]).args(option).arg(mount.path()).assert();
         refused.code(2).stderr(contains(option[0]).and(contains("is for modelled drives")));
