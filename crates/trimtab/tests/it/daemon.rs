@@ -42,7 +42,7 @@ impl Daemon {
 
     /// Waits for a line of the journal.
     fn wait_for(&mut self, part: &str) -> String {
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_secs(90);
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
@@ -452,7 +452,7 @@ fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
     while !daemon.seen.iter().any(|l| l.contains("left alone for")) {
         daemon.signal(Signal::USR1);
         asked += 1;
-        assert!(asked < 50, "{:#?}", daemon.seen);
+        assert!(asked < 150, "{:#?}", daemon.seen);
         std::thread::sleep(Duration::from_millis(300));
         daemon.seen.extend(daemon.lines.try_iter());
     }
@@ -462,7 +462,8 @@ fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
     let lines = daemon.end();
     assert!(lines.iter().filter(|l| l.contains("was refused")).count() <= 4, "{lines:#?}");
     let history = set.history();
-    assert!(history.len() == 1 && history[0]["complete"] == false, "{history:#?}");
+    // Each signal in a pass ends its account and begins another.
+    assert!(!history.is_empty() && history.iter().all(|pass| pass["complete"] == false), "{history:#?}");
 }
 
 #[test]

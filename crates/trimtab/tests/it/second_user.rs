@@ -268,7 +268,11 @@ fn what_takes_the_place_of_a_workspace_is_not_removed() {
         return skip("root");
     }
     let mut reported = 0;
-    for _ in 0..4 {
+    for round in 0..40 {
+        // On a busy machine the attacker is not always in time.
+        if round >= 4 && reported > 0 {
+            break;
+        }
         let ground = directory_of(0, 0o777);
         let swap =
             "for w in $1/trimtab-work-*; do [ ! -d $w ] || { mv $w $1/aside && mkdir -p $w/run && echo precious > $w/run/canary; }; done";
