@@ -82,6 +82,12 @@ impl Field {
     pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self { key: key.into(), value: value.into() }
     }
+
+    /// The value that `key` has among `fields`.
+    #[must_use]
+    pub fn find<'a>(fields: &'a [Self], key: &str) -> Option<&'a str> {
+        fields.iter().find(|field| field.key == key).map(|field| field.value.as_str())
+    }
 }
 
 named! {

@@ -110,7 +110,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let observer = Observer::start(directory.path()).unwrap();
         let (environment, _) = observer.finish(None);
-        let value = |key: &str| environment.iter().find(|f| f.key == key).map(|f| f.value.as_str());
+        let value = |key: &str| Field::find(&environment, key);
         assert!(value("kernel.release").is_some());
         assert!(value("fs.type").is_some());
         assert!(value("interference.seconds").is_some());

@@ -3,6 +3,7 @@
 use crate::output::{Context, plain};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 
@@ -19,6 +20,26 @@ pub struct Progress {
     pace: Pace,
     /// Of a part of something larger: how many parts were done before, of how many, since when.
     overall: Option<(u64, u64, Instant)>,
+}
+
+/// A bar on which several threads count.
+#[derive(Debug)]
+pub struct Tally(Mutex<(Progress, u64)>);
+
+impl Tally {
+    /// Of `total` things.
+    pub fn new(context: &Context, title: &str, total: u64) -> Self {
+        Self(Mutex::new((Progress::new(context, title, Counting::Items, total), 0)))
+    }
+
+    /// One more is done.
+    pub fn count(&self) {
+        // A thread that panicked left a number that is as good as before.
+        let mut bar = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bar.1 += 1;
+        let done = bar.1;
+        bar.0.set(done);
+    }
 }
 
 /// What is counted.

@@ -145,7 +145,7 @@ fn text_of(table: &toml::Table) -> String {
 
 /// The text of a key.
 pub fn of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.specification.iter().find(|field| field.key == key).map(|field| field.value.as_str())
+    Field::find(&run.specification, key)
 }
 
 /// The specification that is taken for what `reference` names while a run is made again.

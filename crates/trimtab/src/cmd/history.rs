@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_core::run::Run;
+use trimtab_core::run::{Field, Run};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// What was applied, taken back and trimmed on this machine, by hand and by the daemon; newest last.
@@ -137,7 +137,7 @@ fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Re
 fn of_run(run: &Run, id: String) -> Event {
     let discards = run.phases.first().and_then(|phase| phase.discards.as_ref());
     let refused = discards.map_or(0, |d| d.refused_commands);
-    let by = run.settings.iter().find(|field| field.key == BY).map_or("daemon", |field| &field.value);
+    let by = Field::find(&run.settings, BY).unwrap_or("daemon");
     Event {
         unix_ms: run.started_unix_ms,
         what: "trimmed",

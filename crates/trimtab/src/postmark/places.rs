@@ -258,6 +258,27 @@ impl fmt::Display for Files {
     }
 }
 
+/// Whether `bytes` begin like a file of PostMark's: `text` from its start, as far as the file went when it was made, then `text` from its start
+/// again for each time that something was appended. Where one ends cannot be seen, so all possibilities are followed, but the first [`PROOF`]
+/// bytes are of one piece: a file of nothing but the first letter is nobody's.
+fn is_made_of(bytes: &[u8], text: &[u8]) -> bool {
+    let first = bytes.len().min(PROOF);
+    if bytes[..first] != text[..first] {
+        return false;
+    }
+    // How far into the text it may be.
+    let mut at = vec![first];
+    for byte in &bytes[first..] {
+        let goes_on = at.iter().filter(|at| text.get(**at) == Some(byte)).map(|at| at + 1);
+        let begins_again = text.first().filter(|first| *first == byte).map(|_| 1);
+        at = goes_on.chain(begins_again).collect();
+        if at.is_empty() {
+            return false;
+        }
+    }
+    true
+}
+
 /// How many bytes at the start of a regular file were compared and are those of `text`; `None` if they differ.
 fn same_text(file: &OwnedFd, text: &[u8]) -> Option<usize> {
     let stat = rustix::fs::fstat(file).ok()?;
@@ -272,7 +293,7 @@ fn same_text(file: &OwnedFd, text: &[u8]) -> Option<usize> {
             n => len += n,
         }
     }
-    (start[..len] == text[..len]).then_some(len)
+    is_made_of(&start[..len], text).then_some(len)
 }
 
 /// The number that `digits` write without leading zeros.
@@ -407,4 +428,28 @@ impl FileTarget for Places {
     fn sync(&mut self) -> TargetResult {
         self.dirs.iter_mut().try_for_each(DirTarget::sync)
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_were_appended_to_are_known_and_others_are_not() {
+        let text = text_prefix(SEED, COMPARED);
+        let file = |pieces: &[usize]| pieces.iter().flat_map(|len| &text[..*len]).copied().collect::<Vec<u8>>();
+        for pieces in [&[][..], &[1], &[63], &[500], &[500, 1], &[700, 350, 1, 1, 2000], &[64, 64, 64], &[4096]] {
+            let file = file(pieces);
+            assert!(is_made_of(&file[..file.len().min(COMPARED)], &text), "{pieces:?}");
+        }
+        let other = text_prefix(SEED + 1, COMPARED);
+        let letter = vec![text[0]; 4096];
+        let spoiled = [&text[..900], b"\0", &text[..100]].concat();
+        let cut = [&text[..900], &text[5..100]].concat();
+        for foreign in [&other[..], &letter, &spoiled, &cut, &text[1..900]] {
+            assert!(!is_made_of(foreign, &text));
+        }
+    }
+
+    const SEED: u32 = 42;
 }

@@ -4,7 +4,7 @@
 
 use super::svg;
 use std::fmt::Write as _;
-use trimtab_core::run::Run;
+use trimtab_core::run::{Field, Run};
 use trimtab_core::workload::crystal::{Profile, Test};
 
 /// The text. Tests that the run does not have are left out.
@@ -47,11 +47,11 @@ fn binary_block(block: u32) -> String {
 }
 
 fn setting<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.settings.iter().find(|field| field.key == key).map(|field| field.value.as_str())
+    Field::find(&run.settings, key)
 }
 
 fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.environment.iter().find(|field| field.key == key).map(|field| field.value.as_str())
+    Field::find(&run.environment, key)
 }
 
 /// Best rate in 10^6 bytes a second, operations a second at that rate, lowest mean latency in microseconds.

@@ -35,7 +35,7 @@ pub fn document(run: &Run) -> Document {
 
 fn subtitle(run: &Run) -> Vec<String> {
     let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, f.value)).collect();
-    let value = |key: &str| run.environment.iter().find(|f| f.key == key).map(|f| f.value.as_str());
+    let value = |key: &str| Field::find(&run.environment, key);
     let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
     place.dedup();
     let mut what = vec![settings.join(", ")];

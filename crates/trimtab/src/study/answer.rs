@@ -11,7 +11,7 @@ use super::{Study, advice, document, kernels, policy};
 use crate::report::document::{Answer, Table, Use};
 use crate::report::run::quantity;
 use std::time::Duration;
-use trimtab_core::run::{Provenance, Run, Severity, Unit};
+use trimtab_core::run::{Field, Provenance, Run, Severity, Unit};
 use trimtab_core::units::three_digits;
 
 /// What is known of a study besides its runs.
@@ -50,7 +50,7 @@ pub(super) fn first(study: &Study) -> Option<&Run> {
 }
 
 pub(super) fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.environment.iter().find(|field| field.key == key).map(|field| field.value.as_str())
+    Field::find(&run.environment, key)
 }
 
 /// The drive and the filesystem: "OCZ Vertex LE 100 GB, ext4".

@@ -7,10 +7,9 @@ use super::shelf::{self, Shelf};
 use super::{Study, Untried, policy};
 use crate::interrupt;
 use crate::output::Context;
-use crate::progress::{Counting, Progress};
-use crate::runner::{End, Header};
+use crate::progress::Tally;
+use crate::runner::Header;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
-use std::sync::Mutex;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::Medium;
 use trimtab_core::policy::PolicySpec;
@@ -84,7 +83,7 @@ pub fn run(
     }
     let split = ageing.len();
     let cells: Vec<Cell> = ageing.into_iter().chain(tuning).collect();
-    let bar = Mutex::new((Progress::new(context, "months of churn", Counting::Items, cells.len() as u64), 0));
+    let bar = Tally::new(context, "months of churn", cells.len() as u64);
     let results: Vec<anyhow::Result<Option<Run>>> = cells.par_iter().map(|cell| finish(cell, shelf, &bar)).collect();
     for (at, (cell, result)) in cells.iter().zip(results).enumerate() {
         match result {
@@ -104,30 +103,22 @@ pub fn run(
 }
 
 /// The run of a cell: a kept one, or a new one, which is then kept. `None` if it was interrupted.
-fn finish(cell: &Cell, shelf: &dyn Shelf, bar: &Mutex<(Progress, u64)>) -> anyhow::Result<Option<Run>> {
+fn finish(cell: &Cell, shelf: &dyn Shelf, bar: &Tally) -> anyhow::Result<Option<Run>> {
     if interrupt::requested() {
         return Ok(None);
     }
     let name = cell.name();
-    let run = match shelf.find(&name) {
-        Some(run) => run,
-        None => match cell.ageing.run(&cell.policy)? {
-            (mut run, End::Complete) => {
-                run.started_unix_ms = crate::runner::unix_ms();
-                run.settings.push(Field::new("repeats", "1"));
-                shelf::mark(&mut run, &name);
-                shelf.put(&run)?;
-                run
-            }
-            (_, End::Interrupted) => return Ok(None),
-            (_, End::Failed(error)) => return Err(error.into()),
-        },
+    let make = || {
+        let (mut run, end) = cell.ageing.run(&cell.policy)?;
+        run.started_unix_ms = crate::runner::unix_ms();
+        run.settings.push(Field::new("repeats", "1"));
+        Ok((run, end))
     };
-    let mut bar = bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    bar.1 += 1;
-    let done = bar.1;
-    bar.0.set(done);
-    Ok(Some(run))
+    let run = shelf::found_or_made(shelf, &name, make)?;
+    if run.is_some() {
+        bar.count();
+    }
+    Ok(run)
 }
 
 fn trims(setup: &Setup) -> bool {

@@ -104,7 +104,7 @@ fn charts(study: &Study) -> Option<Section> {
 /// What it was made on, in a line. The rest is in the answer.
 fn subtitle(study: &Study) -> Vec<String> {
     let Some(run) = study.all().next() else { return Vec::new() };
-    let value = |key: &str| run.environment.iter().find(|f| f.key == key).map(|f| f.value.as_str());
+    let value = |key: &str| Field::find(&run.environment, key);
     let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
     place.dedup();
     let lines = vec![format!("{}; trimtab {}", run.provenance.name(), run.tool_version), place.join("; ")];

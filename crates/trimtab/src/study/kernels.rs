@@ -10,11 +10,10 @@ use super::used::Used;
 use super::{Study, policy};
 use crate::report::document::{Block, Section, Table};
 use crate::report::run::quantity;
-use crate::runner::End;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 use trimtab_core::drive::spec::Medium;
 use trimtab_core::policy::PolicySpec;
-use trimtab_core::run::{Run, Unit};
+use trimtab_core::run::{Field, Run, Unit};
 use trimtab_core::units::three_digits;
 
 /// Key of the environment that names the generation.
@@ -36,30 +35,16 @@ pub fn run(setup: &Setup, policies: &[PolicySpec], scale: Scale, shelf: &dyn She
     let cells = jobs.iter().flat_map(|job| [PolicySpec::None, PolicySpec::Online].map(|policy| (job, policy)));
     let cells = cells.map(|(job, policy)| (modelled::brief_cell(&other, job, &policy), job, policy));
     let cells: Vec<_> = cells.filter(|(name, ..)| only.is_none_or(|only| only == name)).collect();
-    let runs: Vec<_> =
-        cells.par_iter().map(|(name, job, policy)| finish(&other, name, job, policy, shelf)).collect::<anyhow::Result<_>>()?;
+    let runs: Vec<_> = cells
+        .par_iter()
+        .map(|(name, job, policy)| shelf::found_or_made(shelf, name, || modelled::run_brief(&other, job, policy)))
+        .collect::<anyhow::Result<_>>()?;
     Ok(runs.into_iter().flatten().collect())
-}
-
-/// The run of a cell: a kept one, or a new one, which is then kept. `None` if it was interrupted.
-fn finish(setup: &Setup, name: &str, job: &Job, policy: &PolicySpec, shelf: &dyn Shelf) -> anyhow::Result<Option<Run>> {
-    if let Some(run) = shelf.find(name) {
-        return Ok(Some(run));
-    }
-    match modelled::run_brief(setup, job, policy)? {
-        (mut run, End::Complete) => {
-            shelf::mark(&mut run, name);
-            shelf.put(&run)?;
-            Ok(Some(run))
-        }
-        (_, End::Interrupted) => Ok(None),
-        (_, End::Failed(error)) => Err(error.into()),
-    }
 }
 
 /// The generation of a run.
 pub fn generation(run: &Run) -> &str {
-    run.environment.iter().find(|field| field.key == GENERATION).map_or("?", |field| &field.value)
+    Field::find(&run.environment, GENERATION).unwrap_or("?")
 }
 
 /// A time without discards and with online discard.

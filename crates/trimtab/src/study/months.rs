@@ -10,7 +10,7 @@ use super::{Study, policy};
 use crate::report::document::{Block, Chart, ChartKind, Line, Mark, Section, Table};
 use crate::report::run::quantity;
 use trimtab_core::analysis::change_points::{Options, knees};
-use trimtab_core::run::{Provenance, Run, Series, Unit};
+use trimtab_core::run::{Field, Provenance, Run, Series, Unit};
 use trimtab_core::units::three_digits;
 
 /// Bytes to GB.
@@ -18,7 +18,7 @@ const GB: f64 = 1e-9;
 
 /// A setting of a run.
 pub fn setting<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.settings.iter().find(|field| field.key == key).map(|field| field.value.as_str())
+    Field::find(&run.settings, key)
 }
 
 /// The fills that were tried, in their order.
@@ -71,7 +71,7 @@ pub fn ageing(study: &Study) -> Option<Section> {
 fn explanation(runs: &[Run]) -> String {
     let Some(run) = runs.first() else { return String::new() };
     let value = |key: &str| setting(run, key).unwrap_or("?");
-    let aged = run.environment.iter().find(|field| field.key == "drive.aged-size").map(|field| field.value.as_str());
+    let aged = Field::find(&run.environment, "drive.aged-size");
     if run.provenance == Provenance::Measured {
         return "Files come, grow and go on the filesystem, the same under each policy. What that does over months would take months, \
                 and a drive's write amplification cannot be seen from outside: for these ask a modelled drive ('trimtab study drive:NAME')."

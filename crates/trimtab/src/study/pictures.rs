@@ -6,8 +6,8 @@ use super::months::{fills, setting};
 use super::verdict;
 use super::{Study, advice, policy};
 use crate::report::document::{Block, Chart, ChartKind, Dot, Film, Heat, Section};
-use trimtab_core::run::Run;
 use trimtab_core::run::pictures::LatencyMap;
+use trimtab_core::run::{Field, Run};
 
 /// One mark a policy: the longest wait of others against what is gained over months.
 pub fn cost_and_gain(study: &Study) -> Option<Section> {
@@ -65,8 +65,7 @@ pub fn drive(study: &Study) -> Option<Section> {
     if names.is_empty() {
         return None;
     }
-    let aged =
-        runs.first().and_then(|run| run.environment.iter().find(|field| field.key == "drive.aged-size")).map(|field| field.value.clone());
+    let aged = runs.first().and_then(|run| Field::find(&run.environment, "drive.aged-size")).map(str::to_owned);
     let film = Film {
         title: format!("Every superblock of the drive, {fill} full"),
         x_label: "GB written since filled".to_owned(),

@@ -11,14 +11,13 @@ use super::verdict::{self, Recommendation};
 use super::{Study, policy};
 use crate::interrupt;
 use crate::output::Context;
-use crate::progress::{Counting, Progress};
+use crate::progress::Tally;
 use crate::report::document::{Block, Section, Table};
 use crate::runner::recorder::Recorded;
 use crate::runner::{End, Header};
 use crate::study::scale::Scale;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 use serde::{Deserialize, Serialize};
-use std::sync::Mutex;
 use trimtab_core::drive::spec::{DriveSpec, Flash, Medium};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Field, Run, TargetKind};
@@ -83,7 +82,7 @@ impl Sensitivity {
 
     /// What [`as_run`](Self::as_run) made; `None` if it is something else.
     pub fn of_run(run: &Run) -> Option<Self> {
-        serde_json::from_str(&run.settings.iter().find(|field| field.key == SETTING)?.value).ok()
+        serde_json::from_str(Field::find(&run.settings, SETTING)?).ok()
     }
 
     /// The assumptions on which the recommendation depends.
@@ -244,16 +243,13 @@ fn try_all(context: &Context, setup: &Setup, flash: &Flash, policies: &[PolicySp
         base.setup.used = Used::by_churn(&setup.volume, FILL_MIN, setup.seed)?;
     }
     let trials = trials(&base, flash)?;
-    let bar = Mutex::new((Progress::new(context, "assumptions", Counting::Items, trials.len() as u64 + 1), 0));
+    let bar = Tally::new(context, "assumptions", trials.len() as u64 + 1);
     let cases: Vec<&Case> = std::iter::once(&base).chain(trials.iter().map(|trial| &trial.case)).collect();
     let said: Vec<anyhow::Result<Option<&str>>> = cases
         .par_iter()
         .map(|case| {
             let said = if interrupt::requested() { Ok(None) } else { case.recommended(policies) };
-            let mut bar = bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            bar.1 += 1;
-            let done = bar.1;
-            bar.0.set(done);
+            bar.count();
             said
         })
         .collect();

@@ -1,6 +1,7 @@
 //! Finished runs of a study: kept one by one, so that an interrupted study loses none, and found again when it is resumed.
 
 use crate::output::Context;
+use crate::runner::End;
 use crate::store::{self, Filter, RunId, Store};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -86,9 +87,28 @@ impl Shelf for Kept {
     }
 }
 
+/// The run of a cell: one that was kept, or else what `make` makes, which is kept then. `None` if that was interrupted.
+///
+/// # Errors
+/// What `make` fails with, or a store that cannot be written.
+pub fn found_or_made(shelf: &dyn Shelf, cell: &str, make: impl FnOnce() -> anyhow::Result<(Run, End)>) -> anyhow::Result<Option<Run>> {
+    if let Some(run) = shelf.find(cell) {
+        return Ok(Some(run));
+    }
+    match make()? {
+        (mut run, End::Complete) => {
+            mark(&mut run, cell);
+            shelf.put(&run)?;
+            Ok(Some(run))
+        }
+        (_, End::Interrupted) => Ok(None),
+        (_, End::Failed(error)) => Err(error.into()),
+    }
+}
+
 /// The cell of a run of a study.
 pub fn cell_of(run: &Run) -> Option<&str> {
-    run.environment.iter().find(|field| field.key == CELL).map(|field| field.value.as_str())
+    Field::find(&run.environment, CELL)
 }
 
 /// Notes which cell a run is.
@@ -109,5 +129,5 @@ pub fn name(header: crate::runner::Header, detail: &str) -> String {
 
 /// How many repeats a run of a study holds.
 pub fn repeats(run: &Run) -> u32 {
-    run.settings.iter().find(|field| field.key == "repeats").and_then(|field| field.value.parse().ok()).unwrap_or(1)
+    Field::find(&run.settings, "repeats").and_then(|repeats| repeats.parse().ok()).unwrap_or(1)
 }

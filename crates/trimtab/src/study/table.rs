@@ -5,7 +5,7 @@ use super::{Study, policy};
 use crate::report::document::Table;
 use crate::report::run::{histograms, quantity};
 use trimtab_core::analysis::histogram::Histogram;
-use trimtab_core::run::{Metric, Run, Unit};
+use trimtab_core::run::{Field, Metric, Run, Unit};
 use trimtab_core::units::three_digits;
 use trimtab_core::workload::tree::SETTLE;
 
@@ -27,9 +27,8 @@ pub fn samples<'a>(run: &'a Run, metric: &str) -> Option<&'a [f64]> {
 
 /// What a policy does here, with the discard option where the name does not say it.
 pub fn policy_title(run: &Run) -> String {
-    let discard = run.policy_settings.iter().find(|f| f.key == policy::DISCARD);
-    match discard {
-        Some(discard) if run.policy == policy::AS_MOUNTED => format!("{} ({})", run.policy, discard.value),
+    match Field::find(&run.policy_settings, policy::DISCARD) {
+        Some(discard) if run.policy == policy::AS_MOUNTED => format!("{} ({discard})", run.policy),
         _ => run.policy.clone(),
     }
 }

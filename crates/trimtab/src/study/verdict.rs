@@ -7,7 +7,7 @@ use super::{Study, advice, kernels, policy, sensitivity};
 use crate::report::document::Verdict;
 use crate::report::run::quantity;
 use trimtab_core::analysis::compare::{self, Statistic};
-use trimtab_core::run::{Better, Provenance, Run, Unit};
+use trimtab_core::run::{Better, Field, Provenance, Run, Unit};
 use trimtab_core::units::three_digits;
 
 /// What nobody notices.
@@ -52,7 +52,7 @@ pub fn effective_policy(run: &Run) -> &str {
     if run.policy != policy::AS_MOUNTED {
         return &run.policy;
     }
-    let discard = run.policy_settings.iter().find(|f| f.key == policy::DISCARD).map(|f| f.value.as_str());
+    let discard = Field::find(&run.policy_settings, policy::DISCARD);
     match discard {
         Some("nodiscard") => policy::NONE,
         Some(_) => policy::ONLINE,

@@ -318,13 +318,24 @@ fn files_that_are_there_are_neither_overwritten_nor_removed() {
 
 #[test]
 fn leftovers_of_a_killed_run_are_found_and_removed_with_consent() {
+    // While its files are made.
+    leftovers("5000", |pm| entries(&pm.join("s0")).len() >= 200);
+    // Long after that: most files have been appended to.
+    leftovers("300", |pm| entries(&pm.join("s0")).iter().any(|name| name.parse::<u32>().is_ok_and(|number| number > 2000)));
+}
+
+/// Kills a run of `number` files when `due` says so of its directory.
+fn leftovers(number: &str, due: impl Fn(&Path) -> bool) {
     let (_dir, work) = work();
     let config = work.join("config");
-    fs::write(&config, session(&["set location pm", "set number 5000", "set transactions 2000000", "set subdirectories 2", "run", "quit"]))
-        .unwrap();
+    fs::write(
+        &config,
+        session(&["set location pm", &format!("set number {number}"), "set transactions 2000000", "set subdirectories 2", "run", "quit"]),
+    )
+    .unwrap();
     let mut child = process().args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(120);
-    while !work.join("pm/s0").is_dir() || entries(&work.join("pm/s0")).len() < 200 {
+    while !work.join("pm/s0").is_dir() || !due(&work.join("pm")) {
         assert!(Instant::now() < deadline, "the run does not begin");
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -209,7 +209,7 @@ fn by_key(sides: &[Side<'_>], fields: fn(&Run) -> &[Field]) -> Vec<(String, Vec<
     }
     let mut ordered: Vec<(&str, usize)> = keys.into_iter().collect();
     ordered.sort_by_key(|(_, order)| *order);
-    let value = |run: &Run, key: &str| fields(run).iter().find(|f| f.key == key).map(|f| f.value.clone());
+    let value = |run: &Run, key: &str| Field::find(fields(run), key).map(str::to_owned);
     ordered
         .into_iter()
         .map(|(key, _)| (key.to_owned(), sides.iter().map(|side| side.runs.iter().map(|run| value(run, key)).collect()).collect()))

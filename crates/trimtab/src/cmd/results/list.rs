@@ -12,7 +12,7 @@ use crate::shape::Entries;
 use crate::store::{self, Filter, Reference, Summary};
 use serde::Serialize;
 use std::process::ExitCode;
-use trimtab_core::run::Provenance;
+use trimtab_core::run::{Field, Provenance};
 
 /// List stored runs, newest last.
 #[derive(Debug, clap::Args)]
@@ -232,7 +232,7 @@ fn said(cells: &[String]) -> bool {
 
 /// The settings in which a run differs from others of its workload in the list.
 fn options(run: &Summary, all: &[Summary]) -> String {
-    let value = |of: &Summary, key: &str| of.settings.iter().find(|field| field.key == key).map(|field| field.value.clone());
+    let value = |of: &Summary, key: &str| Field::find(&of.settings, key).map(str::to_owned);
     let differs = |key: &str| all.iter().any(|other| other.workload == run.workload && value(other, key) != value(run, key));
     let shown = run.settings.iter().filter(|field| field.key != "fill" && differs(&field.key));
     shown.map(|field| clean(&format!("{} {}", field.key, field.value))).collect::<Vec<_>>().join(", ")

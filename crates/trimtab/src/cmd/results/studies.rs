@@ -12,7 +12,7 @@ use crate::study::Study;
 use serde::Serialize;
 use trimtab_core::analysis::compare::Options;
 use trimtab_core::analysis::compare::runs::{Row, Side, against};
-use trimtab_core::run::Run;
+use trimtab_core::run::{Field, Run};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ struct CellV1 {
 /// What tells a run apart from the others of its study.
 fn cell(run: &Run) -> String {
     const SET: [&str; 3] = ["fill", "tuning.question", "tuning.choice"];
-    let set = SET.iter().filter_map(|key| run.settings.iter().find(|field| field.key == *key)).map(|field| field.value.as_str());
+    let set = SET.iter().filter_map(|key| Field::find(&run.settings, key));
     let parts: Vec<&str> = [run.workload.as_str(), run.policy.as_str()].into_iter().chain(set).filter(|part| !part.is_empty()).collect();
     parts.join(", ")
 }

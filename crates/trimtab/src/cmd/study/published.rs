@@ -3,12 +3,11 @@
 use crate::error::UsageError;
 use crate::interrupt;
 use crate::output::Context;
-use crate::progress::{Counting, Progress};
+use crate::progress::Tally;
 use crate::study::published::{self, render, spec::Plan, text};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 
 /// Options of `trimtab study --published`.
 #[derive(Debug, clap::Args)]
@@ -38,14 +37,8 @@ pub fn run(args: &PublishedArgs, seed: u64, context: &Context) -> anyhow::Result
             .hint(format!("there are postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery; {}", drives.join(", ")))
             .into());
     }
-    let bar = Mutex::new((Progress::new(context, "published results", Counting::Items, chosen as u64), 0));
-    let comparison = published::run(&plan, args.only.as_deref(), seed, &|| {
-        if let Ok(mut bar) = bar.lock() {
-            bar.1 += 1;
-            let done = bar.1;
-            bar.0.set(done);
-        }
-    })?;
+    let bar = Tally::new(context, "published results", chosen as u64);
+    let comparison = published::run(&plan, args.only.as_deref(), seed, &|| bar.count())?;
     drop(bar);
     context.report("published", 2, &comparison, || text::screen(&comparison, crate::output::width()))?;
     if let Some(path) = &args.markdown {

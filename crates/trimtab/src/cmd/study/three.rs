@@ -6,7 +6,7 @@ use super::{Args, Question, shelf, write_html};
 use crate::error::{Interrupted, UsageError};
 use crate::interrupt;
 use crate::output::Context;
-use crate::progress::{Counting, Progress};
+use crate::progress::Tally;
 use crate::report;
 use crate::study::answer::Around;
 use crate::study::cells::Extent;
@@ -16,7 +16,6 @@ use crate::study::{Study, overview};
 use anyhow::Context as _;
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::time::Instant;
 use trimtab_core::run::Run;
 
@@ -38,7 +37,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let deleting = if args.asks(Question::Deleting) { 1 } else { 0 };
     let ageing = if asked.extent.ageing { asked.extent.fills.len() } else { 0 };
     let total = (DRIVES.len() * policies * (deleting + ageing)) as u64;
-    let bar = Mutex::new((Progress::new(context, "three drives", Counting::Items, total), 0));
+    let bar = Tally::new(context, "three drives", total);
     // One bar for all: each of them says nothing.
     let silent = Context { progress: false, quiet: true, ..context.clone() };
     let one = |at: usize| {
@@ -65,25 +64,16 @@ fn asked(args: &Args) -> Asked {
 /// Counts what is put on a shelf.
 struct Counted<'a> {
     inner: &'a dyn Shelf,
-    bar: &'a Mutex<(Progress, u64)>,
-}
-
-impl Counted<'_> {
-    fn count(&self) {
-        let mut bar = self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        bar.1 += 1;
-        let done = bar.1;
-        bar.0.set(done);
-    }
+    bar: &'a Tally,
 }
 
 impl Shelf for Counted<'_> {
     fn find(&self, cell: &str) -> Option<Run> {
-        self.inner.find(cell).inspect(|_| self.count())
+        self.inner.find(cell).inspect(|_| self.bar.count())
     }
 
     fn put(&self, run: &Run) -> anyhow::Result<()> {
-        self.count();
+        self.bar.count();
         self.inner.put(run)
     }
 }
