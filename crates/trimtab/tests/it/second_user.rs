@@ -514,6 +514,26 @@ fn a_file_that_another_user_put_there_is_no_drives_data() {
 }
 
 #[test]
+fn no_output_overwrites_a_device() {
+    let Some(device) = LoopDevice::new(16) else { return skip("root and loop devices") };
+    let (node, kept) = (device.node(), tempfile::tempdir().unwrap());
+    let store = kept.path().join("r.db").display().to_string();
+    trimtab().args(["--store", &store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]).assert().success();
+    let trace = kept.path().join("trace.csv");
+    fs::write(&trace, "0,h,0,Write,0,1048576,1\n").unwrap();
+    let outputs: [&[&str]; 4] = [
+        &["results", "export", "--force", "--output"],
+        &["results", "export", "--series", "--force", "--output"],
+        &["results", "report", "last", "--force", "--output"],
+        &["drive", "trace", trace.to_str().unwrap(), "--to", "fio", "--force", "--output"],
+    ];
+    for args in outputs {
+        trimtab().args(["--store", &store]).args(args).arg(&node).assert().code(1).stderr(predicate::str::contains("it is a block device"));
+        assert!(fs::read(&node).unwrap().iter().all(|byte| *byte == 0), "{args:?}");
+    }
+}
+
+#[test]
 fn nobody_else_can_hold_what_a_killed_command_left() {
     let Some(device) = LoopDevice::new(16) else { return skip("root and loop devices") };
     let limit = Path::new("/sys/block").join(Path::new(&device.node()).file_name().unwrap()).join("queue/discard_max_bytes");

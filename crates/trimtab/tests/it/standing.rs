@@ -376,11 +376,8 @@ fn an_nbd_server_that_is_killed() {
     for n in 0..kills() {
         let mut child = attach(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_nanos(draw.below(within.as_nanos() as u64 * 3 / 2)));
-        let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(&child), rustix::process::Signal::KILL);
+        kill_all_of(&run);
         child.wait().unwrap();
-        // The one in the background has left that group if it got so far.
-        std::thread::sleep(Duration::from_millis(20));
-        kill_server(&run);
         left += u64::from(socket.exists());
         if n % 2 == 0 {
             detach();
@@ -515,9 +512,15 @@ fn kill_all_of(run: &Path) {
             return;
         }
         for pid in found {
+            // Its files are closed, and its locks given up, when it is gone; its environment goes before them.
+            let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            if let Ok(handle) = handle {
+                let gone = rustix::event::PollFlags::IN;
+                let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+                let _ = rustix::event::poll(&mut [rustix::event::PollFd::new(&handle, gone)], Some(&second));
+            }
         }
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -195,6 +195,20 @@ mod tests {
     }
 
     #[test]
+    fn who_holds_the_switch_costs_speed_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("enable_uring");
+        std::fs::write(&path, "N\n").unwrap();
+        let held = File::open(&path).unwrap();
+        rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let notes = Notes::beside(directory.path().canonicalize().unwrap());
+        assert!(Switch::turn(&path, &notes).held.is_none());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "N\n");
+        drop(held);
+        assert!(Switch::turn(&path, &notes).held.is_some());
+    }
+
+    #[test]
     fn lists_of_processors_are_counted() {
         assert_eq!(["0", "0-1", "0-3,8", "0-127"].map(count_of), [Some(1), Some(2), Some(5), Some(128)]);
         assert_eq!(["", "a", "3-1", "0-", "-"].map(count_of), [None; 5]);

@@ -289,13 +289,20 @@ mod tests {
     fn filesystems_as_they_are_made_are_found_by_both() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("image");
-        let programs: [(&[&str], &str); 6] = [
+        let programs: [(&[&str], &str); 13] = [
             (&["mkfs.ext4", "-q", "-F"], "ext2/3/4"),
             (&["mkfs.xfs", "-q", "-f"], "xfs"),
             (&["mkfs.btrfs", "-q", "-f"], "btrfs"),
             (&["mkswap", "-q"], "swap"),
             (&["mkfs.minix"], "minix"),
             (&["mkfs.cramfs", "/etc/alternatives"], "cramfs"),
+            (&["mkfs.vfat"], "fat"),
+            (&["tar", "-c", "/etc/hostname", "-f"], "tar"),
+            (&["qemu-img", "create", "-q", "-f", "qcow2", "-o", "size=64M"], "qcow2"),
+            (&["qemu-img", "create", "-q", "-f", "vmdk", "-o", "size=64M"], "vmdk"),
+            (&["qemu-img", "create", "-q", "-f", "vhdx", "-o", "size=64M"], "vhdx"),
+            (&["qemu-img", "create", "-q", "-f", "vpc", "-o", "size=64M"], "vhd"),
+            (&["qemu-img", "create", "-q", "-f", "vdi", "-o", "size=64M"], "vdi"),
         ];
         for (command, name) in programs {
             let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
