@@ -9,6 +9,7 @@ pub mod discards;
 pub mod doctor;
 pub mod drive;
 pub mod environment;
+pub mod health;
 pub mod interference;
 pub mod mountinfo;
 pub mod openers;
@@ -96,6 +97,7 @@ impl Observer {
         let after = Sample::take(&self.root, &self.place.stack);
         let (fields, warnings) = interference::judge(&self.before, &after, own);
         let mut environment = self.environment;
+        environment.extend(health::afterwards(&self.root, &self.place.stack));
         environment.extend(fields);
         (environment, warnings)
     }

@@ -6,6 +6,7 @@ mod plain;
 
 pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes, styled};
 
+use crate::progress::{self, Doing};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +55,8 @@ pub struct Context {
     pub label: Option<String>,
     /// Results are kept and collected here, not printed.
     pub collected: Option<Collected>,
+    /// What is being worked on, for whoever shows it.
+    pub doing: Doing,
 }
 
 /// Runs that are kept without being printed: only what they come to together is.
@@ -84,20 +87,21 @@ impl Context {
             store: global.store.clone(),
             label: global.label.clone(),
             collected: None,
+            doing: Doing::default(),
         }
     }
 
     /// Writes a remark to standard error, unless `--quiet`.
     pub fn remark(&self, text: &str) {
         if !self.quiet {
-            anstream::eprint!("{}", on_stderr(&plain(text)));
+            progress::aside(|| anstream::eprint!("{}", on_stderr(&plain(text))));
         }
     }
 
     /// As [`Self::remark`], for text with colours, in which everything from outside has been through [`plain()`].
     pub fn remark_styled(&self, text: &str) {
         if !self.quiet {
-            anstream::eprintln!("{}", styled(text));
+            progress::aside(|| anstream::eprintln!("{}", styled(text)));
         }
     }
 
@@ -156,7 +160,7 @@ pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> a
 
 /// Says on standard error that something goes wrong which ends nothing.
 pub fn complain(text: &str) {
-    anstream::eprint!("{}", on_stderr(&format!("trimtab: {}", plain(text))));
+    progress::aside(|| anstream::eprint!("{}", on_stderr(&format!("trimtab: {}", plain(text)))));
 }
 
 /// `text` as standard error takes it, with a newline at its end: on a terminal no word is broken, in a file a message stays one line.

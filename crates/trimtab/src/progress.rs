@@ -1,25 +1,29 @@
-//! Progress bars on standard error: rate and time left for anything over a second, nothing for what is quicker.
+//! What happens now, on standard error: a bar with rate and time left, and below it the phase, what is done a second, how long it takes, and what
+//! the kernel counted. A few lines that stay where they are, for anything over a second, and nothing for what is quicker. `--plain`: lines for logs.
 
+mod frame;
+mod now;
+
+pub use now::Doing;
+
+use self::now::Now;
+use crate::host::discards::Meter;
 use crate::output::{Context, plain};
+use crate::runner;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 
-/// A bar that appears once its work has taken a second.
+/// A view of what goes on that appears once it has taken a second.
 #[derive(Debug)]
 pub struct Progress {
-    bar: ProgressBar,
-    shown: bool,
-    enabled: bool,
-    /// Lines instead of a bar, and when the last was written.
-    lines: Option<Option<Instant>>,
-    counting: Counting,
-    total: u64,
-    pace: Pace,
-    /// Of a part of something larger: how many parts were done before, of how many, since when.
-    overall: Option<(u64, u64, Instant)>,
+    /// `None` where nobody looks.
+    view: Option<Arc<View>>,
+    drawer: Option<JoinHandle<()>>,
 }
 
 /// A bar on which several threads count.
@@ -64,89 +68,206 @@ pub struct Part {
     pub began: Instant,
 }
 
-/// Steps of a bar over parts, a part.
-const STEPS: u64 = 1000;
 /// Time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Time between two looks at the pace.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Time between two pictures.
+const DRAW_EVERY: Duration = Duration::from_millis(250);
+/// What takes no longer shows nothing.
+const QUICK: Duration = Duration::from_secs(1);
+
+/// The bar that is on the screen, so that what is said meanwhile stands above it.
+static ON_SCREEN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Lets `print` write to the terminal beside what is shown there.
+pub fn aside<T>(print: impl FnOnce() -> T) -> T {
+    let bar = lock(&ON_SCREEN).clone();
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
+
+/// What is shown is as good after a panic elsewhere as before.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is shown, shared with the thread that draws it.
+#[derive(Debug)]
+struct View {
+    bar: ProgressBar,
+    over: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    what: String,
+    counting: Counting,
+    total: u64,
+    pace: Pace,
+    /// Of a part of something larger: how many parts were done before, of how many, since when.
+    overall: Option<(u64, u64, Instant)>,
+    now: Now,
+    doing: Doing,
+    shown: bool,
+    /// Lines instead of a picture: when the last was written, and how far it was then.
+    lines: Option<Option<(Instant, u64)>>,
+}
 
 impl Progress {
-    /// A bar of `total` (0 if unknown) for `what`.
+    /// A view of `total` (0 if unknown) for `what`.
     pub fn new(context: &Context, what: &str, counting: Counting, total: u64) -> Self {
-        let template = if total == 0 { "{msg} {spinner}{prefix}" } else { "{msg} [{bar:24}] {percent}%{prefix}" };
-        Self::with(context, what, counting, total, (template, total), None)
+        Self::with(context, what, counting, total, None)
     }
 
-    /// A bar over all parts, of which this is one, with `total` of its own.
+    /// A view over all parts, of which this is one, with `total` of its own.
     pub fn part(context: &Context, part: &Part, counting: Counting, total: u64) -> Self {
-        let overall = (part.done, part.total.max(1), part.began);
-        Self::with(context, &part.title, counting, total, ("{msg} [{bar:24}]{prefix}", part.total.max(1) * STEPS), Some(overall))
+        Self::with(context, &part.title, counting, total, Some((part.done, part.total.max(1), part.began)))
     }
 
-    fn with(
-        context: &Context,
-        what: &str,
-        counting: Counting,
-        total: u64,
-        (template, length): (&str, u64),
-        overall: Option<(u64, u64, Instant)>,
-    ) -> Self {
-        let bar = if length == 0 { ProgressBar::no_length() } else { ProgressBar::new(length) };
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template(template).expect("the templates above are valid");
-        bar.set_style(style.progress_chars("=> "));
-        bar.set_message(plain(what).into_owned());
-        Self {
-            bar,
-            shown: false,
-            enabled: context.progress,
-            lines: context.plain.then_some(None),
-            counting,
-            total,
-            pace: Pace::new(Instant::now()),
-            overall,
+    fn with(context: &Context, what: &str, counting: Counting, total: u64, overall: Option<(u64, u64, Instant)>) -> Self {
+        if !context.progress {
+            return Self { view: None, drawer: None };
         }
+        let bar = ProgressBar::no_length();
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+        bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is valid"));
+        let view =
+            Arc::new(View { bar, over: AtomicBool::new(false), state: Mutex::new(State::new(context, what, counting, total, overall)) });
+        let drawn = Arc::clone(&view);
+        // Without a thread nothing is shown, and nothing else is lost.
+        let drawer = std::thread::Builder::new().name("progress".to_owned()).spawn(move || drawn.draw_until_over()).ok();
+        Self { view: Some(view), drawer }
+    }
+
+    /// The same, with what the kernel counts of discards at the drives below `meter`.
+    #[must_use]
+    pub fn with_discards(self, meter: impl FnOnce() -> Option<Meter>) -> Self {
+        if let Some(view) = &self.view {
+            lock(&view.state).now.meter = meter();
+        }
+        self
     }
 
     /// Says how far it has come.
     pub fn set(&mut self, position: u64) {
-        let now = Instant::now();
-        if !self.enabled || !self.pace.note(now, position) {
-            return;
+        if let Some(view) = &self.view {
+            lock(&view.state).pace.note(Instant::now(), position);
         }
-        if let Some(last) = &mut self.lines {
-            let due = last.map_or(self.pace.elapsed(now) > Duration::from_secs(1), |last| now.duration_since(last) >= LINE_EVERY);
-            if due {
-                *last = Some(now);
-                let line = format!("{}:{}", self.bar.message(), self.in_words(now, position));
-                anstream::eprintln!("{}", plain(&line));
-            }
-            return;
+    }
+
+    /// Says how far a run has come, and what it is at.
+    pub fn run(&mut self, position: u64, run: &runner::Progress<'_>) {
+        let Some(view) = &self.view else { return };
+        let (mut state, at) = (lock(&view.state), Instant::now());
+        if state.pace.note(at, position) {
+            state.now.look(at, run);
         }
-        self.bar.set_prefix(self.in_words(now, position));
-        self.bar.set_position(match self.overall {
-            Some((done, ..)) => done * STEPS + (self.share(position) * STEPS as f64) as u64,
-            None => position,
-        });
-        if !self.shown && self.pace.elapsed(now) > Duration::from_secs(1) {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-            self.shown = true;
+    }
+
+    /// Says which phase begins.
+    pub fn phase(&mut self, name: &str) {
+        if let Some(view) = &self.view {
+            lock(&view.state).now.begin(name);
         }
     }
 
     /// Says what is being done now.
     pub fn message(&self, what: &str) {
-        self.bar.set_message(plain(what).into_owned());
+        if let Some(view) = &self.view {
+            lock(&view.state).what = plain(what).into_owned();
+        }
     }
 
-    /// How much of it is done; 0 if that is not known.
-    fn share(&self, position: u64) -> f64 {
-        if self.total == 0 { 0.0 } else { (position as f64 / self.total as f64).min(1.0) }
+    /// Says what else is to be known of it: words, the most telling first.
+    pub fn say(&self, words: impl FnOnce() -> Vec<String>) {
+        if let Some(view) = &self.view {
+            lock(&view.state).now.words = words();
+        }
+    }
+}
+
+impl View {
+    fn draw_until_over(&self) {
+        while !self.over.load(Ordering::Acquire) {
+            std::thread::park_timeout(DRAW_EVERY);
+            self.draw(false);
+        }
     }
 
-    /// Amount, rate and time left.
-    fn in_words(&self, now: Instant, position: u64) -> String {
+    /// Draws what there is; for logs, a line if one is due, or if it is the `last` and says something new.
+    fn draw(&self, last: bool) {
+        let (mut state, at) = (lock(&self.state), Instant::now());
+        if state.pace.elapsed(at) < QUICK {
+            return;
+        }
+        state.now.count();
+        let position = state.pace.position();
+        if let Some(line) = state.lines {
+            let due = line.map_or(
+                !last || position > 0,
+                |(written, before)| if last { before != position } else { at.duration_since(written) >= LINE_EVERY },
+            );
+            if due {
+                state.lines = Some(Some((at, position)));
+                anstream::eprintln!("{}", plain(&state.line(at)));
+            }
+            return;
+        }
+        if last {
+            return;
+        }
+        self.bar.set_message(plain(&state.picture(at, columns())).into_owned());
+        if !state.shown {
+            state.shown = true;
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            *lock(&ON_SCREEN) = Some(self.bar.clone());
+        }
+        self.bar.tick();
+    }
+}
+
+/// Columns of the terminal that it is drawn on.
+fn columns() -> usize {
+    const WHERE_NOBODY_KNOWS: usize = 80;
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(WHERE_NOBODY_KNOWS)
+}
+
+impl State {
+    fn new(context: &Context, what: &str, counting: Counting, total: u64, overall: Option<(u64, u64, Instant)>) -> Self {
+        Self {
+            what: plain(what).into_owned(),
+            counting,
+            total,
+            pace: Pace::new(Instant::now()),
+            overall,
+            now: Now::default(),
+            doing: context.doing.clone(),
+            shown: false,
+            lines: context.plain.then_some(None),
+        }
+    }
+
+    /// The share of all that is done; `None` if that is not known.
+    fn share(&self) -> Option<f64> {
+        match self.overall {
+            Some((done, total, _)) => Some((done as f64 + self.share_of_this()) / total as f64),
+            None => (self.total > 0).then(|| self.share_of_this()),
+        }
+    }
+
+    /// How much of this part is done; 0 if that is not known.
+    fn share_of_this(&self) -> f64 {
+        if self.total == 0 { 0.0 } else { (self.pace.position() as f64 / self.total as f64).min(1.0) }
+    }
+
+    /// Time left, amount and rate: what matters most comes first, and stays where there is no room for all.
+    fn in_words(&self, now: Instant) -> Vec<String> {
+        let position = self.pace.position();
         let amount = |n: u64| if self.counting == Counting::Bytes { Bytes(n).to_string() } else { n.to_string() };
         let rate = self.pace.rate(now);
         let shown = match self.counting {
@@ -155,22 +276,65 @@ impl Progress {
             Counting::Items => format!("{}/s", three_digits(rate)),
         };
         if let Some((done, total, began)) = self.overall {
-            let share = (done as f64 + self.share(position)) / total as f64;
+            let share = (done as f64 + self.share_of_this()) / total as f64;
             let left = left(share, now.saturating_duration_since(began));
-            return format!(" this one {:.0}%, {shown}; {left} left in all", self.share(position) * 100.0);
+            return vec![format!("{left} left in all"), format!("this one {:.0} %", self.share_of_this() * 100.0)];
         }
         if self.total == 0 {
-            return format!(" {}, {shown}, {}", amount(position), whole_seconds(self.pace.elapsed(now).as_secs_f64()));
+            return vec![amount(position), shown, whole_seconds(self.pace.elapsed(now).as_secs_f64())];
         }
         let remaining = self.total.saturating_sub(position) as f64;
         let left = if rate > 0.0 { whole_seconds(remaining / rate) } else { "?".to_owned() };
-        format!(" {}/{}, {shown}, {left} left", amount(position), amount(self.total))
+        vec![format!("{left} left"), format!("{}/{}", amount(position), amount(self.total)), shown]
+    }
+
+    /// What is being done, and what is known of it.
+    fn details(&self, now: Instant) -> (String, Vec<String>) {
+        let (phase, mut words) = self.now.in_words(now);
+        words.extend(self.doing.in_words());
+        (phase, words)
+    }
+
+    /// For a screen of so many columns: a line with the bar, and one below it.
+    fn picture(&self, now: Instant, columns: usize) -> String {
+        let (phase, words) = self.details(now);
+        let first = frame::first_line(&self.what, self.share(), &self.in_words(now), columns);
+        let second = frame::second_line(&phase, &words, columns);
+        if second.is_empty() { first } else { format!("{first}\n{second}") }
+    }
+
+    /// For a log: all of it in one line.
+    fn line(&self, now: Instant) -> String {
+        let (phase, words) = self.details(now);
+        let mut head = self.in_words(now);
+        // The time left closes the line, unless something else is to be said.
+        if self.share().is_some() {
+            head.rotate_left(1);
+        }
+        let mut line = format!("{}: {}", self.what, head.join(", "));
+        let rest = words.join(", ");
+        if !phase.is_empty() || !rest.is_empty() {
+            let colon = if phase.is_empty() || rest.is_empty() { "" } else { ": " };
+            line.push_str(&format!("; {phase}{colon}{rest}"));
+        }
+        line
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        let Some(view) = &self.view else { return };
+        view.over.store(true, Ordering::Release);
+        if let Some(drawer) = self.drawer.take() {
+            drawer.thread().unpark();
+            // It has no result; if it panicked, nothing more is drawn.
+            let _ = drawer.join();
+        }
+        view.draw(true);
+        if lock(&view.state).shown {
+            *lock(&ON_SCREEN) = None;
+        }
+        view.bar.finish_and_clear();
     }
 }
 
@@ -196,6 +360,11 @@ struct Pace {
 impl Pace {
     fn new(began: Instant) -> Self {
         Self { began, looks: VecDeque::from([(began, 0)]) }
+    }
+
+    /// Where it stands.
+    fn position(&self) -> u64 {
+        self.looks.back().map_or(0, |(_, position)| *position)
     }
 
     fn elapsed(&self, now: Instant) -> Duration {
@@ -258,11 +427,35 @@ mod tests {
         assert_eq!([0.0, 0.2, 59.1, 125.0, 11_400.0].map(whole_seconds), ["0 s", "1 s", "60 s", "2m05s", "3h10m"]);
         assert_eq!(left(0.25, Duration::from_secs(10)), "30 s");
         assert_eq!(left(0.0, Duration::from_secs(10)), "?");
-        let quiet = Context { progress: true, ..Context::default() };
         let began = Instant::now();
-        let part = Part { title: "3 of 4: tree online".to_owned(), done: 2, total: 4, began };
-        let bar = Progress::part(&quiet, &part, Counting::Items, 100);
+        let mut state = State::new(&Context::default(), "3 of 4: tree online", Counting::Items, 100, Some((2, 4, began)));
         let now = began + Duration::from_secs(25);
-        assert!(bar.in_words(now, 50).ends_with("this one 50%, -; 15 s left in all"), "{}", bar.in_words(now, 50));
+        state.pace.note(now, 50);
+        assert_eq!(state.in_words(now), ["15 s left in all", "this one 50 %"]);
+        assert_eq!(state.share(), Some(0.625));
+    }
+
+    #[test]
+    fn a_log_has_everything_in_a_line_and_a_screen_what_it_has_room_for() {
+        let began = Instant::now();
+        let mut state = State::new(&Context::default(), "crystal", Counting::Bytes, 8_000_000_000, None);
+        state.pace = Pace::new(began);
+        let now = began + Duration::from_secs(20);
+        for tenth in 1..=200 {
+            state.pace.note(began + Duration::from_millis(tenth * 100), tenth * 20_000_000);
+        }
+        state.now.begin("random write");
+        assert_eq!(state.line(now), "crystal: 4.00 GB/8.00 GB, 200 MB/s, 20 s left; random write: 20 s");
+        assert_eq!(
+            state.picture(now, 120),
+            "crystal [============>           ] 50 %, 20 s left, 4.00 GB/8.00 GB, 200 MB/s\n  random write: 20 s"
+        );
+        for columns in 1..200 {
+            let picture = state.picture(now, columns);
+            assert!(
+                picture.lines().count() <= 2 && picture.lines().all(|line| line.chars().count() < columns.max(2)),
+                "{columns}: {picture}"
+            );
+        }
     }
 }

@@ -10,6 +10,7 @@ pub mod live;
 pub mod markdown;
 pub mod nfs;
 pub mod palette;
+pub mod png;
 pub mod run;
 pub mod series;
 pub mod svg;

@@ -16,7 +16,7 @@ use trimtab_core::target::{TargetError, TargetResult};
 use trimtab_core::units::Bytes;
 
 /// How far a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Name of the current phase.
     pub phase: &'a str,
@@ -26,6 +26,8 @@ pub struct Progress<'a> {
     pub read: Bytes,
     /// Bytes written, in all phases.
     pub written: Bytes,
+    /// Whoever records it, where one does for all.
+    pub recorder: Option<&'a Recorder>,
 }
 
 /// Who wants to know, and to act between phases. The target is passed through, so that a trim policy or a counter can use it.
@@ -34,6 +36,9 @@ pub trait Events<T: ?Sized> {
     fn progress(&mut self, _progress: Progress<'_>) -> TargetResult {
         Ok(())
     }
+
+    /// Called where something begins that is no phase of the workload's and says nothing until it is over: a trim.
+    fn begins(&mut self, _phase: &str) {}
 
     /// Called before each phase with its name, and once after the last with `None`. The phases so far are in `recorder`;
     /// phases may be added. The time spent here belongs to no phase but to those.

@@ -3,6 +3,7 @@
 use crate::host::Observer;
 use crate::output::Context;
 use crate::progress::{Counting, Part, Progress as Bar};
+use crate::runner::recorder::Recorder;
 use crate::runner::{End, Events, Header, Outcome, Progress};
 use crate::safety::Guard;
 use trimtab_core::run::{Field, Metric, Phase, Run, Severity, Warning};
@@ -21,13 +22,15 @@ impl Watch {
     /// Progress of `what` over `plan`: by operations where their number is known, else by bytes written.
     pub fn new(context: &Context, what: &str, plan: &Plan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
-        Self { bar: Bar::new(context, what, counting, total), counting, guard }
+        let bar = Bar::new(context, what, counting, total);
+        Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), counting, guard }
     }
 
     /// The same for a part of something larger.
     pub fn part(context: &Context, part: &Part, plan: &Plan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
-        Self { bar: Bar::part(context, part, counting, total), counting, guard }
+        let bar = Bar::part(context, part, counting, total);
+        Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), counting, guard }
     }
 }
 
@@ -37,8 +40,19 @@ fn amount(plan: &Plan) -> (Counting, u64) {
 
 impl<T: ?Sized> Events<T> for Watch {
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
-        self.bar.set(if self.counting == Counting::Items { progress.ops } else { progress.written.0 });
+        self.bar.run(if self.counting == Counting::Items { progress.ops } else { progress.written.0 }, &progress);
         self.guard.as_mut().map_or(Ok(()), Guard::check)
+    }
+
+    fn begins(&mut self, phase: &str) {
+        self.bar.phase(phase);
+    }
+
+    fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        if let Some(name) = next {
+            self.bar.phase(name);
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod advice;
 pub mod ageing;
 pub mod answer;
+pub mod beside;
 pub mod cells;
 pub mod document;
 pub mod hook;
@@ -15,6 +16,7 @@ pub mod light_work;
 pub mod matrix;
 pub mod modelled;
 pub mod months;
+pub mod others;
 pub mod overview;
 pub mod pictures;
 pub mod published;

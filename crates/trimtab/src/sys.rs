@@ -2,4 +2,5 @@
 
 pub mod beneath;
 pub mod looping;
+pub mod nvme;
 pub mod privileges;

@@ -342,7 +342,7 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
     let meter = Meter::of_stack(Root::live().context("cannot open /")?, fs.stack().clone());
     let account = match args.window {
         Some(_) => {
-            let account = windows(args, fs, context)?;
+            let account = windows(args, fs, context, Path::new(&outcome.path))?;
             outcome.windows = chosen(args, fs).count() as u64;
             outcome.complete = account.requests == outcome.windows;
             account
@@ -411,20 +411,31 @@ fn lock(args: &Args, fs: &mut Filesystem, context: &Context) -> anyhow::Result<D
     Ok(locks)
 }
 
+/// A view of a trim of `windows` of the filesystem that `path` is on: how much of its addresses has been gone over, and what the drives count.
+fn view<'a>(context: &Context, path: &Path, windows: impl Iterator<Item = &'a TrimWindow>) -> Progress {
+    let addresses = windows.map(|window| window.len).sum();
+    Progress::new(context, "trimming", Counting::Bytes, addresses).with_discards(|| Meter::start(path).ok())
+}
+
+fn show(progress: &mut Progress, account: &Account) {
+    progress.set(account.asked.0);
+    progress.say(|| vec![format!("requests {}", account.requests), format!("longest {}", account.longest)]);
+}
+
 /// Some windows, at once.
-fn windows(args: &Args, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Account> {
+fn windows(args: &Args, fs: &mut Filesystem, context: &Context, path: &Path) -> anyhow::Result<Account> {
     let windows: Vec<TrimWindow> = chosen(args, fs).copied().collect();
     anyhow::ensure!(!windows.is_empty(), UsageError::new("the range given with --window lies outside the filesystem's addresses"));
     let before = fs.last_least();
     fs.prepare(args.min_extent, false);
     let mut steps = Steps::new(PolicySpec::None.build(&trimtab_core::policy::State::default()));
-    let mut progress = Progress::new(context, "trimming", Counting::Items, windows.len() as u64);
+    let mut progress = view(context, path, windows.iter());
     for window in windows {
         if interrupt::requested() || steps.account.refused.iter().any(|(_, r)| r.is_final()) {
             break;
         }
         steps.trim(fs, TrimRequest::whole(window, args.min_extent));
-        progress.set(steps.account.requests);
+        show(&mut progress, &steps.account);
     }
     // The other groups still are as the pass before left them.
     fs.restore_least(before);
@@ -452,7 +463,8 @@ fn whole(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Contex
         unsaved: None,
     };
     pass.steps.skip_refused = true;
-    let ended = pass.drive(fs, context, !outcome.resumed);
+    let progress = view(context, Path::new(&outcome.path), fs.layout().windows.iter());
+    let ended = pass.drive(fs, progress, !outcome.resumed);
     outcome.remarks.extend(pass.unsaved.take());
     outcome.remarks.extend(pass.steps.policy.remark());
     outcome.complete = ended && pass.steps.account.refused.is_empty();
@@ -481,8 +493,7 @@ struct WholePass<'a> {
 
 impl WholePass<'_> {
     /// Runs to the end (true), or until interrupted or refused for good.
-    fn drive(&mut self, fs: &mut Filesystem, context: &Context, begin: bool) -> bool {
-        let mut progress = Progress::new(context, "reached the drives", Counting::Bytes, fs.free().map_or(0, |b| b.0));
+    fn drive(&mut self, fs: &mut Filesystem, mut progress: Progress, begin: bool) -> bool {
         let mut world = World { forced: begin, ..World::default() };
         let mut refused_in_a_row = 0;
         loop {
@@ -504,7 +515,7 @@ impl WholePass<'_> {
                 Step::Wait(_) if !self.steps.running() => return self.done(),
                 Step::Wait(until) => wait(until),
             }
-            progress.set(self.steps.account.sent.map_or(0, |s| s.bytes.0));
+            show(&mut progress, &self.steps.account);
             if interrupt::requested() {
                 self.save(Duration::ZERO);
                 return false;

@@ -37,6 +37,7 @@ pub fn capture(root: &Root, place: &Place, path: &Path) -> Vec<Field> {
             queue(root, layer, &format!("{prefix}.queue"), &mut fields);
         }
     }
+    fields.0.extend(super::health::fields(root, stack));
     fields.0
 }
 

@@ -35,7 +35,7 @@ pub fn chart(chart: &Chart) -> Option<Value> {
             value
         }
         ChartKind::Dots { axes, dots } => {
-            let looks = palette::looks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
+            let looks = palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
             let mut value = head("dots");
             value["axes"] = json!(axes);
             let dot = |(dot, look): (&super::document::Dot, usize)| {

@@ -19,10 +19,19 @@ pub const HOLDS_DARK: [&str; 4] = ["#5A91F4", "#FF882A", "#5E4950", "#F8DCE7"];
 
 /// Which look each of `names` has: that of its policy if all are of different policies, else one after another.
 pub fn looks(names: &[&str]) -> Vec<usize> {
-    let policy = |name: &&str| PolicySpec::NAMES.iter().position(|policy| name.split([' ', ':']).next() == Some(*policy));
-    let of_policies: Option<Vec<usize>> = names.iter().map(policy).collect();
+    let of_policies: Option<Vec<usize>> = names.iter().map(policy_of).collect();
     let apart = |looks: &Vec<usize>| (1..looks.len()).all(|at| !looks[..at].contains(&looks[at]));
     of_policies.filter(apart).unwrap_or_else(|| (0..names.len()).map(|at| at % LIGHT.len()).collect())
+}
+
+/// The look of each of `names`, which stand beside their marks: those of one policy look alike, whoever's they are.
+pub fn looks_of_marks(names: &[&str]) -> Vec<usize> {
+    names.iter().map(policy_of).collect::<Option<Vec<usize>>>().unwrap_or_else(|| looks(names))
+}
+
+/// The policy that a name begins with, by its place in their order.
+fn policy_of(name: &&str) -> Option<usize> {
+    PolicySpec::NAMES.iter().position(|policy| name.split([' ', ':']).next() == Some(*policy))
 }
 
 /// The points of a mark of that look around (0, 0), about as large as a circle of radius 1; none for a circle.

@@ -277,7 +277,7 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[D
         return Ok(false);
     };
     let frame = Frame::new(root, chart, Some(&x), &y)?;
-    let looks = palette::looks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
+    let looks = palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
     let mut named: Vec<(i32, i32)> = Vec::new();
     for (dot, at) in &placed {
         let look = dots.iter().position(|other| std::ptr::eq(other, *dot)).and_then(|at| looks.get(at).copied()).unwrap_or(0);

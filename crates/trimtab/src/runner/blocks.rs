@@ -1,6 +1,6 @@
 //! Runs a block workload on a block target.
 
-use super::{End, Events, Outcome, Progress};
+use super::{End, Events, Outcome};
 use crate::interrupt;
 use crate::runner::recorder::Recorder;
 use trimtab_core::op::{BlockOp, OpKind};
@@ -232,13 +232,14 @@ impl Window {
     fn progress<T: ?Sized, E: Events<T> + ?Sized>(&mut self, events: &mut E, recorder: &Recorder) -> TargetResult {
         self.until_progress = PROGRESS_OPS;
         self.progress_at = self.last_completed.saturating_add(PROGRESS_EVERY);
-        events.progress(Progress { phase: recorder.phase(), ops: recorder.ops(), read: recorder.read(), written: recorder.written() })
+        events.progress(recorder.progress())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::Progress;
     use trimtab_core::data::DataClass;
     use trimtab_core::target::{BlockInfo, Clock};
     use trimtab_core::units::Bytes;

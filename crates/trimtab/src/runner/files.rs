@@ -1,6 +1,6 @@
 //! Runs a file workload on a file target.
 
-use super::{End, Events, Outcome, Progress};
+use super::{End, Events, Outcome};
 use crate::interrupt;
 use crate::runner::recorder::Recorder;
 use trimtab_core::op::FileOp;
@@ -80,8 +80,7 @@ where
                 state.last = now;
                 state.ended = now;
                 if recorder.ops().is_multiple_of(PROGRESS_OPS) || now >= state.progress_at {
-                    let (read, written) = (recorder.read(), recorder.written());
-                    events.progress(Progress { phase: recorder.phase(), ops: recorder.ops(), read, written })?;
+                    events.progress(recorder.progress())?;
                     // Drawing a progress bar is no part of the next operation.
                     state.last = target.now();
                     state.progress_at = state.last + PROGRESS_EVERY;

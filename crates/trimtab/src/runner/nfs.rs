@@ -186,6 +186,7 @@ impl Shared {
                 ops: self.ops.load(Ordering::Relaxed),
                 read: Bytes(self.read.load(Ordering::Relaxed)),
                 written: Bytes(self.written.load(Ordering::Relaxed)),
+                recorder: None,
             };
             if let Err(error) = events.progress(progress) {
                 self.stop.store(true, Ordering::Relaxed);

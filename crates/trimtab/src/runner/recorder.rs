@@ -1,5 +1,6 @@
 //! Collects what a run measures: phases, latency histograms, and a series of bounded length.
 
+use super::Progress;
 use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
 use trimtab_core::run::{Axis, Latency, LatencyPart, Phase, Series, Unit};
@@ -151,6 +152,21 @@ impl Recorder {
     /// Bytes written so far, in all phases.
     pub const fn written(&self) -> Bytes {
         self.written
+    }
+
+    /// How far the run is.
+    pub fn progress(&self) -> Progress<'_> {
+        Progress { phase: self.phase(), ops: self.ops, read: self.read, written: self.written, recorder: Some(self) }
+    }
+
+    /// From issue to completion, of all operations of the current phase, whatever they were.
+    pub fn latencies(&self) -> Histogram {
+        let mut all = Histogram::new();
+        if let Some(current) = &self.current {
+            current.kinds.iter().flatten().for_each(|kind| all.merge(&kind.total));
+            current.waiting.iter().for_each(|(_, latency)| all.record(*latency));
+        }
+        all
     }
 
     /// One operation of `kind` on `bytes` bytes that was issued and completed at these instants.

@@ -116,6 +116,10 @@ impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for Gated<'_, E> {
         self.events.progress(progress)
     }
 
+    fn begins(&mut self, phase: &str) {
+        self.events.begins(phase);
+    }
+
     fn between(&mut self, target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         self.gate.meet()?;
         self.events.between(target, recorder, next)?;

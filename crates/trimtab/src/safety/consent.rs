@@ -51,7 +51,8 @@ pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let mut err = anstream::stderr().lock();
-    write!(err, "{} [y/N] ", crate::output::plain(question))?;
+    let shown = crate::output::on_stderr(&crate::output::plain(&format!("{question} [y/N]")));
+    write!(err, "{} ", shown.trim_end())?;
     err.flush()?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;

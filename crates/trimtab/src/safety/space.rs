@@ -1,6 +1,7 @@
 //! The reserve of free space: checked before, watched meanwhile.
 
 use super::Ground;
+use crate::host::discards::Meter;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -55,6 +56,11 @@ impl Guard {
     /// Watches the filesystem of `dir`. Half of the reserve may go before it stops a run: a filesystem's own structures take some.
     pub fn new(dir: OwnedFd, path: PathBuf, reserve: Bytes) -> Self {
         Self { dir, path, least: Bytes(reserve.0 / 2), looked: Instant::now() }
+    }
+
+    /// Counts the discards that reach the drives of the directory from now on, where they are counted.
+    pub fn meter(&self) -> Option<Meter> {
+        Meter::start(&self.path).ok()
     }
 
     /// An error once too little is free, or the directory has been removed. Cheap: looks twice a second at most.

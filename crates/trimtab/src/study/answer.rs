@@ -3,7 +3,7 @@
 
 use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::job::Job;
-use super::light_work::SPARSE_WAIT;
+use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::months::{fills, setting};
 use super::table::{FOREGROUND, jobs, mean, policy_title};
 use super::verdict::{self, Recommendation};
@@ -113,8 +113,10 @@ pub(super) fn percent(ratio: f64) -> String {
 
 /// The longest that one operation of somebody else took beside `policy`, seconds.
 pub fn longest_wait(study: &Study, policy: &str) -> Option<f64> {
-    let runs = study.runs.iter().filter(|run| verdict::effective_policy(run) == policy);
-    runs.filter_map(|run| mean(run, SPARSE_WAIT)).reduce(f64::max)
+    let runs = || study.runs.iter().filter(|run| verdict::effective_policy(run) == policy);
+    // On real filesystems only the busier of the two loads is measured.
+    let of = |metric: &str| runs().filter_map(|run| mean(run, metric)).reduce(f64::max);
+    of(SPARSE_WAIT).or_else(|| of(BUSY_WAIT))
 }
 
 /// The policies that were tried, in the order of the runs.
@@ -309,13 +311,14 @@ fn measured(study: &Study) -> Vec<Table> {
         return Vec::new();
     }
     let (mut groups, mut header) = (vec![String::new()], vec!["policy"]);
-    const SHOWN: [(&str, &str, Unit); 4] = [
+    let wait = if study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some()) { SPARSE_WAIT } else { BUSY_WAIT };
+    let shown = [
         ("waited for", FOREGROUND, Unit::Seconds),
-        ("others wait at most", SPARSE_WAIT, Unit::Seconds),
+        ("others wait at most", wait, Unit::Seconds),
         ("trim afterwards", "trim.seconds", Unit::Seconds),
         ("discards at the drive", "discard.commands", Unit::Count),
     ];
-    for (group, metric, _) in SHOWN {
+    for (group, metric, _) in shown {
         for job in &jobs {
             if study.runs.iter().any(|run| run.workload == *job && mean(run, metric).is_some()) {
                 groups.push(group.to_owned());
@@ -334,7 +337,7 @@ fn measured(study: &Study) -> Vec<Table> {
         }
         let cells = columns.iter().map(|(group, job)| {
             let run = study.runs.iter().find(|run| run.workload == *job && policy_title(run) == title);
-            let (_, metric, unit) = SHOWN.into_iter().find(|(name, ..)| name == group).unwrap_or(SHOWN[0]);
+            let (_, metric, unit) = shown.into_iter().find(|(name, ..)| name == group).unwrap_or(shown[0]);
             run.and_then(|run| mean(run, metric)).map_or_else(|| "-".to_owned(), |value| quantity(value, unit))
         });
         let row: Vec<String> = std::iter::once(title.clone()).chain(cells).collect();

@@ -55,6 +55,13 @@ struct Cell {
 }
 
 impl Cell {
+    /// What it is, in a few words: `drive:x, idle at 60 % full`.
+    fn title(&self) -> String {
+        let what = self.ageing.notes.iter().find(|note| note.key == CHOICE).map(|note| format!(", {}", note.value)).unwrap_or_default();
+        let drive = self.ageing.setup.label.trim_start_matches("drive:");
+        format!("{drive}: {} at {:.0} % full{what}", self.policy.name(), self.ageing.fill * 100.0)
+    }
+
     /// Names everything that decides the result.
     fn name(&self) -> String {
         let setup = &self.ageing.setup;
@@ -84,7 +91,7 @@ pub fn run(
     let split = ageing.len();
     let cells: Vec<Cell> = ageing.into_iter().chain(tuning).collect();
     let bar = Tally::new(context, "months of churn", cells.len() as u64);
-    let results: Vec<anyhow::Result<Option<Run>>> = cells.par_iter().map(|cell| finish(cell, shelf, &bar)).collect();
+    let results: Vec<anyhow::Result<Option<Run>>> = cells.par_iter().map(|cell| finish(cell, context, shelf, &bar)).collect();
     for (at, (cell, result)) in cells.iter().zip(results).enumerate() {
         match result {
             Ok(Some(run)) if at < split => study.ageing.push(run),
@@ -103,12 +110,13 @@ pub fn run(
 }
 
 /// The run of a cell: a kept one, or a new one, which is then kept. `None` if it was interrupted.
-fn finish(cell: &Cell, shelf: &dyn Shelf, bar: &Tally) -> anyhow::Result<Option<Run>> {
+fn finish(cell: &Cell, context: &Context, shelf: &dyn Shelf, bar: &Tally) -> anyhow::Result<Option<Run>> {
     if interrupt::requested() {
         return Ok(None);
     }
     let name = cell.name();
     let make = || {
+        let _underway = context.doing.begin(&cell.title());
         let (mut run, end) = cell.ageing.run(&cell.policy)?;
         run.started_unix_ms = crate::runner::unix_ms();
         run.settings.push(Field::new("repeats", "1"));

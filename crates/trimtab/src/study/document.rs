@@ -107,7 +107,8 @@ fn subtitle(study: &Study) -> Vec<String> {
     let value = |key: &str| Field::find(&run.environment, key);
     let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
     place.dedup();
-    let lines = vec![format!("{}; trimtab {}", run.provenance.name(), run.tool_version), place.join("; ")];
+    let health = crate::report::run::health(run).unwrap_or_default();
+    let lines = vec![format!("{}; trimtab {}", run.provenance.name(), run.tool_version), place.join("; "), health];
     lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 

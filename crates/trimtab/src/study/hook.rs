@@ -33,16 +33,23 @@ impl<T: Trimmable, E: Events<T>> Events<T> for Hook<'_, E> {
         self.inner.progress(progress)
     }
 
+    fn begins(&mut self, phase: &str) {
+        self.inner.begins(phase);
+    }
+
     fn between(&mut self, target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         account(target, recorder);
         if recorder.phases().is_empty() && self.trim_before {
+            self.inner.begins(TRIM_BEFORE);
             trim(target, recorder, TRIM_BEFORE)?;
         }
         if next.is_none() {
             if self.online {
+                self.inner.begins(DRAIN);
                 drain(target, recorder);
             }
             if self.policy == policy::BATCHED {
+                self.inner.begins(TRIM);
                 trim(target, recorder, TRIM)?;
             }
         }

@@ -6,10 +6,14 @@ use crate::target::dir::{Calls, DirOptions};
 use crate::target::mounted::Trimmable;
 use std::sync::Arc;
 use trimtab_core::run::{Better, Field, Metric, Phase, Unit};
+use trimtab_core::units::Bytes;
 use trimtab_core::workload::postmark::{Postmark, Settings, phase as postmark_phase};
 use trimtab_core::workload::synced::{self, Synced};
 use trimtab_core::workload::tree::{self, Tree, TreeList};
 use trimtab_core::workload::{FileWorkload as _, Plan};
+
+/// The tree beside which others work is smaller by this.
+const BESIDE_SHARE: u64 = 4;
 
 /// A workload with its settings, to be run once.
 #[derive(Debug, Clone)]
@@ -29,6 +33,13 @@ impl Job {
     /// PostMark with these settings.
     pub fn postmark(settings: &Settings) -> anyhow::Result<Self> {
         Ok(Self::Postmark(Box::new(Synced::new(Postmark::new(settings)?))))
+    }
+
+    /// The tree that is deleted while others work beside it: a quarter of its files. Only the first job of a study has one.
+    pub fn beside(&self) -> anyhow::Result<Option<Arc<TreeList>>> {
+        let Self::Tree { list, seed } = self else { return Ok(None) };
+        let (files, size) = (list.files().div_ceil(BESIDE_SHARE), Bytes(list.size().0 / BESIDE_SHARE));
+        Ok(Some(Arc::new(TreeList::synthetic(files, size, list.class(), *seed)?)))
     }
 
     /// Name of the workload.

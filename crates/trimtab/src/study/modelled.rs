@@ -181,6 +181,13 @@ impl Around {
         Ok(())
     }
 
+    /// Shows which phase begins.
+    fn say(&mut self, phase: &str) {
+        if let Some(bar) = &mut self.bar {
+            bar.phase(phase);
+        }
+    }
+
     /// Whether the policy sends trims itself.
     const fn trims(&self) -> bool {
         matches!(self.policy, PolicySpec::Batched(_) | PolicySpec::Adaptive(_) | PolicySpec::Idle(_))
@@ -190,16 +197,18 @@ impl Around {
 impl Events<VolumeTarget<Box<dyn Model>>> for Around {
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         if let Some(bar) = &mut self.bar {
-            bar.set(progress.ops);
+            bar.run(progress.ops, &progress);
         }
         Ok(())
     }
 
     fn between(&mut self, target: &mut VolumeTarget<Box<dyn Model>>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         hook::account(target, recorder);
-        if next.is_some() {
+        if let Some(name) = next {
+            self.say(name);
             return Ok(());
         }
+        self.say(light_work::SPARSE.phase);
         self.sparse(target)?;
         if self.brief {
             return Ok(());
@@ -208,11 +217,13 @@ impl Events<VolumeTarget<Box<dyn Model>>> for Around {
         if self.trims() {
             target.force();
         }
+        self.say(light_work::BUSY.phase);
         let met = light_work::BUSY.run(target, recorder)?;
         self.met.extend(met.metrics(light_work::BUSY));
         self.latencies.push(met.over_time.finish(light_work::BUSY.phase));
         hook::account(target, recorder);
         if self.trims() {
+            self.say(IDLE);
             wait_for_a_pass(target, recorder);
             hook::account(target, recorder);
         }
@@ -277,6 +288,9 @@ impl Rig for ModelledRig<'_> {
 
     fn run(&mut self, job: &Job, name: &str, part: &Part) -> anyhow::Result<(Run, End)> {
         let spec = self.policy(name)?;
+        let drive = self.setup.label.trim_start_matches("drive:");
+        // Where this shows a view of its own, that says so already.
+        let _underway = (!self.context.progress).then(|| self.context.doing.begin(&format!("{drive}: {} under {name}", job.name())));
         let bar = Bar::part(self.context, part, Counting::Items, job.plan().ops.unwrap_or(0));
         let state = match &self.learned {
             _ if !matches!(spec, PolicySpec::Idle(_)) => State::default(),

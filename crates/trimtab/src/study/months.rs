@@ -146,6 +146,11 @@ fn line(name: &str, series: &Series, y_scale: f64) -> Line {
     Line { name: name.to_owned(), points: points.collect() }
 }
 
+/// A series of a run as a line called `name`, over GB written; `None` if it has none.
+pub fn line_of(name: &str, run: &Run, of: &str) -> Option<Line> {
+    Some(line(name, series(run, of)?, 1.0))
+}
+
 /// A line for each policy, with its knee.
 fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool) -> Option<Block> {
     let lines: Vec<Line> = runs.iter().filter_map(|run| Some(line(&run.policy, series(run, name)?, 1.0))).collect();

@@ -106,7 +106,11 @@ fn why(studies: &[Study]) -> Vec<String> {
     };
     let line = |of: fn((f64, Option<f64>)) -> Option<f64>| {
         let each = studies.iter().map(|study| {
-            let gained = gain(study).and_then(of).map_or_else(|| "no gain".to_owned(), percent);
+            let chosen = verdict::recommended_policy(study).filter(|chosen| *chosen != policy::NONE);
+            let gained = match gain(study) {
+                None if chosen.is_some() => "not tried".to_owned(),
+                gain => gain.and_then(of).map_or_else(|| "no gain".to_owned(), percent),
+            };
             format!("{} {gained}", short_name(study))
         });
         each.collect::<Vec<_>>().join(", ")
@@ -202,6 +206,23 @@ mod tests {
         assert!(shown.contains("USE  idle on OCZ Vertex LE 100 GB"), "{shown}");
         assert!(shown.contains("what is set now on SATA SSD of today: trimming changes nothing measurable"), "{shown}");
         assert!(shown.contains("life: OCZ +47 %, SATA no gain, NVMe no gain (60 % full)"), "{shown}");
+    }
+
+    #[test]
+    fn what_was_not_tried_is_neither_recommended_nor_said_to_gain_nothing() {
+        let mut studies = three();
+        let without = |studies: &mut Vec<Study>, left: &str| {
+            studies[0].runs.retain(|run| run.policy != left);
+            studies[0].ageing.retain(|run| run.policy != left);
+        };
+        without(&mut studies, "batched");
+        assert_eq!(verdict::recommended_policy(&studies[0]), Some("idle"));
+        without(&mut studies, "idle");
+        assert_eq!(verdict::recommended_policy(&studies[0]), Some("adaptive"));
+        without(&mut studies, "adaptive");
+        // Nothing but online discard is left, which costs too much: batches would be next.
+        let shown = answer(&studies, &around()).why.join("\n");
+        assert!(shown.contains("OCZ not tried") && !shown.contains("OCZ no gain"), "{shown}");
     }
 
     #[test]

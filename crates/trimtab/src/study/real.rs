@@ -2,6 +2,7 @@
 
 use super::hook::Hook;
 use super::job::{self, Job};
+use super::others::{self, Places};
 use super::{Offer, Rig, policy};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
@@ -21,7 +22,10 @@ use crate::trim::lock::{DriveLocks, run_directory};
 use anyhow::Context as _;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use trimtab_core::run::{Field, Run, TargetKind};
+use trimtab_core::workload::FileWorkload as _;
+use trimtab_core::workload::tree::{Tree, TreeList};
 
 /// What can be done with the filesystem of a directory.
 #[derive(Debug)]
@@ -185,6 +189,20 @@ impl<'a> RealRig<'a> {
         Changed::set(&possibilities.mount, discard).map(Some)
     }
 
+    /// What others meet while a tree is deleted under `policy`.
+    fn beside(&mut self, run: &mut Run, list: &Arc<TreeList>, policy: &str, online: bool) -> anyhow::Result<End> {
+        let name = format!("beside-{}", self.runs);
+        let places = Places::new(&self.workspace, &name, 1)?;
+        let plan = Tree::new(Arc::clone(list), 1).plan();
+        let mut watch = Watch::new(self.context, &format!("what others meet, {policy}"), &plan, Some(self.workspace.guard()?));
+        let end = others::measure(run, places, list, policy, online, &mut watch)?;
+        run.complete &= end == End::Complete;
+        for what in ["tree", "others"] {
+            self.workspace.remove_subdirectory(&format!("{name}-{what}"))?;
+        }
+        Ok(end)
+    }
+
     fn restore_option(&self, changed: Option<Changed>) -> anyhow::Result<()> {
         let Some(changed) = changed else { return Ok(()) };
         changed.restore().context("cannot put the mount options back")
@@ -224,6 +242,11 @@ impl Rig for RealRig<'_> {
         let outcome = job.run(&mut target, &mut hook);
         drop(watch);
         let mut assembled = assemble(header, Some(observer), outcome, job::metrics);
+        if assembled.1 == End::Complete
+            && let Some(list) = job.beside()?
+        {
+            assembled.1 = self.beside(&mut assembled.0, &list, policy, discard.is_on())?;
+        }
         // Before the run is kept: what is kept is what is shown.
         self.overheads.entry(job.name()).or_insert_with(|| job.overhead()).note(&mut assembled.0);
         self.workspace.remove_subdirectory(&name)?;

@@ -129,6 +129,14 @@ pub fn recommendation(study: &Study) -> Recommendation {
     if stalls && finishes(policy::IDLE) {
         return Recommendation::Idle;
     }
+    // What was left out is not recommended where something else was tried.
+    if online_costs && !cells.has(policy::BATCHED) {
+        match [policy::IDLE, policy::ADAPTIVE].into_iter().find(|policy| cells.tested(policy) && finishes(policy)) {
+            Some(policy::IDLE) => return Recommendation::Idle,
+            Some(_) => return Recommendation::Adaptive,
+            None => {}
+        }
+    }
     match (cells.has(policy::NONE), cells.tested(policy::ONLINE), cells.tested(policy::BATCHED)) {
         (true, true, _) if !online_costs && advice::looked(study) && finishes(policy::ONLINE) => Recommendation::Online,
         (true, true, _) if !online_costs && !advice::looked(study) => Recommendation::NoDifference,
@@ -195,17 +203,21 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
             "TRIM does not reach the device: under '{}' not one discard arrived, although files were deleted. 'trimtab doctor' says where it is blocked.",
             blocked(cells).unwrap_or_default()
         ),
-        Recommendation::Idle => {
-            let (batched, idle) = stalls(study, cells).unwrap_or_default();
-            format!(
+        Recommendation::Idle => match stalls(study, cells) {
+            Some((batched, idle)) => format!(
                 "Trim in idle time, paced: an append made durable every 5 s takes up to {} beside a batched trim, up to {} beside an idle one.{} {} {}",
                 quantity(batched, Unit::Seconds),
                 quantity(idle, Unit::Seconds),
                 backlogs(cells),
                 months(policy::IDLE),
                 online_costs(study, cells),
-            )
-        }
+            ),
+            None => format!(
+                "Trim in idle time, paced. {} {} Trimming in batches was not tried beside it.",
+                months(policy::IDLE),
+                online_costs(study, cells)
+            ),
+        },
         Recommendation::Online => format!(
             "Let the filesystem discard as it frees (mount option discard): that makes no measurable difference to what is waited for. {}",
             months(policy::ONLINE)

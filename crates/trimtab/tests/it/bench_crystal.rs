@@ -77,6 +77,26 @@ fn crystaldiskmarks_text_is_printed_or_written() {
 }
 
 #[test]
+fn files_that_are_there_are_refused_before_anything_is_measured() {
+    let (dir, store) = (scratch(), scratch());
+    let dir = dir.path().to_str().unwrap();
+    for (option, name) in [("--cdm-text", "cdm.txt"), ("--picture", "bars.svg"), ("--picture", "bars.png")] {
+        let file = store.path().join(name);
+        std::fs::write(&file, "mine").unwrap();
+        let path = file.to_str().unwrap();
+        small(store.path(), &["--yes", option, path, dir]).code(2).stderr(contains(path).and(contains("--force")));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+        let kept = trimtab().args(["results", "list", "--json", "--store"]).arg(store.path().join("store.db")).assert();
+        assert_eq!(json(kept)["runs"].as_array().unwrap().len(), 0, "nothing was measured for it");
+    }
+    small(store.path(), &["--yes", "--picture", "bars.jpeg", dir]).code(2).stderr(contains("neither .svg nor .png"));
+    let (text, bars) = (store.path().join("cdm.txt"), store.path().join("bars.png"));
+    small(store.path(), &["--yes", "--force", "--cdm-text", text.to_str().unwrap(), "--picture", bars.to_str().unwrap(), dir]).success();
+    assert!(std::fs::read_to_string(text).unwrap().contains("Sequential Read : "));
+    assert!(std::fs::read(bars).unwrap().starts_with(b"\x89PNG\r\n"));
+}
+
+#[test]
 fn a_file_is_destroyed_only_if_it_is_named_twice() {
     let (dir, store) = (scratch(), scratch());
     let file = dir.path().join("precious");

@@ -158,6 +158,43 @@ fn data_and_pictures_can_be_taken_away() {
 }
 
 #[test]
+fn copied_data_are_the_data_that_can_be_downloaded() {
+    if !have_tool("chromium") {
+        return skip("chromium");
+    }
+    let mut browser = open(&MADE.1, 1200);
+    browser.call("Browser.grantPermissions", json!({ "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"] }));
+    browser.call("Emulation.setFocusEmulationEnabled", json!({ "enabled": true }));
+    let each = |how: &str| {
+        format!(
+            "(async () => {{ {how} const pairs = []; let saved = null; \
+             URL.createObjectURL = (blob) => {{ saved = blob; return '#'; }}; HTMLAnchorElement.prototype.click = function () {{}}; \
+             document.querySelectorAll('details').forEach((d) => {{ d.open = true; }}); \
+             for (const outputs of document.querySelectorAll('.outputs')) {{ \
+               const named = (text) => [...outputs.querySelectorAll('button')].find((b) => b.textContent === text); \
+               named('CSV').click(); await clip.clear(); named('Copy data').click(); await new Promise((done) => setTimeout(done, 100)); \
+               pairs.push([await saved.text(), await clip.read()]); }} return pairs; }})()"
+        )
+    };
+    // As it is; and where the page may not write to the clipboard itself, by what browsers call a copy.
+    let asked = "const clip = { clear: () => navigator.clipboard.writeText(''), read: () => navigator.clipboard.readText() };";
+    let denied = "let copied = ''; document.addEventListener('copy', () => { copied = document.activeElement.value; }); \
+                  navigator.clipboard.writeText = () => Promise.reject(new Error('no')); \
+                  const clip = { clear: async () => { copied = ''; }, read: async () => copied };";
+    for how in [asked, denied] {
+        let pairs = browser.value(&each(how));
+        let pairs = pairs.as_array().unwrap();
+        assert!(pairs.len() >= 3, "{pairs:?}");
+        for pair in pairs {
+            let (saved, copied) = (pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+            assert!(saved.lines().count() > 2 && saved.lines().all(|line| line.contains(',')), "{saved}");
+            assert_eq!(copied.replace("\r\n", "\n").trim_end(), saved.replace("\r\n", "\n").trim_end());
+        }
+    }
+    check_quiet(&browser);
+}
+
+#[test]
 fn runs_in_one_report_are_compared_and_drawn_together() {
     if !have_tool("chromium") {
         return skip("chromium");

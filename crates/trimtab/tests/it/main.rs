@@ -17,6 +17,8 @@ mod devtools;
 mod doctor;
 mod drive_validate;
 mod errors;
+mod first_screens;
+mod health;
 mod history;
 mod hostile;
 mod hostile_text;

@@ -71,6 +71,7 @@ const READS_ALLOWED: &[(&str, &str)] = &[
     ("serve/loopdev.rs", "device nodes and attributes of the loop driver"),
     ("serve/fuse/rings.rs", "a switch of the kernel's module fuse"),
     ("serve/waits.rs", "an attribute of a loop device"),
+    ("sys/nvme.rs", "the node of a drive that the kernel named"),
     ("trim/limit.rs", "an attribute of a block device"),
     ("trim/ext4.rs", "the node of a device that the kernel named"),
     ("notes/change.rs", "attributes of the kernel that notes name"),

@@ -176,7 +176,7 @@ pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
             differ(sides, &format!("{scope}.{key}"), &format!("{word} {key}"), Severity::Caution, &values, &mut found);
         }
     }
-    gather_interference(&mut found);
+    gather_what_always_differs(&mut found);
     sums(sides, &mut found);
     unfinished(sides, &mut found);
     found.sort_by_key(|warning| core::cmp::Reverse(warning.severity));
@@ -234,19 +234,26 @@ fn differ(sides: &[Side<'_>], code: &str, word: &str, severity: Severity, values
     found.push(Warning { code: format!("differs.{code}"), severity, facts, text });
 }
 
-/// How disturbed a run was differs always and in many figures, and has warnings of its own: one note for all of them.
-fn gather_interference(found: &mut Vec<Warning>) {
-    const PREFIX: &str = "differs.environment.interference";
-    let of_interference = |w: &Warning| w.code.starts_with(PREFIX);
-    let facts: Vec<Field> = found
-        .iter()
-        .filter(|w| of_interference(w))
-        .flat_map(|w| w.facts.iter().map(|f| Field::new(format!("{} {}", f.key, &w.code["differs.environment.".len()..]), f.value.clone())))
-        .collect();
-    found.retain(|w| !of_interference(w));
-    if !facts.is_empty() {
-        let text = "the runs were not equally disturbed (interference, see the environment of each)".to_owned();
-        found.push(Warning { code: PREFIX.to_owned(), severity: Severity::Note, facts, text });
+/// How disturbed a run was, and how warm and how worn the drive was, differs always and in many figures: one note for all of them.
+fn gather_what_always_differs(found: &mut Vec<Warning>) {
+    const ENVIRONMENT: &str = "differs.environment.";
+    type Among = fn(&str) -> bool;
+    let gathered: [(&str, &str, Among); 2] = [
+        ("interference", "the runs were not equally disturbed (interference, see the environment of each)", |key| {
+            key.starts_with("interference")
+        }),
+        ("drive.health", "the drives were not equally warm or worn (see the environment of each)", |key| {
+            key.starts_with("drive.") && (key.contains(".temperature") || key.ends_with(".wear"))
+        }),
+    ];
+    for (name, text, among) in gathered {
+        let is_of_it = |w: &Warning| w.code.strip_prefix(ENVIRONMENT).is_some_and(among);
+        let fact = |w: &Warning, f: &Field| Field::new(format!("{} {}", f.key, &w.code[ENVIRONMENT.len()..]), f.value.clone());
+        let facts: Vec<Field> = found.iter().filter(|w| is_of_it(w)).flat_map(|w| w.facts.iter().map(move |f| fact(w, f))).collect();
+        found.retain(|w| !is_of_it(w));
+        if !facts.is_empty() {
+            found.push(Warning { code: format!("{ENVIRONMENT}{name}"), severity: Severity::Note, facts, text: text.to_owned() });
+        }
     }
 }
 
@@ -352,6 +359,8 @@ mod tests {
         let mut b = run("B", &[]);
         b.settings = vec![Field::new("files", "500"), Field::new("tries", "3")];
         b.environment = vec![Field::new("fs.type", "xfs"), Field::new("interference.bytes", "5 MB")];
+        b.environment.extend([Field::new("drive.temperature", "41 °C"), Field::new("drive.temperature.after", "46 °C")]);
+        b.environment.push(Field::new("drive.1.wear", "3 % of its rated life used"));
         b.policy = "online".to_owned();
         let (a, b) = ([run("A", &[])], [b]);
         let warnings = warnings(&two(&a, &b));
@@ -362,6 +371,7 @@ mod tests {
             "differs.environment.fs.type",
             "differs.policy",
             "differs.environment.interference",
+            "differs.environment.drive.health",
         ];
         assert_eq!(codes, expected);
         assert_eq!(warnings[1].text, "setting tries differs: A not set; B 3");

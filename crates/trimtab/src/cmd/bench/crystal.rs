@@ -12,8 +12,8 @@ use crate::error::UsageError;
 use crate::output::Context;
 use crate::progress::{Counting, Progress as Bar};
 use crate::recipe;
-use crate::report::cdm;
 use crate::report::file::{self, Place};
+use crate::report::{cdm, png};
 use crate::runner::overhead::Overhead;
 use crate::runner::recorder::Recorder;
 use crate::runner::{End, Events, Header, Outcome, Progress};
@@ -25,7 +25,7 @@ use crate::target::block::EngineChoice;
 use crate::target::block::device::DestroyArgs;
 use anyhow::Context as _;
 use rustix::thread::CapabilitySet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_core::data::DataClass;
 use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
@@ -100,8 +100,8 @@ pub struct Args {
     /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them in place of the report.
     #[arg(long, value_name = "FILE", conflicts_with = "against")]
     cdm_text: Option<PathBuf>,
-    /// Also draw the figures as reviews print them, a pair of bars a test, into this SVG file. Browsers and Inkscape make PNG of it.
-    #[arg(long, value_name = "FILE.svg")]
+    /// Also draw the figures as reviews print them, a pair of bars a test, into this file: SVG or PNG, as its name ends.
+    #[arg(long, value_name = "FILE.svg|FILE.png")]
     picture: Option<PathBuf>,
     /// Replace the files of --cdm-text and --picture if they are there.
     #[arg(long)]
@@ -200,6 +200,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     for path in files.into_iter().flatten().filter(|_| !args.force) {
         file::check_new(path)?;
     }
+    let picture = args.picture.as_deref().map(Picture::of).transpose()?;
     let spec = TargetSpec::resolve(&args.target)?;
     let settings = args.settings(&spec);
     let mut rounds = match settings.until_written {
@@ -224,8 +225,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let (run, end) = conclude_run(context, header, ground, outcome, &settings, rounds)?;
     let place = if args.force { Place::Replace } else { Place::New };
-    if let Some(path) = args.picture.as_ref().filter(|_| end == End::Complete) {
-        let written = file::write(path, cdm::picture(&run)?.as_bytes(), place);
+    if let Some((path, picture)) = args.picture.as_ref().zip(picture).filter(|_| end == End::Complete) {
+        let written = picture.draw(&run).and_then(|bytes| file::write(path, &bytes, place));
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.cdm_text
@@ -240,6 +241,32 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     finish::conclude(context, &run, end)
+}
+
+/// What kind of file the bars go into.
+enum Picture {
+    Svg,
+    Png(png::Fonts),
+}
+
+impl Picture {
+    /// By the end of the name. Whether it can be drawn is found out before anything is measured.
+    fn of(path: &Path) -> anyhow::Result<Self> {
+        match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
+            // Streams have no ending.
+            Some("svg") | None => Ok(Self::Svg),
+            Some("png") => png::Fonts::of_machine().map(Self::Png),
+            _ => Err(UsageError::new(format!("--picture {} is neither .svg nor .png", path.display())).into()),
+        }
+    }
+
+    fn draw(&self, run: &Run) -> anyhow::Result<Vec<u8>> {
+        let svg = cdm::picture(run)?;
+        match self {
+            Self::Svg => Ok(svg.into_bytes()),
+            Self::Png(fonts) => png::of_svg(&svg, fonts),
+        }
+    }
 }
 
 /// The run with all that is known about it; the target is closed and gone.
@@ -311,6 +338,7 @@ impl<'a> Watch<'a> {
             Some(until) => Bar::new(context, "crystal", Counting::Bytes, until.0),
             None => Bar::new(context, "crystal", Counting::Items, phases_of_a_round),
         };
+        let bar = bar.with_discards(|| guard.as_ref().and_then(Guard::meter));
         Self { bar, guard, phases: 0, phases_of_a_round, rounds }
     }
 }
@@ -318,8 +346,8 @@ impl<'a> Watch<'a> {
 impl<T: ?Sized> Events<T> for Watch<'_> {
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         match &mut self.rounds {
-            Some(rounds) => self.bar.set(rounds.note_written(progress.written).0),
-            None => self.bar.set(self.phases.saturating_sub(1)),
+            Some(rounds) => self.bar.run(rounds.note_written(progress.written).0, &progress),
+            None => self.bar.run(self.phases.saturating_sub(1), &progress),
         }
         self.guard.as_mut().map_or(Ok(()), Guard::check)
     }
@@ -333,7 +361,7 @@ impl<T: ?Sized> Events<T> for Watch<'_> {
         }
         self.phases += 1;
         if let Some(name) = next {
-            self.bar.message(name);
+            self.bar.phase(name);
         }
         Ok(())
     }

@@ -292,8 +292,7 @@ struct Watch {
 
 impl<T> Events<T> for Watch {
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
-        self.bar.message(&format!("nfs {}", progress.phase));
-        self.bar.set(self.done);
+        self.bar.run(self.done, &progress);
         if progress.written > self.most {
             return Err(TargetError {
                 action: "write",

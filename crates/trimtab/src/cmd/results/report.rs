@@ -1,10 +1,14 @@
 //! `trimtab results report`.
 
+use crate::error::UsageError;
 use crate::output::Context;
 use crate::report;
 use crate::report::document::{Document, Section};
 use crate::report::file::Place;
-use crate::store::Reference;
+use crate::store::{Reference, RunId};
+use crate::study::answer::Around;
+use crate::study::beside::Named;
+use crate::study::{self, Study};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +22,7 @@ use trimtab_core::run::Run;
 Examples:
   trimtab results report last
   trimtab results report last~1 last --output both.html       ratio, interval and verdict, and pictures with both in one
+  trimtab results report study:last~1 study:last       two studies: what each recommends, run by run, in the same pictures
   trimtab results report 0c4e5df9 --output - | less")]
 pub struct Args {
     /// The runs: first digits of their ids, last, last~1 …; study:ID for a study.
@@ -34,20 +39,20 @@ pub struct Args {
 /// Writes it.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
-    let study = match &args.runs[..] {
-        [only] => super::study(&store, only)?,
-        _ => None,
-    };
-    let html = match study {
-        Some((id, study)) => {
-            let around = crate::study::answer::Around { kept: Some(id.short()), ..Default::default() };
-            report::html::render(&crate::study::document::of(&study, &around))
-        }
-        None => {
+    let found: Vec<Option<(RunId, Study)>> = args.runs.iter().map(|reference| super::study(&store, reference)).collect::<Result<_, _>>()?;
+    let studies: Vec<(String, Study)> = found.into_iter().flatten().map(|(id, study)| (id.short(), study)).collect();
+    let html = report::html::render(&match &studies[..] {
+        [] => {
             let runs = super::load(&store, &args.runs)?;
-            report::html::render(&document(&runs.iter().map(|(id, run)| (id.short(), run)).collect::<Vec<_>>()))
+            document(&runs.iter().map(|(id, run)| (id.short(), run)).collect::<Vec<_>>())
         }
-    };
+        _ if studies.len() < args.runs.len() => {
+            let hint = "its runs are in 'trimtab results list --study'";
+            return Err(UsageError::new("a study can be compared with another study only").hint(hint).into());
+        }
+        [(id, study)] => study::document::of(study, &Around { kept: Some(id.clone()), ..Around::default() }),
+        several => beside_each_other(several),
+    });
     if args.output.as_os_str() == "-" {
         crate::output::print(&html)?;
         return Ok(ExitCode::SUCCESS);
@@ -57,6 +62,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let written = written.with_context(|| format!("cannot write the report {}", args.output.display()))?;
     context.remark(&format!("report: {}", written.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+fn beside_each_other(studies: &[(String, Study)]) -> Document {
+    let labels: Vec<String> = (0..studies.len()).map(super::compare::label).collect();
+    let named: Vec<Named<'_>> = studies.iter().zip(&labels).map(|((id, study), label)| Named { label, id, study }).collect();
+    study::beside::document(&named, &Options::default())
 }
 
 /// All that is known of a run; of several what is different first, with pictures of all in one, and folded away all that is known of each.

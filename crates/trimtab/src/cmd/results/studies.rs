@@ -7,12 +7,11 @@ use crate::report::compare::ratio;
 use crate::report::document::{Block, Document, Section, Table};
 use crate::report::run::quantity;
 use crate::report::{self, markdown};
-use crate::store::{RunId, headline};
-use crate::study::Study;
+use crate::store::RunId;
+use crate::study::{Study, beside};
 use serde::Serialize;
 use trimtab_core::analysis::compare::Options;
-use trimtab_core::analysis::compare::runs::{Row, Side, against};
-use trimtab_core::run::{Field, Run};
+use trimtab_core::analysis::compare::runs::Row;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -35,21 +34,6 @@ struct CellV1 {
     verdict: &'static str,
 }
 
-/// What tells a run apart from the others of its study.
-fn cell(run: &Run) -> String {
-    const SET: [&str; 3] = ["fill", "tuning.question", "tuning.choice"];
-    let set = SET.iter().filter_map(|key| Field::find(&run.settings, key));
-    let parts: Vec<&str> = [run.workload.as_str(), run.policy.as_str()].into_iter().chain(set).filter(|part| !part.is_empty()).collect();
-    parts.join(", ")
-}
-
-/// The figure that matters, of two runs of the same cell.
-fn row(a: &Run, b: &Run, options: &Options) -> Option<Row> {
-    let figure = headline(a.metrics.clone())?.name;
-    let side = |label, run| Side { label, runs: std::slice::from_ref(run) };
-    against(side("A", a), side("B", b), options).figures.into_iter().find(|row| row.name == figure)
-}
-
 /// Compares studies with the first of them, prints that, and gives the figures that matter with their cells.
 pub fn compare(studies: &[(RunId, Study)], options: &Options, form: Form, context: &Context) -> anyhow::Result<Vec<(String, Row)>> {
     let Some(((base_id, base), others)) = studies.split_first() else { return Ok(Vec::new()) };
@@ -60,15 +44,8 @@ pub fn compare(studies: &[(RunId, Study)], options: &Options, form: Form, contex
     let mut compared = Vec::new();
     let mut sections = Vec::new();
     for (id, study) in others {
-        let name = |run: &Run| cell(run);
-        let mut rows = Vec::new();
-        for a in base.all() {
-            let found = study.all().find(|b| name(b) == name(a)).and_then(|b| row(a, b, options));
-            rows.extend(found.map(|row| (name(a), row)));
-        }
-        let lacks = |of: &Study, run: &Run| !of.all().any(|other| name(other) == name(run));
-        let only: Vec<String> =
-            base.all().filter(|run| lacks(study, run)).chain(study.all().filter(|run| lacks(base, run))).map(name).collect();
+        let rows = beside::headlines(base, study, options);
+        let only = beside::only_in_one(base, study);
         sections.push(section(*base_id, *id, &rows, &only));
         compared.push(shape(*base_id, *id, &rows, only));
         all.extend(rows);

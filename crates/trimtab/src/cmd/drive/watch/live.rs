@@ -1,6 +1,7 @@
 //! The live view of an attached drive.
 
 use crate::output::plain;
+use crate::report::palette;
 use crate::serve::status::{Requests, Second, Status};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -77,10 +78,10 @@ type Value = fn(&Second) -> u64;
 
 fn draw_history(frame: &mut Frame<'_>, area: Rect, seconds: &[Second]) {
     let series: [(&str, Color, Value); 4] = [
-        ("read B/s", Color::Green, |second| second.requests.read.bytes),
-        ("write B/s", Color::Yellow, |second| second.requests.write.bytes),
-        ("trim B/s", Color::Magenta, |second| second.requests.trim.bytes),
-        ("write p99", Color::Cyan, |second| second.requests.write.latency.p99_ns),
+        ("read B/s", on_terminal(palette::DARK[2]), |second| second.requests.read.bytes),
+        ("write B/s", on_terminal(palette::DARK[1]), |second| second.requests.write.bytes),
+        ("trim B/s", on_terminal(palette::DARK[3]), |second| second.requests.trim.bytes),
+        ("write p99", on_terminal(palette::DARK[4]), |second| second.requests.write.latency.p99_ns),
     ];
     for ((name, colour, value), area) in series.into_iter().zip(Layout::horizontal([Constraint::Fill(1); 4]).split(area).iter()) {
         let block = Block::bordered();
@@ -101,11 +102,44 @@ struct State {
     colour: Color,
 }
 
+/// In the colours that reports have for the same; erased flash in the terminal's own.
 const STATES: [State; 3] = [
-    State { name: "mapped", counter: "now_mapped_bytes", pattern: "█", colour: Color::Yellow },
-    State { name: "stale", counter: "now_stale_bytes", pattern: "▒", colour: Color::Red },
-    State { name: "free", counter: "now_free_bytes", pattern: "·", colour: Color::Green },
+    State { name: "mapped", counter: "now_mapped_bytes", pattern: "█", colour: on_terminal(palette::HOLDS_DARK[0]) },
+    State { name: "stale", counter: "now_stale_bytes", pattern: "▒", colour: on_terminal(palette::HOLDS_LIGHT[2]) },
+    State { name: "free", counter: "now_free_bytes", pattern: "·", colour: Color::Reset },
 ];
+
+/// The nearest of the 216 colours that terminals have had for long.
+const fn on_terminal(hex: &str) -> Color {
+    let digits = hex.as_bytes();
+    let mut index = 16;
+    let mut at = 1;
+    let mut weight = 36;
+    while at + 1 < digits.len() && weight > 0 {
+        let value = digit(digits[at]) * 16 + digit(digits[at + 1]);
+        // Steps are at 0, 95, 135, 175, 215 and 255.
+        let step = if value < 48 {
+            0
+        } else if value < 115 {
+            1
+        } else {
+            (value - 35) / 40
+        };
+        index += step * weight;
+        weight /= 6;
+        at += 2;
+    }
+    Color::Indexed(index as u8)
+}
+
+const fn digit(c: u8) -> u32 {
+    match c {
+        b'0'..=b'9' => (c - b'0') as u32,
+        b'a'..=b'f' => (c - b'a') as u32 + 10,
+        b'A'..=b'F' => (c - b'A') as u32 + 10,
+        _ => 0,
+    }
+}
 
 /// How the medium is used: a bar of its states, and what it has been through.
 fn draw_medium(frame: &mut Frame<'_>, area: Rect, status: &Status) {
@@ -203,6 +237,20 @@ mod tests {
             model: [("now_mapped_bytes".to_owned(), 30), ("now_stale_bytes".to_owned(), 10), ("now_free_bytes".to_owned(), 60)].into(),
             faults: vec!["trim:stale (struck 2 times)".into()],
             seconds: vec![Second { requests, waf: None, trim_effective_bytes: 0 }; 200],
+        }
+    }
+
+    #[test]
+    fn colours_are_the_nearest_that_a_terminal_has() {
+        const STEPS: [i32; 6] = [0, 95, 135, 175, 215, 255];
+        for hex in palette::DARK.iter().chain(&palette::LIGHT).chain(&palette::HOLDS_DARK).chain(&palette::HOLDS_LIGHT) {
+            let Color::Indexed(index) = on_terminal(hex) else { panic!("{hex}") };
+            let part = |at: usize| i32::from_str_radix(&hex[1 + 2 * at..3 + 2 * at], 16).unwrap();
+            for at in 0..3 {
+                let step = usize::from(index - 16) / 6_usize.pow(2 - at as u32) % 6;
+                let nearest = STEPS.iter().map(|s| (s - part(at)).abs()).min().unwrap();
+                assert_eq!((STEPS[step] - part(at)).abs(), nearest, "{hex}");
+            }
         }
     }
 

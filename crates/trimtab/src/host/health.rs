@@ -1,0 +1,189 @@
+//! What a drive says of its temperature and its wear, as far as that can be read without touching its data.
+
+use super::block::{Bus, Kind, Layer, Stack};
+use super::drive::device_directory;
+use super::root::Root;
+use crate::sys::nvme;
+use std::path::{Path, PathBuf};
+use trimtab_core::run::Field;
+use trimtab_core::units::Bytes;
+
+/// Where a recorded tree keeps the SMART log of an NVMe drive, a file for each.
+const RECORDED_SMART: &str = "/nvme-smart-log";
+/// Bytes of the SMART log (NVM Express Base Specification, log page 02h).
+pub const SMART_BYTES: usize = 512;
+/// 0 °C, in kelvins as NVMe counts them.
+const CELSIUS_KELVIN: i64 = 273;
+/// NVMe counts data in thousands of 512 bytes.
+const DATA_UNIT_BYTES: u128 = 512_000;
+
+/// What an NVMe drive keeps of its own life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmartLog {
+    /// Composite temperature in degrees Celsius.
+    pub temperature_c: Option<i64>,
+    /// Per cent of the rated endurance that is used up; 255 stands for that and more.
+    pub used_percent: u8,
+    /// Written by the host in all its life.
+    pub written: Bytes,
+}
+
+impl SmartLog {
+    /// From the log page; `None` if it is too short, or empty as that of drives which keep none.
+    #[must_use]
+    pub fn parse(page: &[u8]) -> Option<Self> {
+        if page.len() < SMART_BYTES || page.iter().all(|byte| *byte == 0) {
+            return None;
+        }
+        let kelvin = i64::from(u16::from_le_bytes([page[1], page[2]]));
+        let units = u128::from_le_bytes(page[48..64].try_into().ok()?);
+        Some(Self {
+            temperature_c: (kelvin > 0).then_some(kelvin - CELSIUS_KELVIN),
+            used_percent: page[5],
+            written: Bytes(u64::try_from(units.saturating_mul(DATA_UNIT_BYTES)).unwrap_or(u64::MAX)),
+        })
+    }
+
+    /// Of the drive, from the drive itself or from a recorded tree.
+    fn read(root: &Root, layer: &Layer) -> std::io::Result<Self> {
+        let recorded = Path::new(RECORDED_SMART).join(&layer.name);
+        let page = if root.is_this_machine() {
+            let page = nvme::smart_log(&layer.name, layer.dev.major, layer.dev.minor)?;
+            root.keep(&recorded, &page);
+            page.to_vec()
+        } else {
+            root.read_bytes(&recorded, SMART_BYTES as u64)?
+        };
+        Self::parse(&page).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Temperature and wear of every drive of `stack`, under keys as those of its model: `drive.temperature`, `drive.1.wear`.
+#[must_use]
+pub fn fields(root: &Root, stack: &Stack) -> Vec<Field> {
+    each(stack, |layer| vec![("temperature", temperature(root, layer)), ("wear", wear(root, layer))])
+}
+
+/// The temperature afterwards, of drives that tell it.
+#[must_use]
+pub fn afterwards(root: &Root, stack: &Stack) -> Vec<Field> {
+    each(stack, |layer| vec![("temperature.after", sensor(root, layer).map(celsius).unwrap_or_default())])
+}
+
+fn each(stack: &Stack, values: impl Fn(&Layer) -> Vec<(&'static str, String)>) -> Vec<Field> {
+    let drives: Vec<&Layer> = stack.drives().collect();
+    let mut fields = Vec::new();
+    for (n, layer) in drives.iter().enumerate() {
+        let prefix = if drives.len() == 1 { "drive".to_owned() } else { format!("drive.{n}") };
+        let told = values(layer).into_iter().filter(|(_, value)| !value.is_empty());
+        fields.extend(told.map(|(key, value)| Field::new(format!("{prefix}.{key}"), value)));
+    }
+    fields
+}
+
+fn celsius(degrees: i64) -> String {
+    format!("{degrees} °C")
+}
+
+fn temperature(root: &Root, layer: &Layer) -> String {
+    match (sensor(root, layer), &layer.kind) {
+        (Some(degrees), _) => celsius(degrees),
+        (None, Kind::Drive(Bus::Ata)) => "n/a: the kernel's module drivetemp is not loaded, or the drive has no sensor".to_owned(),
+        (None, Kind::Drive(_)) => "n/a: the kernel shows no sensor of this drive".to_owned(),
+        (None, _) => String::new(),
+    }
+}
+
+/// What a sensor of the drive shows, degrees Celsius: the hwmon device of its controller, or of the disk itself.
+fn sensor(root: &Root, layer: &Layer) -> Option<i64> {
+    controllers(root, layer).iter().find_map(|device| {
+        let inside = |directory: PathBuf| -> Vec<PathBuf> {
+            root.list(&directory).iter().filter(|name| name.starts_with("hwmon")).map(|name| directory.join(name)).collect()
+        };
+        // The directory hwmon itself is among the names of the first, and has no reading.
+        let places = inside(device.clone()).into_iter().chain(inside(device.join("hwmon")));
+        let millidegrees = places.into_iter().find_map(|place| root.read_i64(place.join("temp1_input")))?;
+        Some((millidegrees + millidegrees.signum() * 500) / 1000)
+    })
+}
+
+/// The device directories that may carry a sensor: the drive's own, and, where several paths lead to one NVMe drive, those of the paths.
+fn controllers(root: &Root, layer: &Layer) -> Vec<PathBuf> {
+    let device = device_directory(layer);
+    let numbered = |name: &String| name.strip_prefix("nvme").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    let paths: Vec<PathBuf> = root.list(&device).into_iter().filter(numbered).map(|name| device.join(name)).collect();
+    std::iter::once(device).chain(paths).collect()
+}
+
+/// How much of its life the drive says is used up, or why that is not known.
+fn wear(root: &Root, layer: &Layer) -> String {
+    let Kind::Drive(bus) = &layer.kind else { return String::new() };
+    match bus {
+        Bus::Nvme => match SmartLog::read(root, layer) {
+            Ok(log) => format!("{} % of its rated life used, {} written in all", log.used_percent, log.written),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => "n/a: an NVMe drive tells it to root only".to_owned(),
+            Err(_) => "n/a: the drive does not tell it".to_owned(),
+        },
+        Bus::Mmc => in_tenths(root.read(device_directory(layer).join("life_time"))),
+        _ => match health_descriptor(root, layer) {
+            Some(estimates) => in_tenths(Some(estimates)),
+            None if matches!(bus, Bus::Virtio | Bus::VirtioScsi | Bus::Nbd | Bus::Zram) => "n/a: a virtual drive has none".to_owned(),
+            None => "n/a: the kernel does not show it; 'smartctl -A' asks the drive".to_owned(),
+        },
+    }
+}
+
+/// The two estimates of a UFS device, which stand in a directory of its host controller.
+fn health_descriptor(root: &Root, layer: &Layer) -> Option<String> {
+    let estimate = |place: &Path, which: &str| root.read(place.join("health_descriptor").join(format!("life_time_estimation_{which}")));
+    let sys = root.canonical(&layer.sys)?;
+    sys.ancestors().find_map(|place| Some(format!("{} {}", estimate(place, "a")?, estimate(place, "b")?)))
+}
+
+/// eMMC and UFS tell it in steps of a tenth, of two kinds of flash: `0x02 0x01` is 10 to 20 % and 0 to 10 %. The worse one counts.
+fn in_tenths(text: Option<String>) -> String {
+    let steps = text.iter().flat_map(|text| text.split_whitespace());
+    let step = steps.filter_map(|step| u8::from_str_radix(step.trim_start_matches("0x"), 16).ok()).max();
+    match step {
+        Some(step @ 1..=10) => format!("{} to {} % of its rated life used", (step - 1) * 10, step * 10),
+        Some(11) => "all of its rated life used".to_owned(),
+        _ => "n/a: the device does not tell it".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_smart_log_is_read_where_the_specification_puts_it() {
+        let mut page = [0_u8; SMART_BYTES];
+        assert_eq!(SmartLog::parse(&page), None, "a log of zeros is none");
+        page[1..3].copy_from_slice(&314_u16.to_le_bytes());
+        page[5] = 3;
+        // 26,000,000 units of 512,000 bytes.
+        page[48..64].copy_from_slice(&26_000_000_u128.to_le_bytes());
+        let log = SmartLog::parse(&page).unwrap();
+        assert_eq!(log, SmartLog { temperature_c: Some(41), used_percent: 3, written: Bytes(13_312_000_000_000) });
+        assert_eq!(SmartLog::parse(&page[..511]), None);
+    }
+
+    #[test]
+    fn tenths_of_a_life() {
+        let shown = |text: &str| in_tenths(Some(text.to_owned()));
+        assert_eq!(shown("0x02 0x01"), "10 to 20 % of its rated life used");
+        assert_eq!(shown("0x01 0x0b"), "all of its rated life used");
+        for unknown in ["0x00 0x00", "0x0c 0x00", "", "?"] {
+            assert!(shown(unknown).starts_with("n/a"), "{unknown}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_log_is_a_reason_to_panic(page in proptest::collection::vec(any::<u8>(), 0..600), text in "\\PC{0,40}") {
+            let _ = SmartLog::parse(&page);
+            let _ = in_tenths(Some(text));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What is happening at this moment: the phase, what is done a second, how long it takes, and the discards that the kernel counted.
+
+use super::lock;
+use crate::host::discards::Meter;
+use crate::output::plain;
+use crate::runner;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use trimtab_core::analysis::histogram::Histogram;
+use trimtab_core::units::{Bytes, Nanos, three_digits};
+
+/// "Now" is the last few seconds.
+const WINDOW: Duration = Duration::from_secs(3);
+/// Nothing heard for so long: what was known of it is old.
+const SILENT: Duration = Duration::from_secs(2);
+/// More names than these are a number.
+const NAMES_MAX: usize = 4;
+
+/// What is known of this moment.
+#[derive(Debug, Default)]
+pub struct Now {
+    phase: String,
+    began: Option<Instant>,
+    looks: VecDeque<Look>,
+    /// Said by whoever works.
+    pub words: Vec<String>,
+    /// Who counts discards.
+    pub meter: Option<Meter>,
+    discards: Option<(u64, Bytes)>,
+}
+
+/// A look at a run: when, operations, bytes, and all latencies of the phase so far.
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    ops: u64,
+    moved: u64,
+    latencies: Histogram,
+}
+
+impl Now {
+    /// A phase begins.
+    pub fn begin(&mut self, phase: &str) {
+        self.phase = plain(phase).into_owned();
+        self.began = Some(Instant::now());
+        self.looks.clear();
+    }
+
+    /// A look at a run.
+    pub fn look(&mut self, at: Instant, run: &runner::Progress<'_>) {
+        if run.phase != self.phase {
+            self.begin(run.phase);
+        }
+        // Often enough for a window, seldom enough to cost nothing.
+        if self.looks.back().is_some_and(|last| at.saturating_duration_since(last.at) < WINDOW / 6) {
+            return;
+        }
+        while self.looks.get(1).is_some_and(|second| at.saturating_duration_since(second.at) >= WINDOW) {
+            self.looks.pop_front();
+        }
+        let latencies = run.recorder.map_or_else(Histogram::new, runner::recorder::Recorder::latencies);
+        self.looks.push_back(Look { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
+    }
+
+    /// Reads the counters of the drives.
+    pub fn count(&mut self) {
+        if let Some(meter) = &self.meter {
+            self.discards = meter.count().map(|count| (count.commands, count.bytes));
+        }
+    }
+
+    /// The phase, and what is known of it, the most telling first.
+    pub fn in_words(&self, at: Instant) -> (String, Vec<String>) {
+        let mut words = self.words.clone();
+        if let (Some(first), Some(last)) = (self.looks.front(), self.looks.back())
+            && last.at > first.at
+            && at.saturating_duration_since(last.at) < SILENT
+        {
+            let seconds = last.at.duration_since(first.at).as_secs_f64();
+            words.push(format!("{}/s", three_digits(last.ops.saturating_sub(first.ops) as f64 / seconds)));
+            if let Some((median, high)) = between(&first.latencies, &last.latencies) {
+                words.push(format!("p50 {median}, p99 {high}"));
+            }
+            let moved = last.moved.saturating_sub(first.moved);
+            words.extend((moved > 0).then(|| format!("{}/s", Bytes((moved as f64 / seconds) as u64))));
+        } else if let Some(began) = self.began.filter(|began| at.saturating_duration_since(*began) >= SILENT) {
+            // One long call: a sync, a trim.
+            words.push(super::whole_seconds(at.saturating_duration_since(began).as_secs_f64()));
+        }
+        words.extend(self.discards.map(|(commands, bytes)| format!("discards {commands}, {bytes}")));
+        (self.phase.clone(), words)
+    }
+}
+
+/// Median and 99th percentile of what came to `earlier` until `later`.
+fn between(earlier: &Histogram, later: &Histogram) -> Option<(Nanos, Nanos)> {
+    let before: BTreeMap<Nanos, u64> = earlier.buckets().collect();
+    let new = later.buckets().map(|(latency, count)| (latency, count.saturating_sub(before.get(&latency).copied().unwrap_or(0))));
+    let new: Vec<(Nanos, u64)> = new.filter(|(_, count)| *count > 0).collect();
+    let all: u64 = new.iter().map(|(_, count)| count).sum();
+    let at = |percent: u64| {
+        let rank = (all * percent).div_ceil(100);
+        let mut seen = 0;
+        new.iter().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        })
+    };
+    Some((at(50)?.0, at(99)?.0))
+}
+
+/// What is being worked on, by whoever works, for whoever shows it. Clones are the same list.
+#[derive(Debug, Clone, Default)]
+pub struct Doing(Arc<Mutex<Vec<(u64, String)>>>);
+
+/// Being worked on until it is dropped.
+#[derive(Debug)]
+pub struct Underway {
+    doing: Doing,
+    number: u64,
+}
+
+impl Doing {
+    /// Somebody begins with `what`.
+    #[must_use]
+    pub fn begin(&self, what: &str) -> Underway {
+        let mut all = lock(&self.0);
+        let number = all.last().map_or(0, |(number, _)| number + 1);
+        all.push((number, plain(what).into_owned()));
+        Underway { doing: self.clone(), number }
+    }
+
+    /// The names, or how many there are.
+    pub fn in_words(&self) -> Vec<String> {
+        let all = lock(&self.0);
+        if all.len() > NAMES_MAX { vec![format!("{} at once", all.len())] } else { all.iter().map(|(_, name)| name.clone()).collect() }
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        lock(&self.doing.0).retain(|(number, _)| *number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::recorder::Recorder;
+    use trimtab_core::op::OpKind;
+
+    #[test]
+    fn the_last_seconds_and_not_the_whole_phase() {
+        let (mut recorder, mut now, began) = (Recorder::new(Nanos::ZERO), Now::default(), Instant::now());
+        recorder.begin_phase("delete", Nanos::ZERO);
+        // Ten seconds of 100 operations of 1 ms, then five seconds of 10 of 50 ms, one in ten of them 200 ms.
+        for tenth in 0_u64..150 {
+            let slow = tenth >= 100;
+            for op in 0..if slow { 1 } else { 10 } {
+                let took = if !slow {
+                    1
+                } else if tenth % 10 == op {
+                    200
+                } else {
+                    50
+                };
+                recorder.op(OpKind::Delete, Nanos::ZERO, Nanos::from_millis(took), 0);
+            }
+            let run =
+                runner::Progress { phase: "delete", ops: recorder.ops(), read: Bytes(0), written: Bytes(0), recorder: Some(&recorder) };
+            now.look(began + Duration::from_millis(tenth * 100), &run);
+        }
+        let at = began + Duration::from_millis(14_900);
+        let (phase, words) = now.in_words(at);
+        assert_eq!(phase, "delete");
+        assert_eq!(words[0], "10.0/s");
+        let (median, high) = words[1].strip_prefix("p50 ").unwrap().split_once(", p99 ").unwrap();
+        assert!(median.starts_with("50.") && high.starts_with("200"), "{words:?}");
+        // Half a minute later without a word: how long that has been.
+        assert_eq!(now.in_words(at + Duration::from_secs(30)).1.len(), 1);
+    }
+
+    #[test]
+    fn what_is_being_done_until_it_is_done() {
+        let doing = Doing::default();
+        let first = doing.clone().begin("OCZ none, 60 % full");
+        let second = doing.begin("SATA idle, 90 % full");
+        assert_eq!(doing.in_words(), ["OCZ none, 60 % full", "SATA idle, 90 % full"]);
+        drop(first);
+        let more: Vec<Underway> = (0..NAMES_MAX).map(|n| doing.begin(&n.to_string())).collect();
+        assert_eq!(doing.in_words(), ["5 at once"]);
+        drop((second, more));
+        assert!(doing.in_words().is_empty());
+    }
+}

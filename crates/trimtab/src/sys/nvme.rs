@@ -1,0 +1,73 @@
+//! The NVMe driver's own interface, `linux/nvme_ioctl.h`: only what reads.
+
+use rustix::fs::{self, FileType, Mode, OFlags, fstat, major, minor};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+
+const NVME_IOCTL_ADMIN_CMD: libc::c_ulong = 0xC048_4E41;
+const GET_LOG_PAGE: u8 = 0x02;
+const SMART: u32 = 0x02;
+const ALL_NAMESPACES: u32 = 0xFFFF_FFFF;
+const SMART_BYTES: usize = 512;
+/// No drive needs so long for its log.
+const TIMEOUT_MS: u32 = 2000;
+
+/// `struct nvme_passthru_cmd`.
+#[repr(C)]
+#[derive(Default)]
+struct Command {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    address: u64,
+    metadata_bytes: u32,
+    data_bytes: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    result: u32,
+}
+
+const _: () = assert!(size_of::<Command>() == 72);
+
+/// The SMART log of the drive whose block device the kernel calls `name`, with this device number.
+///
+/// # Errors
+/// `PermissionDenied` for all but root; a node that is another device; a drive that refuses.
+pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SMART_BYTES]> {
+    let node = Path::new("/dev").join(name);
+    let device = fs::open(&node, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = fstat(&device)?;
+    let is_block = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+    if !is_block || (major(stat.st_rdev), minor(stat.st_rdev)) != (of_major, of_minor) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let mut page = [0_u8; SMART_BYTES];
+    let mut command = Command {
+        opcode: GET_LOG_PAGE,
+        namespace: ALL_NAMESPACES,
+        address: page.as_mut_ptr() as u64,
+        data_bytes: SMART_BYTES as u32,
+        // Dwords less one, and which log.
+        cdw10: ((SMART_BYTES as u32 / 4 - 1) << 16) | SMART,
+        timeout_ms: TIMEOUT_MS,
+        ..Command::default()
+    };
+    // SAFETY: the command says where the page is and how large, and both outlive the call.
+    match unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD, &raw mut command) } {
+        0 => Ok(page),
+        // A positive number is the drive's own refusal.
+        status if status > 0 => Err(io::Error::other(format!("the drive refuses its SMART log, status {status:#x}"))),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

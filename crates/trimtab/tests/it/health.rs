@@ -1,0 +1,69 @@
+//! Temperature and wear of drives, from recorded trees, and where a reader meets them.
+
+use crate::sysroot::{fixtures, unpack};
+use std::path::Path;
+use trimtab::host::Place;
+use trimtab::host::environment::capture;
+use trimtab::host::root::Root;
+
+/// What is kept with a run about the machine of `fixture` with `more` in it.
+fn environment(fixture: &str, more: &str) -> Vec<(String, String)> {
+    let (_, text) = fixtures().into_iter().find(|(name, _)| name == fixture).unwrap();
+    let tree = unpack(&format!("{text}\n{more}"));
+    let root = Root::recorded(tree.path()).unwrap();
+    let place = Place::of_path(&root, Path::new(&tree.expected.subject)).unwrap();
+    capture(&root, &place, Path::new(&tree.expected.subject)).into_iter().map(|field| (field.key, field.value)).collect()
+}
+
+fn value<'a>(fields: &'a [(String, String)], key: &str) -> &'a str {
+    fields.iter().find(|(known, _)| known == key).map_or("", |(_, value)| value)
+}
+
+const NVME: &str = "/sys/devices/pci0000:00/0000:00:1d.0/0000:03:00.0/nvme/nvme0/nvme0n1";
+
+#[test]
+fn an_nvme_drive_tells_both() {
+    // 315 K; 7 % used; 1,000 units of 512,000 bytes.
+    let mut log = vec![0_u8; 512];
+    (log[1], log[2], log[5]) = (59, 1, 7);
+    log[48..56].copy_from_slice(&1000_u64.to_le_bytes());
+    let hex: String = log.iter().map(|byte| format!("{byte:02x}")).collect();
+    let more = format!("{NVME}/device/hwmon3/temp1_input = 41850\nhex /nvme-smart-log/nvme0n1 {hex}");
+    let fields = environment("nvme", &more);
+    assert_eq!(value(&fields, "drive.temperature"), "42 °C");
+    assert_eq!(value(&fields, "drive.wear"), "7 % of its rated life used, 512 MB written in all");
+    // The sensor of an older kernel, and one of several paths.
+    for place in ["device/hwmon/hwmon0", "device/nvme1/hwmon4"] {
+        let fields = environment("nvme", &format!("{NVME}/{place}/temp1_input = 38400"));
+        assert_eq!(value(&fields, "drive.temperature"), "38 °C", "{place}");
+        assert_eq!(value(&fields, "drive.wear"), "n/a: the drive does not tell it");
+    }
+}
+
+#[test]
+fn who_does_not_tell_is_said_not_to() {
+    for (fixture, says) in [("sata-queued", "smartctl"), ("virtio", "a virtual drive"), ("nvme", "does not tell it")] {
+        let fields = environment(fixture, "");
+        assert!(value(&fields, "drive.temperature").starts_with("n/a: "), "{fixture}: {fields:?}");
+        let wear = value(&fields, "drive.wear");
+        assert!(wear.starts_with("n/a: ") && wear.contains(says), "{fixture}: {wear}");
+    }
+}
+
+#[test]
+fn a_memory_card_and_each_leg_of_an_array_speak_for_themselves() {
+    let (_, text) = fixtures().into_iter().find(|(name, _)| name == "memory-card").unwrap();
+    let disk = text.lines().find_map(|line| line.strip_prefix("disk ")).unwrap().split(' ').next().unwrap().to_owned();
+    let fields = environment("memory-card", &format!("{disk}/device/life_time = 0x03 0x02"));
+    assert_eq!(value(&fields, "drive.wear"), "20 to 30 % of its rated life used");
+    let (_, text) = fixtures().into_iter().find(|(name, _)| name == "md-raid1").unwrap();
+    let disks: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("disk ")?.split(' ').next()).filter(|d| !d.contains("/md")).collect();
+    let warm: Vec<String> =
+        disks.iter().enumerate().map(|(n, disk)| format!("{disk}/device/hwmon/hwmon{n}/temp1_input = {}", 30_000 + 1000 * n)).collect();
+    let fields = environment("md-raid1", &warm.join("\n"));
+    assert!(disks.len() >= 2);
+    let mut told: Vec<&str> = (0..disks.len()).map(|n| value(&fields, &format!("drive.{n}.temperature"))).collect();
+    told.sort_unstable();
+    assert_eq!(told[..2], ["30 °C", "31 °C"], "{fields:?}");
+}
