@@ -87,6 +87,10 @@ pub(super) fn choice(study: &Study) -> (&'static str, &'static str) {
         Recommendation::Batched => (policy::BATCHED, "trim everything now and then, not as files go"),
         Recommendation::Online => (policy::ONLINE, "let the filesystem discard as it frees (mount option discard)"),
         Recommendation::NotWorthIt => (policy::NONE, "do not trim: it costs something here and gains nothing"),
+        // Without months nothing but the waiting was looked at.
+        Recommendation::NoDifference if study.ageing.is_empty() => {
+            ("what is set now", "what is waited for is the same with and without online discard")
+        }
         Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
         Recommendation::NeverDone => ("no policy", "a TRIM costs so much here that not even a batched trim is done before the next is due"),
         Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; that has to be mended first"),

@@ -22,6 +22,8 @@ use trimtab_core::workload::tree::{self, Tree, TreeList};
 
 /// So long it goes on before anything is deleted, and after the last discard.
 const QUIET: Duration = Duration::from_millis(500);
+/// So long discards of a filesystem that sends them by itself are looked at.
+const ONLINE_LASTS: Duration = Duration::from_secs(2);
 const BLOCK: u64 = 4096;
 /// Nobody is watched longer than for so many appends.
 const APPENDS_MAX: u64 = 2500;
@@ -122,7 +124,8 @@ impl<E> Beside<'_, E> {
     /// Does what the policy does once files are gone.
     fn trim(&self, target: &mut MountedDir) -> TargetResult {
         if self.online {
-            target.wait_for_discards();
+            // They come with the commit of what was deleted. The appends set off some of their own, so they never stand still.
+            std::thread::sleep(ONLINE_LASTS);
         }
         if self.policy == policy::BATCHED {
             self.shared.trimming.store(true, Ordering::Release);
@@ -154,7 +157,11 @@ impl<E: Events<MountedDir>> Events<MountedDir> for Beside<'_, E> {
             }
             Some(_) => {}
             None => {
-                self.inner.begins(super::hook::TRIM);
+                match (self.policy, self.online) {
+                    (policy::BATCHED, _) => self.inner.begins(super::hook::TRIM),
+                    (_, true) => self.inner.begins(super::hook::DRAIN),
+                    _ => {}
+                }
                 self.trim(target)?;
                 self.end()?;
             }
