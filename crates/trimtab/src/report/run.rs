@@ -182,6 +182,8 @@ pub fn quantity(value: f64, unit: Unit) -> String {
         Unit::Bytes => Bytes(value.max(0.0) as u64).to_string(),
         Unit::MegabytesPerSecond => format!("{} MB/s", three_digits(value)),
         Unit::OpsPerSecond => format!("{}/s", three_digits(value)),
+        // A mean, or so many in each of something.
+        Unit::Count if value.fract() != 0.0 && value.abs() < 1000.0 => three_digits(value),
         Unit::Count => format!("{value:.0}"),
         Unit::Ratio => format!("{}×", three_digits(value)),
         Unit::Percent => format!("{} %", three_digits(value)),

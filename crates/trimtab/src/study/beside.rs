@@ -102,7 +102,7 @@ pub fn table(base: &str, other: &str, rows: &[(String, Row)], options: &Options)
 /// The report: what each recommends, the pictures with all in one, the others against the first, and folded away what is known of each.
 #[must_use]
 pub fn document(studies: &[Named<'_>], options: &Options) -> Document {
-    let mut sections = vec![Section::new("What each of them says", vec![Block::Table(answers(studies))])];
+    let mut sections = vec![Section::new("What each of them says", answers(studies))];
     sections.extend(cost_and_gain(studies));
     if let Some((base, others)) = studies.split_first() {
         for other in others {
@@ -135,14 +135,14 @@ pub fn document(studies: &[Named<'_>], options: &Options) -> Document {
 }
 
 /// Use what, and why, of each.
-fn answers(studies: &[Named<'_>]) -> Table {
-    let mut table = Table::new("", &["study", "on", "where from", "use", "why"]);
-    for named in studies {
+fn answers(studies: &[Named<'_>]) -> Vec<Block> {
+    let one = |named: &Named<'_>| {
         let answer = answer::of(named.study, &Around::default());
         let uses: Vec<String> = answer.uses.iter().map(crate::report::document::Use::in_words).collect();
-        table.row([named.label.to_owned(), answer.subject, answer.origin, uses.join("; "), answer.why.join("; ")]);
-    }
-    table
+        let why = if answer.why.is_empty() { String::new() } else { format!(". Why: {}", answer.why.join("; ")) };
+        Block::Text(format!("{}, {} ({}): use {}{why}.", named.label, answer.subject, answer.origin, uses.join("; ")))
+    };
+    studies.iter().map(one).collect()
 }
 
 /// `idle B`: the policy comes first, by which a mark has its look.

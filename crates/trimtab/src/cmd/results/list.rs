@@ -13,6 +13,7 @@ use crate::store::{self, Filter, Reference, Summary};
 use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_core::run::{Field, Provenance};
+use trimtab_core::units::Nanos;
 
 /// List stored runs, newest last.
 #[derive(Debug, clap::Args)]
@@ -235,7 +236,13 @@ fn options(run: &Summary, all: &[Summary]) -> String {
     let value = |of: &Summary, key: &str| Field::find(&of.settings, key).map(str::to_owned);
     let differs = |key: &str| all.iter().any(|other| other.workload == run.workload && value(other, key) != value(run, key));
     let shown = run.settings.iter().filter(|field| field.key != "fill" && differs(&field.key));
-    shown.map(|field| clean(&format!("{} {}", field.key, field.value))).collect::<Vec<_>>().join(", ")
+    shown.map(|field| clean(&format!("{} {}", field.key, readable(&field.value)))).collect::<Vec<_>>().join(", ")
+}
+
+/// A time to the nanosecond, as people read it; anything else as it is.
+fn readable(value: &str) -> String {
+    let time = value.strip_suffix("ns").and_then(|digits| digits.parse().ok()).filter(|ns| *ns >= 10_000);
+    time.map_or_else(|| value.to_owned(), |ns| Nanos(ns).to_string())
 }
 
 fn figure(run: &Summary) -> String {
@@ -342,4 +349,14 @@ fn terse_studies(list: &Studies) -> String {
         ]);
     }
     terse.into_text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_as_people_read_them() {
+        assert_eq!(["172747756213ns", "500ns", "10ms", "36706", "xns"].map(readable), ["2m52s", "500ns", "10ms", "36706", "xns"]);
+    }
 }
