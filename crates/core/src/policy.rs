@@ -1,7 +1,7 @@
 //! Trim policies: step functions that decide when to trim what. No I/O, no sleeping, no clock of their own,
 //! so that the same code steers a modelled drive inside a run and a mounted filesystem from the daemon.
 //!
-//! The contract between a policy and the driver that calls it:
+//! The contract between a policy and the [`Driver`] that calls it:
 //!
 //! * The clock is monotonic. A driver that stores the policy's [state](Policy::state) and goes on after a restart must use a
 //!   clock that goes on too (time since 1970, say); a nightly policy takes instants modulo 24 h as the time of day.
@@ -13,6 +13,7 @@
 mod adaptive;
 mod batched;
 mod counter;
+mod driver;
 mod idle;
 mod simple;
 mod spec;
@@ -23,8 +24,9 @@ mod tests;
 
 pub use adaptive::{Adaptive, AdaptiveSettings};
 pub use batched::{Batched, BatchedSettings, Schedule};
+pub use driver::{Driver, Patience, Surface, Then, Trim, Turn};
 pub use idle::{Idle, IdleSettings};
-pub use simple::{ByHand, Online};
+pub use simple::{ByHand, Now, Online};
 pub use spec::{ParsePolicyError, PolicySpec};
 pub use state::State;
 
@@ -122,6 +124,12 @@ pub trait Policy: Send {
     fn remark(&self) -> Option<String> {
         None
     }
+
+    /// True while a pass is under way.
+    fn running(&self) -> bool;
+
+    /// True while a pass is under way that another one is to follow without a pause, because the user asked for it meanwhile.
+    fn another_follows(&self) -> bool;
 
     /// What it has to remember across a restart, as plain data; [`PolicySpec::build`] takes it back.
     fn state(&self) -> State;

@@ -13,7 +13,7 @@ pub mod kernel_log;
 pub mod layout;
 pub mod limit;
 pub mod lock;
-pub mod pass;
 pub mod resume;
+pub mod surface;
 pub mod watch;
 pub mod xfs;

@@ -21,6 +21,7 @@ use crate::safety::Workspace;
 use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
 use crate::trim::lock::{Busy, DriveLocks, run_directory};
+use crate::trim::surface::at_once;
 use anyhow::{Context as _, bail};
 use arrival::LayerArrival;
 use extents::{Extent, Mapper, Placed};
@@ -444,13 +445,13 @@ impl Probe {
         let windows: Vec<TrimWindow> = fs.layout().windows.iter().copied().filter(|w| !by_address || holds(w)).collect();
         let least = fs.last_least();
         fs.prepare(Bytes::ZERO, false);
-        for window in windows {
-            interrupt::check()?;
-            let done = fs.trim(window, Bytes::ZERO);
-            done.map_err(|r| anyhow::anyhow!("cannot trim {}: {r}", fs.mount().mount_point.display()))?;
-        }
+        let account = at_once(fs, &windows, Bytes::ZERO, |account| interrupt::requested() || !account.refused.is_empty());
         fs.restore_least(least);
-        Ok(())
+        interrupt::check()?;
+        match account.refused.first() {
+            Some((_, refused)) => bail!("cannot trim {}: {refused}", fs.mount().mount_point.display()),
+            None => Ok(()),
+        }
     }
 
     /// The whole discard units of a piece.

@@ -80,6 +80,14 @@ impl Policy for Adaptive {
             .unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.settings.poll)))
     }
 
+    fn running(&self) -> bool {
+        self.sweep.running()
+    }
+
+    fn another_follows(&self) -> bool {
+        self.sweep.another_follows()
+    }
+
     fn state(&self) -> State {
         let mut state = State::default();
         self.sweep.save(&mut state);

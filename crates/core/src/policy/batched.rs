@@ -101,6 +101,14 @@ impl Policy for Batched {
         })
     }
 
+    fn running(&self) -> bool {
+        self.sweep.running()
+    }
+
+    fn another_follows(&self) -> bool {
+        self.sweep.another_follows()
+    }
+
     fn state(&self) -> State {
         let mut state = State::default();
         self.sweep.save(&mut state);

@@ -1,4 +1,4 @@
-//! The policies that leave it to others: nothing at all, and the filesystem's own online discard.
+//! The policies without settings of when: once and at once, not at all, and the filesystem's own online discard.
 
 use super::sweep::Sweep;
 use super::{Action, Observation, Policy, State};
@@ -30,10 +30,59 @@ impl Policy for ByHand {
         self.sweep.drive(observation, self.min_extent).unwrap_or(Action::Nothing)
     }
 
+    fn running(&self) -> bool {
+        self.sweep.running()
+    }
+
+    fn another_follows(&self) -> bool {
+        self.sweep.another_follows()
+    }
+
     fn state(&self) -> State {
         let mut state = State::default();
         self.sweep.save(&mut state);
         state
+    }
+}
+
+/// `now`: everything at once, one time, as `fstrim` does it; then as [`ByHand`].
+#[derive(Clone, Debug, Default)]
+pub struct Now {
+    by_hand: ByHand,
+    begun: bool,
+}
+
+impl Now {
+    /// The policy, as it was when `state` was taken: a pass that was interrupted goes on.
+    #[must_use]
+    pub fn new(min_extent: Bytes, state: &State) -> Self {
+        let by_hand = ByHand::new(min_extent, state);
+        Self { begun: by_hand.running(), by_hand }
+    }
+}
+
+impl Policy for Now {
+    fn name(&self) -> &'static str {
+        "now"
+    }
+
+    fn decide(&mut self, observation: &Observation<'_>) -> Action {
+        if !core::mem::replace(&mut self.begun, true) && !observation.forced {
+            self.by_hand.sweep.start();
+        }
+        self.by_hand.decide(observation)
+    }
+
+    fn running(&self) -> bool {
+        self.by_hand.running()
+    }
+
+    fn another_follows(&self) -> bool {
+        self.by_hand.another_follows()
+    }
+
+    fn state(&self) -> State {
+        self.by_hand.state()
     }
 }
 
@@ -60,6 +109,14 @@ impl Policy for Online {
 
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
         self.0.decide(observation)
+    }
+
+    fn running(&self) -> bool {
+        self.0.running()
+    }
+
+    fn another_follows(&self) -> bool {
+        self.0.another_follows()
     }
 
     fn state(&self) -> State {

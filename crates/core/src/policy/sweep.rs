@@ -57,6 +57,11 @@ impl Sweep {
         self.next.is_some()
     }
 
+    /// True while a pass is under way that another one is to follow without a pause.
+    pub(super) const fn another_follows(&self) -> bool {
+        self.again
+    }
+
     /// Begins a pass at the first window.
     pub(super) fn start(&mut self) {
         *self = Self { next: Some(0), ..Self::default() };

@@ -1,13 +1,14 @@
-//! A volume under a trim policy: the driver that asks the policy between operations and in idle time, and does what it says beside the foreground.
+//! A volume under a trim policy, which is asked between operations and in idle time, and whose trims go on beside the foreground.
 
 use super::{BLOCK, Volume};
 use crate::drive::Device;
 use crate::op::Payload;
-use crate::policy::{Action, Observation, Policy};
+use crate::policy::{Driver, Observation, Patience, Policy, Surface, Trim, TrimRequest, Turn};
 use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget as _, TrimWindow};
 use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::convert::Infallible;
 
 /// Trims that follow each other within this time are one span in the log.
 const SPAN_GAP: Nanos = Nanos::from_secs(1);
@@ -78,112 +79,32 @@ impl TrimLog {
 /// The policy is asked before and after each operation and, in idle time, when it wants to be. A trim goes on beside the foreground; while one
 /// operation takes long (a large sync), the next window waits for its end.
 pub struct Steered<D> {
-    volume: Volume<D>,
-    policy: Box<dyn Policy>,
-    windows: Vec<TrimWindow>,
-    counter_step: Bytes,
-    /// A window has been sent, then and from there on, and the policy not been asked since.
+    driver: Driver,
+    surface: Watched<D>,
+    /// A window has been sent, then and from there on, and the policy not been told of its end.
     sent: Option<(Nanos, u64)>,
     /// Where the window before began.
     last_start: u64,
-    /// When the policy wants to be asked; `None` if it does not.
-    ask_at: Option<Nanos>,
-    forced: bool,
-    shutting_down: bool,
     log: TrimLog,
 }
 
-impl<D: Device> Steered<D> {
-    /// Puts `volume` under `policy`, which sees bytes written in steps of `counter_step` ([`Bytes::MAX`] for a counter that never moves). Whether
-    /// the volume discards online is its specification's business.
-    pub fn new(mut volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
-        let windows = volume.windows().unwrap_or_default();
-        let counter_step = counter_step.max(Bytes(1));
-        let ask_at = Some(Nanos::ZERO);
-        let (forced, shutting_down) = (false, false);
-        Self { volume, policy, windows, counter_step, sent: None, last_start: 0, ask_at, forced, shutting_down, log: TrimLog::default() }
-    }
+/// The volume as the policy sees it.
+#[derive(Clone)]
+struct Watched<D> {
+    volume: Volume<D>,
+    windows: Vec<TrimWindow>,
+    counter_step: Bytes,
+    shutting_down: bool,
+}
 
-    /// The volume.
-    pub const fn volume(&self) -> &Volume<D> {
-        &self.volume
-    }
+impl<D: Device> Surface for Watched<D> {
+    type Refusal = Infallible;
 
-    /// The volume, to prepare or to measure it. Its own trims are not the policy's.
-    pub const fn volume_mut(&mut self) -> &mut Volume<D> {
-        &mut self.volume
-    }
-
-    /// Ends the policy and gives the volume back.
-    pub fn into_volume(self) -> Volume<D> {
-        self.volume
-    }
-
-    /// The same volume at this moment under `policy`, to try what would come next without touching this one.
-    pub fn fork(&self, policy: Box<dyn Policy>) -> Self
-    where
-        D: Clone,
-    {
-        Self {
-            volume: self.volume.clone(),
-            policy,
-            windows: self.windows.clone(),
-            counter_step: self.counter_step,
-            sent: self.sent,
-            last_start: self.last_start,
-            ask_at: Some(Nanos::ZERO),
-            forced: false,
-            shutting_down: false,
-            log: TrimLog::default(),
-        }
-    }
-
-    /// The policy.
-    pub fn policy(&self) -> &dyn Policy {
-        &*self.policy
-    }
-
-    /// What the policy had done so far.
-    pub const fn log(&self) -> &TrimLog {
-        &self.log
-    }
-
-    /// The user wants a trim now. It begins with the next operation, or idle time.
-    pub const fn force(&mut self) {
-        self.forced = true;
-        self.ask_at = Some(Nanos::ZERO);
-    }
-
-    /// The system goes down: what the policy wants to do before that, it does now.
-    pub fn shut_down(&mut self) {
-        self.shutting_down = true;
-        self.ask_at = Some(Nanos::ZERO);
-        loop {
-            self.poll();
-            if !self.volume.trimming() {
-                break;
-            }
-            self.volume.run_until_trimmed(Nanos::MAX);
-        }
-        self.shutting_down = false;
-        self.ask_at = Some(Nanos::ZERO);
-    }
-
-    /// Asks the policy, if it is time to, and begins what it wants.
-    fn poll(&mut self) {
-        let now = self.volume.now();
-        if self.volume.trimming() {
-            return;
-        }
-        let outcome = self.settle();
-        if self.sent.is_none() && self.ask_at.is_none_or(|at| at > now) {
-            return;
-        }
-        self.sent = None;
+    fn look(&mut self) -> Observation<'_> {
         let foreground = self.volume.foreground();
         let step = self.counter_step.0;
-        let observation = Observation {
-            now,
+        Observation {
+            now: self.volume.now(),
             written: Some(Bytes(self.volume.written().0 / step * step)),
             written_step: self.counter_step,
             free: self.volume.free_space(),
@@ -193,54 +114,132 @@ impl<D: Device> Steered<D> {
             in_flight: foreground.in_flight,
             idle_since: foreground.idle_since,
             foreground_wait_max: foreground.wait_max,
-            last_trim: outcome.as_ref(),
-            forced: core::mem::take(&mut self.forced),
+            last_trim: None,
+            forced: false,
             shutting_down: self.shutting_down,
             on_battery: false,
-        };
-        match self.policy.decide(&observation) {
-            Action::Trim(request) => {
-                self.volume.begin_trim(request);
-                self.sent = Some((now, request.window.start));
-                self.ask_at = None;
-            }
-            Action::WaitUntil(at) => self.ask_at = Some(at),
-            Action::Nothing => self.ask_at = None,
         }
     }
 
-    /// Takes the result of the window that was sent; `None` if there is none, or it failed.
-    fn settle(&mut self) -> Option<TrimOutcome> {
-        let run = self.volume.take_trimmed()?;
-        let (began, start) = self.sent?;
+    fn trim(&mut self, request: TrimRequest) -> Trim<Infallible> {
+        self.volume.begin_trim(request);
+        Trim::Begun
+    }
+}
+
+impl<D: Device> Steered<D> {
+    /// Puts `volume` under `policy`, which sees bytes written in steps of `counter_step` ([`Bytes::MAX`] for a counter that never moves). Whether
+    /// the volume discards online is its specification's business.
+    pub fn new(mut volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
+        let windows = volume.windows().unwrap_or_default();
+        let surface = Watched { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };
+        Self { driver: driver(policy), surface, sent: None, last_start: 0, log: TrimLog::default() }
+    }
+
+    /// The volume.
+    pub const fn volume(&self) -> &Volume<D> {
+        &self.surface.volume
+    }
+
+    /// The volume, to prepare or to measure it. Its own trims are not the policy's.
+    pub const fn volume_mut(&mut self) -> &mut Volume<D> {
+        &mut self.surface.volume
+    }
+
+    /// Ends the policy and gives the volume back.
+    pub fn into_volume(self) -> Volume<D> {
+        self.surface.volume
+    }
+
+    /// The same volume at this moment under `policy`, to try what would come next without touching this one.
+    pub fn fork(&self, policy: Box<dyn Policy>) -> Self
+    where
+        D: Clone,
+    {
+        let surface = Watched { shutting_down: false, ..self.surface.clone() };
+        Self { driver: driver(policy), surface, sent: self.sent, last_start: self.last_start, log: TrimLog::default() }
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &dyn Policy {
+        self.driver.policy()
+    }
+
+    /// What the policy had done so far.
+    pub const fn log(&self) -> &TrimLog {
+        &self.log
+    }
+
+    /// The user wants a trim now. It begins with the next operation, or idle time.
+    pub const fn force(&mut self) {
+        self.driver.force();
+    }
+
+    /// The system goes down: what the policy wants to do before that, it does now.
+    pub fn shut_down(&mut self) {
+        self.surface.shutting_down = true;
+        self.driver.stir();
+        loop {
+            self.poll();
+            if !self.surface.volume.trimming() {
+                break;
+            }
+            self.surface.volume.run_until_trimmed(Nanos::MAX);
+        }
+        self.surface.shutting_down = false;
+        self.driver.stir();
+    }
+
+    /// Asks the policy, if it is time to, and begins what it wants.
+    fn poll(&mut self) {
+        if self.surface.volume.trimming() {
+            return;
+        }
+        self.settle();
+        let now = self.surface.volume.now();
+        if self.driver.is_due(now)
+            && let Turn::Begun(request) = self.driver.turn(&mut self.surface)
+        {
+            self.sent = Some((now, request.window.start));
+        }
+    }
+
+    /// Takes the result of the window that was sent, if one was.
+    fn settle(&mut self) {
+        let run = self.surface.volume.take_trimmed();
+        let Some((began, start)) = self.sent.take() else { return };
+        // Nothing is known of it if somebody else has trimmed the volume since.
+        let Some(run) = run else { return self.driver.settle(None) };
         self.log.add(began, start > self.last_start, &run.outcome);
         self.last_start = start;
-        if run.refused > 0 {
-            self.log.failed += 1;
-            return None;
-        }
-        Some(run.outcome)
+        let failed = run.refused > 0;
+        self.log.failed += u64::from(failed);
+        self.driver.settle((!failed).then_some(run.outcome));
     }
+}
+
+/// A failed window is the policy's to try again: on a modelled volume no place is broken for good.
+fn driver(policy: Box<dyn Policy>) -> Driver {
+    Driver::new(policy, Patience::ENDLESS)
 }
 
 impl<D: Device> Clock for Steered<D> {
     fn now(&mut self) -> Nanos {
-        self.volume.now()
+        self.surface.volume.now()
     }
 
     fn idle_until(&mut self, instant: Nanos) {
         loop {
             self.poll();
-            let now = self.volume.now();
+            let now = self.surface.volume.now();
             if now >= instant {
                 return;
             }
-            if self.volume.trimming() {
-                self.volume.run_until_trimmed(instant);
+            if self.surface.volume.trimming() {
+                self.surface.volume.run_until_trimmed(instant);
             } else {
-                // A policy that wants to be asked at once again must not stop the clock.
-                let next = self.ask_at.map_or(instant, |at| at.max(Nanos(now.0 + 1)).min(instant));
-                self.volume.idle_until(next);
+                let next = self.driver.ask_at().map_or(instant, |at| at.max(Nanos(now.0 + 1)).min(instant));
+                self.surface.volume.idle_until(next);
             }
         }
     }
@@ -249,7 +248,7 @@ impl<D: Device> Clock for Steered<D> {
 impl<D: Device> Steered<D> {
     fn between<T>(&mut self, operation: impl FnOnce(&mut Volume<D>) -> T) -> T {
         self.poll();
-        operation(&mut self.volume)
+        operation(&mut self.surface.volume)
     }
 }
 

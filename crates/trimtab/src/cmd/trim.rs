@@ -13,15 +13,16 @@ use crate::trim::filesystem::{Filesystem, unix_now};
 use crate::trim::fitrim::{self, Obstacle};
 use crate::trim::history::{Ending, History, Pass};
 use crate::trim::lock::{DriveLocks, run_directory};
-use crate::trim::pass::{Account, Step, Steps, World};
 use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
+use crate::trim::surface::{Account, Mounted, World, at_once};
 use anyhow::Context as _;
 use rustix::io::Errno;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trimtab_core::policy::{ParsePolicyError, PolicySpec, TrimRequest};
+use trimtab_core::policy::{Driver, IdleSettings, Now, ParsePolicyError, Patience, Policy, PolicySpec, State, Then, Turn};
+use trimtab_core::run::Field;
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -47,8 +48,8 @@ has it), for all of it or for one of several drives, 4 not proved (sent later, o
 
 /// How long to wait for discards of which nothing is seen below.
 const LATE: Duration = Duration::from_secs(2);
-/// After this many refusals in a row it is not a place on the drive that fails; the rest is left alone.
-const REFUSED_MAX: u32 = 8;
+/// A window that is refused is left out. After this many in a row it is not a place on the drive that fails; the rest is left alone.
+const PATIENCE: Patience = Patience { tries: 1, windows: 8 };
 
 /// Arguments of `trimtab trim`.
 #[derive(Debug, clap::Args)]
@@ -158,7 +159,7 @@ struct Report {
 
 /// Trims, one filesystem after the other.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let policy = policy(args)?;
+    let policy = How::of(args)?;
     interrupt::install().context("cannot handle signals")?;
     let mut report = Report { dry_run: args.dry_run, filesystems: Vec::new() };
     let mut seen: Vec<String> = Vec::new();
@@ -222,35 +223,66 @@ fn refusal(outcome: &Outcome) -> Option<String> {
     Some(format!("{}: {refused} of {all} requests refused, the first at {}+{}: {}", outcome.path, first.start, first.len, first.why))
 }
 
-/// `now` is what the policy `none` does when it is forced.
-fn policy(args: &Args) -> anyhow::Result<PolicySpec> {
-    let wrong = |why: String| UsageError::new(format!("--policy {}: {why}", args.policy));
-    let ways = "use now, or idle with settings as in idle:budget=2ms";
-    if args.policy == "now" {
-        return Ok(PolicySpec::None);
+/// How it is to be trimmed; when is now.
+enum How {
+    AtOnce,
+    Idle(IdleSettings),
+}
+
+impl std::fmt::Display for How {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtOnce => f.write_str("now"),
+            Self::Idle(settings) => PolicySpec::Idle(*settings).fmt(f),
+        }
     }
-    match args.policy.parse() {
-        Ok(PolicySpec::Idle(mut settings)) => {
-            settings.min_extent = settings.min_extent.max(args.min_extent);
-            Ok(PolicySpec::Idle(settings))
+}
+
+impl How {
+    fn of(args: &Args) -> anyhow::Result<Self> {
+        let wrong = |why: String| UsageError::new(format!("--policy {}: {why}", args.policy));
+        let ways = "use now, or idle with settings as in idle:budget=2ms";
+        if args.policy == "now" {
+            return Ok(Self::AtOnce);
         }
-        Ok(other) => Err(wrong(format!("'{}' says when to trim, and this is a trim by hand", other.name())).hint(ways).into()),
-        Err(ParsePolicyError::Unknown(name)) => {
-            let meant = PolicySpec::nearest(&name).filter(|meant| *meant == "idle");
-            let did_you_mean = meant.map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
-            Err(wrong(format!("a trim by hand knows no policy '{name}'{did_you_mean}")).hint(ways).into())
+        match args.policy.parse() {
+            Ok(PolicySpec::Idle(settings)) => {
+                Ok(Self::Idle(IdleSettings { min_extent: settings.min_extent.max(args.min_extent), ..settings }))
+            }
+            Ok(other) => Err(wrong(format!("'{}' says when to trim, and this is a trim by hand", other.name())).hint(ways).into()),
+            Err(ParsePolicyError::Unknown(name)) => {
+                let meant = PolicySpec::nearest(&name).filter(|meant| *meant == "idle");
+                let did_you_mean = meant.map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
+                Err(wrong(format!("a trim by hand knows no policy '{name}'{did_you_mean}")).hint(ways).into())
+            }
+            Err(error) => Err(wrong(error.to_string()).into()),
         }
-        Err(error) => Err(wrong(error.to_string()).into()),
+    }
+
+    /// Its settings, as they are kept with a run.
+    fn settings(&self) -> Vec<Field> {
+        match self {
+            Self::AtOnce => PolicySpec::None.settings(),
+            Self::Idle(settings) => PolicySpec::Idle(*settings).settings(),
+        }
+    }
+
+    /// The policy, where an interrupted pass left off.
+    fn build(&self, min_extent: Bytes, state: &State) -> Box<dyn Policy> {
+        match self {
+            Self::AtOnce => Box::new(Now::new(min_extent, state)),
+            Self::Idle(settings) => PolicySpec::Idle(*settings).build(state),
+        }
     }
 }
 
 /// Whether what is pending is written out first.
-fn syncs(args: &Args, policy: &PolicySpec) -> bool {
-    args.sync || (!args.no_sync && !matches!(policy, PolicySpec::Idle(_)))
+fn syncs(args: &Args, policy: &How) -> bool {
+    args.sync || (!args.no_sync && matches!(policy, How::AtOnce))
 }
 
 /// Writes out what is pending, and says what that means for what was just deleted.
-fn sync(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, outcome: &mut Outcome) {
+fn sync(args: &Args, policy: &How, fs: &mut Filesystem, outcome: &mut Outcome) {
     if !syncs(args, policy) {
         outcome.remarks.push("not synced first: what was deleted in the last seconds may be left for the next time (--sync)".to_owned());
         return;
@@ -264,7 +296,7 @@ fn sync(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, outcome: &mut Out
     }
 }
 
-fn dry_run(args: &Args, policy: &PolicySpec, fs: &mut Filesystem) -> Outcome {
+fn dry_run(args: &Args, policy: &How, fs: &mut Filesystem) -> Outcome {
     let mut outcome = blank(args, policy, fs);
     sync(args, policy, fs, &mut outcome);
     outcome.free_bytes = fs.free().map_or(0, |b| b.0);
@@ -285,12 +317,12 @@ fn chosen<'a>(args: &'a Args, fs: &'a Filesystem) -> impl Iterator<Item = &'a Tr
     fs.layout().windows.iter().filter(touches)
 }
 
-fn blank(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
+fn blank(args: &Args, policy: &How, fs: &Filesystem) -> Outcome {
     Outcome {
         path: fs.mount().mount_point.display().to_string(),
         named: None,
         fs_type: fs.mount().fs_type.clone(),
-        policy: if matches!(policy, PolicySpec::None) { "now".to_owned() } else { policy.to_string() },
+        policy: policy.to_string(),
         min_extent: args.min_extent.0,
         unit: fs.layout().unit.clone(),
         windows: fs.layout().windows.len() as u64,
@@ -316,7 +348,7 @@ fn blank(args: &Args, policy: &PolicySpec, fs: &Filesystem) -> Outcome {
     }
 }
 
-fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Outcome> {
+fn trim(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Outcome> {
     let shown = fs.mount().mount_point.display().to_string();
     if let Some(obstacle) = fs.obstacle() {
         if let Some(why) = delivery::not_needed(fs, obstacle) {
@@ -362,7 +394,7 @@ fn trim(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context
 }
 
 /// Keeps it for `trimtab history`.
-fn remember(policy: &PolicySpec, fs: &Filesystem, account: &Account, began: Nanos, outcome: &mut Outcome) {
+fn remember(policy: &How, fs: &Filesystem, account: &Account, began: Nanos, outcome: &mut Outcome) {
     let ending = match (outcome.complete, interrupt::requested()) {
         (false, true) => Ending::Stopped("interrupted".to_owned()),
         _ => Ending::Complete,
@@ -389,10 +421,10 @@ fn deliver(outcome: &mut Outcome, fs: &Filesystem, meter: &Meter) {
 }
 
 /// The least extent that is asked for in the end.
-fn least(args: &Args, policy: &PolicySpec) -> Bytes {
+fn least(args: &Args, policy: &How) -> Bytes {
     match policy {
-        PolicySpec::Idle(settings) => settings.min_extent.max(args.min_extent),
-        _ => args.min_extent,
+        How::Idle(settings) => settings.min_extent,
+        How::AtOnce => args.min_extent,
     }
 }
 
@@ -428,22 +460,18 @@ fn windows(args: &Args, fs: &mut Filesystem, context: &Context, path: &Path) -> 
     anyhow::ensure!(!windows.is_empty(), UsageError::new("the range given with --window lies outside the filesystem's addresses"));
     let before = fs.last_least();
     fs.prepare(args.min_extent, false);
-    let mut steps = Steps::new(PolicySpec::None.build(&trimtab_core::policy::State::default()));
     let mut progress = view(context, path, windows.iter());
-    for window in windows {
-        if interrupt::requested() || steps.account.refused.iter().any(|(_, r)| r.is_final()) {
-            break;
-        }
-        steps.trim(fs, TrimRequest::whole(window, args.min_extent));
-        show(&mut progress, &steps.account);
-    }
+    let account = at_once(fs, &windows, args.min_extent, |account| {
+        show(&mut progress, account);
+        interrupt::requested()
+    });
     // The other groups still are as the pass before left them.
     fs.restore_least(before);
-    Ok(steps.account)
+    Ok(account)
 }
 
 /// All windows, under the policy, from where an interrupted pass left off.
-fn whole(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
+fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
     let file = ResumeFile::new(&state_directory(), fs.id());
     let earlier = file.load(unix_now().0 / 1_000_000_000).filter(|e| !args.restart && e.min_extent == args.min_extent.0);
     outcome.resumed = earlier.is_some();
@@ -457,35 +485,31 @@ fn whole(args: &Args, policy: &PolicySpec, fs: &mut Filesystem, context: &Contex
         min_extent: args.min_extent,
         started_unix_s: earlier.as_ref().map_or(unix_now().0 / 1_000_000_000, |e| e.started_unix_s),
         sent_before: earlier.as_ref().map_or(0, |e| e.sent_bytes),
-        steps: Steps::new(build(policy, args.min_extent, &earlier.as_ref().map(Interrupted::policy_state).unwrap_or_default())),
+        driver: Driver::new(policy.build(args.min_extent, &earlier.as_ref().map(Interrupted::policy_state).unwrap_or_default()), PATIENCE),
+        account: Account::default(),
         file,
         saved: Instant::now(),
         unsaved: None,
     };
-    pass.steps.skip_refused = true;
-    let progress = view(context, Path::new(&outcome.path), fs.layout().windows.iter());
-    let ended = pass.drive(fs, progress, !outcome.resumed);
-    outcome.remarks.extend(pass.unsaved.take());
-    outcome.remarks.extend(pass.steps.policy.remark());
-    outcome.complete = ended && pass.steps.account.refused.is_empty();
-    Ok(pass.steps.account)
-}
-
-/// The policy; `now` with the least extent that was asked for.
-fn build(policy: &PolicySpec, min_extent: Bytes, state: &trimtab_core::policy::State) -> Box<dyn trimtab_core::policy::Policy> {
-    match policy {
-        PolicySpec::None => Box::new(trimtab_core::policy::ByHand::new(min_extent, state)),
-        other => other.build(state),
+    if !outcome.resumed {
+        pass.driver.force();
     }
+    let progress = view(context, Path::new(&outcome.path), fs.layout().windows.iter());
+    let ended = pass.run(fs, progress);
+    outcome.remarks.extend(pass.unsaved.take());
+    outcome.remarks.extend(pass.driver.policy().remark());
+    outcome.complete = ended && pass.account.refused.is_empty();
+    Ok(pass.account)
 }
 
 struct WholePass<'a> {
-    spec: &'a PolicySpec,
+    spec: &'a How,
     min_extent: Bytes,
     forget: bool,
     started_unix_s: u64,
     sent_before: u64,
-    steps: Steps,
+    driver: Driver,
+    account: Account,
     file: ResumeFile,
     saved: Instant,
     unsaved: Option<String>,
@@ -493,29 +517,18 @@ struct WholePass<'a> {
 
 impl WholePass<'_> {
     /// Runs to the end (true), or until interrupted or refused for good.
-    fn drive(&mut self, fs: &mut Filesystem, mut progress: Progress, begin: bool) -> bool {
-        let mut world = World { forced: begin, ..World::default() };
-        let mut refused_in_a_row = 0;
+    fn run(&mut self, fs: &mut Filesystem, mut progress: Progress) -> bool {
         loop {
-            let step = self.steps.step(fs, &world);
-            world.forced = false;
-            match step {
-                Step::Trimmed(_) => {
-                    refused_in_a_row = 0;
-                    self.save(Duration::from_secs(1));
-                }
-                Step::Refused(_, refused) if refused.is_final() => return false,
-                Step::Refused(..) => {
-                    refused_in_a_row += 1;
-                    if refused_in_a_row >= REFUSED_MAX {
-                        return false;
-                    }
-                }
-                Step::Nothing => return self.done(),
-                Step::Wait(_) if !self.steps.running() => return self.done(),
-                Step::Wait(until) => wait(until),
+            let world = World::default();
+            match self.driver.turn(&mut Mounted { fs, world, account: &mut self.account, only: None }) {
+                Turn::Trimmed(_) => self.save(Duration::from_secs(1)),
+                Turn::Refused { then: Then::GiveUp | Then::Never, .. } => return false,
+                Turn::Nothing => return self.done(),
+                Turn::Wait(_) if !self.driver.running() => return self.done(),
+                Turn::Wait(until) => wait(until),
+                Turn::Refused { .. } | Turn::Begun(_) => {}
             }
-            show(&mut progress, &self.steps.account);
+            show(&mut progress, &self.account);
             if interrupt::requested() {
                 self.save(Duration::ZERO);
                 return false;
@@ -537,10 +550,10 @@ impl WholePass<'_> {
             version: 1,
             policy: self.spec.to_string(),
             min_extent: self.min_extent.0,
-            state: self.steps.policy.state().entries,
+            state: self.driver.policy().state().entries,
             forget: self.forget,
             started_unix_s: self.started_unix_s,
-            sent_bytes: self.sent_before.saturating_add(self.steps.account.sent.map_or(0, |s| s.bytes.0)),
+            sent_bytes: self.sent_before.saturating_add(self.account.sent.map_or(0, |s| s.bytes.0)),
         };
         if let Err(error) = self.file.save(&interrupted) {
             self.unsaved =

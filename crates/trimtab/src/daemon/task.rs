@@ -11,20 +11,18 @@ use crate::host::environment::on_battery;
 use crate::trim::filesystem::{Filesystem, Refused, unix_now};
 use crate::trim::history::{Ending, History, Pass};
 use crate::trim::lock::{Busy, DriveLocks, run_directory};
-use crate::trim::pass::{Account, Step, Steps, World};
+use crate::trim::surface::{Account, Mounted, World};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_core::policy::{Action, PolicySpec, TrimRequest};
+use trimtab_core::policy::{Action, Driver, Patience, PolicySpec, Then, TrimRequest, Turn};
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
 
-/// A window that is refused this often in a row is left out of the pass; the next pass comes to it again.
-const REFUSALS_MAX: u32 = 3;
-/// This many windows left out in a row: it is the drive that fails, not a place on it. It is left alone …
-const FAILING_WINDOWS: u32 = 3;
+/// A window that is left out of a pass is come to again by the next one. When it is the drive that fails, not a place on it, it is left alone …
+const PATIENCE: Patience = Patience { tries: 3, windows: 3 };
 /// … for this long at first, twice as long when it fails again, and so on …
 const HOLD_FIRST: Nanos = Nanos::from_secs(3600);
 /// … up to this long.
@@ -57,7 +55,9 @@ pub struct Task {
     control: Arc<Control>,
     rule: Rule,
     fs: Filesystem,
-    steps: Steps,
+    driver: Driver,
+    /// What has been done in the pass under way.
+    account: Account,
     counter: WriteCounter,
     file: StateFile,
     saved: Instant,
@@ -67,9 +67,8 @@ pub struct Task {
     forget: bool,
     /// When the pass under way began, or went on.
     started: Option<Nanos>,
-    refusals: u32,
-    /// Windows left out in a row.
-    left_out: u32,
+    /// The last request was refused; the same line for the same reason is said once.
+    refused: bool,
     /// Until when a failing drive is left alone, and how often it has been before.
     hold: Option<Nanos>,
     holds: u32,
@@ -119,7 +118,7 @@ impl Task {
         let counter = WriteCounter::choose(fs.root(), fs.mount(), fs.stack(), rule.counter);
         let boot = fs.root().read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let remembered = file.load().for_counter(counter.name(), counter.restarts_at_boot(), &boot);
-        let steps = Steps::new(rule.policy.build(&remembered.state()));
+        let driver = Driver::new(rule.policy.build(&remembered.state()), PATIENCE);
         let figures = Figures {
             mount_point: shown.clone(),
             fs_type: fs.mount().fs_type.clone(),
@@ -131,7 +130,8 @@ impl Task {
             control,
             rule,
             fs,
-            steps,
+            driver,
+            account: Account::default(),
             counter,
             file,
             saved: Instant::now(),
@@ -139,8 +139,7 @@ impl Task {
             remembered,
             boot,
             started: None,
-            refusals: 0,
-            left_out: 0,
+            refused: false,
             hold: None,
             holds: 0,
             trimmed: Instant::now(),
@@ -148,7 +147,7 @@ impl Task {
             figures: Arc::new(Mutex::new(figures)),
             shown,
         };
-        if task.steps.running() {
+        if task.driver.running() {
             task.begin_pass("goes on with a pass that was interrupted");
         }
         Ok(task)
@@ -201,44 +200,48 @@ impl Task {
                 break "told to stop".to_owned();
             }
             match self.turn() {
-                Turn::Again => {}
-                Turn::Until(instant) => self.control.sleep_until(instant),
-                Turn::Sleep => self.control.sleep(Duration::MAX),
-                Turn::Over(why) => break why,
+                Next::Again => {}
+                Next::Until(instant) => self.control.sleep_until(instant),
+                Next::Sleep => self.control.sleep(Duration::MAX),
+                Next::Over(why) => break why,
             }
-            if self.common.shutting_down && !self.steps.running() {
+            if self.common.shutting_down && !self.driver.running() {
                 break "the system goes down".to_owned();
             }
         };
-        if self.steps.running() && self.started.is_some() {
+        if self.driver.running() && self.started.is_some() {
             self.end_pass(Ending::Stopped(why));
         }
         self.save();
     }
 
     /// Asks the policy once, and does what it says.
-    fn turn(&mut self) -> Turn {
-        let was_running = self.steps.running();
+    fn turn(&mut self) -> Next {
+        let was_running = self.driver.running();
         // Only whether it is there: windows are read when a pass begins.
         if !was_running && let Err(errno) = self.fs.file() {
             self.gone.store(true, Ordering::Relaxed);
-            return Turn::Over(std::io::Error::from(errno).to_string());
+            return Next::Over(std::io::Error::from(errno).to_string());
         }
         let world = self.world();
+        let forced = self.control.take_forced();
         if let Some(until) = self.hold {
-            if !world.forced && !world.shutting_down && unix_now() < until {
-                return Turn::Until(until);
+            if !forced && !world.shutting_down && unix_now() < until {
+                return Next::Until(until);
             }
             self.hold = None;
             if was_running {
                 self.begin_pass("tries again");
             }
         }
-        let follows = was_running && (world.forced || self.steps.asked_again());
-        let action = self.steps.decide(&mut self.fs, &world);
-        let running = self.steps.running();
+        let follows = was_running && (forced || self.driver.another_follows());
+        if forced {
+            self.driver.force();
+        }
+        let action = self.driver.decide(&mut Mounted { fs: &mut self.fs, world, account: &mut self.account, only: None });
+        let running = self.driver.running();
         // Each pass has an account of its own.
-        let next_one = running && follows && !self.steps.asked_again();
+        let next_one = running && follows && !self.driver.another_follows();
         if next_one && self.hold.is_none() {
             self.end_pass(Ending::Complete);
         }
@@ -247,28 +250,28 @@ impl Task {
             // have higher addresses.
             if let Err(error) = self.fs.refresh() {
                 self.gone.store(true, Ordering::Relaxed);
-                return Turn::Over(format!("{error:#}"));
+                return Next::Over(format!("{error:#}"));
             }
             self.begin_pass(if next_one { "begins another pass, asked for meanwhile" } else { "begins a pass" });
         }
-        let turn = match action {
-            Action::Trim(request) => self.trim(request),
-            Action::WaitUntil(instant) if self.common.shutting_down => Turn::Over(format!("waits until {}", instant.0 / 1_000_000_000)),
-            Action::Nothing if self.common.shutting_down => Turn::Over("nothing to do".to_owned()),
-            Action::WaitUntil(instant) => Turn::Until(instant),
-            Action::Nothing => Turn::Sleep,
+        let next = match action {
+            Action::Trim(request) => self.trim(world, request),
+            Action::WaitUntil(instant) if self.common.shutting_down => Next::Over(format!("waits until {}", instant.0 / 1_000_000_000)),
+            Action::Nothing if self.common.shutting_down => Next::Over("nothing to do".to_owned()),
+            Action::WaitUntil(instant) => Next::Until(instant),
+            Action::Nothing => Next::Sleep,
         };
         if !running && was_running && self.hold.is_none() {
             self.end_pass(Ending::Complete);
         }
-        if !matches!(turn, Turn::Again) {
-            self.pause(&turn);
+        if !matches!(next, Next::Again) {
+            self.pause(&next);
         }
         // From the first look on: what is written after it counts, whatever becomes of this process.
-        if !self.steps.running() && (self.remembered.numbers.is_empty() || self.saved.elapsed() >= SAVE_IDLE_EVERY) {
+        if !self.driver.running() && (self.remembered.numbers.is_empty() || self.saved.elapsed() >= SAVE_IDLE_EVERY) {
             self.save();
         }
-        turn
+        next
     }
 
     fn world(&mut self) -> World {
@@ -276,17 +279,16 @@ impl Task {
         World {
             written,
             written_step,
-            forced: self.control.take_forced(),
             shutting_down: self.common.shutting_down,
             on_battery: on_battery(self.fs.root()) == Some(true),
         }
     }
 
     /// Lets go of the filesystem, so that it can be unmounted meanwhile, and of the device's limit if it takes long.
-    fn pause(&mut self, turn: &Turn) {
+    fn pause(&mut self, next: &Next) {
         self.fs.release();
         let soon = unix_now().saturating_add(Nanos(u64::try_from(LONG_PAUSE.as_nanos()).unwrap_or(u64::MAX)));
-        let short = matches!(turn, Turn::Until(instant) if *instant <= soon);
+        let short = matches!(next, Next::Until(instant) if *instant <= soon);
         // Many short pauses in a row are a long one.
         if !short || self.trimmed.elapsed() > LONG_PAUSE {
             self.fs.unlimit_commands();
@@ -295,15 +297,15 @@ impl Task {
 
     fn begin_pass(&mut self, what: &str) {
         self.started = Some(unix_now());
-        self.steps.account = Account::default();
-        self.refusals = 0;
+        self.account = Account::default();
+        self.refused = false;
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).running = true;
         let min_extent = min_extent(&self.rule.policy);
         self.forget = self.fs.prepare(min_extent, self.forget);
         say(&format!("{}: {what}, {} windows, {} free", self.shown, self.fs.layout().windows.len(), self.fs.free().unwrap_or_default()));
     }
 
-    fn trim(&mut self, request: TrimRequest) -> Turn {
+    fn trim(&mut self, world: World, request: TrimRequest) -> Next {
         let locks = loop {
             match DriveLocks::take(self.fs.stack(), &run_directory()) {
                 Ok(locks) => break locks,
@@ -311,26 +313,26 @@ impl Task {
                     self.fs.release();
                     self.control.sleep(BUSY_RETRY);
                 }
-                Err(error) if error.is::<Busy>() => return Turn::Again,
-                Err(error) => return Turn::Over(format!("{error:#}")),
+                Err(error) if error.is::<Busy>() => return Next::Again,
+                Err(error) => return Next::Over(format!("{error:#}")),
             }
         };
         self.recover_limits();
-        let before = self.steps.account.clone();
-        let step = self.steps.trim(&mut self.fs, request);
+        let before = self.account.clone();
+        let surface = &mut Mounted { fs: &mut self.fs, world, account: &mut self.account, only: None };
+        let turn = self.driver.carry_out(surface, request);
         drop(locks);
         self.trimmed = Instant::now();
         self.note(&before);
-        match step {
-            Step::Refused(window, refused) => self.refused(window, refused),
+        match turn {
+            Turn::Refused { tried, reason, then } => self.refused(tried, reason, then),
             _ => {
-                self.refusals = 0;
-                self.left_out = 0;
+                self.refused = false;
                 self.holds = 0;
                 if self.saved.elapsed() >= SAVE_EVERY {
                     self.save();
                 }
-                Turn::Again
+                Next::Again
             }
         }
     }
@@ -342,42 +344,38 @@ impl Task {
         }
     }
 
-    fn refused(&mut self, window: TrimWindow, refused: Refused) -> Turn {
-        self.refusals += 1;
-        // The same line for the same reason is said once.
-        if self.refusals == 1 {
-            say(&format!("{}: {} at {} was refused: {refused}", self.shown, Bytes(window.len), window.start));
+    fn refused(&mut self, tried: TrimWindow, reason: Refused, then: Then) -> Next {
+        let which = format!("{} at {}", Bytes(tried.len), tried.start);
+        if !std::mem::replace(&mut self.refused, then == Then::Again) {
+            say(&format!("{}: {which} was refused: {reason}", self.shown));
         }
-        if refused.is_final() {
-            self.gone.store(refused.is_gone(), Ordering::Relaxed);
-            return Turn::Over(refused.to_string());
-        }
-        if self.refusals >= REFUSALS_MAX {
-            self.refusals = 0;
-            self.left_out += 1;
-            if self.left_out >= FAILING_WINDOWS {
-                return self.leave_alone();
+        match then {
+            Then::Again => Next::Again,
+            Then::LeftOut => {
+                say(&format!("{}: {which} is left out of this pass", self.shown));
+                Next::Again
             }
-            say(&format!("{}: {} at {} is left out of this pass", self.shown, Bytes(window.len), window.start));
-            self.steps.skip(window);
+            Then::GiveUp => self.leave_alone(),
+            Then::Never => {
+                self.gone.store(reason.is_gone(), Ordering::Relaxed);
+                Next::Over(reason.to_string())
+            }
         }
-        Turn::Again
     }
 
     /// The drive fails wherever it is asked. The pass goes on from here after a while, or when the user asks for it.
-    fn leave_alone(&mut self) -> Turn {
+    fn leave_alone(&mut self) -> Next {
         let wait = Nanos(HOLD_FIRST.0.saturating_mul(1 << self.holds.min(10)).min(HOLD_LAST.0));
         self.holds += 1;
-        self.left_out = 0;
         let until = unix_now().saturating_add(wait);
         self.hold = Some(until);
         self.end_pass(Ending::Stopped(format!("the drive fails; it is left alone for {wait}")));
-        Turn::Until(until)
+        Next::Until(until)
     }
 
     /// Adds what the last request did to the figures.
     fn note(&self, before: &Account) {
-        let now = &self.steps.account;
+        let now = &self.account;
         let sent = |a: &Account| a.sent.unwrap_or_default();
         let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         figures.requests += now.requests.saturating_sub(before.requests);
@@ -393,10 +391,10 @@ impl Task {
         self.fs.unlimit_commands();
         let ended = unix_now();
         let complete = ending == Ending::Complete;
-        let account = std::mem::take(&mut self.steps.account);
+        let account = std::mem::take(&mut self.account);
         let started = self.started.take().unwrap_or(ended);
         say(&self.summary(&account, &ending, ended.saturating_sub(started)));
-        if let Some(remark) = self.steps.policy.remark() {
+        if let Some(remark) = self.driver.policy().remark() {
             say(&format!("{}: {remark}", self.shown));
         }
         let policy = &self.rule.policy;
@@ -432,7 +430,7 @@ impl Task {
 
     fn save(&mut self) {
         self.saved = Instant::now();
-        let remembered = Remembered::of(self.rule.policy.name(), self.steps.policy.state(), self.forget);
+        let remembered = Remembered::of(self.rule.policy.name(), self.driver.policy().state(), self.forget);
         let remembered = remembered.with_counter(self.counter.name(), &self.boot);
         if remembered == self.remembered {
             return;
@@ -459,7 +457,7 @@ impl Task {
 }
 
 /// What to do after a turn.
-enum Turn {
+enum Next {
     /// Ask again at once.
     Again,
     /// Ask again then.

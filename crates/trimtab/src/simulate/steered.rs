@@ -6,7 +6,8 @@
 use crate::serve::engine::{Counts, Settings};
 use crate::serve::ledger::{Discards, Ledger, UnitMap};
 use trimtab_core::drive::{Command, Completion, Device, Extent};
-use trimtab_core::policy::{Action, Observation, Policy, PolicySpec, State, TrimRequest};
+use std::convert::Infallible;
+use trimtab_core::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -31,11 +32,16 @@ pub struct Account {
 }
 
 struct Steering {
-    settings: Settings,
     /// `None`: trims go to the drive as they come.
-    policy: Option<Box<dyn Policy>>,
+    driver: Option<Driver>,
+    host: Host,
+}
+
+/// What the host has done, and what the drive knows of it.
+struct Host {
+    settings: Settings,
     /// What holds data, as the host sees it.
-    host: UnitMap,
+    used: UnitMap,
     /// What the drive is told, and what that changed.
     ledger: Ledger,
     /// Freed by the host, and the drive does not know.
@@ -44,8 +50,6 @@ struct Steering {
     counts: Counts,
     now: Nanos,
     last_done: Nanos,
-    ask_at: Nanos,
-    last_trim: Option<TrimOutcome>,
     wait_max: Option<Nanos>,
     written: u64,
 }
@@ -69,7 +73,7 @@ impl<D: Device> Steered<D> {
 
     /// When everything that was sent to it is done, as far as an account is kept.
     pub fn busy_until(&self) -> Nanos {
-        self.steering.as_ref().map_or(Nanos::ZERO, |steering| steering.last_done.max(steering.now))
+        self.steering.as_ref().map_or(Nanos::ZERO, |steering| steering.host.last_done.max(steering.host.now))
     }
 
     /// Ends it: the drive, and the account if one was kept.
@@ -89,7 +93,7 @@ impl<D: Device> Device for Steered<D> {
 
     /// A policy takes what is freed whatever the drive says to it.
     fn supports_trim(&self) -> bool {
-        self.drive.supports_trim() || self.steering.as_ref().is_some_and(|steering| steering.policy.is_some())
+        self.drive.supports_trim() || self.steering.as_ref().is_some_and(|steering| steering.driver.is_some())
     }
 
     #[inline]
@@ -103,10 +107,10 @@ impl<D: Device> Device for Steered<D> {
     fn idle(&mut self, until: Nanos) {
         if let Some(steering) = &mut self.steering {
             steering.consult(&mut self.drive, until);
-            if steering.now >= until {
+            if steering.host.now >= until {
                 return;
             }
-            steering.now = until;
+            steering.host.now = until;
         }
         self.drive.idle(until);
     }
@@ -120,48 +124,67 @@ impl Steering {
         let windows = (0..geometry.size.div_ceil(WINDOW_BYTES))
             .map(|n| TrimWindow { start: n * WINDOW_BYTES, len: WINDOW_BYTES.min(geometry.size - n * WINDOW_BYTES) })
             .collect();
-        Self {
+        let host = Host {
             untold: UnitMap::new(ledger.map().len()),
-            host: ledger.map().clone(),
+            used: ledger.map().clone(),
             ledger,
             settings,
-            policy: policy.filter(|policy| !matches!(policy, PolicySpec::Online)).map(|policy| policy.build(&State::default())),
             windows,
             counts: Counts::default(),
             now,
             last_done: now,
-            // Policies count from the start of their clock.
-            ask_at: Nanos::ZERO,
-            last_trim: None,
             wait_max: None,
             written: 0,
-        }
+        };
+        let policy = policy.filter(|policy| !matches!(policy, PolicySpec::Online)).map(|policy| policy.build(&State::default()));
+        Self { driver: policy.map(|policy| Driver::new(policy, Patience::ENDLESS)), host }
     }
 
     fn account(self) -> Account {
-        Account { never_told: Bytes(self.untold.count() * self.ledger.unit()), counts: self.counts, discards: self.ledger.discards }
+        let Host { untold, ledger, counts, .. } = self.host;
+        Account { never_told: Bytes(untold.count() * ledger.unit()), counts, discards: ledger.discards }
     }
 
     fn submit(&mut self, drive: &mut impl Device, arrival: Nanos, command: &Command<'_>) -> Completion {
         self.consult(drive, arrival);
-        self.now = self.now.max(arrival);
+        let host = &mut self.host;
+        host.now = host.now.max(arrival);
         let completion = match command {
-            Command::Read(extent) => self.send(drive, command, extent.len),
+            Command::Read(extent) => host.send(drive, command, extent.len),
             Command::Write(extent, _) => {
-                let completion = self.send(drive, command, extent.len);
+                let completion = host.send(drive, command, extent.len);
                 if completion.result.is_ok() {
-                    self.wrote(*extent);
+                    host.wrote(*extent);
                 }
                 completion
             }
-            Command::Trim(ranges) => Completion { done: self.freed(drive, ranges), result: Ok(()) },
-            Command::Flush => self.send(drive, command, 0),
+            Command::Trim(ranges) if self.driver.is_some() => {
+                host.freed(ranges, true);
+                Completion { done: host.now, result: Ok(()) }
+            }
+            Command::Trim(ranges) => {
+                host.freed(ranges, false);
+                Completion { done: host.tell(drive, ranges), result: Ok(()) }
+            }
+            Command::Flush => host.send(drive, command, 0),
         };
         let waited = completion.done.saturating_sub(arrival);
-        self.wait_max = Some(self.wait_max.map_or(waited, |max| max.max(waited)));
+        host.wait_max = host.wait_max.max(Some(waited));
         completion
     }
 
+    /// Asks the policy whatever it wants to be asked before `until`.
+    fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
+        let Some(driver) = &mut self.driver else { return };
+        // What came of a trim is told at its end, which may be later: whoever has come meanwhile is served first.
+        while let Some(at) = driver.ask_at().map(|at| at.max(self.host.now)).filter(|at| *at <= until) {
+            self.host.now = at;
+            driver.turn(&mut Told { host: &mut self.host, drive });
+        }
+    }
+}
+
+impl Host {
     fn send(&mut self, drive: &mut impl Device, command: &Command<'_>, bytes: u64) -> Completion {
         let completion = drive.submit(self.now, command);
         self.counts.of(command).count(completion.result.is_ok(), bytes, completion.done.saturating_sub(self.now));
@@ -172,14 +195,14 @@ impl Steering {
     fn wrote(&mut self, extent: Extent) {
         let unit = self.ledger.unit();
         let units = extent.offset / unit..(extent.offset + extent.len).div_ceil(unit);
-        self.host.insert(units.clone());
+        self.used.insert(units.clone());
         self.untold.remove(units);
         self.ledger.wrote(extent.offset, extent.len);
         self.written += extent.len;
     }
 
-    /// The host has freed these ranges; gives when it may go on.
-    fn freed(&mut self, drive: &mut impl Device, ranges: &[Extent]) -> Nanos {
+    /// The host has freed these ranges; `held_back` from the drive for now.
+    fn freed(&mut self, ranges: &[Extent], held_back: bool) {
         let unit = self.ledger.unit();
         for extent in ranges {
             let units = extent.offset.div_ceil(unit)..(extent.offset + extent.len) / unit;
@@ -187,15 +210,14 @@ impl Steering {
                 continue;
             }
             let mut from = units.start;
-            if self.policy.is_some() {
-                while let Some(run) = self.host.next_run(from, units.end) {
+            if held_back {
+                while let Some(run) = self.used.next_run(from, units.end) {
                     from = run.end;
                     self.untold.insert(run);
                 }
             }
-            self.host.remove(units);
+            self.used.remove(units);
         }
-        if self.policy.is_some() { self.now } else { self.tell(drive, ranges) }
     }
 
     /// Trims, on behalf of the host or the policy; gives when that is done.
@@ -218,43 +240,45 @@ impl Steering {
         }
         done
     }
+}
 
-    /// Asks the policy whatever it wants to be asked before `until`.
-    fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
-        while self.ask_at <= until && self.policy.is_some() {
-            self.now = self.now.max(self.ask_at);
-            match self.decision() {
-                Action::Trim(request) => self.trim_window(drive, request),
-                // A policy that wants to be asked at once again would keep time from passing.
-                Action::WaitUntil(instant) => self.ask_at = instant.max(self.now + Nanos(1)),
-                Action::Nothing => self.ask_at = Nanos::MAX,
-            }
-        }
-    }
+/// The drive behind its host, as a policy sees it.
+struct Told<'a, D> {
+    host: &'a mut Host,
+    drive: &'a mut D,
+}
 
-    fn decision(&mut self) -> Action {
-        let last_trim = self.last_trim.take();
-        let in_flight = u32::from(self.last_done > self.now);
-        let observation = Observation {
-            now: self.now,
-            written: Some(Bytes(self.written)),
+impl<D: Device> Surface for Told<'_, D> {
+    type Refusal = Infallible;
+
+    fn look(&mut self) -> Observation<'_> {
+        let host = &mut *self.host;
+        let in_flight = u32::from(host.last_done > host.now);
+        Observation {
+            now: host.now,
+            written: Some(Bytes(host.written)),
             written_step: Bytes(1),
-            free: Bytes((self.host.len() - self.host.count()) * self.ledger.unit()),
-            windows: &self.windows,
-            granule: Bytes(self.ledger.unit()),
+            free: Bytes((host.used.len() - host.used.count()) * host.ledger.unit()),
+            windows: &host.windows,
+            granule: Bytes(host.ledger.unit()),
             tail: Bytes::MAX,
             in_flight,
-            idle_since: (in_flight == 0).then_some(self.last_done),
-            foreground_wait_max: self.wait_max.take(),
-            last_trim: last_trim.as_ref(),
+            idle_since: (in_flight == 0).then_some(host.last_done),
+            foreground_wait_max: host.wait_max.take(),
+            last_trim: None,
             forced: false,
             shutting_down: false,
             on_battery: false,
-        };
-        self.policy.as_mut().map_or(Action::Nothing, |policy| policy.decide(&observation))
+        }
     }
 
-    fn trim_window(&mut self, drive: &mut impl Device, request: TrimRequest) {
+    fn trim(&mut self, request: TrimRequest) -> Trim<Infallible> {
+        Trim::Done { outcome: self.host.trim_window(self.drive, request), waited: None }
+    }
+}
+
+impl Host {
+    fn trim_window(&mut self, drive: &mut impl Device, request: TrimRequest) -> TrimOutcome {
         let TrimRequest { window, min_extent, command_max, commands_max, .. } = request;
         let unit = self.ledger.unit();
         let (mut from, end) = (window.start.div_ceil(unit), (window.start + window.len).div_ceil(unit));
@@ -282,13 +306,12 @@ impl Steering {
                 bytes += piece.len;
             }
         }
-        self.last_trim = Some(TrimOutcome {
+        TrimOutcome {
             asked: Bytes(asked),
             returned: Bytes(bytes),
             device_commands: Some(commands),
             device_bytes: Some(Bytes(bytes)),
             took: self.now.saturating_sub(began),
-        });
-        self.ask_at = self.now;
+        }
     }
 }

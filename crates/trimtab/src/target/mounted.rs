@@ -6,6 +6,7 @@ use crate::host::stat::Discards;
 use crate::interrupt;
 use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
+use crate::trim::surface::{Account, at_once};
 use std::time::{Duration, Instant};
 use trimtab_core::op::Payload;
 use trimtab_core::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome};
@@ -69,17 +70,17 @@ impl Trimmable for MountedDir {
         filesystem.prepare(Bytes::ZERO, false);
         let before = self.meter.as_ref().and_then(Meter::count);
         let started = Instant::now();
-        let mut outcome = TrimOutcome::default();
-        for window in filesystem.layout().windows.clone() {
-            let trimmed = filesystem.trim(window, Bytes::ZERO);
-            let trimmed = trimmed.map_err(|refused| failed(refused.to_string(), Some(refused.errno.raw_os_error())))?;
-            outcome.asked = outcome.asked.saturating_add(trimmed.outcome.asked);
-            outcome.returned = outcome.returned.saturating_add(trimmed.outcome.returned);
-            if interrupt::requested() {
-                return Err(failed("interrupted".to_owned(), Some(libc::EINTR)));
-            }
+        let windows = filesystem.layout().windows.clone();
+        let stop = |account: &Account| interrupt::requested() || !account.refused.is_empty();
+        let account = at_once(&mut filesystem, &windows, Bytes::ZERO, stop);
+        if let Some((_, refused)) = account.refused.first() {
+            return Err(failed(refused.to_string(), Some(refused.errno.raw_os_error())));
         }
-        outcome.took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        if interrupt::requested() {
+            return Err(failed("interrupted".to_owned(), Some(libc::EINTR)));
+        }
+        let took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let mut outcome = TrimOutcome { asked: account.asked, returned: account.returned, took, ..TrimOutcome::default() };
         let settled = self.meter.as_ref().map_or_else(fitrim::Settled::default, |meter| fitrim::settle(meter, PATIENCE));
         let counted = settled.counted.zip(before).map(|(now, before)| now.since(&before));
         outcome.device_commands = counted.map(|c| c.commands);

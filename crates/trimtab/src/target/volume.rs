@@ -69,7 +69,7 @@ impl<D: Device> VolumeTarget<D> {
 
     /// Whether the policy is in the middle of a pass, if only in a pause between two pieces, or the filesystem still has something to discard.
     pub fn pass_under_way(&self) -> bool {
-        self.trimming() || self.policy().state().get("sweep.next").is_some()
+        self.trimming() || self.policy().running()
     }
 
     /// Whether a trim is under way: one of the policy, or what the filesystem discards of itself.

@@ -1,7 +1,7 @@
 //! Every pass as a run in a store, so that `trimtab history` and `trimtab results` show what was trimmed and what was not.
 
 use super::filesystem::Filesystem;
-use super::pass::Account;
+use super::surface::Account;
 use crate::host::Place;
 use crate::host::environment;
 use crate::store::Store;

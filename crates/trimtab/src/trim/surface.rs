@@ -1,0 +1,144 @@
+//! A mounted filesystem as the surface that a trim policy works on: looks at it, trims it, accounts for it.
+
+use super::filesystem::{Filesystem, Refused, unix_now};
+use crate::host::stat::Discards;
+use trimtab_core::policy::{Driver, Now, Observation, Patience, State, Surface, Then, Trim, TrimRequest, Turn};
+use trimtab_core::target::{TrimOutcome, TrimWindow};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// What only the caller knows of the world.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct World {
+    /// Bytes written by the best counter there is.
+    pub written: Option<Bytes>,
+    /// The step of that counter.
+    pub written_step: Bytes,
+    /// The system is going down.
+    pub shutting_down: bool,
+    /// Running on battery.
+    pub on_battery: bool,
+}
+
+/// Everything asked, sent and refused in one pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Requests that were carried out.
+    pub requests: u64,
+    /// Bytes of address space that requests covered.
+    pub asked: Bytes,
+    /// What the filesystem said it did; no proof.
+    pub returned: Bytes,
+    /// What the devices counted; `None` if they do not count.
+    pub sent: Option<Discards>,
+    /// What the devices counted above what the filesystem says it sent; see [`WindowTrim::excess`](super::filesystem::WindowTrim).
+    pub excess: Bytes,
+    /// Windows refused, and why.
+    pub refused: Vec<(TrimWindow, Refused)>,
+    /// Time inside requests.
+    pub trimming: Nanos,
+    /// The longest request.
+    pub longest: Nanos,
+    /// The longest that others waited during a request: the largest mean over a few milliseconds.
+    pub wait_during: Option<Nanos>,
+    /// The same while no request ran.
+    pub wait_otherwise: Option<Nanos>,
+}
+
+impl Account {
+    fn add(&mut self, outcome: &TrimOutcome) {
+        self.requests += 1;
+        self.asked = self.asked.saturating_add(outcome.asked);
+        self.returned = self.returned.saturating_add(outcome.returned);
+        self.trimming = self.trimming.saturating_add(outcome.took);
+        self.longest = self.longest.max(outcome.took);
+        let one = Discards {
+            commands: outcome.device_commands.unwrap_or(0),
+            bytes: outcome.device_bytes.unwrap_or(Bytes::ZERO),
+            ..Discards::default()
+        };
+        self.sent = match (self.sent, outcome.device_commands) {
+            (Some(sum), Some(_)) => Some(sum + one),
+            (None, Some(_)) if self.requests == 1 => Some(one),
+            _ => None,
+        };
+    }
+}
+
+/// A mounted filesystem as a policy sees it, with an account of what it was asked for.
+#[derive(Debug)]
+pub struct Mounted<'a> {
+    /// The filesystem. Its drives' locks are the caller's.
+    pub fs: &'a mut Filesystem,
+    /// What else is known.
+    pub world: World,
+    /// Where requests are added up.
+    pub account: &'a mut Account,
+    /// Only these windows, if not all.
+    pub only: Option<&'a [TrimWindow]>,
+}
+
+impl Surface for Mounted<'_> {
+    type Refusal = Refused;
+
+    fn look(&mut self) -> Observation<'_> {
+        let look = self.fs.look();
+        self.account.wait_otherwise = self.account.wait_otherwise.max(look.wait);
+        let World { written, written_step, shutting_down, on_battery } = self.world;
+        let layout = self.fs.layout();
+        Observation {
+            now: unix_now(),
+            written,
+            written_step,
+            free: self.fs.free().unwrap_or(Bytes::MAX),
+            windows: self.only.unwrap_or(&layout.windows),
+            granule: layout.granule,
+            tail: layout.tail,
+            in_flight: look.in_flight,
+            idle_since: look.idle_since,
+            foreground_wait_max: look.wait,
+            last_trim: None,
+            forced: false,
+            shutting_down,
+            on_battery,
+        }
+    }
+
+    fn trim(&mut self, request: TrimRequest) -> Trim<Refused> {
+        // Where the limit cannot be written (a container), commands are as long as the device takes them.
+        let _ = self.fs.limit_commands(request.command_max);
+        let window = self.fs.first_commands(&request);
+        match self.fs.trim(window, request.min_extent) {
+            Ok(mut done) => {
+                if window.len < request.window.len && self.fs.has_nothing_for(&request, &done.outcome) {
+                    done.outcome.asked = Bytes(request.window.len);
+                }
+                self.account.add(&done.outcome);
+                self.account.excess = self.account.excess.saturating_add(done.excess);
+                self.account.wait_during = self.account.wait_during.max(done.seen.wait_max);
+                Trim::Done { outcome: done.outcome, waited: done.seen.wait_max }
+            }
+            Err(reason) => {
+                let lasting = reason.is_final();
+                // A trial is left out; what no other window would do better is said all the same.
+                if !request.trial || lasting {
+                    self.account.refused.push((window, reason));
+                }
+                Trim::Refused { tried: window, reason, lasting }
+            }
+        }
+    }
+}
+
+/// Trims `windows` at once, those that fail left out, until `stop` says so. For the whole filesystem this is what `fstrim` does.
+pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, mut stop: impl FnMut(&Account) -> bool) -> Account {
+    let mut driver = Driver::new(Box::new(Now::new(min_extent, &State::default())), Patience { tries: 1, windows: u32::MAX });
+    let mut account = Account::default();
+    loop {
+        let world = World::default();
+        let turn = driver.turn(&mut Mounted { fs, world, account: &mut account, only: Some(windows) });
+        let over = matches!(turn, Turn::Nothing | Turn::Wait(_) | Turn::Refused { then: Then::Never, .. });
+        if over || stop(&account) {
+            return account;
+        }
+    }
+}
