@@ -5,8 +5,8 @@
 
 use crate::serve::engine::{Counts, Settings};
 use crate::serve::ledger::{Discards, Ledger, UnitMap};
-use trimtab_core::drive::{Command, Completion, Device, Extent};
 use std::convert::Infallible;
+use trimtab_core::drive::{Command, Completion, Device, Extent};
 use trimtab_core::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
@@ -313,5 +313,60 @@ impl Host {
             device_bytes: Some(Bytes(bytes)),
             took: self.now.saturating_sub(began),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drives;
+    use crate::drives::model;
+    use crate::serve::pace::Speed;
+    use trimtab_core::data::DataClass;
+
+    const TRIM: Nanos = Nanos::from_secs(1);
+    const OTHER: Nanos = Nanos::from_millis(1);
+
+    /// One thing at a time, and trims take long.
+    #[derive(Default)]
+    struct Slow(Nanos);
+
+    impl Device for Slow {
+        fn size(&self) -> Bytes {
+            Bytes(512 << 20)
+        }
+        fn logical_block(&self) -> u32 {
+            512
+        }
+        fn supports_trim(&self) -> bool {
+            true
+        }
+        fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+            self.0 = self.0.max(now) + if matches!(command, Command::Trim(_)) { TRIM } else { OTHER };
+            Completion { done: self.0, result: Ok(()) }
+        }
+        fn idle(&mut self, _until: Nanos) {}
+    }
+
+    #[test]
+    fn others_are_served_between_the_windows_of_a_pass() {
+        let spec = model::sized(drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(512 << 20))).unwrap();
+        let policy = "batched:every=20s".parse().unwrap();
+        let settings = Settings::of(&spec, Speed::Unpaced);
+        let mut drive = Steered::new(Slow::default(), settings, Some(&policy), Nanos::ZERO, Bytes::ZERO);
+        for window in 0..4 {
+            let extent = Extent { offset: window * WINDOW_BYTES, len: 1 << 20 };
+            drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
+            drive.submit(Nanos::ZERO, &Command::Trim(&[extent]));
+        }
+        // Four windows from 20 s on take a second each.
+        let read = |drive: &mut Steered<Slow>, at_ms| {
+            drive.submit(Nanos::from_millis(at_ms), &Command::Read(Extent { offset: 0, len: 4096 })).done
+        };
+        assert_eq!(read(&mut drive, 19_000), Nanos::from_secs(19) + OTHER);
+        assert_eq!(read(&mut drive, 20_500), Nanos::from_secs(21) + OTHER);
+        assert_eq!(read(&mut drive, 21_500), Nanos::from_secs(22) + OTHER + OTHER);
+        drive.idle(Nanos::from_secs(40));
+        assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes, 4 << 20);
     }
 }
