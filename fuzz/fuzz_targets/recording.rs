@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimtab::pack::crc32;
+use trimtab::trace::bytes::crc32;
 use trimtab::trace::{Event, Packer, Reader, Writer};
 
 fuzz_target!(|bytes: &[u8]| {

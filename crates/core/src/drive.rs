@@ -2,10 +2,15 @@
 
 pub mod counters;
 pub mod hdd;
+pub mod interface;
 pub mod layout;
+pub mod ledger;
+pub mod model;
+pub mod requests;
 pub mod spec;
 pub mod ssd;
 pub mod theory;
+pub mod trim_shape;
 pub mod validation;
 
 use crate::data::DataClass;

@@ -2,6 +2,8 @@
 //!
 //! A real target uses the monotonic clock, a modelled one virtual time; the code that drives them is the same.
 
+pub mod drive;
+
 use crate::op::{BlockOp, Payload};
 use crate::units::{Bytes, Nanos};
 use alloc::string::String;

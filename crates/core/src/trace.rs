@@ -7,6 +7,7 @@ mod columns;
 mod csv;
 mod iolog;
 
+use crate::data::DataClass;
 use crate::units::Nanos;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -96,6 +97,29 @@ impl FromStr for Format {
             .map(|(_, format)| *format)
             .ok_or_else(|| format!("'{text}' is not a trace format; they are msr, alibaba, fio, blkparse and columns"))
     }
+}
+
+/// One request of a host, as it was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it arrived, since the beginning of the recording, in model time.
+    pub at: Nanos,
+    /// What.
+    pub kind: Kind,
+    /// First byte; 0 for a flush.
+    pub offset: u64,
+    /// Bytes; 0 for a flush.
+    pub len: u64,
+    /// What the data of a write is like.
+    pub class: DataClass,
+    /// A write that is durable when answered.
+    pub fua: bool,
+    /// The next event is another range of the same TRIM command.
+    pub continues: bool,
+    /// How long the drive took.
+    pub latency: Nanos,
+    /// The error that the host saw.
+    pub errno: Option<u16>,
 }
 
 /// What is wrong with a line.

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::process::ExitCode;
-use trimtab::memory::prefer_huge_pages;
+use trimtab::sys::large_pages::prefer_huge_pages;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium};
 use trimtab_core::drive::ssd::Ssd;
@@ -70,7 +70,7 @@ fn spec(raw_bytes: u64, unit: u64, superblock_dies: u32) -> DriveSpec {
 fn drive(spec: &DriveSpec) -> Ssd {
     let ssd = Ssd::new(spec, 1).unwrap();
     if std::env::var("TRIMTAB_BENCH_PAGES").as_deref() != Ok("small") {
-        prefer_huge_pages(&ssd);
+        prefer_huge_pages(&ssd.tables());
     }
     ssd
 }

@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod bench;
+pub mod cli;
 pub mod completions;
 pub mod daemon;
 pub mod doctor;
@@ -51,7 +52,7 @@ pub enum Command {
 
 /// Runs the command and says with which status to exit. `whole` is all that can be said, for completion scripts.
 pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
-    crate::notes::at_start(context);
+    crate::session::notes::at_start(context);
     if !matches!(command, Command::Apply(_)) {
         apply::at_start(context);
     }

@@ -5,6 +5,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
+use trimtab_core::runner::Stopped;
+pub use trimtab_core::usage::UsageError;
 
 /// Exit status for wrong usage, as clap uses it.
 pub const USAGE: u8 = 2;
@@ -12,45 +14,6 @@ pub const USAGE: u8 = 2;
 pub const INTERRUPTED: u8 = 130;
 /// Exit status of everything else that went wrong.
 pub const FAILED: u8 = 1;
-
-/// What was asked cannot be done as it was asked: a bad value, a bad combination, a missing consent (exit status 2), or a name behind which
-/// there is nothing (exit status 1, as for everything that depends on what is there).
-#[derive(Debug)]
-pub struct UsageError {
-    message: String,
-    hint: Option<String>,
-    missing: bool,
-}
-
-impl UsageError {
-    /// A usage error: what is wrong and where.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, missing: false }
-    }
-
-    /// What is named is well said, but not there: a path, a drive, an attached drive.
-    pub fn missing(message: impl Into<String>) -> Self {
-        Self { missing: true, ..Self::new(message) }
-    }
-
-    /// What to do instead.
-    #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-}
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.hint {
-            Some(hint) => write!(f, "{}; {hint}", self.message),
-            None => f.write_str(&self.message),
-        }
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 /// Exit status if TRIM is blocked somewhere, whichever command finds it.
 pub const BLOCKED: u8 = 3;
@@ -101,14 +64,14 @@ pub enum Kind {
 impl Kind {
     /// Of an error.
     pub fn of(error: &anyhow::Error) -> Self {
-        if error.chain().any(|cause| cause.is::<Interrupted>()) {
+        if error.chain().any(|cause| cause.is::<Interrupted>() || cause.downcast_ref::<Stopped>() == Some(&Stopped::Interrupted)) {
             return Self::Interrupted;
         }
         if error.downcast_ref::<Blocked>().is_some() {
             return Self::Blocked;
         }
         match error.chain().find_map(|cause| cause.downcast_ref::<UsageError>()) {
-            Some(usage) if !usage.missing => Self::Usage,
+            Some(usage) if !usage.is_missing() => Self::Usage,
             _ => Self::Failed,
         }
     }
@@ -145,9 +108,9 @@ impl Described {
         Self {
             kind: Kind::of(error),
             exit_status: Kind::of(error).exit_status(),
-            message: usage.map_or_else(|| error.to_string(), |usage| usage.message.clone()),
+            message: usage.map_or_else(|| error.to_string(), |usage| usage.message().to_owned()),
             causes: error.chain().skip(1).map(ToString::to_string).collect(),
-            hint: usage.and_then(|usage| usage.hint.clone()),
+            hint: usage.and_then(|usage| usage.advice().map(str::to_owned)),
             errno: error.chain().find_map(errno),
         }
     }

@@ -13,6 +13,7 @@ pub mod health;
 pub mod interference;
 pub mod mountinfo;
 pub mod openers;
+pub mod processes;
 pub mod record;
 pub mod root;
 pub mod stat;

@@ -3,25 +3,17 @@
 //! The binary is a thin `main` over this library, so that tests and benchmarks reach the same code.
 
 pub mod apply;
-pub mod archive;
-pub mod cli;
 pub mod cmd;
 pub mod daemon;
 pub mod drives;
 pub mod error;
 pub mod host;
 pub mod interrupt;
-pub mod memory;
-pub mod notes;
 pub mod output;
-pub mod pack;
-mod pool;
-pub mod postmark;
 pub mod progress;
 pub mod recipe;
 pub mod report;
 pub mod runner;
-pub mod safety;
 pub mod serve;
 pub mod session;
 pub mod shape;
@@ -35,4 +27,3 @@ pub mod sys;
 pub mod target;
 pub mod trace;
 pub mod trim;
-pub mod verify;

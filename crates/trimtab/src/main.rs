@@ -2,7 +2,8 @@
 
 use clap::FromArgMatches as _;
 use std::process::ExitCode;
-use trimtab::{cli, cmd, error, output};
+use trimtab::cmd::{self, cli};
+use trimtab::{error, output};
 
 fn main() -> ExitCode {
     output::restore_default_sigpipe();

@@ -1,83 +1,22 @@
-//! Workload × target → run. Never prints; says how far it is through [`Events`].
+//! What is known of a run before it starts, and what runs with threads. The runners themselves are in the core ([`trimtab_core::runner`]).
 
-pub mod blocks;
-pub mod files;
 pub mod nfs;
 pub mod overhead;
-pub mod passes;
-pub mod recorder;
 pub mod together;
 
-use self::recorder::{Recorded, Recorder};
+use recorder::Recorded;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Field, Provenance, Run, TargetKind};
-use trimtab_core::target::{TargetError, TargetResult};
-use trimtab_core::units::Bytes;
+pub use trimtab_core::runner::{End, Events, Outcome, Progress, blocks, files, passes, recorder};
 
-/// How far a run is.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
-    /// Name of the current phase.
-    pub phase: &'a str,
-    /// Operations done, in all phases.
-    pub ops: u64,
-    /// Bytes read, in all phases.
-    pub read: Bytes,
-    /// Bytes written, in all phases.
-    pub written: Bytes,
-    /// Whoever records it, where one does for all.
-    pub recorder: Option<&'a Recorder>,
-}
+/// Nobody wants to know how far a run is; signals end it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
 
-/// Who wants to know, and to act between phases. The target is passed through, so that a trim policy or a counter can use it.
-pub trait Events<T: ?Sized> {
-    /// Called now and then: at least every 256 operations, and after slow ones. An error ends the run.
-    fn progress(&mut self, _progress: Progress<'_>) -> TargetResult {
-        Ok(())
-    }
-
-    /// Called where something begins that is no phase of the workload's and says nothing until it is over: a trim.
-    fn begins(&mut self, _phase: &str) {}
-
-    /// Called before each phase with its name, and once after the last with `None`. The phases so far are in `recorder`;
-    /// phases may be added. The time spent here belongs to no phase but to those.
-    fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, _next: Option<&str>) -> TargetResult {
-        Ok(())
-    }
-}
-
-/// Nobody wants to know.
-impl<T: ?Sized> Events<T> for () {}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The workload was done.
-    Complete,
-    /// The user stopped it.
-    Interrupted,
-    /// The target could not go on.
-    Failed(TargetError),
-}
-
-/// What was recorded, and how it ended: what was measured before a failure is kept.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// Phases and series.
-    pub recorded: Recorded,
-    /// How it ended.
-    pub end: End,
-}
-
-impl Outcome {
-    /// What was recorded, if the workload was done; else why not.
-    pub fn complete(self) -> anyhow::Result<Recorded> {
-        match self.end {
-            End::Complete => Ok(self.recorded),
-            End::Interrupted => Err(crate::error::Interrupted.into()),
-            End::Failed(error) => Err(error.into()),
-        }
+impl<T: ?Sized> Events<T> for Quiet {
+    fn stopped(&self) -> bool {
+        crate::interrupt::requested()
     }
 }
 

@@ -10,7 +10,6 @@ pub mod control;
 pub mod engine;
 pub mod faults;
 pub mod fuse;
-pub mod ledger;
 pub mod loopdev;
 pub mod nbd;
 pub mod pace;

@@ -1,11 +1,14 @@
 //! What every measuring command does around its run: progress, the reserve, environment and warnings.
 
+pub mod notes;
+pub mod safety;
+
 use crate::host::Observer;
 use crate::output::Context;
 use crate::progress::{Counting, Part, Progress as Bar};
 use crate::runner::recorder::Recorder;
 use crate::runner::{End, Events, Header, Outcome, Progress};
-use crate::safety::Guard;
+use crate::session::safety::Guard;
 use trimtab_core::run::{Field, Metric, Phase, Run, Severity, Warning};
 use trimtab_core::target::TargetResult;
 use trimtab_core::workload::Plan;
@@ -39,6 +42,10 @@ fn amount(plan: &Plan) -> (Counting, u64) {
 }
 
 impl<T: ?Sized> Events<T> for Watch {
+    fn stopped(&self) -> bool {
+        crate::interrupt::requested()
+    }
+
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         self.bar.run(if self.counting == Counting::Items { progress.ops } else { progress.written.0 }, &progress);
         self.guard.as_mut().map_or(Ok(()), Guard::check)

@@ -2,7 +2,6 @@
 
 pub mod block;
 pub mod dir;
-pub mod drive;
 pub mod mounted;
 pub mod null;
 pub mod volume;

@@ -30,40 +30,13 @@
 //!
 //! A recording that was cut off (the machine crashed) lacks the end; a reader says so after the last whole block.
 
+pub mod bytes;
 mod export;
 mod format;
-pub mod replay;
 mod source;
 pub mod timing;
 
 pub use export::{ExportFormat, export};
 pub use format::{Block, Header, Packer, Reader, TraceError, Writer};
 pub use source::Source;
-
-use trimtab_core::data::DataClass;
-use trimtab_core::units::Nanos;
-
-pub use trimtab_core::trace::Kind;
-
-/// One request of a host, as it was served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// When it arrived, since the beginning of the recording, in model time.
-    pub at: Nanos,
-    /// What.
-    pub kind: Kind,
-    /// First byte; 0 for a flush.
-    pub offset: u64,
-    /// Bytes; 0 for a flush.
-    pub len: u64,
-    /// What the data of a write is like.
-    pub class: DataClass,
-    /// A write that is durable when answered.
-    pub fua: bool,
-    /// The next event is another range of the same TRIM command.
-    pub continues: bool,
-    /// How long the drive took.
-    pub latency: Nanos,
-    /// The error that the host saw.
-    pub errno: Option<u16>,
-}
+pub use trimtab_core::trace::{Event, Kind};

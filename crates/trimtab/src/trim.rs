@@ -15,5 +15,6 @@ pub mod limit;
 pub mod lock;
 pub mod resume;
 pub mod surface;
+pub mod verify;
 pub mod watch;
 pub mod xfs;

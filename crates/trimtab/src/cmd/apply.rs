@@ -104,10 +104,10 @@ pub fn at_start(context: &Context) {
         Ok(Some(unfinished)) => {
             let text = in_words(&unfinished);
             context.remark(&text);
-            crate::notes::found(crate::notes::Left { undone: crate::notes::Undone::PutBack, text });
+            crate::session::notes::found(crate::session::notes::Left { undone: crate::session::notes::Undone::PutBack, text });
         }
         // Whose records they are not cannot see them.
-        Err(error) if crate::notes::is_denied(&error) => {}
+        Err(error) if crate::session::notes::is_denied(&error) => {}
         Err(error) => crate::output::complain(&format!("cannot put back what an 'apply' that was killed has left: {error:#}")),
     }
 }

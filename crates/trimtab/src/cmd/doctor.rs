@@ -86,7 +86,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("{files} files in {}: look at them before you hand them on", directory.display()));
     }
     let code = exit_code(&diagnoses);
-    let left = if root.is_live() { crate::notes::found_at_start() } else { Vec::new() };
+    let left = if root.is_live() { crate::session::notes::found_at_start() } else { Vec::new() };
     let report = Report { diagnoses, left_by_killed: left.into_iter().map(|left| left.text).collect() };
     context.report_styled("doctor", 1, &report, || text(&report))?;
     Ok(code)

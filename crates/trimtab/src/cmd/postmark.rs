@@ -1,12 +1,21 @@
 //! `trimtab postmark [CONFIG]`.
 
+pub mod announce;
+pub mod classic;
+pub mod command;
+pub mod config;
+pub mod details;
+pub mod directories;
+pub mod execution;
+pub mod memory;
+pub mod session;
+
+use crate::cmd::postmark::config::{Config, THREADS_MAX, interval_of_rate};
+use crate::cmd::postmark::execution::{Live, Record};
+use crate::cmd::postmark::session::{DEFAULT_FILE, Session, Voice};
 use crate::error::{Interrupted, UsageError};
 use crate::interrupt;
 use crate::output::{self, Context};
-use crate::postmark::config::{Config, THREADS_MAX, interval_of_rate};
-use crate::postmark::live::{Live, Record};
-use crate::postmark::report as classic;
-use crate::postmark::session::{DEFAULT_FILE, Session, Voice};
 use crate::report;
 use crate::shape::run::RunV1;
 use crate::store::{self, RunId};

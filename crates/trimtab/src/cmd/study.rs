@@ -12,7 +12,7 @@ use crate::output::Context;
 use crate::report;
 use crate::report::document::Document;
 use crate::report::file::Place;
-use crate::safety::{self, SafetyArgs, consent};
+use crate::session::safety::{self, SafetyArgs, consent};
 use crate::store;
 use crate::study::answer::Around;
 use crate::study::job::Job;

@@ -4,7 +4,7 @@
 use crate::host::block;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
-use crate::notes::{Change, Note, Notes};
+use crate::session::notes::{Change, Note, Notes};
 use crate::sys::beneath::set_attribute;
 use std::io;
 use std::path::PathBuf;

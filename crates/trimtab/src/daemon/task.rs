@@ -8,6 +8,7 @@ use super::metrics::Figures;
 use super::state::{Remembered, StateFile};
 use crate::host::doctor::VerdictKind;
 use crate::host::environment::on_battery;
+use crate::host::processes::boot_id;
 use crate::trim::filesystem::{Filesystem, Refused, unix_now};
 use crate::trim::history::{Ending, History, Pass};
 use crate::trim::lock::{Busy, DriveLocks, run_directory};
@@ -116,7 +117,7 @@ impl Task {
         fs.release();
         let file = StateFile::new(&common.state, fs.id());
         let counter = WriteCounter::choose(fs.root(), fs.mount(), fs.stack(), rule.counter);
-        let boot = fs.root().read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let boot = boot_id();
         let remembered = file.load().for_counter(counter.name(), counter.restarts_at_boot(), &boot);
         let driver = Driver::new(rule.policy.build(&remembered.state()), PATIENCE);
         let figures = Figures {
@@ -276,12 +277,7 @@ impl Task {
 
     fn world(&mut self) -> World {
         let (written, written_step) = self.counter.read(self.fs.root());
-        World {
-            written,
-            written_step,
-            shutting_down: self.common.shutting_down,
-            on_battery: on_battery(self.fs.root()) == Some(true),
-        }
+        World { written, written_step, shutting_down: self.common.shutting_down, on_battery: on_battery(self.fs.root()) == Some(true) }
     }
 
     /// Lets go of the filesystem, so that it can be unmounted meanwhile, and of the device's limit if it takes long.

@@ -3,7 +3,7 @@
 //! Nothing in a tree is trusted. Symbolic links, absolute ones too, are resolved inside the tree and never leave it; loops end;
 //! only regular files are opened, never a device or a pipe; what is read has a limit.
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -265,12 +265,6 @@ fn components_reversed(path: &Path) -> Vec<OsString> {
 pub fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     crate::output::plain(text.trim_matches(|c: char| c.is_whitespace() || c == '\0')).into_owned()
-}
-
-/// Whether `path` exists outside any tree, without following a final link.
-#[must_use]
-pub fn exists_here(path: &Path) -> bool {
-    rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Where reports and other output of commands go: into new files, through no link, and over an older one only when told so.
 
 use crate::error::UsageError;
-use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
+use crate::sys::beneath::{Dir, PRIVATE_FILE, named, umask};
 use anyhow::Context as _;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -57,9 +57,7 @@ pub fn write_with(path: &Path, place: Place, mut content: impl FnMut(&mut File) 
 
 /// As for any new document: what the umask leaves.
 fn mode() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let umask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
-    umask.map_or(PRIVATE_FILE, |umask| 0o666 & !umask)
+    umask().map_or(PRIVATE_FILE, |umask| 0o666 & !umask)
 }
 
 /// An error if [`write`] could not make a new file there: asked before hours of work.

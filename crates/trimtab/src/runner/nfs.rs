@@ -287,6 +287,10 @@ mod tests {
     fn a_phase_ends_when_the_watcher_wants_it_to() {
         struct Enough;
         impl Events<NullFiles> for Enough {
+            fn stopped(&self) -> bool {
+                false
+            }
+
             fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
                 let reason = format!("{} operations", progress.ops.min(1));
                 Err(TargetError { action: "go on", object: "here".to_owned(), reason, errno: None })

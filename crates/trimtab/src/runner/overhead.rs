@@ -1,6 +1,6 @@
 //! The tool's own cost in a run: the same operations on a target that does nothing, and the making of the data.
 
-use super::{blocks, files};
+use super::{Quiet, blocks, files};
 use crate::target::block::maker::Maker;
 use crate::target::null::{NullBlocks, NullFiles};
 use std::time::Instant;
@@ -33,7 +33,7 @@ pub struct Overhead {
 impl Overhead {
     /// Measures it: `workload` is run to its end on the null target.
     pub fn of_files<W: FileWorkload + ?Sized>(workload: &mut W, makes: Option<DataClass>) -> Self {
-        let outcome = files::run(workload, &mut NullFiles::new(), &mut ());
+        let outcome = files::run(workload, &mut NullFiles::new(), &mut Quiet);
         let (ops, ns) = outcome.recorded.phases.iter().fold((0, 0), |(ops, ns), phase| (ops + phase.ops_total(), ns + phase.took.0));
         Self { op_ns: ns as f64 / (ops as f64).max(1.0), byte_ns: makes.map_or(0.0, data_cost) }
     }
@@ -51,7 +51,7 @@ impl Overhead {
             limit: Limit::Ops(BLOCK_OPS),
         };
         let mut workload = Synthetic::new(settings, 0).expect("these settings mean something");
-        let outcome = blocks::run(&mut workload, &mut NullBlocks::new(NULL_SIZE), &mut ());
+        let outcome = blocks::run(&mut workload, &mut NullBlocks::new(NULL_SIZE), &mut Quiet);
         let took: u64 = outcome.recorded.phases.iter().map(|phase| phase.took.0).sum();
         Self { op_ns: took as f64 / BLOCK_OPS as f64, byte_ns: makes.map_or(0.0, block_data_cost) }
     }

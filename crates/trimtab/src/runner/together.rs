@@ -2,7 +2,7 @@
 
 use super::files;
 use super::recorder::{Recorded, Recorder};
-use super::{End, Events, Outcome, Progress};
+use super::{End, Events, Outcome, Progress, Quiet};
 use std::sync::{Condvar, Mutex, PoisonError};
 use trimtab_core::run::{Latency, Phase, Series};
 use trimtab_core::target::{FileTarget, TargetError, TargetResult};
@@ -26,7 +26,7 @@ where
         return files::run(workload, target, events);
     }
     let outcomes = std::thread::scope(|scope| {
-        let threads: Vec<_> = others.iter_mut().map(|(workload, target)| scope.spawn(|| gate.run(workload, target, &mut ()))).collect();
+        let threads: Vec<_> = others.iter_mut().map(|(workload, target)| scope.spawn(|| gate.run(workload, target, &mut Quiet))).collect();
         let mut outcomes = vec![gate.run(workload, target, events)];
         // A panic of a stream goes on here, after the gate has let the others end.
         outcomes.extend(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))));
@@ -111,6 +111,10 @@ struct Gated<'a, E: ?Sized> {
 }
 
 impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for Gated<'_, E> {
+    fn stopped(&self) -> bool {
+        self.events.stopped()
+    }
+
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         self.gate.check()?;
         self.events.progress(progress)
@@ -288,6 +292,10 @@ mod tests {
         #[derive(Default)]
         struct Between(Vec<bool>);
         impl Events<Failing> for Between {
+            fn stopped(&self) -> bool {
+                false
+            }
+
             fn between(&mut self, _: &mut Failing, _: &mut Recorder, next: Option<&str>) -> TargetResult {
                 self.0.push(next.is_some());
                 Ok(())

@@ -2,14 +2,12 @@
 
 mod counts;
 mod settings;
-mod shape;
 
-pub use counts::{Counts, Done};
-pub use shape::TrimShape;
+pub use trimtab_core::drive::requests::{Counts, Done};
+pub use trimtab_core::drive::trim_shape::TrimShape;
 
 use crate::drives::model::Model;
 use crate::serve::classify::classify;
-use crate::serve::ledger::{Discards, Ledger};
 use crate::serve::pace::{ModelClock, Speed};
 use crate::serve::record::Recorder;
 use crate::serve::request::{Geometry, Request, Serve, Served, Stretch};
@@ -24,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_core::data::DataClass;
+use trimtab_core::drive::ledger::{Discards, Ledger};
 use trimtab_core::drive::spec::TrimmedReads;
 use trimtab_core::drive::{Command, Extent, Refusal};
 use trimtab_core::units::Nanos;

@@ -6,7 +6,6 @@ mod spec;
 pub use spec::{Cut, Fault, GRAMMAR, KEEP_DEFAULT, On, TrimLie, When};
 
 use crate::serve::engine::Engine;
-use crate::serve::ledger::UnitMap;
 use crate::serve::pace::Speed;
 use crate::serve::request::{Geometry, Request, Serve, Served, Stretch};
 use power::Undo;
@@ -15,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_core::drive::Extent;
+use trimtab_core::drive::ledger::UnitMap;
 use trimtab_core::rng::{Stream, derive_seed};
 
 /// An engine with faults around it.

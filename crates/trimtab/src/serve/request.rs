@@ -3,6 +3,7 @@
 use rustix::io::Errno;
 use std::time::Instant;
 use trimtab_core::drive::Extent;
+pub use trimtab_core::drive::interface::Geometry;
 
 /// One request of a host. Offsets and lengths are bytes.
 #[derive(Debug)]
@@ -64,25 +65,6 @@ pub struct Stretch {
     pub mapped: bool,
     /// It is known to read as zeros.
     pub zeros: bool,
-}
-
-/// What a served drive looks like to its host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    /// Bytes.
-    pub size: u64,
-    /// Logical block in bytes.
-    pub logical_block: u32,
-    /// The largest aligned piece of a write that the drive never tears, in bytes.
-    pub atomic_write: u32,
-    /// What TRIM ranges should be multiples of, in bytes; 0 if TRIM is not supported.
-    pub discard_granularity: u32,
-    /// The most bytes of one TRIM range; 0 if TRIM is not supported.
-    pub discard_max_bytes: u64,
-    /// A volatile write cache: flushes matter.
-    pub volatile_cache: bool,
-    /// A disk with heads to move.
-    pub rotational: bool,
 }
 
 /// Anything that serves requests: the engine, or faults around it. Called from several threads at once.

@@ -14,6 +14,7 @@
 
 use crate::error::UsageError;
 use crate::host::mountinfo::{self, DevNumber};
+use crate::host::processes::{boot_id, started};
 use crate::host::root::Root;
 use crate::serve::loopdev::{self, Detached};
 use crate::serve::nbd;
@@ -455,19 +456,6 @@ pub fn is_running_after(record: &Record, patience: Duration) -> bool {
         std::thread::sleep(Duration::from_millis(2));
     }
     false
-}
-
-/// When a process began, in clock ticks after boot (field 22 of its `stat`); `None` if it is gone or a zombie.
-fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the name in parentheses, may hold spaces and parentheses itself.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    if state == "Z" { None } else { fields.nth(18)?.parse().ok() }
-}
-
-fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// A directory without a record belongs to a server that is being started, unless that was a while ago.

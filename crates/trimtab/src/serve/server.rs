@@ -1,5 +1,6 @@
 //! One attached drive from beginning to end: everything is made here, and everything is taken away here.
 
+use crate::host::processes;
 use crate::interrupt;
 use crate::serve::control::{self, Answer, Ask, Question};
 use crate::serve::engine::{Engine, Settings};
@@ -235,7 +236,7 @@ impl Server {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(100)),
             }
-            if self.detach_with.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            if self.detach_with.is_some_and(|pid| !processes::exists(pid)) {
                 self.detach(true)?;
                 return self.finish();
             }

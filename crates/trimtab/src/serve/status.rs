@@ -1,11 +1,11 @@
 //! What a server tells about itself: the document of `trimtab drive status --json`, and what `drive watch` draws.
 
 use crate::serve::fuse::Transport;
-use crate::serve::ledger::Discards;
 use crate::serve::runtime::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_core::analysis::histogram::Histogram;
+use trimtab_core::drive::ledger::Discards;
 
 /// Latencies in model time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! The bytes on the drive: sparse, in memory or in a file. Both are one open file to which the kernel gives
 //! pages when they are written and from which it takes them when they are trimmed; no lock of ours is needed.
 
+use crate::host::processes::available_memory;
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use crate::target::block::users;
 use anyhow::Context as _;
@@ -169,7 +170,7 @@ impl Store {
             self.credit.store(rest, Ordering::Relaxed);
             return Ok(());
         }
-        if available_memory().is_none_or(|free| free > MEMORY_RESERVE + LOOK_AT_MEMORY_EVERY) {
+        if available_memory().is_none_or(|free| free.0 > MEMORY_RESERVE + LOOK_AT_MEMORY_EVERY) {
             self.credit.store(LOOK_AT_MEMORY_EVERY, Ordering::Relaxed);
             return Ok(());
         }
@@ -194,13 +195,6 @@ fn open_private(path: &Path) -> std::io::Result<File> {
             Ok(file)
         }
     }
-}
-
-/// Memory that the kernel thinks it can give out without swapping; `None` if it does not say.
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 fn errno_of(error: &std::io::Error) -> Errno {

@@ -1,15 +1,17 @@
 //! A block trace on a modelled drive, at its own times.
 
-use super::{Finished, Plan, Subject, Watcher};
 use crate::error::UsageError;
-use crate::interrupt;
 use crate::runner::End;
 use crate::runner::recorder::Recorder;
-use crate::trace::replay::Replay;
-use crate::trace::timing::Timing;
 use crate::trace::{Event, Source};
 use std::path::PathBuf;
+use trimtab_core::data::DataClass;
 use trimtab_core::op::OpKind;
+use trimtab_core::run::Field;
+use trimtab_core::simulate::replay::Replay;
+use trimtab_core::simulate::sampled::Sampled;
+use trimtab_core::simulate::timing::Timing;
+use trimtab_core::simulate::{Finished, Subject, Trace, Watcher};
 use trimtab_core::target::TargetError;
 use trimtab_core::trace::{Format, Kind};
 use trimtab_core::units::{Bytes, Nanos};
@@ -30,18 +32,20 @@ pub struct Traced {
     pub timing: Timing,
 }
 
-impl Traced {
-    /// Replays the trace once, or again and again until so much is written. Writes of text traces get the data of the plan.
-    ///
-    /// # Errors
-    /// A trace that cannot be read or does not fit; one that writes nothing, if it has to.
-    pub fn run(
+impl Trace for Traced {
+    type Error = anyhow::Error;
+
+    fn fields(&self) -> Vec<Field> {
+        self.timing.setting().map(|(key, value)| Field::new(key, value)).into_iter().collect()
+    }
+
+    fn run(
         &self,
-        plan: &Plan,
+        data: DataClass,
         until: Option<Bytes>,
         subject: Subject,
         now: Nanos,
-        watcher: &mut (impl Watcher + ?Sized),
+        watcher: &mut dyn Watcher,
     ) -> anyhow::Result<Finished> {
         let mut recorder = Recorder::new(now);
         let mut replay = Replay::new(subject, now).timed(self.timing);
@@ -49,7 +53,7 @@ impl Traced {
         let mut end = End::Complete;
         loop {
             let before = recorder.written();
-            end = match self.pass(plan, until, &mut replay, &mut recorder, watcher)? {
+            end = match self.pass(data, until, &mut replay, &mut recorder, watcher)? {
                 Some(stopped) => stopped,
                 None if until.is_none_or(|until| recorder.written() >= until) => end,
                 None if recorder.written() == before => {
@@ -67,15 +71,17 @@ impl Traced {
         let (subject, latest) = replay.into_parts();
         Ok(Finished { recorded: recorder.finish(latest), end, subject, metrics: Vec::new() })
     }
+}
 
+impl Traced {
     /// The trace once, or as far as the amount goes; gives what stopped it, if something did.
     fn pass(
         &self,
-        plan: &Plan,
+        data: DataClass,
         until: Option<Bytes>,
-        replay: &mut Replay<super::Sampled>,
+        replay: &mut Replay<Sampled>,
         recorder: &mut Recorder,
-        watcher: &mut (impl Watcher + ?Sized),
+        watcher: &mut dyn Watcher,
     ) -> anyhow::Result<Option<End>> {
         let mut source = Source::open(&self.path, self.format, self.volume)?;
         let classless = source.header().is_none();
@@ -84,7 +90,7 @@ impl Traced {
         while let Some(event) = source.next() {
             let mut event: Event = event?;
             if classless {
-                event.class = plan.data;
+                event.class = data;
             }
             let served = replay
                 .event(&event)
@@ -101,7 +107,7 @@ impl Traced {
             recorder.op(kind(event.kind), served.arrived, served.done, event.len);
             n += 1;
             if n.is_multiple_of(LOOK_EVERY) {
-                if interrupt::requested() {
+                if watcher.stopped() {
                     return Ok(Some(End::Interrupted));
                 }
                 watcher.written(recorder.written());

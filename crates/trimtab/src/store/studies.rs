@@ -104,12 +104,6 @@ impl Store {
         }
     }
 
-    /// Forgets a study. Its runs stay.
-    pub fn delete_study(&mut self, id: RunId) -> Result<()> {
-        self.connection.execute("DELETE FROM studies WHERE id = ?1", [id.to_string()]).map_err(self.error("delete from"))?;
-        Ok(())
-    }
-
     /// Gives a run a label, or takes it away.
     pub fn set_label(&mut self, id: RunId, label: Option<&str>) -> Result<()> {
         let set = "UPDATE runs SET label = ?2 WHERE id = ?1";

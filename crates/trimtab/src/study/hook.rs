@@ -29,6 +29,10 @@ pub struct Hook<'a, E> {
 }
 
 impl<T: Trimmable, E: Events<T>> Events<T> for Hook<'_, E> {
+    fn stopped(&self) -> bool {
+        self.inner.stopped()
+    }
+
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         self.inner.progress(progress)
     }

@@ -195,6 +195,10 @@ impl Around {
 }
 
 impl Events<VolumeTarget<Box<dyn Model>>> for Around {
+    fn stopped(&self) -> bool {
+        crate::interrupt::requested()
+    }
+
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         if let Some(bar) = &mut self.bar {
             bar.run(progress.ops, &progress);

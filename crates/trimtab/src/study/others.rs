@@ -6,7 +6,7 @@ use super::policy;
 use crate::interrupt;
 use crate::runner::recorder::{Recorded, Recorder};
 use crate::runner::{End, Events, Progress, files};
-use crate::safety::Workspace;
+use crate::session::safety::Workspace;
 use crate::target::dir::{DirOptions, DirTarget, Fsync};
 use crate::target::mounted::{MountedDir, Trimmable as _};
 use std::sync::Arc;
@@ -145,6 +145,10 @@ impl<E> Beside<'_, E> {
 }
 
 impl<E: Events<MountedDir>> Events<MountedDir> for Beside<'_, E> {
+    fn stopped(&self) -> bool {
+        self.inner.stopped()
+    }
+
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         self.inner.progress(progress)
     }

@@ -3,7 +3,7 @@
 
 use super::small::Small;
 use crate::drives::model::Model;
-use crate::runner::{End, blocks};
+use crate::runner::{End, Quiet, blocks};
 use crate::target::volume::VolumeTarget;
 use trimtab_core::analysis::steady::{ROUNDS, steady_state};
 use trimtab_core::data::DataClass;
@@ -168,7 +168,7 @@ impl RandomWrites {
         };
         let mut rate = 0.0;
         if let Ok(mut workload) = Synthetic::new(settings, self.seed ^ (number + 1)) {
-            let outcome = blocks::run(&mut workload, &mut file, &mut ());
+            let outcome = blocks::run(&mut workload, &mut file, &mut Quiet);
             if let End::Failed(error) = outcome.end {
                 return Err(error);
             }

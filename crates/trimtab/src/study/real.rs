@@ -11,7 +11,7 @@ use crate::output::Context;
 use crate::progress::Part;
 use crate::runner::overhead::Overhead;
 use crate::runner::{End, Header};
-use crate::safety::{Workspace, consent};
+use crate::session::safety::{Workspace, consent};
 use crate::session::{Watch, assemble};
 use crate::target::dir::DirTarget;
 use crate::target::mounted::MountedDir;

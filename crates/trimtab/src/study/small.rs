@@ -56,7 +56,7 @@ impl Small {
                 Err(refused) => error = error.or(Some(refused)),
             }
         }
-        Err(error.unwrap_or_else(|| anyhow::anyhow!("{} cannot be made smaller", full.name)))
+        Err(error.map_or_else(|| anyhow::anyhow!("{} cannot be made smaller", full.name), Into::into))
     }
 
     /// A time of the large drive on the small one.

@@ -35,6 +35,13 @@ const STICKY: u32 = 0o1000;
 /// How often another name is tried where one is taken.
 const ATTEMPTS: u32 = 64;
 
+/// What this process's umask takes away from the modes of new files, if the kernel says it: asked otherwise it would be changed.
+#[must_use]
+pub fn umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok())
+}
+
 /// What object this is, whatever its name: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {

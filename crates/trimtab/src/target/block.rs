@@ -14,7 +14,7 @@ use self::ring::Ring;
 use self::threads::Threads;
 use self::verify::Verifier;
 use super::null::{since, sleep_until};
-use crate::pool::Pool;
+use crate::sys::pool::Pool;
 use rustix::fd::OwnedFd;
 use std::time::Instant;
 use trimtab_core::op::BlockOp;

@@ -1,7 +1,7 @@
 //! Writing and reading recordings; the format is described at [`crate::trace`].
 
 use super::{Event, Kind};
-use crate::pack::{crc32, push_varint, take_varint};
+use crate::trace::bytes::{crc32, push_varint, take_varint};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use trimtab_core::data::DataClass;

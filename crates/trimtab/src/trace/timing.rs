@@ -3,20 +3,9 @@
 use super::{Kind, Source};
 use crate::error::UsageError;
 use std::path::Path;
+pub use trimtab_core::simulate::timing::Timing;
 use trimtab_core::trace::Format;
 use trimtab_core::units::Nanos;
-
-/// When the host makes its next request.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Timing {
-    /// At the times of the trace; of a recording, after the completions that it followed there.
-    #[default]
-    Recorded,
-    /// So many requests a second, whatever the drive does.
-    Rate(f64),
-    /// As soon as fewer than so many requests are under way.
-    ClosedLoop(u32),
-}
 
 /// The options that choose it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
@@ -47,41 +36,30 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-impl Timing {
-    /// What the settings of a run say of it; nothing where the trace decides.
-    pub fn setting(self) -> Option<(&'static str, String)> {
-        match self {
-            Self::Recorded => None,
-            Self::Rate(rate) => Some(("trace-rate", rate.to_string())),
-            Self::ClosedLoop(depth) => Some(("trace-closed-loop", depth.to_string())),
-        }
+/// Refuses a trace that has no times if it is to be replayed at them: all requests would come at once.
+///
+/// # Errors
+/// That, and whatever is wrong with the trace until its first time after zero.
+pub fn check(timing: Timing, path: &Path, format: Option<Format>, volume: Option<u64>) -> anyhow::Result<()> {
+    if timing != Timing::Recorded {
+        return Ok(());
     }
-
-    /// Refuses a trace that has no times if it is to be replayed at them: all requests would come at once.
-    ///
-    /// # Errors
-    /// That, and whatever is wrong with the trace until its first time after zero.
-    pub fn check(self, path: &Path, format: Option<Format>, volume: Option<u64>) -> anyhow::Result<()> {
-        if self != Self::Recorded {
-            return Ok(());
-        }
-        let source = Source::open(path, format, volume)?;
-        if source.header().is_some() {
-            return Ok(());
-        }
-        let mut requests = 0_u64;
-        for event in source {
-            let event = event?;
-            if event.at > Nanos::ZERO {
-                return Ok(());
-            }
-            requests += u64::from(event.kind != Kind::Flush);
-        }
-        if requests < 2 {
-            return Ok(());
-        }
-        Err(UsageError::new(format!("{} has no times: all of its {requests} requests would come at once", path.display()))
-            .hint("--rate 1000 makes 1,000 of them a second, --closed-loop 1 makes each when the one before is done")
-            .into())
+    let source = Source::open(path, format, volume)?;
+    if source.header().is_some() {
+        return Ok(());
     }
+    let mut requests = 0_u64;
+    for event in source {
+        let event = event?;
+        if event.at > Nanos::ZERO {
+            return Ok(());
+        }
+        requests += u64::from(event.kind != Kind::Flush);
+    }
+    if requests < 2 {
+        return Ok(());
+    }
+    Err(UsageError::new(format!("{} has no times: all of its {requests} requests would come at once", path.display()))
+        .hint("--rate 1000 makes 1,000 of them a second, --closed-loop 1 makes each when the one before is done")
+        .into())
 }

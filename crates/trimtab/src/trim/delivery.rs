@@ -9,7 +9,7 @@ use crate::host::discards::{self, LayerDiscards};
 use crate::host::doctor::{self, Diagnosis, Tables, VerdictKind};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
-use crate::verify::arrival::onward;
+use crate::trim::verify::arrival::onward;
 use serde::Serialize;
 use trimtab_core::units::Bytes;
 

@@ -5,7 +5,7 @@
 
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
-use crate::notes::{Change, Note, Notes, Undone};
+use crate::session::notes::{Change, Note, Notes, Undone};
 use crate::sys::beneath::Named;
 use anyhow::{Context as _, bail};
 use rustix::fd::OwnedFd;

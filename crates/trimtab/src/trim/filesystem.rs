@@ -13,6 +13,7 @@ use crate::host::discards::Meter;
 use crate::host::doctor::{Diagnosis, Doctor};
 use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
+use crate::host::processes::read_by_this_thread;
 use crate::host::root::Root;
 use crate::host::stat::{Discards, DiskStat, StatFile};
 use anyhow::{Context as _, bail};
@@ -520,13 +521,13 @@ impl Activity {
 
     fn before_trim(&mut self) {
         self.look();
-        self.own_read = own_read();
+        self.own_read = read_by_this_thread();
     }
 
     /// What a trim reads itself (bitmaps) is no use by others.
     fn after_trim(&mut self) {
         let Some(now) = self.read() else { return };
-        let own = own_read().saturating_sub(self.own_read);
+        let own = read_by_this_thread().saturating_sub(self.own_read);
         let others = self.last.map(|then| now.since(&then)).is_some_and(|s| s.read.0 > own || s.writes > 0);
         if others {
             self.idle_since = Some(unix_now());
@@ -569,12 +570,6 @@ fn uuid(file: &File) -> Option<[u8; 16]> {
     // SAFETY: the opcode writes one `struct fsuuid2`, which `FsUuid` is, to the pointer that it is given.
     let found = unsafe { ioctl(file, Getter::<GET_FS_UUID, FsUuid>::new()) }.ok()?;
     (found.len == 16).then_some(found.uuid)
-}
-
-/// Bytes that this thread has caused to be read.
-fn own_read() -> u64 {
-    let io = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
-    io.lines().find_map(|l| l.strip_prefix("read_bytes:")?.trim().parse().ok()).unwrap_or(0)
 }
 
 impl Ext4 {

@@ -44,12 +44,6 @@ impl KernelLog {
         let _ = self.failed_discards();
     }
 
-    /// Whether the log can be read at all.
-    #[must_use]
-    pub fn is_readable(&self) -> bool {
-        self.file.is_some()
-    }
-
     /// For how long the log may still leave out errors, because it has just had some; `None` if it leaves out none.
     #[must_use]
     pub fn silence(&self) -> Option<Duration> {

@@ -1,13 +1,13 @@
 //! The length of single discard commands, while a trim goes on: `queue/discard_max_bytes`. Others get their turn between two
 //! commands, so this bounds how long they wait for a trim. What was there before is put back, also after a crash.
 //!
-//! What is in force is always read from the kernel. Who lowers a limit leaves a note of what was there ([`crate::notes`]). Whoever holds
+//! What is in force is always read from the kernel. Who lowers a limit leaves a note of what was there ([`crate::session::notes`]). Whoever holds
 //! the lock of the drive may put a limit back and take the note away; who left it sees that the note is not there any more, and begins
 //! anew. A limit that somebody else has set meanwhile stays.
 
 use crate::host::block::Stack;
 use crate::host::root::Root;
-use crate::notes::{Change, Note, Notes, Undone};
+use crate::session::notes::{Change, Note, Notes, Undone};
 use crate::sys::beneath::set_attribute;
 use std::io;
 use std::path::PathBuf;

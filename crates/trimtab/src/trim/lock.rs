@@ -1,7 +1,7 @@
 //! One trim per physical drive: a lock file for each, shared by all of this program's processes.
 
 use crate::host::block::Stack;
-use crate::host::root::printable;
+use crate::host::processes::command_line;
 use crate::interrupt;
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::{Context as _, bail};
@@ -79,7 +79,7 @@ pub struct Busy {
 impl std::fmt::Display for Busy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.process {
-            Some(process) => match command(process) {
+            Some(process) => match command_line(process) {
                 Some(command) => write!(f, "{} is being trimmed already, by process {process} ({command})", self.drive),
                 None => write!(f, "{} is being trimmed already, by process {process}", self.drive),
             },
@@ -89,14 +89,6 @@ impl std::fmt::Display for Busy {
 }
 
 impl std::error::Error for Busy {}
-
-/// The command line of a process, as much of it as says what it is.
-fn command(process: u32) -> Option<String> {
-    let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
-    let words = line.split(|&b| b == 0).take(3).map(printable).collect::<Vec<_>>().join(" ");
-    let words = words.replace('\n', " ").trim().chars().take(60).collect::<String>();
-    (!words.is_empty()).then_some(words)
-}
 
 /// The directory for locks and notes, which is ours and which nobody else can write to: what is in it was put there by this program.
 pub fn directory_of_locks(directory: &Path) -> anyhow::Result<Dir> {

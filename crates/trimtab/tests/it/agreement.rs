@@ -11,10 +11,10 @@ use trimtab::host::doctor::{Doctor, Tables, VerdictKind};
 use trimtab::host::root::Root;
 use trimtab::host::stat::Discards;
 use trimtab::trim::delivery::{judge_on, sends_later};
-use trimtab::verify::agree;
-use trimtab::verify::arrival::arrival;
-use trimtab::verify::readback::Content;
-use trimtab::verify::verdict::{Observed, Promise, judge};
+use trimtab::trim::verify::agree;
+use trimtab::trim::verify::arrival::arrival;
+use trimtab::trim::verify::readback::Content;
+use trimtab::trim::verify::verdict::{Observed, Promise, judge};
 use trimtab_core::units::Bytes;
 
 const FREED: u64 = 400 << 20;

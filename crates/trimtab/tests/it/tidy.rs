@@ -1,6 +1,6 @@
 //! What the sources promise of themselves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("target/dir/nfs.rs", "what an NFS server would do, in directories that are held open"),
     ("target/block/open.rs", "the test file: made new, through no link, with direct I/O from the start"),
     ("target/block/device.rs", "what was looked up once is opened by its descriptor"),
-    ("verify.rs", "its files: made new in a directory of its own"),
+    ("trim/verify.rs", "its files: made new in a directory of its own"),
     ("serve/loopdev.rs", "device nodes of the loop driver, which may be no links"),
     ("serve/awake.rs", "/dev/cpu_dma_latency, which the kernel makes"),
     ("serve/fuse/rings.rs", "a switch of the kernel's module fuse"),
@@ -74,7 +74,7 @@ const READS_ALLOWED: &[(&str, &str)] = &[
     ("sys/nvme.rs", "the node of a drive that the kernel named"),
     ("trim/limit.rs", "an attribute of a block device"),
     ("trim/ext4.rs", "the node of a device that the kernel named"),
-    ("notes/change.rs", "attributes of the kernel that notes name"),
+    ("session/notes/change.rs", "attributes of the kernel that notes name"),
     ("host/openers.rs", "directories of /proc"),
     ("cmd/drive/attach.rs", "/dev/null"),
 ];
@@ -92,62 +92,229 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 
 /// What is compiled into the program: neither comments nor unit tests.
 fn program_text(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let tests =
+        ["mod tests", "pub mod tests", "pub(crate) mod tests"].iter().filter_map(|tests| text.find(&format!("#[cfg(test)]\n{tests}")));
+    let text = &text[..tests.min().unwrap_or(text.len())];
     text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+fn of_a_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// Whether `line` has `way` in it, and not as the end of a longer name.
 fn mentions(line: &str, way: &str) -> bool {
-    let part_of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    line.match_indices(way).any(|(at, _)| !way.starts_with(part_of_a_name) || !line[..at].ends_with(part_of_a_name))
+    line.match_indices(way).any(|(at, _)| !way.starts_with(of_a_name) || !line[..at].ends_with(of_a_name))
 }
 
-#[test]
-fn files_are_made_changed_and_removed_in_one_way() {
+/// The sources of the binary crate, by their paths below `src`.
+fn program() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
     assert!(files.len() > 100);
+    let mut program: Vec<(String, String)> =
+        files.iter().map(|file| (file.strip_prefix(&root).unwrap().display().to_string(), fs::read_to_string(file).unwrap())).collect();
+    program.sort();
+    program
+}
+
+/// Fails on each line that `is_wrong` in a file that is neither in one of `rooms` (a file, or a directory with its slash) nor `allowed`, and on what is
+/// allowed without need.
+fn only_in(rooms: &[&str], allowed: &[(&str, &str)], instead: &str, is_wrong: impl Fn(&str) -> bool) {
     let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
-    for file in files {
-        let name = file.strip_prefix(&root).unwrap().display().to_string();
-        let allowed = ALLOWED.iter().position(|(allowed, _)| name == *allowed);
-        let text = fs::read_to_string(&file).unwrap();
-        for (at, line) in program_text(&text) {
-            let Some(way) = OTHER_WAYS.iter().find(|way| mentions(line, way)) else { continue };
-            if let Some(allowed) = allowed {
-                used.insert(ALLOWED[allowed].0);
-            } else {
-                wrong.push(format!("{name}:{}: {way} ... use sys::beneath, or say in this test why not", at + 1));
+    for (name, text) in
+        program().iter().filter(|(name, _)| !rooms.iter().any(|room| name == room || room.ends_with('/') && name.starts_with(room)))
+    {
+        for (at, line) in program_text(text).filter(|(_, line)| is_wrong(line)) {
+            match allowed.iter().find(|(allowed, _)| name == allowed) {
+                Some((allowed, _)) => drop(used.insert(*allowed)),
+                None => wrong.push(format!("{name}:{}: {}: {instead}, or say in this test why not", at + 1, line.trim())),
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let unused: Vec<&str> = ALLOWED.iter().map(|(file, _)| *file).filter(|file| !used.contains(file)).collect();
+    let unused: Vec<&str> = allowed.iter().map(|(file, _)| *file).filter(|file| !used.contains(file)).collect();
     assert!(unused.is_empty(), "they need not be allowed any more: {unused:?}");
 }
 
 #[test]
+fn files_are_made_changed_and_removed_in_one_way() {
+    only_in(&[], ALLOWED, "use sys::beneath", |line| OTHER_WAYS.iter().any(|way| mentions(line, way)));
+}
+
+#[test]
 fn files_that_users_name_are_read_in_one_way() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    only_in(&[], READS_ALLOWED, "use sys::beneath::named", |line| {
+        OTHER_READS.iter().any(|way| mentions(line, way)) && !line.contains("\"/proc/") && !line.contains("\"/sys/")
+    });
+}
+
+/// Who reads or names what the kernel says outside of `host`, and why.
+const KERNEL_ALLOWED: &[(&str, &str)] = &[
+    ("apply.rs", "/etc/fstab is what it plans and replaces"),
+    ("daemon.rs", "it waits for changes of the mount table, on the table itself, opened through host::root"),
+    ("daemon/config.rs", "where its own configuration is"),
+    ("serve/fuse/rings.rs", "a switch of the kernel's module fuse, and the processors that it has queues for"),
+    ("serve/loopdev.rs", "attributes of the loop driver, which it also sets"),
+    ("sys/beneath.rs", "/proc/self/fd is how a descriptor is opened again"),
+    ("sys/beneath/named.rs", "/proc/self/fd is how a descriptor is opened again"),
+    ("target/block/device.rs", "/proc/self/fd is how a descriptor is opened again"),
+    ("target/block/signature/probe.rs", "/proc/self/fd is how a descriptor is given to another program"),
+    ("target/block/users.rs", "the list of swaps, through host::root"),
+    ("trim/ext4.rs", "an attribute that is set, looked for through host::root"),
+    ("trim/layout.rs", "the kernel's release, through host::root"),
+];
+
+#[test]
+fn the_machine_is_read_in_one_room() {
+    only_in(&["host.rs", "host/"], KERNEL_ALLOWED, "read it in host, through host::root", |line| {
+        ["\"/proc", "\"/sys", "\"/etc"].iter().any(|place| line.contains(place))
+    });
+}
+
+/// Who prints besides `output`, and why.
+const PRINTS_ALLOWED: &[(&str, &str)] = &[
+    ("cmd/cli.rs", "what the parser of the command line refuses, and help"),
+    ("progress.rs", "progress as lines that stay"),
+    ("daemon/task.rs", "lines for the journal"),
+    ("session/safety/consent.rs", "a question, and what the answer is about"),
+    ("cmd/drive/trace.rs", "a recording into a pipe, through output"),
+    ("cmd/drive/watch.rs", "whether there is a terminal to draw on"),
+    ("cmd/drive/attach.rs", "what the server says to who waits for it"),
+    ("cmd/postmark/session.rs", "where other programs that the user's script starts print to"),
+];
+
+#[test]
+fn only_output_prints() {
+    only_in(&["output.rs", "output/"], PRINTS_ALLOWED, "give it back, or use output", |line| {
+        ["print!(", "println!(", "eprint!(", "eprintln!(", "dbg!(", "stdout()", "stderr()"].iter().any(|way| mentions(line, way))
+    });
+}
+
+/// Who knows the parser of the command line outside of the commands, and why.
+const CLAP_ALLOWED: &[(&str, &str)] = &[
+    ("output.rs", "options of every command"),
+    ("session/safety.rs", "options that every command has which writes"),
+    ("serve/fuse.rs", "values of an option"),
+    ("target/block.rs", "values of an option"),
+    ("target/block/device.rs", "options that every command has which opens a device"),
+    ("target/dir.rs", "values of an option"),
+    ("trace/timing.rs", "options that every command has which replays"),
+];
+
+#[test]
+fn commands_alone_know_the_command_line() {
+    only_in(&["main.rs", "cmd.rs", "cmd/"], CLAP_ALLOWED, "take plain values", |line| {
+        mentions(line, "clap::") || line.trim_start().starts_with("#[arg(") || line.trim_start().starts_with("#[command(")
+    });
+}
+
+/// Who is trusted with memory and raw calls outside of `sys`, and what for.
+const UNSAFE_ALLOWED: &[(&str, &str)] = &[
+    ("output.rs", "signals, and the terminal's state: raw calls"),
+    ("serve/fuse/rings/worker.rs", "io_uring"),
+    ("target/block.rs", "a request crosses threads with its part of the pool"),
+    ("target/block/device.rs", "an ioctl"),
+    ("target/block/maker.rs", "the same code for wider registers"),
+    ("target/block/open.rs", "a read that must not wait"),
+    ("target/block/ring.rs", "io_uring"),
+    ("target/block/threads.rs", "reads and writes at an address of the pool"),
+    ("target/block/users.rs", "a lease"),
+    ("target/dir.rs", "a descriptor is closed, and how that ended is asked"),
+    ("trim/btrfs.rs", "ioctls"),
+    ("trim/commit.rs", "an ioctl"),
+    ("trim/filesystem.rs", "an ioctl"),
+    ("trim/fitrim.rs", "an ioctl"),
+    ("trim/free_space.rs", "an ioctl"),
+    ("trim/xfs.rs", "an ioctl"),
+    ("trim/verify/extents.rs", "an ioctl"),
+    ("trim/verify/in_use.rs", "an ioctl"),
+];
+
+#[test]
+fn unsafe_code_stands_where_it_is_looked_for() {
+    only_in(&["sys.rs", "sys/"], UNSAFE_ALLOWED, "use sys", |line| line.split(|c| !of_a_name(c)).any(|word| word == "unsafe"));
+    // A hint to the processor, which reads nothing.
+    let prefetches = |name: &str| name.ends_with("src/drive/ssd.rs");
+    for (name, text) in sources_of("../core/src").into_iter().filter(|(name, _)| !prefetches(name)) {
+        assert!(!program_text(&text).any(|(_, line)| line.split(|c| !of_a_name(c)).any(|word| word == "unsafe")), "core is safe: {name}");
+    }
+}
+
+fn sources_of(directory: &str) -> Vec<(String, String)> {
     let mut files = Vec::new();
-    sources(&root, &mut files);
-    let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
-    for file in files {
-        let name = file.strip_prefix(&root).unwrap().display().to_string();
-        let allowed = READS_ALLOWED.iter().find(|(allowed, _)| name == *allowed);
-        let text = fs::read_to_string(&file).unwrap();
-        for (at, line) in program_text(&text) {
-            if !OTHER_READS.iter().any(|way| mentions(line, way)) || line.contains("\"/proc/") || line.contains("\"/sys/") {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    if root.exists() {
+        sources(&root, &mut files);
+    }
+    files.iter().map(|file| (file.display().to_string(), fs::read_to_string(file).unwrap())).collect()
+}
+
+/// Each word of the texts, and how often.
+fn words<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
+    let mut words = BTreeMap::new();
+    texts.flat_map(|text| text.split(|c| !of_a_name(c))).for_each(|word| *words.entry(word).or_insert(0) += 1);
+    words
+}
+
+#[test]
+fn what_is_public_is_used_by_somebody() {
+    let program = program();
+    let others = ["tests", "benches", "../../fuzz/fuzz_targets"].map(sources_of).concat();
+    let lines = program.iter().flat_map(|(_, text)| program_text(text)).map(|(_, line)| line);
+    let words = words(lines.chain(others.iter().map(|(_, text)| text.as_str())));
+    let kinds = ["fn", "struct", "enum", "trait", "type", "static", "const", "union"];
+    let mut unused = Vec::new();
+    for (name, text) in &program {
+        for (at, line) in program_text(text) {
+            let Some(rest) = line.trim_start().strip_prefix("pub ") else { continue };
+            let mut parts = rest.split(|c| !of_a_name(c)).skip_while(|word| !kinds.contains(word)).skip_while(|word| kinds.contains(word));
+            let Some(item) = parts.next().filter(|_| rest.split(' ').next().is_some_and(|word| kinds.contains(&word) || word == "async"))
+            else {
                 continue;
-            }
-            match allowed {
-                Some((allowed, _)) => drop(used.insert(*allowed)),
-                None => wrong.push(format!("{name}:{}: use sys::beneath::named, or say in this test why not", at + 1)),
+            };
+            if words.get(item).is_none_or(|times| *times < 2) {
+                unused.push(format!("{name}:{}: {item}", at + 1));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let unused: Vec<&str> = READS_ALLOWED.iter().map(|(file, _)| *file).filter(|file| !used.contains(file)).collect();
-    assert!(unused.is_empty(), "they need not be allowed any more: {unused:?}");
+    assert!(unused.is_empty(), "nobody uses:\n{}", unused.join("\n"));
+}
+
+#[test]
+fn every_dependency_is_used() {
+    for package in ["", "../core/"] {
+        let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = manifest.parse().unwrap();
+        let program = sources_of(&format!("{package}src"));
+        let everything = ["src", "tests", "benches"].map(|part| sources_of(&format!("{package}{part}"))).concat();
+        for (table, texts) in [("dependencies", &program), ("dev-dependencies", &everything)] {
+            for dependency in manifest[table].as_table().unwrap().keys() {
+                let name = format!("{}::", dependency.replace('-', "_"));
+                assert!(
+                    texts.iter().any(|(_, text)| text.lines().any(|line| mentions(line, &name))),
+                    "{package}Cargo.toml: nobody uses {dependency}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_map_names_every_room_and_no_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let map = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    for crate_name in ["core", "trimtab"] {
+        let text = fs::read_to_string(root.join(format!("crates/{crate_name}/src/lib.rs"))).unwrap();
+        let modules = text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+        let rooms = map
+            .lines()
+            .skip_while(|line| *line != format!("    crates/{crate_name}"))
+            .skip(1)
+            .take_while(|line| line.starts_with("      "));
+        // Each with what it is for.
+        let named = rooms.map(|line| line.trim().split_once("  ").unwrap_or_else(|| panic!("{line} says nothing")).0);
+        assert_eq!(named.collect::<Vec<_>>(), modules.collect::<Vec<_>>(), "the rooms of {crate_name} on the map, and in its lib.rs");
+    }
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trimtab::verify::extents::{self, Extent};
-use trimtab::verify::in_use;
+use trimtab::trim::verify::extents::{self, Extent};
+use trimtab::trim::verify::in_use;
 
 fn verify(path: &Path, more: &[&str], code: i32) -> Value {
     let run = trimtab().args(["verify", "--json", "--yes", "--reserve", "1MB", "--size", "4MiB"]).arg(path).args(more).assert().code(code);

@@ -9,7 +9,7 @@ use crate::interrupt;
 use crate::output::Context;
 use crate::runner::recorder::{Recorded, Recorder};
 use crate::runner::{End, Header, Outcome, blocks, files};
-use crate::safety::{self, SafetyArgs, Workspace};
+use crate::session::safety::{self, SafetyArgs, Workspace};
 use crate::study::hook::Hook;
 use crate::study::modelled::describe;
 use crate::study::policy;

@@ -17,7 +17,7 @@ use crate::report::{cdm, png};
 use crate::runner::overhead::Overhead;
 use crate::runner::recorder::Recorder;
 use crate::runner::{End, Events, Header, Outcome, Progress};
-use crate::safety::{Guard, SafetyArgs};
+use crate::session::safety::{Guard, SafetyArgs};
 use crate::store;
 use crate::sys::privileges;
 use crate::target::TargetSpec;
@@ -344,6 +344,10 @@ impl<'a> Watch<'a> {
 }
 
 impl<T: ?Sized> Events<T> for Watch<'_> {
+    fn stopped(&self) -> bool {
+        crate::interrupt::requested()
+    }
+
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         match &mut self.rounds {
             Some(rounds) => self.bar.run(rounds.note_written(progress.written).0, &progress),

@@ -37,12 +37,7 @@ fn remark_on(context: &Context, kept: anyhow::Result<()>, end: anyhow::Error) ->
     end
 }
 
-/// Keeps the run in the store, and prints it with the id that it got there, or without.
-pub fn keep_and_print(context: &Context, run: &Run) -> anyhow::Result<()> {
-    keep_and_print_as(context, run, report::run::document)
-}
-
-/// As [`keep_and_print`], with a document of the command's own.
+/// Keeps the run in the store, and prints it as `document`, with the id that it got there, or without.
 pub fn keep_and_print_as(context: &Context, run: &Run, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<()> {
     let kept = store::save(context, run);
     if let Some(collected) = &context.collected {
@@ -65,7 +60,7 @@ mod tests {
     fn a_result_that_cannot_be_kept_is_printed_all_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let context = Context { json: true, quiet: true, store: Some(dir.path().join("gone/r.db")), ..Context::default() };
-        let error = keep_and_print(&context, &crate::shape::any_run::example()).unwrap_err();
+        let error = keep_and_print_as(&context, &crate::shape::any_run::example(), report::run::document).unwrap_err();
         assert_eq!(error.to_string(), "the result above could not be kept");
     }
 }

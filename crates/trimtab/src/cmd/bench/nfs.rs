@@ -10,7 +10,7 @@ use crate::report;
 use crate::runner::nfs::{Lanes, Load};
 use crate::runner::overhead::data_cost;
 use crate::runner::{End, Events, Header, Outcome, Progress};
-use crate::safety::{self, Guard, SafetyArgs};
+use crate::session::safety::{self, Guard, SafetyArgs};
 use crate::target::TargetSpec;
 use crate::target::dir::{DirOptions, DirTarget};
 use crate::target::null::NullFiles;
@@ -291,6 +291,10 @@ struct Watch {
 }
 
 impl<T> Events<T> for Watch {
+    fn stopped(&self) -> bool {
+        crate::interrupt::requested()
+    }
+
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
         self.bar.run(self.done, &progress);
         if progress.written > self.most {

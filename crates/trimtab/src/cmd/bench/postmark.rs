@@ -3,14 +3,14 @@
 use super::finish::{self, Watch};
 use super::modelled::{self, ModelArgs};
 use super::turns::AgainstArgs;
+use crate::cmd::postmark::config::{THREADS_MAX, interval_of_rate};
+use crate::cmd::postmark::{details, memory};
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
-use crate::postmark::config::{THREADS_MAX, interval_of_rate};
-use crate::postmark::{details, memory};
 use crate::runner::overhead::Overhead;
 use crate::runner::{End, Header, Outcome, together};
-use crate::safety::{self, SafetyArgs};
+use crate::session::safety::{self, SafetyArgs};
 use crate::target::TargetSpec;
 use crate::target::dir::{Calls, DirOptions, DirTarget, Fsync};
 use crate::target::null::NullFiles;

@@ -1,15 +1,16 @@
 //! `trimtab bench tree [TARGET]`.
 
+mod archive;
+
 use super::finish::{self, Watch};
 use super::modelled::{self, Job, ModelArgs};
 use super::turns::AgainstArgs;
-use crate::archive;
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
 use crate::runner::overhead::Overhead;
 use crate::runner::{End, Header, Outcome, files};
-use crate::safety::{self, SafetyArgs};
+use crate::session::safety::{self, SafetyArgs};
 use crate::store::{self, Reference, RunId};
 use crate::study::hook::Hook;
 use crate::study::policy;

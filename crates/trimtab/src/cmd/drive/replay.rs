@@ -10,23 +10,22 @@ use crate::output::Context;
 use crate::progress::{Counting, Progress};
 use crate::report::document::Table;
 use crate::runner::recorder::{Recorded, Recorder};
-use crate::serve::engine::Settings;
-use crate::serve::pace::Speed;
 use crate::serve::status::ByKind;
 use crate::simulate::traced;
 use crate::store;
 use crate::trace::Source;
-use crate::trace::replay::{self, Outcome};
-use crate::trace::timing::TimingArgs;
+use crate::trace::timing::{self, TimingArgs};
 use anyhow::Context as _;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use trimtab_core::data::DataClass;
+use trimtab_core::drive::interface::Interface;
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::{Command, Extent};
 use trimtab_core::policy::PolicySpec;
+use trimtab_core::simulate::replay::{self, Outcome};
 use trimtab_core::trace::Format;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -106,13 +105,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     store::check(context)?;
     let drive = drives::load(&args.drive)?;
     let spec = model::sized(drive.spec.clone(), args.size)?;
-    let settings = Settings::of(&spec, Speed::Unpaced);
-    args.timing.timing().check(&args.trace, args.format, args.volume)?;
+    let interface = Interface::of(&spec);
+    timing::check(args.timing.timing(), &args.trace, args.format, args.volume)?;
     let mut outcomes = Vec::new();
     let mut kept = Vec::new();
     for trim in &args.policies {
         let header = kept::header(args, &drive, trim);
-        let (outcome, recorded) = replay(args, &spec, settings, trim, context)?;
+        let (outcome, recorded) = replay(args, &spec, interface, trim, context)?;
         kept.push(store::save(context, &kept::run(header, recorded, &outcome)));
         outcomes.push((trim.to_string(), outcome));
     }
@@ -125,13 +124,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, context: &Context) -> anyhow::Result<(Outcome, Recorded)> {
+fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, context: &Context) -> anyhow::Result<(Outcome, Recorded)> {
     let mut drive = model::build(spec, args.seed)?;
-    let filled = fill(drive.as_mut(), &settings, args.fill);
+    let filled = fill(drive.as_mut(), &interface, args.fill);
     let mut progress = Progress::new(context, &format!("replaying, {trim}"), Counting::Items, 0);
     let mut recorder = Recorder::new(filled.1);
     recorder.begin_phase("replay", filled.1);
-    let outcome = replay::outcome(drive, settings, trim.0.as_ref(), args.timing.timing(), filled, |replay| {
+    let outcome = replay::outcome(drive, interface, trim.0.as_ref(), args.timing.timing(), filled, |replay| {
         let mut source = Source::open(&args.trace, args.format, args.volume)?;
         let mut n = 0_u64;
         while let Some(event) = source.next() {
@@ -159,10 +158,10 @@ fn replay(args: &Args, spec: &DriveSpec, settings: Settings, trim: &Trim, contex
 }
 
 /// Writes that much of the drive once, in order; gives how much that was and when it was done.
-fn fill(drive: &mut dyn model::Model, settings: &Settings, percent: u64) -> (Bytes, Nanos) {
+fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> (Bytes, Nanos) {
     const STEP: u64 = 1 << 20;
-    let block = u64::from(settings.geometry.logical_block);
-    let end = (u128::from(settings.geometry.size) * u128::from(percent) / 100) as u64 / block * block;
+    let block = u64::from(interface.geometry.logical_block);
+    let end = (u128::from(interface.geometry.size) * u128::from(percent) / 100) as u64 / block * block;
     let (mut at, mut now) = (0, Nanos::ZERO);
     while at < end {
         let extent = Extent { offset: at, len: STEP.min(end - at) };

@@ -13,7 +13,7 @@ use crate::simulate::loops::Loops;
 use crate::simulate::traced::Traced;
 use crate::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
 use crate::store;
-use crate::trace::timing::{Timing, TimingArgs};
+use crate::trace::timing::{self, Timing, TimingArgs};
 use anyhow::Context as _;
 use rayon::prelude::*;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Mutex;
 use trimtab_core::data::DataClass;
-use trimtab_core::drive::spec::DriveSpec;
+use trimtab_core::drive::spec::{DriveSpec, SpecError};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
 use trimtab_core::trace::Format;
@@ -208,7 +208,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let specs: Vec<(String, DriveSpec)> =
         args.drives.iter().cloned().zip(sized).map(|(name, spec)| Ok((name, spec?))).collect::<anyhow::Result<_>>()?;
     if let Load::Trace(trace) = &plan.load {
-        trace.timing.check(&trace.path, trace.format, trace.volume)?;
+        timing::check(trace.timing, &trace.path, trace.format, trace.volume)?;
     }
     if let Load::Synthetic(addresses) = &plan.load {
         for (name, spec) in &specs {
@@ -300,6 +300,14 @@ struct Reporter<'a> {
 }
 
 impl Watcher for Reporter<'_> {
+    fn stopped(&self) -> bool {
+        interrupt::requested()
+    }
+
+    fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn model::Model>, SpecError> {
+        model::build(spec, seed)
+    }
+
     fn written(&mut self, bytes: Bytes) {
         /// Threads meet at the bar once per so much.
         const STEP: u64 = 1 << 26;

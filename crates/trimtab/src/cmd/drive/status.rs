@@ -6,12 +6,12 @@ use crate::output::Context;
 use crate::report::document::Table;
 use crate::serve::control::{Ask, Client};
 use crate::serve::fuse::Transport;
-use crate::serve::ledger::SIZE_CLASSES;
 use crate::serve::runtime::{self, Entry, Runtime, State};
 use crate::serve::status::Status;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
+use trimtab_core::drive::ledger::SIZE_CLASSES;
 use trimtab_core::units::{Bytes, Nanos};
 
 const EXAMPLES: &str = "\

@@ -7,7 +7,7 @@
 mod worker;
 
 use super::node::Node;
-use crate::notes::{Change, Note, Notes};
+use crate::session::notes::{Change, Note, Notes};
 use rustix::thread::CpuSet;
 use std::fs::File;
 use std::io;
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(state(), "N", "the next one knows that it was not the administrator");
         kill(Switch::turn(&path, &notes));
         std::fs::write(&path, "N").unwrap();
-        assert!(notes.put_back_left().unwrap().iter().all(|left| left.undone == crate::notes::Undone::Nothing));
+        assert!(notes.put_back_left().unwrap().iter().all(|left| left.undone == crate::session::notes::Undone::Nothing));
         assert_eq!(std::fs::read_dir(directory.path().join("notes")).unwrap().count(), 0);
     }
 

@@ -106,7 +106,7 @@ impl Variant {
             trim: Some(self.trim),
             seed,
         };
-        let (run, end) = simulate::run(&drive.spec, label, &plan, &mut ())?;
+        let (run, end) = simulate::run(&drive.spec, label, &plan, &mut simulate::Unwatched)?;
         if end == End::Complete { Ok(Rounds(run)) } else { Err(Interrupted.into()) }
     }
 }

@@ -4,6 +4,7 @@ use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::{Drive, model};
 use crate::interrupt;
+use crate::runner::Quiet;
 use crate::study::job::Job;
 use crate::study::scale::TREE_DATA;
 use crate::study::used::Used;
@@ -52,7 +53,7 @@ pub fn online(published: &toml::Table) -> bool {
 }
 
 fn phases(job: &Job, target: &mut Target) -> anyhow::Result<Vec<Phase>> {
-    let recorded = job.run(target, &mut ()).complete()?;
+    let recorded = job.run(target, &mut Quiet).complete()?;
     if interrupt::requested() {
         return Err(crate::error::Interrupted.into());
     }

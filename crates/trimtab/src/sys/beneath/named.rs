@@ -182,12 +182,6 @@ impl Named {
         &self.stat
     }
 
-    /// Whether it is what a process has open, such as `/dev/stdout`, and not what stands under a name.
-    #[must_use]
-    pub const fn is_held(&self) -> bool {
-        self.held
-    }
-
     /// Whether nobody but root and this user can have put it there.
     #[must_use]
     pub fn is_guarded(&self) -> bool {

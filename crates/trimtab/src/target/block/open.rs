@@ -6,7 +6,7 @@ use super::ring::Ring;
 use super::threads::Threads;
 use super::verify::Verifier;
 use super::{Action, BlockFile, BlockOptions, Engine, EngineChoice, Slot, Trims};
-use crate::pool::Pool;
+use crate::sys::pool::Pool;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd, AsRawFd as _, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, StatxFlags};

@@ -1,7 +1,7 @@
 //! io_uring: one ring, one file, one range of registered memory.
 
 use super::{Action, Request};
-use crate::pool::Pool;
+use crate::sys::pool::Pool;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::RawFd;

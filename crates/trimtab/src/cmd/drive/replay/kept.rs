@@ -5,9 +5,9 @@ use crate::drives::Drive;
 use crate::recipe;
 use crate::runner::Header;
 use crate::runner::recorder::Recorded;
-use crate::trace::replay::Outcome;
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Run, TargetKind, Unit};
+use trimtab_core::simulate::replay::Outcome;
 use trimtab_core::units::Bytes;
 
 /// What is known before it starts.

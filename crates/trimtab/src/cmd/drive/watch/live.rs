@@ -193,11 +193,11 @@ fn discards(status: &Status) -> Paragraph<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::ledger::{Discards, Tally};
     use crate::serve::runtime::Record;
     use crate::serve::status::ByKind;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use trimtab_core::drive::ledger::{Discards, Tally};
 
     fn status() -> Status {
         let busy = Requests { count: 1000, bytes: 4_096_000, ..Requests::default() };

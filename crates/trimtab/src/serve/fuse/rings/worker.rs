@@ -1,12 +1,12 @@
 //! One thread that takes requests from its rings, has them served, and answers when they are due.
 
 use super::Share;
-use crate::pool::Pool;
 use crate::serve::awake::{Awake, REST};
 use crate::serve::fuse::MAX_REQUEST_BYTES;
 use crate::serve::fuse::node::Node;
 use crate::serve::fuse::wire::{self, Headers};
 use crate::serve::pace::SPIN;
+use crate::sys::pool::Pool;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use rustix::thread::CpuSet;

@@ -1,0 +1,398 @@
+//! The discard ledger: what the host asked to trim, and what of it meant anything.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// The most memory that the map of written units may take at worst.
+const MAP_BYTES_MAX: u64 = 32 << 20;
+/// Units in one chunk of the map.
+const CHUNK: u64 = 1 << 16;
+const WORDS: usize = (CHUNK / 64) as usize;
+
+/// Which units of the drive hold data, in space that grows with how scattered they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitMap {
+    chunks: Vec<Chunk>,
+    units: u64,
+    set: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Chunk {
+    Empty,
+    Full,
+    Some { bits: Box<[u64; WORDS]>, set: u32 },
+}
+
+impl UnitMap {
+    /// All units without data.
+    pub fn new(units: u64) -> Self {
+        Self { chunks: vec![Chunk::Empty; units.div_ceil(CHUNK) as usize], units, set: 0 }
+    }
+
+    /// Units that hold data.
+    pub const fn count(&self) -> u64 {
+        self.set
+    }
+
+    /// Number of units.
+    pub const fn len(&self) -> u64 {
+        self.units
+    }
+
+    /// True for a map of no units.
+    pub const fn is_empty(&self) -> bool {
+        self.units == 0
+    }
+
+    /// True if `unit` holds data.
+    pub fn contains(&self, unit: u64) -> bool {
+        self.chunks.get((unit / CHUNK) as usize).is_some_and(|chunk| chunk.contains(unit % CHUNK))
+    }
+
+    /// Marks units as holding data; says how many did not before.
+    pub fn insert(&mut self, units: Range<u64>) -> u64 {
+        self.change(units, true)
+    }
+
+    /// Marks units as holding no data; says how many did before.
+    pub fn remove(&mut self, units: Range<u64>) -> u64 {
+        self.change(units, false)
+    }
+
+    /// The runs of units that hold data, in order, as long as they can be within a chunk.
+    pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.chunks.iter().enumerate().flat_map(move |(index, chunk)| {
+            let base = index as u64 * CHUNK;
+            let end = CHUNK.min(self.units - base);
+            let mut at = 0;
+            core::iter::from_fn(move || {
+                let start = (at..end).find(|unit| chunk.contains(*unit))?;
+                at = match chunk {
+                    Chunk::Full => end,
+                    _ => (start..end).find(|unit| !chunk.contains(*unit)).unwrap_or(end),
+                };
+                Some(base + start..base + at)
+            })
+        })
+    }
+
+    /// The first run of units that hold data at or after `from`, up to `end`.
+    pub fn next_run(&self, from: u64, end: u64) -> Option<Range<u64>> {
+        let start = self.next_unit(from, end, true)?;
+        Some(start..self.next_unit(start, end, false).unwrap_or(end))
+    }
+
+    /// The first unit from `at` on, before `end`, that holds data (or not).
+    fn next_unit(&self, mut at: u64, end: u64, held: bool) -> Option<u64> {
+        let end = end.min(self.units);
+        while at < end {
+            match &self.chunks[(at / CHUNK) as usize] {
+                Chunk::Empty if !held => return Some(at),
+                Chunk::Full if held => return Some(at),
+                Chunk::Empty | Chunk::Full => at = (at / CHUNK + 1) * CHUNK,
+                Chunk::Some { bits, .. } => {
+                    let word = bits[(at % CHUNK / 64) as usize];
+                    let wanted = (if held { word } else { !word }) >> (at % 64);
+                    let found = at + u64::from(wanted.trailing_zeros());
+                    if wanted != 0 {
+                        return (found < end).then_some(found);
+                    }
+                    at = (at / 64 + 1) * 64;
+                }
+            }
+        }
+        None
+    }
+
+    fn change(&mut self, units: Range<u64>, to: bool) -> u64 {
+        let (mut at, end) = (units.start, units.end.min(self.units));
+        let mut changed = 0;
+        while at < end {
+            let chunk_start = at / CHUNK * CHUNK;
+            let part_end = end.min(chunk_start + CHUNK);
+            let chunk_len = CHUNK.min(self.units - chunk_start);
+            let part = at - chunk_start..part_end - chunk_start;
+            changed += self.chunks[(at / CHUNK) as usize].change(part, to, chunk_len);
+            at = part_end;
+        }
+        if to {
+            self.set += changed
+        } else {
+            self.set -= changed
+        }
+        changed
+    }
+}
+
+impl Chunk {
+    fn contains(&self, unit: u64) -> bool {
+        match self {
+            Self::Empty => false,
+            Self::Full => true,
+            Self::Some { bits, .. } => bits[(unit / 64) as usize] >> (unit % 64) & 1 == 1,
+        }
+    }
+
+    /// Sets or clears the units of `range` in a chunk of `len` units; says how many changed.
+    fn change(&mut self, range: Range<u64>, to: bool, len: u64) -> u64 {
+        let n = range.end - range.start;
+        match (&*self, to) {
+            (Self::Empty, false) | (Self::Full, true) => return 0,
+            (Self::Empty, true) if n == len => {
+                *self = Self::Full;
+                return len;
+            }
+            (Self::Full, false) if n == len => {
+                *self = Self::Empty;
+                return len;
+            }
+            (Self::Empty, true) => *self = Self::Some { bits: Box::new([0; WORDS]), set: 0 },
+            (Self::Full, false) => {
+                let mut bits = Box::new([0; WORDS]);
+                for unit in 0..len {
+                    bits[(unit / 64) as usize] |= 1 << (unit % 64);
+                }
+                *self = Self::Some { bits, set: len as u32 };
+            }
+            (Self::Some { .. }, _) => {}
+        }
+        let Self::Some { bits, set } = self else { return 0 };
+        let mut changed = 0;
+        let mut at = range.start;
+        while at < range.end {
+            let word_end = range.end.min((at / 64 + 1) * 64);
+            let mask = (u64::MAX >> (64 - (word_end - at))) << (at % 64);
+            let word = &mut bits[(at / 64) as usize];
+            changed += if to { (!*word & mask).count_ones() } else { (*word & mask).count_ones() };
+            *word = if to { *word | mask } else { *word & !mask };
+            at = word_end;
+        }
+        *set = if to { *set + changed } else { *set - changed };
+        if *set == 0 {
+            *self = Self::Empty;
+        } else if u64::from(*set) == len {
+            *self = Self::Full;
+        }
+        u64::from(changed)
+    }
+}
+
+/// Classes of size of a TRIM range: the largest size of each in bytes, and its name.
+pub const SIZE_CLASSES: &[(u64, &str)] = &[
+    (4 << 10, "to 4 KiB"),
+    (16 << 10, "to 16 KiB"),
+    (64 << 10, "to 64 KiB"),
+    (256 << 10, "to 256 KiB"),
+    (1 << 20, "to 1 MiB"),
+    (16 << 20, "to 16 MiB"),
+    (128 << 20, "to 128 MiB"),
+    (u64::MAX, "over 128 MiB"),
+];
+
+/// Commands or ranges, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Tally {
+    /// How many.
+    pub count: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Counts one more.
+    pub fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Sums of the ledger. `asked = refused + ignored + effective + repeated + partial`, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Discards {
+    /// TRIM commands of the host.
+    pub commands: u64,
+    /// Ranges in them.
+    pub asked: Tally,
+    /// Those ranges by size, as in [`SIZE_CLASSES`].
+    pub by_size: Vec<Tally>,
+    /// Bytes that held data before and not after.
+    pub effective_bytes: u64,
+    /// Bytes that held no data before: never written, or trimmed already.
+    pub repeated_bytes: u64,
+    /// Ranges all of which held no data before.
+    pub repeated_ranges: u64,
+    /// Bytes at the ends of ranges that cover only part of a unit of the ledger.
+    pub partial_bytes: u64,
+    /// Commands that the drive refused.
+    pub refused: Tally,
+    /// Ranges that the drive accepted and did not carry out (a fault that was asked for).
+    pub ignored: Tally,
+}
+
+impl Discards {
+    /// Bytes discarded over bytes freed; `None` as long as nothing was freed.
+    pub fn amplification(&self) -> Option<f64> {
+        let accepted = self.asked.bytes.saturating_sub(self.refused.bytes);
+        (self.effective_bytes > 0).then(|| accepted as f64 / self.effective_bytes as f64)
+    }
+}
+
+/// Knows which units hold data and what every TRIM changed.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    map: UnitMap,
+    unit: u64,
+    /// The sums.
+    pub discards: Discards,
+}
+
+impl Ledger {
+    /// For a drive of `size` bytes without data. Its unit is the logical block, or a multiple on drives so large that
+    /// the map could take more than 32 MiB.
+    pub fn new(size: u64, logical_block: u32) -> Self {
+        let mut unit = u64::from(logical_block);
+        while size / unit / 8 > MAP_BYTES_MAX {
+            unit *= 2;
+        }
+        let discards = Discards { by_size: vec![Tally::default(); SIZE_CLASSES.len()], ..Discards::default() };
+        Self { map: UnitMap::new(size.div_ceil(unit)), unit, discards }
+    }
+
+    /// Whether there are data at the byte `at`, and where that ends, at most at `end`.
+    pub fn stretch(&self, at: u64, end: u64) -> (bool, u64) {
+        let unit = at / self.unit;
+        let held = self.map.contains(unit);
+        let until = self.map.next_unit(unit, end.div_ceil(self.unit), !held).map_or(end, |next| next * self.unit);
+        (held, until.min(end))
+    }
+
+    /// Takes over which units hold data.
+    pub fn resume(&mut self, mapped: &[Range<u64>]) {
+        for units in mapped {
+            self.map.insert(units.clone());
+        }
+    }
+
+    /// Notes without counting it that a range holds no data.
+    pub fn forget(&mut self, offset: u64, len: u64) {
+        self.map.remove(offset.div_ceil(self.unit)..(offset + len) / self.unit);
+    }
+
+    /// Bytes in a unit.
+    pub const fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    /// Bytes that hold data.
+    pub const fn mapped_bytes(&self) -> u64 {
+        self.map.count() * self.unit
+    }
+
+    /// The map itself.
+    pub const fn map(&self) -> &UnitMap {
+        &self.map
+    }
+
+    /// A write.
+    pub fn wrote(&mut self, offset: u64, len: u64) {
+        self.map.insert(offset / self.unit..(offset + len).div_ceil(self.unit));
+    }
+
+    /// One range of a TRIM command that the drive carried out.
+    pub fn trimmed(&mut self, offset: u64, len: u64) {
+        self.asked(len);
+        let (first, end) = (offset.div_ceil(self.unit), (offset + len) / self.unit);
+        let whole = end.saturating_sub(first) * self.unit;
+        let effective = if first < end { self.map.remove(first..end) * self.unit } else { 0 };
+        self.discards.effective_bytes += effective;
+        self.discards.repeated_bytes += whole - effective;
+        self.discards.partial_bytes += len - whole;
+        self.discards.repeated_ranges += u64::from(effective == 0);
+    }
+
+    /// One range of a TRIM command that the drive refused.
+    pub fn refused(&mut self, len: u64) {
+        self.asked(len);
+        self.discards.refused.add(len);
+    }
+
+    /// One range of a TRIM command that the drive only pretended to carry out.
+    pub fn ignored(&mut self, len: u64) {
+        self.asked(len);
+        self.discards.ignored.add(len);
+    }
+
+    /// One TRIM command, whatever became of it.
+    pub fn command(&mut self) {
+        self.discards.commands += 1;
+    }
+
+    fn asked(&mut self, len: u64) {
+        self.discards.asked.add(len);
+        let class = SIZE_CLASSES.iter().position(|(max, _)| len <= *max).unwrap_or(SIZE_CLASSES.len() - 1);
+        self.discards.by_size[class].add(len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn repeated_effective_and_partial_add_up() {
+        let mut ledger = Ledger::new(1 << 30, 4096);
+        ledger.wrote(0, 1 << 20);
+        ledger.trimmed(512 << 10, 1 << 20);
+        ledger.trimmed(512 << 10, 1 << 20);
+        ledger.trimmed(1000, 5000);
+        ledger.refused(4096);
+        ledger.ignored(4096);
+        let d = &ledger.discards;
+        assert_eq!(d.effective_bytes, 512 << 10);
+        assert_eq!(d.repeated_bytes, (512 << 10) + (1 << 20));
+        assert_eq!(d.partial_bytes, 5000, "no whole unit");
+        assert_eq!(d.asked.bytes, d.effective_bytes + d.repeated_bytes + d.partial_bytes + d.refused.bytes + d.ignored.bytes);
+        assert_eq!(d.by_size.iter().map(|t| t.count).sum::<u64>(), d.asked.count);
+        assert_eq!(ledger.mapped_bytes(), 512 << 10);
+    }
+
+    #[test]
+    fn the_unit_grows_with_the_drive() {
+        assert_eq!(Ledger::new(100_000_000_000, 512).unit(), 512);
+        assert_eq!(Ledger::new(4_000_000_000_000, 512).unit(), 16384);
+    }
+
+    proptest! {
+        #[test]
+        fn a_map_is_a_set(changes in prop::collection::vec((0_u64..150_000, 0_u64..140_000, any::<bool>()), 1..40)) {
+            let units = 140_000;
+            let mut map = UnitMap::new(units);
+            let mut model = vec![false; units as usize];
+            for (start, len, insert) in changes {
+                let range = start.min(units)..(start + len).min(units);
+                let expected = model[range.start as usize..range.end as usize].iter().filter(|held| **held != insert).count() as u64;
+                model[range.start as usize..range.end as usize].fill(insert);
+                let got = if insert { map.insert(range) } else { map.remove(range) };
+                prop_assert_eq!(got, expected);
+            }
+            let mut listed = vec![false; units as usize];
+            for run in map.runs() {
+                listed[run.start as usize..run.end as usize].fill(true);
+            }
+            prop_assert_eq!(map.count(), model.iter().filter(|held| **held).count() as u64);
+            prop_assert!(listed == model);
+            let mut found = vec![false; units as usize];
+            let mut from = 0;
+            while let Some(run) = map.next_run(from, units) {
+                found[run.start as usize..run.end as usize].fill(true);
+                prop_assert!(run.end == units || !model[run.end as usize], "a run ends where it ends");
+                from = run.end;
+            }
+            prop_assert!(found == model);
+        }
+    }
+}

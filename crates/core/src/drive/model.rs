@@ -1,0 +1,238 @@
+//! Any modelled drive, made from its specification, with what simulations and the virtual SSD need of it beyond commands.
+
+use super::spec::SpecError;
+use super::ssd::SnapshotError;
+use crate::drive::hdd::Hdd;
+use crate::drive::spec::{DriveSpec, Medium, SlcSize, Thermal};
+use crate::drive::ssd::Ssd;
+use crate::drive::{Device, Extent};
+use crate::run::pictures::Superblock;
+use crate::units::{Bytes, Nanos};
+use crate::usage::UsageError;
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// `spec` with another capacity: over-provisioning, the SLC cache and the cache for mapping tables stay in proportion.
+pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageError> {
+    let Some(size) = size else { return Ok(spec) };
+    let scaled = scaled(spec.clone(), size);
+    match scaled.validate() {
+        Ok(()) => Ok(scaled),
+        Err(problem) => {
+            let error = UsageError::new(format!("a size of {size} is not possible: {problem}"));
+            Err(match enough(&spec).filter(|enough| *enough > size) {
+                Some(enough) => error.hint(format!("{}GiB is enough for this drive", enough.0 >> 30)),
+                None => error,
+            })
+        }
+    }
+}
+
+/// The first size in whole GiB, each a quarter larger than the one before, at which `spec` is possible.
+fn enough(spec: &DriveSpec) -> Option<Bytes> {
+    let larger = |gib: &u64| Some(gib + gib.div_ceil(4));
+    core::iter::successors(Some(1), larger)
+        .map(|gib| Bytes(gib << 30))
+        .take_while(|size| size.0 <= spec.capacity_bytes)
+        .find(|size| scaled(spec.clone(), *size).validate().is_ok())
+}
+
+fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
+    let block = u64::from(spec.logical_block_bytes);
+    let capacity = size / block * block;
+    if let Medium::Flash(flash) = &mut spec.medium {
+        let raw = flash.geometry.raw_bytes();
+        let permille = (raw * 1000).div_ceil(u128::from(spec.capacity_bytes.max(1))).saturating_sub(1000);
+        flash.geometry = flash.geometry.clone().with_over_provisioning(capacity, permille as u32);
+        let whole = u128::from(spec.capacity_bytes.max(1));
+        let share = |bytes: u64| (u128::from(bytes) * u128::from(capacity) / whole).min(u128::from(u64::MAX)) as u64;
+        if let Some(slc) = &mut flash.slc_cache {
+            slc.size = match slc.size {
+                SlcSize::Fixed { bytes } => SlcSize::Fixed { bytes: share(bytes) },
+                SlcSize::Dynamic { bytes_min, bytes_max } => SlcSize::Dynamic { bytes_min: share(bytes_min), bytes_max: share(bytes_max) },
+            };
+        }
+        if let Some(bytes) = &mut flash.ftl.mapping_cache_bytes {
+            *bytes = share(*bytes).max(flash.geometry.page_bytes);
+        }
+    }
+    spec.capacity_bytes = capacity;
+    spec
+}
+
+/// A new drive of `spec`.
+pub fn build(spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
+    let model: Box<dyn Model> = match &spec.medium {
+        Medium::Disk(_) => Box::new(Hdd::new(spec)?),
+        Medium::Flash(_) => Box::new(Ssd::new(spec, seed)?),
+    };
+    Ok(model)
+}
+
+/// The drive of `spec` whose [`Model::snapshot`] is `saved`.
+pub fn resume(spec: &DriveSpec, saved: &[u8]) -> Result<Box<dyn Model>, SnapshotError> {
+    let model: Box<dyn Model> = match &spec.medium {
+        Medium::Disk(_) => Box::new(Hdd::new(spec).map_err(SnapshotError::Spec)?),
+        Medium::Flash(_) => Box::new(Ssd::restore(spec, saved)?),
+    };
+    Ok(model)
+}
+
+/// A modelled drive that can be served, watched and kept.
+pub trait Model: Device + Send {
+    /// Every counter by name, and how the medium is used now.
+    fn counters(&self) -> BTreeMap<String, u64>;
+
+    /// Bytes that the host wrote, and bytes that were written to the medium for it, so far.
+    fn written(&self) -> (u64, u64);
+
+    /// How the drive heats and what it is now, in thousandths of a degree; `None` if that is not modelled.
+    fn heat(&self) -> Option<(&Thermal, i32)>;
+
+    /// What each superblock holds, of which `needed` says what the host still needs; empty for a drive without superblocks.
+    fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock>;
+
+    /// Address and bytes of each large table, so that the caller can ask its operating system for large pages before the first command.
+    fn tables(&self) -> Vec<(*const u8, usize)> {
+        Vec::new()
+    }
+
+    /// Everything that has to be kept between attachments; empty if there is nothing of that kind.
+    fn snapshot(&self) -> Vec<u8>;
+
+    /// To be called before the first write if the power may be cut.
+    fn expect_power_cuts(&mut self);
+
+    /// A drive in the same state, which goes its own way from here on.
+    fn boxed_clone(&self) -> Box<dyn Model>;
+
+    /// The power fails at `now`; gives the ranges whose latest content was only in the write cache and is lost.
+    fn power_cut(&mut self, now: Nanos) -> Vec<Extent>;
+}
+
+impl Clone for Box<dyn Model> {
+    fn clone(&self) -> Self {
+        (**self).boxed_clone()
+    }
+}
+
+impl Model for Hdd {
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let c = self.counters();
+        let named = [
+            ("host_read_bytes", c.host_read_bytes),
+            ("host_write_bytes", c.host_write_bytes),
+            ("media_write_bytes", c.media_write_bytes),
+            ("buffer_hits", c.buffer_hits),
+            ("seeks", c.seeks),
+            ("seek_ns", c.seek_ns),
+            ("rotation_wait_ns", c.rotation_wait_ns),
+            ("flushes", c.flushes),
+            ("cache_stall_ns", c.cache_stall_ns),
+        ];
+        named.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    fn written(&self) -> (u64, u64) {
+        (self.counters().host_write_bytes, self.counters().media_write_bytes)
+    }
+
+    fn heat(&self) -> Option<(&Thermal, i32)> {
+        None
+    }
+
+    fn superblocks(&self, _needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+        Vec::new()
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
+    }
+
+    fn expect_power_cuts(&mut self) {}
+
+    fn power_cut(&mut self, _now: Nanos) -> Vec<Extent> {
+        self.power_cut()
+    }
+}
+
+impl Model for Ssd {
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let mut named: BTreeMap<String, u64> = self.counters().fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let now = self.occupancy();
+        let (unit, slot) = (self.layout().unit_bytes, self.layout().slot_bytes);
+        let mut erases = self.erase_counts().to_vec();
+        erases.sort_unstable();
+        // The value below which so many per cent of the superblocks lie.
+        let erases_at = |percent: usize| u64::from(erases.get((erases.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0));
+        let counted = self.counters();
+        for (name, value) in [
+            ("now_mapped_bytes", now.mapped_units * unit),
+            ("now_trimmed_bytes", now.trimmed_units * unit),
+            ("now_unwritten_bytes", now.unwritten_units * unit),
+            ("now_stale_bytes", now.stale_slots * slot),
+            ("now_free_bytes", now.free_slots * slot),
+            ("now_free_superblocks", now.free_superblocks.into()),
+            ("now_slc_superblocks", now.slc_superblocks.into()),
+            ("now_worn_out_superblocks", now.worn_out_superblocks.into()),
+            ("now_read_only", now.read_only.into()),
+            ("now_throttled", now.throttled.into()),
+            ("erases_of_a_superblock_min", erases_at(0)),
+            ("erases_of_a_superblock_p10", erases_at(10)),
+            ("erases_of_a_superblock_median", erases_at(50)),
+            ("erases_of_a_superblock_p90", erases_at(90)),
+            ("erases_of_a_superblock_max", erases_at(100)),
+            ("trim_effective_bytes", counted.trim_effective_units * unit),
+            ("trim_repeated_bytes", counted.trim_repeated_units * unit),
+            ("nand_written_bytes", self.nand_written().0),
+        ] {
+            named.insert(name.to_owned(), value);
+        }
+        named
+    }
+
+    fn written(&self) -> (u64, u64) {
+        (self.counters().host_written_bytes, self.nand_written().0)
+    }
+
+    fn heat(&self) -> Option<(&Thermal, i32)> {
+        self.spec().flash()?.thermal.as_ref().zip(self.occupancy().temperature_mc)
+    }
+
+    fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+        self.superblocks(needed)
+    }
+
+    fn tables(&self) -> Vec<(*const u8, usize)> {
+        self.tables()
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        self.snapshot()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
+    }
+
+    fn expect_power_cuts(&mut self) {
+        self.track_durability();
+    }
+
+    fn power_cut(&mut self, now: Nanos) -> Vec<Extent> {
+        // A range may have been written several times; what counts is what became of the last one.
+        let mut last: BTreeMap<Extent, bool> = BTreeMap::new();
+        for fate in self.power_cut(now) {
+            last.insert(fate.extent, fate.survives);
+        }
+        last.into_iter().filter(|(_, survives)| !survives).map(|(extent, _)| extent).collect()
+    }
+}

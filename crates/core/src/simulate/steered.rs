@@ -1,0 +1,372 @@
+//! A trim policy between a host and a modelled drive, in virtual time.
+//!
+//! A TRIM that arrives here says what the host has freed. Under `online` it goes to the drive at once; under `none` never; other
+//! policies decide when, window by window, the drive is told what it has not been told yet. Nothing else arrives while a policy trims.
+
+use crate::drive::interface::Interface;
+use crate::drive::ledger::{Discards, Ledger, UnitMap};
+use crate::drive::requests::Counts;
+use crate::drive::{Command, Completion, Device, Extent};
+use crate::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
+use crate::target::{TrimOutcome, TrimWindow};
+use crate::units::{Bytes, Nanos};
+use alloc::vec::Vec;
+use core::convert::Infallible;
+
+/// What a policy trims at a time: the block group of ext4 with blocks of 4 KiB.
+const WINDOW_BYTES: u64 = 128 << 20;
+
+/// A drive under a trim policy.
+pub struct Steered<D> {
+    drive: D,
+    steering: Option<Steering>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// What the drive was sent, the policy's trims among it.
+    pub counts: Counts,
+    /// What was trimmed, by whomever.
+    pub discards: Discards,
+    /// Bytes that the host had freed and the drive was never told.
+    pub never_told: Bytes,
+}
+
+struct Steering {
+    /// `None`: trims go to the drive as they come.
+    driver: Option<Driver>,
+    host: Host,
+}
+
+/// What the host has done, and what the drive knows of it.
+struct Host {
+    interface: Interface,
+    /// What holds data, as the host sees it.
+    used: UnitMap,
+    /// What the drive is told, and what that changed.
+    ledger: Ledger,
+    /// Freed by the host, and the drive does not know.
+    untold: UnitMap,
+    windows: Vec<TrimWindow>,
+    counts: Counts,
+    now: Nanos,
+    last_done: Nanos,
+    wait_max: Option<Nanos>,
+    written: u64,
+}
+
+impl<D: Device> Steered<D> {
+    /// A drive whose host trims for itself, without an account of it: costs nothing.
+    pub const fn not(drive: D) -> Self {
+        Self { drive, steering: None }
+    }
+
+    /// `drive`, which may have had a life before, under `policy` from `now` on; without one, trims go to it as they come. `mapped` says how much of its space,
+    /// from the start, holds data.
+    pub fn new(drive: D, interface: Interface, policy: Option<&PolicySpec>, now: Nanos, mapped: Bytes) -> Self {
+        Self { drive, steering: Some(Steering::new(interface, policy, now, mapped)) }
+    }
+
+    /// The drive.
+    pub const fn drive(&self) -> &D {
+        &self.drive
+    }
+
+    /// When everything that was sent to it is done, as far as an account is kept.
+    pub fn busy_until(&self) -> Nanos {
+        self.steering.as_ref().map_or(Nanos::ZERO, |steering| steering.host.last_done.max(steering.host.now))
+    }
+
+    /// Ends it: the drive, and the account if one was kept.
+    pub fn into_parts(self) -> (D, Option<Account>) {
+        (self.drive, self.steering.map(Steering::account))
+    }
+}
+
+impl<D: Device> Device for Steered<D> {
+    fn size(&self) -> Bytes {
+        self.drive.size()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.drive.logical_block()
+    }
+
+    /// A policy takes what is freed whatever the drive says to it.
+    fn supports_trim(&self) -> bool {
+        self.drive.supports_trim() || self.steering.as_ref().is_some_and(|steering| steering.driver.is_some())
+    }
+
+    #[inline]
+    fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+        match &mut self.steering {
+            None => self.drive.submit(now, command),
+            Some(steering) => steering.submit(&mut self.drive, now, command),
+        }
+    }
+
+    fn idle(&mut self, until: Nanos) {
+        if let Some(steering) = &mut self.steering {
+            steering.consult(&mut self.drive, until);
+            if steering.host.now >= until {
+                return;
+            }
+            steering.host.now = until;
+        }
+        self.drive.idle(until);
+    }
+}
+
+impl Steering {
+    fn new(interface: Interface, policy: Option<&PolicySpec>, now: Nanos, mapped: Bytes) -> Self {
+        let geometry = interface.geometry;
+        let mut ledger = Ledger::new(geometry.size, geometry.logical_block);
+        ledger.wrote(0, mapped.0);
+        let windows = (0..geometry.size.div_ceil(WINDOW_BYTES))
+            .map(|n| TrimWindow { start: n * WINDOW_BYTES, len: WINDOW_BYTES.min(geometry.size - n * WINDOW_BYTES) })
+            .collect();
+        let host = Host {
+            untold: UnitMap::new(ledger.map().len()),
+            used: ledger.map().clone(),
+            ledger,
+            interface,
+            windows,
+            counts: Counts::default(),
+            now,
+            last_done: now,
+            wait_max: None,
+            written: 0,
+        };
+        let policy = policy.filter(|policy| !matches!(policy, PolicySpec::Online)).map(|policy| policy.build(&State::default()));
+        Self { driver: policy.map(|policy| Driver::new(policy, Patience::ENDLESS)), host }
+    }
+
+    fn account(self) -> Account {
+        let Host { untold, ledger, counts, .. } = self.host;
+        Account { never_told: Bytes(untold.count() * ledger.unit()), counts, discards: ledger.discards }
+    }
+
+    fn submit(&mut self, drive: &mut impl Device, arrival: Nanos, command: &Command<'_>) -> Completion {
+        self.consult(drive, arrival);
+        let host = &mut self.host;
+        host.now = host.now.max(arrival);
+        let completion = match command {
+            Command::Read(extent) => host.send(drive, command, extent.len),
+            Command::Write(extent, _) => {
+                let completion = host.send(drive, command, extent.len);
+                if completion.result.is_ok() {
+                    host.wrote(*extent);
+                }
+                completion
+            }
+            Command::Trim(ranges) if self.driver.is_some() => {
+                host.freed(ranges, true);
+                Completion { done: host.now, result: Ok(()) }
+            }
+            Command::Trim(ranges) => {
+                host.freed(ranges, false);
+                Completion { done: host.tell(drive, ranges), result: Ok(()) }
+            }
+            Command::Flush => host.send(drive, command, 0),
+        };
+        let waited = completion.done.saturating_sub(arrival);
+        host.wait_max = host.wait_max.max(Some(waited));
+        completion
+    }
+
+    /// Asks the policy whatever it wants to be asked before `until`.
+    fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
+        let Some(driver) = &mut self.driver else { return };
+        // What came of a trim is told at its end, which may be later: whoever has come meanwhile is served first.
+        while let Some(at) = driver.ask_at().map(|at| at.max(self.host.now)).filter(|at| *at <= until) {
+            self.host.now = at;
+            driver.turn(&mut Told { host: &mut self.host, drive });
+        }
+    }
+}
+
+impl Host {
+    fn send(&mut self, drive: &mut impl Device, command: &Command<'_>, bytes: u64) -> Completion {
+        let completion = drive.submit(self.now, command);
+        self.counts.of(command).count(completion.result.is_ok(), bytes, completion.done.saturating_sub(self.now));
+        self.last_done = self.last_done.max(completion.done);
+        completion
+    }
+
+    fn wrote(&mut self, extent: Extent) {
+        let unit = self.ledger.unit();
+        let units = extent.offset / unit..(extent.offset + extent.len).div_ceil(unit);
+        self.used.insert(units.clone());
+        self.untold.remove(units);
+        self.ledger.wrote(extent.offset, extent.len);
+        self.written += extent.len;
+    }
+
+    /// The host has freed these ranges; `held_back` from the drive for now.
+    fn freed(&mut self, ranges: &[Extent], held_back: bool) {
+        let unit = self.ledger.unit();
+        for extent in ranges {
+            let units = extent.offset.div_ceil(unit)..(extent.offset + extent.len) / unit;
+            if units.start >= units.end {
+                continue;
+            }
+            let mut from = units.start;
+            if held_back {
+                while let Some(run) = self.used.next_run(from, units.end) {
+                    from = run.end;
+                    self.untold.insert(run);
+                }
+            }
+            self.used.remove(units);
+        }
+    }
+
+    /// Trims, on behalf of the host or the policy; gives when that is done.
+    fn tell(&mut self, drive: &mut impl Device, extents: &[Extent]) -> Nanos {
+        let mut done = self.now;
+        let mut refused = self.interface.geometry.discard_granularity == 0;
+        for command in self.interface.trim.commands(extents) {
+            let bytes = command.iter().map(|range| range.len).sum();
+            let completion = self.send(drive, &Command::Trim(&command), bytes);
+            done = done.max(completion.done);
+            refused |= completion.result.is_err();
+        }
+        self.ledger.command();
+        for extent in extents {
+            if refused {
+                self.ledger.refused(extent.len);
+            } else {
+                self.ledger.trimmed(extent.offset, extent.len);
+            }
+        }
+        done
+    }
+}
+
+/// The drive behind its host, as a policy sees it.
+struct Told<'a, D> {
+    host: &'a mut Host,
+    drive: &'a mut D,
+}
+
+impl<D: Device> Surface for Told<'_, D> {
+    type Refusal = Infallible;
+
+    fn look(&mut self) -> Observation<'_> {
+        let host = &mut *self.host;
+        let in_flight = u32::from(host.last_done > host.now);
+        Observation {
+            now: host.now,
+            written: Some(Bytes(host.written)),
+            written_step: Bytes(1),
+            free: Bytes((host.used.len() - host.used.count()) * host.ledger.unit()),
+            windows: &host.windows,
+            granule: Bytes(host.ledger.unit()),
+            tail: Bytes::MAX,
+            in_flight,
+            idle_since: (in_flight == 0).then_some(host.last_done),
+            foreground_wait_max: host.wait_max.take(),
+            last_trim: None,
+            forced: false,
+            shutting_down: false,
+            on_battery: false,
+        }
+    }
+
+    fn trim(&mut self, request: TrimRequest) -> Trim<Infallible> {
+        Trim::Done { outcome: self.host.trim_window(self.drive, request), waited: None }
+    }
+}
+
+impl Host {
+    fn trim_window(&mut self, drive: &mut impl Device, request: TrimRequest) -> TrimOutcome {
+        let TrimRequest { window, min_extent, command_max, commands_max, .. } = request;
+        let unit = self.ledger.unit();
+        let (mut from, end) = (window.start.div_ceil(unit), (window.start + window.len).div_ceil(unit));
+        let began = self.now;
+        let (mut commands, mut bytes) = (0, 0);
+        let mut asked = window.len;
+        while let Some(run) = self.untold.next_run(from, end) {
+            if commands_max > 0 && commands >= commands_max {
+                asked = (run.start * unit).saturating_sub(window.start);
+                break;
+            }
+            from = run.end;
+            let extent = Extent { offset: run.start * unit, len: (run.end - run.start) * unit };
+            if extent.len < min_extent.0 {
+                continue;
+            }
+            self.untold.remove(run);
+            let step = (command_max.0 / unit * unit).max(unit);
+            let mut at = 0;
+            while at < extent.len {
+                let piece = Extent { offset: extent.offset + at, len: step.min(extent.len - at) };
+                self.now = self.now.max(self.tell(drive, &[piece]));
+                at += piece.len;
+                commands += 1;
+                bytes += piece.len;
+            }
+        }
+        TrimOutcome {
+            asked: Bytes(asked),
+            returned: Bytes(bytes),
+            device_commands: Some(commands),
+            device_bytes: Some(Bytes(bytes)),
+            took: self.now.saturating_sub(began),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::DataClass;
+    use crate::simulate::shipped;
+
+    const TRIM: Nanos = Nanos::from_secs(1);
+    const OTHER: Nanos = Nanos::from_millis(1);
+
+    /// One thing at a time, and trims take long.
+    #[derive(Default)]
+    struct Slow(Nanos);
+
+    impl Device for Slow {
+        fn size(&self) -> Bytes {
+            Bytes(512 << 20)
+        }
+        fn logical_block(&self) -> u32 {
+            512
+        }
+        fn supports_trim(&self) -> bool {
+            true
+        }
+        fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+            self.0 = self.0.max(now) + if matches!(command, Command::Trim(_)) { TRIM } else { OTHER };
+            Completion { done: self.0, result: Ok(()) }
+        }
+        fn idle(&mut self, _until: Nanos) {}
+    }
+
+    #[test]
+    fn others_are_served_between_the_windows_of_a_pass() {
+        let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+        let policy = "batched:every=20s".parse().unwrap();
+        let interface = Interface::of(&spec);
+        let mut drive = Steered::new(Slow::default(), interface, Some(&policy), Nanos::ZERO, Bytes::ZERO);
+        for window in 0..4 {
+            let extent = Extent { offset: window * WINDOW_BYTES, len: 1 << 20 };
+            drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
+            drive.submit(Nanos::ZERO, &Command::Trim(&[extent]));
+        }
+        // Four windows from 20 s on take a second each.
+        let read = |drive: &mut Steered<Slow>, at_ms| {
+            drive.submit(Nanos::from_millis(at_ms), &Command::Read(Extent { offset: 0, len: 4096 })).done
+        };
+        assert_eq!(read(&mut drive, 19_000), Nanos::from_secs(19) + OTHER);
+        assert_eq!(read(&mut drive, 20_500), Nanos::from_secs(21) + OTHER);
+        assert_eq!(read(&mut drive, 21_500), Nanos::from_secs(22) + OTHER + OTHER);
+        drive.idle(Nanos::from_secs(40));
+        assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes, 4 << 20);
+    }
+}

@@ -1,0 +1,302 @@
+//! Reading an archive into memory, so that unpacking it measures the drive and not the decompressor.
+
+use crate::host::processes::available_memory;
+use crate::sys::beneath::named::{self, Streams};
+use anyhow::{Context as _, anyhow, bail};
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write as _};
+use std::path::Path;
+use std::rc::Rc;
+use trimtab_core::data::DataClass;
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::tree::{TreeBuilder, TreeList};
+
+/// Blocks of contents that are compressed to find out what they are like.
+const SAMPLES: usize = 1024;
+/// Size of such a block: what a drive's controller compresses at a time.
+const SAMPLE_BYTES: usize = 4096;
+
+/// The longest header of an entry, with its long names and attributes.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+/// Memory that a decompressor may want: `xz -9` takes 65 MiB, `zstd -19` a window of 8 MiB.
+const DECODER_BYTES_MAX: u64 = 512 << 20;
+/// The same for zstd, which counts its window in bits: 128 MiB, what every decoder has to bear.
+const ZSTD_WINDOW_BITS_MAX: u32 = 27;
+
+/// A tree from an archive.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    /// Directories and files with their contents.
+    pub list: TreeList,
+    /// Entries that are neither: links, devices, pipes.
+    pub skipped: u64,
+}
+
+/// Reads the archive `path`, plain or compressed; which, is told from its first bytes.
+pub fn read(path: &Path) -> anyhow::Result<Archive> {
+    let shown = path.display();
+    let file = named::open_to_read(path, Streams::Pipes).with_context(|| format!("cannot open {shown}"))?;
+    let stream = decompressed(BufReader::with_capacity(1 << 20, file)).with_context(|| format!("cannot read {shown}"))?;
+    let most = memory_for_contents();
+    parse(stream, most).with_context(|| format!("cannot unpack {shown}"))
+}
+
+/// Half of what memory is available: contents are kept until the end.
+fn memory_for_contents() -> Bytes {
+    available_memory().map_or(Bytes(4 << 30), |available| Bytes(available.0 / 2))
+}
+
+fn decompressed(mut file: BufReader<File>) -> io::Result<Box<dyn Read>> {
+    use std::io::BufRead as _;
+    let magic = file.fill_buf()?;
+    Ok(match magic {
+        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
+            let stream = liblzma::stream::Stream::new_stream_decoder(DECODER_BYTES_MAX, liblzma::stream::CONCATENATED)?;
+            Box::new(liblzma::bufread::XzDecoder::new_stream(file, stream))
+        }
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(file)?;
+            decoder.window_log_max(ZSTD_WINDOW_BITS_MAX)?;
+            Box::new(decoder)
+        }
+        _ => Box::new(file),
+    })
+}
+
+fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
+    let mut builder = TreeBuilder::default();
+    let mut skipped = 0;
+    let mut content = Vec::new();
+    let stream = Metered::new(stream);
+    let meter = Rc::clone(&stream.left);
+    for (at, entry) in tar::Archive::new(stream).entries()?.enumerate() {
+        let mut entry = entry.map_err(|error| bad_header(error, at))?;
+        meter.set(u64::MAX);
+        let path = String::from_utf8(entry.path_bytes().into_owned())
+            .map_err(|error| anyhow!("the name '{}' is not UTF-8", String::from_utf8_lossy(error.as_bytes())))?;
+        match entry.header().entry_type() {
+            tar::EntryType::Directory => builder.dir(&path)?,
+            tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
+                let room = most.0.saturating_sub(builder.memory_bytes());
+                content.clear();
+                (&mut entry).take(room.saturating_add(1)).read_to_end(&mut content)?;
+                if content.len() as u64 <= room {
+                    builder.file(&path, &content)?;
+                }
+            }
+            tar::EntryType::XGlobalHeader => {}
+            _ => skipped += 1,
+        }
+        if builder.memory_bytes() + content.len() as u64 > most.0 {
+            bail!("its names and contents take more than {most}, half of the memory that is available");
+        }
+        // What is left of the entry, so that the next thing that is read is a header.
+        io::copy(&mut entry, &mut io::sink())?;
+        content.clear();
+        meter.set(HEADER_BYTES_MAX);
+    }
+    if builder.is_empty() {
+        bail!("it holds no file; is it a tar archive?");
+    }
+    let class = class_of(builder.content());
+    Ok(Archive { list: builder.finish(class), skipped })
+}
+
+/// Reads no more than what is left, which the other holder of it sets anew: the tar library keeps headers in memory, however long they are.
+struct Metered<R> {
+    inner: R,
+    left: Rc<Cell<u64>>,
+}
+
+impl<R> Metered<R> {
+    fn new(inner: R) -> Self {
+        Self { inner, left: Rc::new(Cell::new(HEADER_BYTES_MAX)) }
+    }
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = buffer.len().min(usize::try_from(self.left.get()).unwrap_or(usize::MAX));
+        if len == 0 && !buffer.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a header of more than {}", Bytes(HEADER_BYTES_MAX))));
+        }
+        // Of kind `Other` are the tar library's own complaints.
+        let read = self.inner.read(&mut buffer[..len]).map_err(|error| match error.kind() {
+            io::ErrorKind::Other => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
+            _ => error,
+        })?;
+        self.left.set(self.left.get() - read as u64);
+        Ok(read)
+    }
+}
+
+/// What is wrong with entry `at`. The tar library's own complaints quote the header, which may be anything.
+fn bad_header(error: std::io::Error, at: usize) -> anyhow::Error {
+    match (error.kind(), at) {
+        (std::io::ErrorKind::Other, 0) => anyhow!("it is no tar archive, neither plain nor with gzip, xz or zstd"),
+        (std::io::ErrorKind::Other, _) => anyhow!("the header of entry {} is damaged", at + 1),
+        _ => error.into(),
+    }
+}
+
+/// How far blocks of `content`, evenly spread over it, compress (deflate, level 1).
+fn class_of(content: &[u8]) -> DataClass {
+    let blocks = content.len().div_ceil(SAMPLE_BYTES);
+    let step = blocks.div_ceil(SAMPLES).max(1);
+    let (mut before, mut after) = (0, 0);
+    for block in content.chunks(SAMPLE_BYTES).step_by(step) {
+        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        let compressed = encoder.write_all(block).and_then(|()| encoder.finish()).map_or(block.len(), |out| out.len());
+        before += block.len();
+        after += compressed.min(block.len());
+    }
+    match (before - after) * 100 / before.max(1) {
+        0 => DataClass::Random,
+        percent => DataClass::Compressible(u8::try_from(percent).unwrap_or(100)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tar_of(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (path, content) in entries {
+            let mut header = tar::Header::new_gnu();
+            // Names that the tar crate would refuse to write are what is tested here.
+            let name = header.as_gnu_mut().unwrap();
+            name.name[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_size(content.len() as u64);
+            header.set_mode(0o644);
+            header.set_cksum();
+            builder.append(&header, *content).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn every_compression_gives_the_same_tree() {
+        let plain = tar_of(&[("linux/a.c", b"int main;"), ("linux/b/c.h", b"#define x"), ("linux/empty", b"")]);
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gz.write_all(&plain).unwrap();
+        let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        xz.write_all(&plain).unwrap();
+        let zst = zstd::encode_all(&plain[..], 1).unwrap();
+        for bytes in [&plain, &gz.finish().unwrap(), &xz.finish().unwrap(), &zst] {
+            let archive = read(written(bytes).path()).unwrap();
+            assert_eq!((archive.list.files(), archive.list.dirs(), archive.list.size()), (3, 3, Bytes(18)));
+        }
+    }
+
+    #[test]
+    fn entries_that_lead_out_are_refused() {
+        for path in ["../evil", "/etc/evil", "a/../../evil"] {
+            let error = parse(&tar_of(&[(path, b"x")])[..], Bytes::MAX).unwrap_err();
+            assert!(error.to_string().contains("leads out of the tree"), "{error}");
+        }
+    }
+
+    #[test]
+    fn damaged_and_empty_archives_are_errors() {
+        let plain = tar_of(&[("a", &[7; 5000]), ("b", b"x")]);
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gz.write_all(&plain).unwrap();
+        let gz = gz.finish().unwrap();
+        for bytes in [&plain[..2000], &gz[..gz.len() / 2], b"", b"not an archive at all", &[0; 1024]] {
+            assert!(read(written(bytes).path()).is_err(), "{} bytes", bytes.len());
+        }
+        let message = |bytes: &[u8]| format!("{:#}", read(written(bytes).path()).unwrap_err());
+        assert!(message(&[0xe9; 5000]).ends_with("it is no tar archive, neither plain nor with gzip, xz or zstd"));
+        let mut second = plain.clone();
+        second[512 + 5120..][..512].fill(0xe9);
+        assert!(message(&second).ends_with("the header of entry 2 is damaged"), "{}", message(&second));
+        assert!(read(Path::new("/no/such/file")).unwrap_err().to_string().contains("/no/such/file"));
+    }
+
+    #[test]
+    fn contents_that_do_not_fit_in_memory_are_refused() {
+        let error = parse(&tar_of(&[("a", &[7; 5000])])[..], Bytes(4999)).unwrap_err();
+        assert!(error.to_string().contains("memory"), "{error}");
+    }
+
+    /// A tar entry of this kind that says it has `len` bytes, without them.
+    fn header_of(kind: u8, len: u64) -> Vec<u8> {
+        let mut header = tar::Header::new_gnu();
+        header.set_path("x").unwrap();
+        header.set_entry_type(tar::EntryType::new(kind));
+        header.set_size(len);
+        header.set_cksum();
+        header.as_bytes().to_vec()
+    }
+
+    /// Counts what is taken from it.
+    struct Counted<R>(R, Rc<Cell<u64>>);
+
+    impl<R: Read> Read for Counted<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let read = self.0.read(buffer)?;
+            self.1.set(self.1.get() + read as u64);
+            Ok(read)
+        }
+    }
+
+    #[test]
+    fn headers_are_bounded_whatever_they_say() {
+        // Long names and links of GNU, attributes of PAX, first or after other entries. (Global ones are passed over like a file.)
+        for kind in [b'L', b'K', b'x'] {
+            for before in [&b""[..], &tar_of(&[("a", b"x")])[..1024]] {
+                let taken = Rc::new(Cell::new(0));
+                let endless = before.chain(io::Cursor::new(header_of(kind, 6 << 30))).chain(io::repeat(b'a'));
+                let error = parse(Counted(endless, Rc::clone(&taken)), Bytes::MAX).unwrap_err();
+                assert!(format!("{error:#}").contains("a header of more than 1.05 MB"), "{}: {error:#}", kind as char);
+                assert!(taken.get() < 2 * HEADER_BYTES_MAX, "{} bytes were read", taken.get());
+            }
+        }
+        // Data of something that is skipped are no header.
+        let mut skipped = header_of(b'9', 8 << 20);
+        skipped.extend(vec![1; 8 << 20]);
+        skipped.extend(tar_of(&[("a", b"x")]));
+        assert_eq!(parse(&skipped[..], Bytes::MAX).unwrap().list.files(), 1);
+    }
+
+    #[test]
+    fn names_count_as_memory() {
+        let names: Vec<String> = (0..1000).map(|n| format!("{n}")).collect();
+        let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+        assert!(parse(&tar_of(&entries)[..], Bytes(100_000)).unwrap_err().to_string().contains("memory"));
+        assert!(parse(&tar_of(&entries)[..], Bytes(1_000_000)).is_ok());
+    }
+
+    #[test]
+    fn decoders_that_want_too_much_memory_are_refused() {
+        // Dictionaries of 1 GiB: LZMA2's is the last byte of the filter's flags, zstd's the byte after the frame's descriptor.
+        let mut header = vec![0xfd, b'7', b'z', b'X', b'Z', 0, 0, 0];
+        header.extend(crate::trace::bytes::crc32(&header[6..8]).to_le_bytes());
+        let mut block = vec![2, 0, 0x21, 1, 36, 0, 0, 0];
+        block.extend(crate::trace::bytes::crc32(&block).to_le_bytes());
+        header.extend(block);
+        header.extend([1, 0, 0, 0]);
+        let error = format!("{:#}", read(written(&header).path()).unwrap_err());
+        assert!(error.to_lowercase().contains("mem"), "{error}");
+        let window_of_1_gib = [0x28, 0xb5, 0x2f, 0xfd, 0, (30 - 10) << 3, 0, 0, 0, 0];
+        let error = format!("{:#}", read(written(&window_of_1_gib).path()).unwrap_err());
+        assert!(error.to_lowercase().contains("mem"), "{error}");
+    }
+
+    #[test]
+    fn contents_are_classed_by_how_far_they_compress() {
+        assert_eq!(class_of(&[0; 100_000]), DataClass::Compressible(99));
+        let mut random = vec![0; 100_000];
+        DataClass::Random.fill(&mut trimtab_core::rng::Stream::new(1, "test"), &mut random);
+        assert_eq!(class_of(&random), DataClass::Random);
+    }
+}

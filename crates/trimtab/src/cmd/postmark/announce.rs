@@ -1,0 +1,197 @@
+//! What a run says while it goes on, word for word as the original, and the seconds that its report is about.
+
+use super::classic::Stamps;
+use crate::runner::Events;
+use crate::runner::recorder::Recorder;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use trimtab_core::target::TargetResult;
+use trimtab_core::workload::postmark::{Postmark, phase};
+use trimtab_core::workload::{FileStep, FileWorkload, Plan};
+
+/// The wall clock in whole seconds.
+pub type Seconds<'a> = &'a mut (dyn FnMut() -> i64 + Send);
+
+/// Announces the phases of a run, and its transactions by dots.
+///
+/// Output that cannot be written is not worth ending a run for: as in the original, it is lost.
+pub struct Announcer<'a>(Mutex<State<'a>>);
+
+struct State<'a> {
+    out: &'a mut (dyn Write + Send),
+    seconds: Seconds<'a>,
+    stamps: Stamps,
+    phase: Option<&'static str>,
+    dots: u32,
+    /// Transactions from one dot to the next.
+    dot_every: u32,
+    out_of_files: bool,
+}
+
+impl<'a> Announcer<'a> {
+    /// For a run of so many transactions.
+    pub fn new(out: &'a mut (dyn Write + Send), seconds: Seconds<'a>, transactions: u32) -> Self {
+        // The original divides by zero for fewer than 10 transactions.
+        let dot_every = (transactions / 10).max(1);
+        Self(Mutex::new(State { out, seconds, stamps: Stamps::default(), phase: None, dots: 0, dot_every, out_of_files: false }))
+    }
+
+    /// The four moments.
+    pub fn stamps(&self) -> Stamps {
+        self.state().stamps
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State<'a>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State<'_> {
+    /// One dot after the first transaction and one after every further tenth of them.
+    fn transactions_finished(&mut self, finished: u32) {
+        while self.dots < finished.div_ceil(self.dot_every) {
+            self.dots += 1;
+            let _ = self.say(".");
+        }
+    }
+
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// Ends the phase before, and begins `next`.
+    fn begin(&mut self, next: Option<&str>) -> io::Result<()> {
+        match self.phase {
+            Some(phase::TRANSACTIONS) => {
+                let words = if self.out_of_files { OUT_OF_FILES } else { DONE };
+                self.out.write_all(words.as_bytes())?;
+                self.stamps.sweep = (self.seconds)();
+            }
+            Some(phase::DELETE) => {
+                self.out.write_all(DONE.as_bytes())?;
+                self.stamps.end = (self.seconds)();
+            }
+            Some(_) => self.out.write_all(DONE.as_bytes())?,
+            None => {}
+        }
+        let label = LABELS.iter().find(|(name, _)| Some(*name) == next);
+        self.phase = label.map(|(name, _)| *name);
+        if next == Some(phase::CREATE) {
+            self.stamps.start = (self.seconds)();
+        }
+        if let Some((_, label)) = label {
+            self.say(label)?;
+        }
+        if next == Some(phase::TRANSACTIONS) {
+            self.stamps.transactions = (self.seconds)();
+        }
+        Ok(())
+    }
+}
+
+const DONE: &str = "Done\n";
+const OUT_OF_FILES: &str =
+    "out of files!\nFor this workload, either increase the number of files or\ndecrease the number of transactions.\n";
+const LABELS: [(&str, &str); 5] = [
+    (phase::MAKE_DIRS, "Creating subdirectories..."),
+    (phase::CREATE, "Creating files..."),
+    (phase::TRANSACTIONS, "Performing transactions"),
+    (phase::DELETE, "Deleting files..."),
+    (phase::REMOVE_DIRS, "Deleting subdirectories..."),
+];
+
+impl<T: ?Sized> Events<T> for &Announcer<'_> {
+    fn stopped(&self) -> bool {
+        crate::interrupt::requested()
+    }
+
+    fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        let _ = self.state().begin(next);
+        Ok(())
+    }
+}
+
+/// A PostMark run whose transactions are announced.
+pub struct Announced<'a, 'b> {
+    /// The run.
+    pub run: Postmark,
+    announcer: Option<&'b Announcer<'a>>,
+    transactions: u32,
+}
+
+impl<'a, 'b> Announced<'a, 'b> {
+    /// `run`, told of to `announcer` if there is one.
+    pub fn new(run: Postmark, announcer: Option<&'b Announcer<'a>>) -> Self {
+        Self { run, announcer, transactions: 0 }
+    }
+
+    #[cold]
+    fn announce(&mut self) {
+        if let Some(announcer) = self.announcer {
+            let mut state = announcer.state();
+            state.transactions_finished(self.transactions);
+            state.out_of_files = self.run.counts().out_of_files;
+        }
+    }
+}
+
+impl FileWorkload for Announced<'_, '_> {
+    fn plan(&self) -> Plan {
+        self.run.plan()
+    }
+
+    #[inline]
+    fn next_step(&mut self) -> Option<FileStep<'_>> {
+        self.run.advance();
+        let finished = self.run.transactions_finished();
+        if finished != self.transactions || self.run.at_phase() {
+            self.transactions = finished;
+            self.announce();
+        }
+        self.run.current()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::files::run;
+    use crate::target::null::NullFiles;
+    use trimtab_core::workload::postmark::Settings;
+
+    fn output(settings: &Settings) -> (String, Stamps) {
+        let mut out = Vec::new();
+        let mut now = 0;
+        let mut seconds = || {
+            now += 1;
+            now
+        };
+        let announcer = Announcer::new(&mut out, &mut seconds, settings.transactions);
+        let mut workload = Announced::new(Postmark::new(settings).unwrap(), Some(&announcer));
+        let outcome = run(&mut workload, &mut NullFiles::new(), &mut &announcer);
+        assert_eq!(outcome.end, crate::runner::End::Complete);
+        let stamps = announcer.stamps();
+        (String::from_utf8(out).unwrap(), stamps)
+    }
+
+    #[test]
+    fn dots_follow_the_tenths_of_the_transactions() {
+        for (transactions, dots) in [(1, 1), (9, 9), (10, 10), (19, 19), (20, 10), (105, 11), (20_000, 10)] {
+            let (text, stamps) = output(&Settings { transactions, ..Settings::default() });
+            let want = format!("Creating files...Done\nPerforming transactions{}Done\nDeleting files...Done\n", ".".repeat(dots));
+            assert_eq!(text, want, "{transactions}");
+            assert_eq!(stamps, Stamps { start: 1, transactions: 2, sweep: 3, end: 4 });
+        }
+    }
+
+    #[test]
+    fn transactions_that_do_nothing_count_as_well() {
+        let settings = Settings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..Settings::default() };
+        let (text, _) = output(&settings);
+        assert_eq!(
+            text,
+            "Creating subdirectories...Done\nCreating files...Done\nPerforming transactions..........Done\nDeleting files...Done\nDeleting subdirectories...Done\n"
+        );
+    }
+}

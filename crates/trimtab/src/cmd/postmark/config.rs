@@ -1,0 +1,430 @@
+//! What a PostMark session can be told, and how it says so: settings, their `set` commands, `show`.
+
+use super::classic::setting_size;
+use crate::target::dir::Fsync;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use trimtab_core::units::Nanos;
+use trimtab_core::workload::postmark::{NUMBER_MAX, Settings};
+
+/// A directory that files go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// As the user wrote it, in the bytes of the filesystem.
+    pub path: Vec<u8>,
+    /// How much likelier than one of weight 1 it is to get a file.
+    pub weight: u32,
+}
+
+impl Location {
+    /// The path.
+    pub fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
+    }
+}
+
+/// How a run is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Fourteen lines.
+    Verbose,
+    /// One line of thirteen numbers.
+    Terse,
+}
+
+/// Everything that `set` sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The workload; its weights come from `locations` when a run starts.
+    pub settings: Settings,
+    /// Where files go; none means the current directory.
+    pub locations: Vec<Location>,
+    /// How runs are reported.
+    pub format: Format,
+    /// Whether written files are made durable before they are closed. Beyond the original.
+    pub fsync: Fsync,
+    /// Bypass the page cache. Beyond the original.
+    pub direct: bool,
+    /// Independent streams that run at once. Beyond the original.
+    pub threads: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            locations: Vec::new(),
+            format: Format::Verbose,
+            fsync: Fsync::Never,
+            direct: false,
+            threads: 1,
+        }
+    }
+}
+
+/// What can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Size bounds.
+    Size,
+    /// Files at the start.
+    Number,
+    /// Seed.
+    Seed,
+    /// Transactions.
+    Transactions,
+    /// Directories.
+    Location,
+    /// Subdirectories in each.
+    Subdirectories,
+    /// Bytes a read call.
+    Read,
+    /// Bytes a write call.
+    Write,
+    /// Through a buffer like the C library's or not.
+    Buffering,
+    /// Read or append.
+    BiasRead,
+    /// Create or delete.
+    BiasCreate,
+    /// Verbose or terse.
+    Report,
+    /// Durability. Beyond the original, like those that follow.
+    Fsync,
+    /// Bypass the page cache.
+    Direct,
+    /// Streams at once.
+    Threads,
+    /// Transactions a second.
+    Rate,
+}
+
+/// Most streams at once: as many threads.
+pub const THREADS_MAX: u32 = 1024;
+
+/// What is wrong with an argument, for one line on standard error.
+pub type Complaint = String;
+
+impl Config {
+    /// Does `set SETTING ARGUMENT`. A wrong argument leaves the old value, except that a wrong weight counts as 1.
+    pub fn set(&mut self, setting: Setting, argument: Option<&[u8]>) -> Result<(), Complaint> {
+        let settings = &mut self.settings;
+        match setting {
+            Setting::Size => (settings.size_low, settings.size_high) = sizes(argument)?,
+            Setting::Number => settings.number = positive(argument, "a number of files", NUMBER_MAX)?,
+            Setting::Seed => settings.seed = positive(argument, "a seed", MOST)?,
+            Setting::Transactions => settings.transactions = positive(argument, "a number of transactions", MOST)?,
+            Setting::Subdirectories => settings.subdirectories = positive(argument, "a number of subdirectories", MOST)?,
+            Setting::Read => settings.read_block = positive(argument, "a read block size in bytes", MOST)?,
+            Setting::Write => settings.write_block = positive(argument, "a write block size in bytes", MOST)?,
+            Setting::Buffering => settings.buffering = word(argument, &[("true", true), ("false", false)])?,
+            Setting::BiasRead => settings.bias_read = bias(argument)?,
+            Setting::BiasCreate => settings.bias_create = bias(argument)?,
+            Setting::Report => self.format = word(argument, &[("verbose", Format::Verbose), ("terse", Format::Terse)])?,
+            Setting::Location => return self.set_location(argument),
+            Setting::Fsync => self.fsync = word(argument, &[("never", Fsync::Never), ("close", Fsync::Close)])?,
+            Setting::Direct => self.direct = word(argument, &[("true", true), ("false", false)])?,
+            Setting::Threads => self.threads = positive(argument, "a number of threads", THREADS_MAX)?,
+            Setting::Rate => settings.interval = interval_of_rate(rate(argument)?),
+        }
+        Ok(())
+    }
+
+    fn set_location(&mut self, argument: Option<&[u8]>) -> Result<(), Complaint> {
+        let Some(argument) = argument else { return Err("no directory given; 'set location PATH [WEIGHT]'".into()) };
+        if let Some(path) = argument.strip_prefix(b"-") {
+            let Some(at) = self.locations.iter().position(|location| location.path == path) else {
+                return Err(format!("there is no location '{}' to remove", path.escape_ascii()));
+            };
+            self.locations.remove(at);
+            return Ok(());
+        }
+        let added = argument.strip_prefix(b"+");
+        let (path, weight) = split_weight(added.unwrap_or(argument));
+        if path.is_empty() {
+            return Err("the directory's name is empty".into());
+        }
+        if added.is_none() {
+            self.locations.clear();
+        }
+        let right = weight.map_or(Some(1), |text| u32::try_from(atoi(text)).ok().filter(|weight| *weight > 0));
+        self.locations.push(Location { path: path.to_vec(), weight: right.unwrap_or(1) });
+        match (right, weight) {
+            (None, Some(text)) => Err(format!("weight '{}' is not a number above 0; counted as 1", text.escape_ascii())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where files go, or the first of several places.
+    pub fn first_location(&self) -> &Path {
+        self.locations.first().map_or(Path::new("."), Location::path)
+    }
+
+    /// The settings of a run, with the locations' weights.
+    pub fn run_settings(&self) -> Settings {
+        Settings { weights: self.locations.iter().map(|location| location.weight).collect(), ..self.settings.clone() }
+    }
+
+    /// What `show` shows, in three parts: up to the line that announces the locations, the locations, the rest.
+    /// The original sends the locations to standard output even if the rest goes to a file.
+    pub fn show(&self) -> io::Result<[Vec<u8>; 3]> {
+        let settings = &self.settings;
+        let (mut head, mut locations, mut tail) = (Vec::new(), Vec::new(), Vec::new());
+        writeln!(head, "Current configuration is:")?;
+        writeln!(head, "The base number of files is {}", settings.number)?;
+        writeln!(head, "Transactions: {}", settings.transactions)?;
+        let (low, high) = (setting_size(settings.size_low), setting_size(settings.size_high));
+        if settings.size_low == settings.size_high {
+            writeln!(head, "Files are {low} in size")?;
+        } else {
+            writeln!(head, "Files range between {low} and {high} in size")?;
+        }
+        match self.locations.len() {
+            0 => {
+                head.extend_from_slice(b"Working directory: ");
+                head.extend_from_slice(std::env::current_dir()?.as_os_str().as_bytes());
+                head.push(b'\n');
+            }
+            1 => head.extend_from_slice(b"Working directory: \n"),
+            _ => head.extend_from_slice(b"Working directories: \n"),
+        }
+        for location in &self.locations {
+            locations.push(b'\t');
+            locations.extend_from_slice(&location.path);
+            writeln!(locations, " (weight={})", location.weight)?;
+        }
+        match settings.subdirectories {
+            0 => {}
+            1 => writeln!(tail, "1 subdirectory will be used")?,
+            several => writeln!(tail, "{several} subdirectories will be used")?,
+        }
+        writeln!(tail, "Block sizes are: read={}, write={}", setting_size(settings.read_block), setting_size(settings.write_block))?;
+        let bias = |bias: Option<u8>| bias.map_or(-1, i32::from);
+        writeln!(tail, "Biases are: read/append={}, create/delete={}", bias(settings.bias_read), bias(settings.bias_create))?;
+        writeln!(tail, "{} Unix buffered file I/O", if settings.buffering { "Using" } else { "Not using" })?;
+        writeln!(tail, "Random number generator seed is {}", settings.seed)?;
+        writeln!(tail, "Report format is {}.", if self.format == Format::Verbose { "verbose" } else { "terse" })?;
+        self.show_beyond(&mut tail)?;
+        Ok([head, locations, tail])
+    }
+
+    /// What the original does not have is shown only where it has been set.
+    fn show_beyond(&self, to: &mut Vec<u8>) -> io::Result<()> {
+        if self.fsync == Fsync::Close {
+            writeln!(to, "Files are synced before they are closed")?;
+        }
+        if self.direct {
+            writeln!(to, "Using direct I/O")?;
+        }
+        if self.threads > 1 {
+            writeln!(to, "{} threads will be used", self.threads)?;
+        }
+        if let Some(interval) = self.settings.interval {
+            writeln!(to, "At most {} transactions per second", rate_of_interval(interval))?;
+        }
+        Ok(())
+    }
+}
+
+const MOST: u32 = i32::MAX as u32;
+
+/// Reads a number as C's `atoi` does on 64-bit Linux: blanks, a sign, digits, the rest ignored; read as 64 bits, cut to 32.
+pub fn atoi(text: &[u8]) -> i32 {
+    let start = text.iter().position(|c| !matches!(c, b' ' | 0x09..=0x0d)).unwrap_or(text.len());
+    let text = &text[start..];
+    let (negative, digits) = match text.first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let mut value = 0_i64;
+    for digit in digits.iter().take_while(|c| c.is_ascii_digit()) {
+        let digit = i64::from(digit - b'0');
+        value = value.saturating_mul(10);
+        value = if negative { value.saturating_sub(digit) } else { value.saturating_add(digit) };
+    }
+    // Cut to 32 bits, as the conversion from long to int does.
+    value as i32
+}
+
+fn positive(argument: Option<&[u8]>, what: &str, most: u32) -> Result<u32, Complaint> {
+    let text = argument.unwrap_or_default();
+    u32::try_from(atoi(text)).ok().filter(|value| (1..=most).contains(value)).ok_or_else(|| match argument {
+        None => format!("{what} is missing"),
+        Some(_) => format!("'{}' is not {what} (1 to {most})", text.escape_ascii()),
+    })
+}
+
+fn bias(argument: Option<&[u8]>) -> Result<Option<u8>, Complaint> {
+    let wrong = "a bias is 0 (never the first kind) to 10 (always), or -1 (neither kind)";
+    match argument.map(atoi) {
+        Some(-1) => Ok(None),
+        Some(value @ 0..=10) => Ok(Some(value as u8)),
+        _ => Err(wrong.into()),
+    }
+}
+
+fn word<T: Copy>(argument: Option<&[u8]>, words: &[(&str, T)]) -> Result<T, Complaint> {
+    let text = argument.unwrap_or_default();
+    words.iter().find(|(word, _)| word.as_bytes() == text).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<String> = words.iter().map(|(word, _)| format!("'{word}'")).collect();
+        format!("say {}, not '{}'", names.join(" or "), text.escape_ascii())
+    })
+}
+
+/// Low and high; high is what follows the first blank, or low if that is no number that is at least low.
+fn sizes(argument: Option<&[u8]>) -> Result<(u32, u32), Complaint> {
+    let low = positive(argument, "a low size bound in bytes", MOST)?;
+    let text = argument.unwrap_or_default();
+    let high = text.iter().position(|c| *c == b' ').map(|blank| atoi(&text[blank + 1..]));
+    let high = high.and_then(|high| u32::try_from(high).ok()).unwrap_or(low).max(low);
+    Ok((low, high))
+}
+
+/// The path, and the text after the last blank, if there is a blank.
+fn split_weight(text: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match text.iter().rposition(|c| *c == b' ') {
+        Some(blank) => (&text[..blank], Some(&text[blank + 1..])),
+        None => (text, None),
+    }
+}
+
+/// Transactions a second; 0 for no limit.
+fn rate(argument: Option<&[u8]>) -> Result<f64, Complaint> {
+    let text = argument.unwrap_or_default();
+    std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .filter(|rate: &f64| *rate == 0.0 || (1e-6..=1e9).contains(rate))
+        .ok_or_else(|| format!("'{}' is not a rate in transactions per second (0: no limit)", text.escape_ascii()))
+}
+
+/// The time between transactions at `rate` a second; none for 0.
+pub fn interval_of_rate(rate: f64) -> Option<Nanos> {
+    (rate > 0.0).then(|| Nanos(((1e9 / rate).round() as u64).max(1)))
+}
+
+/// The rate that transactions this far apart come at.
+pub fn rate_of_interval(interval: Nanos) -> f64 {
+    (1e9 / interval.as_f64() * 1e6).round() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_are_read_as_by_atoi() {
+        for (text, value) in [
+            ("12abc", 12),
+            ("07", 7),
+            ("0x10", 0),
+            ("", 0),
+            (" \t-5", -5),
+            ("+3", 3),
+            ("+-3", 0),
+            ("4294967338", 42),
+            ("2147483648", i32::MIN),
+            ("99999999999999999999", -1),
+            ("-99999999999999999999", 0),
+        ] {
+            assert_eq!(atoi(text.as_bytes()), value, "{text}");
+        }
+    }
+
+    fn after(commands: &[(Setting, &str)]) -> Config {
+        let mut config = Config::default();
+        for (setting, argument) in commands {
+            let _ = config.set(*setting, Some(argument.as_bytes()));
+        }
+        config
+    }
+
+    #[test]
+    fn high_follows_the_first_blank_or_is_low() {
+        for (argument, sizes) in [
+            ("500 1000", (500, 1000)),
+            (" 500 1000", (500, 500)),
+            ("100 50", (100, 100)),
+            ("7", (7, 7)),
+            ("500\t1000", (500, 500)),
+            ("12,5 99", (12, 99)),
+            ("5 -3", (5, 5)),
+        ] {
+            let settings = after(&[(Setting::Size, argument)]).settings;
+            assert_eq!((settings.size_low, settings.size_high), sizes, "{argument}");
+        }
+        assert!(Config::default().set(Setting::Size, Some(b"00 600")).is_err());
+    }
+
+    #[test]
+    fn locations_are_replaced_added_and_removed() {
+        let location = |path: &str, weight| Location { path: path.into(), weight };
+        let config =
+            after(&[(Setting::Location, "old"), (Setting::Location, "a b c 4"), (Setting::Location, "+d e"), (Setting::Location, "+d 2")]);
+        assert_eq!(config.locations, [location("a b c", 4), location("d", 1), location("d", 2)]);
+        let mut config = config;
+        assert!(config.set(Setting::Location, Some(b"-d 1")).is_err());
+        config.set(Setting::Location, Some(b"-d")).unwrap();
+        assert_eq!(config.locations, [location("a b c", 4), location("d", 2)]);
+        assert!(config.set(Setting::Location, Some(b"")).is_err(), "files in the root directory");
+        assert!(config.set(Setting::Location, Some(b"+ ")).is_err());
+        assert_eq!(config.locations.len(), 2);
+    }
+
+    #[test]
+    fn wrong_values_leave_the_old_ones() {
+        for setting in [
+            Setting::Number,
+            Setting::Seed,
+            Setting::Transactions,
+            Setting::Subdirectories,
+            Setting::Read,
+            Setting::Write,
+            Setting::Threads,
+        ] {
+            for argument in [None, Some(&b"0"[..]), Some(b"-1"), Some(b"x"), Some(b"")] {
+                let mut config = Config::default();
+                assert!(config.set(setting, argument).is_err(), "{setting:?} {argument:?}");
+                assert_eq!(config, Config::default());
+            }
+        }
+        for (setting, argument) in [
+            (Setting::Buffering, "TRUE"),
+            (Setting::Report, "terse\r"),
+            (Setting::BiasRead, "11"),
+            (Setting::BiasCreate, "-2"),
+            (Setting::Rate, "nan"),
+            (Setting::Fsync, "always"),
+        ] {
+            assert_eq!(after(&[(setting, argument)]), Config::default(), "{setting:?} {argument}");
+        }
+        assert_eq!(after(&[(Setting::BiasCreate, "abc")]).settings.bias_create, Some(0), "as the original reads it");
+    }
+
+    #[test]
+    fn what_is_beyond_the_original_shows_only_when_set() {
+        let show = |config: &Config| String::from_utf8(config.show().unwrap().concat()).unwrap();
+        assert!(show(&Config::default()).ends_with("Report format is verbose.\n"));
+        let config = after(&[(Setting::Fsync, "close"), (Setting::Direct, "true"), (Setting::Threads, "4"), (Setting::Rate, "250")]);
+        assert!(show(&config).ends_with(
+            "verbose.\nFiles are synced before they are closed\nUsing direct I/O\n4 threads will be used\nAt most 250 transactions per second\n"
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn no_argument_panics_or_sets_what_cannot_run(commands in prop::collection::vec((0_usize..16, prop::option::of(prop::collection::vec(any::<u8>(), 0..24))), 0..8)) {
+            use Setting::*;
+            let all = [Size, Number, Seed, Transactions, Location, Subdirectories, Read, Write, Buffering, BiasRead, BiasCreate, Report, Fsync, Direct, Threads, Rate];
+            let mut config = Config::default();
+            for (setting, argument) in &commands {
+                let _ = config.set(all[*setting], argument.as_deref());
+            }
+            prop_assert!(config.settings.check().is_ok());
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Runs on real directories: looks first, runs, cleans up, and keeps what was measured.
+
+use super::announce::{Announced, Announcer};
+use super::classic::{Stamps, Totals};
+use super::config::Config;
+use super::details;
+use super::directories::{Held, Names, Obstacles, Places, hold};
+use super::memory;
+use super::session::{Finished, Runner};
+use crate::error::{Interrupted, UsageError};
+use crate::host::Observer;
+use crate::output::{Context, SurvivesClosedPipe};
+use crate::runner::recorder::Recorded;
+use crate::runner::{End, Header, Outcome, together};
+use crate::session::safety::consent;
+use crate::target::dir::{Calls, DirOptions};
+use anyhow::{Context as _, bail};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_core::run::{Field, Run, TargetKind, Warning};
+use trimtab_core::target::{FileTarget as _, TargetError};
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::FileWorkload as _;
+use trimtab_core::workload::Plan;
+use trimtab_core::workload::postmark::{Counts, Leftover, Postmark, Settings};
+
+/// The seed that leftovers were most likely made with, besides that of the run.
+const SEED_DEFAULT: u32 = 42;
+
+/// One run, with everything that was measured.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// As it was configured.
+    pub config: Config,
+    /// When it began.
+    pub started_unix_ms: u64,
+    /// Sums over all streams.
+    pub totals: Totals,
+    /// Counts of each stream.
+    pub streams: Vec<Counts>,
+    /// The seconds of the original's report.
+    pub stamps: Stamps,
+    /// Phases, latencies, series.
+    pub recorded: Recorded,
+    /// The machine, and what disturbed the run, if anybody looked.
+    pub surroundings: Option<(Vec<Field>, Vec<Warning>)>,
+}
+
+impl Record {
+    /// The run as every workload has it, for reports and the store.
+    pub fn to_run(&self) -> Run {
+        let settings = self.config.run_settings();
+        let label = match &self.config.locations[..] {
+            [] => std::env::current_dir().map_or_else(|_| ".".to_owned(), |dir| dir.display().to_string()),
+            locations => locations.iter().map(|location| location.path().display().to_string()).collect::<Vec<_>>().join(", "),
+        };
+        let fields = details::fields(&settings, self.config.fsync, self.config.direct, self.config.threads);
+        let mut header = Header::new("postmark", fields, TargetKind::Directory, &label, "as-mounted", settings.seed.into());
+        header.started_unix_ms = self.started_unix_ms;
+        let mut run = header.into_run(self.recorded.clone(), true);
+        if let Some((environment, warnings)) = &self.surroundings {
+            run.environment.clone_from(environment);
+            run.warnings.clone_from(warnings);
+        }
+        details::add(&mut run, &settings, &self.streams.iter().map(std::slice::from_ref).collect::<Vec<_>>());
+        run
+    }
+
+    /// The files ran out in some stream.
+    pub fn out_of_files(&self) -> bool {
+        self.streams.iter().any(|counts| counts.out_of_files)
+    }
+}
+
+/// Runs PostMark where the user says.
+pub struct Live<'a> {
+    context: &'a Context,
+    /// Look at the machine and at what else it does.
+    observe: bool,
+    /// Told of every run that ended in order.
+    finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>,
+}
+
+impl<'a> Live<'a> {
+    /// Hands every run to `finished`, with its surroundings if `observe`.
+    pub fn new(context: &'a Context, observe: bool, finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>) -> Self {
+        Self { context, observe, finished }
+    }
+}
+
+impl Runner for Live<'_> {
+    fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished> {
+        let observer = self.observe.then(|| Observer::start(config.first_location())).transpose();
+        let observer = observer.with_context(|| format!("cannot look at {}", config.first_location().display()))?;
+        let mut record = run(self.context, config, out)?;
+        record.surroundings = observer.map(|observer| observer.finish(None));
+        let finished = Finished { totals: record.totals, stamps: record.stamps, all_done: !record.out_of_files() };
+        (self.finished)(record)?;
+        Ok(finished)
+    }
+}
+
+/// How the target is used.
+pub fn dir_options(settings: &Settings, config: &Config) -> DirOptions {
+    DirOptions {
+        write_block: settings.write_block,
+        read_block: settings.read_block,
+        calls: if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } },
+        fsync: config.fsync,
+        direct: config.direct,
+        ..DirOptions::default()
+    }
+}
+
+fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Record> {
+    let settings = config.run_settings();
+    settings.check().map_err(|error| UsageError::new(error.to_string()))?;
+    let options = dir_options(&settings, config);
+    options.check().map_err(UsageError::new)?;
+    memory::check(&settings, config.threads)?;
+    let mut paths: Vec<PathBuf> = config.locations.iter().map(|location| location.path().to_owned()).collect();
+    if paths.is_empty() {
+        paths.push(config.first_location().to_owned());
+    }
+    let held = hold(&paths)?;
+    clear_the_way(context, &held, &settings, config.threads)?;
+    crate::interrupt::install().context("cannot catch signals")?;
+    crate::interrupt::check()?;
+
+    let mut runs = Vec::new();
+    for index in 0..config.threads {
+        runs.push(Postmark::new(&settings.stream(index)).map_err(|error| UsageError::new(error.to_string()))?.in_existing_locations());
+    }
+    let plan = plan(&runs);
+    fits(&held, &plan)?;
+    agreed(context, &plan)?;
+    let survives = SurvivesClosedPipe::new();
+    let started_unix_ms = crate::runner::unix_ms();
+    let mut seconds = wall_seconds();
+    let announcer = Announcer::new(out, &mut seconds, settings.transactions);
+    let epoch = Instant::now();
+    let mut streams = Vec::new();
+    for (index, run) in runs.into_iter().enumerate() {
+        let places = Places::new(&held, options, epoch, index as u32, config.threads)?;
+        streams.push((Announced::new(run, (index == 0).then_some(&announcer)), places));
+    }
+    let outcome = together::run(&mut streams, &mut &announcer);
+    let recorded = ended(outcome, &mut streams)?;
+    drop(survives);
+    let mut totals = Totals::default();
+    let counts: Vec<Counts> = streams.iter().map(|(stream, _)| stream.run.counts()).collect();
+    for ((stream, _), counts) in streams.iter().zip(&counts) {
+        totals.add(stream.run.settings(), counts);
+    }
+    Ok(Record {
+        config: config.clone(),
+        started_unix_ms,
+        totals,
+        streams: counts,
+        stamps: announcer.stamps(),
+        recorded,
+        surroundings: None,
+    })
+}
+
+/// Removes what a run that did not end in order made, and says why it did not.
+fn ended(outcome: Outcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyhow::Result<Recorded> {
+    let cause = match outcome.end {
+        End::Complete => return Ok(outcome.recorded),
+        End::Interrupted => anyhow::Error::new(Interrupted),
+        End::Failed(error) => anyhow::Error::new(error),
+    };
+    let is_there = |error: TargetError| error.errno != Some(libc::ENOENT);
+    let mut left = 0_u64;
+    for (stream, places) in streams {
+        stream.run.for_each_leftover(|leftover| {
+            let there = match leftover {
+                // What could not be removed may never have come to be: a filesystem that cannot be written to does not tell.
+                Leftover::File(path) if places.is_foreign(path) => false,
+                Leftover::File(path) => {
+                    places.delete(path).is_err_and(is_there) && !places.read(path, 0).is_err_and(|error| !is_there(error))
+                }
+                Leftover::Dir(path) => places.remove_dir(path).is_err_and(is_there),
+            };
+            left += u64::from(there);
+        });
+    }
+    if left > 0 {
+        let what = if left == 1 { "a file or directory".to_owned() } else { format!("{left} files and directories") };
+        return Err(cause.context(format!("{what} of the run could not be removed again")));
+    }
+    Err(cause)
+}
+
+/// Nothing may be where the run's files go. What an earlier run left, there or elsewhere, may be removed, if the user says so.
+fn clear_the_way(context: &Context, held: &[Held], settings: &Settings, threads: u32) -> anyhow::Result<()> {
+    let number_max = u64::from(settings.number) + u64::from(settings.transactions);
+    let found = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories, streams: threads })?;
+    let mut seeds: Vec<u32> = (0..threads).map(|index| settings.stream(index).seed).collect();
+    seeds.push(SEED_DEFAULT);
+    let in_the_way = found.in_the_way();
+    // Others may keep files of such names where they are in nobody's way.
+    let left = [found.all(), in_the_way].into_iter().find(|files| files.are_leftovers(held, &seeds));
+    match left {
+        Some(left) => {
+            let what = format!("{left} left by an earlier PostMark run");
+            if consent::ask(context, &format!("{what}. Remove them?"))? {
+                left.remove(held, &seeds)?;
+            } else if in_the_way.is_empty() {
+                context.remark(&format!("{what}; --yes removes them."));
+            } else {
+                bail!("{what}: remove them, or say --yes to have them removed");
+            }
+        }
+        None if in_the_way.is_empty() => {}
+        None => bail!("{in_the_way} in the way, and PostMark did not make all of that: move it away or set another location"),
+    }
+    Ok(())
+}
+
+/// Asks before large amounts. Only the absolute limit counts here: a share of the drive would stop old scripts on small ones.
+fn agreed(context: &Context, plan: &Plan) -> anyhow::Result<()> {
+    let Some(reason) = consent::reason(plan.written, None) else { return Ok(()) };
+    let announcement = format!("the run writes up to {}, {} at a time; {reason}", plan.written, plan.space);
+    if consent::ask(context, &format!("{announcement}. Go on?"))? {
+        return Ok(());
+    }
+    Err(UsageError::new(announcement).hint("say --yes to allow it").into())
+}
+
+/// An error if the files cannot fit.
+fn fits(held: &[Held], plan: &Plan) -> anyhow::Result<()> {
+    let mut free: Option<u64> = Some(0);
+    let mut devices = Vec::new();
+    for place in held {
+        let stat = rustix::fs::fstat(&place.dir).map_err(std::io::Error::from)?;
+        let sizes = rustix::fs::fstatvfs(&place.dir).map_err(std::io::Error::from)?;
+        if devices.contains(&stat.st_dev) {
+            continue;
+        }
+        devices.push(stat.st_dev);
+        // A filesystem that does not tell its size may have room.
+        let here = (sizes.f_blocks > 0).then(|| sizes.f_frsize.saturating_mul(sizes.f_bavail));
+        free = free.zip(here).map(|(sum, here)| sum.saturating_add(here));
+    }
+    match free.map(Bytes) {
+        Some(free) if plan.space > free => {
+            bail!("the files will hold up to {} at a time, and {free} are free in {}", plan.space, held[0].path.display())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn plan(runs: &[Postmark]) -> Plan {
+    runs.iter().map(|run| run.plan()).fold(Plan::default(), |sum, plan| Plan {
+        written: sum.written.saturating_add(plan.written),
+        space: sum.space.saturating_add(plan.space),
+        ops: sum.ops.zip(plan.ops).map(|(a, b)| a.saturating_add(b)),
+    })
+}
+
+/// The wall clock in whole seconds: what it showed at the start and how long ago that is, so that setting the clock does not turn a run's time.
+fn wall_seconds() -> impl FnMut() -> i64 + Send {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let start = Instant::now();
+    move || i64::try_from((wall + start.elapsed()).as_secs()).unwrap_or(i64::MAX)
+}

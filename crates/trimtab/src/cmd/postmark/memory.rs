@@ -1,0 +1,35 @@
+//! Runs too large for the machine's memory are refused before they drive it into the ground.
+
+use crate::error::UsageError;
+use crate::host::processes::available_memory;
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::postmark::Settings;
+
+/// An error if `threads` streams of these settings need more memory than is available.
+pub fn check(settings: &Settings, threads: u32) -> Result<(), UsageError> {
+    enough(Bytes(settings.memory().0.saturating_mul(threads.into())), available_memory())
+}
+
+fn enough(needed: Bytes, available: Option<Bytes>) -> Result<(), UsageError> {
+    match available {
+        Some(available) if needed > available => {
+            Err(UsageError::new(format!("the table of files and the text need {needed} of memory, and {available} are available"))
+                .hint("use fewer or smaller files, or fewer threads"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_what_is_unknown_is_tried() {
+        let memory = Some(Bytes(1_024_000_000));
+        assert!(enough(Bytes(1_024_000_000), memory).is_ok() && enough(Bytes(1_024_000_001), memory).is_err());
+        assert!(enough(Bytes::MAX, None).is_ok());
+        let absurd = Settings { number: (1 << 30) - 1, size_high: i32::MAX as u32, ..Settings::default() };
+        assert!(check(&absurd, 1024).is_err());
+    }
+}

@@ -1,0 +1,277 @@
+//! A PostMark session: reads commands, does them, prints what the original prints.
+
+use super::classic::{self, Stamps, Totals};
+use super::command::{self, Command, Line};
+use super::config::{Config, Format};
+use crate::error::Interrupted;
+use crate::sys::beneath;
+use crate::sys::beneath::named::{self, Streams};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::{Command as Process, Stdio};
+
+/// What the original says first; scripts look for it.
+const BANNER: &str = "PostMark v1.51 : 8/14/01";
+/// Read at the start where no file is named.
+pub const DEFAULT_FILE: &str = ".pmrc";
+/// So much of a file is executed; no description of a workload is longer.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Files that load files: deeper than this, they load themselves.
+const LOAD_DEPTH_MAX: u32 = 64;
+
+/// A run that ended in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finished {
+    /// What was done.
+    pub totals: Totals,
+    /// When.
+    pub stamps: Stamps,
+    /// All transactions were done; if not, the files ran out.
+    pub all_done: bool,
+}
+
+/// Does the runs of a session.
+pub trait Runner {
+    /// Does one, with its progress on `out`. Fails with everything cleaned up.
+    fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished>;
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// A run could not be done.
+    pub failed: bool,
+}
+
+/// Where a session's words go.
+pub struct Voice<'a> {
+    /// What the original prints to standard output.
+    pub out: &'a mut (dyn Write + Send),
+    /// Complaints, one line each.
+    pub complain: &'a mut dyn FnMut(&str),
+    /// What `!` commands print goes to standard error, because standard output is for something else.
+    pub shell_to_stderr: bool,
+}
+
+/// A session.
+pub struct Session<'a> {
+    config: Config,
+    voice: Voice<'a>,
+    runner: &'a mut dyn Runner,
+    load_depth: u32,
+    /// A file is being executed that others may write to.
+    foreign: bool,
+    failed: bool,
+}
+
+/// What to do after a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Line,
+    Quit,
+}
+
+impl<'a> Session<'a> {
+    /// A session that begins with `config`.
+    pub fn new(config: Config, voice: Voice<'a>, runner: &'a mut dyn Runner) -> Self {
+        Self { config, voice, runner, load_depth: 0, foreign: false, failed: false }
+    }
+
+    /// Executes `file` if it is there, then `input` with a prompt, unless the file said `quit`.
+    pub fn execute(mut self, file: &Path, input: &mut dyn BufRead) -> anyhow::Result<Ended> {
+        writeln!(self.voice.out, "{BANNER}")?;
+        let mut next = Next::Line;
+        match named::open_to_read(file, Streams::Pipes) {
+            // Nobody named it, and it may be anybody's: what it says is done with this user's rights.
+            Ok(open) if file == Path::new(DEFAULT_FILE) && named::is_open_to_others(&open) => {
+                self.complain(&format!("others may write to {DEFAULT_FILE}; going on without it"));
+            }
+            Ok(open) => next = self.load(file, open)?,
+            Err(error) if file != Path::new(DEFAULT_FILE) => {
+                self.complain(&format!("cannot read the configuration file {}: {error}; going on without it", file.display()));
+            }
+            Err(_) => {}
+        }
+        while next == Next::Line {
+            write!(self.voice.out, "pm>")?;
+            self.voice.out.flush()?;
+            let Some(line) = command::read_line(input)? else { break };
+            self.note_cut(&line, "standard input");
+            next = match &line.text[..] {
+                b"?" => self.line(b"help")?,
+                b"exit" => Next::Quit,
+                text => self.line(text)?,
+            };
+        }
+        self.voice.out.flush()?;
+        Ok(Ended { failed: self.failed })
+    }
+
+    fn complain(&mut self, text: &str) {
+        (self.voice.complain)(text);
+    }
+
+    fn note_cut(&mut self, line: &Line, input: &str) {
+        if line.cut_at_end {
+            self.complain(&format!("the last line of {input} has no newline, so it lost its last character, as always in PostMark"));
+        }
+    }
+
+    fn load(&mut self, name: &Path, file: File) -> anyhow::Result<Next> {
+        self.voice.out.write_all(b"Reading configuration from file '")?;
+        self.voice.out.write_all(name.as_os_str().as_bytes())?;
+        writeln!(self.voice.out, "'")?;
+        let around = self.foreign;
+        self.foreign |= named::is_open_to_others(&file);
+        let mut lines = BufReader::new(file.take(FILE_BYTES_MAX));
+        self.load_depth += 1;
+        let mut next = Next::Line;
+        while next == Next::Line {
+            let line = match command::read_line(&mut lines) {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(error) => {
+                    self.complain(&format!("cannot read {}: {error}", name.display()));
+                    break;
+                }
+            };
+            self.note_cut(&line, &name.display().to_string());
+            next = self.line(&line.text)?;
+        }
+        self.load_depth -= 1;
+        self.foreign = around;
+        Ok(next)
+    }
+
+    fn line(&mut self, line: &[u8]) -> anyhow::Result<Next> {
+        match command::parse(line) {
+            Command::Set(setting, argument) => {
+                if let Err(complaint) = self.config.set(setting, argument) {
+                    self.complain(&format!("{}: {complaint}", line.escape_ascii()));
+                }
+            }
+            Command::Run(argument) => self.run(argument)?,
+            Command::Load(argument) => self.load_named(argument)?,
+            Command::Show(argument) => self.show(argument)?,
+            Command::Help(argument) => self.voice.out.write_all(command::help(argument.unwrap_or_default()).as_bytes())?,
+            Command::Quit => return Ok(Next::Quit),
+            Command::Shell(command) => self.shell(command)?,
+            Command::Unknown => writeln!(self.voice.out, "Eh?")?,
+        }
+        Ok(Next::Line)
+    }
+
+    /// `quit` in a loaded file ends only that file.
+    fn load_named(&mut self, argument: Option<&[u8]>) -> anyhow::Result<()> {
+        let Some(name) = argument.map(path) else {
+            self.complain("load: no file given; 'load FILE'");
+            return Ok(());
+        };
+        if self.load_depth >= LOAD_DEPTH_MAX {
+            self.complain(&format!("load: {} is loaded from within itself", name.display()));
+            return Ok(());
+        }
+        match named::open_to_read(name, Streams::Pipes) {
+            Ok(file) => self.load(name, file).map(drop),
+            Err(error) => {
+                self.complain(&format!("load: cannot read the configuration file {}: {error}", name.display()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens the file that a report or the settings are appended to; `None` is standard output.
+    fn output(&mut self, argument: Option<&[u8]>) -> Option<File> {
+        let name = path(argument?);
+        match beneath::open_to_append(name) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                self.complain(&format!("cannot write to the file '{}', so this goes to standard output: {error}", name.display()));
+                None
+            }
+        }
+    }
+
+    fn show(&mut self, argument: Option<&[u8]>) -> anyhow::Result<()> {
+        let file = self.output(argument);
+        let [head, locations, tail] = self.config.show()?;
+        match file {
+            Some(mut file) => {
+                self.voice.out.write_all(&locations)?;
+                if let Err(error) = file.write_all(&[head, tail].concat()) {
+                    self.complain(&format!("show: {error}"));
+                }
+            }
+            None => self.voice.out.write_all(&[head, locations, tail].concat())?,
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, argument: Option<&[u8]>) -> anyhow::Result<()> {
+        let finished = match self.runner.run(&self.config, self.voice.out) {
+            Ok(finished) => finished,
+            Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => {
+                self.voice.out.flush()?;
+                return Err(error);
+            }
+            Err(error) => {
+                self.failed = true;
+                // What was being done stands at the end of an open line.
+                writeln!(self.voice.out)?;
+                self.voice.out.flush()?;
+                self.complain(&crate::error::one_line(&error));
+                return Ok(());
+            }
+        };
+        let file = self.output(argument);
+        if !finished.all_done {
+            return Ok(());
+        }
+        let report = match self.config.format {
+            Format::Verbose => classic::verbose(&finished.totals, finished.stamps),
+            Format::Terse => classic::terse(&finished.totals, finished.stamps),
+        };
+        match file {
+            Some(mut file) => {
+                if let Err(error) = file.write_all(report.as_bytes()) {
+                    self.failed = true;
+                    self.complain(&format!("run: cannot write the report: {error}"));
+                }
+            }
+            None => self.voice.out.write_all(report.as_bytes())?,
+        }
+        Ok(())
+    }
+
+    fn shell(&mut self, command: &[u8]) -> anyhow::Result<()> {
+        self.voice.out.flush()?;
+        if self.foreign {
+            self.complain("a command of the shell in a file that others may write to is not executed");
+            return Ok(());
+        }
+        let mut process = if command.is_empty() {
+            Process::new(std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into()))
+        } else {
+            let mut process = Process::new("/bin/sh");
+            process.arg("-c").arg(OsStr::from_bytes(command));
+            process
+        };
+        if self.voice.shell_to_stderr {
+            process.stdout(Stdio::from(std::io::stderr()));
+        }
+        if let Err(error) = process.status() {
+            self.complain(&format!("cannot start the shell: {error}"));
+        }
+        Ok(())
+    }
+}
+
+fn path(argument: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(argument))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! What the kernel says of processes, this one and others, of this boot, and of memory.
+
+use super::root::printable;
+use std::path::Path;
+use trimtab_core::units::Bytes;
+
+/// Another one after each boot; empty where the kernel does not say.
+#[must_use]
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// When a process began, in clock ticks after boot; `None` if there is none, or if it has ended and nobody has asked how yet.
+#[must_use]
+pub fn started(pid: u32) -> Option<u64> {
+    started_in(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Field 22 of `/proc/PID/stat`.
+fn started_in(stat: &str) -> Option<u64> {
+    // The name in parentheses may contain anything, also parentheses; the state and 18 fields lie between it and the start time.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    match fields.next()? {
+        "Z" | "X" => None,
+        _ => fields.nth(18)?.parse().ok(),
+    }
+}
+
+/// Whether there is such a process, if only one that has ended and that nobody has asked how.
+#[must_use]
+pub fn exists(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// The command line of a process, as much of it as says what it is, fit for a terminal.
+#[must_use]
+pub fn command_line(pid: u32) -> Option<String> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = line.split(|&b| b == 0).take(3).map(printable).collect::<Vec<_>>().join(" ");
+    let words = words.replace('\n', " ").trim().chars().take(60).collect::<String>();
+    (!words.is_empty()).then_some(words)
+}
+
+/// Bytes that this thread has caused to be read from drives.
+#[must_use]
+pub fn read_by_this_thread() -> u64 {
+    let io = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
+    io.lines().find_map(|line| line.strip_prefix("read_bytes:")?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Memory that the kernel thinks it can give out without swapping; `None` if it does not say.
+#[must_use]
+pub fn available_memory() -> Option<Bytes> {
+    available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn available_in(meminfo: &str) -> Option<Bytes> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes(kib.saturating_mul(1024)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_ended_does_not_live_until_somebody_asks_how() {
+        let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        assert_eq!(started_in(&format!("7 (a) b) R {fields}")), Some(4711));
+        assert_eq!(started_in(&format!("7 (trimtab) Z {fields}")), None);
+        let own = std::process::id();
+        assert!(exists(own) && started(own).is_some() && command_line(own).is_some());
+        assert!(!exists(u32::MAX) && started(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn memory_is_in_units_of_1024_bytes() {
+        assert_eq!(available_in("MemTotal:  8000000 kB\nMemAvailable:    1000000 kB\n"), Some(Bytes(1_024_000_000)));
+        assert_eq!(available_in(""), None);
+        assert!(available_memory().unwrap() > Bytes(1 << 20));
+    }
+}

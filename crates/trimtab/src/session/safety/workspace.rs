@@ -1,0 +1,546 @@
+//! The directory that a command makes for itself, and finding those that crashed runs left behind.
+//!
+//! A workspace holds `marker`, which says whose it is and is locked while that process lives, and the directories of the runs.
+
+use super::{Ground, Guard, consent};
+use crate::host::processes::{boot_id, started};
+use crate::output::Context;
+use crate::sys::beneath::{Dir, PRIVATE_FILE, Removal};
+use anyhow::{Context as _, anyhow};
+use rustix::fd::OwnedFd;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use std::fmt;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use trimtab_core::units::Bytes;
+
+/// Names of workspaces begin with this.
+const PREFIX: &str = "trimtab-work-";
+const MARKER: &str = "marker";
+/// First line of a marker: what it is, and its version.
+const MAGIC: &str = "trimtab workspace 1";
+/// A marker is never longer.
+const MARKER_BYTES_MAX: u64 = 4096;
+
+/// A directory of our own. Removed when it is dropped, with all that is in it.
+#[derive(Debug)]
+pub struct Workspace {
+    parent: Dir,
+    name: String,
+    path: PathBuf,
+    dir: Dir,
+    reserve: Bytes,
+    /// Locked as long as this process lives.
+    _marker: File,
+    removed: bool,
+}
+
+impl Workspace {
+    /// Makes one in `ground`.
+    pub fn create(ground: &Ground, reserve: Bytes) -> anyhow::Result<Self> {
+        let parent = ground.directory()?;
+        let pid = std::process::id();
+        let (name, dir) = parent
+            .mkdir_unique(|n| format!("{PREFIX}{pid}-{n}"))
+            .with_context(|| format!("cannot make a directory to work in in {}", ground.path.display()))?;
+        let path = ground.path.join(&name);
+        match furnish(&dir) {
+            Ok(marker) => Ok(Self { parent, name, path, dir, reserve, _marker: marker, removed: false }),
+            Err(error) => {
+                // Nothing of ours may stay; the first error is the one that counts.
+                let _ = parent.remove_tree(&name, &dir);
+                Err(anyhow!(error).context(format!("cannot set up {}", path.display())))
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The reserve of free space that was agreed on.
+    pub fn reserve(&self) -> Bytes {
+        self.reserve
+    }
+
+    /// Makes a directory in it, for one run.
+    pub fn subdirectory(&self, name: &str) -> anyhow::Result<(OwnedFd, PathBuf)> {
+        let path = self.path.join(name);
+        let dir = self.dir.mkdir(name).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok((dir.into(), path))
+    }
+
+    /// Removes a directory in it, with all that a run left there.
+    pub fn remove_subdirectory(&self, name: &str) -> anyhow::Result<()> {
+        let remove = || match self.dir.open_dir(name) {
+            Ok(held) => self.dir.remove_tree(name, &held).map(drop),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        remove().with_context(|| format!("cannot remove {}", self.path.join(name).display()))
+    }
+
+    /// Watches the reserve during a run.
+    pub fn guard(&self) -> anyhow::Result<Guard> {
+        let dir = self.dir.try_clone().context("cannot keep the directory open")?;
+        Ok(Guard::new(dir.into(), self.path.clone(), self.reserve))
+    }
+
+    /// Removes it, and says if that did not work.
+    pub fn close(mut self) -> anyhow::Result<()> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> anyhow::Result<()> {
+        if self.removed {
+            return Ok(());
+        }
+        self.removed = true;
+        remove(&self.parent, &self.name, &self.dir, &self.path)
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            crate::output::complain(&format!("{error:#}"));
+        }
+    }
+}
+
+/// Removes what is in the workspace that is open as `dir`, and the workspace itself if it is still what `name` stands for.
+fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()> {
+    // The marker last: what is left of it by a kill says until the end whose it is.
+    let contents = || {
+        for inner in dir.names()?.iter().filter(|inner| *inner != MARKER) {
+            if let Ok(held) = dir.open_dir(inner) {
+                let _ = dir.remove_tree(inner, &held)?;
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    let removal = contents().and_then(|()| parent.remove_tree(name, dir));
+    match removal.with_context(|| format!("cannot remove {}; please remove it by hand", path.display()))? {
+        Removal::Done | Removal::Absent => Ok(()),
+        Removal::Foreign(at) => Err(anyhow!(
+            "{} is not the directory that was made there, so it was left alone (it is at {}); somebody has moved ours, which is empty now",
+            path.display(),
+            at.display()
+        )),
+    }
+}
+
+/// Puts the locked marker into the new directory.
+fn furnish(dir: &Dir) -> std::io::Result<File> {
+    let mut marker = dir.create_new(MARKER, PRIVATE_FILE)?;
+    // A filesystem without locks leaves the process id as the sign of life.
+    let _ = rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive);
+    marker.write_all(Owner::this_process().to_string().as_bytes())?;
+    // So that a power cut leaves a directory that is known as ours.
+    marker.sync_all()?;
+    Ok(marker)
+}
+
+/// Whose a workspace is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Owner {
+    pid: u32,
+    /// When the process started, in clock ticks since boot: the same pid with another start is another process.
+    started: u64,
+    boot: String,
+    host: String,
+}
+
+impl Owner {
+    fn this_process() -> Self {
+        let pid = std::process::id();
+        Self { pid, started: started(pid).unwrap_or(0), boot: boot_id(), host: host_name() }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        if lines.next()? != MAGIC {
+            return None;
+        }
+        let mut value = |key: &str| lines.next()?.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned);
+        Some(Self {
+            pid: value("pid")?.parse().ok()?,
+            started: value("started")?.parse().ok()?,
+            boot: value("boot")?,
+            host: value("host")?,
+        })
+    }
+
+    /// Whether that process lives, as far as its id tells on this machine and boot.
+    fn lives(&self) -> bool {
+        self.boot == boot_id() && started(self.pid) == Some(self.started)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{MAGIC}\npid {}\nstarted {}\nboot {}\nhost {}\n", self.pid, self.started, self.boot, self.host)
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// What stands in the directory and looks like one of ours.
+#[derive(Debug)]
+pub struct Leftover {
+    name: String,
+    state: State,
+    /// The directory, if it may be looked into.
+    dir: Option<Dir>,
+    /// Holds the lock while it is dealt with, so that two processes do not.
+    _marker: Option<File>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    /// Its process is gone.
+    Dead,
+    /// In use, or being set up right now.
+    Alive,
+    /// Made by another machine that shares the filesystem.
+    Elsewhere(String),
+    /// Named like one of ours, but without a marker of ours.
+    Unknown,
+}
+
+/// Finds what runs that crashed left in `ground`, and offers to remove it. What lives or is not ours is left alone.
+pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result<()> {
+    sweep(ground);
+    for leftover in &find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
+        let path = ground.path.join(&leftover.name);
+        let shown = path.display();
+        match &leftover.state {
+            State::Alive => {}
+            State::Elsewhere(host) => context.remark(&format!("{shown} was made on {host}; if nothing runs there any more, remove it.")),
+            State::Unknown => {
+                context.remark(&format!("{shown} is named like a directory of trimtab's but does not say that it is one; left alone."))
+            }
+            State::Dead => deal_with_dead(context, ground, leftover, &path)?,
+        }
+    }
+    Ok(())
+}
+
+/// Takes away the private places in which a workspace was on its way out when its process was killed. Nothing but empty directories is removed,
+/// so nobody need be asked.
+fn sweep(ground: &Ground) {
+    let Ok(parent) = ground.directory() else { return };
+    for name in parent.names().unwrap_or_default() {
+        if Dir::is_temporary_name(&name, "removed".as_ref())
+            && let Ok(place) = parent.open_dir(&name)
+            && place.require_private().is_ok()
+            && is_old(&place)
+        {
+            for inner in place.names().unwrap_or_default().iter().filter(|inner| inner.as_encoded_bytes().starts_with(PREFIX.as_bytes())) {
+                let _ = place.open_dir(inner).and_then(|held| place.remove_dir(inner, &held));
+            }
+            // What holds anything else stays where it is.
+            if is_empty(&place) {
+                let _ = parent.remove_dir(&name, &place);
+            }
+        }
+    }
+}
+
+fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    if !consent::ask(context, &format!("{shown} was left by a run that crashed. Remove it?"))? {
+        context.remark(&format!("{shown} was left by a run that crashed; --yes removes it."));
+        return Ok(());
+    }
+    let dir = leftover.dir.as_ref().context("a directory that was looked into is open")?;
+    remove(&ground.directory()?, &leftover.name, dir, path)
+}
+
+/// Everything in `ground` that is named like a workspace.
+pub fn find(ground: &Ground) -> std::io::Result<Vec<Leftover>> {
+    let parent = Dir::from_fd(ground.dir.try_clone()?, &ground.path);
+    let mut found = Vec::new();
+    for name in parent.names()? {
+        if let Some(name) = name.to_str()
+            && name.starts_with(PREFIX)
+            && let Some(leftover) = examine(&parent, name)
+        {
+            found.push(leftover);
+        }
+    }
+    Ok(found)
+}
+
+/// `None` if it is no directory or gone by now.
+fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
+    let name = name.to_owned();
+    let dir = match parent.open_dir(&name) {
+        Ok(dir) => dir,
+        // Another user's.
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+            return Some(Leftover { name, state: State::Alive, dir: None, _marker: None });
+        }
+        Err(_) => return None,
+    };
+    let (state, marker) = state(&dir);
+    Some(Leftover { name, state, dir: Some(dir), _marker: marker })
+}
+
+fn state(dir: &Dir) -> (State, Option<File>) {
+    let ours = rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
+    // Where others may write, anybody can have put a marker.
+    if !ours || dir.require_unshared().is_err() {
+        return (State::Unknown, None);
+    }
+    let marker = match dir.open_read(MARKER) {
+        Ok(marker) => marker,
+        // Being set up, or removed; or a crash came in between, and it is empty.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return match (is_old(dir), is_empty(dir)) {
+                (true, true) => (State::Dead, None),
+                (true, false) => (State::Unknown, None),
+                (false, _) => (State::Alive, None),
+            };
+        }
+        Err(_) => return (State::Unknown, None),
+    };
+    if !Dir::is_trusted_file(&marker).unwrap_or(false) {
+        return (State::Unknown, None);
+    }
+    if rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return (State::Alive, None);
+    }
+    let mut text = String::new();
+    let _ = (&marker).take(MARKER_BYTES_MAX).read_to_string(&mut text);
+    let state = match Owner::parse(&text) {
+        None if !is_old(dir) => State::Alive,
+        // Killed before it wrote its marker, and so before it made anything else.
+        None if text.is_empty() && dir.names().is_ok_and(|names| names == [MARKER]) => State::Dead,
+        None => State::Unknown,
+        Some(owner) if owner.lives() => State::Alive,
+        Some(owner) if owner.host != host_name() => State::Elsewhere(owner.host),
+        Some(_) => State::Dead,
+    };
+    (state, Some(marker))
+}
+
+/// Not made within the last minute.
+fn is_old(dir: &Dir) -> bool {
+    let modified = rustix::fs::fstat(dir).map_or(i64::MAX, |stat| stat.st_mtime);
+    let now = i64::try_from(crate::runner::unix_ms() / 1000).unwrap_or(0);
+    now.saturating_sub(modified) > 60
+}
+
+fn is_empty(dir: &Dir) -> bool {
+    dir.names().is_ok_and(|names| names.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn context(yes: bool) -> Context {
+        Context { json: false, progress: false, quiet: true, yes, ..Context::default() }
+    }
+
+    fn ground() -> (tempfile::TempDir, Ground) {
+        let dir = tempfile::tempdir().unwrap();
+        let ground = Ground::open(dir.path()).unwrap();
+        (dir, ground)
+    }
+
+    fn crashed(dir: &Path, name: &str, owner: &Owner) -> PathBuf {
+        let path = dir.join(format!("{PREFIX}{name}"));
+        fs::create_dir_all(path.join("run/tree")).unwrap();
+        set_mode(&path, 0o700);
+        fs::write(path.join(MARKER), owner.to_string()).unwrap();
+        fs::write(path.join("run/tree/file"), b"left").unwrap();
+        path
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_somebody_put_in_its_place_stays_and_is_reported() {
+        for shared in [0o700, 0o777] {
+            let (dir, ground) = ground();
+            set_mode(dir.path(), shared);
+            let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
+            let (_, sub) = workspace.subdirectory("run").unwrap();
+            fs::write(sub.join("file"), b"ours").unwrap();
+            let (path, aside) = (workspace.path().to_owned(), dir.path().join("aside"));
+            fs::rename(&path, &aside).unwrap();
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("precious"), b"x").unwrap();
+            let error = workspace.close().unwrap_err().to_string();
+            assert!(error.contains("left alone"), "{error}");
+            assert!(path.join("precious").exists());
+            assert_eq!(fs::read_dir(&aside).unwrap().count(), 0, "what was ours is gone wherever it is");
+        }
+    }
+
+    #[test]
+    fn a_marker_where_others_may_write_is_none() {
+        let (dir, ground) = ground();
+        let dead = Owner { pid: u32::MAX, ..Owner::this_process() };
+        let left = crashed(dir.path(), "shared", &dead);
+        let linked = crashed(dir.path(), "linked", &dead);
+        fs::hard_link(linked.join(MARKER), dir.path().join("second-name")).unwrap();
+        let writable = crashed(dir.path(), "writable", &dead);
+        set_mode(&writable.join(MARKER), 0o666);
+        for mode in [0o777, 0o770, 0o1777, 0o707] {
+            set_mode(&left, mode);
+            deal_with_leftovers(&context(true), &ground).unwrap();
+            for path in [&left, &linked, &writable] {
+                assert!(path.join("run/tree/file").exists(), "{} {mode:o}", path.display());
+            }
+        }
+        set_mode(&left, 0o755);
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert!(!left.exists());
+    }
+
+    #[test]
+    fn a_workspace_is_private_whatever_the_umask() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (dir, ground) = ground();
+        let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
+        let (_, sub) = workspace.subdirectory("run").unwrap();
+        for (path, mode) in [(workspace.path(), 0o700), (&sub, 0o700), (&workspace.path().join(MARKER), 0o600)] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+        }
+        drop(dir);
+    }
+
+    #[test]
+    fn a_workspace_goes_with_all_that_is_in_it() {
+        let (dir, ground) = ground();
+        let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
+        let (_, sub) = workspace.subdirectory("run").unwrap();
+        fs::write(sub.join("file"), b"x").unwrap();
+        assert_eq!(find(&ground).unwrap()[0].state, State::Alive, "ours lives");
+        drop(workspace);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_workspace_that_vanished_is_no_trouble() {
+        let (dir, ground) = ground();
+        let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
+        fs::remove_dir_all(workspace.path()).unwrap();
+        workspace.close().unwrap();
+        drop(dir);
+    }
+
+    #[test]
+    fn a_marker_that_was_not_written_yet_is_a_workspace_if_nothing_else_is_there() {
+        let (dir, ground) = ground();
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+        for (name, more) in [("1-1", None), ("2-1", Some("photo"))] {
+            let path = dir.path().join(format!("{PREFIX}{name}"));
+            fs::create_dir(&path).unwrap();
+            set_mode(&path, 0o700);
+            for file in [Some(MARKER), more].into_iter().flatten() {
+                fs::write(path.join(file), "").unwrap();
+            }
+            File::open(&path).unwrap().set_modified(long_ago).unwrap();
+        }
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert!(!dir.path().join("trimtab-work-1-1").exists() && dir.path().join("trimtab-work-2-1/photo").exists());
+    }
+
+    #[test]
+    fn what_was_on_its_way_out_is_swept_away_and_nothing_else() {
+        let (dir, ground) = ground();
+        let place = |n: u32, mode: u32, inner: &str, age: u64| {
+            let path = dir.path().join(format!(".removed.{n:016x}"));
+            fs::create_dir_all(path.join(inner)).unwrap();
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            File::open(&path).unwrap().set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(age)).unwrap();
+            path
+        };
+        let gone = [place(1, 0o700, "trimtab-work-1-1", 3600), place(2, 0o700, "", 3600)];
+        let stay = [
+            place(3, 0o755, "trimtab-work-1-1", 3600),
+            place(4, 0o700, "trimtab-work-1-1", 0),
+            place(5, 0o700, "trimtab-work-1-1/precious", 3600),
+            place(6, 0o700, "photos", 3600),
+        ];
+        deal_with_leftovers(&context(false), &ground).unwrap();
+        assert!(gone.iter().all(|path| !path.exists()));
+        assert!(stay.iter().all(|path| path.exists()));
+    }
+
+    #[test]
+    fn leftovers_of_dead_processes_go_with_consent_only() {
+        let (dir, ground) = ground();
+        let dead = Owner { pid: u32::MAX, ..Owner::this_process() };
+        let earlier_boot = Owner { boot: "an earlier one".into(), ..Owner::this_process() };
+        let reused_pid = Owner { started: 1, ..Owner::this_process() };
+        let left = [crashed(dir.path(), "a", &dead), crashed(dir.path(), "b", &earlier_boot), crashed(dir.path(), "c", &reused_pid)];
+        deal_with_leftovers(&context(false), &ground).unwrap();
+        assert!(left.iter().all(|path| path.join("run/tree/file").exists()), "nobody said yes");
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert!(left.iter().all(|path| !path.exists()));
+    }
+
+    #[test]
+    fn what_lives_or_is_not_ours_stays() {
+        let (dir, ground) = ground();
+        let mine = crashed(dir.path(), "mine", &Owner::this_process());
+        let elsewhere = crashed(dir.path(), "nfs", &Owner { host: "another".into(), boot: "x".into(), ..Owner::this_process() });
+        let locked = crashed(dir.path(), "locked", &Owner { pid: u32::MAX, ..Owner::this_process() });
+        let lock = File::open(locked.join(MARKER)).unwrap();
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let foreign = dir.path().join(format!("{PREFIX}photos"));
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("precious"), b"x").unwrap();
+        let fake = dir.path().join(format!("{PREFIX}fake"));
+        fs::create_dir(&fake).unwrap();
+        fs::write(fake.join(MARKER), b"something else").unwrap();
+        fs::write(dir.path().join(format!("{PREFIX}file")), b"x").unwrap();
+        std::os::unix::fs::symlink(&foreign, dir.path().join(format!("{PREFIX}link"))).unwrap();
+        let before = fs::read_dir(dir.path()).unwrap().count();
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), before);
+        for path in [&mine, &elsewhere, &locked] {
+            assert!(path.join("run/tree/file").exists(), "{}", path.display());
+        }
+        assert!(foreign.join("precious").exists());
+    }
+
+    #[test]
+    fn an_old_empty_directory_without_a_marker_is_a_leftover_and_one_with_contents_is_not() {
+        let (dir, ground) = ground();
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+        let (empty, full) = (dir.path().join(format!("{PREFIX}empty")), dir.path().join(format!("{PREFIX}full")));
+        for path in [&empty, &full] {
+            fs::create_dir(path).unwrap();
+        }
+        fs::write(full.join("precious"), b"x").unwrap();
+        for path in [&empty, &full] {
+            File::open(path).unwrap().set_modified(long_ago).unwrap();
+        }
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert!(!empty.exists() && full.join("precious").exists());
+    }
+
+    #[test]
+    fn owners_survive_being_written_and_read() {
+        let owner = Owner::this_process();
+        assert_eq!(Owner::parse(&owner.to_string()), Some(owner.clone()));
+        assert!(owner.lives());
+        for text in ["", "trimtab workspace 2\npid 1\n", &owner.to_string()[..30]] {
+            assert_eq!(Owner::parse(text), None);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! From what was counted and what was read back to a verdict, in words that leave nothing out.
+
+use super::arrival::Arrival;
+use super::readback::Content;
+use crate::error::{BLOCKED, NOT_PROVED};
+use serde::Serialize;
+use trimtab_core::units::Bytes;
+
+/// What the drive promises about reading trimmed blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Promise {
+    /// Zeroes (ATA: RZAT).
+    Zeroes,
+    /// The same each time (ATA: DRAT).
+    Same,
+    /// Nothing that is known here.
+    Unknown,
+}
+
+/// The verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictKind {
+    /// All freed blocks read as zeroes.
+    Zeroed,
+    /// None reads as what was written, and not all as zeroes.
+    Changed,
+    /// Some read as what was written.
+    Partly,
+    /// All read as what was written, though the discards arrived.
+    StillThere,
+    /// The discards did not get through a layer.
+    NeverArrived,
+    /// All freed blocks read as zeroes, but a layer kept the discards to itself: the drive knows nothing of them.
+    Swallowed,
+    /// One of several devices below got none, or takes none.
+    LegLeftOut,
+    /// Nothing has been sent yet: the filesystem does that in its own time.
+    NotYet,
+    /// Blocks of files that were kept have changed: TRIM destroys data here.
+    Damage,
+    /// Nothing below has a use for discards.
+    NotNeeded,
+    /// It could not be found out.
+    Unknown,
+}
+
+impl VerdictKind {
+    /// As `trimtab verify` ends with it.
+    #[must_use]
+    pub const fn exit_status(self) -> u8 {
+        match self {
+            Self::Zeroed | Self::Changed | Self::NotNeeded => 0,
+            Self::NeverArrived | Self::Swallowed | Self::LegLeftOut | Self::Damage => BLOCKED,
+            Self::Partly | Self::StillThere | Self::NotYet | Self::Unknown => NOT_PROVED,
+        }
+    }
+}
+
+/// Everything that was observed.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// What freed blocks read as.
+    pub freed: Content,
+    /// What they read as when read once more.
+    pub again: Content,
+    /// What blocks of kept files read as.
+    pub kept: Content,
+    /// Where the discards got to.
+    pub arrival: Arrival,
+    /// What the drive promises.
+    pub promise: Promise,
+    /// The filesystem sends in its own time.
+    pub sends_later: bool,
+}
+
+/// The verdict with its explanation.
+#[must_use]
+pub fn judge(observed: &Observed) -> (VerdictKind, String) {
+    let Observed { freed, again, kept, arrival, promise, sends_later } = observed;
+    if kept.written != kept.total() {
+        let text = format!(
+            "{} of {} blocks that were NOT freed have changed: TRIM destroys data on this drive; stop using it here",
+            kept.total() - kept.written,
+            kept.total()
+        );
+        return (VerdictKind::Damage, text);
+    }
+    if freed.total() == 0 {
+        return (
+            VerdictKind::Unknown,
+            "no freed block could be read back: the discard unit is larger than what was freed; give a larger --size".to_owned(),
+        );
+    }
+    let unsteady = freed != again;
+    let lost = arrival.lost.as_ref();
+    if *sends_later && lost.is_some() && freed.written == freed.total() {
+        let text = "nothing has been sent yet: this filesystem sends when the device has been idle for a while; give --wait 2min";
+        return (VerdictKind::NotYet, text.to_owned());
+    }
+    if let Some(lost) = lost.filter(|l| l.others_got_theirs) {
+        let what = read_as(freed);
+        return (VerdictKind::LegLeftOut, format!("the discards never arrived at {}, though others below got theirs; {what}", lost.at));
+    }
+    if freed.written == 0 && freed.zero == freed.total() {
+        return match lost {
+            None => {
+                (VerdictKind::Zeroed, "proved: every freed block reads as zeroes, and the discards were counted on their way".to_owned())
+            }
+            Some(lost) => {
+                let by = lost.by.as_ref().map_or("a layer above it".to_owned(), Clone::clone);
+                let text =
+                    format!("the discards never arrived at {}: {by} kept them to itself, and gives zeroes for what was freed", lost.at);
+                (VerdictKind::Swallowed, text)
+            }
+        };
+    }
+    if freed.written == 0 {
+        return (VerdictKind::Changed, changed(freed, unsteady, *promise));
+    }
+    if freed.written < freed.total() {
+        return (VerdictKind::Partly, partly(freed, *promise));
+    }
+    match lost {
+        Some(lost) => {
+            let text = format!("all freed blocks still hold what was written: the discards never arrived at {}", lost.at);
+            (VerdictKind::NeverArrived, text)
+        }
+        None => (VerdictKind::StillThere, still_there(*promise)),
+    }
+}
+
+/// What there is to say if others used the filesystem too much meanwhile.
+#[must_use]
+pub fn among_others(reused: u32, tries: u32) -> String {
+    let why = match reused {
+        0 => "what was read back differed from try to try, and others wrote to the filesystem meanwhile".to_owned(),
+        n => format!("blocks were reused by others before they could be read back, in {n} of {tries} tries"),
+    };
+    format!("unknown: {why}; that says nothing about the drive. Try again when less is written here")
+}
+
+/// What the freed blocks hold, in a clause.
+fn read_as(freed: &Content) -> String {
+    match freed.written {
+        0 => "no freed block that was read holds what was written".to_owned(),
+        some => format!("{:.0} % of the freed blocks still hold what was written", 100.0 * some as f64 / freed.total() as f64),
+    }
+}
+
+fn changed(freed: &Content, unsteady: bool, promise: Promise) -> String {
+    let what = if freed.ones == freed.total() { "ones" } else { "something else than what was written" };
+    let steady = match (unsteady, promise) {
+        (true, Promise::Same | Promise::Zeroes) => "; it differs from one reading to the next, which the drive promises not to do",
+        (true, Promise::Unknown) => "; it differs from one reading to the next, which a drive may do",
+        (false, Promise::Zeroes) => "; the drive promises zeroes and does not keep that",
+        (false, _) => "",
+    };
+    format!("proved: no freed block holds what was written, they read as {what}{steady}")
+}
+
+fn partly(freed: &Content, promise: Promise) -> String {
+    let share = 100.0 * freed.written as f64 / freed.total() as f64;
+    let legal = match promise {
+        Promise::Zeroes => "the drive promises zeroes and does not keep that",
+        _ => "a drive may leave out parts of a TRIM",
+    };
+    format!("{share:.0} % of the freed blocks still hold what was written, the others do not: {legal}")
+}
+
+fn still_there(promise: Promise) -> String {
+    let legal = match promise {
+        Promise::Zeroes => "the drive promises zeroes and does not keep that: it ignores TRIM, or forgets only its mapping",
+        Promise::Same => "legal: the drive promises only that they read the same each time; it may have dropped its mapping all the same",
+        Promise::Unknown => "may be legal: a drive may return old data until it has erased them, or ignore TRIM altogether",
+    };
+    format!("the discards arrived, but all freed blocks still hold what was written; {legal}")
+}
+
+/// Bytes in words, for lines of the report.
+#[must_use]
+pub fn in_words(bytes: Option<u64>) -> String {
+    bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trim::verify::arrival::Lost;
+
+    fn content(zero: u64, ones: u64, written: u64, other: u64) -> Content {
+        Content { zero, ones, written, other }
+    }
+
+    fn observed(freed: Content, lost_at: Option<&str>) -> Observed {
+        let lost = lost_at.map(|at| Lost { at: at.trim_start_matches('+').to_owned(), by: None, others_got_theirs: at.starts_with('+') });
+        let arrival = Arrival { layers: Vec::new(), lost };
+        Observed { freed, again: freed, kept: content(0, 0, 10, 0), arrival, promise: Promise::Unknown, sends_later: false }
+    }
+
+    #[test]
+    fn each_case_has_its_verdict() {
+        for (freed, lost_at, expected) in [
+            (content(10, 0, 0, 0), None, VerdictKind::Zeroed),
+            (content(10, 0, 0, 0), Some("sda"), VerdictKind::Swallowed),
+            (content(10, 0, 0, 0), Some("+sda"), VerdictKind::LegLeftOut),
+            (content(5, 0, 5, 0), Some("+sda"), VerdictKind::LegLeftOut),
+            (content(0, 10, 0, 0), None, VerdictKind::Changed),
+            (content(5, 0, 0, 5), None, VerdictKind::Changed),
+            (content(5, 0, 5, 0), None, VerdictKind::Partly),
+            (content(0, 0, 10, 0), None, VerdictKind::StillThere),
+            (content(0, 0, 10, 0), Some("dm-0 (home)"), VerdictKind::NeverArrived),
+            (content(0, 0, 0, 0), None, VerdictKind::Unknown),
+        ] {
+            assert_eq!(judge(&observed(freed, lost_at)).0, expected, "{freed:?} {lost_at:?}");
+        }
+        let later = Observed { sends_later: true, ..observed(content(0, 0, 10, 0), Some("sda")) };
+        assert_eq!(judge(&later).0, VerdictKind::NotYet);
+        let damage = Observed { kept: content(1, 0, 9, 0), ..observed(content(10, 0, 0, 0), None) };
+        assert_eq!(judge(&damage).0, VerdictKind::Damage);
+    }
+
+    #[test]
+    fn a_broken_promise_is_named() {
+        let lying = Observed { promise: Promise::Zeroes, ..observed(content(0, 0, 10, 0), None) };
+        assert!(judge(&lying).1.contains("does not keep that"));
+        let unsteady = Observed { again: content(0, 0, 0, 9), promise: Promise::Same, ..observed(content(0, 0, 0, 10), None) };
+        assert!(judge(&unsteady).1.contains("promises not to do"));
+    }
+}
