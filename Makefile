@@ -1,6 +1,7 @@
 # make test   everything that CI runs: packages, formatting, lints, all tests (under 15 minutes on two cores)
 # make check  the quick half: formatting, lints, tests that need neither root nor packages
 # make msrv   compile with the oldest toolchain that is promised
+# make golden  write the fingerprints of modelled results anew, where a change of them is meant
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
 # make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them; STACKS="md0 thin-*" tries some
@@ -9,7 +10,7 @@
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test check packages lint fuzz-check deny msrv bench soak lab fuzz
+.PHONY: test check packages lint fuzz-check deny golden msrv bench soak lab fuzz
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -36,6 +37,10 @@ fuzz-check:
 deny:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --log-level error --all-features check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences and sources are not checked"; fi
+
+# Modelled results change on purpose only: this writes crates/trimtab/tests/it/snapshots/it__golden__*.snap.
+golden:
+	INSTA_UPDATE=always $(CARGO) test -p trimtab --test it --locked golden::
 
 # The oldest toolchain that Cargo.toml promises, where rustup has it (rustup toolchain install VERSION --profile minimal).
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

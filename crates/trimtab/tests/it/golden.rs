@@ -1,0 +1,63 @@
+//! Fingerprints of what the model says: of how each shipped drive ages. A change of any figure changes one of them, so that no model changes unnoticed. Where a change is meant, `make golden` writes them anew, and the commit that does says why.
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+use trimtab::drives::{self, model};
+use trimtab::shape::run::RunV1;
+use trimtab::simulate::{self, Addresses, Amount, Load, Plan};
+use trimtab_core::data::DataClass;
+use trimtab_core::run::Run;
+use trimtab_core::units::Bytes;
+use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
+
+fn fingerprint(figures: &Value) -> String {
+    let digest = Sha256::digest(figures.to_string());
+    digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// What the model decides of a run: neither words nor times of day, nor what the tool itself cost.
+fn figures(run: &Value) -> Value {
+    let mut metrics = run["metrics"].clone();
+    metrics.as_array_mut().unwrap().retain(|metric| !metric["name"].as_str().unwrap().starts_with("overhead"));
+    json!([run["workload"], run["policy"], metrics, run["phases"], run["series"], run["counters"], run["discards"]])
+}
+
+fn of_run(run: &Run) -> Value {
+    figures(&serde_json::to_value(RunV1::from(run)).unwrap())
+}
+
+fn metric(run: &Run, name: &str) -> String {
+    let found = run.metrics.iter().find(|metric| metric.name == name).and_then(|metric| metric.samples.first());
+    found.map_or("-".to_owned(), |value| format!("{value:.4}"))
+}
+
+#[test]
+fn each_shipped_drive_ages_as_it_did() {
+    let mut table = String::new();
+    for drive in drives::shipped() {
+        // The smallest size of these at which it can be, in the same proportions.
+        let sized = |gib: u64| model::sized(drive.spec.clone(), Some(Bytes(gib << 30))).ok();
+        let spec = [1, 2, 4, 8, 16, 32].into_iter().find_map(sized).unwrap_or_else(|| panic!("{} at 32 GiB", drive.spec.name));
+        let ages = Plan {
+            name: "ageing".into(),
+            load: Load::Synthetic(Addresses {
+                pattern: Pattern::Uniform,
+                mix: Mix::default(),
+                trims_of: TrimsOf::All,
+                sizes: vec![(16_384, 1)],
+                queue_depth: 8,
+                span_permille: 900,
+            }),
+            data: DataClass::Random,
+            fill_permille: 900,
+            until_written: Some(Amount::Capacities(if spec.flash().is_some() { 1.5 } else { 0.01 })),
+            trim: None,
+            seed: 1,
+        };
+        let (run, _) = simulate::run(&spec, &drive.spec.name, &ages, &mut ()).unwrap();
+        let (gib, waf) = (spec.capacity_bytes >> 30, metric(&run, "waf"));
+        writeln!(table, "{:<26} {gib:>3} GiB  waf {waf:<8} {}", drive.spec.name, fingerprint(&of_run(&run))).unwrap();
+    }
+    insta::assert_snapshot!("drives", table);
+}
