@@ -147,6 +147,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.published.published {
         return published::run(&args.published, args.seed, context);
     }
+    each_once(&args.policies)?;
     crate::store::check(context)?;
     if let Some(report) = args.report.as_deref().filter(|_| !args.force) {
         report::file::check_new(report)?;
@@ -188,6 +189,17 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let study = matrix::run(&mut rig, &matrix, &*shelf(args, context, target)?)?;
     rig.close()?;
     conclude(args, context, &study, began)
+}
+
+/// Refuses a policy that is named twice, with other settings too: runs, tables and the verdict know policies by name.
+fn each_once(policies: &[String]) -> Result<(), UsageError> {
+    let name = |policy: &String| policy.split(':').next().unwrap_or_default().to_owned();
+    let names: Vec<String> = policies.iter().map(name).collect();
+    match names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        None => Ok(()),
+        Some((_, twice)) => Err(UsageError::new(format!("the policy '{twice}' is named twice"))
+            .hint("a study tries each policy once; try other settings of one in a study of their own")),
+    }
 }
 
 fn wanted(args: &Args, policy: &str) -> bool {
@@ -257,4 +269,17 @@ fn write_html(args: &Args, context: &Context, document: &Document) -> anyhow::Re
     let written = report::file::write(&path, html.as_bytes(), place)
         .with_context(|| format!("cannot write the report {} (the runs are kept; see 'trimtab results list')", path.display()))?;
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_is_named_twice_is_refused() {
+        let check = |names: &[&str]| each_once(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert!(check(&[]).is_ok() && check(&["none", "online", "batched:every=1h"]).is_ok());
+        assert!(check(&["none", "none"]).unwrap_err().to_string().contains("'none' is named twice"));
+        assert!(check(&["idle:budget=2ms", "none", "idle:budget=5ms"]).unwrap_err().to_string().contains("'idle' is named twice"));
+    }
 }
