@@ -3,11 +3,13 @@
 //! It holds at any moment: a rollback journal (no side files at rest, and right on any filesystem with working locks),
 //! one transaction a change, everything synced before a save returns. Migrations are only ever added.
 
-pub mod blob;
+mod blob;
+mod body;
 pub mod id;
 mod load;
 mod save;
 mod studies;
+mod version_3;
 
 pub use id::{Reference, RunId};
 pub use load::{Filter, Summary, headline};
@@ -21,7 +23,36 @@ use std::time::Duration;
 use trimtab_core::run::Run;
 
 /// The migrations in order; version `n` of the store is what the first `n` of them make. Only ever append.
-const MIGRATIONS: &[&str] = &[include_str!("store/1.sql"), include_str!("store/2.sql"), include_str!("store/3.sql")];
+const MIGRATIONS: &[Migration] = &[
+    Migration::Sql(include_str!("store/1.sql")),
+    Migration::Sql(include_str!("store/2.sql")),
+    Migration::Sql(include_str!("store/3.sql")),
+    Migration::Bodies { before: include_str!("store/4-before.sql"), after: include_str!("store/4-after.sql") },
+];
+
+/// What makes one version of the store of the version before.
+#[derive(Clone, Copy)]
+enum Migration {
+    Sql(&'static str),
+    /// Runs are put into bodies in between.
+    Bodies {
+        before: &'static str,
+        after: &'static str,
+    },
+}
+
+impl Migration {
+    fn execute(self, connection: &Connection) -> rusqlite::Result<()> {
+        match self {
+            Self::Sql(sql) => connection.execute_batch(sql),
+            Self::Bodies { before, after } => {
+                connection.execute_batch(before)?;
+                version_3::to_bodies(connection)?;
+                connection.execute_batch(after)
+            }
+        }
+    }
+}
 
 /// "TRMT": marks the file as ours.
 const APPLICATION_ID: i32 = 0x5452_4d54;
@@ -188,7 +219,7 @@ impl Store {
     }
 
     /// Sets the connection up and brings the file to the newest version.
-    fn prepare(&mut self, migrations: &[&str]) -> rusqlite::Result<Result<()>> {
+    fn prepare(&mut self, migrations: &[Migration]) -> rusqlite::Result<Result<()>> {
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
         self.connection.pragma_update(None, "foreign_keys", true)?;
         // EXTRA also syncs the directory once the journal is gone: what a save returned from survives a power cut.
@@ -209,7 +240,7 @@ impl Store {
             return Ok(Err(StoreError::Newer { path: self.path.clone(), found, known: migrations.len() }));
         };
         for migration in missing {
-            transaction.execute_batch(migration)?;
+            migration.execute(&transaction)?;
         }
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", migrations.len() as i64)?;

@@ -1,4 +1,4 @@
-//! Compact, exact encodings for what has many numbers: histograms and series.
+//! Compact, exact encodings for what has many numbers: histograms, over which ids are made, and series, as stores of version 3 and older hold them.
 
 use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::units::Nanos;
@@ -58,6 +58,7 @@ pub fn to_histogram(mut blob: &[u8]) -> Result<Histogram, BlobError> {
 }
 
 /// Places that do not decrease: each less the one before.
+#[cfg(test)]
 #[must_use]
 pub fn from_places(places: &[u64]) -> Vec<u8> {
     let mut blob = Vec::new();
@@ -82,6 +83,7 @@ pub fn to_places(mut blob: &[u8]) -> Result<Vec<u64>, BlobError> {
 }
 
 /// Values, 8 bytes each.
+#[cfg(test)]
 #[must_use]
 pub fn from_values(values: &[f64]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()

@@ -111,7 +111,7 @@ impl Store {
         Ok(())
     }
 
-    fn id(&self, text: &str) -> Result<RunId> {
+    pub(super) fn id(&self, text: &str) -> Result<RunId> {
         text.parse().map_err(|detail: String| self.damaged(detail))
     }
 }

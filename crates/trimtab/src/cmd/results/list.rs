@@ -106,7 +106,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         limit: args.limit,
     };
     let found = match store::open_to_read(context)? {
-        Some(store) => store.list_checked(&filter)?,
+        Some(store) => store.list(&filter)?,
         None => Vec::new(),
     };
     let list = List { runs: found.iter().map(row).collect() };

@@ -1,0 +1,67 @@
+//! A run as the store keeps it: as in `trimtab.run`, in one piece, compressed.
+
+use crate::shape::run::RunV1;
+use std::io::Read as _;
+use trimtab_core::run::pictures::Pictures;
+use trimtab_core::run::{Provenance, Run, TargetKind};
+
+/// Quick, and a quarter of the size of the text.
+const LEVEL: i32 = 3;
+/// No body that trimtab wrote is larger; one that says it is was not written by it.
+const LARGEST_BYTES: u64 = 1 << 30;
+
+/// What begins with it is the reason why a run could not be read when its store was brought up to date. No compressed text does.
+const WHY_NOT: u8 = b'!';
+
+/// In the place of the body of a run that cannot be read.
+pub fn why_not(detail: &str) -> Vec<u8> {
+    [&[WHY_NOT], detail.as_bytes()].concat()
+}
+
+/// The JSON of a run.
+pub fn json(run: &Run) -> Vec<u8> {
+    serde_json::to_vec(&RunV1::from(run)).expect("the shape holds only what JSON can say")
+}
+
+/// The body of a run.
+pub fn pack(run: &Run) -> Vec<u8> {
+    zstd::encode_all(&json(run)[..], LEVEL).expect("memory takes what is written to it")
+}
+
+/// The run of a body, or why there is none.
+pub fn unpack(body: &[u8]) -> Result<Run, String> {
+    if let [WHY_NOT, why @ ..] = body {
+        return Err(String::from_utf8_lossy(why).into_owned());
+    }
+    let mut json = Vec::new();
+    let decoder = zstd::Decoder::with_buffer(body).map_err(|error| error.to_string())?;
+    decoder.take(LARGEST_BYTES).read_to_end(&mut json).map_err(|error| error.to_string())?;
+    let run: RunV1 = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+    Ok(run.into())
+}
+
+/// In the place of one that cannot be read.
+pub fn nothing() -> Run {
+    Run {
+        workload: String::new(),
+        settings: Vec::new(),
+        target: TargetKind::Elsewhere,
+        target_label: String::new(),
+        policy: String::new(),
+        policy_settings: Vec::new(),
+        seed: 0,
+        provenance: Provenance::Entered,
+        systems: 1,
+        started_unix_ms: 0,
+        tool_version: String::new(),
+        complete: false,
+        environment: Vec::new(),
+        specification: Vec::new(),
+        phases: Vec::new(),
+        metrics: Vec::new(),
+        series: Vec::new(),
+        counters: Vec::new(),
+        warnings: Vec::new(),
+        pictures: Pictures::default(),
+    }
+}
