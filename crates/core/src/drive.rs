@@ -38,6 +38,10 @@ pub enum Command<'a> {
     Flush,
 }
 
+/// When the clock of a drive ends: after 292 years, in half the range of its numbers. Sums of times saturate, so that nothing that was begun before goes past that
+/// range; a command that would end later is refused.
+pub(crate) const CLOCK_END_NS: u64 = 1 << 63;
+
 /// Why a drive refuses a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -56,6 +60,9 @@ pub enum Refusal {
     /// The drive is worn out and takes no more writes.
     #[error("the drive is worn out and read-only")]
     ReadOnly,
+    /// It would not be done before the drive's clock ends, 292 years after it began.
+    #[error("the command would end after 292 years, which is as far as the drive's clock goes")]
+    ClockEnd,
 }
 
 /// When and how a command ended.

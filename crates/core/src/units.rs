@@ -151,7 +151,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// `value` with three significant digits (`1.21`, `12.3`, `123`, `1234`).
+/// `value` with three significant digits (`1.21`, `12.3`, `123`, `1234`), or two where it is below one (`0.98`, `0.016`, `0.0040`, `3.2e-4`).
 #[must_use]
 pub fn three_digits(value: f64) -> String {
     let magnitude = if value < 0.0 { -value } else { value };
@@ -159,8 +159,14 @@ pub fn three_digits(value: f64) -> String {
         format!("{value:.0}")
     } else if magnitude >= 9.995 {
         format!("{value:.1}")
-    } else {
+    } else if magnitude >= 0.0995 || magnitude == 0.0 {
         format!("{value:.2}")
+    } else if magnitude >= 0.00995 {
+        format!("{value:.3}")
+    } else if magnitude >= 0.000_995 {
+        format!("{value:.4}")
+    } else {
+        format!("{value:.1e}")
     }
 }
 
@@ -307,6 +313,21 @@ mod tests {
         assert_eq!(Bytes(493_000_000).to_string(), "493 MB");
         assert_eq!(Bytes(1_800_000_000_000).to_string(), "1.80 TB");
         assert_eq!(Bytes(999).to_string(), "999 B");
+    }
+
+    #[test]
+    fn small_figures_keep_their_digits() {
+        assert_eq!(
+            [0.0, 0.000_316, 0.004, 0.0161, 0.0996, 0.98, 1.0, 12.34, -0.004].map(three_digits),
+            ["0.00", "3.2e-4", "0.0040", "0.016", "0.10", "0.98", "1.00", "12.3", "-0.0040"]
+        );
+        // Read again, no figure is more than 5 % off, over twenty orders of magnitude.
+        let mut value = 1e-12;
+        while value < 1e8 {
+            let read: f64 = three_digits(value).parse().unwrap();
+            assert!((read / value - 1.0).abs() <= 0.051, "{value} is shown as {read}");
+            value *= 1.0137;
+        }
     }
 
     #[test]

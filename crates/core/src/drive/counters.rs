@@ -77,6 +77,12 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// A write waited so long for its place in the write cache.
+    #[inline]
+    pub(super) const fn waited_for_the_cache(&mut self, ns: u64) {
+        self.stall_cache_ns = self.stall_cache_ns.saturating_add(ns);
+    }
+
     /// Bytes written to flash, for whatever cause.
     #[must_use]
     pub fn nand_written(&self, layout: &Layout, page_bytes: u64) -> Bytes {

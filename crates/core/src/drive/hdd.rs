@@ -5,7 +5,7 @@
 //! for a sector is exact and needs no random draw.
 
 use super::spec::{Disk, DriveSpec, Interface, Medium, SpecError};
-use super::{Command, Completion, Device, Extent, Refusal};
+use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
 use crate::units::{Bytes, Nanos};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
@@ -32,6 +32,11 @@ pub struct HddCounters {
     pub flushes: u64,
     /// Time that writes and flushes waited for the write cache to drain.
     pub cache_stall_ns: u64,
+}
+
+/// Nanoseconds for `bytes` at `rate` bytes per second, rounded down.
+fn transfer_ns(bytes: u64, rate: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX)
 }
 
 /// A disk and its state.
@@ -151,19 +156,19 @@ impl Hdd {
         let seek = self.seek_ns(offset);
         let track = self.track(offset);
         let angle_wanted = (u128::from(offset % track) * u128::from(self.rotation_ns) / u128::from(track)) as u64;
-        let angle_there = (start + seek) % self.rotation_ns;
+        let angle_there = start.saturating_add(seek) % self.rotation_ns;
         (seek, (angle_wanted + self.rotation_ns - angle_there) % self.rotation_ns)
     }
 
     /// Moves `extent` between platter and buffer, from `start` on; gives the end.
     fn media(&mut self, start: u64, extent: Extent) -> u64 {
         let (seek, wait) = self.position_ns(start, extent.offset);
-        let transfer = (u128::from(extent.len) * 1_000_000_000 / u128::from(self.rate(extent.offset))) as u64;
+        let transfer = transfer_ns(extent.len, self.rate(extent.offset));
         self.counters.seeks += u64::from(seek > 0);
-        self.counters.seek_ns += seek;
-        self.counters.rotation_wait_ns += wait;
+        self.counters.seek_ns = self.counters.seek_ns.saturating_add(seek);
+        self.counters.rotation_wait_ns = self.counters.rotation_wait_ns.saturating_add(wait);
         self.head = extent.offset + extent.len;
-        self.media_free_ns = start + seek + wait + transfer;
+        self.media_free_ns = start.saturating_add(seek).saturating_add(wait).saturating_add(transfer);
         self.media_free_ns
     }
 
@@ -213,12 +218,12 @@ impl Hdd {
             return;
         }
         let rate = u128::from(self.rate(end));
-        let passed = (u128::from(now - self.media_free_ns) * rate / 1_000_000_000) as u64;
+        let passed = u64::try_from(u128::from(now - self.media_free_ns) * rate / 1_000_000_000).unwrap_or(u64::MAX);
         let more = passed.min(self.read_on_end.saturating_sub(end));
         self.buffer.len += more;
         self.head += more;
         // Short of the end the head reads on without a break; at the end it has stopped, and a later read has to wait for its turn.
-        self.media_free_ns = if more == passed { now } else { self.media_free_ns + (u128::from(more) * 1_000_000_000 / rate) as u64 };
+        self.media_free_ns = if more == passed { now } else { self.media_free_ns.saturating_add(transfer_ns(more, self.rate(end))) };
         // The buffer slides: it holds the newest part.
         let excess = self.buffer.len.saturating_sub(2 * self.disk.read_ahead_bytes);
         self.buffer.offset += excess;
@@ -227,8 +232,8 @@ impl Hdd {
 
     /// Time on the interface for `len` bytes, from `start` on; gives the end.
     fn interface(&mut self, start: u64, len: u64) -> u64 {
-        let transfer = (u128::from(len) * 1_000_000_000 / u128::from(self.interface_rate_bytes_per_s)) as u64;
-        self.interface_free_ns = self.interface_free_ns.max(start) + transfer;
+        let transfer = transfer_ns(len, self.interface_rate_bytes_per_s);
+        self.interface_free_ns = self.interface_free_ns.max(start).saturating_add(transfer);
         self.interface_free_ns
     }
 
@@ -276,7 +281,7 @@ impl Hdd {
             }
             room_at = room_at.max(self.media_free_ns);
         }
-        self.counters.cache_stall_ns += room_at - arrived;
+        self.counters.cache_stall_ns = self.counters.cache_stall_ns.saturating_add(room_at - arrived);
         if self.dirty.is_empty() {
             self.dirty_since_ns = room_at;
         }
@@ -310,7 +315,7 @@ impl Hdd {
         while self.destage(at) {
             at = self.media_free_ns;
         }
-        self.counters.cache_stall_ns += at - start;
+        self.counters.cache_stall_ns = self.counters.cache_stall_ns.saturating_add(at - start);
         at
     }
 }
@@ -348,19 +353,25 @@ impl Device for Hdd {
         if result.is_err() {
             return Completion { done: now, result };
         }
+        if now.0 >= CLOCK_END_NS {
+            return Completion { done: now, result: Err(Refusal::ClockEnd) };
+        }
         self.advance(now.0);
         let overhead = match command {
             Command::Write(..) => self.interface.overhead_of_writes_ns(),
             Command::Read(_) | Command::Trim(_) | Command::Flush => self.interface.command_overhead_ns,
         };
-        let start = now.0 + overhead + self.interface.latency_ns;
+        let start = now.0.saturating_add(overhead).saturating_add(self.interface.latency_ns);
         let done = match command {
             Command::Read(extent) => self.read(start, *extent),
             Command::Write(extent, _) => self.write(start, *extent),
             Command::Flush => self.flush(start),
             Command::Trim(_) => start,
         };
-        Completion { done: Nanos(done.max(start)), result }
+        match done.max(start) {
+            done if done >= CLOCK_END_NS => Completion { done: now, result: Err(Refusal::ClockEnd) },
+            done => Completion { done: Nanos(done), result },
+        }
     }
 
     fn idle(&mut self, until: Nanos) {

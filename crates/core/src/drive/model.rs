@@ -138,7 +138,9 @@ impl Model for Hdd {
     }
 
     fn written(&self) -> (u64, u64) {
-        (self.counters().host_write_bytes, self.counters().media_write_bytes)
+        // What its cache still holds is written later, and what was overwritten there never: no figure of the medium's. It writes nothing of itself.
+        let host = self.counters().host_write_bytes;
+        (host, host)
     }
 
     fn heat(&self) -> Option<(&Thermal, i32)> {

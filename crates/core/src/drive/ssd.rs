@@ -28,7 +28,7 @@ pub use snapshot::SnapshotError;
 use super::counters::Counters;
 use super::layout::Layout;
 use super::spec::{DriveSpec, Flash, SpecError, TrimmedReads};
-use super::{Command, Completion, Device, Extent, Refusal};
+use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
 use crate::analysis::histogram::Histogram;
 use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
@@ -341,6 +341,9 @@ impl Device for Ssd {
     #[inline]
     fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
         let now = now.0.max(self.now);
+        if now >= CLOCK_END_NS {
+            return Completion { done: Nanos(now), result: Err(Refusal::ClockEnd) };
+        }
         self.now = now;
         if now.saturating_sub(self.quiet_since) > self.idle_delay {
             self.background(now);
@@ -355,6 +358,7 @@ impl Device for Ssd {
             Command::Flush => Ok(self.flush(now)),
         };
         match result {
+            Ok(done) if done >= CLOCK_END_NS => Completion { done: Nanos(now), result: Err(Refusal::ClockEnd) },
             Ok(done) => {
                 self.clock.complete(done);
                 self.quiet_since = self.quiet_since.max(done);
@@ -363,7 +367,7 @@ impl Device for Ssd {
                 }
                 Completion { done: Nanos(done), result: Ok(()) }
             }
-            Err(refusal) => Completion { done: Nanos(now + self.clock.latency), result: Err(refusal) },
+            Err(refusal) => Completion { done: Nanos(now.saturating_add(self.clock.latency)), result: Err(refusal) },
         }
     }
 
@@ -422,6 +426,8 @@ fn prefetch(table: &[u32], index: usize) {
 mod arithmetic;
 #[cfg(test)]
 mod effects;
+#[cfg(test)]
+mod extremes;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]

@@ -15,7 +15,23 @@ pub fn build(spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
 mod tests {
     use super::*;
     use crate::drives;
-    use trimtab_core::units::Bytes;
+    use trimtab_core::data::DataClass;
+    use trimtab_core::drive::{Command, Extent};
+    use trimtab_core::units::{Bytes, Nanos};
+
+    #[test]
+    fn a_disk_writes_what_the_host_writes_wherever_it_is_by_now() {
+        let spec = drives::load("laptop-7200rpm").unwrap().spec;
+        let mut disk = build(&spec, 1).unwrap();
+        let mut now = Nanos::ZERO;
+        for nth in 0..1000_u64 {
+            // Each second write replaces what is still in the cache.
+            let extent = Extent { offset: nth / 2 * 1_000_448, len: 8192 };
+            now = disk.submit(now, &Command::Write(extent, DataClass::Random)).done;
+            let (host, medium) = disk.written();
+            assert_eq!((host, medium), ((nth + 1) * 8192, (nth + 1) * 8192));
+        }
+    }
 
     #[test]
     fn a_size_that_is_too_small_is_refused_with_one_that_is_not() {

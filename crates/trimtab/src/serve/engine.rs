@@ -434,6 +434,6 @@ const fn errno_of(refusal: Refusal) -> Errno {
     match refusal {
         Refusal::OutOfRange | Refusal::Misaligned | Refusal::TooManyRanges => Errno::INVAL,
         Refusal::TrimUnsupported => Errno::OPNOTSUPP,
-        Refusal::ReadOnly => Errno::IO,
+        Refusal::ReadOnly | Refusal::ClockEnd => Errno::IO,
     }
 }

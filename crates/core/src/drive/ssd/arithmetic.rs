@@ -5,6 +5,7 @@
 mod groups;
 mod laws;
 mod lone_writes;
+mod real_drives;
 
 use super::tests::small;
 use super::*;

@@ -90,7 +90,11 @@ pub(super) const FILLING: u64 = u64::MAX;
 /// Nanoseconds for `bytes` at `rate` bytes per second, rounded to nearest.
 #[inline]
 pub(super) const fn transfer_ns(bytes: u64, rate: u64) -> u64 {
-    if bytes < 1 << 34 { (bytes * 1_000_000_000 + rate / 2) / rate } else { (bytes as u128 * 1_000_000_000 / rate as u128) as u64 }
+    if bytes < 1 << 34 {
+        return (bytes * 1_000_000_000 + rate / 2) / rate;
+    }
+    let ns = bytes as u128 * 1_000_000_000 / rate as u128;
+    if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
 }
 
 /// Nanoseconds for `bytes` over the link and through the compression engine, if there is one (rate 0 is none).
@@ -111,11 +115,11 @@ impl Clock {
         let (link_rate, unit) = (spec.interface.rate_bytes_per_s, layout.unit_bytes);
         let engine_rate = flash.compression.as_ref().map_or(0, |compression| compression.engine_bytes_per_s);
         let nominal = Durations {
-            read: nand.read_ns * programs,
-            program: nand.program_ns * programs,
+            read: nand.read_ns.saturating_mul(programs),
+            program: nand.program_ns.saturating_mul(programs),
             erase: nand.erase_ns,
-            slc_read: slc.map_or(nand.read_ns, |slc| slc.read_ns) * programs,
-            slc_program: slc.map_or(nand.program_ns, |slc| slc.program_ns) * programs,
+            slc_read: slc.map_or(nand.read_ns, |slc| slc.read_ns).saturating_mul(programs),
+            slc_program: slc.map_or(nand.program_ns, |slc| slc.program_ns).saturating_mul(programs),
             row_transfer: transfer_ns(row_bytes, nand.channel_bytes_per_s),
         };
         Self {
@@ -213,7 +217,7 @@ impl Clock {
     /// The command processor takes up a command that has its place at `start`; gives when it is done with it.
     #[inline]
     pub(super) fn process(&mut self, start: u64, write: bool) -> u64 {
-        self.processor_free = start.max(self.processor_free) + if write { self.write_overhead } else { self.overhead };
+        self.processor_free = start.max(self.processor_free).saturating_add(if write { self.write_overhead } else { self.overhead });
         self.processor_free
     }
 
@@ -221,7 +225,7 @@ impl Clock {
     #[inline]
     pub(super) fn receive(&mut self, start: u64, bytes: u64) -> u64 {
         let took = if bytes == self.unit_received.0 { self.unit_received.1 } else { received_ns(bytes, self.link_rate, self.engine_rate) };
-        self.link_free[0] = start.max(self.link_free[0]) + took;
+        self.link_free[0] = start.max(self.link_free[0]).saturating_add(took);
         self.link_free[0]
     }
 
@@ -229,8 +233,8 @@ impl Clock {
     #[inline]
     pub(super) fn send(&mut self, start: u64, ready: u64, bytes: u64, tail: u64) -> u64 {
         let link = &mut self.link_free[self.reads_link];
-        *link = start.max(*link) + transfer_ns(bytes, self.link_rate);
-        (*link).max(ready + transfer_ns(tail, self.link_rate))
+        *link = start.max(*link).saturating_add(transfer_ns(bytes, self.link_rate));
+        (*link).max(ready.saturating_add(transfer_ns(tail, self.link_rate)))
     }
 
     /// Takes the next row of the write cache for data from physical `address` on; gives its index and when it is free.
@@ -251,7 +255,7 @@ impl Clock {
         self.row_addresses[row] = address;
         let admit = self.rows[row];
         let end = self.program_on(die, ready.max(admit), slc);
-        self.rows[row] = end;
+        self.rows[row] = end.min(FILLING - 1);
         (admit, end)
     }
 
@@ -306,7 +310,7 @@ impl Clock {
 
     /// The same of a page that takes `page` ns more than the mean, and another try that takes `retried`.
     pub(super) fn read_page(&mut self, die: u32, ready: u64, bytes: u64, slc: bool, page: i64, retried: u64) -> u64 {
-        let took = if slc { self.now.slc_read } else { self.now.read }.saturating_add_signed(page) + retried;
+        let took = if slc { self.now.slc_read } else { self.now.read }.saturating_add_signed(page).saturating_add(retried);
         let sensed = self.dies.each[die as usize].read(ready, took, self.suspend);
         self.heat_bytes = self.heat_bytes.wrapping_add(bytes);
         // Writes wait for the bus in the order of their commands, maybe for data that come later; reads do not wait for these.
@@ -349,8 +353,8 @@ impl Clock {
     /// at most, as if for what its die has in flight.
     pub(super) fn spread_after_idling(&mut self, until: u64, programs: u64) {
         let done = core::mem::take(&mut self.programs);
-        let channel = if self.copyback { 0 } else { 2 * self.now.row_transfer };
-        self.dies.spread_after_idling(until, done, programs, self.now.read + self.now.program);
+        let channel = if self.copyback { 0 } else { self.now.row_transfer.saturating_mul(2) };
+        self.dies.spread_after_idling(until, done, programs, self.now.read.saturating_add(self.now.program));
         self.channels.spread_after_idling(until, done, programs, channel);
     }
 

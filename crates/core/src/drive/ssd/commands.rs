@@ -19,8 +19,9 @@ impl Ssd {
         let start = self.clock.admit(now);
         if start != now {
             let trim = self.clock.blocked_until.min(start).saturating_sub(now);
-            self.ftl.counters.stall_trim_ns += trim;
-            self.ftl.counters.stall_queue_ns += start - now - trim;
+            let counters = &mut self.ftl.counters;
+            counters.stall_trim_ns = counters.stall_trim_ns.saturating_add(trim);
+            counters.stall_queue_ns = counters.stall_queue_ns.saturating_add(start - now - trim);
         }
         self.clock.process(start, write)
     }
@@ -38,8 +39,8 @@ impl Ssd {
             let ready = self.clock.receive(started, extent.len);
             let unit = self.layout.unit_at(extent.offset) as u32;
             let placed = self.ftl.put_one(&mut self.clock, unit, ready);
-            self.ftl.counters.stall_cache_ns += placed - ready;
-            return Ok(placed + self.clock.latency);
+            self.ftl.counters.waited_for_the_cache(placed - ready);
+            return Ok(placed.saturating_add(self.clock.latency));
         }
         self.write_pieces(started, extent, class)
     }
@@ -63,7 +64,7 @@ impl Ssd {
             }
             ready = self.clock.receive(ready, piece);
             let placed = self.write_piece(Extent { offset, len: piece }, class, ready);
-            self.ftl.counters.stall_cache_ns += placed - ready;
+            self.ftl.counters.waited_for_the_cache(placed - ready);
             done = done.max(placed);
             offset += piece;
         }
@@ -74,7 +75,7 @@ impl Ssd {
         if let Some(packed) = &mut self.ftl.packed {
             packed.bound_memory(&self.ftl.map);
         }
-        Ok(done + self.clock.latency)
+        Ok(done.saturating_add(self.clock.latency))
     }
 
     fn write_piece(&mut self, piece: Extent, class: DataClass, ready: u64) -> u64 {
@@ -151,7 +152,7 @@ impl Ssd {
         self.ftl.counters.host_flushes += 1;
         let cache = &self.flash.write_cache;
         if cache.flush == FlushBehaviour::Ignored || cache.power_loss_protection {
-            return started + self.clock.latency;
+            return started.saturating_add(self.clock.latency);
         }
         let flush_ns = cache.flush_ns;
         self.write_out(started);
@@ -160,10 +161,11 @@ impl Ssd {
         let written = self.ftl.counters.nand_written_host_slots;
         if written > self.clock.flushed_slots {
             self.clock.flushed_slots = written;
-            done += flush_ns;
+            done = done.saturating_add(flush_ns);
         }
-        self.ftl.counters.stall_flush_ns += done - started;
-        done + self.clock.latency
+        let counters = &mut self.ftl.counters;
+        counters.stall_flush_ns = counters.stall_flush_ns.saturating_add(done - started);
+        done.saturating_add(self.clock.latency)
     }
 
     /// Number of the next write of a unit, while durability is tracked: a write command of n units (or parts) takes n numbers, in order
@@ -213,7 +215,7 @@ impl Ssd {
             self.set_speed();
         }
         let per_group = u64::from(written).div_ceil(u64::from(self.layout.groups));
-        self.forget_everything(now, self.flash.erase.secure_erase_ns + per_group * self.clock.now.erase)
+        self.forget_everything(now, self.flash.erase.secure_erase_ns.saturating_add(per_group.saturating_mul(self.clock.now.erase)))
     }
 
     /// Forgets all data without erasing: every unit is then trimmed.
@@ -229,7 +231,7 @@ impl Ssd {
             journal.forget_all();
         }
         let start = now.0.max(self.now).max(self.clock.latest_completion());
-        let done = start + took;
+        let done = start.saturating_add(took);
         self.clock.blocked_until = self.clock.blocked_until.max(done);
         self.clock.complete(done);
         self.quiet_since = self.quiet_since.max(done);

@@ -1,6 +1,6 @@
 //! Collection of garbage, folding of the SLC cache, levelling of wear: everything that moves data for the drive's own sake.
 
-use super::clock::{Clock, Work};
+use super::clock::{Clock, FILLING, Work};
 use super::ftl::{Ftl, HOST};
 use super::victims::UNLISTED;
 use super::{Block, TRIMMED, prefetch};
@@ -289,7 +289,7 @@ impl Ftl {
         if frontier.taken {
             frontier.taken = false;
             let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, frontier.ready.max(now), frontier.slc);
-            clock.rows[frontier.cache_row as usize] = end;
+            clock.rows[frontier.cache_row as usize] = end.min(FILLING - 1);
             if let Some(journal) = &mut self.journal {
                 journal.programmed(at, end, 0);
             }

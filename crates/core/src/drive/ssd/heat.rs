@@ -65,7 +65,7 @@ impl Ssd {
         let rise = bytes as f64 / 1e9 * f64::from(heat.thermal.rise_mc_per_gb);
         heat.excess_mc = heat.excess_mc * left + rise * (1.0 - left) / times;
         if heat.throttled {
-            self.ftl.counters.throttled_ns += elapsed;
+            self.ftl.counters.throttled_ns = self.ftl.counters.throttled_ns.saturating_add(elapsed);
         }
         let temperature = heat.temperature_mc();
         let throttled = if heat.throttled { temperature >= heat.thermal.resume_mc } else { temperature >= heat.thermal.throttle_mc };

@@ -3,6 +3,15 @@
 use super::Ssd;
 use super::gc::When;
 
+/// What collection that nobody waits for has come to.
+#[derive(Debug, Default)]
+pub(super) struct Gain {
+    /// The most slots that were free.
+    most_free: u64,
+    /// Victims since then.
+    in_vain: u32,
+}
+
 impl Ssd {
     /// Uses the quiet time that lasts until `until`. What is begun goes on when the host comes back before it is done.
     pub(super) fn background(&mut self, until: u64) {
@@ -13,14 +22,14 @@ impl Ssd {
         if let Some(delay) = self.flash.write_cache.idle_write_out_ns
             && quiet.saturating_add(delay) <= until
         {
-            self.write_out(quiet + delay);
+            self.write_out(quiet.saturating_add(delay));
         }
         let mut now = self.clock.quiet_from().max(quiet).max(self.idled_until);
         self.idled_until = until;
         while now < until
             && let Some((unit, count)) = self.deferred.pop_front()
         {
-            now += self.unmap(unit, count) * self.flash.trim.unit_ns;
+            now = now.saturating_add(self.unmap(unit, count).saturating_mul(self.flash.trim.unit_ns));
             self.clock.processor_free = self.clock.processor_free.max(now);
         }
         if let Some(delay) = self.flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns)
@@ -41,8 +50,18 @@ impl Ssd {
         now
     }
 
+    /// Whether collection that nobody waits for has something to do, asked before each victim. Victims that are not chosen by what they hold may free nothing:
+    /// a round of all that did not is enough.
+    pub(super) fn wants_free(&self, gain: &mut Gain) -> bool {
+        let free = self.ftl.free_slots;
+        gain.in_vain = if free > gain.most_free { 0 } else { gain.in_vain + 1 };
+        gain.most_free = gain.most_free.max(free);
+        gain.in_vain <= self.layout.superblocks && self.ftl.pool.free() < self.flash.ftl.gc.idle_free && self.worth_collecting()
+    }
+
     fn collect_until(&mut self, mut now: u64, until: u64) {
-        while now < until && !self.ftl.read_only && self.ftl.pool.free() < self.flash.ftl.gc.idle_free && self.worth_collecting() {
+        let mut gain = Gain::default();
+        while now < until && !self.ftl.read_only && self.wants_free(&mut gain) {
             if !self.ftl.collect_next(&mut self.clock, now, When::Idle) {
                 break;
             }

@@ -31,8 +31,8 @@ impl Lane {
             let idle = ready.saturating_sub(self.free);
             self.work_off(self.owed.min(idle.max(share).max(self.owed >> LEAST_SHARE_BITS)));
         }
-        self.free = ready.max(self.free) + took;
-        self.host_ns += took;
+        self.free = ready.max(self.free).saturating_add(took);
+        self.host_ns = self.host_ns.saturating_add(took);
         self.free
     }
 
@@ -40,16 +40,16 @@ impl Lane {
     /// Gives its end; what it delays is delayed by as much, but for what has been promised already.
     pub(super) fn read(&mut self, ready: u64, took: u64, ahead: Option<u64>) -> u64 {
         self.settle(ready);
-        let busy_until = self.free + self.owed;
+        let busy_until = self.free.saturating_add(self.owed);
         let start = match ahead {
             _ if busy_until <= ready => ready,
             None => self.free.max(ready),
-            Some(wait) => (ready + wait).max(self.reads_free).min(busy_until),
+            Some(wait) => ready.saturating_add(wait).max(self.reads_free).min(busy_until),
         };
         self.settle(start);
-        self.free = self.free.max(start) + took;
-        self.reads_free = start + took;
-        self.host_ns += took;
+        self.free = self.free.max(start).saturating_add(took);
+        self.reads_free = start.saturating_add(took);
+        self.host_ns = self.host_ns.saturating_add(took);
         self.reads_free
     }
 
@@ -72,8 +72,8 @@ impl Lane {
     #[inline(always)]
     pub(super) fn work_off(&mut self, ns: u64) {
         self.owed -= ns;
-        self.free += ns;
-        self.background_ns += ns;
+        self.free = self.free.saturating_add(ns);
+        self.background_ns = self.background_ns.saturating_add(ns);
     }
 
     /// Starts afresh at `now`; what is owed stays.
@@ -144,12 +144,12 @@ impl Lanes {
             self.uncovered_ns = self.uncovered_ns.min(owed - self.idle_uncovered_ns);
         }
         let programs = programs.max(1);
-        self.share = self.uncovered_ns.div_ceil(programs) + self.idle_uncovered_ns.div_ceil(programs).min(preempted_ns);
+        self.share = self.uncovered_ns.div_ceil(programs).saturating_add(self.idle_uncovered_ns.div_ceil(programs).min(preempted_ns));
     }
 
     /// When all of them have nothing left to do.
     pub(super) fn quiet_from(&self) -> u64 {
-        self.each.iter().map(|lane| lane.free + lane.owed).max().unwrap_or(0)
+        self.each.iter().map(|lane| lane.free.saturating_add(lane.owed)).max().unwrap_or(0)
     }
 
     /// Counts time from `now` on.

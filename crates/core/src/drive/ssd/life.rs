@@ -65,7 +65,7 @@ impl Ssd {
         let was_throttled = life.throttled;
         life.spend(now, written);
         if was_throttled {
-            self.ftl.counters.throttled_ns += elapsed;
+            self.ftl.counters.throttled_ns = self.ftl.counters.throttled_ns.saturating_add(elapsed);
         }
         if life.throttled != was_throttled {
             self.set_speed();

@@ -1,6 +1,6 @@
 //! Where fresh data go, and what they replace: the model's inner loops.
 
-use super::clock::Clock;
+use super::clock::{Clock, FILLING};
 use super::ftl::{Frontier, Ftl, HOST, HOT};
 use super::{NEVER, TRIMMED};
 
@@ -251,7 +251,7 @@ impl Ftl {
             frontier.row_end = (frontier.row_end + self.layout.row_slots).min(frontier.end);
             frontier.taken = false;
             let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, frontier.ready, frontier.slc);
-            clock.rows[frontier.cache_row as usize] = end;
+            clock.rows[frontier.cache_row as usize] = end.min(FILLING - 1);
             frontier.die = if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
             if let Some(journal) = &mut self.journal {
                 journal.programmed(at, end, (to - frontier.next).div_ceil(unit_slots) as usize);

@@ -58,7 +58,7 @@ impl Ssd {
         self.ftl.counters.host_reads += 1;
         self.ftl.counters.host_read_bytes += extent.len;
         if extent.len == 0 {
-            return Ok(started + self.clock.latency);
+            return Ok(started.saturating_add(self.clock.latency));
         }
         let begun = if self.flash.nand.read_ahead_bytes == 0 { started } else { self.read_ahead.begin(extent, started) };
         let first = extent.offset / self.layout.unit_bytes;
@@ -66,7 +66,7 @@ impl Ssd {
         let found = self.look_up(first as u32, count as u32, false, begun);
         let there = self.read_units(first as u32, count as u32, found, started);
         let tail = extent.len.min(self.clock.row_bytes());
-        Ok(self.clock.send(started, there, extent.len, tail) + self.clock.latency)
+        Ok(self.clock.send(started, there, extent.len, tail).saturating_add(self.clock.latency))
     }
 
     /// Reads `count` units from `unit` on, the flash beginning at `begun`. Gives when all are in the controller, not before `now`. Units that lie

@@ -2,6 +2,7 @@
 
 use super::Ssd;
 use super::gc::When;
+use super::idle::Gain;
 use crate::drive::spec::TrimInvalidation;
 use crate::drive::{Extent, Refusal};
 
@@ -20,7 +21,7 @@ impl Ssd {
         let trim = self.flash.trim.clone();
         let arrived = self.begin(now, false);
         let start = if trim.queued { arrived.max(self.trim_free) } else { arrived.max(self.clock.latest_completion()) };
-        let asked: u64 = ranges.iter().map(|range| range.len).sum();
+        let asked = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.len));
         // A range longer than the drive's longest counts as several, and these as several commands if they are too many for one.
         let pieces: u64 = ranges.iter().map(|range| range.len.div_ceil(trim.range_bytes_max).max(1)).sum();
         let commands = pieces.div_ceil(u64::from(trim.ranges_per_command_max)).max(1);
@@ -29,13 +30,15 @@ impl Ssd {
             effective += self.trim_range(*range, start);
         }
         let per_gb = u128::from(asked) * u128::from(trim.gb_ns) / 1_000_000_000;
-        let took = commands * trim.command_ns + pieces * trim.range_ns + effective * trim.unit_ns + per_gb as u64;
+        let parts = [(commands, trim.command_ns), (pieces, trim.range_ns), (effective, trim.unit_ns)];
+        let took = parts.into_iter().map(|(count, ns)| u128::from(count) * u128::from(ns)).sum::<u128>() + per_gb;
+        let took = u64::try_from(took).unwrap_or(u64::MAX);
         let counters = &mut self.ftl.counters;
         counters.host_trims += 1;
         counters.trim_ranges += ranges.len() as u64;
-        counters.trim_asked_bytes += asked;
-        counters.trim_ns += took;
-        let done = start + took;
+        counters.trim_asked_bytes = counters.trim_asked_bytes.saturating_add(asked);
+        counters.trim_ns = counters.trim_ns.saturating_add(took);
+        let done = start.saturating_add(took);
         if trim.queued {
             self.trim_free = done;
         } else {
@@ -44,7 +47,7 @@ impl Ssd {
         if trim.starts_gc {
             self.collect_after_trim(done);
         }
-        Ok(done + self.clock.latency)
+        Ok(done.saturating_add(self.clock.latency))
     }
 
     /// Trims what of `range` the drive takes; gives the units that this unmapped at once.
@@ -107,7 +110,8 @@ impl Ssd {
             if first < unit + count && unit < first + units {
                 self.deferred.remove(at);
                 let effective = self.unmap(first, units);
-                self.clock.processor_free = self.clock.processor_free.max(now) + effective * self.flash.trim.unit_ns;
+                let took = effective.saturating_mul(self.flash.trim.unit_ns);
+                self.clock.processor_free = self.clock.processor_free.max(now).saturating_add(took);
             } else {
                 at += 1;
             }
@@ -116,7 +120,8 @@ impl Ssd {
 
     /// The round of collection that a TRIM starts on some drives.
     fn collect_after_trim(&mut self, now: u64) {
-        while self.ftl.pool.free() < self.flash.ftl.gc.idle_free && self.worth_collecting() {
+        let mut gain = Gain::default();
+        while self.wants_free(&mut gain) {
             if !self.ftl.collect_next(&mut self.clock, now, When::Foreground) {
                 break;
             }

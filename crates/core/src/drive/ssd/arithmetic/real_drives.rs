@@ -1,0 +1,127 @@
+//! Drives of today against real ones of their kind: the six rates that the io.cost generator of Linux measures, and long writes of reviews.
+
+use super::*;
+
+/// All is as many times smaller: the drive, the file, the time.
+const PARTS: u64 = 16;
+/// What the generator does (tools/cgroup/iocost_coef_gen.py): a file of 16 GiB, 64 operations in flight, each figure for two minutes.
+const FILE: u64 = (16 << 30) / PARTS;
+const DEPTH: usize = 64;
+const SECONDS: f64 = 120.0 / PARTS as f64;
+/// Reads change nothing, so that they are steady at once.
+const READ_SECONDS: f64 = 1.0 / PARTS as f64;
+/// A transfer of 128 MiB reaches the drive in pieces.
+const PIECE: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+const RATES: [&str; 6] = [
+    "sequential_read_Bps",
+    "sequential_read_4k_iops",
+    "random_read_4k_iops",
+    "sequential_write_Bps",
+    "sequential_write_4k_iops",
+    "random_write_4k_iops",
+];
+
+/// The least and the most that drives of `kind` reach, of each rate, and how many models they are.
+fn spread(kind: &str) -> (usize, [(f64, f64); 6]) {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/real-drives.csv")).unwrap();
+    let mut lines = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    let column = |name: &str| header.iter().position(|column| *column == name).unwrap();
+    let drives: Vec<Vec<&str>> = lines.filter(|line| line[column("kind")] == kind).collect();
+    let mut models: Vec<&str> = drives.iter().map(|drive| drive[column("model")]).collect();
+    models.dedup();
+    let spread = RATES.map(|rate| {
+        let values = drives.iter().map(|drive| drive[column(rate)].parse::<f64>().unwrap());
+        values.fold((f64::MAX, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)))
+    });
+    (models.len(), spread)
+}
+
+/// Operations a second of `command`, which gets the number of the operation, one after another for `seconds`.
+fn rate(queue: &mut Queue, seconds: f64, mut command: impl FnMut(&mut Queue, u64)) -> f64 {
+    let start = *queue.done.iter().max().unwrap();
+    queue.done.fill(start);
+    let end = start + Nanos((seconds * 1e9) as u64);
+    let mut count = 0;
+    while queue.now.max(queue.done[queue.next]) < end {
+        command(queue, count);
+        count += 1;
+    }
+    count as f64 / (*queue.done.iter().max().unwrap() - start).as_secs_f64()
+}
+
+/// The six rates of a new drive on which the file has been written once.
+fn six_rates(spec: &DriveSpec) -> [f64; 6] {
+    let mut queue = Queue::new(spec, DEPTH);
+    (0..FILE / PIECE).for_each(|nth| queue.write(nth * PIECE, PIECE));
+    let mut rng = Stream::new(9, "six rates");
+    let mut random = move || rng.below(FILE / BLOCK) * BLOCK;
+    let read = |queue: &mut Queue, offset, len| queue.run(&Command::Read(Extent { offset, len }));
+    [
+        rate(&mut queue, READ_SECONDS, |queue, nth| read(queue, nth * PIECE % FILE, PIECE)) * PIECE as f64,
+        rate(&mut queue, READ_SECONDS, |queue, nth| read(queue, nth * BLOCK % FILE, BLOCK)),
+        rate(&mut queue, READ_SECONDS, |queue, _| read(queue, random(), BLOCK)),
+        rate(&mut queue, SECONDS, |queue, nth| queue.write(nth * PIECE % FILE, PIECE)) * PIECE as f64,
+        rate(&mut queue, SECONDS, |queue, nth| queue.write(nth * BLOCK % FILE, BLOCK)),
+        rate(&mut queue, SECONDS, |queue, _| queue.write(random(), BLOCK)),
+    ]
+}
+
+#[test]
+fn drives_of_today_are_as_fast_as_real_ones_of_their_kind() {
+    let specs = shipped(PARTS as u32);
+    let mut wrong = Vec::new();
+    for (name, kind, models) in
+        [("sata-tlc-500gb", "sata", 2), ("nvme-tlc-500gb", "nvme", 27), ("nvme-qlc-dramless-500gb", "nvme-no-memory", 7)]
+    {
+        let (found, spread) = spread(kind);
+        assert_eq!(found, models, "models of {kind}");
+        let rates = six_rates(specs.iter().find(|spec| spec.name == name).unwrap());
+        for ((what, rate), (least, most)) in RATES.into_iter().zip(rates).zip(spread) {
+            std::println!("{name} {what}: {rate:.0}, real ones {least:.0} to {most:.0}");
+            // The same model, measured twice, differs by 2 % at the median.
+            if rate < least * 0.98 || rate > most * 1.02 {
+                wrong.push(std::format!("{name} {what}: {rate:.0}, real ones {least:.0} to {most:.0}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Long writes of reviews (docs/method.md names them): the first rate, the bytes until it falls, the rate behind it; least and most of the drives of a kind.
+#[test]
+fn long_writes_fall_as_those_of_real_drives_do() {
+    let megabytes = |rate: f64| rate / 1e6;
+    for (name, first, cache_share, second) in [
+        // Kingston HyperX Fury RGB 480 GB; the native cells of Samsung 870 EVO keep up with the link, which carries 540 MB/s of writes there and 572 here.
+        ("sata-tlc-500gb", 450.0..=575.0, 0.008..=0.10, 150.0..=540.0),
+        // Spatium M480 Play, A440 Pro, P5, EX900 Pro, FireCuda 510, and those without memory that write native cells behind the cache.
+        ("nvme-tlc-500gb", 1850.0..=5000.0, 0.0075..=0.341, 450.0..=3500.0),
+        // P1, 870 QVO; Intel 600p is of TLC, but folds too. One drive measured twice differs by 2 %.
+        ("nvme-qlc-dramless-500gb", 487.0..=2800.0, 0.02..=0.341, 30.0..=169.0 * 1.02),
+    ] {
+        let spec = shipped(PARTS as u32).into_iter().find(|spec| spec.name == name).unwrap();
+        let phases = Arithmetic::new(&spec).fill(PIECE as f64, 32.0);
+        let cache = &phases[0];
+        // Where the cache shrinks as soon as it is full, there is nothing between.
+        let behind =
+            phases.iter().find(|phase| phase.from >= cache.to && phase.to - phase.from > 0.1 * spec.capacity_bytes as f64).unwrap();
+        let mut queue = Queue::new(&spec, 32);
+        let mut until = |share: f64, from: u64| {
+            let to = (share * spec.capacity_bytes as f64) as u64 / PIECE * PIECE;
+            let start = *queue.done.iter().max().unwrap();
+            (from / PIECE..to / PIECE).for_each(|nth| queue.write(nth * PIECE, PIECE));
+            (to, (to - from) as f64 / (*queue.done.iter().max().unwrap() - start).as_secs_f64())
+        };
+        let share = cache.to / spec.capacity_bytes as f64;
+        let (at, fast) = until(share * 0.9, 0);
+        let (at, _) = until(share * 1.2, at);
+        let (_, slow) = until(share * 1.2 + 0.1, at);
+        std::println!("{name}: {:.0} MB/s, until {:.3} of the drive, then {:.0} MB/s", megabytes(fast), share, megabytes(slow));
+        assert!(first.contains(&megabytes(fast)), "{name}: {:.0} MB/s at first", megabytes(fast));
+        assert!(cache_share.contains(&share), "{name}: a cache of {share:.3} of the drive");
+        assert!(second.contains(&megabytes(slow)), "{name}: {:.0} MB/s behind the cache", megabytes(slow));
+        assert!((slow / behind.bytes_per_s[1] - 1.0).abs() < 0.05, "{name}: {slow:.3e}, arithmetic {:?}", behind.bytes_per_s);
+    }
+}
