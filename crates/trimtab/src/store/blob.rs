@@ -57,21 +57,7 @@ pub fn to_histogram(mut blob: &[u8]) -> Result<Histogram, BlobError> {
     Histogram::from_buckets(buckets).map_err(|_| BlobError("holds impossible counts"))
 }
 
-/// Places that do not decrease: each less the one before.
-#[cfg(test)]
-#[must_use]
-pub fn from_places(places: &[u64]) -> Vec<u8> {
-    let mut blob = Vec::new();
-    let mut before = 0;
-    for &place in places {
-        // Wrapping, so that even places out of order come back as they were.
-        push(&mut blob, place.wrapping_sub(before));
-        before = place;
-    }
-    blob
-}
-
-/// The places of [`from_places`].
+/// Places that do not decrease: each is stored less the one before.
 pub fn to_places(mut blob: &[u8]) -> Result<Vec<u64>, BlobError> {
     let mut places = Vec::new();
     let mut place = 0_u64;
@@ -83,13 +69,6 @@ pub fn to_places(mut blob: &[u8]) -> Result<Vec<u64>, BlobError> {
 }
 
 /// Values, 8 bytes each.
-#[cfg(test)]
-#[must_use]
-pub fn from_values(values: &[f64]) -> Vec<u8> {
-    values.iter().flat_map(|v| v.to_le_bytes()).collect()
-}
-
-/// The values of [`from_values`].
 pub fn to_values(blob: &[u8]) -> Result<Vec<f64>, BlobError> {
     let (chunks, rest) = blob.as_chunks::<8>();
     if rest.is_empty() { Ok(chunks.iter().map(|c| f64::from_le_bytes(*c)).collect()) } else { Err(BlobError("ends within a number")) }
@@ -99,6 +78,23 @@ pub fn to_values(blob: &[u8]) -> Result<Vec<f64>, BlobError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Places that do not decrease: each less the one before.
+    fn from_places(places: &[u64]) -> Vec<u8> {
+        let mut blob = Vec::new();
+        let mut before = 0;
+        for &place in places {
+            // Wrapping, so that even places out of order come back as they were.
+            push(&mut blob, place.wrapping_sub(before));
+            before = place;
+        }
+        blob
+    }
+
+    /// Values, 8 bytes each.
+    fn from_values(values: &[f64]) -> Vec<u8> {
+        values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
 
     proptest! {
         #[test]
