@@ -108,7 +108,7 @@ fn mentions(line: &str, way: &str) -> bool {
 }
 
 /// The sources of the binary crate, by their paths below `src`.
-fn program() -> Vec<(String, String)> {
+fn all_sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
@@ -124,7 +124,7 @@ fn program() -> Vec<(String, String)> {
 fn only_in(rooms: &[&str], allowed: &[(&str, &str)], instead: &str, is_wrong: impl Fn(&str) -> bool) {
     let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
     for (name, text) in
-        program().iter().filter(|(name, _)| !rooms.iter().any(|room| name == room || room.ends_with('/') && name.starts_with(room)))
+        all_sources().iter().filter(|(name, _)| !rooms.iter().any(|room| name == room || room.ends_with('/') && name.starts_with(room)))
     {
         for (at, line) in program_text(text).filter(|(_, line)| is_wrong(line)) {
             match allowed.iter().find(|(allowed, _)| name == allowed) {
@@ -260,7 +260,7 @@ fn words<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
 
 #[test]
 fn what_is_public_is_used_by_somebody() {
-    let program = program();
+    let program = all_sources();
     let others = ["tests", "benches", "../../fuzz/fuzz_targets"].map(sources_of).concat();
     let lines = program.iter().flat_map(|(_, text)| program_text(text)).map(|(_, line)| line);
     let words = words(lines.chain(others.iter().map(|(_, text)| text.as_str())));
