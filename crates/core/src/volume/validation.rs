@@ -11,9 +11,9 @@ use crate::drive::spec::VictimPolicy;
 use crate::drive::ssd::Ssd;
 use crate::drive::validation::ideal_drive;
 use crate::drive::{Command, Completion, Device, Extent, theory};
-use crate::op::FileOp;
 use crate::policy::{PolicySpec, State};
-use crate::target::{Clock as _, FileTarget as _, TargetResult};
+use crate::runner::files::execute;
+use crate::target::Clock as _;
 use crate::units::{Bytes, Nanos};
 use crate::workload::churn::{self, Churn};
 use crate::workload::{FileStep, FileWorkload as _};
@@ -157,18 +157,6 @@ impl Case {
             VictimPolicy::Greedy => theory::greedy_hot_cold(utilisation, self.pages_per_block, parts),
             _ => theory::fifo_hot_cold(utilisation, parts),
         }
-    }
-}
-
-fn execute(target: &mut Steered<Watched>, op: &FileOp<'_>) -> TargetResult {
-    match op {
-        FileOp::MakeDir(path) => target.make_dir(path),
-        FileOp::RemoveDir(path) => target.remove_dir(path),
-        FileOp::Create(path, payload) => target.create(path, payload),
-        FileOp::Append(path, payload) => target.append(path, payload),
-        FileOp::Read(path, len) => target.read(path, *len),
-        FileOp::Delete(path) => target.delete(path),
-        FileOp::Sync => target.sync(),
     }
 }
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Params, Row, params};
 use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
 use trimtab_core::run::pictures::Pictures;
-use trimtab_core::run::{DiscardAccount, Field, Latency, Metric, Phase, Provenance, Run, Series, TargetKind, Warning};
+use trimtab_core::run::{DiscardAccount, Field, Latency, Metric, Phase, Run, Series, Warning};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// Gives every run its body. One that cannot be read has the reason instead, and is said to be damaged whenever it is asked for.
@@ -70,25 +70,14 @@ impl Old<'_> {
             let names: (String, String) = (r.get("target")?, r.get("provenance")?);
             let run = Run {
                 workload: r.get("workload")?,
-                settings: Vec::new(),
-                target: TargetKind::Elsewhere,
                 target_label: r.get("target_label")?,
                 policy: r.get("policy")?,
-                policy_settings: Vec::new(),
                 seed: unsigned(r, "seed")?,
-                provenance: Provenance::Entered,
                 systems: r.get("systems")?,
                 started_unix_ms: unsigned(r, "started_unix_ms")?,
                 tool_version: r.get("tool_version")?,
                 complete: r.get("complete")?,
-                environment: Vec::new(),
-                specification: Vec::new(),
-                phases: Vec::new(),
-                metrics: Vec::new(),
-                series: Vec::new(),
-                counters: Vec::new(),
-                warnings: Vec::new(),
-                pictures: Pictures::default(),
+                ..body::nothing()
             };
             Ok((run, names))
         };
