@@ -1,6 +1,7 @@
 //! What is closest to the kernel.
 
 pub mod beneath;
+pub mod fsmap;
 pub mod large_pages;
 pub mod looping;
 pub mod nvme;

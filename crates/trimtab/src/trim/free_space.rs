@@ -2,35 +2,10 @@
 //! reaches.
 
 use crate::host::mountinfo::DevNumber;
+use crate::sys::fsmap::{self, Extent};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use trimtab_core::target::TrimWindow;
-
-/// `struct fsmap` (include/uapi/linux/fsmap.h).
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Record {
-    device: u32,
-    flags: u32,
-    physical: u64,
-    owner: u64,
-    offset: u64,
-    len: u64,
-    reserved: [u64; 3],
-}
-
-/// `struct fsmap_head`, without the records that follow it.
-#[repr(C)]
-#[derive(Default)]
-struct Head {
-    flags_in: u32,
-    flags_out: u32,
-    count: u32,
-    entries: u32,
-    reserved: [u64; 6],
-    keys: [Record; 2],
-}
 
 /// Records asked for at a time when a few commands are looked for.
 const RECORDS: usize = 256;
@@ -38,33 +13,6 @@ const RECORDS: usize = 256;
 const RECORDS_MANY: usize = 8192;
 /// Times that it is asked for one window. What is not known after that is trimmed as one.
 const CALLS_MAX: usize = 64;
-
-#[repr(C)]
-struct Map<const N: usize> {
-    head: Head,
-    records: [Record; N],
-}
-
-/// `FS_IOC_GETFSMAP`: `_IOWR('X', 59, struct fsmap_head)`.
-const GETFSMAP: Opcode = opcode::read_write::<Head>(b'X', 59);
-/// `FMR_OF_SPECIAL_OWNER` and `FMR_OWN_FREE`.
-const SPECIAL_OWNER: u32 = 0x10;
-const OWN_FREE: u64 = 1;
-
-/// A free extent, in bytes of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Free {
-    /// Where it begins.
-    pub start: u64,
-    /// How long it is.
-    pub len: u64,
-}
-
-impl Free {
-    const fn end(self) -> u64 {
-        self.start.saturating_add(self.len)
-    }
-}
 
 /// How commands are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +37,8 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
             return Ok(TrimWindow { start: window.start, len: cut.clamp(window.start, end) - window.start });
         }
         match next {
-            Some(next) if next > from && next < end => from = next,
-            _ => break,
+            Some(next) => from = next,
+            None => break,
         }
     }
     Ok(window)
@@ -115,14 +63,14 @@ pub fn sendable(file: impl AsFd, device: DevNumber, windows: &[TrimWindow], leas
         let (extents, next) = free_extents::<RECORDS_MANY>(&file, device, from, end)?;
         extents.iter().for_each(|extent| sum.add(*extent, windows, least));
         match next {
-            Some(next) if next > from && next < end => from = next,
-            _ => return Ok(sum),
+            Some(next) => from = next,
+            None => return Ok(sum),
         }
     }
 }
 
 impl Sendable {
-    fn add(&mut self, extent: Free, windows: &[TrimWindow], least: u64) {
+    fn add(&mut self, extent: Extent, windows: &[TrimWindow], least: u64) {
         let behind = windows.partition_point(|w| w.start.saturating_add(w.len) <= extent.start);
         for window in windows[behind..].iter().take_while(|w| w.start < extent.end()) {
             let (start, end) = (extent.start.max(window.start), extent.end().min(window.start.saturating_add(window.len)));
@@ -144,7 +92,7 @@ struct Cut {
 
 impl Cut {
     /// Where to stop, if `extent` does not fit any more.
-    fn next(&mut self, extent: Free) -> Option<u64> {
+    fn next(&mut self, extent: Extent) -> Option<u64> {
         if extent.len < self.counting.least.max(1) {
             return None;
         }
@@ -158,24 +106,10 @@ impl Cut {
 }
 
 /// The first free extents from `from` on, and where to ask on, if there may be more before `end`.
-fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<(Vec<Free>, Option<u64>), Errno> {
-    let device = encoded(device);
-    let low = Record { device, physical: from, ..Record::default() };
-    let high = Record { device, flags: u32::MAX, physical: end.saturating_sub(1), owner: u64::MAX, offset: u64::MAX, ..low };
-    let head = Head { count: N as u32, keys: [low, high], ..Head::default() };
-    let mut map = Box::new(Map { head, records: [Record::default(); N] });
-    // SAFETY: the opcode takes a pointer to a `struct fsmap_head` with as many `struct fsmap` behind it as its count says, which `Map` is,
-    // and writes inside it.
-    unsafe { ioctl(file, Updater::<GETFSMAP, Map<N>>::new(&mut map)) }?;
-    let records = map.records.get(..map.head.entries as usize).unwrap_or(&map.records);
-    let free = records.iter().filter(|r| r.device == device && r.flags & SPECIAL_OWNER != 0 && r.owner == OWN_FREE);
-    let next = records.last().filter(|_| records.len() == N).map(|r| r.physical.saturating_add(r.len));
-    Ok((free.map(|r| Free { start: r.physical, len: r.len }).collect(), next))
-}
-
-/// `new_encode_dev` (include/linux/kdev_t.h).
-fn encoded(device: DevNumber) -> u32 {
-    (device.minor & 0xff) | (device.major << 8) | ((device.minor & !0xff) << 12)
+fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<(Vec<Extent>, Option<u64>), Errno> {
+    let (mut extents, next) = fsmap::extents::<N>(file, (device.major, device.minor), from, end)?;
+    extents.retain(|extent| extent.free);
+    Ok((extents, next))
 }
 
 #[cfg(test)]
@@ -184,7 +118,7 @@ mod tests {
 
     fn cut(extents: &[(u64, u64)], counting: Counting) -> Option<u64> {
         let mut cut = Cut { counting, sent: 0, end: None };
-        extents.iter().find_map(|&(start, len)| cut.next(Free { start, len }))
+        extents.iter().find_map(|&(start, len)| cut.next(Extent { start, len, free: true }))
     }
 
     #[test]
@@ -206,18 +140,12 @@ mod tests {
         let windows = [TrimWindow { start: 100, len: 100 }, TrimWindow { start: 200, len: 100 }, TrimWindow { start: 400, len: 100 }];
         let sum = |extents: &[(u64, u64)], least| {
             let mut sum = Sendable::default();
-            extents.iter().for_each(|&(start, len)| sum.add(Free { start, len }, &windows, least));
+            extents.iter().for_each(|&(start, len)| sum.add(Extent { start, len, free: true }, &windows, least));
             (sum.bytes, sum.extents)
         };
         assert_eq!(sum(&[(0, 1000)], 0), (300, 3));
         assert_eq!(sum(&[(0, 105), (190, 20), (300, 100)], 0), (5 + 20, 3));
         assert_eq!(sum(&[(0, 105), (190, 20), (450, 7)], 10), (20, 2), "each part by itself has to be long enough");
-    }
-
-    #[test]
-    fn device_numbers_are_encoded_as_the_kernel_does_it() {
-        assert_eq!(encoded(DevNumber { major: 8, minor: 1 }), 0x801);
-        assert_eq!(encoded(DevNumber { major: 259, minor: 0x1234 }), 0x0121_0334);
     }
 
     #[test]

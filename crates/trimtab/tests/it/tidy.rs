@@ -226,10 +226,8 @@ const UNSAFE_ALLOWED: &[(&str, &str)] = &[
     ("trim/commit.rs", "an ioctl"),
     ("trim/filesystem.rs", "an ioctl"),
     ("trim/fitrim.rs", "an ioctl"),
-    ("trim/free_space.rs", "an ioctl"),
     ("trim/xfs.rs", "an ioctl"),
     ("trim/verify/extents.rs", "an ioctl"),
-    ("trim/verify/in_use.rs", "an ioctl"),
 ];
 
 #[test]

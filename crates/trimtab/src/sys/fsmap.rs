@@ -1,0 +1,101 @@
+//! `FS_IOC_GETFSMAP`: how a mounted filesystem (ext4, XFS) uses its device.
+
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+
+/// `struct fsmap` (include/uapi/linux/fsmap.h).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Record {
+    device: u32,
+    flags: u32,
+    physical: u64,
+    owner: u64,
+    offset: u64,
+    len: u64,
+    reserved: [u64; 3],
+}
+
+/// `struct fsmap_head`, without the records that follow it.
+#[repr(C)]
+#[derive(Default)]
+struct Head {
+    flags_in: u32,
+    flags_out: u32,
+    count: u32,
+    entries: u32,
+    reserved: [u64; 6],
+    keys: [Record; 2],
+}
+
+#[repr(C)]
+struct Map<const N: usize> {
+    head: Head,
+    records: [Record; N],
+}
+
+const _: () = assert!(size_of::<Record>() == 64 && size_of::<Map<1>>() == 192 + 64);
+
+/// `_IOWR('X', 59, struct fsmap_head)`, whose size is without the records.
+const GETFSMAP: Opcode = opcode::read_write::<Head>(b'X', 59);
+/// `FMR_OF_SPECIAL_OWNER`, `FMR_OF_LAST` and `FMR_OWN_FREE`.
+const SPECIAL_OWNER: u32 = 0x10;
+const LAST: u32 = 0x20;
+const OWN_FREE: u64 = 1;
+
+/// A piece of a device, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where it begins.
+    pub start: u64,
+    /// How long it is.
+    pub len: u64,
+    /// Whether the filesystem has it as free space.
+    pub free: bool,
+}
+
+impl Extent {
+    /// Where it ends.
+    #[must_use]
+    pub const fn end(self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+}
+
+/// The first extents, `N` at most, from byte `from` of the device (major, minor) to `end`, and where to ask on, if there may be more.
+///
+/// # Errors
+/// What the filesystem says, `ENOTTY` or `EOPNOTSUPP` where it has no such call.
+pub fn extents<const N: usize>(file: impl AsFd, device: (u32, u32), from: u64, end: u64) -> Result<(Vec<Extent>, Option<u64>), Errno> {
+    let device = encoded(device);
+    let low = Record { device, physical: from, ..Record::default() };
+    let high = Record { device, flags: u32::MAX, physical: end.saturating_sub(1), owner: u64::MAX, offset: u64::MAX, ..low };
+    let head = Head { count: N as u32, keys: [low, high], ..Head::default() };
+    let mut map = Box::new(Map { head, records: [Record::default(); N] });
+    // SAFETY: the opcode takes a pointer to a `struct fsmap_head` with as many `struct fsmap` behind it as its count says, which `Map` is,
+    // and writes inside it.
+    unsafe { ioctl(file, Updater::<GETFSMAP, Map<N>>::new(&mut map)) }?;
+    let records = map.records.get(..map.head.entries as usize).unwrap_or(&map.records);
+    let of_device = records.iter().filter(|r| r.device == device);
+    let extent = |r: &Record| Extent { start: r.physical, len: r.len, free: r.flags & SPECIAL_OWNER != 0 && r.owner == OWN_FREE };
+    let next = records.last().filter(|last| records.len() == N && last.flags & LAST == 0).map(|r| r.physical.saturating_add(r.len));
+    Ok((of_device.map(extent).collect(), next.filter(|next| *next > from && *next < end)))
+}
+
+/// `new_encode_dev` (include/linux/kdev_t.h).
+const fn encoded((major, minor): (u32, u32)) -> u32 {
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_are_encoded_as_the_kernel_does_it() {
+        assert_eq!(encoded((8, 1)), 0x801);
+        assert_eq!(encoded((259, 0x1234)), 0x0121_0334);
+        assert_eq!(encoded((259, 300)), 0x0011_032c);
+    }
+}
