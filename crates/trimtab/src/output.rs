@@ -7,6 +7,7 @@ mod plain;
 pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes, styled};
 
 use crate::progress::{self, Doing};
+use crate::sys::descriptor::ClosedPipe;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -180,10 +181,7 @@ fn width_of_stderr() -> Option<usize> {
 
 /// Lets a closed pipe end the program quietly, as it ends every other filter: Rust ignores SIGPIPE at start.
 pub fn restore_default_sigpipe() {
-    // SAFETY: no other thread exists yet, and the default action is what every child of a shell starts with.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-    }
+    ClosedPipe::Ends.set();
 }
 
 /// While it lives, a closed pipe is an error of the write that meets it and does not end the program: there is something to clean up.
@@ -193,10 +191,7 @@ pub struct SurvivesClosedPipe(());
 impl SurvivesClosedPipe {
     /// From now on.
     pub fn new() -> Self {
-        // SAFETY: ignoring a signal runs no code of ours.
-        unsafe {
-            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-        }
+        ClosedPipe::Errs.set();
         Self(())
     }
 }
@@ -209,10 +204,7 @@ impl Default for SurvivesClosedPipe {
 
 impl Drop for SurvivesClosedPipe {
     fn drop(&mut self) {
-        // SAFETY: the default action runs no code of ours.
-        unsafe {
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        }
+        ClosedPipe::Ends.set();
     }
 }
 

@@ -1,9 +1,15 @@
 //! What is closest to the kernel.
 
 pub mod beneath;
+pub mod descriptor;
+pub mod fiemap;
+pub mod filesystem;
 pub mod fsmap;
+pub mod fuse_ring;
 pub mod large_pages;
 pub mod looping;
+pub mod maker;
 pub mod nvme;
-pub(crate) mod pool;
+pub mod pool;
 pub mod privileges;
+pub mod transfer;

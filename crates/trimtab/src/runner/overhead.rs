@@ -1,7 +1,7 @@
 //! The tool's own cost in a run: the same operations on a target that does nothing, and the making of the data.
 
 use super::{Quiet, blocks, files};
-use crate::target::block::maker::Maker;
+use crate::sys::maker::Maker;
 use crate::target::null::{NullBlocks, NullFiles};
 use std::time::Instant;
 use trimtab_core::data::DataClass;

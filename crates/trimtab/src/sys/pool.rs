@@ -56,29 +56,29 @@ impl Pool {
     }
 
     /// Size in bytes.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Address of the first byte.
-    pub fn base(&self) -> *mut u8 {
+    pub(super) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
     /// Address of the byte at `at`, which lies inside.
     #[inline]
-    pub fn address(&self, at: usize) -> *mut u8 {
-        debug_assert!(at < self.len);
+    pub(super) fn address(&self, at: usize) -> *mut u8 {
+        assert!(at < self.len, "the address lies inside the pool");
         // SAFETY: `at` lies inside the mapping.
         unsafe { self.base.as_ptr().add(at) }
     }
 
-    /// The bytes from `at`, as long as no operation in flight uses them.
+    /// The bytes from `at`.
     #[inline]
     pub fn bytes(&mut self, at: usize, len: usize) -> &mut [u8] {
         assert!(at <= self.len && len <= self.len - at, "the range lies inside the pool");
-        // SAFETY: inside the mapping (checked), initialised (anonymous memory is zero), and borrowed from `self` alone;
-        // the target keeps to ranges of tags that are not in flight.
+        // SAFETY: inside the mapping (checked), initialised (anonymous memory is zero), and borrowed from `self` alone; who in this room
+        // gives addresses to the kernel asks for no bytes of what is in flight.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) }
     }
 }

@@ -1,21 +1,16 @@
 //! Files and block devices as block targets: direct I/O through io_uring, or through threads where there is none.
 
 pub mod device;
-pub mod maker;
 mod open;
-mod ring;
 mod signature;
-mod threads;
 pub mod users;
 mod verify;
 
-use self::maker::Maker;
-use self::ring::Ring;
-use self::threads::Threads;
 use self::verify::Verifier;
 use super::null::{since, sleep_until};
-use crate::sys::pool::Pool;
-use rustix::fd::OwnedFd;
+use crate::sys::descriptor;
+use crate::sys::maker::Maker;
+use crate::sys::transfer::{Action, Transfer, Transfers};
 use std::time::Instant;
 use trimtab_core::op::BlockOp;
 use trimtab_core::run::{TargetKind, Warning};
@@ -62,37 +57,6 @@ impl Default for BlockOptions {
     }
 }
 
-/// What is asked of an engine.
-#[derive(Clone, Copy, Debug)]
-struct Request {
-    tag: u32,
-    action: Action,
-    /// Memory of reads and writes.
-    address: *mut u8,
-    offset: u64,
-    len: u64,
-}
-
-// SAFETY: the memory behind `address` belongs to the tag until its completion has been taken; no thread uses it but the one that executes it.
-unsafe impl Send for Request {}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    Read,
-    Write,
-    Flush,
-    /// Trim of a file.
-    PunchHole,
-    /// Trim of a device.
-    Discard,
-}
-
-#[expect(clippy::large_enum_variant, reason = "there is one, and another indirection would cost every operation")]
-enum Engine {
-    Ring(Ring),
-    Threads(Threads),
-}
-
 /// How trims are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trims {
@@ -128,10 +92,7 @@ impl Slot {
 
 /// A file or a block device as a target.
 pub struct BlockFile {
-    // Before the pool and the file, which it uses, so that it is dropped first.
-    engine: Engine,
-    pool: Pool,
-    file: OwnedFd,
+    transfers: Transfers,
     label: String,
     kind: TargetKind,
     info: BlockInfo,
@@ -148,11 +109,9 @@ pub struct BlockFile {
     /// our own engine, or by io_uring on a filesystem that cannot do without waiting, such as tmpfs) that costs many times the operation.
     lone_calls: bool,
     /// The operation that is alone in flight, not yet handed to anyone.
-    lone: Option<Request>,
+    lone: Option<Transfer>,
     /// Completions taken before somebody asked for them.
     early: Vec<BlockCompletion>,
-    /// Bytes of the pool for each tag.
-    stride: usize,
     warnings: Vec<Warning>,
 }
 
@@ -175,10 +134,7 @@ impl BlockFile {
 
     /// Name of the engine, for settings.
     pub fn engine(&self) -> &'static str {
-        match self.engine {
-            Engine::Ring(_) => "io_uring",
-            Engine::Threads(_) => "threads",
-        }
+        if self.transfers.is_ring() { "io_uring" } else { "threads" }
     }
 
     /// Bytes that were read and found to be what was written; `None` unless that was asked for.
@@ -189,7 +145,7 @@ impl BlockFile {
     /// The part of `size` bytes, read in 1 MiB pieces spread evenly over the first `span` bytes, that remains when they are compressed
     /// together (zstd, level 1). Near 1 for incompressible data; above 1 because of the compressor's own overhead.
     pub fn compressed_share(&mut self, span: Bytes, size: Bytes) -> anyhow::Result<f64> {
-        open::compressed_share(&self.file, &self.label, span, size)
+        open::compressed_share(self.transfers.file(), &self.label, span, size)
     }
 
     #[cold]
@@ -236,30 +192,24 @@ impl BlockFile {
 
     /// Memory of `len` bytes for `tag`. Where the layout of the pool does not suit, everything in flight has to complete before it changes.
     #[inline]
-    fn place(&mut self, tag: u32, op: &BlockOp) -> TargetResult<usize> {
-        let len = op.len() as usize;
-        let at = tag as usize * self.stride;
-        if len <= self.stride && at + len <= self.pool.len() {
-            return Ok(at);
-        }
-        self.relayout(tag, op)
+    fn place(&mut self, tag: u32, op: &BlockOp) -> TargetResult {
+        if self.transfers.fits(tag, op.len() as usize) { Ok(()) } else { self.relayout(tag, op) }
     }
 
     #[cold]
-    fn relayout(&mut self, tag: u32, op: &BlockOp) -> TargetResult<usize> {
+    fn relayout(&mut self, tag: u32, op: &BlockOp) -> TargetResult {
         let mut early = std::mem::take(&mut self.early);
         let drained = self.take(self.in_flight, &mut early);
         self.early = early;
         drained?;
-        self.stride = (op.len() as usize).next_multiple_of(4096);
-        let at = tag as usize * self.stride;
-        if at + op.len() as usize <= self.pool.len() {
-            return Ok(at);
+        self.transfers.lay_out(op.len() as usize);
+        if self.transfers.fits(tag, op.len() as usize) {
+            return Ok(());
         }
         Err(TargetError {
             action: op.kind().name(),
             object: describe(op, &self.label),
-            reason: format!("with {} in flight that is more than the {} bytes of memory prepared", tag + 1, self.pool.len()),
+            reason: format!("with {} in flight that is more than the {} bytes of memory prepared", tag + 1, self.transfers.memory_bytes()),
             errno: None,
         })
     }
@@ -273,9 +223,7 @@ impl BlockFile {
         if self.queued.is_empty() {
             return Ok(());
         }
-        if let Engine::Ring(ring) = &mut self.engine
-            && let Err(error) = ring.submit()
-        {
+        if let Err(error) = self.transfers.submit() {
             return Err(self.engine_error(&error));
         }
         let submitted = since(self.started);
@@ -307,29 +255,18 @@ impl BlockFile {
 
     #[inline]
     fn take_completed(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
-        let waited = match &mut self.engine {
-            Engine::Ring(ring) => ring.wait(min as usize),
-            Engine::Threads(threads) => {
-                threads.wait(min as usize);
-                Ok(())
-            }
-        };
-        if let Err(error) = waited {
+        if let Err(error) = self.transfers.wait(min as usize) {
             return Err(self.engine_error(&error));
         }
         let completed = since(self.started);
         let from = done.len();
         let slots = &self.slots;
         let mut unhappy = false;
-        let each = |tag: u32, result: i32| {
+        self.transfers.take(|tag: u32, result: i32| {
             let completion = slots[tag as usize].complete(tag, completed, result);
             unhappy |= completion.result.is_err();
             done.push(completion);
-        };
-        match &mut self.engine {
-            Engine::Ring(ring) => ring.take(each),
-            Engine::Threads(threads) => threads.take(each),
-        }
+        });
         self.in_flight -= (done.len() - from) as u32;
         if unhappy || self.verifier.is_some() {
             self.inspect(&mut done[from..]);
@@ -339,8 +276,8 @@ impl BlockFile {
 
     /// Makes the only operation in flight by a blocking call.
     #[inline]
-    fn call(&mut self, request: &Request, done: &mut Vec<BlockCompletion>) -> TargetResult {
-        let result = threads::execute(&self.file, request);
+    fn call(&mut self, request: &Transfer, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        let result = self.transfers.call(request);
         let completion = self.slots[request.tag as usize].complete(request.tag, since(self.started), result);
         let unhappy = completion.result.is_err();
         done.push(completion);
@@ -364,9 +301,8 @@ impl BlockFile {
                 completion.completed = since(self.started);
             }
             if let Some(verifier) = &mut self.verifier {
-                let at = completion.tag as usize * self.stride;
                 let read = match op {
-                    BlockOp::Read { len, .. } if completion.result.is_ok() => Some(&*self.pool.bytes(at, len as usize)),
+                    BlockOp::Read { len, .. } if completion.result.is_ok() => Some(&*self.transfers.bytes(completion.tag, len as usize)),
                     _ => None,
                 };
                 if let Err((offset, problem)) = verifier.end(completion.tag, &self.maker, read) {
@@ -396,7 +332,7 @@ impl BlockFile {
         if let BlockOp::Trim { offset, len } = *op
             && unknown_command
             && self.trims == Trims::Queued(Action::Discard)
-            && matches!(self.engine, Engine::Ring(_))
+            && self.transfers.is_ring()
         {
             self.trims = Trims::Blocking;
             self.warnings.push(open::blocking_trims());
@@ -406,15 +342,12 @@ impl BlockFile {
     }
 
     fn trim_now(&self, op: &BlockOp, offset: u64, len: u64) -> TargetResult {
-        match threads::discard(&self.file, offset, len) {
-            0 => Ok(()),
-            result => Err(self.error(op, -result)),
-        }
+        descriptor::discard(self.transfers.file(), offset, len).map_err(|error| self.error(op, error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
     /// Gives a request to the engine.
     #[inline]
-    fn hand_over(&mut self, request: &Request) -> TargetResult {
+    fn hand_over(&mut self, request: &Transfer) -> TargetResult {
         self.in_flight += 1;
         if self.lone_calls && self.in_flight == 1 {
             self.lone = Some(*request);
@@ -428,11 +361,8 @@ impl BlockFile {
     }
 
     #[inline]
-    fn push(&mut self, request: &Request) {
-        match &mut self.engine {
-            Engine::Ring(ring) => ring.push(request),
-            Engine::Threads(threads) => threads.push(request),
-        }
+    fn push(&mut self, request: &Transfer) {
+        self.transfers.push(request);
         self.queued.push(request.tag);
     }
 
@@ -456,7 +386,7 @@ impl BlockFile {
         };
         let issued = since(self.started);
         self.slots[tag as usize] = Slot { op, issued, submitted: issued };
-        self.hand_over(&Request { tag, action, address: std::ptr::null_mut(), offset, len })
+        self.hand_over(&Transfer { tag, action, offset, len })
     }
 }
 
@@ -494,30 +424,30 @@ impl BlockTarget for BlockFile {
     #[inline]
     fn submit(&mut self, tag: u32, op: BlockOp) -> TargetResult {
         self.check(&op)?;
-        let (action, at, offset, len) = match op {
+        let (action, offset, len) = match op {
             BlockOp::Read { offset, len } => {
                 if let Some(verifier) = &mut self.verifier {
                     verifier.begin_read(tag, offset, u64::from(len));
                 }
-                (Action::Read, self.place(tag, &op)?, offset, len)
+                self.place(tag, &op)?;
+                (Action::Read, offset, len)
             }
             BlockOp::Write { offset, len, class } => {
-                let at = self.place(tag, &op)?;
+                self.place(tag, &op)?;
                 self.sequence = match &mut self.verifier {
                     Some(verifier) => verifier.begin_write(tag, offset, u64::from(len), class),
                     None => self.sequence.wrapping_add(1),
                 };
-                self.maker.fill(class, offset, self.sequence, self.pool.bytes(at, len as usize));
-                (Action::Write, at, offset, len)
+                self.maker.fill(class, offset, self.sequence, self.transfers.bytes(tag, len as usize));
+                (Action::Write, offset, len)
             }
             BlockOp::Trim { offset, len } => return self.submit_trim(tag, op, offset, len),
-            BlockOp::Flush => (Action::Flush, 0, 0, 0),
+            BlockOp::Flush => (Action::Flush, 0, 0),
         };
         // After the data has been made: that is not the drive's time.
         let issued = since(self.started);
         self.slots[tag as usize] = Slot { op, issued, submitted: issued };
-        let address = self.pool.address(at);
-        self.hand_over(&Request { tag, action, address, offset, len: u64::from(len) })
+        self.hand_over(&Transfer { tag, action, offset, len: u64::from(len) })
     }
 
     #[inline]
@@ -525,14 +455,6 @@ impl BlockTarget for BlockFile {
         let early = self.early.len() as u32;
         done.append(&mut self.early);
         self.take(min.saturating_sub(early), done)
-    }
-}
-
-impl Drop for BlockFile {
-    /// The kernel must not write into memory that is gone.
-    fn drop(&mut self) {
-        let mut done = Vec::new();
-        let _ = self.take(self.in_flight, &mut done);
     }
 }
 

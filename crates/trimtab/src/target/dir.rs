@@ -10,6 +10,7 @@ mod nfs;
 use self::direct::Aligned;
 use self::known::Known;
 use crate::interrupt;
+use crate::sys::descriptor::close;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -450,21 +451,6 @@ fn read_once(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, ReadError> {
 
 fn check_interrupt() -> Result<(), Errno> {
     if interrupt::requested() { Err(Errno::INTR) } else { Ok(()) }
-}
-
-/// Closes and says how that went: network filesystems and quotas report late errors here.
-fn close(file: OwnedFd) -> Result<(), Errno> {
-    use std::os::fd::IntoRawFd as _;
-    // SAFETY: `file` gives up the descriptor, so it is closed exactly once.
-    let result = unsafe { libc::close(file.into_raw_fd()) };
-    if result == 0 {
-        return Ok(());
-    }
-    match std::io::Error::last_os_error().raw_os_error() {
-        // On Linux the descriptor is closed even then.
-        None | Some(libc::EINTR) => Ok(()),
-        Some(errno) => Err(Errno::from_raw_os_error(errno)),
-    }
 }
 
 #[cfg(test)]

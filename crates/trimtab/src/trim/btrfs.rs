@@ -2,47 +2,12 @@
 //!
 //! FITRIM on btrfs takes logical addresses, and these move upwards with each balance: windows have to come from here.
 
+use crate::sys::filesystem::{BtrfsSearch, btrfs_device_path, btrfs_search};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
-
-/// `struct btrfs_ioctl_search_args` (include/uapi/linux/btrfs.h): a key, and a buffer that fills the page.
-#[repr(C)]
-struct SearchArgs {
-    tree: u64,
-    min_object: u64,
-    max_object: u64,
-    min_offset: u64,
-    max_offset: u64,
-    min_transaction: u64,
-    max_transaction: u64,
-    min_type: u32,
-    max_type: u32,
-    items: u32,
-    unused: [u32; 1],
-    unused_wide: [u64; 4],
-    buffer: [u8; BUFFER],
-}
-
-const BUFFER: usize = 4096 - 104;
-
-/// `struct btrfs_ioctl_dev_info_args`.
-#[repr(C)]
-struct DevInfoArgs {
-    id: u64,
-    uuid: [u8; 16],
-    bytes_used: u64,
-    total_bytes: u64,
-    fsid: [u8; 16],
-    unused: [u64; 377],
-    path: [u8; 1024],
-}
-
-/// `BTRFS_IOC_TREE_SEARCH`: `_IOWR(0x94, 17, …)`.
-const TREE_SEARCH: Opcode = opcode::read_write::<SearchArgs>(0x94, 17);
-/// `BTRFS_IOC_DEV_INFO`: `_IOWR(0x94, 30, …)`.
-const DEV_INFO: Opcode = opcode::read_write::<DevInfoArgs>(0x94, 30);
 
 const EXTENT_TREE: u64 = 2;
 const EXTENT_ITEM: u32 = 168;
@@ -95,24 +60,9 @@ pub fn chunks(file: impl AsFd) -> Result<Vec<Chunk>, Errno> {
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut from = 0;
     loop {
-        let mut args = SearchArgs {
-            tree: CHUNK_TREE,
-            min_object: FIRST_CHUNK,
-            max_object: FIRST_CHUNK,
-            min_offset: from,
-            max_offset: u64::MAX,
-            min_transaction: 0,
-            max_transaction: u64::MAX,
-            min_type: CHUNK_ITEM,
-            max_type: CHUNK_ITEM,
-            items: 4096,
-            unused: [0],
-            unused_wide: [0; 4],
-            buffer: [0; BUFFER],
-        };
-        // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_search_args`, which `SearchArgs` is, and writes inside it.
-        unsafe { ioctl(&file, Updater::<TREE_SEARCH, SearchArgs>::new(&mut args)) }?;
-        let found = parse_items(&args.buffer, args.items);
+        let (objects, types) = ((FIRST_CHUNK, FIRST_CHUNK), (CHUNK_ITEM, CHUNK_ITEM));
+        let (count, items) = btrfs_search(&file, &BtrfsSearch { tree: CHUNK_TREE, objects, types, offsets: (from, u64::MAX) })?;
+        let found = parse_items(&items, count);
         let Some(last) = found.last() else { break };
         let Some(next) = last.logical.checked_add(1) else { break };
         chunks.extend(found);
@@ -126,24 +76,9 @@ pub fn is_used(file: impl AsFd, address: u64, len: u64) -> Result<bool, Errno> {
     let end = address.saturating_add(len);
     let (mut object, mut kind, mut offset) = (address.saturating_sub(EXTENT_BYTES_MAX), 0, 0);
     loop {
-        let mut args = SearchArgs {
-            tree: EXTENT_TREE,
-            min_object: object,
-            max_object: end.saturating_sub(1),
-            min_offset: offset,
-            max_offset: u64::MAX,
-            min_transaction: 0,
-            max_transaction: u64::MAX,
-            min_type: kind,
-            max_type: u32::MAX,
-            items: 4096,
-            unused: [0],
-            unused_wide: [0; 4],
-            buffer: [0; BUFFER],
-        };
-        // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_search_args`, which `SearchArgs` is, and writes inside it.
-        unsafe { ioctl(&file, Updater::<TREE_SEARCH, SearchArgs>::new(&mut args)) }?;
-        let keys = parse_keys(&args.buffer, args.items);
+        let (objects, types, offsets) = ((object, end.saturating_sub(1)), (kind, u32::MAX), (offset, u64::MAX));
+        let (count, items) = btrfs_search(&file, &BtrfsSearch { tree: EXTENT_TREE, objects, types, offsets })?;
+        let keys = parse_keys(&items, count);
         let used = |&(start, kind, len): &(u64, u32, u64)| {
             // The level of a node stands where the length of data does.
             let len = if kind == METADATA_ITEM { NODE_BYTES_MAX } else { len };
@@ -249,12 +184,7 @@ impl Chunk {
 
 /// The device with this id, of the filesystem that `file` is on.
 pub fn device_path(file: impl AsFd, id: u64) -> Result<PathBuf, Errno> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut args = DevInfoArgs { id, uuid: [0; 16], bytes_used: 0, total_bytes: 0, fsid: [0; 16], unused: [0; 377], path: [0; 1024] };
-    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_dev_info_args`, which `DevInfoArgs` is, and writes inside it.
-    unsafe { ioctl(file, Updater::<DEV_INFO, DevInfoArgs>::new(&mut args)) }?;
-    let end = args.path.iter().position(|&b| b == 0).unwrap_or(args.path.len());
-    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(&args.path[..end])))
+    btrfs_device_path(file, id).map(|path| PathBuf::from(OsString::from_vec(path)))
 }
 
 #[cfg(test)]
@@ -265,12 +195,6 @@ mod tests {
     fn chunk(kind: u64, sub_stripes: u64, devices: u64) -> Chunk {
         let stripes = (1..=devices).map(|device| Stripe { device, offset: device << 30 }).collect();
         Chunk { logical: 1 << 40, len: 1 << 30, kind, stripe_len: 65_536, sub_stripes, stripes }
-    }
-
-    #[test]
-    fn the_structures_have_the_kernels_size() {
-        assert_eq!(size_of::<SearchArgs>(), 4096);
-        assert_eq!(size_of::<DevInfoArgs>(), 4096);
     }
 
     #[test]

@@ -19,7 +19,6 @@ use crate::host::stat::{Discards, DiskStat, StatFile};
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -539,7 +538,7 @@ impl Activity {
 /// See [`Filesystem::id`].
 fn name_for_good(mount: &Mount, file: &File) -> String {
     let kind: String = mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let uuid = uuid(file).or_else(|| (kind == "xfs").then(|| xfs::geometry(file).ok().map(|g| g.uuid)).flatten());
+    let uuid = crate::sys::filesystem::uuid(file).or_else(|| (kind == "xfs").then(|| xfs::geometry(file).ok().map(|g| g.uuid)).flatten());
     name_of(&kind, uuid, rustix::fs::fstatvfs(file).map_or(0, |s| s.f_fsid), &mount.source)
 }
 
@@ -554,22 +553,6 @@ fn name_of(kind: &str, uuid: Option<[u8; 16]>, number: u64, source: &Path) -> St
         }
         (None, number) => format!("{kind}-{number:016x}"),
     }
-}
-
-/// `struct fsuuid2` of `linux/fs.h`.
-#[repr(C)]
-struct FsUuid {
-    len: u8,
-    uuid: [u8; 16],
-}
-
-/// `FS_IOC_GETFSUUID`: `_IOR(0x15, 0, struct fsuuid2)`, since Linux 6.9.
-const GET_FS_UUID: Opcode = opcode::read::<FsUuid>(0x15, 0);
-
-fn uuid(file: &File) -> Option<[u8; 16]> {
-    // SAFETY: the opcode writes one `struct fsuuid2`, which `FsUuid` is, to the pointer that it is given.
-    let found = unsafe { ioctl(file, Getter::<GET_FS_UUID, FsUuid>::new()) }.ok()?;
-    (found.len == 16).then_some(found.uuid)
 }
 
 impl Ext4 {

@@ -6,9 +6,9 @@
 use crate::host::discards::Meter;
 use crate::host::stat::Discards;
 use crate::interrupt;
+use crate::sys;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use std::time::{Duration, Instant};
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
@@ -18,27 +18,13 @@ const QUIET: Duration = Duration::from_millis(200);
 /// Time between two looks at the counters.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// `struct fstrim_range` of `linux/fs.h`.
-#[repr(C)]
-struct Range {
-    start: u64,
-    len: u64,
-    min_len: u64,
-}
-
-/// `FITRIM` of `linux/fs.h`: `_IOWR('X', 121, struct fstrim_range)`.
-const FITRIM: Opcode = opcode::read_write::<Range>(b'X', 121);
-
 /// The whole filesystem, in one request.
 pub const WHOLE: TrimWindow = TrimWindow { start: 0, len: u64::MAX };
 
 /// Discards the free extents of at least `min_extent` in `window` of the filesystem that `file` is on. Gives what the
 /// filesystem returned.
 pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<Bytes, Errno> {
-    let mut range = Range { start: window.start, len: window.len, min_len: min_extent.0 };
-    // SAFETY: the opcode takes a pointer to a `struct fstrim_range`, which `Range` is, and writes to nothing else.
-    unsafe { ioctl(file, Updater::<FITRIM, Range>::new(&mut range)) }?;
-    Ok(Bytes(range.len))
+    sys::filesystem::trim(file, window.start, window.len, min_extent.0).map(Bytes)
 }
 
 /// How discards went on in the background.

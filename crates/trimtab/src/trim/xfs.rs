@@ -1,36 +1,8 @@
 //! The geometry of XFS: where its allocation groups are.
 
+use crate::sys;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
-
-/// `struct xfs_fsop_geom_v1` (fs/xfs/libxfs/xfs_fs.h).
-#[repr(C)]
-struct RawGeometry {
-    block_size: u32,
-    rt_extent_size: u32,
-    ag_blocks: u32,
-    ag_count: u32,
-    log_blocks: u32,
-    sector_size: u32,
-    inode_size: u32,
-    inode_max_percent: u32,
-    data_blocks: u64,
-    rt_blocks: u64,
-    rt_extents: u64,
-    log_start: u64,
-    uuid: [u8; 16],
-    stripe_unit: u32,
-    stripe_width: u32,
-    version: i32,
-    flags: u32,
-    log_sector_size: u32,
-    rt_sector_size: u32,
-    dir_block_size: u32,
-}
-
-/// `XFS_IOC_FSGEOMETRY_V1`: `_IOR('X', 100, struct xfs_fsop_geom_v1)`.
-const FSGEOMETRY_V1: Opcode = opcode::read::<RawGeometry>(b'X', 100);
 
 /// Sizes of an XFS filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +41,7 @@ impl Geometry {
 
 /// The geometry of the filesystem that `file` is on.
 pub fn geometry(file: impl AsFd) -> Result<Geometry, Errno> {
-    // SAFETY: the opcode writes one `struct xfs_fsop_geom_v1`, which `RawGeometry` is, to the pointer that it is given.
-    let raw = unsafe { ioctl(file, Getter::<FSGEOMETRY_V1, RawGeometry>::new()) }?;
+    let raw = sys::filesystem::xfs_geometry(file)?;
     Ok(Geometry {
         block_size: raw.block_size.into(),
         ag_blocks: raw.ag_blocks.into(),

@@ -210,29 +210,9 @@ fn commands_alone_know_the_command_line() {
     });
 }
 
-/// Who is trusted with memory and raw calls outside of `sys`, and what for.
-const UNSAFE_ALLOWED: &[(&str, &str)] = &[
-    ("output.rs", "signals, and the terminal's state: raw calls"),
-    ("serve/fuse/rings/worker.rs", "io_uring"),
-    ("target/block.rs", "a request crosses threads with its part of the pool"),
-    ("target/block/device.rs", "an ioctl"),
-    ("target/block/maker.rs", "the same code for wider registers"),
-    ("target/block/open.rs", "a read that must not wait"),
-    ("target/block/ring.rs", "io_uring"),
-    ("target/block/threads.rs", "reads and writes at an address of the pool"),
-    ("target/block/users.rs", "a lease"),
-    ("target/dir.rs", "a descriptor is closed, and how that ended is asked"),
-    ("trim/btrfs.rs", "ioctls"),
-    ("trim/commit.rs", "an ioctl"),
-    ("trim/filesystem.rs", "an ioctl"),
-    ("trim/fitrim.rs", "an ioctl"),
-    ("trim/xfs.rs", "an ioctl"),
-    ("trim/verify/extents.rs", "an ioctl"),
-];
-
 #[test]
 fn unsafe_code_stands_where_it_is_looked_for() {
-    only_in(&["sys.rs", "sys/"], UNSAFE_ALLOWED, "use sys", |line| line.split(|c| !of_a_name(c)).any(|word| word == "unsafe"));
+    only_in(&["sys.rs", "sys/"], &[], "use sys", |line| line.split(|c| !of_a_name(c)).any(|word| word == "unsafe"));
     // A hint to the processor, which reads nothing.
     let prefetches = |name: &str| name.ends_with("src/drive/ssd.rs");
     for (name, text) in sources_of("../core/src").into_iter().filter(|(name, _)| !prefetches(name)) {

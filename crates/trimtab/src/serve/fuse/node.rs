@@ -1,8 +1,9 @@
 //! The file that is served, and how requests for it are answered.
 
 use super::FILE;
-use super::wire::{self, Headers, Operation};
+use super::wire::{self, Operation};
 use crate::serve::request::{Geometry, Request, Serve, Served};
+use crate::sys::fuse_ring::Headers;
 use fuser::{FileAttr, FileType, INodeNo};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};

@@ -8,6 +8,7 @@ mod worker;
 
 use super::node::Node;
 use crate::session::notes::{Change, Note, Notes};
+use crate::sys::fuse_ring;
 use rustix::thread::CpuSet;
 use std::fs::File;
 use std::io;
@@ -51,7 +52,7 @@ impl Plan {
             let at = own.unwrap_or(queue.checked_rem(plan.threads.len())?);
             plan.threads[at].queues.push(u16::try_from(queue).ok()?);
         }
-        (Path::new(SWITCH).exists() && worker::new_ring(1).is_ok()).then_some(plan)
+        (Path::new(SWITCH).exists() && fuse_ring::is_possible()).then_some(plan)
     }
 
     /// Starts the threads on the mounted filesystem behind `device`, whose first request was answered with the agreement to do this. Returns

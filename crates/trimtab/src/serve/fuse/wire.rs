@@ -3,30 +3,9 @@
 //! Layouts and numbers by `linux/fuse.h` of protocol 7.42 (Linux 6.14), and its documentation `filesystems/fuse/fuse-io-uring`. All integers are of the host's byte order.
 
 use super::{FOREVER, OPENED};
+use crate::sys::fuse_ring::Headers;
 use fuser::{FileAttr, FileType};
 use rustix::io::Errno;
-
-/// `FUSE_IO_URING_CMD_REGISTER`: here is memory for one request; come back with one.
-pub const REGISTER: u32 = 1;
-/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: here is the answer; come back with another request.
-pub const COMMIT_AND_FETCH: u32 = 2;
-/// `struct fuse_uring_req_header`: of a request, then of its answer.
-#[repr(C)]
-pub struct Headers {
-    /// `fuse_in_header`, then `fuse_out_header`.
-    in_out: [u8; 128],
-    /// The first argument of the request, if that is of a fixed size.
-    argument: [u8; 128],
-    flags: u64,
-    /// Names the request in the command that answers it.
-    pub commit_id: u64,
-    /// Bytes of the payload: further arguments, then what is answered.
-    pub payload_bytes: u32,
-    padding: u32,
-    reserved: u64,
-}
-
-const _: () = assert!(size_of::<Headers>() == 288);
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +43,6 @@ pub enum Operation {
 }
 
 impl Headers {
-    pub const fn new() -> Self {
-        Self { in_out: [0; 128], argument: [0; 128], flags: 0, commit_id: 0, payload_bytes: 0, padding: 0, reserved: 0 }
-    }
-
     /// What the request asks for.
     pub fn operation(&self) -> Operation {
         let inode = u64_at(&self.in_out, 16);
@@ -98,14 +73,6 @@ impl Headers {
         put(&mut self.in_out, 4, &error.to_ne_bytes());
         self.payload_bytes = payload;
     }
-}
-
-/// `struct fuse_uring_cmd_req` of a command for the queue of processor `queue`.
-pub fn command(queue: u16, commit_id: u64) -> [u8; 80] {
-    let mut bytes = [0; 80];
-    put(&mut bytes, 8, &commit_id.to_ne_bytes());
-    put(&mut bytes, 16, &queue.to_ne_bytes());
-    bytes
 }
 
 /// `struct fuse_attr_out`.
@@ -202,12 +169,5 @@ pub mod tests {
         assert_eq!(u64_at(&headers.in_out, 8), 77);
         assert_eq!(u32_at(&headers.in_out, 0), 16 + headers.payload_bytes);
         (u32_at(&headers.in_out, 4).cast_signed(), headers.payload_bytes)
-    }
-
-    #[test]
-    fn commands_name_queue_and_request() {
-        let bytes = command(3, 0x0102);
-        assert_eq!((u64_at(&bytes, 0), u64_at(&bytes, 8), u64_at(&bytes, 16)), (0, 0x0102, 3));
-        assert!(bytes[24..].iter().all(|byte| *byte == 0));
     }
 }

@@ -8,6 +8,7 @@ use crate::host::block::device_directory;
 use crate::host::mountinfo::DevNumber;
 use crate::host::root::Root;
 use crate::sys::beneath::{self, Identity};
+use crate::sys::descriptor;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
@@ -113,7 +114,7 @@ pub fn claim(path: &Path, writable: bool, args: &DestroyArgs, own: Option<OwnDat
         }
     }
     let file = open(&named, writable)?;
-    let size = Bytes(ioctl_u64(&file, BLKGETSIZE64).with_context(|| format!("cannot find out how large {label} is"))?);
+    let size = Bytes(descriptor::device_bytes(&file).with_context(|| format!("cannot find out how large {label} is"))?);
     if writable {
         wait_for_openers(&root, dev, &label)?;
         check_content(&file, &label, size, &args.overwrite, own)?;
@@ -202,14 +203,4 @@ fn check_content(file: &OwnedFd, label: &str, size: Bytes, overwrite: &[String],
     Err(UsageError::new(format!("{label} holds {}; nothing was written", unnamed.join(" and ")))
         .hint(format!("to destroy that too, add {}", options.join(" ")))
         .into())
-}
-
-/// `BLKGETSIZE64` of `linux/fs.h`.
-const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
-
-fn ioctl_u64(file: &OwnedFd, request: libc::c_ulong) -> std::io::Result<u64> {
-    let mut value = 0_u64;
-    // SAFETY: the requests used here write one 64-bit number.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, &raw mut value) };
-    if result == 0 { Ok(value) } else { Err(std::io::Error::last_os_error()) }
 }

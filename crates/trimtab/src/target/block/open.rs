@@ -1,17 +1,16 @@
 //! Opening files and devices as block targets, and looking at what is on them afterwards.
 
 use super::device::Claim;
-use super::maker::Maker;
-use super::ring::Ring;
-use super::threads::Threads;
 use super::verify::Verifier;
-use super::{Action, BlockFile, BlockOptions, Engine, EngineChoice, Slot, Trims};
+use super::{BlockFile, BlockOptions, EngineChoice, Slot, Trims};
+use crate::sys::maker::Maker;
 use crate::sys::pool::Pool;
+use crate::sys::transfer::{Action, Transfers};
 use anyhow::{Context as _, bail};
-use rustix::fd::{AsFd, AsRawFd as _, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, StatxFlags};
-use rustix::io::Errno;
-use std::io::Write as _;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{IoSliceMut, Write as _};
 use std::path::Path;
 use std::time::Instant;
 use trimtab_core::op::BlockOp;
@@ -113,20 +112,15 @@ impl BlockFile {
                 options.bytes_in_flight_max
             );
         }
-        let pool = Pool::new(options.bytes_in_flight_max as usize).context("cannot get memory for what is in flight")?;
-        let engine = engine(&file, &pool, options, &mut warnings)?;
-        let lone_calls = match engine {
-            Engine::Ring(_) => options.engine == EngineChoice::Auto && always_waits(&file, &pool, block_size),
-            Engine::Threads(_) => true,
-        };
-        if lone_calls && matches!(engine, Engine::Ring(_)) {
+        let transfers = transfers(&file, options, &mut warnings)?;
+        let waits = || options.engine == EngineChoice::Auto && always_waits(&file, block_size);
+        let lone_calls = !transfers.is_ring() || waits();
+        if lone_calls && transfers.is_ring() {
             warnings.push(lone_calls_used());
         }
         let idle = Slot { op: BlockOp::Flush, issued: Nanos::ZERO, submitted: Nanos::ZERO };
         Ok(Self {
-            engine,
-            pool,
-            file,
+            transfers,
             label,
             kind,
             info: BlockInfo { size, block_size, queue_depth_max: depth, trim: trims != Trims::Unsupported },
@@ -141,7 +135,6 @@ impl BlockFile {
             lone_calls,
             lone: None,
             early: Vec::new(),
-            stride: BLOCK_SIZE_DEFAULT as usize,
             warnings,
         })
     }
@@ -178,31 +171,29 @@ fn block_size(file: &OwnedFd) -> u32 {
     told.filter(|align| align.is_power_of_two() && *align <= 1 << 16).map_or(BLOCK_SIZE_DEFAULT, |align| align.max(512))
 }
 
-fn engine(file: &OwnedFd, pool: &Pool, options: &BlockOptions, warnings: &mut Vec<Warning>) -> anyhow::Result<Engine> {
+fn transfers(file: &OwnedFd, options: &BlockOptions, warnings: &mut Vec<Warning>) -> anyhow::Result<Transfers> {
+    let (depth, bytes) = (options.queue_depth_max, options.bytes_in_flight_max as usize);
     if options.engine != EngineChoice::Threads {
-        match Ring::new(file.as_raw_fd(), options.queue_depth_max, pool) {
+        match Transfers::ring(file, depth, bytes) {
             Ok(ring) => {
-                if !ring.registered() {
+                if ring.pins_each_time() {
                     warnings.push(unregistered());
                 }
-                return Ok(Engine::Ring(ring));
+                return Ok(ring);
             }
             Err(error) if options.engine == EngineChoice::Uring => return Err(error).context("cannot use io_uring"),
             Err(error) => warnings.push(no_uring(&error)),
         }
     }
-    let file = file.try_clone().context("cannot keep the file open twice")?;
-    let threads = Threads::new(file, options.queue_depth_max).context("cannot start threads for block operations")?;
-    Ok(Engine::Threads(threads))
+    Transfers::threads(file, depth, bytes).context("cannot get memory and threads for block operations")
 }
 
 /// Whether the filesystem cannot read without waiting, so that io_uring hands every operation to a thread of the kernel (`RWF_NOWAIT` in
 /// preadv2(2)).
-fn always_waits(file: &OwnedFd, pool: &Pool, block_size: u32) -> bool {
-    let memory = libc::iovec { iov_base: pool.base().cast(), iov_len: pool.len().min(block_size as usize) };
-    // SAFETY: the memory lies in the pool, and nothing is in flight yet.
-    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const memory, 1, 0, libc::RWF_NOWAIT) };
-    read < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
+fn always_waits(file: &OwnedFd, block_size: u32) -> bool {
+    let Ok(mut memory) = Pool::new(block_size as usize) else { return false };
+    let mut block = [IoSliceMut::new(memory.bytes(0, block_size as usize))];
+    rustix::io::preadv2(file, &mut block, 0, ReadWriteFlags::NOWAIT) == Err(Errno::OPNOTSUPP)
 }
 
 fn warning(code: &str, severity: Severity, facts: Vec<Field>, text: String) -> Warning {

@@ -7,8 +7,9 @@ use crate::host::openers;
 use crate::host::root::{Root, TABLE_BYTES_MAX};
 use crate::serve::loopdev;
 use crate::sys::beneath::Identity;
+use crate::sys::descriptor::somebody_has_it_open;
 use anyhow::Context as _;
-use rustix::fd::{AsFd, AsRawFd as _};
+use rustix::fd::AsFd;
 use std::path::Path;
 
 /// Who uses the device, a partition of it, or something built on it. Not those who only have it open.
@@ -80,22 +81,10 @@ pub fn of_file(file: impl AsFd) -> anyhow::Result<Vec<String>> {
         return Ok(users);
     }
     users.extend(openers::of_file(identity).iter().map(ToString::to_string));
-    if users.is_empty() && somebody_has_it_open(file.as_raw_fd()) {
+    if users.is_empty() && somebody_has_it_open(file) {
         users.push("open somewhere that cannot be seen from here (another namespace, or the kernel)".to_owned());
     }
     Ok(users)
-}
-
-/// Whether anybody but this descriptor has the file open, which the kernel says when it is asked for a lease. False if it does not say.
-fn somebody_has_it_open(file: i32) -> bool {
-    // SAFETY: no pointer is passed; the lease is given back at once.
-    unsafe {
-        if libc::fcntl(file, libc::F_SETLEASE, libc::F_WRLCK) == 0 {
-            libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK);
-            return false;
-        }
-    }
-    matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::EBUSY))
 }
 
 #[cfg(test)]
@@ -109,12 +98,12 @@ mod tests {
         std::fs::write(&path, "x").unwrap();
         let open = || std::fs::File::options().read(true).write(true).open(&path).unwrap();
         let ours = open();
-        assert!(!somebody_has_it_open(ours.as_raw_fd()));
+        assert!(!somebody_has_it_open(&ours));
         let reader = std::fs::File::open(&path).unwrap();
-        assert!(somebody_has_it_open(ours.as_raw_fd()));
+        assert!(somebody_has_it_open(&ours));
         drop(reader);
         let writer = open();
-        assert!(somebody_has_it_open(ours.as_raw_fd()));
+        assert!(somebody_has_it_open(&ours));
         drop(writer);
         assert_eq!(of_file(&ours).unwrap(), Vec::<String>::new());
     }

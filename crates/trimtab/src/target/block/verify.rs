@@ -1,6 +1,6 @@
 //! Knows which write is the last at every place, and so what a read must find.
 
-use super::maker::Maker;
+use crate::sys::maker::Maker;
 use trimtab_core::data::DataClass;
 use trimtab_core::data::content::{Found, UNIT};
 use trimtab_core::units::Bytes;

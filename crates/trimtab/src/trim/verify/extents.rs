@@ -2,70 +2,13 @@
 
 use crate::host::block::Stack;
 use crate::host::mountinfo::Mount;
+use crate::sys::fiemap;
 use crate::trim::{btrfs, ext4};
 use anyhow::{Context as _, bail};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use std::fs::File;
 use std::path::PathBuf;
-
-/// Extents asked for in one call.
-const EXTENTS: usize = 256;
-/// `FIEMAP_FLAG_SYNC`.
-const FLAG_SYNC: u32 = 1;
-/// `FIEMAP_EXTENT_LAST`.
-const EXTENT_LAST: u32 = 1;
-/// What makes an extent's place unknown or not its own: UNKNOWN, DELALLOC, ENCODED, DATA_ENCRYPTED, DATA_INLINE, DATA_TAIL,
-/// UNWRITTEN, SHARED.
-const UNUSABLE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x200 | 0x400 | 0x800 | 0x2000;
-
-/// `struct fiemap` of `linux/fiemap.h`, with room for extents behind it.
-#[repr(C)]
-struct Fiemap {
-    start: u64,
-    length: u64,
-    flags: u32,
-    mapped: u32,
-    count: u32,
-    reserved: u32,
-    extents: [FiemapExtent; EXTENTS],
-}
-
-/// `struct fiemap_extent`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct FiemapExtent {
-    logical: u64,
-    physical: u64,
-    length: u64,
-    reserved_wide: [u64; 2],
-    flags: u32,
-    reserved: [u32; 3],
-}
-
-/// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`, whose size is without the extents.
-const FIEMAP: Opcode = opcode::read_write::<[u64; 4]>(b'f', 11);
-
-struct Call<'a>(&'a mut Fiemap);
-
-// SAFETY: the kernel reads and writes one `struct fiemap` with as many extents behind it as `count` says, which are there.
-unsafe impl Ioctl for Call<'_> {
-    type Output = ();
-    const IS_MUTATING: bool = true;
-
-    fn opcode(&self) -> Opcode {
-        FIEMAP
-    }
-
-    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
-        std::ptr::from_mut(self.0).cast()
-    }
-
-    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A piece of a file in the filesystem's address space (of the device; btrfs: logical).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,38 +23,15 @@ pub struct Extent {
 
 /// The extents of a file that has been synced.
 pub fn of_file(file: &File) -> anyhow::Result<Vec<Extent>> {
-    let mut extents = Vec::new();
-    let mut from = 0;
-    loop {
-        let mut map = Fiemap {
-            start: from,
-            length: u64::MAX - from,
-            flags: FLAG_SYNC,
-            mapped: 0,
-            count: EXTENTS as u32,
-            reserved: 0,
-            extents: [FiemapExtent::default(); EXTENTS],
-        };
-        // SAFETY: see `Call`.
-        match unsafe { rustix::ioctl::ioctl(file.as_fd(), Call(&mut map)) } {
-            Ok(()) => {}
-            Err(Errno::NOTTY | Errno::OPNOTSUPP) => bail!("this filesystem does not say where files lie (no FIEMAP)"),
-            Err(errno) => return Err(std::io::Error::from(errno)).context("cannot ask where the file lies (FIEMAP)"),
-        }
-        let found = &map.extents[..(map.mapped as usize).min(EXTENTS)];
-        let Some(last) = found.last() else { break };
-        for extent in found {
-            if extent.flags & UNUSABLE != 0 {
-                bail!("the file's data do not lie in one place of their own (FIEMAP flags {:#x})", extent.flags);
-            }
-            extents.push(Extent { in_file: extent.logical, address: extent.physical, len: extent.length });
-        }
-        from = last.logical.saturating_add(last.length);
-        if last.flags & EXTENT_LAST != 0 || found.len() < EXTENTS {
-            break;
-        }
+    let found = match fiemap::of_file(file) {
+        Ok(found) => found,
+        Err(Errno::NOTTY | Errno::OPNOTSUPP) => bail!("this filesystem does not say where files lie (no FIEMAP)"),
+        Err(errno) => return Err(std::io::Error::from(errno)).context("cannot ask where the file lies (FIEMAP)"),
+    };
+    if let Some(extent) = found.iter().find(|extent| !extent.is_plain()) {
+        bail!("the file's data do not lie in one place of their own (FIEMAP flags {:#x})", extent.flags);
     }
-    Ok(extents)
+    Ok(found.iter().map(|extent| Extent { in_file: extent.logical, address: extent.physical, len: extent.len }).collect())
 }
 
 /// A piece of a file on one device.

@@ -1,8 +1,8 @@
 //! Where something that is still of use would stand if no magic number gives it away: the ends, and where filesystems keep copies.
 
 use super::super::device::OwnData;
-use super::super::maker::Maker;
 use super::read;
+use crate::sys::maker::Maker;
 use rustix::fd::OwnedFd;
 use std::ops::Range;
 use trimtab_core::data::content::{Found, UNIT};

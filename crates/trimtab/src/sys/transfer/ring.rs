@@ -1,10 +1,10 @@
 //! io_uring: one ring, one file, one range of registered memory.
 
-use super::{Action, Request};
+use super::{Action, Request, Transfer};
 use crate::sys::pool::Pool;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 
 /// The only registered file.
 const FILE: types::Fixed = types::Fixed(0);
@@ -21,11 +21,11 @@ pub struct Ring {
 
 impl Ring {
     /// A ring for `entries` operations in flight on `file` and `pool`, which outlives it.
-    pub fn new(file: RawFd, entries: u32, pool: &Pool) -> io::Result<Self> {
+    pub fn new(file: &OwnedFd, entries: u32, pool: &Pool) -> io::Result<Self> {
         let ring = build(entries.next_power_of_two())?;
-        ring.submitter().register_files(&[file])?;
+        ring.submitter().register_files(&[file.as_raw_fd()])?;
         let memory = libc::iovec { iov_base: pool.base().cast(), iov_len: pool.len() };
-        // SAFETY: the pool outlives the ring, in whose owner it is declared after it.
+        // SAFETY: the owner of both unmaps the pool only after the last operation has ended.
         let registered = pool.len() <= REGISTERED_MAX && unsafe { ring.submitter().register_buffers(&[memory]) }.is_ok();
         Ok(Self { ring, registered })
     }
@@ -38,15 +38,15 @@ impl Ring {
     /// Queues a request. There is room: the ring has an entry for every tag.
     #[inline]
     pub fn push(&mut self, request: &Request) {
-        let entry = self.entry(request).user_data(u64::from(request.tag));
+        let entry = self.entry(request).user_data(u64::from(request.what.tag));
         // SAFETY: the memory of the request belongs to its tag until its completion is taken, and lies in the pool.
         unsafe { self.ring.submission().push(&entry) }.expect("the ring has an entry for every tag");
     }
 
     #[inline]
     fn entry(&self, request: &Request) -> squeue::Entry {
-        let Request { address, offset, len, .. } = *request;
-        match request.action {
+        let Request { what: Transfer { action, offset, len, .. }, address } = *request;
+        match action {
             Action::Read if self.registered => opcode::ReadFixed::new(FILE, address, len as u32, 0).offset(offset).build(),
             Action::Read => opcode::Read::new(FILE, address, len as u32).offset(offset).build(),
             Action::Write if self.registered => opcode::WriteFixed::new(FILE, address, len as u32, 0).offset(offset).build(),

@@ -1,6 +1,7 @@
 //! Threads with blocking system calls, where there is no io_uring (old kernels, containers that forbid it).
 
-use super::{Action, Request};
+use super::{Action, Request, Transfer};
+use crate::sys::descriptor;
 use rustix::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::collections::VecDeque;
 use std::io;
@@ -9,9 +10,6 @@ use std::thread::JoinHandle;
 
 /// More threads than this gain nothing.
 const THREADS_MAX: u32 = 256;
-
-/// `BLKDISCARD` of `linux/fs.h`.
-const BLKDISCARD: libc::c_ulong = 0x1277;
 
 /// As many threads as operations may be in flight.
 pub struct Threads {
@@ -93,7 +91,7 @@ impl Shared {
                 drop(state);
                 let result = execute(&self.file, &request);
                 state = self.lock();
-                state.done.push((request.tag, result));
+                state.done.push((request.what.tag, result));
                 self.finished.notify_one();
             } else if state.closing {
                 return;
@@ -107,9 +105,9 @@ impl Shared {
 /// Makes a request, and waits for it. What the system call gave, or the negative error number.
 pub fn execute(file: &OwnedFd, request: &Request) -> i32 {
     let fd = file.as_raw_fd();
-    let Request { address, offset, len, .. } = *request;
+    let Request { what: Transfer { action, offset, len, .. }, address } = *request;
     loop {
-        let result = match request.action {
+        let result = match action {
             // SAFETY: the memory belongs to the tag of the request until its completion is taken.
             Action::Read => unsafe { libc::pread(fd, address.cast(), len as usize, offset as libc::off_t) },
             // SAFETY: the same.
@@ -119,7 +117,7 @@ pub fn execute(file: &OwnedFd, request: &Request) -> i32 {
                 let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
                 return status(rustix::fs::fallocate(file.as_fd(), flags, offset, len));
             }
-            Action::Discard => return discard(file, offset, len),
+            Action::Discard => return errno(descriptor::discard(file, offset, len)),
         };
         if result >= 0 {
             return result as i32;
@@ -131,12 +129,8 @@ pub fn execute(file: &OwnedFd, request: &Request) -> i32 {
     }
 }
 
-/// Discards a range of a block device, and waits for that. 0, or the negative error number.
-pub fn discard(file: &OwnedFd, offset: u64, len: u64) -> i32 {
-    let range = [offset, len];
-    // SAFETY: BLKDISCARD reads two 64-bit numbers.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD as _, &raw const range) };
-    if result == 0 { 0 } else { -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) }
+fn errno(result: io::Result<()>) -> i32 {
+    result.map_or_else(|error| -error.raw_os_error().unwrap_or(libc::EIO), |()| 0)
 }
 
 fn status(result: rustix::io::Result<()>) -> i32 {

@@ -1,0 +1,286 @@
+//! Operations on one file in flight, and their memory: through io_uring, or through threads where there is none.
+//!
+//! Each operation has a tag, and each tag a part of the memory, which is the caller's or, from [`Transfers::push`] until
+//! [`Transfers::take`] gives the tag back, the kernel's: then nobody gets at it.
+
+mod ring;
+mod threads;
+
+use self::ring::Ring;
+use self::threads::Threads;
+use super::pool::Pool;
+use rustix::fd::OwnedFd;
+use std::io;
+use std::mem::ManuallyDrop;
+
+/// Memory of a tag, until more is asked for.
+const STRIDE: usize = 4096;
+
+/// What is asked of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Into the memory of the tag.
+    Read,
+    /// From the memory of the tag.
+    Write,
+    /// Data out of all caches.
+    Flush,
+    /// Trim of a file.
+    PunchHole,
+    /// Trim of a device.
+    Discard,
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// Whose memory is used.
+    pub tag: u32,
+    /// What.
+    pub action: Action,
+    /// From which byte on.
+    pub offset: u64,
+    /// How many bytes; of reads and writes no more than the tag has.
+    pub len: u64,
+}
+
+/// An operation and where its memory is.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    what: Transfer,
+    address: *mut u8,
+}
+
+// SAFETY: the memory behind `address` belongs to the tag until its completion has been taken; no thread uses it but the one that executes it.
+unsafe impl Send for Request {}
+
+#[expect(clippy::large_enum_variant, reason = "there is one, and another indirection would cost every operation")]
+enum Engine {
+    Ring(Ring),
+    Threads(Threads),
+}
+
+/// A file, and operations on it in flight.
+pub struct Transfers {
+    engine: Engine,
+    /// Not unmapped as long as the kernel may use it.
+    pool: ManuallyDrop<Pool>,
+    file: OwnedFd,
+    /// Bytes of the pool for each tag.
+    stride: usize,
+    /// The tags whose memory is not the caller's.
+    pushed: Vec<bool>,
+    in_flight: usize,
+}
+
+impl Transfers {
+    /// Up to `depth` operations with `bytes` of memory in all, through io_uring.
+    ///
+    /// # Errors
+    /// Where there is no io_uring.
+    pub fn ring(file: &OwnedFd, depth: u32, bytes: usize) -> io::Result<Self> {
+        let (file, pool) = (file.try_clone()?, Pool::new(bytes)?);
+        let ring = Ring::new(&file, depth, &pool)?;
+        Ok(Self::new(Engine::Ring(ring), pool, file, depth))
+    }
+
+    /// The same through threads.
+    ///
+    /// # Errors
+    /// Where there is no memory, or there are too many threads.
+    pub fn threads(file: &OwnedFd, depth: u32, bytes: usize) -> io::Result<Self> {
+        let (file, pool) = (file.try_clone()?, Pool::new(bytes)?);
+        let threads = Threads::new(file.try_clone()?, depth)?;
+        Ok(Self::new(Engine::Threads(threads), pool, file, depth))
+    }
+
+    fn new(engine: Engine, pool: Pool, file: OwnedFd, depth: u32) -> Self {
+        Self { engine, pool: ManuallyDrop::new(pool), file, stride: STRIDE, pushed: vec![false; depth as usize], in_flight: 0 }
+    }
+
+    /// Whether it is io_uring.
+    pub fn is_ring(&self) -> bool {
+        matches!(self.engine, Engine::Ring(_))
+    }
+
+    /// Whether the kernel pins the memory anew for every operation.
+    pub fn pins_each_time(&self) -> bool {
+        matches!(&self.engine, Engine::Ring(ring) if !ring.registered())
+    }
+
+    /// The file.
+    pub fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// Bytes of memory in all.
+    pub fn memory_bytes(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// Whether the tag has `len` bytes of memory.
+    #[inline]
+    pub fn fits(&self, tag: u32, len: usize) -> bool {
+        len <= self.stride && tag as usize * self.stride + len <= self.pool.len()
+    }
+
+    /// Gives each tag `len` bytes of memory at least, as far as there are so many. Whatever was in it is anywhere.
+    ///
+    /// # Panics
+    /// While an operation is in flight.
+    pub fn lay_out(&mut self, len: usize) {
+        assert!(self.in_flight == 0, "memory in flight stays where it is");
+        self.stride = len.next_multiple_of(STRIDE);
+    }
+
+    /// The first `len` bytes of the tag's memory.
+    ///
+    /// # Panics
+    /// If it has not so many, or its operation is in flight.
+    #[inline]
+    pub fn bytes(&mut self, tag: u32, len: usize) -> &mut [u8] {
+        assert!(!self.pushed[tag as usize] && self.fits(tag, len), "the memory is there, and not in flight");
+        self.pool.bytes(tag as usize * self.stride, len)
+    }
+
+    #[inline]
+    fn request(&self, what: &Transfer) -> Request {
+        let moved = matches!(what.action, Action::Read | Action::Write);
+        let len = if moved { what.len as usize } else { 0 };
+        assert!(!self.pushed[what.tag as usize] && self.fits(what.tag, len), "the memory is there, and not in flight");
+        let address = if moved { self.pool.address(what.tag as usize * self.stride) } else { std::ptr::null_mut() };
+        Request { what: *what, address }
+    }
+
+    /// Queues an operation.
+    ///
+    /// # Panics
+    /// If its tag is in flight, or has not so much memory.
+    #[inline]
+    pub fn push(&mut self, what: &Transfer) {
+        let request = self.request(what);
+        match &mut self.engine {
+            Engine::Ring(ring) => ring.push(&request),
+            Engine::Threads(threads) => threads.push(&request),
+        }
+        self.pushed[what.tag as usize] = true;
+        self.in_flight += 1;
+    }
+
+    /// Makes an operation by a blocking call: what the system call gave, or the negative error number.
+    ///
+    /// # Panics
+    /// As [`Self::push`].
+    #[inline]
+    pub fn call(&mut self, what: &Transfer) -> i32 {
+        threads::execute(&self.file, &self.request(what))
+    }
+
+    /// Hands what is queued to the kernel.
+    ///
+    /// # Errors
+    /// Where io_uring does not work any more.
+    #[inline]
+    pub fn submit(&mut self) -> io::Result<()> {
+        match &mut self.engine {
+            Engine::Ring(ring) => ring.submit(),
+            Engine::Threads(_) => Ok(()),
+        }
+    }
+
+    /// Waits until `min` completions can be taken.
+    ///
+    /// # Errors
+    /// Where io_uring does not work any more.
+    #[inline]
+    pub fn wait(&mut self, min: usize) -> io::Result<()> {
+        match &mut self.engine {
+            Engine::Ring(ring) => ring.wait(min),
+            Engine::Threads(threads) => {
+                threads.wait(min);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes all completions: tag, and the result of the system call or the negative error number.
+    #[inline]
+    pub fn take(&mut self, mut each: impl FnMut(u32, i32)) {
+        let (pushed, in_flight) = (&mut self.pushed, &mut self.in_flight);
+        let each = |tag: u32, result: i32| {
+            pushed[tag as usize] = false;
+            *in_flight -= 1;
+            each(tag, result);
+        };
+        match &mut self.engine {
+            Engine::Ring(ring) => ring.take(each),
+            Engine::Threads(threads) => threads.take(each),
+        }
+    }
+}
+
+impl Drop for Transfers {
+    /// The kernel must not write into memory that is gone: if it cannot be waited for, the memory stays.
+    fn drop(&mut self) {
+        while self.in_flight > 0 {
+            if self.submit().and_then(|()| self.wait(1)).is_err() {
+                return;
+            }
+            self.take(|_, _| ());
+        }
+        // SAFETY: nothing is in flight, and the pool is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.pool) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    fn both(depth: u32, bytes: usize) -> Vec<Transfers> {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let file = OwnedFd::from(file);
+        [Transfers::ring(&file, depth, bytes).ok(), Transfers::threads(&file, depth, bytes).ok()].into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn what_is_in_flight_is_out_of_reach() {
+        for mut transfers in both(2, 1 << 20) {
+            transfers.bytes(1, 512).fill(7);
+            transfers.push(&Transfer { tag: 1, action: Action::Write, offset: 4096, len: 512 });
+            let refused = |work: &mut dyn FnMut(&mut Transfers)| catch_unwind(AssertUnwindSafe(|| work(&mut transfers))).is_err();
+            let mut refused = refused;
+            assert!(refused(&mut |t| t.bytes(1, 1).fill(0)), "its memory");
+            assert!(refused(&mut |t| t.push(&Transfer { tag: 1, action: Action::Flush, offset: 0, len: 0 })), "its tag");
+            assert!(refused(&mut |t| t.lay_out(8192)), "the layout");
+            assert!(refused(&mut |t| t.push(&Transfer { tag: 0, action: Action::Read, offset: 0, len: 4097 })), "more than it has");
+            assert!(refused(&mut |t| t.push(&Transfer { tag: 2, action: Action::Flush, offset: 0, len: 0 })), "a tag that there is not");
+            transfers.submit().unwrap();
+            transfers.wait(1).unwrap();
+            let mut taken = Vec::new();
+            transfers.take(|tag, result| taken.push((tag, result)));
+            assert_eq!(taken, [(1, 512)]);
+            transfers.bytes(1, 512).fill(0);
+            assert_eq!(transfers.call(&Transfer { tag: 1, action: Action::Read, offset: 4096, len: 512 }), 512);
+            assert!(transfers.bytes(1, 512).iter().all(|byte| *byte == 7));
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_in_flight_has_happened() {
+        for mut transfers in both(4, 1 << 20) {
+            for tag in 0..4 {
+                transfers.bytes(tag, 4096).fill(tag as u8 + 1);
+                transfers.push(&Transfer { tag, action: Action::Write, offset: u64::from(tag) * 4096, len: 4096 });
+            }
+            let file = transfers.file().try_clone().unwrap();
+            drop(transfers);
+            let mut bytes = [0_u8; 4 * 4096];
+            assert_eq!(rustix::io::pread(&file, &mut bytes[..], 0).unwrap(), bytes.len());
+            assert!((0..4).all(|tag| bytes[tag * 4096..][..4096].iter().all(|byte| usize::from(*byte) == tag + 1)));
+        }
+    }
+}
