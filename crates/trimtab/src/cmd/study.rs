@@ -238,7 +238,9 @@ fn conclude(args: &Args, context: &Context, study: &Study, began: Instant) -> an
     let report = write_report(args, context, study, &around);
     around.report = report.as_ref().ok().and_then(|path| path.as_ref().map(|path| path.display().to_string()));
     kept::print(context, id, study, &around, args.details)?;
-    if let Some(id) = kept.context("the result above could not be kept")? {
+    // The first screen says both, and is to stay on the screen.
+    let first_screen = !args.details && !context.json;
+    if let Some(id) = kept.context("the result above could not be kept")?.filter(|_| !first_screen) {
         let runs = study.all().count();
         let s = if runs == 1 { "" } else { "s" };
         context.remark(&format!("kept as study {} ({runs} run{s}): trimtab results show study:{}", id.short(), id.short()));
@@ -246,7 +248,7 @@ fn conclude(args: &Args, context: &Context, study: &Study, began: Instant) -> an
     if !study.complete {
         context.remark("Interrupted. What was finished is kept; the same command with --resume goes on from there.");
     }
-    if let Some(path) = report? {
+    if let Some(path) = report?.filter(|_| !first_screen) {
         context.remark(&format!("report: {}", path.display()));
     }
     if study.complete { Ok(ExitCode::SUCCESS) } else { Err(Interrupted.into()) }

@@ -35,6 +35,8 @@ pub struct Answer {
     pub notes: Vec<(String, String)>,
     /// What to type to follow it.
     pub apply: Vec<String>,
+    /// What to type to have it as it was.
+    pub undo: Option<String>,
     /// Where the rest is: label, what to type or open, and what else is to be said of it.
     pub more: Vec<(String, String, String)>,
 }

@@ -221,6 +221,9 @@ fn write_answer(html: &mut String, answer: &Answer) {
     if !answer.apply.is_empty() {
         let _ = writeln!(html, "<dt>Apply</dt><dd><code>{}</code></dd>", escape(&answer.apply.join("\n")));
     }
+    if let Some(undo) = &answer.undo {
+        let _ = writeln!(html, "<dt>Undo</dt><dd><code>{}</code></dd>", escape(undo));
+    }
     for (label, place, aside) in &answer.more {
         let _ = writeln!(html, "<dt>{}</dt><dd><code>{}</code> {}</dd>", escape(label), escape(place), escape(aside));
     }

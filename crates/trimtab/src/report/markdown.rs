@@ -33,7 +33,7 @@ fn of_answer(answer: &Answer) -> String {
     text.push('\n');
     answer.notes.iter().for_each(|(label, note)| text += &format!("- {}: {}\n", escaped(label), escaped(note)));
     text.push('\n');
-    answer.apply.iter().for_each(|command| text += &format!("    {}\n", one_line(command)));
+    answer.apply.iter().chain(&answer.undo).for_each(|command| text += &format!("    {}\n", one_line(command)));
     text
 }
 

@@ -126,9 +126,7 @@ impl Screen {
         if answer.notes.is_empty() {
             self.text.push('\n');
         }
-        for (nth, command) in answer.apply.iter().enumerate() {
-            let _ = writeln!(self.text, "{}{}", if nth == 0 { "Apply    " } else { "         " }, clean(command).bold());
-        }
+        self.apply(&answer.apply, answer.undo.as_deref());
         for (label, place, aside) in &answer.more {
             let line = format!("{label:8} {}", clean(place));
             let beside = aside.is_empty() || self.width.is_none_or(|width| line.width() + 4 + aside.width() <= width);
@@ -137,6 +135,24 @@ impl Screen {
                 (false, true) => writeln!(self.text, "{line}    {}", clean(aside).dimmed()),
                 (false, false) => writeln!(self.text, "{line}\n         {}", clean(aside).dimmed()),
             };
+        }
+    }
+
+    /// What to type to follow it, and to have it as it was: on one line where there is room.
+    fn apply(&mut self, apply: &[String], undo: Option<&str>) {
+        let undo = undo.map(clean);
+        if let ([only], Some(undo)) = (apply, &undo) {
+            let (only, aside) = (clean(only), "  (undo: )".len() + undo.width());
+            if self.width.is_none_or(|width| 9 + only.width() + aside <= width) {
+                let _ = writeln!(self.text, "Apply    {}  (undo: {})", only.bold(), undo.bold());
+                return;
+            }
+        }
+        for (nth, command) in apply.iter().enumerate() {
+            let _ = writeln!(self.text, "{}{}", if nth == 0 { "Apply    " } else { "         " }, clean(command).bold());
+        }
+        if let Some(undo) = undo {
+            let _ = writeln!(self.text, "Undo     {}", undo.bold());
         }
     }
 

@@ -7,12 +7,15 @@ use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::months::{fills, setting};
 use super::table::{FOREGROUND, jobs, mean, policy_title};
 use super::verdict::{self, Recommendation};
-use super::{Study, advice, document, kernels, policy};
+use super::{Study, advice, document, kernels, policy, sensitivity};
 use crate::report::document::{Answer, Table, Use};
 use crate::report::run::quantity;
 use std::time::Duration;
 use trimtab_core::run::{Field, Provenance, Run, Severity, Unit};
 use trimtab_core::units::three_digits;
+
+/// What puts everything back that was applied.
+pub(super) const UNDO: &str = "trimtab apply --undo";
 
 /// What is known of a study besides its runs.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +44,7 @@ pub fn of(study: &Study, around: &Around) -> Answer {
             .take(1)
             .map(|command| command.split("    #").next().unwrap_or_default().to_owned())
             .collect(),
+        undo: verdict::recommended_policy(study).map(|_| UNDO.to_owned()),
         more: more(study, around),
     }
 }
@@ -106,7 +110,11 @@ fn sure(study: &Study) -> String {
             let repeats = study.runs.iter().filter_map(|run| super::table::samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0);
             if repeats == 0 { String::new() } else { format!("{repeats} repeat{} each", if repeats == 1 { "" } else { "s" }) }
         }
-        _ => study.sensitivity().map_or_else(String::new, |sensitivity| sensitivity.short()),
+        Some(_) => match study.sensitivity() {
+            Some(sensitivity) => sensitivity.short(verdict::recommendation(study)),
+            None => sensitivity::NOT_TRIED.to_owned(),
+        },
+        None => String::new(),
     }
 }
 
@@ -146,11 +154,16 @@ fn why(study: &Study) -> Vec<String> {
     lines
 }
 
-/// What the recommended policy gains over months; without one, what the best gains.
-fn gains(study: &Study, chosen: Option<&str>) -> Option<String> {
+/// How many days of use were looked at.
+pub(super) fn days(study: &Study) -> Option<f64> {
     let run = study.ageing.first()?;
     let number = |key: &str| setting(run, key).and_then(|text| text.parse::<f64>().ok());
-    let days = number("drive-writes").zip(number("drive-writes-a-day")).map(|(all, daily)| all / daily.max(1e-9));
+    number("drive-writes").zip(number("drive-writes-a-day")).map(|(all, daily)| all / daily.max(1e-9))
+}
+
+/// What the recommended policy gains over months; without one, what the best gains.
+fn gains(study: &Study, chosen: Option<&str>) -> Option<String> {
+    let days = days(study);
     let after = |fill: &str| {
         let days = days.map_or_else(String::new, |days| format!(", {days:.0} days"));
         format!("({} full{days})", spaced(fill))
@@ -390,9 +403,6 @@ fn caution(study: &Study) -> Option<String> {
 fn more(study: &Study, around: &Around) -> Vec<(String, String, String)> {
     let mut more = Vec::new();
     let mut add = |label: &str, place: String, aside: String| more.push((label.to_owned(), place, aside));
-    if verdict::recommended_policy(study).is_some() {
-        add("Undo", "trimtab apply --undo".to_owned(), String::new());
-    }
     if let Some(report) = &around.report {
         add("Report", report.clone(), String::new());
     }
@@ -410,8 +420,8 @@ pub(super) mod tests {
     use super::*;
 
     use crate::report::text;
-    use crate::study::Untried;
     use crate::study::cells::{CHOICE, QUESTION};
+    use crate::study::{Untried, overview};
     use trimtab_core::run::{Better, Field, Metric, TargetKind, Warning};
 
     fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(&str, Unit, f64)]) -> Run {
@@ -549,21 +559,12 @@ pub(super) mod tests {
         );
     }
 
-    /// What docs/first-reader.md says of the first screen is on it, and on the first screenful of the report.
-    #[test]
-    fn first_reader() {
-        let page = include_str!("../../../../docs/first-reader.md");
-        // What follows is of other screens.
-        let page = page.split("\n## ").next().unwrap();
-        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ") && line.contains("? |")).collect();
-        assert_eq!(rows.len(), 10, "ten questions");
-        let shown = screen(&whole(), 80);
-        let html = crate::report::html::render(&document::of(&whole(), &around()));
+    /// The words of the answer of a report, without its markup.
+    fn answer_of(html: &str) -> String {
         let answer = html.split("<section class=\"answer\"").nth(1).and_then(|rest| rest.split("</section>").next()).unwrap();
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let mut bare = String::new();
         let mut tag = false;
-        for c in answer.replace("&lt;", "<").replace("&#39;", "'").replace("<-", "").chars() {
+        for c in answer.chars() {
             match c {
                 '<' => tag = true,
                 '>' => (tag, bare) = (false, bare + " "),
@@ -571,17 +572,38 @@ pub(super) mod tests {
                 _ => {}
             }
         }
+        bare.replace("&lt;", "<").replace("&#39;", "'").replace("&gt;", ">")
+    }
+
+    /// The ten rows of a section of docs/first-reader.md are answered on the screen and in the answer of the report.
+    fn answers_ten_questions(section: &str, answer: &Answer, document: &crate::report::document::Document) {
+        let page = include_str!("../../../../docs/first-reader.md");
+        let section = page.split("\n## ").find(|text| text.starts_with(section)).unwrap();
+        let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ") && line.contains("? |")).collect();
+        assert_eq!(rows.len(), 10, "ten questions: {rows:?}");
+        let shown = anstream::adapter::strip_str(&text::answer_at(answer, Some(80))).to_string();
+        assert!(shown.lines().count() <= 23, "one screen of 24 lines, with the prompt:\n{shown}");
+        let bare = answer_of(&crate::report::html::render(document));
         for row in rows {
             let pieces: Vec<&str> = row.rsplit('|').nth(1).unwrap().split('`').skip(1).step_by(2).collect();
             assert!(!pieces.is_empty(), "{row}");
             for piece in pieces {
                 assert!(shown.contains(piece), "'{piece}' is not on the first screen:\n{shown}");
-                // In the report colons after labels, and the arrow, are drawn otherwise.
-                for word in words(piece).iter().map(|word| word.trim_end_matches(':')).filter(|word| *word != "<-") {
+                // In the report colons after labels, brackets around asides, and the arrow, are drawn otherwise.
+                for word in piece.split_whitespace().map(|word| word.trim_end_matches(':')).filter(|word| *word != "<-") {
                     assert!(bare.contains(word), "'{word}' of '{piece}' is not in the answer of the report: {bare}");
                 }
             }
         }
+    }
+
+    /// What docs/first-reader.md says of the first screens is on them, and on the first screenful of the reports.
+    #[test]
+    fn first_reader() {
+        let one = whole();
+        answers_ten_questions("One drive", &of(&one, &around()), &document::of(&one, &around()));
+        let three = overview::tests::three();
+        answers_ten_questions("Three drives", &overview::answer(&three, &around()), &overview::document(&three, &around()));
     }
 
     #[test]

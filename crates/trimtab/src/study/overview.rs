@@ -4,40 +4,122 @@ use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::answer::{self, Around, figure, longest_wait, percent, policies, spaced};
 use super::months::fills;
 use super::verdict::{self, Recommendation};
-use super::{Study, advice, document, policy};
+use super::{Study, advice, document, policy, sensitivity};
 use crate::report::document::{Answer, Document, Section, Table, Use};
 use crate::report::run::quantity;
+use crate::report::text;
 use trimtab_core::run::Unit;
 
-/// Rows of a drive in the table: none, the recommended policy, and the one beside which others wait longest.
-const ROWS: usize = 3;
+/// Columns and lines of the screen that the answer is for; the prompt takes one more line.
+const COLUMNS: usize = 80;
+const LINES: usize = 23;
+/// Lines of a table with its groups that are no rows, and the empty one above it.
+const HEADER: usize = 4;
 
 /// The answer for all of them.
 pub fn answer(studies: &[Study], around: &Around) -> Answer {
-    let of = |study: &Study| {
-        let (choice, meaning) = answer::choice(study);
-        let meaning = in_short(verdict::recommendation(study)).unwrap_or(meaning);
-        Use { choice: choice.to_owned(), on: name(study), meaning: meaning.to_owned(), sure: String::new() }
-    };
-    let one = studies.first().map(|study| answer::of(study, &Around { took: around.took, ..Around::default() }));
+    let shown = studies.iter().find(|study| !study.complete).or(studies.first());
+    let one = shown.map(|study| answer::of(study, &Around { took: around.took, ..Around::default() }));
     let mut more = Vec::new();
     if let Some(report) = &around.report {
         more.push(("Report".to_owned(), report.clone(), String::new()));
     }
     let runs: usize = studies.iter().map(|study| study.all().count()).sum();
-    let target = studies.first().map_or("drive:NAME", |study| study.target.as_str());
-    let kept = if around.kept.is_some() { "" } else { " not kept" };
-    more.push(("More".to_owned(), format!("trimtab study {target}"), format!("(one by itself; {runs} runs{kept})")));
-    Answer {
+    let one_drive = "one drive: trimtab study drive:NAME";
+    more.push(match &around.kept {
+        Some(_) => ("Data".to_owned(), "trimtab results list".to_owned(), format!("({runs} runs; {one_drive})")),
+        None => ("More".to_owned(), "trimtab study drive:NAME".to_owned(), format!("(one drive; {runs} runs, not kept)")),
+    });
+    let mut answer = Answer {
         subject: format!("{} modelled drives, {}", in_words(studies.len()), filesystem(studies)),
         origin: one.map(|one| one.origin).unwrap_or_default(),
-        uses: studies.iter().map(of).collect(),
+        uses: uses(studies),
         why: why(studies),
-        tables: vec![table(studies)],
-        notes: Vec::new(),
+        tables: Vec::new(),
+        notes: vec![
+            ("How sure".to_owned(), sure(studies)),
+            ("Check first".to_owned(), "'trimtab doctor PATH' says whether TRIM reaches your drive at all".to_owned()),
+        ],
         apply: vec!["trimtab apply POLICY MOUNTPOINT --dry-run".to_owned()],
+        undo: Some(answer::UNDO.to_owned()),
         more,
+    };
+    let beside = text::answer_at(&answer, Some(COLUMNS)).lines().count();
+    answer.tables.push(table(studies, LINES.saturating_sub(beside + HEADER)));
+    answer
+}
+
+/// What to use on which drives; those for which the same is said share a line.
+fn uses(studies: &[Study]) -> Vec<Use> {
+    let mut uses: Vec<(&str, &str, Vec<String>)> = Vec::new();
+    for study in studies {
+        let (choice, meaning) = answer::choice(study);
+        let meaning = in_short(verdict::recommendation(study)).unwrap_or(meaning);
+        match uses.iter_mut().find(|(other, same, _)| (*other, *same) == (choice, meaning)) {
+            Some((.., names)) => names.push(name(study)),
+            None => uses.push((choice, meaning, vec![name(study)])),
+        }
     }
+    let one = |(choice, meaning, names): (&str, &str, Vec<String>)| Use {
+        choice: choice.to_owned(),
+        on: together(&names),
+        meaning: meaning.to_owned(),
+        sure: String::new(),
+    };
+    uses.into_iter().map(one).collect()
+}
+
+/// `SATA SSD of today` and `NVMe SSD of today` as `SATA and NVMe SSD of today`.
+fn together(names: &[String]) -> String {
+    let parts: Vec<(&str, &str)> = names.iter().map(|name| name.split_once(' ').unwrap_or((name.as_str(), ""))).collect();
+    match parts.first() {
+        Some((_, rest)) if !rest.is_empty() && parts.iter().all(|(_, other)| other == rest) => {
+            format!("{} {rest}", listed(&parts.iter().map(|(first, _)| *first).collect::<Vec<_>>()))
+        }
+        _ => listed(&names.iter().map(String::as_str).collect::<Vec<_>>()),
+    }
+}
+
+/// `a, b and c`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+/// How far the recommendations can be trusted: what was assumed otherwise, and where that changes them.
+fn sure(studies: &[Study]) -> String {
+    let looked: Vec<_> = studies.iter().filter_map(|study| Some((study, study.sensitivity()?))).collect();
+    let Some((_, first)) = looked.first() else {
+        return format!("modelled; {}", sensitivity::NOT_TRIED);
+    };
+    let tried = match &first.rows[..] {
+        few if few.len() <= 2 => {
+            format!("other {}", listed(&few.iter().map(|row| sensitivity::plural(&row.assumption)).collect::<Vec<_>>()))
+        }
+        many => format!("{} other assumptions", many.len()),
+    };
+    let (mut hold, mut rest): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    for (study, sensitivity) in &looked {
+        let (short, decisive) = (short_name(study), sensitivity.decisive());
+        match &decisive[..] {
+            _ if !sensitivity.is_about(verdict::recommendation(study)) => {
+                rest.push(format!("smaller studies of {short} come to {}", sensitivity.recommended));
+            }
+            [] => hold.push(short),
+            [one] => rest.push(format!("{short} depends on {}", sensitivity::plural(&one.assumption))),
+            all if all.len() == sensitivity.rows.len() && all.len() == 2 => rest.push(format!("{short} depends on both")),
+            all => rest.push(format!("{short} depends on {} of them", all.len())),
+        }
+    }
+    let holds = match &hold[..] {
+        [] => format!("tried with {tried}"),
+        [one] => format!("{one} holds with {tried}"),
+        all => format!("{} hold with {tried}", all.join(", ")),
+    };
+    std::iter::once(holds).chain(rest).collect::<Vec<_>>().join("; ")
 }
 
 /// The report: the answer, then each drive.
@@ -90,7 +172,7 @@ const fn in_short(recommendation: Recommendation) -> Option<&'static str> {
         Recommendation::Adaptive => Some("when enough has been written"),
         Recommendation::Batched => Some("now and then, not as files go"),
         Recommendation::Online => Some("as files go (mount option discard)"),
-        Recommendation::NoDifference => Some("trimming changes nothing measurable"),
+        Recommendation::NoDifference => Some("trimming makes no difference"),
         _ => None,
     }
 }
@@ -98,6 +180,7 @@ const fn in_short(recommendation: Recommendation) -> Option<&'static str> {
 /// What the recommended policies gain, drive by drive: a line for random writes, a line for life.
 fn why(studies: &[Study]) -> Vec<String> {
     let Some(fill) = studies.first().and_then(|study| fills(&study.ageing).first().map(|fill| spaced(fill))) else { return Vec::new() };
+    let days = studies.first().and_then(answer::days).map_or_else(String::new, |days| format!(", {days:.0} days"));
     let gain = |study: &Study| {
         let chosen = verdict::recommended_policy(study).filter(|chosen| *chosen != policy::NONE)?;
         let gains = advice::gains(study, chosen);
@@ -117,30 +200,48 @@ fn why(studies: &[Study]) -> Vec<String> {
     };
     vec![
         format!("random writes: {} against no trimming", line(|(rate, _)| Some(rate))),
-        format!("life: {} ({fill} full)", line(|(_, life)| life)),
+        format!("life: {} ({fill} full{days})", line(|(_, life)| life)),
     ]
 }
 
-/// Which policies of a drive to show.
-fn shown(study: &Study) -> Vec<&str> {
-    let all = policies(study);
-    let chosen = verdict::recommended_policy(study);
-    let gain = |name: &str| advice::gains(study, name).iter().map(|gain| gain.rate.max(gain.life.unwrap_or(1.0))).fold(1.0, f64::max);
-    let best = all.iter().copied().filter(|name| *name != policy::NONE).max_by(|a, b| gain(a).total_cmp(&gain(b)));
-    let wait = |name: &str| longest_wait(study, name).unwrap_or(0.0);
-    let worst = all.iter().copied().max_by(|a, b| wait(a).total_cmp(&wait(b)));
-    let wanted = [Some(policy::NONE), chosen, worst, best];
-    let mut kept: Vec<&str> = Vec::new();
-    for name in wanted.into_iter().flatten() {
-        if kept.len() < ROWS && all.contains(&name) && !kept.contains(&name) {
-            kept.push(name);
-        }
+/// Which policies of each drive to show in at most `most` rows: none and the recommended one of each, or where that is none the best; and as far as
+/// there is room, where the difference is largest, the one beside which others wait longest.
+fn shown(studies: &[Study], most: usize) -> Vec<Vec<&str>> {
+    let gain = |study: &Study, name: &str| {
+        advice::gains(study, name).iter().map(|gain| gain.rate.max(gain.life.unwrap_or(1.0))).fold(1.0, f64::max)
+    };
+    let two = |study| {
+        let all = policies(study);
+        let chosen = verdict::recommended_policy(study).filter(|chosen| *chosen != policy::NONE);
+        let best = || all.iter().copied().filter(|name| *name != policy::NONE).max_by(|a, b| gain(study, a).total_cmp(&gain(study, b)));
+        let other = chosen.or_else(best);
+        all.iter().copied().filter(|name| *name == policy::NONE || other == Some(*name)).collect::<Vec<_>>()
+    };
+    let mut shown: Vec<Vec<&str>> = studies.iter().map(two).collect();
+    let wait = |study: &Study, name: &str| longest_wait(study, name).unwrap_or(0.0);
+    let mut worst: Vec<(usize, &str, f64)> = studies
+        .iter()
+        .enumerate()
+        .filter_map(|(at, study)| {
+            let others = policies(study).into_iter().filter(|name| !shown[at].contains(name));
+            let worst = others.max_by(|a, b| wait(study, a).total_cmp(&wait(study, b)))?;
+            let mine = shown[at].iter().map(|name| wait(study, name)).fold(f64::MIN_POSITIVE, f64::max);
+            Some((at, worst, wait(study, worst) / mine))
+        })
+        .collect();
+    worst.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let room = most.saturating_sub(shown.iter().map(Vec::len).sum());
+    for (at, name, _) in worst.into_iter().take(room) {
+        shown[at].push(name);
     }
-    all.into_iter().filter(|name| kept.contains(name)).collect()
+    for (study, names) in studies.iter().zip(&mut shown) {
+        *names = policies(study).into_iter().filter(|name| names.contains(name)).collect();
+    }
+    shown
 }
 
-/// A row for each drive and policy that differs.
-fn table(studies: &[Study]) -> Table {
+/// A row for each drive and policy that differs, as many as there is room for.
+fn table(studies: &[Study], most: usize) -> Table {
     let fills: Vec<String> = studies.first().map(|study| fills(&study.ageing).into_iter().map(str::to_owned).collect()).unwrap_or_default();
     let (mut groups, mut header) = (vec![String::new(), "others wait".to_owned()], vec!["policy".to_owned(), "at most".to_owned()]);
     for group in ["random writes/s", "write amplif.", "life"] {
@@ -149,9 +250,9 @@ fn table(studies: &[Study]) -> Table {
     }
     let mut table = Table::new("", &header.iter().map(String::as_str).collect::<Vec<_>>());
     table.groups = groups;
-    for study in studies {
+    for (study, names) in studies.iter().zip(shown(studies, most)) {
         let chosen = verdict::recommended_policy(study);
-        for policy in shown(study) {
+        for policy in names {
             let mut row = vec![format!("{} {policy}", short_name(study))];
             row.push(longest_wait(study, policy).map_or_else(|| "-".to_owned(), |seconds| quantity(seconds, Unit::Seconds)));
             for metric in [RATE_STEADY, WAF_STEADY, CYCLES_PER_TB] {
@@ -167,7 +268,7 @@ fn table(studies: &[Study]) -> Table {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::report::{html, text};
     use crate::study::answer::tests::{around, whole};
@@ -190,8 +291,23 @@ mod tests {
         study
     }
 
-    fn three() -> Vec<Study> {
-        vec![whole(), indifferent("SATA SSD of today: 500 GB of TLC"), indifferent("NVMe SSD of today: 500 GB of TLC")]
+    /// Has the small studies come to `recommended`, and to these where an assumption is another.
+    fn assume(study: &mut Study, recommended: &str, then: &[(&str, &str)]) {
+        let row = |(assumption, then): &(&str, &str)| {
+            format!(r#"{{"assumption":"{assumption}","assumed":"a","tried":[{{"value":"b","recommended":"{then}"}}]}}"#)
+        };
+        let rows = then.iter().map(row).collect::<Vec<_>>().join(",");
+        let text = format!(r#"{{"recommended":"{recommended}","rows":[{rows}]}}"#);
+        study.assumptions.as_mut().unwrap().settings[0].value = text;
+    }
+
+    pub(in crate::study) fn three() -> Vec<Study> {
+        let mut all = vec![whole(), indifferent("SATA SSD of today: 500 GB of TLC"), indifferent("NVMe SSD of today: 500 GB of TLC")];
+        assume(&mut all[0], "idle", &[("what a TRIM costs", "online"), ("how full it is", "no trimming")]);
+        for study in &mut all[1..] {
+            assume(study, "no difference", &[("what a TRIM costs", "no difference"), ("how full it is", "no difference")]);
+        }
+        all
     }
 
     #[test]
@@ -204,8 +320,50 @@ mod tests {
         let shown = shown(80);
         assert!(shown.lines().count() <= 23, "one screen:\n{shown}");
         assert!(shown.contains("USE  idle on OCZ Vertex LE 100 GB"), "{shown}");
-        assert!(shown.contains("what is set now on SATA SSD of today: trimming changes nothing measurable"), "{shown}");
-        assert!(shown.contains("life: OCZ +47 %, SATA no gain, NVMe no gain (60 % full)"), "{shown}");
+        assert!(shown.contains("what is set now on SATA and NVMe SSD of today: trimming makes no difference\n"), "{shown}");
+        assert!(shown.contains("life: OCZ +47 %, SATA no gain, NVMe no gain (60 % full, 50 days)"), "{shown}");
+        assert!(shown.contains("SATA, NVMe hold with other TRIM costs and fills; OCZ depends on both\n"), "{shown}");
+    }
+
+    #[test]
+    fn how_sure_it_is_follows_from_the_assumptions_that_were_changed() {
+        let said = |change: &dyn Fn(&mut Vec<Study>)| {
+            let mut studies = three();
+            change(&mut studies);
+            sure(&studies)
+        };
+        assert_eq!(said(&|_| {}), "SATA, NVMe hold with other TRIM costs and fills; OCZ depends on both");
+        let one = said(&|studies| assume(&mut studies[0], "idle", &[("what a TRIM costs", "online"), ("how full it is", "idle")]));
+        assert_eq!(one, "SATA, NVMe hold with other TRIM costs and fills; OCZ depends on TRIM costs");
+        let none = [("what a TRIM costs", "idle"), ("how full it is", "idle")];
+        assert_eq!(said(&|studies| assume(&mut studies[0], "idle", &none)), "OCZ, SATA, NVMe hold with other TRIM costs and fills");
+        // What a small study varies is not what is recommended.
+        let other = said(&|studies| assume(&mut studies[0], "batched", &none));
+        assert_eq!(other, "SATA, NVMe hold with other TRIM costs and fills; smaller studies of OCZ come to batched");
+        assert_eq!(
+            said(&|studies| studies.iter_mut().for_each(|study| study.assumptions = None)),
+            "modelled; other assumptions were not tried"
+        );
+        let all = said(&|studies| *studies = vec![whole()]);
+        assert_eq!(all, "tried with 10 other assumptions; OCZ depends on TRIM costs");
+    }
+
+    #[test]
+    fn there_are_as_many_rows_as_the_screen_has_room_for() {
+        let studies = three();
+        let rows = |most| shown(&studies, most).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(rows(0), [2, 2, 2], "none and another one of each");
+        assert_eq!(rows(7), [3, 2, 2], "3.10 s instead of 153 ms is the largest difference");
+        assert_eq!(shown(&studies, 7)[0], ["none", "online", "idle"]);
+        assert_eq!(rows(100), [3, 3, 3]);
+    }
+
+    #[test]
+    fn drives_with_the_same_answer_share_a_line() {
+        let together = |names: &[&str]| together(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        assert_eq!(together(&["SATA SSD of today", "NVMe SSD of today"]), "SATA and NVMe SSD of today");
+        assert_eq!(together(&["OCZ Vertex", "SATA SSD", "disk"]), "OCZ Vertex, SATA SSD and disk");
+        assert_eq!((together(&["one"]), together(&[])), ("one".to_owned(), String::new()));
     }
 
     #[test]

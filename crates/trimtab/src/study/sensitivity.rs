@@ -33,6 +33,35 @@ const WORKLOAD: &str = "assumptions";
 const SETTING: &str = "sensitivity";
 const FILL_MIN: f64 = 0.2;
 
+/// What is said where nothing was tried.
+pub const NOT_TRIED: &str = "other assumptions were not tried";
+const TRIM_COST: &str = "what a TRIM costs";
+const HOW_FULL: &str = "how full it is";
+
+/// How many assumptions are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breadth {
+    /// Those on which a recommendation depends most often.
+    Few,
+    /// Each.
+    All,
+}
+
+impl Breadth {
+    fn includes(self, assumption: &str) -> bool {
+        self == Self::All || [TRIM_COST, HOW_FULL].contains(&assumption)
+    }
+}
+
+/// An assumption as what there can be several of: `TRIM costs`.
+pub fn plural(assumption: &str) -> &str {
+    match assumption {
+        TRIM_COST => "TRIM costs",
+        HOW_FULL => "fills",
+        other => other,
+    }
+}
+
 /// An assumption, and what follows where it is another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
@@ -111,8 +140,16 @@ impl Sensitivity {
         format!("It holds under {} of {all} assumptions and depends on {}.{aside}", all - decisive.len(), each.join("; "))
     }
 
-    /// A few words: "robust: 10 of 10 assumptions", or on what it depends.
-    pub fn short(&self) -> String {
+    /// Whether the small study with nothing changed comes to the same as the study itself: otherwise it says nothing of that.
+    pub fn is_about(&self, recommendation: Recommendation) -> bool {
+        self.recommended == name(recommendation) || recommendation == Recommendation::Unknown
+    }
+
+    /// A few words: "robust: 10 of 10 assumptions", on what it depends, or that it is close.
+    pub fn short(&self, recommendation: Recommendation) -> String {
+        if !self.is_about(recommendation) {
+            return format!("close: smaller studies come to {}", self.recommended);
+        }
         let (all, decisive) = (self.rows.len(), self.decisive());
         let held = format!("{} of {all} assumptions", all - decisive.len());
         match decisive.split_first() {
@@ -217,24 +254,31 @@ pub fn run(
     context: &Context,
     setup: &Setup,
     policies: &[PolicySpec],
+    breadth: Breadth,
     shelf: &dyn Shelf,
     only: Option<&str>,
 ) -> anyhow::Result<Option<Run>> {
     let Medium::Flash(flash) = &setup.drive.spec.medium else { return Ok(None) };
-    let cell = shelf::name(header(setup), &format!("{setup:?} {policies:?} {SIZE:?} {SCALE:?} {DRIVE_WRITES}"));
+    let cell = shelf::name(header(setup), &format!("{setup:?} {policies:?} {SIZE:?} {SCALE:?} {DRIVE_WRITES} {breadth:?}"));
     if !flash.trim.supported || only.is_some_and(|only| only != cell) {
         return Ok(None);
     }
     if let Some(run) = shelf.find(&cell) {
         return Ok(Some(run));
     }
-    let Some(sensitivity) = try_all(context, setup, flash, policies)? else { return Ok(None) };
+    let Some(sensitivity) = try_all(context, setup, flash, policies, breadth)? else { return Ok(None) };
     let run = sensitivity.as_run(setup, &cell);
     shelf.put(&run)?;
     Ok(Some(run))
 }
 
-fn try_all(context: &Context, setup: &Setup, flash: &Flash, policies: &[PolicySpec]) -> anyhow::Result<Option<Sensitivity>> {
+fn try_all(
+    context: &Context,
+    setup: &Setup,
+    flash: &Flash,
+    policies: &[PolicySpec],
+    breadth: Breadth,
+) -> anyhow::Result<Option<Sensitivity>> {
     let mix = churn::Settings { class: DATA, ..churn::Settings::default() };
     let mut base = Case { setup: setup.clone(), mix, daily: DAILY };
     if base.setup.fill < FILL_MIN {
@@ -242,7 +286,8 @@ fn try_all(context: &Context, setup: &Setup, flash: &Flash, policies: &[PolicySp
         base.setup.fill = FILL_MIN;
         base.setup.used = Used::by_churn(&setup.volume, FILL_MIN, setup.seed)?;
     }
-    let trials = trials(&base, flash)?;
+    let mut trials = trials(&base, flash)?;
+    trials.retain(|trial| breadth.includes(trial.assumption));
     let bar = Tally::new(context, "assumptions", trials.len() as u64 + 1);
     let cases: Vec<&Case> = std::iter::once(&base).chain(trials.iter().map(|trial| &trial.case)).collect();
     let said: Vec<anyhow::Result<Option<&str>>> = cases
@@ -334,7 +379,7 @@ fn of_trim(base: &Case, flash: &Flash) -> Vec<Trial> {
         let mut case = base.clone();
         case.setup.drive.spec = spec;
         let value = case.flash().map_or_else(String::new, |flash| text(flash));
-        Trial { assumption: "what a TRIM costs", assumed: text(flash), value, case }
+        Trial { assumption: TRIM_COST, assumed: text(flash), value, case }
     };
     others.into_iter().map(trial).collect()
 }
@@ -367,7 +412,7 @@ fn of_use(base: &Case) -> anyhow::Result<Vec<Trial>> {
     });
     for fill in [0.3, 0.9] {
         let used = Used::by_churn(&setup.volume, fill, setup.seed)?;
-        add("in use", format!("{:.0} %", setup.fill * 100.0), format!("{:.0} %", fill * 100.0), &|case| {
+        add(HOW_FULL, format!("{:.0} %", setup.fill * 100.0), format!("{:.0} %", fill * 100.0), &|case| {
             (case.setup.fill, case.setup.used) = (fill, used.clone());
         });
     }
@@ -405,7 +450,7 @@ mod tests {
 
     #[test]
     fn the_verdict_says_what_it_depends_on_or_that_it_is_robust() {
-        let rows = vec![row("spare space", ["batched", "batched"]), row("in use", ["batched", "batched"])];
+        let rows = vec![row("spare space", ["batched", "batched"]), row("how full it is", ["batched", "batched"])];
         let robust = Sensitivity { recommended: "batched".into(), rows };
         assert!(robust.sentence("batched").starts_with("Robust: none of 2 assumptions"), "{}", robust.sentence("batched"));
         assert!(robust.sentence("idle").contains("come to batched where nothing is changed"));
@@ -414,9 +459,11 @@ mod tests {
         let said = depends.sentence("batched");
         assert!(said.contains("holds under 2 of 3 assumptions and depends on what a TRIM costs (online with less)"), "{said}");
         assert_eq!(
-            (depends.decisive().len(), depends.short()),
+            (depends.decisive().len(), depends.short(Recommendation::Batched)),
             (1, "holds under 2 of 3 assumptions; depends on what a TRIM costs".to_owned())
         );
+        // What the smaller studies vary is not what is recommended.
+        assert_eq!(depends.short(Recommendation::Idle), "close: smaller studies come to batched");
         let run = depends.as_run(&case("ocz-vertex-le-100gb").setup, "cell");
         assert_eq!(Sensitivity::of_run(&run), Some(depends), "kept and read again");
     }
@@ -452,6 +499,10 @@ mod tests {
             let trials = of_drive(&case, flash);
             let assumptions: std::collections::BTreeSet<_> = trials.iter().map(|trial| trial.assumption).collect();
             assert_eq!(assumptions.len(), 4, "{}", drive.spec.name);
+            let of_use = of_use(&case).unwrap();
+            let all: std::collections::BTreeSet<&str> = trials.iter().chain(&of_use).map(|trial| trial.assumption).collect();
+            let count = |breadth: Breadth| all.iter().filter(|name| breadth.includes(name)).count();
+            assert_eq!((count(Breadth::Few), count(Breadth::All)), (2, 9), "{}", drive.spec.name);
             for trial in trials.iter().filter(|trial| trial.assumption == "spare space") {
                 let (was, is) = (spare_percent(&drive.spec), spare_percent(&trial.case.setup.drive.spec));
                 assert!((is / was - 2.0).abs() < 0.2 || (is / was - 0.5).abs() < 0.2, "{}: {was} {is}", drive.spec.name);

@@ -165,6 +165,30 @@ fn check_row(study: &Value, policy: &str, header: &[String], cells: &[String]) {
     }
 }
 
+/// The questions of docs/first-reader.md: which policy, why, how much, what it costs, is it measured, on what for how long, what to check first, how
+/// sure, how to apply and undo, where the data are.
+#[track_caller]
+fn answers_ten_questions(screen: &str, sure: &str) {
+    let words: Vec<&str> = screen.split_whitespace().collect();
+    let flat = words.join(" ");
+    let answers = [
+        "USE ",
+        "WHY ",
+        "policy ",
+        "others wait",
+        "MODELLED",
+        " days)",
+        "Check first: ",
+        sure,
+        "--dry-run",
+        "trimtab apply --undo",
+        "Report ",
+    ];
+    for answer in answers {
+        assert!(flat.contains(answer), "'{answer}' is not on:\n{screen}");
+    }
+}
+
 #[test]
 fn of_one_drive() {
     let (study, screens) = made(&["drive:ocz-vertex-le-100gb", "--policies", "none,online,batched,idle"]);
@@ -227,6 +251,8 @@ fn of_one_drive() {
         same(between(&check, "(", "×").parse().unwrap(), moved("1 MiB") / moved("sector 63"), &check);
         let runs: usize = ["runs", "ageing", "tuning", "kernels"].iter().map(|part| study[*part].as_array().unwrap().len()).sum();
         assert!(screen.contains(&format!("({runs} runs, kept)")), "{runs} runs:\n{screen}");
+        assert!(study["sensitivity"].is_null(), "a quick study has no time for it, and says so");
+        answers_ten_questions(screen, "other assumptions were not tried");
         assert!(columns < 80 || screen.lines().count() <= 23, "one screen:\n{screen}");
         insta::assert_snapshot!(format!("of-one-drive-{columns}"), screen);
     }
@@ -262,7 +288,13 @@ fn of_three_drives() {
         }
         let runs: usize =
             studies.iter().map(|study| ["runs", "ageing"].iter().map(|part| study[*part].as_array().unwrap().len()).sum::<usize>()).sum();
-        assert!(screen.contains(&format!("{runs} runs)")), "{runs} runs:\n{screen}");
+        assert!(screen.contains(&format!("({runs} runs; ")), "{runs} runs:\n{screen}");
+        let churn = &aged(&studies[0], "none", &header[1]).unwrap()["settings"];
+        let number = |key: &str| churn[key].as_str().unwrap().parse::<f64>().unwrap();
+        let days = between(&why, "full, ", " days").parse::<f64>().unwrap();
+        assert!((days - number("drive-writes") / number("drive-writes-a-day")).abs() <= 0.5, "{why}");
+        assert!(studies.iter().all(|study| study["sensitivity"].is_null()), "a quick study has no time for it, and says so");
+        answers_ten_questions(screen, "How sure: modelled; other assumptions were not tried");
         assert!(columns < 80 || screen.lines().count() <= 23, "one screen:\n{screen}");
         insta::assert_snapshot!(format!("of-three-drives-{columns}"), screen);
     }

@@ -10,9 +10,10 @@ use crate::study::job::Job;
 use crate::study::matrix::{self, Matrix};
 use crate::study::modelled::{self, ModelledRig, Setup};
 use crate::study::scale::{FULL, QUICK, Scale};
+use crate::study::sensitivity::{self, Breadth};
 use crate::study::shelf::Shelf;
 use crate::study::used::Used;
-use crate::study::{Study, Untried, kernels, sensitivity};
+use crate::study::{Study, Untried, kernels};
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -37,6 +38,9 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
             ..extent(args)
         },
         only_tree: false,
+        // A quick study has no time for it unless asked.
+        assumptions: (args.questions.contains(&Question::Assumptions) || (args.questions.is_empty() && !args.quick))
+            .then_some(Breadth::All),
     };
     let study = study(args, context, name, target, &asked, &*shelf(args, context, target)?)?;
     conclude(args, context, &study, began)
@@ -51,6 +55,8 @@ pub struct Asked {
     pub extent: Extent,
     /// Of the workloads that delete, only the tree.
     pub only_tree: bool,
+    /// How many assumptions are changed.
+    pub assumptions: Option<Breadth>,
 }
 
 /// The study of the drive called `name`, whose runs name `target`.
@@ -81,28 +87,25 @@ pub fn study(args: &Args, context: &Context, name: &str, target: &str, asked: &A
     };
     let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, shelf)?;
     cells::run(context, &setup, &policies, &asked.extent, shelf, &mut study)?;
-    if !asked.only_tree {
-        beside(args, context, &setup, &policies, (asked.scale, shelf), &mut study);
-    }
+    beside(args, context, &setup, &policies, (asked, shelf), &mut study);
     Ok(study)
 }
 
 /// What else the verdict needs: the other generation of the filesystem, and which assumption decides. What cannot be tried costs no run that is there.
-fn beside(args: &Args, context: &Context, setup: &Setup, policies: &[PolicySpec], (scale, shelf): (Scale, &dyn Shelf), study: &mut Study) {
+fn beside(args: &Args, context: &Context, setup: &Setup, policies: &[PolicySpec], (asked, shelf): (&Asked, &dyn Shelf), study: &mut Study) {
     let only = args.cell.as_deref();
     let mut untried = |what: &str, error: &anyhow::Error| {
         let reason = format!("{error:#}");
         study.untried.push(Untried { policy: what.to_owned(), reason });
     };
-    if args.asks(Question::Deleting) && !interrupt::requested() {
-        match kernels::run(setup, policies, scale, shelf, only) {
+    if args.asks(Question::Deleting) && !asked.only_tree && !interrupt::requested() {
+        match kernels::run(setup, policies, asked.scale, shelf, only) {
             Ok(kernels) => study.kernels = kernels,
             Err(error) => untried("the other generation of the filesystem", &error),
         }
     }
-    // A quick study has no time for it unless asked.
-    if args.questions.contains(&Question::Assumptions) || (args.questions.is_empty() && !args.quick) {
-        match sensitivity::run(context, setup, policies, shelf, only) {
+    if let Some(breadth) = asked.assumptions.filter(|_| !interrupt::requested()) {
+        match sensitivity::run(context, setup, policies, breadth, shelf, only) {
             Ok(assumptions) => study.assumptions = assumptions,
             Err(error) => untried("other assumptions", &error),
         }

@@ -11,6 +11,7 @@ use crate::report;
 use crate::study::answer::Around;
 use crate::study::cells::Extent;
 use crate::study::scale::{FULL, QUICK, Scale};
+use crate::study::sensitivity::Breadth;
 use crate::study::shelf::Shelf;
 use crate::study::{Study, overview};
 use anyhow::Context as _;
@@ -36,7 +37,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let policies = if args.policies.is_empty() { 5 } else { args.policies.len() };
     let deleting = if args.asks(Question::Deleting) { 1 } else { 0 };
     let ageing = if asked.extent.ageing { asked.extent.fills.len() } else { 0 };
-    let total = (DRIVES.len() * policies * (deleting + ageing)) as u64;
+    let total = (DRIVES.len() * (policies * (deleting + ageing) + usize::from(asked.assumptions.is_some()))) as u64;
     let bar = Tally::new(context, "three drives", total);
     // One bar for all: each of them says nothing.
     let silent = Context { progress: false, quiet: true, ..context.clone() };
@@ -58,7 +59,13 @@ fn asked(args: &Args) -> Asked {
     };
     let extent = Extent { drive_writes, fills, ageing: args.asks(Question::Ageing), tuning: false, only: args.cell.clone() };
     let scale = Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };
-    Asked { scale, extent, only_tree: !args.full }
+    let assumptions = match (args.questions.is_empty(), args.quick, args.full) {
+        (true, true, _) => None,
+        (true, false, true) => Some(Breadth::All),
+        (true, false, false) => Some(Breadth::Few),
+        (false, ..) => args.questions.contains(&Question::Assumptions).then_some(Breadth::All),
+    };
+    Asked { scale, extent, only_tree: !args.full, assumptions }
 }
 
 /// Counts what is put on a shelf.
@@ -92,7 +99,9 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -
     })?;
     kept.context("the result above could not be kept")?;
     let path = report?;
-    context.remark(&format!("report: {}", path.display()));
+    if args.details || context.json {
+        context.remark(&format!("report: {}", path.display()));
+    }
     if studies.iter().all(|study| study.complete) {
         Ok(ExitCode::SUCCESS)
     } else {
