@@ -8,6 +8,7 @@ pub mod daemon;
 pub mod doctor;
 pub mod drive;
 pub mod history;
+pub mod options;
 pub mod postmark;
 pub mod results;
 pub mod study;

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return cli::explain(&error),
     };
-    let context = output::Context::new(&cli.global);
+    let context = cli.global.context();
     match cmd::run(cli.command, cli::command(), &context) {
         Ok(code) => code,
         Err(error) => error::print_and_exit_code(&error, context.json),

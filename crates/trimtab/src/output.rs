@@ -13,28 +13,15 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Options that every command takes.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Options of every command")]
-pub struct Global {
-    /// Print one JSON document on standard output instead of text.
-    #[arg(long, global = true)]
+/// What is shown, and in which form.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Showing {
+    /// One JSON document instead of text.
     pub json: bool,
-    /// No progress on standard error.
-    #[arg(long, short, global = true)]
+    /// No progress and no remarks.
     pub quiet: bool,
-    /// Progress as lines that stay, one every ten seconds, for logs; also where standard error is no terminal.
-    #[arg(long, global = true, conflicts_with = "quiet")]
+    /// Progress in lines that stay.
     pub plain: bool,
-    /// Answer yes to every question (large amounts of data, remounting).
-    #[arg(long, short, global = true)]
-    pub yes: bool,
-    /// A name for what is kept, by which 'results list --label' finds it again.
-    #[arg(long, global = true, value_name = "TEXT")]
-    pub label: Option<String>,
-    /// The store of results [default: trimtab/results.db in the XDG data directory].
-    #[arg(long, global = true, value_name = "FILE")]
-    pub store: Option<PathBuf>,
 }
 
 /// How this invocation talks, from the options of every command.
@@ -78,18 +65,9 @@ impl Collected {
 
 impl Context {
     /// From the options.
-    pub fn new(global: &Global) -> Self {
-        Self {
-            json: global.json,
-            progress: !global.quiet && (global.plain || std::io::stderr().is_terminal()),
-            plain: global.plain,
-            quiet: global.quiet,
-            yes: global.yes,
-            store: global.store.clone(),
-            label: global.label.clone(),
-            collected: None,
-            doing: Doing::default(),
-        }
+    pub fn new(Showing { json, quiet, plain }: Showing, yes: bool, label: Option<String>, store: Option<PathBuf>) -> Self {
+        let progress = !quiet && (plain || std::io::stderr().is_terminal());
+        Self { json, progress, plain, quiet, yes, store, label, collected: None, doing: Doing::default() }
     }
 
     /// Writes a remark to standard error, unless `--quiet`.

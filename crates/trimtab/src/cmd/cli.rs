@@ -1,8 +1,8 @@
 //! The command line: what can be said, and its help.
 
 use crate::cmd::Command;
+use crate::cmd::options::Global;
 use crate::output;
-use crate::output::Global;
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 

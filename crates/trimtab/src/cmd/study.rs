@@ -7,12 +7,13 @@ mod three;
 
 pub use kept::print_kept as print;
 
+use crate::cmd::options::SafetyArgs;
 use crate::error::{Interrupted, UsageError};
 use crate::output::Context;
 use crate::report;
 use crate::report::document::Document;
 use crate::report::file::Place;
-use crate::session::safety::{self, SafetyArgs, consent};
+use crate::session::safety::{self, consent};
 use crate::store;
 use crate::study::answer::Around;
 use crate::study::job::Job;
@@ -176,7 +177,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(UsageError::new(format!("none of these policies can be tried on {target}: {}", reasons.join("; "))).into());
     }
     let (scale, jobs) = scale(args, context, &path, tried)?;
-    let workspace = safety::prepare(context, &args.safety, &path, "study", &scale.plan(&jobs, tried))?;
+    let workspace = safety::prepare(context, args.safety.reserve, &path, "study", &scale.plan(&jobs, tried))?;
     let mut rig = RealRig::new(context, target, &path, workspace, possibilities, scale != QUICK);
     let matrix = Matrix {
         target: target.to_owned(),

@@ -1,11 +1,12 @@
 //! `trimtab verify PATH`.
 
+use crate::cmd::options::SafetyArgs;
 use crate::error::UsageError;
 use crate::host::discards::Fate;
 use crate::output::Context;
 use crate::report::document::Table;
 use crate::report::layout::prose;
-use crate::session::safety::{self, SafetyArgs};
+use crate::session::safety;
 use crate::trim::verify::verdict::in_words;
 use crate::trim::verify::{self, Options, Proof};
 use std::path::PathBuf;
@@ -68,7 +69,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let space = verify::space(&args.path, &options)?;
     // Where others use what was freed it is tried again.
     let plan = Plan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
-    let workspace = safety::prepare(context, &args.safety, &args.path, "the proof", &plan)?;
+    let workspace = safety::prepare(context, args.safety.reserve, &args.path, "the proof", &plan)?;
     let proof = verify::prove(&workspace, &options, |busy| {
         context.remark(&format!("{busy}; waiting for up to {} (--lock-wait)", args.lock_wait));
     });

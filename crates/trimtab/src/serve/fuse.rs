@@ -32,7 +32,7 @@ const OPENED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_P
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
 
 /// How requests and answers pass between the kernel and this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
     /// Over io_uring where the kernel has that (Linux 6.14), else through the device.

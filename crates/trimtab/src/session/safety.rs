@@ -20,15 +20,6 @@ use std::path::{Path, PathBuf};
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::Plan;
 
-/// Options of every command that writes into a directory.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
-#[command(next_help_heading = "Safety")]
-pub struct SafetyArgs {
-    /// Free space to leave alone [default: 5% of the filesystem, at least 1 GiB].
-    #[arg(long, value_name = "SIZE")]
-    pub reserve: Option<Bytes>,
-}
-
 /// A directory that a command is about to write into; looked at, nothing made yet.
 #[derive(Debug)]
 pub struct Ground {
@@ -73,11 +64,11 @@ fn drive_size(stack: &block::Stack) -> Option<Bytes> {
 }
 
 /// Everything that has to be in order before a command writes `plan` below `path`, and the directory to write in.
-/// `what` completes the sentence "TRIMTAB: `what` writes up to …".
-pub fn prepare(context: &Context, args: &SafetyArgs, path: &Path, what: &str, plan: &Plan) -> anyhow::Result<Workspace> {
+/// `reserve` is free space to leave alone, if not the default; `what` completes the sentence "TRIMTAB: `what` writes up to …".
+pub fn prepare(context: &Context, reserve: Option<Bytes>, path: &Path, what: &str, plan: &Plan) -> anyhow::Result<Workspace> {
     let ground = Ground::open(path)?;
     workspace::deal_with_leftovers(context, &ground)?;
-    let reserve = space::check(&ground, args.reserve, plan.space)?;
+    let reserve = space::check(&ground, reserve, plan.space)?;
     consent::announce_and_ask(context, &ground, what, plan)?;
     crate::interrupt::install().context("cannot catch signals")?;
     crate::interrupt::check()?;

@@ -22,7 +22,7 @@ use trimtab_core::units::{Bytes, Nanos};
 const SUBMIT_BATCH: usize = 4;
 
 /// How operations reach the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
     /// io_uring, or threads where there is none; blocking calls for what is alone in flight where the filesystem would hand it to a
     /// thread anyway.

@@ -40,7 +40,7 @@ pub enum Calls {
 }
 
 /// Whether written files are made durable one by one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Fsync {
     /// Left to the filesystem.
     #[default]

@@ -7,35 +7,6 @@ pub use trimtab_core::simulate::timing::Timing;
 use trimtab_core::trace::Format;
 use trimtab_core::units::Nanos;
 
-/// The options that choose it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
-pub struct TimingArgs {
-    /// Make so many requests of the trace a second instead of keeping its times.
-    #[arg(long, value_name = "REQUESTS", conflicts_with = "closed_loop", value_parser = rate)]
-    rate: Option<f64>,
-    /// Make each request of the trace once fewer than N are under way, instead of keeping its times.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    closed_loop: Option<u32>,
-}
-
-impl TimingArgs {
-    /// What was chosen.
-    pub fn timing(self) -> Timing {
-        match (self.rate, self.closed_loop) {
-            (Some(rate), _) => Timing::Rate(rate),
-            (None, Some(depth)) => Timing::ClosedLoop(depth),
-            (None, None) => Timing::Recorded,
-        }
-    }
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if (0.001..=1e9).contains(&rate) => Ok(rate),
-        _ => Err("expected a number of requests a second, from 0.001 to 1000000000".to_owned()),
-    }
-}
-
 /// Refuses a trace that has no times if it is to be replayed at them: all requests would come at once.
 ///
 /// # Errors

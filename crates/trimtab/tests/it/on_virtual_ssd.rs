@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use trimtab::drives::model;
 use trimtab::runner::blocks;
-use trimtab::target::block::device::{DestroyArgs, claim};
+use trimtab::target::block::device::{Destroy, claim};
 use trimtab::target::block::{BlockFile, BlockOptions};
 use trimtab_core::data::DataClass;
 use trimtab_core::target::drive::DriveTarget;
@@ -64,7 +64,7 @@ fn in_process(data: DataClass, times: u64, trim_percent: u8) -> BTreeMap<String,
 fn attached(data: DataClass, times: u64, trim_percent: u8, speed: &str) -> BTreeMap<String, u64> {
     let size = SIZE.to_string();
     let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", &size, "--speed", speed, "--seed", "42"]);
-    let destroy = DestroyArgs { destroy: Some(drive.device.clone()), overwrite: Vec::new() };
+    let destroy = Destroy { again: Some(drive.device.clone()), overwrite: Vec::new() };
     let claimed = claim(&drive.device, true, &destroy, None).unwrap();
     // Looking at what it holds reads from it, too.
     let before = drive.status()["model"]["host_read_bytes"].as_u64().unwrap();

@@ -192,20 +192,9 @@ fn only_output_prints() {
     });
 }
 
-/// Who knows the parser of the command line outside of the commands, and why.
-const CLAP_ALLOWED: &[(&str, &str)] = &[
-    ("output.rs", "options of every command"),
-    ("session/safety.rs", "options that every command has which writes"),
-    ("serve/fuse.rs", "values of an option"),
-    ("target/block.rs", "values of an option"),
-    ("target/block/device.rs", "options that every command has which opens a device"),
-    ("target/dir.rs", "values of an option"),
-    ("trace/timing.rs", "options that every command has which replays"),
-];
-
 #[test]
 fn commands_alone_know_the_command_line() {
-    only_in(&["main.rs", "cmd.rs", "cmd/"], CLAP_ALLOWED, "take plain values", |line| {
+    only_in(&["main.rs", "cmd.rs", "cmd/"], &[], "take plain values", |line| {
         mentions(line, "clap::") || line.trim_start().starts_with("#[arg(") || line.trim_start().starts_with("#[command(")
     });
 }

@@ -3,13 +3,14 @@
 use super::finish::{self, Watch};
 use super::modelled::{self, ModelArgs};
 use super::turns::AgainstArgs;
+use crate::cmd::options::SafetyArgs;
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::interrupt;
 use crate::output::Context;
 use crate::runner::recorder::{Recorded, Recorder};
 use crate::runner::{End, Header, Outcome, blocks, files};
-use crate::session::safety::{self, SafetyArgs, Workspace};
+use crate::session::safety::{self, Workspace};
 use crate::study::hook::Hook;
 use crate::study::modelled::describe;
 use crate::study::policy;
@@ -187,7 +188,7 @@ impl Parts {
 
 fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) -> anyhow::Result<(Run, End)> {
     let plan = args.plan(&workload.plan());
-    let workspace = safety::prepare(context, &args.safety, path, "bench age", &plan)?;
+    let workspace = safety::prepare(context, args.safety.reserve, path, "bench age", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let discard = discard_option::of_path(path);
     let mut header = Header::new("age", args.settings(), TargetKind::Directory, &args.target, policy::AS_MOUNTED, args.seed);

@@ -2,6 +2,7 @@
 
 use super::finish;
 use super::turns::AgainstArgs;
+use crate::cmd::options::SafetyArgs;
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
@@ -10,7 +11,7 @@ use crate::report;
 use crate::runner::nfs::{Lanes, Load};
 use crate::runner::overhead::data_cost;
 use crate::runner::{End, Events, Header, Outcome, Progress};
-use crate::session::safety::{self, Guard, SafetyArgs};
+use crate::session::safety::{self, Guard};
 use crate::target::TargetSpec;
 use crate::target::dir::{DirOptions, DirTarget};
 use crate::target::null::NullFiles;
@@ -112,7 +113,7 @@ fn on_directory(args: &Args, context: &Context, streams: Vec<NfsStream>, path: &
     let size: Bytes = streams.iter().map(NfsStream::size).sum();
     // Twice the files at the start: their number wavers, and so do their sizes.
     let plan = Plan { written: args.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
-    let workspace = safety::prepare(context, &args.safety, path, "bench nfs", &plan)?;
+    let workspace = safety::prepare(context, args.safety.reserve, path, "bench nfs", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let epoch = Instant::now();
     let mut targets = Vec::new();

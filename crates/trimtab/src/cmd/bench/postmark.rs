@@ -3,6 +3,7 @@
 use super::finish::{self, Watch};
 use super::modelled::{self, ModelArgs};
 use super::turns::AgainstArgs;
+use crate::cmd::options::SafetyArgs;
 use crate::cmd::postmark::config::{THREADS_MAX, interval_of_rate};
 use crate::cmd::postmark::{details, memory};
 use crate::error::UsageError;
@@ -10,7 +11,7 @@ use crate::host::Observer;
 use crate::output::Context;
 use crate::runner::overhead::Overhead;
 use crate::runner::{End, Header, Outcome, together};
-use crate::session::safety::{self, SafetyArgs};
+use crate::session::safety;
 use crate::target::TargetSpec;
 use crate::target::dir::{Calls, DirOptions, DirTarget, Fsync};
 use crate::target::null::NullFiles;
@@ -178,7 +179,7 @@ impl Job<'_> {
     fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<(Run, End)> {
         let streams = self.streams()?;
         let plan = sum(&streams);
-        let workspace = safety::prepare(context, &self.args.safety, path, "bench postmark", &plan)?;
+        let workspace = safety::prepare(context, self.args.safety.reserve, path, "bench postmark", &plan)?;
         let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
         let epoch = Instant::now();
         let mut targets = Vec::new();

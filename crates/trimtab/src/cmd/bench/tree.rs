@@ -5,12 +5,13 @@ mod archive;
 use super::finish::{self, Watch};
 use super::modelled::{self, Job, ModelArgs};
 use super::turns::AgainstArgs;
+use crate::cmd::options::SafetyArgs;
 use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
 use crate::runner::overhead::Overhead;
 use crate::runner::{End, Header, Outcome, files};
-use crate::session::safety::{self, SafetyArgs};
+use crate::session::safety;
 use crate::store::{self, Reference, RunId};
 use crate::study::hook::Hook;
 use crate::study::policy;
@@ -195,7 +196,7 @@ fn header(args: &Args, source: &Source, kind: TargetKind) -> Header {
 }
 
 fn on_directory(args: &Args, context: &Context, source: &Source, mut workload: Tree, path: &Path) -> anyhow::Result<(Run, End)> {
-    let workspace = safety::prepare(context, &args.safety, path, "bench tree", &workload.plan())?;
+    let workspace = safety::prepare(context, args.safety.reserve, path, "bench tree", &workload.plan())?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let (dir, dir_path) = workspace.subdirectory("run")?;
     let options = DirOptions { seed: source.seed, ..DirOptions::default() };

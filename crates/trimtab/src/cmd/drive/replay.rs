@@ -2,6 +2,7 @@
 
 mod kept;
 
+use crate::cmd::options::TimingArgs;
 use crate::drives;
 use crate::drives::model;
 use crate::error::UsageError;
@@ -14,7 +15,7 @@ use crate::serve::status::ByKind;
 use crate::simulate::traced;
 use crate::store;
 use crate::trace::Source;
-use crate::trace::timing::{self, TimingArgs};
+use crate::trace::timing;
 use anyhow::Context as _;
 use serde_json::json;
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 //! `trimtab drive simulate`.
 
+use crate::cmd::options::TimingArgs;
 use crate::drives::{self, Drive, model};
 use crate::error::{Interrupted, UsageError};
 use crate::interrupt;
@@ -13,7 +14,7 @@ use crate::simulate::loops::Loops;
 use crate::simulate::traced::Traced;
 use crate::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
 use crate::store;
-use crate::trace::timing::{self, Timing, TimingArgs};
+use crate::trace::timing::{self, Timing};
 use anyhow::Context as _;
 use rayon::prelude::*;
 use std::path::PathBuf;

@@ -18,15 +18,12 @@ use std::time::{Duration, Instant};
 use trimtab_core::data::DataClass;
 use trimtab_core::units::Bytes;
 
-/// Options of commands that may use a device or a file.
-#[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Safety")]
-pub struct DestroyArgs {
-    /// The device or file again, if TARGET is one and is written to: everything on it is destroyed.
-    #[arg(long, value_name = "TARGET")]
-    pub destroy: Option<PathBuf>,
-    /// Destroy the device or file even though it holds this: the name in the refusal (ext2/3/4, gpt, luks, unknown data …). Repeat for more.
-    #[arg(long, value_name = "WHAT")]
+/// What the user said may be destroyed.
+#[derive(Debug, Clone, Default)]
+pub struct Destroy {
+    /// The device or file, named again.
+    pub again: Option<PathBuf>,
+    /// What may be on it: names from the refusal.
     pub overwrite: Vec<String>,
 }
 
@@ -81,9 +78,9 @@ impl Named {
     }
 
     /// An error unless it is named a second time.
-    fn check_named_twice(&self, path: &Path, args: &DestroyArgs) -> anyhow::Result<()> {
+    fn check_named_twice(&self, path: &Path, destroy: &Destroy) -> anyhow::Result<()> {
         let label = &self.label;
-        let Some(again) = &args.destroy else {
+        let Some(again) = &destroy.again else {
             return Err(UsageError::new(format!("everything on {label} would be destroyed"))
                 .hint(format!("if that is what you want, say --destroy {label} as well"))
                 .into());
@@ -100,14 +97,14 @@ impl Named {
 }
 
 /// Takes the device at `path`: for reading, or for writing if it is named twice, nobody uses it, and it holds nothing that was not named.
-pub fn claim(path: &Path, writable: bool, args: &DestroyArgs, own: Option<OwnData>) -> anyhow::Result<Claim> {
+pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
     let named = Named::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::BlockDevice, "{label} is no block device");
     let root = Root::live().context("cannot read /sys and /proc")?;
     let dev = DevNumber::from_raw(named.stat.st_rdev);
     if writable {
-        named.check_named_twice(path, args)?;
+        named.check_named_twice(path, destroy)?;
         let users = users::of_device(&root, dev)?;
         if !users.is_empty() {
             bail!("{label} is in use: {}; nothing was written", users.join(", "));
@@ -117,7 +114,7 @@ pub fn claim(path: &Path, writable: bool, args: &DestroyArgs, own: Option<OwnDat
     let size = Bytes(descriptor::device_bytes(&file).with_context(|| format!("cannot find out how large {label} is"))?);
     if writable {
         wait_for_openers(&root, dev, &label)?;
-        check_content(&file, &label, size, &args.overwrite, own)?;
+        check_content(&file, &label, size, &destroy.overwrite, own)?;
     }
     let queue = device_directory(&root, dev).map(|sys| {
         let disk = if root.exists(sys.join("partition")) { sys.parent().map(Path::to_owned).unwrap_or_default() } else { sys };
@@ -130,11 +127,11 @@ pub fn claim(path: &Path, writable: bool, args: &DestroyArgs, own: Option<OwnDat
 }
 
 /// Takes the regular file at `path` for writing: if it is named twice, used by nobody, and holds nothing that was not named.
-pub fn claim_file(path: &Path, args: &DestroyArgs, own: Option<OwnData>) -> anyhow::Result<Claim> {
+pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
     let named = Named::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::RegularFile, "{label} is no regular file");
-    named.check_named_twice(path, args)?;
+    named.check_named_twice(path, destroy)?;
     let file = named.open(OFlags::RDWR).map_err(std::io::Error::from).with_context(|| format!("cannot open {label}"))?;
     let users = users::of_file(&file)?;
     if !users.is_empty() {
@@ -145,7 +142,7 @@ pub fn claim_file(path: &Path, args: &DestroyArgs, own: Option<OwnData>) -> anyh
         bail!("{label} is in use: somebody has locked it; nothing was written");
     }
     let size = Bytes(named.stat.st_size.try_into().unwrap_or(0));
-    check_content(&file, &label, size, &args.overwrite, own)?;
+    check_content(&file, &label, size, &destroy.overwrite, own)?;
     Ok(Claim { file, label, size, device: None })
 }
 

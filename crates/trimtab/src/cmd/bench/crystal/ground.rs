@@ -217,7 +217,7 @@ fn on_directory(
     workload: &Crystal,
     options: &BlockOptions,
 ) -> anyhow::Result<Ground> {
-    let workspace = safety::prepare(context, &args.safety, path, &what(workload), &workload.plan())?;
+    let workspace = safety::prepare(context, args.safety.reserve, path, &what(workload), &workload.plan())?;
     let observer = observe(path)?;
     let (dir, dir_path) = workspace.subdirectory("run")?;
     let target = BlockFile::create(dir, &dir_path, FILE, settings.size, options)?;
@@ -234,7 +234,7 @@ fn on_file(
 ) -> anyhow::Result<Ground> {
     let observer = observe(path)?;
     let claim = if settings.writes {
-        let claim = device::claim_file(path, &args.destroy, Some(own_data(args, settings)))?;
+        let claim = device::claim_file(path, &args.destroy.named(), Some(own_data(args, settings)))?;
         announce(context, path, workload, &observer)?;
         Some(claim)
     } else {
@@ -256,7 +256,7 @@ fn on_device(
     workload: &Crystal,
     options: &BlockOptions,
 ) -> anyhow::Result<Ground> {
-    let claim = device::claim(path, settings.writes, &args.destroy, Some(own_data(args, settings)))?;
+    let claim = device::claim(path, settings.writes, &args.destroy.named(), Some(own_data(args, settings)))?;
     let observer = observe(path)?;
     if settings.writes {
         announce(context, path, workload, &observer)?;

@@ -1,0 +1,146 @@
+//! Options that several commands have, and the values of some: what the rest of the program takes as plain values.
+
+use crate::output::{Context, Showing};
+use crate::serve::fuse::Transport;
+use crate::target::block::EngineChoice;
+use crate::target::block::device::Destroy;
+use crate::target::dir::Fsync;
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use std::path::PathBuf;
+use trimtab_core::simulate::timing::Timing;
+use trimtab_core::units::Bytes;
+
+/// Options that every command takes.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// Print one JSON document on standard output instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// No progress on standard error.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Progress as lines that stay, one every ten seconds, for logs; also where standard error is no terminal.
+    #[arg(long, global = true, conflicts_with = "quiet")]
+    pub plain: bool,
+    /// Answer yes to every question (large amounts of data, remounting).
+    #[arg(long, short, global = true)]
+    pub yes: bool,
+    /// A name for what is kept, by which 'results list --label' finds it again.
+    #[arg(long, global = true, value_name = "TEXT")]
+    pub label: Option<String>,
+    /// The store of results [default: trimtab/results.db in the XDG data directory].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+impl Global {
+    /// How this invocation talks.
+    pub fn context(self) -> Context {
+        let Self { json, quiet, plain, yes, label, store } = self;
+        Context::new(Showing { json, quiet, plain }, yes, label, store)
+    }
+}
+
+/// Options of every command that writes into a directory.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "Safety")]
+pub struct SafetyArgs {
+    /// Free space to leave alone [default: 5% of the filesystem, at least 1 GiB].
+    #[arg(long, value_name = "SIZE")]
+    pub reserve: Option<Bytes>,
+}
+
+/// Options of commands that may use a device or a file.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Safety")]
+pub struct DestroyArgs {
+    /// The device or file again, if TARGET is one and is written to: everything on it is destroyed.
+    #[arg(long, value_name = "TARGET")]
+    destroy: Option<PathBuf>,
+    /// Destroy the device or file even though it holds this: the name in the refusal (ext2/3/4, gpt, luks, unknown data …). Repeat for more.
+    #[arg(long, value_name = "WHAT")]
+    overwrite: Vec<String>,
+}
+
+impl DestroyArgs {
+    /// What was named.
+    pub fn named(&self) -> Destroy {
+        Destroy { again: self.destroy.clone(), overwrite: self.overwrite.clone() }
+    }
+}
+
+/// When the requests of a trace are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
+pub struct TimingArgs {
+    /// Make so many requests of the trace a second instead of keeping its times.
+    #[arg(long, value_name = "REQUESTS", conflicts_with = "closed_loop", value_parser = rate)]
+    rate: Option<f64>,
+    /// Make each request of the trace once fewer than N are under way, instead of keeping its times.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    closed_loop: Option<u32>,
+}
+
+impl TimingArgs {
+    /// What was chosen.
+    pub fn timing(self) -> Timing {
+        match (self.rate, self.closed_loop) {
+            (Some(rate), _) => Timing::Rate(rate),
+            (None, Some(depth)) => Timing::ClosedLoop(depth),
+            (None, None) => Timing::Recorded,
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.001..=1e9).contains(&rate) => Ok(rate),
+        _ => Err("expected a number of requests a second, from 0.001 to 1000000000".to_owned()),
+    }
+}
+
+impl ValueEnum for EngineChoice {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Auto, Self::Uring, Self::Threads]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Auto => PossibleValue::new("auto").help(
+                "io_uring, or threads where there is none; blocking calls for what is alone in flight where the filesystem would hand it to \
+                 a thread anyway",
+            ),
+            Self::Uring => PossibleValue::new("uring").help("io_uring, or an error"),
+            Self::Threads => PossibleValue::new("threads").help("Threads with blocking calls"),
+        })
+    }
+}
+
+impl ValueEnum for Fsync {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Never, Self::Close]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Never => PossibleValue::new("never").help("Left to the filesystem"),
+            Self::Close => PossibleValue::new("close").help("`fsync` before each file that was written is closed"),
+        })
+    }
+}
+
+impl ValueEnum for Transport {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Uring, Self::Device]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Uring => {
+                PossibleValue::new("uring").help("Over io_uring where the kernel has that (Linux 6.14), else through the device")
+            }
+            Self::Device => PossibleValue::new("device").help("By reading and writing /dev/fuse"),
+        })
+    }
+}
