@@ -1,7 +1,6 @@
-//! What numbers mean: histograms, steady state, change points, comparison.
+//! What numbers mean: steady state, change points, comparison.
 
 pub mod change_points;
 pub mod compare;
-pub mod histogram;
 pub mod steady;
 pub mod student;

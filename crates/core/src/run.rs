@@ -1,12 +1,13 @@
 //! The result of a run: plain data. JSON and the store have explicit, versioned shapes of it at the boundary.
 
+pub mod histogram;
 pub mod pictures;
 
-use crate::analysis::histogram::Histogram;
 use crate::op::OpKind;
 use crate::units::{Bytes, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
+use histogram::Histogram;
 use pictures::Pictures;
 
 /// An enumeration whose values have names: the ones in JSON, CSV and the store.

@@ -9,12 +9,11 @@ pub mod fstab;
 mod record;
 
 use crate::daemon::config::DEFAULT_PATH;
-use crate::error::UsageError;
 use crate::host::doctor::{self, Doctor, VerdictKind};
 use crate::host::mountinfo;
 use crate::host::root::Root;
+use crate::session::discard_option::Discard;
 use crate::sys::beneath::Dir;
-use crate::trim::discard_option::Discard;
 use crate::trim::resume::state_directory;
 use anyhow::{Context as _, bail, ensure};
 pub use record::{Event, Unfinished, What, carry_out, events, put_back_unfinished, undo};
@@ -24,6 +23,7 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use trimtab_core::policy::{PolicySpec, Schedule};
+use trimtab_core::usage::UsageError;
 
 /// Where mount options come from.
 const FSTAB: &str = "/etc/fstab";

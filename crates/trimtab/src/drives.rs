@@ -2,11 +2,11 @@
 
 pub mod model;
 
-use crate::error::UsageError;
 use crate::sys::beneath::named;
 use anyhow::Context as _;
 use std::path::Path;
 use std::sync::LazyLock;
+use trimtab_core::usage::UsageError;
 
 pub use trimtab_core::drive::spec::file::{Drive, Source, SourceKind, parse};
 

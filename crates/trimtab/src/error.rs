@@ -1,12 +1,13 @@
 //! How errors reach the user: one line on standard error, its cause chain with it, a hint below; with `--json` also as a document.
 
 use crate::output;
+use crate::sys::interrupt::Interrupted;
 use rustix::io::Errno;
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
 use trimtab_core::runner::Stopped;
-pub use trimtab_core::usage::UsageError;
+use trimtab_core::usage::UsageError;
 
 /// Exit status for wrong usage, as clap uses it.
 pub const USAGE: u8 = 2;
@@ -34,18 +35,6 @@ impl fmt::Display for Blocked {
 }
 
 impl std::error::Error for Blocked {}
-
-/// The user stopped it (SIGINT, SIGTERM); everything has been cleaned up.
-#[derive(Debug)]
-pub struct Interrupted;
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 /// What kind of error it is: decides the exit status, and is said in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

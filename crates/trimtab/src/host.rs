@@ -11,12 +11,14 @@ pub mod drive;
 pub mod environment;
 pub mod health;
 pub mod interference;
+pub mod loops;
 pub mod mountinfo;
 pub mod openers;
 pub mod processes;
 pub mod record;
 pub mod root;
 pub mod stat;
+pub mod users;
 
 use block::Stack;
 use interference::{OwnIo, Sample};

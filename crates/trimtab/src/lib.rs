@@ -8,7 +8,6 @@ pub mod daemon;
 pub mod drives;
 pub mod error;
 pub mod host;
-pub mod interrupt;
 pub mod output;
 pub mod progress;
 pub mod recipe;

@@ -2,6 +2,7 @@
 //!
 //! All text for people goes through here, and all of it may hold what somebody else has written: only text comes out ([`plain()`]).
 
+pub mod lines;
 mod plain;
 
 pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes, styled};
@@ -12,6 +13,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use trimtab_core::run::Run;
 
 /// What is shown, and in which form.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,16 +51,16 @@ pub struct Context {
 
 /// Runs that are kept without being printed: only what they come to together is.
 #[derive(Debug, Clone, Default)]
-pub struct Collected(Arc<Mutex<Vec<(crate::store::RunId, trimtab_core::run::Run)>>>);
+pub struct Collected(Arc<Mutex<Vec<Run>>>);
 
 impl Collected {
     /// Adds one.
-    pub fn add(&self, id: crate::store::RunId, run: trimtab_core::run::Run) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((id, run));
+    pub fn add(&self, run: Run) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run);
     }
 
     /// Takes all of them out.
-    pub fn take(&self) -> Vec<(crate::store::RunId, trimtab_core::run::Run)> {
+    pub fn take(&self) -> Vec<Run> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -146,7 +148,7 @@ pub fn complain(text: &str) {
 pub fn on_stderr(text: &str) -> String {
     let width = std::io::stderr().is_terminal().then(width_of_stderr).flatten();
     match width {
-        Some(width) => crate::report::layout::paragraph(text, Some(width), "", "  "),
+        Some(width) => lines::paragraph(text, Some(width), "", "  "),
         None => format!("{text}\n"),
     }
 }

@@ -4,18 +4,17 @@
 mod frame;
 mod now;
 
-pub use now::Doing;
+pub use now::{CountsDiscards, Doing};
 
 use self::now::Now;
-use crate::host::discards::Meter;
 use crate::output::{Context, plain};
-use crate::runner;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use trimtab_core::runner;
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 
 /// A view of what goes on that appears once it has taken a second.
@@ -143,11 +142,11 @@ impl Progress {
         Self { view: Some(view), drawer }
     }
 
-    /// The same, with what the kernel counts of discards at the drives below `meter`.
+    /// The same, with the discards that the kernel counts at the drives.
     #[must_use]
-    pub fn with_discards(self, meter: impl FnOnce() -> Option<Meter>) -> Self {
+    pub fn with_discards<C: CountsDiscards + 'static>(self, counter: impl FnOnce() -> Option<C>) -> Self {
         if let Some(view) = &self.view {
-            lock(&view.state).now.meter = meter();
+            lock(&view.state).now.counter = counter().map(|counter| Box::new(counter) as Box<dyn CountsDiscards>);
         }
         self
     }

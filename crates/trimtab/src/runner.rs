@@ -4,8 +4,8 @@ pub mod nfs;
 pub mod overhead;
 pub mod together;
 
+use crate::sys::clock::unix_ms;
 use recorder::Recorded;
-use std::time::{SystemTime, UNIX_EPOCH};
 use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Field, Provenance, Run, TargetKind};
 pub use trimtab_core::runner::{End, Events, Outcome, Progress, blocks, files, passes, recorder};
@@ -16,7 +16,7 @@ pub struct Quiet;
 
 impl<T: ?Sized> Events<T> for Quiet {
     fn stopped(&self) -> bool {
-        crate::interrupt::requested()
+        crate::sys::interrupt::requested()
     }
 }
 
@@ -89,9 +89,4 @@ impl Header {
             pictures: Pictures::default(),
         }
     }
-}
-
-/// Now, in milliseconds since 1970 UTC; 0 on a clock set before that.
-pub fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,5 +1,7 @@
 //! What every measuring command does around its run: progress, the reserve, environment and warnings.
 
+pub mod directories;
+pub mod discard_option;
 pub mod notes;
 pub mod safety;
 
@@ -43,7 +45,7 @@ fn amount(plan: &Plan) -> (Counting, u64) {
 
 impl<T: ?Sized> Events<T> for Watch {
     fn stopped(&self) -> bool {
-        crate::interrupt::requested()
+        crate::sys::interrupt::requested()
     }
 
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {

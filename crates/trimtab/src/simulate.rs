@@ -3,8 +3,8 @@
 pub mod traced;
 
 use crate::drives::model;
-use crate::interrupt;
 use crate::runner::{End, Header};
+use crate::sys::interrupt;
 use traced::Traced;
 use trimtab_core::drive::model::Model;
 use trimtab_core::drive::spec::{DriveSpec, SpecError};

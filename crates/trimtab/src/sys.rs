@@ -1,11 +1,13 @@
 //! What is closest to the kernel.
 
 pub mod beneath;
+pub mod clock;
 pub mod descriptor;
 pub mod fiemap;
 pub mod filesystem;
 pub mod fsmap;
 pub mod fuse_ring;
+pub mod interrupt;
 pub mod large_pages;
 pub mod looping;
 pub mod maker;

@@ -6,11 +6,11 @@ pub mod mounted;
 pub mod null;
 pub mod volume;
 
-use crate::error::UsageError;
 use std::fmt;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 
 /// What TARGET on a command line names.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 pub mod btrfs;
 pub mod commit;
 pub mod delivery;
-pub mod discard_option;
 pub mod ext4;
 pub mod filesystem;
 pub mod fitrim;

@@ -1,7 +1,7 @@
 //! Counters of what a drive was sent, by kind.
 
 use super::Command;
-use crate::analysis::histogram::Histogram;
+use crate::run::histogram::Histogram;
 use crate::units::Nanos;
 
 /// Completed requests of one kind.

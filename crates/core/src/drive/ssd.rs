@@ -29,7 +29,7 @@ use super::counters::Counters;
 use super::layout::Layout;
 use super::spec::{DriveSpec, Flash, SpecError, TrimmedReads};
 use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
-use crate::analysis::histogram::Histogram;
+use crate::run::histogram::Histogram;
 use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

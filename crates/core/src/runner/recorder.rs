@@ -1,8 +1,8 @@
 //! Collects what a run measures: phases, latency histograms, and a series of bounded length.
 
 use super::Progress;
-use crate::analysis::histogram::Histogram;
 use crate::op::OpKind;
+use crate::run::histogram::Histogram;
 use crate::run::{Axis, Latency, LatencyPart, Phase, Series, Unit};
 use crate::units::{Bytes, Nanos};
 use alloc::borrow::ToOwned as _;

@@ -112,7 +112,7 @@ impl Records {
 
     /// Adds a line to the log. What was done is done: one that cannot be written is said, and undoes nothing.
     fn note(&self, what: What, policy: &str, path: &Path, files: impl Iterator<Item = PathBuf>) {
-        let unix_ms = crate::runner::unix_ms();
+        let unix_ms = crate::sys::clock::unix_ms();
         let event = Event { unix_ms, what, policy: policy.to_owned(), path: path.to_owned(), files: files.collect() };
         let write = || {
             let (mut file, _) = self.0.open_or_create(LOG, PRIVATE_FILE)?;

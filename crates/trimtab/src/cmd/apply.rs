@@ -1,11 +1,11 @@
 //! `trimtab apply POLICY PATH`.
 
 use crate::apply::{self, Plan, System};
-use crate::error::UsageError;
 use crate::output::Context;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -45,7 +45,7 @@ enum Workload {
 pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
     crate::store::check(context)?;
     // Also where nothing has to be removed: what was measured until then is said.
-    crate::interrupt::install().context("cannot catch signals")?;
+    crate::sys::interrupt::install().context("cannot catch signals")?;
     match args.workload {
         Workload::Crystal(mut args) => turns::run(&mut *args, context),
         Workload::Postmark(mut args) => turns::run(&mut *args, context),

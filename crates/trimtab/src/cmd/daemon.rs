@@ -2,7 +2,7 @@
 
 use crate::daemon::config::{Config, DEFAULT_PATH, Rule};
 use crate::daemon::{self, Options};
-use crate::error::{USAGE, UsageError};
+use crate::error::USAGE;
 use crate::host::mountinfo;
 use crate::host::root::Root;
 use crate::output::{self, Context};
@@ -10,6 +10,7 @@ use crate::sys::beneath::named::{self, Streams};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

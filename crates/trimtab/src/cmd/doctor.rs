@@ -1,6 +1,6 @@
 //! `trimtab doctor [PATH|DEVICE]`.
 
-use crate::error::{BLOCKED, NOT_PROVED, UsageError};
+use crate::error::{BLOCKED, NOT_PROVED};
 use crate::host::doctor::{Diagnosis, Doctor, render};
 use crate::host::root::Root;
 use crate::output::Context;
@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -13,12 +13,12 @@ pub mod session;
 use crate::cmd::postmark::config::{Config, THREADS_MAX, interval_of_rate};
 use crate::cmd::postmark::execution::{Live, Record};
 use crate::cmd::postmark::session::{DEFAULT_FILE, Session, Voice};
-use crate::error::{Interrupted, UsageError};
-use crate::interrupt;
 use crate::output::{self, Context};
 use crate::report;
 use crate::shape::run::RunV1;
 use crate::store::{self, RunId};
+use crate::sys::interrupt;
+use crate::sys::interrupt::Interrupted;
 use crate::target::dir::Fsync;
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -27,6 +27,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_core::run::Run;
+use trimtab_core::usage::UsageError;
 
 /// PostMark: its command language, its operations, its reports.
 ///

@@ -12,13 +12,13 @@ mod rerun;
 mod show;
 mod studies;
 
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::store::{self, Reference, RunId, Store, StoreError};
 use crate::study::{Study, Untried};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
+use trimtab_core::usage::UsageError;
 
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,6 @@ mod three;
 pub use kept::print_kept as print;
 
 use crate::cmd::options::SafetyArgs;
-use crate::error::{Interrupted, UsageError};
 use crate::output::Context;
 use crate::report;
 use crate::report::document::Document;
@@ -22,11 +21,13 @@ use crate::study::real::{Possibilities, RealRig};
 use crate::study::scale::{DEFAULT, FULL, QUICK, Scale};
 use crate::study::shelf::{Kept, Shelf};
 use crate::study::{Study, document, policy};
+use crate::sys::interrupt::Interrupted;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
 
 /// No run begins after this in a quick study.

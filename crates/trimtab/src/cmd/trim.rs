@@ -1,18 +1,20 @@
 //! `trimtab trim PATH…`.
 
-use crate::error::{BLOCKED, Interrupted as UserInterrupt, NOT_PROVED, UsageError};
+use crate::error::{BLOCKED, NOT_PROVED};
 use crate::host::discards::{LayerDiscards, Meter};
 use crate::host::root::Root;
-use crate::interrupt;
 use crate::output::Context;
+use crate::output::lines::prose;
 use crate::progress::{Counting, Progress};
 use crate::report::document::{Narrow, Table};
-use crate::report::layout::prose;
+use crate::session::directories::run_directory;
+use crate::sys::interrupt;
+use crate::sys::interrupt::Interrupted as UserInterrupt;
 use crate::trim::delivery::{self, Delivery};
 use crate::trim::filesystem::{Filesystem, unix_now};
 use crate::trim::fitrim::{self, Obstacle};
 use crate::trim::history::{Ending, History, Pass};
-use crate::trim::lock::{DriveLocks, run_directory};
+use crate::trim::lock::DriveLocks;
 use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
 use crate::trim::surface::{Account, Mounted, World, at_once};
 use anyhow::Context as _;
@@ -25,6 +27,7 @@ use trimtab_core::policy::{Driver, IdleSettings, Now, ParsePolicyError, Patience
 use trimtab_core::run::Field;
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,11 +1,10 @@
 //! `trimtab verify PATH`.
 
 use crate::cmd::options::SafetyArgs;
-use crate::error::UsageError;
 use crate::host::discards::Fate;
 use crate::output::Context;
+use crate::output::lines::prose;
 use crate::report::document::Table;
-use crate::report::layout::prose;
 use crate::session::safety;
 use crate::trim::verify::verdict::in_words;
 use crate::trim::verify::{self, Options, Proof};
@@ -13,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
 
 const EXAMPLES: &str = "\

@@ -1,12 +1,12 @@
 //! `trimtab volume validate`: the modelled filesystem against the real one.
 
+use crate::host::loops::LoopDevice;
 use crate::host::root::Root;
 use crate::host::stat::DiskStat;
 use crate::output::Context;
+use crate::output::lines::prose;
 use crate::report::document::Table;
-use crate::report::layout::prose;
 use crate::runner::files::execute;
-use crate::serve::loopdev::LoopDevice;
 use crate::sys::beneath::{Dir, Identity, PRIVATE_FILE};
 use crate::target::dir::{DirOptions, DirTarget};
 use anyhow::Context as _;

@@ -211,6 +211,12 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     remarks
 }
 
+impl crate::progress::CountsDiscards for Meter {
+    fn discards(&self) -> Option<(u64, Bytes)> {
+        self.count().map(|count| (count.commands, count.bytes))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,12 @@
 //! What is happening at this moment: the phase, what is done a second, how long it takes, and the discards that the kernel counted.
 
 use super::lock;
-use crate::host::discards::Meter;
 use crate::output::plain;
-use crate::runner;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use trimtab_core::analysis::histogram::Histogram;
+use trimtab_core::run::histogram::Histogram;
+use trimtab_core::runner;
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 
 /// "Now" is the last few seconds.
@@ -16,6 +15,12 @@ const WINDOW: Duration = Duration::from_secs(3);
 const SILENT: Duration = Duration::from_secs(2);
 /// More names than these are a number.
 const NAMES_MAX: usize = 4;
+
+/// Counts the discards that reach the drives.
+pub trait CountsDiscards: std::fmt::Debug + Send {
+    /// Commands and bytes until now; `None` if the drives do not count.
+    fn discards(&self) -> Option<(u64, Bytes)>;
+}
 
 /// What is known of this moment.
 #[derive(Debug, Default)]
@@ -26,7 +31,7 @@ pub struct Now {
     /// Said by whoever works.
     pub words: Vec<String>,
     /// Who counts discards.
-    pub meter: Option<Meter>,
+    pub counter: Option<Box<dyn CountsDiscards>>,
     discards: Option<(u64, Bytes)>,
 }
 
@@ -65,8 +70,8 @@ impl Now {
 
     /// Reads the counters of the drives.
     pub fn count(&mut self) {
-        if let Some(meter) = &self.meter {
-            self.discards = meter.count().map(|count| (count.commands, count.bytes));
+        if let Some(counter) = &self.counter {
+            self.discards = counter.discards();
         }
     }
 
@@ -147,8 +152,8 @@ impl Drop for Underway {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::recorder::Recorder;
     use trimtab_core::op::OpKind;
+    use trimtab_core::runner::recorder::Recorder;
 
     #[test]
     fn the_last_seconds_and_not_the_whole_phase() {

@@ -1,12 +1,12 @@
 //! Where reports and other output of commands go: into new files, through no link, and over an older one only when told so.
 
-use crate::error::UsageError;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, named, umask};
 use anyhow::Context as _;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use trimtab_core::usage::UsageError;
 
 /// Numbers that are tried for a free name.
 const NUMBERS: u32 = 100_000;

@@ -5,8 +5,8 @@
 
 use super::document::{Narrow, Table};
 use super::text::clean;
+use crate::output::lines::{atoms, lines, paragraph, width_of};
 use std::ops::Range;
-use unicode_width::UnicodeWidthStr as _;
 
 /// Columns between two columns.
 const GAP: usize = 2;
@@ -21,115 +21,6 @@ const CHOSEN: &str = " <-";
 /// What columns of these widths take together.
 fn across(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
-}
-
-/// Columns that `text` takes.
-fn width_of(text: &str) -> usize {
-    text.width()
-}
-
-/// What is never broken: words, and numbers with their units.
-pub fn atoms(text: &str) -> Vec<String> {
-    let mut atoms: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match atoms.last_mut() {
-            Some(before) if is_number(before) && is_unit(word) => {
-                before.push(' ');
-                before.push_str(word);
-            }
-            _ => atoms.push(word.to_owned()),
-        }
-    }
-    atoms
-}
-
-/// Whether what stands behind `text` may be its unit.
-fn is_number(text: &str) -> bool {
-    let number = text.trim_start_matches(['(', '<', '>', '~', '+', '-', '−', '≤', '≥', '\'', '"']);
-    number.starts_with(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | 'e' | '-'))
-}
-
-fn is_unit(word: &str) -> bool {
-    const UNITS: [&str; 34] = [
-        "ns",
-        "µs",
-        "us",
-        "ms",
-        "s",
-        "min",
-        "h",
-        "d",
-        "days",
-        "B",
-        "kB",
-        "MB",
-        "GB",
-        "TB",
-        "PB",
-        "KiB",
-        "MiB",
-        "GiB",
-        "TiB",
-        "MB/s",
-        "GB/s",
-        "kB/s",
-        "B/s",
-        "MiB/s",
-        "GiB/s",
-        "/s",
-        "ops/s",
-        "writes/s",
-        "operations/s",
-        "IOPS",
-        "%",
-        "×",
-        "x",
-        "bytes",
-    ];
-    UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')', '(', '!', '?', '\'', '"']))
-}
-
-/// Lines of at most `width` columns, unless a single atom is longer.
-pub fn lines(text: &str, width: Option<usize>) -> Vec<String> {
-    let width = width.unwrap_or(usize::MAX);
-    let mut lines: Vec<String> = Vec::new();
-    for atom in atoms(text) {
-        match lines.last_mut() {
-            Some(line) if width_of(line) + 1 + width_of(&atom) <= width => {
-                line.push(' ');
-                line.push_str(&atom);
-            }
-            _ => lines.push(atom),
-        }
-    }
-    lines
-}
-
-/// `text` behind `first`, its further lines behind `rest`; every line without control characters. Lines that `text` has stay lines.
-pub fn paragraph(text: &str, width: Option<usize>, first: &str, rest: &str) -> String {
-    let mut shown = String::new();
-    for (number, line) in clean(text).lines().enumerate() {
-        let lead = if number == 0 { first } else { rest };
-        // Without a width nothing is broken, and the spaces of the text stay as they are.
-        let Some(width) = width.filter(|width| width_of(lead) + width_of(line) > *width) else {
-            shown.push_str(lead);
-            shown.push_str(line);
-            shown.push('\n');
-            continue;
-        };
-        let room = width.saturating_sub(width_of(lead).max(width_of(rest))).max(1);
-        for (at, part) in lines(line, Some(room)).iter().enumerate() {
-            shown.push_str(if at == 0 { lead } else { rest });
-            shown.push_str(part);
-            shown.push('\n');
-        }
-    }
-    shown
-}
-
-/// `text` for the screen that it is printed on; with a newline at its end.
-pub fn prose(text: &str) -> String {
-    paragraph(text, crate::output::width(), "", "")
 }
 
 /// A table in the tool's one style: a rule below the header, columns of figures to the right; with a newline at its end.

@@ -2,8 +2,8 @@
 
 use super::document::{Block, Document, Section, Table};
 use crate::recipe;
-use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
+use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::{Better, DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 

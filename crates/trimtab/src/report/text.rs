@@ -2,7 +2,7 @@
 
 use super::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table};
 use super::layout;
-use crate::output;
+use crate::output::{self, lines};
 use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
 use trimtab_core::run::{Severity, Warning};
@@ -68,14 +68,14 @@ struct Screen {
 impl Screen {
     /// A paragraph in a style of its own; nothing for an empty one.
     fn styled(&mut self, text: &str, style: impl Fn(&str) -> String) {
-        for line in layout::paragraph(text, self.width, "", "").lines() {
+        for line in lines::paragraph(text, self.width, "", "").lines() {
             self.text.push_str(&style(line));
             self.text.push('\n');
         }
     }
 
     fn paragraph(&mut self, text: &str, first: &str, rest: &str) {
-        self.text.push_str(&layout::paragraph(text, self.width, first, rest));
+        self.text.push_str(&lines::paragraph(text, self.width, first, rest));
     }
 
     fn block(&mut self, block: &Block) {
@@ -165,7 +165,7 @@ impl Screen {
             let _ = writeln!(self.text, "{}{}{sure}", format!("{label}{choice}").bold(), " ".repeat(room - taken));
             return;
         }
-        for line in layout::paragraph(&choice, self.width, label, "     ").lines() {
+        for line in lines::paragraph(&choice, self.width, label, "     ").lines() {
             let _ = writeln!(self.text, "{}", line.bold());
         }
         self.paragraph(&sure, "     ", "     ");
@@ -206,7 +206,7 @@ impl Screen {
                 marks.iter().for_each(|mark| self.mark(mark));
                 let scale = if lines.len() > 1 { "; one scale for all" } else { "" };
                 let axes = format!("{} over {}{scale}", chart.y_label, chart.x_label);
-                let shown = layout::paragraph(&axes, self.width, "  ", "  ");
+                let shown = lines::paragraph(&axes, self.width, "  ", "  ");
                 shown.lines().for_each(|line| self.text.push_str(&format!("{}\n", line.dimmed())));
             }
             ChartKind::Dots { axes, dots } => self.table(&Table { caption: String::new(), ..dots_table(chart, axes, dots, three_digits) }),
@@ -259,7 +259,7 @@ fn warnings_at(warnings: &[Warning], width: Option<usize>) -> String {
             Severity::Caution => "caution:",
             Severity::Serious => "serious:",
         };
-        let message = layout::paragraph(&format!("{word} {}", warning.text), width, "", "  ");
+        let message = lines::paragraph(&format!("{word} {}", warning.text), width, "", "  ");
         let behind = message.strip_prefix(word).unwrap_or(&message);
         let _ = match warning.severity {
             Severity::Note => write!(text, "{word}{behind}"),

@@ -2,7 +2,7 @@
 
 use super::recorder::Recorder;
 use super::{End, Events, Outcome, Progress, together};
-use crate::interrupt;
+use crate::sys::interrupt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Keeping a drive between attachments: where it begins, and what is left of it.
 
 use crate::drives::model;
-use crate::error::UsageError;
 use crate::serve::classify::classify;
 use crate::serve::engine::{Drive, Engine, Settings};
 use crate::serve::state::{self, Header, Saved};
@@ -13,6 +12,7 @@ use trimtab_core::drive::ledger::Ledger;
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::{Command, Extent};
 use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
 
 /// How much is looked at at a time when a drive is brought up to its data.
 const PIECE: u64 = 1 << 20;

@@ -12,11 +12,11 @@
 //! put there by this program. A record whose process is gone was left by a crash: the next start finds it and takes away what the
 //! record says, and nothing else.
 
-use crate::error::UsageError;
+use crate::host::loops;
 use crate::host::mountinfo::{self, DevNumber};
 use crate::host::processes::{boot_id, started};
 use crate::host::root::Root;
-use crate::serve::loopdev::{self, Detached};
+use crate::serve::loopdev::Detached;
 use crate::serve::nbd;
 use crate::sys::beneath::{Dir, Identity, PRIVATE_FILE, Removal};
 use anyhow::{Context as _, bail};
@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trimtab_core::drive::spec::{IDENTIFIER_MAX, is_identifier};
+use trimtab_core::usage::UsageError;
 
 /// Overrides the directory; for tests and for several independent sets of drives.
 const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
@@ -411,7 +412,7 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
         State::Starting => None,
     };
     let served = record.and_then(Record::served);
-    for device in served.map(loopdev::attached_to).unwrap_or_default() {
+    for device in served.map(loops::attached_to).unwrap_or_default() {
         let shown = device.path();
         let users = device.users();
         if !users.is_empty() && !force {
@@ -461,7 +462,7 @@ pub fn is_running_after(record: &Record, patience: Duration) -> bool {
 /// A directory without a record belongs to a server that is being started, unless that was a while ago.
 fn is_young(dir: &Dir) -> bool {
     let modified = rustix::fs::fstat(dir).map_or(0, |stat| stat.st_mtime);
-    let now = i64::try_from(crate::runner::unix_ms() / 1000).unwrap_or(0);
+    let now = i64::try_from(crate::sys::clock::unix_ms() / 1000).unwrap_or(0);
     now.saturating_sub(modified) < 30
 }
 

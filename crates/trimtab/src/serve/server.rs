@@ -1,12 +1,12 @@
 //! One attached drive from beginning to end: everything is made here, and everything is taken away here.
 
+use crate::host::loops::LoopDevice;
 use crate::host::processes;
-use crate::interrupt;
 use crate::serve::control::{self, Answer, Ask, Question};
 use crate::serve::engine::{Engine, Settings};
 use crate::serve::faults::{Fault, Faulty};
 use crate::serve::fuse::{self, MAX_REQUEST_BYTES, Mounted, Transport};
-use crate::serve::loopdev::{Detached, LoopDevice};
+use crate::serve::loopdev::Detached;
 use crate::serve::nbd::NbdFront;
 use crate::serve::pace::{Pacer, Speed};
 use crate::serve::persist;
@@ -16,6 +16,7 @@ use crate::serve::runtime::{self, Home, Record, Runtime};
 use crate::serve::status::{ByKind, Status};
 use crate::serve::waits::Waits;
 use crate::sys::beneath::Identity;
+use crate::sys::interrupt;
 use crate::trace::Header;
 use anyhow::Context as _;
 use std::fs::File;

@@ -4,8 +4,8 @@ use crate::serve::fuse::Transport;
 use crate::serve::runtime::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::drive::ledger::Discards;
+use trimtab_core::run::histogram::Histogram;
 
 /// Latencies in model time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,8 +2,8 @@
 //! pages when they are written and from which it takes them when they are trimmed; no lock of ours is needed.
 
 use crate::host::processes::available_memory;
+use crate::host::users;
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
-use crate::target::block::users;
 use anyhow::Context as _;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
 use rustix::io::Errno;

@@ -15,8 +15,8 @@ mod change;
 pub use change::{Change, Undone};
 
 use crate::output::Context;
+use crate::session::directories::run_directory;
 use crate::sys::beneath::{Dir, PRIVATE_DIR, PRIVATE_FILE};
-use crate::trim::lock::run_directory;
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
 use std::fs::File;

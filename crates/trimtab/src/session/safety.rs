@@ -70,7 +70,7 @@ pub fn prepare(context: &Context, reserve: Option<Bytes>, path: &Path, what: &st
     workspace::deal_with_leftovers(context, &ground)?;
     let reserve = space::check(&ground, reserve, plan.space)?;
     consent::announce_and_ask(context, &ground, what, plan)?;
-    crate::interrupt::install().context("cannot catch signals")?;
-    crate::interrupt::check()?;
+    crate::sys::interrupt::install().context("cannot catch signals")?;
+    crate::sys::interrupt::check()?;
     Workspace::create(&ground, reserve)
 }

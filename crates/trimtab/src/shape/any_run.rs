@@ -3,8 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
+use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::pictures::{LatencyMap, Pictures, SHARE_MAX, SuperblockMap};
 use trimtab_core::run::{
     Axis, Better, DiscardAccount, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,

@@ -6,8 +6,8 @@
 use super::pictures::PicturesV1;
 use super::{Entries, Float, Name};
 use serde::{Deserialize, Serialize};
-use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::op::OpKind;
+use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{
     Axis, Better, DiscardAccount, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,

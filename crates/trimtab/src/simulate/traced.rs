@@ -1,6 +1,5 @@
 //! A block trace on a modelled drive, at its own times.
 
-use crate::error::UsageError;
 use crate::runner::End;
 use crate::runner::recorder::Recorder;
 use crate::trace::{Event, Source};
@@ -15,6 +14,7 @@ use trimtab_core::simulate::{Finished, Subject, Trace, Watcher};
 use trimtab_core::target::TargetError;
 use trimtab_core::trace::{Format, Kind};
 use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
 
 /// Events between two looks at the user and at the progress bar.
 const LOOK_EVERY: u64 = 4096;

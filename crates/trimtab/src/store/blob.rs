@@ -1,6 +1,6 @@
 //! Compact, exact encodings for what has many numbers: histograms, over which ids are made, and series, as stores of version 3 and older hold them.
 
-use trimtab_core::analysis::histogram::Histogram;
+use trimtab_core::run::histogram::Histogram;
 use trimtab_core::units::Nanos;
 
 /// Why a blob cannot be read: what is wrong with it.

@@ -5,10 +5,10 @@ use super::ageing::{Ageing, CHURN};
 use super::modelled::Setup;
 use super::shelf::{self, Shelf};
 use super::{Study, Untried, policy};
-use crate::interrupt;
 use crate::output::Context;
 use crate::progress::Tally;
 use crate::runner::Header;
+use crate::sys::interrupt;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::Medium;
@@ -118,7 +118,7 @@ fn finish(cell: &Cell, context: &Context, shelf: &dyn Shelf, bar: &Tally) -> any
     let make = || {
         let _underway = context.doing.begin(&cell.title());
         let (mut run, end) = cell.ageing.run(&cell.policy)?;
-        run.started_unix_ms = crate::runner::unix_ms();
+        run.started_unix_ms = crate::sys::clock::unix_ms();
         run.settings.push(Field::new("repeats", "1"));
         Ok((run, end))
     };

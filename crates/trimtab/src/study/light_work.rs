@@ -4,13 +4,13 @@
 //! come at a rate of their own, whether the ones before are done or not: it grows for as long as the drive is slower than that rate, so it says
 //! as much about the rate and about how long the trim lasts as about the drive.
 
-use crate::interrupt;
 use crate::runner::recorder::Recorder;
+use crate::sys::interrupt;
 use crate::target::volume::VolumeTarget;
-use trimtab_core::analysis::histogram::Histogram;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device;
 use trimtab_core::op::{OpKind, Payload};
+use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::pictures::LatencyRecorder;
 use trimtab_core::run::{Better, Metric, Unit};
 use trimtab_core::target::{Clock as _, FileTarget as _, TargetResult};

@@ -3,9 +3,9 @@
 use super::job::Job;
 use super::shelf::Shelf;
 use super::{Rig, Study, Untried};
-use crate::interrupt;
 use crate::progress::Part;
 use crate::runner::End;
+use crate::sys::interrupt;
 use std::time::{Duration, Instant};
 use trimtab_core::run::{Field, Metric, Provenance, Run};
 use trimtab_core::units::Nanos;

@@ -5,11 +5,11 @@ use super::used::Used;
 use super::{Offer, Rig, hook, light_work, policy, shelf};
 use crate::drives::Drive;
 use crate::drives::model::{self, Model};
-use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Part, Progress as Bar};
 use crate::runner::recorder::{Recorded, Recorder};
 use crate::runner::{End, Events, Header, Progress};
+use crate::sys::interrupt;
 use crate::target::volume::VolumeTarget;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device as _;
@@ -196,7 +196,7 @@ impl Around {
 
 impl Events<VolumeTarget<Box<dyn Model>>> for Around {
     fn stopped(&self) -> bool {
-        crate::interrupt::requested()
+        crate::sys::interrupt::requested()
     }
 
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
@@ -340,7 +340,7 @@ fn run_around(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, mut 
     let outcome = job.run(&mut target, &mut around);
     let end = outcome.end;
     let mut run = header.into_run(outcome.recorded, end == End::Complete);
-    run.started_unix_ms = crate::runner::unix_ms();
+    run.started_unix_ms = crate::sys::clock::unix_ms();
     run.metrics = job::metrics(&run.phases);
     run.phases.extend(around.beside.phases);
     run.metrics.extend(around.met);

@@ -3,10 +3,10 @@
 
 use super::light_work::{BUSY, Met};
 use super::policy;
-use crate::interrupt;
 use crate::runner::recorder::{Recorded, Recorder};
 use crate::runner::{End, Events, Progress, files};
 use crate::session::safety::Workspace;
+use crate::sys::interrupt;
 use crate::target::dir::{DirOptions, DirTarget, Fsync};
 use crate::target::mounted::{MountedDir, Trimmable as _};
 use std::sync::Arc;

@@ -12,8 +12,8 @@ pub mod spec;
 mod sustained;
 pub mod text;
 
-use crate::error::Interrupted;
-use crate::interrupt;
+use crate::sys::interrupt;
+use crate::sys::interrupt::Interrupted;
 use rayon::prelude::*;
 use score::{Row, Score};
 use serde::Serialize;

@@ -4,7 +4,7 @@ use super::hook::TRIM_BEFORE;
 use super::{Study, policy};
 use crate::report::document::Table;
 use crate::report::run::{histograms, quantity};
-use trimtab_core::analysis::histogram::Histogram;
+use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::{Field, Metric, Run, Unit};
 use trimtab_core::units::three_digits;
 use trimtab_core::workload::tree::SETTLE;

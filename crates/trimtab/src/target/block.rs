@@ -3,7 +3,6 @@
 pub mod device;
 mod open;
 mod signature;
-pub mod users;
 mod verify;
 
 use self::verify::Verifier;

@@ -9,8 +9,8 @@ mod nfs;
 
 use self::direct::Aligned;
 use self::known::Known;
-use crate::interrupt;
 use crate::sys::descriptor::close;
+use crate::sys::interrupt;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;

@@ -3,7 +3,7 @@
 use super::dir::DirTarget;
 use crate::host::discards::Meter;
 use crate::host::stat::Discards;
-use crate::interrupt;
+use crate::sys::interrupt;
 use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
 use crate::trim::surface::{Account, at_once};

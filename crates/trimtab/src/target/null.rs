@@ -173,7 +173,7 @@ pub(crate) fn since(started: Instant) -> Nanos {
 /// Sleeps until `instant` on that clock, or until the user wants it to stop.
 pub(crate) fn sleep_until(started: Instant, instant: Nanos) {
     while let Some(left) = instant.0.checked_sub(since(started).0).filter(|left| *left > 0) {
-        if crate::interrupt::requested() {
+        if crate::sys::interrupt::requested() {
             return;
         }
         std::thread::sleep(Duration::from_nanos(left.min(100_000_000)));

@@ -2,7 +2,6 @@
 
 use super::format::MAGIC;
 use super::{Event, Header, Kind, Reader};
-use crate::error::UsageError;
 use crate::sys::beneath::named::{self, Streams};
 use anyhow::Context as _;
 use std::collections::BTreeSet;
@@ -12,6 +11,7 @@ use std::path::{Path, PathBuf};
 use trimtab_core::data::DataClass;
 use trimtab_core::trace::{Format, Parser};
 use trimtab_core::units::Nanos;
+use trimtab_core::usage::UsageError;
 
 /// The longest line of a text trace.
 const LINE_BYTES_MAX: u64 = 64 << 10;

@@ -1,11 +1,11 @@
 //! When the requests of a trace are made on the modelled drive.
 
 use super::{Kind, Source};
-use crate::error::UsageError;
 use std::path::Path;
 pub use trimtab_core::simulate::timing::Timing;
 use trimtab_core::trace::Format;
 use trimtab_core::units::Nanos;
+use trimtab_core::usage::UsageError;
 
 /// Refuses a trace that has no times if it is to be replayed at them: all requests would come at once.
 ///

@@ -5,8 +5,8 @@
 
 use crate::host::discards::Meter;
 use crate::host::stat::Discards;
-use crate::interrupt;
 use crate::sys;
+use crate::sys::interrupt;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};

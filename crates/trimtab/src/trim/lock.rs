@@ -2,24 +2,14 @@
 
 use crate::host::block::Stack;
 use crate::host::processes::command_line;
-use crate::interrupt;
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::sys::interrupt;
 use anyhow::{Context as _, bail};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Moves everything that need not survive a reboot; attached drives are found there too.
-pub const RUN_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
-
-/// Where locks and other things live that need not survive a reboot: `/run/trimtab`, unless the environment says otherwise.
-/// All processes that trim the same drives have to agree on it, which is why systemd's `RUNTIME_DIRECTORY` does not count.
-#[must_use]
-pub fn run_directory() -> PathBuf {
-    std::env::var_os(RUN_VARIABLE).filter(|d| !d.is_empty()).map_or_else(|| PathBuf::from("/run/trimtab"), PathBuf::from)
-}
 
 /// The locks of all drives below one filesystem. Gone when the process is.
 #[derive(Debug)]
@@ -48,7 +38,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 impl DriveLocks {
     /// Takes the locks, and waits for whoever has them, for `patience`. Calls `waiting` once before it begins to wait. An interrupt
-    /// ends it with [`Interrupted`](crate::error::Interrupted).
+    /// ends it with [`Interrupted`](crate::sys::interrupt::Interrupted).
     pub fn wait(stack: &Stack, directory: &Path, patience: Duration, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Self> {
         let began = Instant::now();
         let mut waiting = Some(waiting);
@@ -118,6 +108,7 @@ mod tests {
     use super::*;
     use crate::host::block::{Bus, Kind, Layer};
     use crate::host::mountinfo::DevNumber;
+    use std::path::PathBuf;
     use trimtab_core::units::Bytes;
 
     fn stack(names: &[&str]) -> Stack {

@@ -346,7 +346,7 @@ fn it_does_not_keep_a_filesystem_from_being_unmounted() {
     daemon.signal(Signal::USR1);
     daemon.wait_for("begins a pass");
     std::thread::sleep(Duration::from_millis(300));
-    let device = trimtab::trim::discard_option::mount_of(&mount.path()).unwrap().source;
+    let device = trimtab::session::discard_option::mount_of(&mount.path()).unwrap().source;
     let unmounted = (0..20).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
         Command::new("umount").arg(mount.path()).output().unwrap().status.success()
@@ -540,7 +540,7 @@ fn btrfs_that_discards_by_itself_is_steered_by_its_knob() {
     let _one = ONE.lock();
     let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
     let root = trimtab::host::root::Root::live().unwrap();
-    let source = trimtab::trim::discard_option::mount_of(&mount.path()).unwrap().source;
+    let source = trimtab::session::discard_option::mount_of(&mount.path()).unwrap().source;
     let knob = trimtab::host::block::btrfs_directory(&root, &source).unwrap().join("discard/iops_limit");
     let read = || fs::read_to_string(&knob).unwrap().trim().to_owned();
     let before = read();

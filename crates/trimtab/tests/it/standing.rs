@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab::trim::discard_option::mount_of;
+use trimtab::session::discard_option::mount_of;
 use trimtab_core::rng::Stream;
 
 /// Nobody in particular.

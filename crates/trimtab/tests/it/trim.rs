@@ -1,9 +1,9 @@
 //! FITRIM and the discard option on real filesystems.
 
 use crate::support::{LoopMount, skip};
+use trimtab::session::discard_option::{Changed, Discard, mount_of};
 use trimtab::target::dir::{DirOptions, DirTarget};
 use trimtab::target::mounted::{MountedDir, Trimmable as _};
-use trimtab::trim::discard_option::{Changed, Discard, mount_of};
 use trimtab::trim::fitrim;
 use trimtab_core::data::DataClass;
 use trimtab_core::op::Payload;

@@ -114,7 +114,7 @@ fn bad_input_is_said_in_one_line() {
 fn space_is_known_to_be_free_or_in_use() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
-        let table = trimtab::trim::discard_option::mount_of(&mount.path()).unwrap();
+        let table = trimtab::session::discard_option::mount_of(&mount.path()).unwrap();
         let root = std::fs::File::open(mount.path()).unwrap();
         let free = |extents: &[Extent]| in_use::all_free(&table, root.as_fd(), extents);
         let path = mount.path().join("file");

@@ -1,7 +1,7 @@
 //! Runs against a baseline: every figure that they share, and everything in which they differ beside it.
 
 use super::{Comparison, Options, Verdict, compare, exactly};
-use crate::analysis::histogram::Histogram;
+use crate::run::histogram::Histogram;
 use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, Severity, Unit, Warning};
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};

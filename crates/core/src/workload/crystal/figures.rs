@@ -202,8 +202,8 @@ pub fn series(passes: &[Pass]) -> Vec<Series> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::histogram::Histogram;
     use crate::run::Latency;
+    use crate::run::histogram::Histogram;
 
     fn phase(name: &str, ms: u64, ops: u64, block: u64) -> Phase {
         let mut histogram = Histogram::new();

@@ -1,7 +1,7 @@
 //! What a sweep over loads comes to.
 
 use super::{Point, overall_response_time};
-use crate::analysis::histogram::Histogram;
+use crate::run::histogram::Histogram;
 use crate::run::{Better, LatencyPart, Metric, Phase, Unit};
 use alloc::format;
 use alloc::string::{String, ToString};

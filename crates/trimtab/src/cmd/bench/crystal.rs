@@ -9,7 +9,6 @@ use super::finish;
 use super::turns::AgainstArgs;
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives;
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::progress::{Counting, Progress as Bar};
 use crate::recipe;
@@ -31,6 +30,7 @@ use trimtab_core::data::DataClass;
 use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::target::TargetResult;
 use trimtab_core::units::{Bytes, Nanos, three_digits};
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Limit;
 use trimtab_core::workload::crystal::{self, Crystal, Position, Profile, Settings};
 
@@ -345,7 +345,7 @@ impl<'a> Watch<'a> {
 
 impl<T: ?Sized> Events<T> for Watch<'_> {
     fn stopped(&self) -> bool {
-        crate::interrupt::requested()
+        crate::sys::interrupt::requested()
     }
 
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {

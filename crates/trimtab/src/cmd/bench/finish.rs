@@ -24,7 +24,7 @@ pub fn conclude_as(context: &Context, run: &Run, end: End, document: impl FnOnce
     let kept = if run.phases.is_empty() { Ok(()) } else { keep_and_print_as(context, run, document) };
     match end {
         End::Complete => kept.map(|()| ExitCode::SUCCESS),
-        End::Interrupted => Err(remark_on(context, kept, crate::error::Interrupted.into())),
+        End::Interrupted => Err(remark_on(context, kept, crate::sys::interrupt::Interrupted.into())),
         End::Failed(error) => Err(remark_on(context, kept, error.into())),
     }
 }
@@ -41,7 +41,8 @@ fn remark_on(context: &Context, kept: anyhow::Result<()>, end: anyhow::Error) ->
 pub fn keep_and_print_as(context: &Context, run: &Run, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<()> {
     let kept = store::save(context, run);
     if let Some(collected) = &context.collected {
-        collected.add(kept.context("a result could not be kept")?, run.clone());
+        kept.context("a result could not be kept")?;
+        collected.add(run.clone());
         return Ok(());
     }
     let mut shape = RunV1::from(run);

@@ -2,18 +2,18 @@
 
 use super::finish::{self, Watch};
 use crate::drives;
-use crate::error::UsageError;
-use crate::interrupt;
 use crate::output::Context;
 use crate::runner::{End, Header, files};
 use crate::study::hook::Hook;
 use crate::study::modelled::{Setup, describe, volume_named};
 use crate::study::used::Used;
+use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use trimtab_core::data::DataClass;
 use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::{Metric, Phase, Run};
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::FileWorkload;
 
 /// Options that matter on `drive:NAME` alone.

@@ -3,7 +3,6 @@
 use super::finish;
 use super::turns::AgainstArgs;
 use crate::cmd::options::SafetyArgs;
-use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
 use crate::progress::{Counting, Progress as Bar};
@@ -23,6 +22,7 @@ use trimtab_core::data::DataClass;
 use trimtab_core::run::{Field, Run, Severity, TargetKind, Warning};
 use trimtab_core::target::{NfsTarget, TargetError, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
 use trimtab_core::workload::nfs::{self, NfsStream, Requested};
 
@@ -202,7 +202,7 @@ impl<'a> Sweep<'a> {
     fn run<T: NfsTarget + Send>(&mut self, mut lanes: Lanes<T>) -> anyhow::Result<Outcome> {
         let end = match self.all(&mut lanes) {
             Ok(end) => end,
-            Err(_) if crate::interrupt::requested() => End::Interrupted,
+            Err(_) if crate::sys::interrupt::requested() => End::Interrupted,
             Err(error) => match error.downcast::<TargetError>() {
                 Ok(error) => End::Failed(error),
                 Err(other) => return Err(other),
@@ -293,7 +293,7 @@ struct Watch {
 
 impl<T> Events<T> for Watch {
     fn stopped(&self) -> bool {
-        crate::interrupt::requested()
+        crate::sys::interrupt::requested()
     }
 
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {

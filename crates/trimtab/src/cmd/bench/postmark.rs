@@ -6,7 +6,6 @@ use super::turns::AgainstArgs;
 use crate::cmd::options::SafetyArgs;
 use crate::cmd::postmark::config::{THREADS_MAX, interval_of_rate};
 use crate::cmd::postmark::{details, memory};
-use crate::error::UsageError;
 use crate::host::Observer;
 use crate::output::Context;
 use crate::runner::overhead::Overhead;
@@ -22,6 +21,7 @@ use std::time::Instant;
 use trimtab_core::run::{Field, Run, TargetKind};
 use trimtab_core::target::FileTarget;
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::postmark::{Counts, Postmark, Settings, Tries};
 use trimtab_core::workload::{FileWorkload as _, Plan};
 

@@ -53,7 +53,7 @@ pub fn run(args: &mut impl InTurns, context: &Context) -> anyhow::Result<ExitCod
             context.remark(&format!("turn {} of {turns}: {}, {}", turn + 1, ["A", "B"][side], targets[side]));
             args.target().clone_from(&targets[side]);
             args.measure(&silent)?;
-            sides[side].extend(collected.take());
+            sides[side].extend(collected.take().into_iter().map(|run| (RunId::of(&run), run)));
         }
     }
     let [a, b] = sides;
@@ -71,7 +71,7 @@ fn conclude(context: &Context, a: Vec<(RunId, Run)>, b: Vec<(RunId, Run)>) -> an
     let warnings = warnings(&sides);
     let line = summary(&sides, &compared, options.confidence).context("the two share no figure")?;
     let shape = ComparisonV1::new(&labelled, options.confidence, std::slice::from_ref(&compared), &warnings);
-    context.report("comparison", VERSION, &shape, || report::layout::prose(&line))?;
+    context.report("comparison", VERSION, &shape, || crate::output::lines::prose(&line))?;
     // Of each kind one: nobody has seen the reports of the runs.
     let mut seen = std::collections::BTreeSet::new();
     for warning in runs.iter().flatten().flat_map(|run| &run.warnings).filter(|w| w.severity >= Severity::Caution) {

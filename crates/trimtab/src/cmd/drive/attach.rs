@@ -2,14 +2,13 @@
 
 use crate::drives;
 use crate::drives::model;
-use crate::error::UsageError;
-use crate::interrupt;
 use crate::output::Context;
 use crate::serve::faults::{Fault, GRAMMAR};
 use crate::serve::fuse::Transport;
 use crate::serve::pace::Speed;
 use crate::serve::runtime::{Record, check_id};
 use crate::serve::server::{Options, Server};
+use crate::sys::interrupt;
 use crate::sys::privileges;
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
@@ -19,6 +18,7 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,12 +1,12 @@
 //! Files on a modelled filesystem, under each trim policy, on a modelled drive, against theory: the last table of `trimtab drive validate`.
 
 use super::validate::policy_name;
-use crate::error::Interrupted;
-use crate::interrupt;
 use crate::output::Context;
+use crate::output::lines::prose;
 use crate::progress::{Counting, Progress};
 use crate::report::document::Table;
-use crate::report::layout::prose;
+use crate::sys::interrupt;
+use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
 use rayon::prelude::*;
 use serde::Serialize;

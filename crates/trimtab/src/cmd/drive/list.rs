@@ -2,8 +2,8 @@
 
 use crate::drives::{self, SourceKind};
 use crate::output::Context;
+use crate::output::lines::prose;
 use crate::report::document::{Narrow, Table};
-use crate::report::layout::prose;
 use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_core::drive::spec::Medium;

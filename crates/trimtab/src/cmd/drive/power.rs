@@ -1,10 +1,10 @@
 //! `trimtab drive power`.
 
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::serve::control::{Ask, Client};
 use crate::serve::runtime::{Runtime, State};
 use std::process::ExitCode;
+use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,8 +5,6 @@ mod kept;
 use crate::cmd::options::TimingArgs;
 use crate::drives;
 use crate::drives::model;
-use crate::error::UsageError;
-use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Progress};
 use crate::report::document::Table;
@@ -14,6 +12,7 @@ use crate::runner::recorder::{Recorded, Recorder};
 use crate::serve::status::ByKind;
 use crate::simulate::traced;
 use crate::store;
+use crate::sys::interrupt;
 use crate::trace::Source;
 use crate::trace::timing;
 use anyhow::Context as _;
@@ -29,6 +28,7 @@ use trimtab_core::policy::PolicySpec;
 use trimtab_core::simulate::replay::{self, Outcome};
 use trimtab_core::trace::Format;
 use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,9 +1,9 @@
 //! `trimtab drive show`.
 
 use crate::drives::{self, Drive};
+use crate::output::lines::prose;
 use crate::output::{self, Context};
 use crate::report::document::{Narrow, Table};
-use crate::report::layout::prose;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use trimtab_core::drive::spec::Medium;

@@ -2,8 +2,6 @@
 
 use crate::cmd::options::TimingArgs;
 use crate::drives::{self, Drive, model};
-use crate::error::{Interrupted, UsageError};
-use crate::interrupt;
 use crate::output::Context;
 use crate::progress::{Counting, Progress};
 use crate::recipe;
@@ -14,6 +12,8 @@ use crate::simulate::loops::Loops;
 use crate::simulate::traced::Traced;
 use crate::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
 use crate::store;
+use crate::sys::interrupt;
+use crate::sys::interrupt::Interrupted;
 use crate::trace::timing::{self, Timing};
 use anyhow::Context as _;
 use rayon::prelude::*;
@@ -27,6 +27,7 @@ use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
 use trimtab_core::trace::Format;
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
 
 /// Arguments of `trimtab drive simulate`.

@@ -1,12 +1,12 @@
 //! `trimtab drive validate`: the drive model against what theory says about write amplification.
 
 use super::chain;
-use crate::error::{Interrupted, UsageError};
-use crate::interrupt;
 use crate::output::Context;
+use crate::output::lines::prose;
 use crate::progress::{Counting, Progress};
 use crate::report::document::Table;
-use crate::report::layout::prose;
+use crate::sys::interrupt;
+use crate::sys::interrupt::Interrupted;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trimtab_core::drive::spec::VictimPolicy;
 use trimtab_core::drive::validation::{Case, Effort, Outcome, Reference, Traffic};
+use trimtab_core::usage::UsageError;
 
 /// Arguments of `trimtab drive validate`.
 #[derive(Debug, clap::Args)]

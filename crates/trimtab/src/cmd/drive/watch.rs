@@ -3,15 +3,15 @@
 mod live;
 
 use super::status::status_of;
-use crate::error::UsageError;
-use crate::interrupt;
 use crate::output::Context;
 use crate::serve::runtime::Runtime;
+use crate::sys::interrupt;
 use anyhow::Context as _;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

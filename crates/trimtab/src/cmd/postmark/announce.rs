@@ -103,7 +103,7 @@ const LABELS: [(&str, &str); 5] = [
 
 impl<T: ?Sized> Events<T> for &Announcer<'_> {
     fn stopped(&self) -> bool {
-        crate::interrupt::requested()
+        crate::sys::interrupt::requested()
     }
 
     fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {

@@ -7,12 +7,12 @@ use super::details;
 use super::directories::{Held, Names, Obstacles, Places, hold};
 use super::memory;
 use super::session::{Finished, Runner};
-use crate::error::{Interrupted, UsageError};
 use crate::host::Observer;
 use crate::output::{Context, SurvivesClosedPipe};
 use crate::runner::recorder::Recorded;
 use crate::runner::{End, Header, Outcome, together};
 use crate::session::safety::consent;
+use crate::sys::interrupt::Interrupted;
 use crate::target::dir::{Calls, DirOptions};
 use anyhow::{Context as _, bail};
 use std::io::Write;
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_core::run::{Field, Run, TargetKind, Warning};
 use trimtab_core::target::{FileTarget as _, TargetError};
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::FileWorkload as _;
 use trimtab_core::workload::Plan;
 use trimtab_core::workload::postmark::{Counts, Leftover, Postmark, Settings};
@@ -125,8 +126,8 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     }
     let held = hold(&paths)?;
     clear_the_way(context, &held, &settings, config.threads)?;
-    crate::interrupt::install().context("cannot catch signals")?;
-    crate::interrupt::check()?;
+    crate::sys::interrupt::install().context("cannot catch signals")?;
+    crate::sys::interrupt::check()?;
 
     let mut runs = Vec::new();
     for index in 0..config.threads {
@@ -136,7 +137,7 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     fits(&held, &plan)?;
     agreed(context, &plan)?;
     let survives = SurvivesClosedPipe::new();
-    let started_unix_ms = crate::runner::unix_ms();
+    let started_unix_ms = crate::sys::clock::unix_ms();
     let mut seconds = wall_seconds();
     let announcer = Announcer::new(out, &mut seconds, settings.transactions);
     let epoch = Instant::now();

@@ -1,8 +1,8 @@
 //! Runs too large for the machine's memory are refused before they drive it into the ground.
 
-use crate::error::UsageError;
 use crate::host::processes::available_memory;
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::postmark::Settings;
 
 /// An error if `threads` streams of these settings need more memory than is available.

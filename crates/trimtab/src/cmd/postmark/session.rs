@@ -3,9 +3,9 @@
 use super::classic::{self, Stamps, Totals};
 use super::command::{self, Command, Line};
 use super::config::{Config, Format};
-use crate::error::Interrupted;
 use crate::sys::beneath;
 use crate::sys::beneath::named::{self, Streams};
+use crate::sys::interrupt::Interrupted;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Write};

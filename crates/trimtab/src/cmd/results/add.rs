@@ -1,15 +1,15 @@
 //! `trimtab results add`: figures from elsewhere.
 
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::report::{self, text};
-use crate::runner::unix_ms;
 use crate::shape::csv::usual_direction;
 use crate::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store;
+use crate::sys::clock::unix_ms;
 use std::process::ExitCode;
 use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit};
+use trimtab_core::usage::UsageError;
 
 /// Enter a result that was measured elsewhere, to compare with.
 #[derive(Debug, clap::Args)]

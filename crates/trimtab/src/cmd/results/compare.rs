@@ -1,7 +1,7 @@
 //! `trimtab results compare`.
 
 use super::form::{Form, FormArgs};
-use crate::error::{NOT_PROVED, UsageError, WORSE};
+use crate::error::{NOT_PROVED, WORSE};
 use crate::output::Context;
 use crate::report::terse::{Terse, number};
 use crate::report::{self, markdown};
@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, warnings};
 use trimtab_core::analysis::compare::{Options, Statistic, Verdict};
 use trimtab_core::run::{Better, Run};
+use trimtab_core::usage::UsageError;
 
 /// Compare stored runs with the first of them: ratio, interval and verdict for every figure they share.
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,5 @@
 //! `trimtab results export`.
 
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::report::cdm;
 use crate::report::file::{self, Place};
@@ -13,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
+use trimtab_core::usage::UsageError;
 
 /// Write stored runs as JSON (everything), CSV (figures, settings, environment) or CrystalDiskMark's text.
 #[derive(Debug, clap::Args)]

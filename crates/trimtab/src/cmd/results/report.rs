@@ -1,6 +1,5 @@
 //! `trimtab results report`.
 
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::report;
 use crate::report::document::{Document, Section};
@@ -15,6 +14,7 @@ use std::process::ExitCode;
 use trimtab_core::analysis::compare::Options;
 use trimtab_core::analysis::compare::runs::{Side, against, warnings};
 use trimtab_core::run::Run;
+use trimtab_core::usage::UsageError;
 
 /// Write stored runs into one HTML file that opens offline: figures, charts, latencies, environment, warnings. Several are compared with the first.
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,6 @@
 //! `trimtab results show`.
 
 use super::form::{Form, FormArgs};
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::report::terse::{Terse, number};
 use crate::report::{self, markdown};
@@ -9,6 +8,7 @@ use crate::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::Reference;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
+use trimtab_core::usage::UsageError;
 
 /// Show a stored study, or all of a stored run: figures, phases, latencies, discards, settings, environment, warnings.
 #[derive(Debug, clap::Args)]

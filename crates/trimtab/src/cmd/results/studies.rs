@@ -1,7 +1,6 @@
 //! Studies beside each other: each of their runs with its like.
 
 use super::form::Form;
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::report::compare::ratio;
 use crate::report::document::{Block, Document, Section, Table};
@@ -12,6 +11,7 @@ use crate::study::{Study, beside};
 use serde::Serialize;
 use trimtab_core::analysis::compare::Options;
 use trimtab_core::analysis::compare::runs::Row;
+use trimtab_core::usage::UsageError;
 
 /// What `--json` prints.
 #[derive(Serialize)]

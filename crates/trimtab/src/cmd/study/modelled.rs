@@ -2,8 +2,6 @@
 
 use super::{Args, Question, conclude, shelf};
 use crate::drives;
-use crate::error::UsageError;
-use crate::interrupt;
 use crate::output::Context;
 use crate::study::cells::{self, Extent};
 use crate::study::job::Job;
@@ -14,11 +12,13 @@ use crate::study::sensitivity::{self, Breadth};
 use crate::study::shelf::Shelf;
 use crate::study::used::Used;
 use crate::study::{Study, Untried, kernels};
+use crate::sys::interrupt;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::data::DataClass;
 use trimtab_core::policy::PolicySpec;
+use trimtab_core::usage::UsageError;
 use trimtab_core::volume::Layout;
 
 /// A modelled result does not scatter: once is enough.

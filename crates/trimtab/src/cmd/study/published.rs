@@ -1,13 +1,13 @@
 //! `trimtab study --published`.
 
-use crate::error::UsageError;
-use crate::interrupt;
 use crate::output::Context;
 use crate::progress::Tally;
 use crate::study::published::{self, render, spec::Plan, text};
+use crate::sys::interrupt;
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use trimtab_core::usage::UsageError;
 
 /// Options of `trimtab study --published`.
 #[derive(Debug, clap::Args)]

@@ -3,8 +3,6 @@
 use super::kept;
 use super::modelled::{self, Asked};
 use super::{Args, Question, shelf, write_html};
-use crate::error::{Interrupted, UsageError};
-use crate::interrupt;
 use crate::output::Context;
 use crate::progress::Tally;
 use crate::report;
@@ -14,11 +12,14 @@ use crate::study::scale::{FULL, QUICK, Scale};
 use crate::study::sensitivity::Breadth;
 use crate::study::shelf::Shelf;
 use crate::study::{Study, overview};
+use crate::sys::interrupt;
+use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::run::Run;
+use trimtab_core::usage::UsageError;
 
 /// The SandForce drive of the articles, and two of today.
 const DRIVES: [&str; 3] = ["ocz-vertex-le-100gb", "sata-tlc-500gb", "nvme-tlc-500gb"];

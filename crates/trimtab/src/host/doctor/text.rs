@@ -2,7 +2,7 @@
 
 use super::{Diagnosis, Finding, Gate, LayerReport, Severity, VerdictKind};
 use crate::output;
-use crate::report::layout::paragraph;
+use crate::output::lines::paragraph;
 use owo_colors::OwoColorize as _;
 
 /// The diagnosis for the screen that it is printed on.

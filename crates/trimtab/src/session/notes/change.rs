@@ -3,8 +3,8 @@
 use super::Left;
 use crate::host::mountinfo::{self, DevNumber, Mount};
 use crate::host::root::Root;
+use crate::session::discard_option::{self, Discard};
 use crate::sys::beneath::set_attribute;
-use crate::trim::discard_option::{self, Discard};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;

@@ -1,10 +1,10 @@
 //! Saying how much will be written, and asking where it is much.
 
 use super::Ground;
-use crate::error::UsageError;
 use crate::output::Context;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
 
 /// More than this needs consent …

@@ -333,7 +333,7 @@ fn state(dir: &Dir) -> (State, Option<File>) {
 /// Not made within the last minute.
 fn is_old(dir: &Dir) -> bool {
     let modified = rustix::fs::fstat(dir).map_or(i64::MAX, |stat| stat.st_mtime);
-    let now = i64::try_from(crate::runner::unix_ms() / 1000).unwrap_or(0);
+    let now = i64::try_from(crate::sys::clock::unix_ms() / 1000).unwrap_or(0);
     now.saturating_sub(modified) > 60
 }
 

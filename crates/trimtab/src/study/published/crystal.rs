@@ -3,9 +3,9 @@
 use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::Drive;
-use crate::error::Interrupted;
 use crate::runner::End;
 use crate::simulate::{self, Amount, Load};
+use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
 use rayon::prelude::*;
 use trimtab_core::analysis::change_points::{ChangePoint, Options, change_points};

@@ -3,11 +3,11 @@
 use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::{Drive, model};
-use crate::interrupt;
 use crate::runner::Quiet;
 use crate::study::job::Job;
 use crate::study::scale::TREE_DATA;
 use crate::study::used::Used;
+use crate::sys::interrupt;
 use crate::target::mounted::Trimmable as _;
 use crate::target::volume::VolumeTarget;
 use anyhow::{Context as _, bail};
@@ -55,7 +55,7 @@ pub fn online(published: &toml::Table) -> bool {
 fn phases(job: &Job, target: &mut Target) -> anyhow::Result<Vec<Phase>> {
     let recorded = job.run(target, &mut Quiet).complete()?;
     if interrupt::requested() {
-        return Err(crate::error::Interrupted.into());
+        return Err(crate::sys::interrupt::Interrupted.into());
     }
     Ok(recorded.phases)
 }

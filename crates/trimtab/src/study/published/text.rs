@@ -3,8 +3,9 @@
 use super::Comparison;
 use super::render;
 use super::score::Row;
+use crate::output::lines::paragraph;
 use crate::report::document::{Narrow, Table};
-use crate::report::layout::{paragraph, table};
+use crate::report::layout::table;
 
 /// The comparison for a screen of `width` columns; unbroken without one.
 pub fn screen(comparison: &Comparison, width: Option<usize>) -> String {

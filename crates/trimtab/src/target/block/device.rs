@@ -2,11 +2,11 @@
 //!
 //! A path is looked up once. What it named then is what is checked, and what is written to; whatever takes its name later is not.
 
-use super::{signature, users};
-use crate::error::UsageError;
+use super::signature;
 use crate::host::block::device_directory;
 use crate::host::mountinfo::DevNumber;
 use crate::host::root::Root;
+use crate::host::users;
 use crate::sys::beneath::{self, Identity};
 use crate::sys::descriptor;
 use anyhow::{Context as _, bail};
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trimtab_core::data::DataClass;
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 
 /// What the user said may be destroyed.
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,6 @@
 use super::{Args, Watch};
 use crate::drives;
 use crate::drives::model::{self, Model};
-use crate::error::UsageError;
 use crate::host::Observer;
 use crate::host::cached::DirectWatch;
 use crate::output::Context;
@@ -18,6 +17,7 @@ use trimtab_core::run::{TargetKind, Warning};
 use trimtab_core::target::BlockTarget as _;
 use trimtab_core::target::drive::DriveTarget;
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::BlockWorkload as _;
 use trimtab_core::workload::crystal::{ASSUMED_RATE, Crystal, Settings};
 
@@ -63,7 +63,7 @@ impl Ground {
             TargetSpec::Device(path) => on_device(args, context, path, settings, workload, &options)?,
             TargetSpec::Drive(name) => on_drive(args, name, queue_depth_max)?,
             TargetSpec::Null(size) => {
-                crate::interrupt::install().context("cannot catch signals")?;
+                crate::sys::interrupt::install().context("cannot catch signals")?;
                 Self::Null(NullBlocks::new(*size))
             }
         };
@@ -240,7 +240,7 @@ fn on_file(
     } else {
         None
     };
-    crate::interrupt::install().context("cannot catch signals")?;
+    crate::sys::interrupt::install().context("cannot catch signals")?;
     let target = match claim {
         Some(claim) => BlockFile::open_claim(claim, options)?,
         None => BlockFile::open_file(path, false, options)?,
@@ -261,7 +261,7 @@ fn on_device(
     if settings.writes {
         announce(context, path, workload, &observer)?;
     }
-    crate::interrupt::install().context("cannot catch signals")?;
+    crate::sys::interrupt::install().context("cannot catch signals")?;
     let target = BlockFile::open_claim(claim, options)?;
     Ok(Ground::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
 }
@@ -287,7 +287,7 @@ fn announce(context: &Context, path: &Path, workload: &Crystal, observer: &Obser
 }
 
 fn on_drive(args: &Args, name: &str, queue_depth_max: u32) -> anyhow::Result<Ground> {
-    crate::interrupt::install().context("cannot catch signals")?;
+    crate::sys::interrupt::install().context("cannot catch signals")?;
     let spec = drives::load(name)?.spec;
     let drive = model::build(&spec, args.seed)?;
     Ok(Ground::Modelled(DriveTarget::new(drive, spec.interface.queue_depth.max(queue_depth_max))))

@@ -1,7 +1,6 @@
 //! A series of rounds until an amount is written: what it has measured so far, kept in a file so that it can go on later.
 
 use super::RoundsArgs;
-use crate::error::UsageError;
 use crate::output::Context;
 use crate::runner::passes::Passes;
 use crate::runner::recorder::{Recorded, Recorder, merge_phases};
@@ -16,6 +15,7 @@ use std::path::{Path, PathBuf};
 use trimtab_core::run::{Field, Phase, Run, Series, Severity, TargetKind, Warning};
 use trimtab_core::target::{TargetError, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::crystal::Position;
 use trimtab_core::workload::crystal::figures::{self, Pass};
 

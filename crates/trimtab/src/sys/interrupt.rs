@@ -1,10 +1,22 @@
 //! SIGINT, SIGTERM and SIGHUP as a flag that loops look at, so that everything they made is removed on the way out.
 //! A second signal while that goes on ends the program at once, as a shell user expects.
 
-use crate::error::Interrupted;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+
+/// The user stopped it (SIGINT, SIGTERM); everything has been cleaned up.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 

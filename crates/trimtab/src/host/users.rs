@@ -1,11 +1,11 @@
 //! Who uses a device or a file, as far as anybody can tell: the mount table, swap, what is built on it, loop devices by what the kernel says
 //! of them, leases, and open descriptors.
 
+use super::loops;
 use crate::host::block::{Stack, device_directory, device_of_source};
 use crate::host::mountinfo::{self, DevNumber};
 use crate::host::openers;
 use crate::host::root::{Root, TABLE_BYTES_MAX};
-use crate::serve::loopdev;
 use crate::sys::beneath::Identity;
 use crate::sys::descriptor::somebody_has_it_open;
 use anyhow::Context as _;
@@ -13,7 +13,7 @@ use rustix::fd::AsFd;
 use std::path::Path;
 
 /// Who uses the device, a partition of it, or something built on it. Not those who only have it open.
-pub(super) fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
+pub fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
     let mounts = mountinfo::read(root).context("cannot read the mount table")?;
     let stands_on = |stack: &Stack| stack.layers.iter().any(|layer| layer.dev == dev);
     let mut users: Vec<String> = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<Strin
             users.push(format!("part of {holder}"));
         }
     }
-    for (device, backing) in loopdev::all() {
+    for (device, backing) in loops::all() {
         let below = DevNumber::from_raw(backing.rdevice);
         if backing.rdevice != 0 && (below == dev || stands_on(&Stack::of_device(root, &mounts, below))) {
             users.push(format!("it is what {} stands on", device.path().display()));
@@ -52,7 +52,7 @@ pub(super) fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<Strin
 }
 
 /// The processes that have the device or a partition of it open.
-pub(super) fn openers_of_device(root: &Root, dev: DevNumber) -> Vec<String> {
+pub fn openers_of_device(root: &Root, dev: DevNumber) -> Vec<String> {
     let mut numbers = vec![dev];
     if let Some(sys) = device_directory(root, dev) {
         let inside = root.list(&sys).into_iter().map(|name| sys.join(name)).filter(|path| root.exists(path.join("partition")));
@@ -67,7 +67,7 @@ pub(super) fn openers_of_device(root: &Root, dev: DevNumber) -> Vec<String> {
 pub fn of_file(file: impl AsFd) -> anyhow::Result<Vec<String>> {
     let file = file.as_fd();
     let identity = Identity::of(file).context("cannot look at the file")?;
-    let mut users: Vec<String> = loopdev::all()
+    let mut users: Vec<String> = loops::all()
         .into_iter()
         .filter(|(_, backing)| backing.file == identity)
         .map(|(device, _)| format!("it is what {} stands on", device.path().display()))
