@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use trimtab::output::document;
-use trimtab::shape::import::{RUNS_SCHEMA, Results, RunsV1, read};
-use trimtab::shape::run::VERSION;
+use trimtab::store::shape::import::{RUNS_SCHEMA, Results, RunsV1, read};
+use trimtab::store::shape::run::VERSION;
 use trimtab::store::RunId;
 
 fuzz_target!(|bytes: &[u8]| {

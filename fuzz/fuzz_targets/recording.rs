@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimtab::trace::bytes::crc32;
-use trimtab::trace::{Event, Packer, Reader, Writer};
+use trimtab::drives::trace::bytes::crc32;
+use trimtab::drives::trace::{Event, Packer, Reader, Writer};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(reader) = Reader::new(bytes) {

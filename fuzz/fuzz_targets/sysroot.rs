@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use trimtab::apply::{System, plan};
-use trimtab::host::doctor::{Doctor, render};
+use trimtab::doctor::{Doctor, render};
 use trimtab::host::root::Root;
 use trimtab::output::is_text;
 

@@ -7,12 +7,12 @@
 use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use trimtab::runner::blocks::{Recording, run, run_recording};
-use trimtab::runner::{End, Outcome};
 use trimtab::target::block::{BlockFile, BlockOptions};
 use trimtab::target::null::NullBlocks;
 use trimtab_core::data::DataClass;
 use trimtab_core::run::Phase;
+use trimtab_core::runner::blocks::{Recording, run, run_recording};
+use trimtab_core::runner::{End, Outcome};
 use trimtab_core::target::BlockTarget;
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::workload::Limit;

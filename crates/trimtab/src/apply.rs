@@ -9,7 +9,7 @@ pub mod fstab;
 mod record;
 
 use crate::daemon::config::DEFAULT_PATH;
-use crate::host::doctor::{self, Doctor, VerdictKind};
+use crate::doctor::{self, Doctor, VerdictKind};
 use crate::host::mountinfo;
 use crate::host::root::Root;
 use crate::session::discard_option::Discard;

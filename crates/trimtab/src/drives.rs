@@ -1,6 +1,9 @@
-//! Drive specifications by name: the shipped ones and a user's own files.
+//! Modelled drives: the shipped ones and a user's own files by name, simulations on them as runs, and recordings of requests.
 
+pub mod again;
 pub mod model;
+pub mod simulate;
+pub mod trace;
 
 use crate::sys::beneath::named;
 use anyhow::Context as _;
@@ -50,7 +53,7 @@ pub fn shipped() -> &'static [Drive] {
 /// # Errors
 /// An unknown name (with the nearest known one), an unreadable file, a specification that is not valid: file, line and field are named.
 pub fn load(reference: &str) -> anyhow::Result<Drive> {
-    if let Some(drive) = crate::recipe::drive_instead_of(reference)? {
+    if let Some(drive) = again::drive_instead_of(reference)? {
         return Ok(drive);
     }
     if is_path(reference) {
@@ -95,9 +98,9 @@ fn unknown(name: &str) -> UsageError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::End;
-    use crate::simulate::{self, Addresses, Amount, Load, Plan};
+    use crate::drives::simulate::{self, Addresses, Amount, Load, Plan};
     use trimtab_core::data::DataClass;
+    use trimtab_core::runner::End;
     use trimtab_core::units::Bytes;
     use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
 

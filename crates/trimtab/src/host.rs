@@ -6,7 +6,6 @@
 pub mod block;
 pub mod cached;
 pub mod discards;
-pub mod doctor;
 pub mod drive;
 pub mod environment;
 pub mod health;

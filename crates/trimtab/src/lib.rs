@@ -5,18 +5,13 @@
 pub mod apply;
 pub mod cmd;
 pub mod daemon;
+pub mod doctor;
 pub mod drives;
-pub mod error;
 pub mod host;
 pub mod output;
-pub mod progress;
-pub mod recipe;
 pub mod report;
-pub mod runner;
 pub mod serve;
 pub mod session;
-pub mod shape;
-pub mod simulate;
 #[cfg(test)]
 #[path = "../tests/it/skip.rs"]
 mod skip;
@@ -24,5 +19,4 @@ pub mod store;
 pub mod study;
 pub mod sys;
 pub mod target;
-pub mod trace;
 pub mod trim;

@@ -3,7 +3,8 @@
 use clap::FromArgMatches as _;
 use std::process::ExitCode;
 use trimtab::cmd::{self, cli};
-use trimtab::{error, output};
+use trimtab::output;
+use trimtab::output::error;
 
 fn main() -> ExitCode {
     output::restore_default_sigpipe();

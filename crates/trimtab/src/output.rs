@@ -2,12 +2,14 @@
 //!
 //! All text for people goes through here, and all of it may hold what somebody else has written: only text comes out ([`plain()`]).
 
+pub mod error;
 pub mod lines;
 mod plain;
+pub mod progress;
 
 pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes, styled};
 
-use crate::progress::{self, Doing};
+use self::progress::Doing;
 use crate::sys::descriptor::ClosedPipe;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;

@@ -3,15 +3,17 @@
 pub mod directories;
 pub mod discard_option;
 pub mod notes;
+pub mod runner;
 pub mod safety;
 
 use crate::host::Observer;
 use crate::output::Context;
-use crate::progress::{Counting, Part, Progress as Bar};
-use crate::runner::recorder::Recorder;
-use crate::runner::{End, Events, Header, Outcome, Progress};
+use crate::output::progress::{Counting, Part, Progress as Bar};
+use crate::session::runner::Header;
 use crate::session::safety::Guard;
 use trimtab_core::run::{Field, Metric, Phase, Run, Severity, Warning};
+use trimtab_core::runner::recorder::Recorder;
+use trimtab_core::runner::{End, Events, Outcome, Progress};
 use trimtab_core::target::TargetResult;
 use trimtab_core::workload::Plan;
 

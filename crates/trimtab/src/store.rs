@@ -7,7 +7,9 @@ mod blob;
 mod body;
 pub mod id;
 mod load;
+pub mod recipe;
 mod save;
+pub mod shape;
 mod studies;
 mod version_3;
 

@@ -30,10 +30,10 @@ pub mod table;
 pub mod used;
 pub mod verdict;
 
-use crate::runner::End;
 use job::Job;
 use sensitivity::Sensitivity;
 use trimtab_core::run::Run;
+use trimtab_core::runner::End;
 
 /// Names of policies in runs.
 pub mod policy {
@@ -77,7 +77,7 @@ pub trait Rig {
 
     /// Runs `job` once under `policy`, from a state that is the same for all policies as far as that is possible.
     /// `part` is for progress. An error means that nothing was measured.
-    fn run(&mut self, job: &Job, policy: &str, part: &crate::progress::Part) -> anyhow::Result<(Run, End)>;
+    fn run(&mut self, job: &Job, policy: &str, part: &crate::output::progress::Part) -> anyhow::Result<(Run, End)>;
 }
 
 /// A policy that was not tried, or not to the end.

@@ -4,6 +4,7 @@ pub mod block;
 pub mod dir;
 pub mod mounted;
 pub mod null;
+pub mod overhead;
 pub mod volume;
 
 use std::fmt;
@@ -46,7 +47,7 @@ impl TargetSpec {
                 if size.is_empty() { NULL_SIZE_DEFAULT } else { size.parse().map_err(|e| UsageError::new(format!("null:{size}: {e}")))? };
             return Ok(Self::Null(size));
         }
-        if crate::recipe::is_made_again().is_some() {
+        if crate::sys::confinement::directory().is_some() {
             return Err(UsageError::new(format!("{text} is no modelled drive, and a run that is made again has no other target")).into());
         }
         let path = PathBuf::from(text);

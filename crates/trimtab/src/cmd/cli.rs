@@ -29,9 +29,9 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         anstream::eprint!("{}", output::on_stderr(output::plain(&text.to_string()).trim_end()));
         if asks_for_json() {
-            crate::error::print_usage_document(&text.to_string());
+            crate::output::error::print_usage_document(&text.to_string());
         }
-        return ExitCode::from(crate::error::USAGE);
+        return ExitCode::from(crate::output::error::USAGE);
     }
     anstream::print!("{}", output::styled(&text.ansi().to_string()));
     ExitCode::SUCCESS

@@ -2,9 +2,9 @@
 
 use crate::daemon::config::{Config, DEFAULT_PATH, Rule};
 use crate::daemon::{self, Options};
-use crate::error::USAGE;
 use crate::host::mountinfo;
 use crate::host::root::Root;
+use crate::output::error::USAGE;
 use crate::output::{self, Context};
 use crate::sys::beneath::named::{self, Streams};
 use serde::Serialize;

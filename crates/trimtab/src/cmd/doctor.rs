@@ -1,9 +1,9 @@
 //! `trimtab doctor [PATH|DEVICE]`.
 
-use crate::error::{BLOCKED, NOT_PROVED};
-use crate::host::doctor::{Diagnosis, Doctor, render};
+use crate::doctor::{Diagnosis, Doctor, render};
 use crate::host::root::Root;
 use crate::output::Context;
+use crate::output::error::{BLOCKED, NOT_PROVED};
 use anyhow::Context as _;
 use serde::Serialize;
 use std::os::unix::fs::FileTypeExt as _;

@@ -15,7 +15,7 @@ use crate::cmd::postmark::execution::{Live, Record};
 use crate::cmd::postmark::session::{DEFAULT_FILE, Session, Voice};
 use crate::output::{self, Context};
 use crate::report;
-use crate::shape::run::RunV1;
+use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId};
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;

@@ -1,11 +1,11 @@
 //! `trimtab trim PATH…`.
 
-use crate::error::{BLOCKED, NOT_PROVED};
 use crate::host::discards::{LayerDiscards, Meter};
 use crate::host::root::Root;
 use crate::output::Context;
+use crate::output::error::{BLOCKED, NOT_PROVED};
 use crate::output::lines::prose;
-use crate::progress::{Counting, Progress};
+use crate::output::progress::{Counting, Progress};
 use crate::report::document::{Narrow, Table};
 use crate::session::directories::run_directory;
 use crate::sys::interrupt;

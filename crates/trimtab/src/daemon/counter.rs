@@ -1,8 +1,8 @@
 //! How much has been written: by the filesystem's own counter, the kernel's of the device, or the drive's.
 
 use super::config::CounterChoice;
+use crate::doctor::lifetime_counter;
 use crate::host::block::Stack;
-use crate::host::doctor::lifetime_counter;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::stat::DiskStat;

@@ -6,7 +6,7 @@ use super::counter::WriteCounter;
 use super::knobs::IopsLimit;
 use super::metrics::Figures;
 use super::state::{Remembered, StateFile};
-use crate::host::doctor::VerdictKind;
+use crate::doctor::VerdictKind;
 use crate::host::environment::on_battery;
 use crate::host::processes::boot_id;
 use crate::session::directories::run_directory;

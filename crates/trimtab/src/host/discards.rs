@@ -211,7 +211,7 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     remarks
 }
 
-impl crate::progress::CountsDiscards for Meter {
+impl crate::output::progress::CountsDiscards for Meter {
     fn discards(&self) -> Option<(u64, Bytes)> {
         self.count().map(|count| (count.commands, count.bytes))
     }

@@ -179,7 +179,7 @@ fn old_row(test: &Test, direction: &str, score: &Score) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::Header;
+    use crate::session::runner::Header;
     use trimtab_core::run::{Better, Field, Metric, TargetKind, Unit};
 
     fn run(profile: Profile, data: &str) -> Run {

@@ -75,7 +75,7 @@ pub fn check_new(path: &Path) -> anyhow::Result<()> {
 
 /// What makes a run again does as the run says, and so writes only where it was given a place.
 fn check_again(path: &Path) -> anyhow::Result<()> {
-    let only = crate::recipe::is_made_again();
+    let only = crate::sys::confinement::directory();
     anyhow::ensure!(only.is_none_or(|only| path.parent() == Some(&only)), "a run that is made again writes nothing to {}", path.display());
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::document::{Chart, ChartKind, Film, Heat};
 use super::palette;
-use crate::shape::pictures::written;
+use crate::store::shape::pictures::written;
 use serde_json::{Value, json};
 use trimtab_core::run::pictures::{LatencyMap, SuperblockMap};
 

@@ -1,7 +1,7 @@
 //! One run: its phases, its latencies, its figures.
 
 use super::document::{Block, Document, Section, Table};
-use crate::recipe;
+use crate::store::recipe;
 use trimtab_core::op::OpKind;
 use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::{Better, DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
@@ -314,7 +314,7 @@ fn histograms_of(phases: &[Phase], parts: &[LatencyPart]) -> Vec<(String, Histog
 mod tests {
     use super::*;
     use crate::report::text::render;
-    use crate::shape::any_run::{any_run, example};
+    use crate::store::shape::any_run::{any_run, example};
     use proptest::prelude::*;
 
     #[test]

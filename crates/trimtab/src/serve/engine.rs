@@ -7,13 +7,13 @@ pub use trimtab_core::drive::requests::{Counts, Done};
 pub use trimtab_core::drive::trim_shape::TrimShape;
 
 use crate::drives::model::Model;
+use crate::drives::trace::{Event, Kind};
 use crate::serve::classify::classify;
 use crate::serve::pace::{ModelClock, Speed};
 use crate::serve::record::Recorder;
 use crate::serve::request::{Geometry, Request, Serve, Served, Stretch};
 use crate::serve::status::Second;
 use crate::serve::store::Store;
-use crate::trace::{Event, Kind};
 use counts::Seconds;
 use rustix::io::Errno;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Recording what is served: packed under the engine's lock, compressed and written by a thread of its own.
 
+use crate::drives::trace::{Block, Event, Header, Packer, Writer};
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
-use crate::trace::{Block, Event, Header, Packer, Writer};
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::BufWriter;

@@ -1,5 +1,6 @@
 //! One attached drive from beginning to end: everything is made here, and everything is taken away here.
 
+use crate::drives::trace::Header;
 use crate::host::loops::LoopDevice;
 use crate::host::processes;
 use crate::serve::control::{self, Answer, Ask, Question};
@@ -17,7 +18,6 @@ use crate::serve::status::{ByKind, Status};
 use crate::serve::waits::Waits;
 use crate::sys::beneath::Identity;
 use crate::sys::interrupt;
-use crate::trace::Header;
 use anyhow::Context as _;
 use std::fs::File;
 use std::path::{Path, PathBuf};

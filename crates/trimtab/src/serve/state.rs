@@ -11,8 +11,8 @@
 //!
 //! It is written to a new file that then takes the old one's place, so a crash leaves the one or the other.
 
+use crate::drives::trace::bytes::{crc32, push_varint, take_varint};
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
-use crate::trace::bytes::{crc32, push_varint, take_varint};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! A run as the store keeps it: as in `trimtab.run`, in one piece, compressed.
 
-use crate::shape::run::RunV1;
+use crate::store::shape::run::RunV1;
 use std::io::Read as _;
 use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Provenance, Run, TargetKind};

@@ -1,7 +1,7 @@
 //! Names of stored runs.
 
 use super::blob;
-use crate::shape::run::RunV1;
+use crate::store::shape::run::RunV1;
 use std::fmt;
 use std::str::FromStr;
 use trimtab_core::run::Run;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::shape::any_run::{any_run, example};
+use crate::store::shape::any_run::{any_run, example};
 use proptest::prelude::*;
 use std::fs;
 
@@ -20,7 +20,7 @@ fn message(error: StoreError) -> String {
 }
 
 fn json(run: &Run) -> String {
-    serde_json::to_string(&crate::shape::run::RunV1::from(run)).unwrap()
+    serde_json::to_string(&crate::store::shape::run::RunV1::from(run)).unwrap()
 }
 
 proptest! {
@@ -156,7 +156,7 @@ fn what_versions_2_and_3_added_is_carried_over() {
     let mut run = example();
     run.specification = vec![trimtab_core::run::Field::new("drive", "x = 1\n")];
     run.pictures.superblocks = Some(superblocks);
-    let pictures = serde_json::to_string(&crate::shape::pictures::PicturesV1::from(&run.pictures)).unwrap();
+    let pictures = serde_json::to_string(&crate::store::shape::pictures::PicturesV1::from(&run.pictures)).unwrap();
     let id = RunId::of(&run);
     of_version_3(
         &path,

@@ -1,8 +1,8 @@
 //! Stores of version 3 and older, in which a run is spread over twelve tables: read once, when such a store is brought up to date.
 
 use super::{blob, body};
-use crate::shape::Named;
-use crate::shape::pictures::PicturesV1;
+use crate::store::shape::Named;
+use crate::store::shape::pictures::PicturesV1;
 use rusqlite::{Connection, Params, Row, params};
 use trimtab_core::op::OpKind;
 use trimtab_core::run::histogram::Histogram;

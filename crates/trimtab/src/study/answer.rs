@@ -425,7 +425,7 @@ pub(super) mod tests {
     use trimtab_core::run::{Better, Field, Metric, TargetKind, Warning};
 
     fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(&str, Unit, f64)]) -> Run {
-        let header = crate::runner::Header::new(
+        let header = crate::session::runner::Header::new(
             workload,
             settings.iter().map(|(key, value)| Field::new(*key, *value)).collect(),
             TargetKind::ModelledVolume,
@@ -433,7 +433,7 @@ pub(super) mod tests {
             policy,
             1,
         );
-        let mut run = header.into_run(crate::runner::recorder::Recorded::default(), true);
+        let mut run = header.into_run(trimtab_core::runner::recorder::Recorded::default(), true);
         run.tool_version = "0.1.0".into();
         run.environment =
             vec![Field::new("drive.model", "OCZ Vertex LE 100 GB: SandForce SF-1500 with compression"), Field::new("volume.name", "ext4")];

@@ -1,11 +1,11 @@
 //! What a policy does around the phases of a job, and counting what reached the device.
 
 use super::policy;
-use crate::runner::recorder::Recorder;
-use crate::runner::{Events, Progress};
 use crate::target::mounted::{Counted, Trimmable};
 use trimtab_core::op::OpKind;
 use trimtab_core::run::DiscardAccount;
+use trimtab_core::runner::recorder::Recorder;
+use trimtab_core::runner::{Events, Progress};
 use trimtab_core::target::TargetResult;
 
 /// A trim before the job, so that all policies begin with the same free space. Not part of any policy.

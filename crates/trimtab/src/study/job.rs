@@ -1,11 +1,11 @@
 //! The workloads of a study.
 
-use crate::runner::overhead::Overhead;
-use crate::runner::{Events, Outcome, files};
 use crate::target::dir::{Calls, DirOptions};
 use crate::target::mounted::Trimmable;
+use crate::target::overhead::Overhead;
 use std::sync::Arc;
 use trimtab_core::run::{Better, Field, Metric, Phase, Unit};
+use trimtab_core::runner::{Events, Outcome, files};
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::postmark::{Postmark, Settings, phase as postmark_phase};
 use trimtab_core::workload::synced::{self, Synced};

@@ -4,7 +4,6 @@
 //! come at a rate of their own, whether the ones before are done or not: it grows for as long as the drive is slower than that rate, so it says
 //! as much about the rate and about how long the trim lasts as about the drive.
 
-use crate::runner::recorder::Recorder;
 use crate::sys::interrupt;
 use crate::target::volume::VolumeTarget;
 use trimtab_core::data::DataClass;
@@ -13,6 +12,7 @@ use trimtab_core::op::{OpKind, Payload};
 use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::pictures::LatencyRecorder;
 use trimtab_core::run::{Better, Metric, Unit};
+use trimtab_core::runner::recorder::Recorder;
 use trimtab_core::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_core::units::Nanos;
 

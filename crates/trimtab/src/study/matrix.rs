@@ -3,11 +3,11 @@
 use super::job::Job;
 use super::shelf::Shelf;
 use super::{Rig, Study, Untried};
-use crate::progress::Part;
-use crate::runner::End;
+use crate::output::progress::Part;
 use crate::sys::interrupt;
 use std::time::{Duration, Instant};
 use trimtab_core::run::{Field, Metric, Provenance, Run};
+use trimtab_core::runner::End;
 use trimtab_core::units::Nanos;
 
 /// What to run.
@@ -204,11 +204,11 @@ fn add_samples(metrics: &mut Vec<Metric>, metric: Metric) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::Header;
-    use crate::runner::recorder::Recorded;
+    use crate::session::runner::Header;
     use crate::study::shelf::NoShelf;
     use crate::study::{Offer, policy};
     use trimtab_core::run::{Better, TargetKind, Unit};
+    use trimtab_core::runner::recorder::Recorded;
     use trimtab_core::workload::postmark::Settings;
 
     /// Notes what is run; `online` fails after its first run.

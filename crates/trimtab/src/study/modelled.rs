@@ -6,9 +6,8 @@ use super::{Offer, Rig, hook, light_work, policy, shelf};
 use crate::drives::Drive;
 use crate::drives::model::{self, Model};
 use crate::output::Context;
-use crate::progress::{Counting, Part, Progress as Bar};
-use crate::runner::recorder::{Recorded, Recorder};
-use crate::runner::{End, Events, Header, Progress};
+use crate::output::progress::{Counting, Part, Progress as Bar};
+use crate::session::runner::Header;
 use crate::sys::interrupt;
 use crate::target::volume::VolumeTarget;
 use trimtab_core::data::DataClass;
@@ -16,6 +15,8 @@ use trimtab_core::drive::Device as _;
 use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::pictures::LatencyMap;
 use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_core::runner::recorder::{Recorded, Recorder};
+use trimtab_core::runner::{End, Events, Progress};
 use trimtab_core::target::{Clock as _, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::volume::{Age, Volume, VolumeSpec};
@@ -355,7 +356,7 @@ fn run_around(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, mut 
 
 /// Adds what the drive and the volume are and did.
 pub fn describe(run: &mut Run, setup: &Setup, target: &VolumeTarget<Box<dyn Model>>) {
-    crate::recipe::note_drive(run, &setup.drive);
+    crate::store::recipe::note_drive(run, &setup.drive);
     run.environment.push(Field::new("drive.model", setup.drive.spec.description.clone()));
     run.environment.push(Field::new("fs.generation", generation(&setup.volume)));
     run.environment.push(Field::new("drive.size", Bytes(setup.drive.spec.capacity_bytes).to_string()));

@@ -3,8 +3,6 @@
 
 use super::light_work::{BUSY, Met};
 use super::policy;
-use crate::runner::recorder::{Recorded, Recorder};
-use crate::runner::{End, Events, Progress, files};
 use crate::session::safety::Workspace;
 use crate::sys::interrupt;
 use crate::target::dir::{DirOptions, DirTarget, Fsync};
@@ -16,6 +14,8 @@ use std::time::{Duration, Instant};
 use trimtab_core::data::DataClass;
 use trimtab_core::op::{OpKind, Payload};
 use trimtab_core::run::Run;
+use trimtab_core::runner::recorder::{Recorded, Recorder};
+use trimtab_core::runner::{End, Events, Progress, files};
 use trimtab_core::target::{Clock as _, FileTarget as _, TargetError, TargetResult};
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::tree::{self, Tree, TreeList};

@@ -3,12 +3,13 @@
 
 use super::small::Small;
 use crate::drives::model::Model;
-use crate::runner::{End, Quiet, blocks};
+use crate::session::runner::Quiet;
 use crate::target::volume::VolumeTarget;
 use trimtab_core::analysis::steady::{ROUNDS, steady_state};
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::{Medium, SlcSize};
 use trimtab_core::policy::PolicySpec;
+use trimtab_core::runner::{End, blocks};
 use trimtab_core::target::{BlockTarget as _, Clock as _, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::volume::FileBlocks;
@@ -187,7 +188,7 @@ fn session(target: &mut Target, churn: &mut Churn) -> TargetResult<bool> {
         match step {
             FileStep::NotBefore(_) => return Ok(true),
             FileStep::Phase(_) => {}
-            FileStep::Op(op) => crate::runner::files::execute(target, &op)?,
+            FileStep::Op(op) => trimtab_core::runner::files::execute(target, &op)?,
         }
     }
     Ok(false)

@@ -10,10 +10,9 @@ use super::used::Used;
 use super::verdict::{self, Recommendation};
 use super::{Study, policy};
 use crate::output::Context;
-use crate::progress::Tally;
+use crate::output::progress::Tally;
 use crate::report::document::{Block, Section, Table};
-use crate::runner::recorder::Recorded;
-use crate::runner::{End, Header};
+use crate::session::runner::Header;
 use crate::study::scale::Scale;
 use crate::sys::interrupt;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
@@ -21,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use trimtab_core::drive::spec::{DriveSpec, Flash, Medium};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Field, Run, TargetKind};
+use trimtab_core::runner::End;
+use trimtab_core::runner::recorder::Recorded;
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::churn;
 
@@ -104,7 +105,7 @@ impl Sensitivity {
         let mut header = header(setup);
         header.settings = vec![Field::new(SETTING, serde_json::to_string(self).unwrap_or_default())];
         let mut run = header.into_run(Recorded::default(), true);
-        crate::recipe::note_drive(&mut run, &setup.drive);
+        crate::store::recipe::note_drive(&mut run, &setup.drive);
         shelf::mark(&mut run, cell);
         run
     }

@@ -1,11 +1,11 @@
 //! Finished runs of a study: kept one by one, so that an interrupted study loses none, and found again when it is resumed.
 
 use crate::output::Context;
-use crate::runner::End;
 use crate::store::{self, Filter, RunId, Store};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use trimtab_core::run::{Field, Run};
+use trimtab_core::runner::End;
 
 /// Key of the environment that says which cell of which study a run is: the same for all that decides its result.
 pub const CELL: &str = "study.cell";
@@ -118,8 +118,8 @@ pub fn mark(run: &mut Run, cell: &str) {
 }
 
 /// The name of a cell: a hash of what is known of a run before it begins, and of `detail`, whatever else decides its result.
-pub fn name(header: crate::runner::Header, detail: &str) -> String {
-    let mut run = header.into_run(crate::runner::recorder::Recorded::default(), true);
+pub fn name(header: crate::session::runner::Header, detail: &str) -> String {
+    let mut run = header.into_run(trimtab_core::runner::recorder::Recorded::default(), true);
     run.started_unix_ms = 0;
     // How it was asked for decides nothing.
     run.specification.clear();

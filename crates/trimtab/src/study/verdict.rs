@@ -464,8 +464,8 @@ mod tests {
     use trimtab_core::run::{Field, Metric, TargetKind};
 
     fn run(job: &str, policy: &str, discard: &str, metrics: &[(&str, Unit, &[f64])]) -> Run {
-        let header = crate::runner::Header::new(job, Vec::new(), TargetKind::Directory, "/mnt", policy, 1);
-        let mut run = header.into_run(crate::runner::recorder::Recorded::default(), true);
+        let header = crate::session::runner::Header::new(job, Vec::new(), TargetKind::Directory, "/mnt", policy, 1);
+        let mut run = header.into_run(trimtab_core::runner::recorder::Recorded::default(), true);
         run.policy_settings.push(Field::new(policy::DISCARD, discard));
         run.metrics = metrics
             .iter()

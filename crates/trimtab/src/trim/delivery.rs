@@ -3,12 +3,12 @@
 
 use super::filesystem::Filesystem;
 use super::fitrim::Obstacle;
-use crate::error::{BLOCKED, Blocked, NOT_PROVED};
+use crate::doctor::{self, Diagnosis, Tables, VerdictKind};
 use crate::host::block::{Kind, Stack};
 use crate::host::discards::{self, LayerDiscards};
-use crate::host::doctor::{self, Diagnosis, Tables, VerdictKind};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
+use crate::output::error::{BLOCKED, Blocked, NOT_PROVED};
 use crate::trim::verify::arrival::onward;
 use serde::Serialize;
 use trimtab_core::units::Bytes;

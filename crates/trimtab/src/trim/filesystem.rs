@@ -8,9 +8,9 @@ use super::layout::{Layout, binary};
 use super::limit::CommandLimit;
 use super::watch::{Seen, Watch};
 use super::xfs;
+use crate::doctor::{Diagnosis, Doctor};
 use crate::host::block::Stack;
 use crate::host::discards::Meter;
-use crate::host::doctor::{Diagnosis, Doctor};
 use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
 use crate::host::processes::read_by_this_thread;
@@ -564,7 +564,7 @@ impl Ext4 {
         let last = LastTrim::of_device(root, &layer.name)?;
         let block_size = ext4::Superblock::of_device(stack).ok()?.block_size;
         let granularity = root.read_u64(layer.queue().join("discard_granularity")).unwrap_or(0);
-        let online = crate::host::doctor::discards_online(root, mount, stack);
+        let online = crate::doctor::discards_online(root, mount, stack);
         Some(Self { last, block_size, granularity, online, forget: false })
     }
 

@@ -10,9 +10,9 @@ pub mod in_use;
 pub mod readback;
 pub mod verdict;
 
+use crate::doctor::{self, Tables};
 use crate::host::block::Stack;
 use crate::host::discards::{self, LayerDiscards, Meter};
-use crate::host::doctor::{self, Tables};
 use crate::host::drive;
 use crate::host::mountinfo::DevNumber;
 use crate::host::stat::DiskStat;

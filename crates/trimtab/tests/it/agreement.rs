@@ -4,10 +4,10 @@
 
 use crate::sysroot::{Sysroot, fixtures, unpack};
 use std::path::Path;
+use trimtab::doctor::{Doctor, Tables, VerdictKind};
 use trimtab::host::Place;
 use trimtab::host::block::{Kind, Layer, Stack};
 use trimtab::host::discards::{LayerDiscards, fates};
-use trimtab::host::doctor::{Doctor, Tables, VerdictKind};
 use trimtab::host::root::Root;
 use trimtab::host::stat::Discards;
 use trimtab::trim::delivery::{judge_on, sends_later};

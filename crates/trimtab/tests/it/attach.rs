@@ -505,11 +505,13 @@ fn a_recording_is_what_was_served() {
     ok(Command::new("fio").args(["--name=x", "--rw=trim", "--bs=1m", "--size=8m", "--ioengine=nbd", &uri]));
     let requests = drive.status()["requests"].clone();
     drive.detach();
-    let reader = trimtab::trace::Reader::new(std::fs::File::open(&trace).unwrap()).unwrap();
+    let reader = trimtab::drives::trace::Reader::new(std::fs::File::open(&trace).unwrap()).unwrap();
     let events: Vec<_> = reader.map(Result::unwrap).collect();
-    for (kind, name) in
-        [(trimtab::trace::Kind::Write, "write"), (trimtab::trace::Kind::Trim, "trim"), (trimtab::trace::Kind::Flush, "flush")]
-    {
+    for (kind, name) in [
+        (trimtab::drives::trace::Kind::Write, "write"),
+        (trimtab::drives::trace::Kind::Trim, "trim"),
+        (trimtab::drives::trace::Kind::Flush, "flush"),
+    ] {
         let (mut count, mut bytes) = (0, 0);
         for event in events.iter().filter(|event| event.kind == kind) {
             count += 1;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use trimtab::host::doctor::{Doctor, render};
+use trimtab::doctor::{Doctor, render};
 use trimtab::host::root::Root;
 
 fn diagnose(tree: &Sysroot) -> Value {

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
+use trimtab::drives::simulate::{self, Addresses, Amount, Load, Plan};
 use trimtab::drives::{self, model};
-use trimtab::shape::run::RunV1;
-use trimtab::simulate::{self, Addresses, Amount, Load, Plan};
+use trimtab::store::shape::run::RunV1;
 use trimtab_core::data::DataClass;
 use trimtab_core::run::Run;
 use trimtab_core::units::Bytes;

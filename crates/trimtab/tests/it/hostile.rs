@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trimtab::apply::{System, plan};
 use trimtab::daemon::config::Config;
-use trimtab::host::doctor::{Doctor, render};
+use trimtab::doctor::{Doctor, render};
 use trimtab::host::root::Root;
 use trimtab::host::{mountinfo, stat::DiskStat};
 use trimtab::trim::ext4::Superblock;

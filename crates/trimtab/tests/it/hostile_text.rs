@@ -322,7 +322,7 @@ fn stored_runs_from_elsewhere() {
     good["id"] = Value::Null;
     good["schema"] = "trimtab.run".into();
     good["version"] = 1.into();
-    trimtab::shape::import::read(&serde_json::to_vec(&good).unwrap()).unwrap();
+    trimtab::store::shape::import::read(&serde_json::to_vec(&good).unwrap()).unwrap();
     let mut all = Vec::new();
     places(&good, "", &mut all);
     let mut whole = good.clone();
@@ -341,7 +341,7 @@ fn stored_runs_from_elsewhere() {
         let bytes = serde_json::to_vec(&one).unwrap();
         let file = scratch.write("one.json", &bytes);
         // What is refused is quoted; what is taken stays for the document below.
-        if trimtab::shape::import::read(&bytes).is_ok() {
+        if trimtab::store::shape::import::read(&bytes).is_ok() {
             whole = one;
             taken += 1;
         } else if taken % 5 == 0 {

@@ -5,12 +5,12 @@ pub use crate::session::{Watch, assemble};
 use crate::output::Context;
 use crate::report;
 use crate::report::document::Document;
-use crate::runner::End;
-use crate::shape::run::{RunV1, SCHEMA, VERSION};
+use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{self, RunId};
 use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
+use trimtab_core::runner::End;
 
 /// Keeps the run in the store, prints it, and ends as it ended. Called after each run, because a later one may fail.
 ///
@@ -61,7 +61,7 @@ mod tests {
     fn a_result_that_cannot_be_kept_is_printed_all_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let context = Context { json: true, quiet: true, store: Some(dir.path().join("gone/r.db")), ..Context::default() };
-        let error = keep_and_print_as(&context, &crate::shape::any_run::example(), report::run::document).unwrap_err();
+        let error = keep_and_print_as(&context, &crate::store::shape::any_run::example(), report::run::document).unwrap_err();
         assert_eq!(error.to_string(), "the result above could not be kept");
     }
 }

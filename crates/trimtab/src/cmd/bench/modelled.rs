@@ -3,7 +3,7 @@
 use super::finish::{self, Watch};
 use crate::drives;
 use crate::output::Context;
-use crate::runner::{End, Header, files};
+use crate::session::runner::Header;
 use crate::study::hook::Hook;
 use crate::study::modelled::{Setup, describe, volume_named};
 use crate::study::used::Used;
@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use trimtab_core::data::DataClass;
 use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::{Metric, Phase, Run};
+use trimtab_core::runner::{End, files};
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload::FileWorkload;
 

@@ -5,7 +5,7 @@
 
 use crate::output::{Collected, Context};
 use crate::report;
-use crate::shape::comparison::{ComparisonV1, VERSION};
+use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::store::{RunId, headline};
 use crate::target::TargetSpec;
 use anyhow::Context as _;

@@ -1,20 +1,19 @@
 //! `trimtab drive simulate`.
 
 use crate::cmd::options::TimingArgs;
+use crate::drives::simulate::loops::Loops;
+use crate::drives::simulate::traced::Traced;
+use crate::drives::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
+use crate::drives::trace::timing::{self, Timing};
 use crate::drives::{self, Drive, model};
 use crate::output::Context;
-use crate::progress::{Counting, Progress};
-use crate::recipe;
+use crate::output::progress::{Counting, Progress};
 use crate::report;
-use crate::runner::End;
-use crate::shape::run::{RunV1, SCHEMA, VERSION};
-use crate::simulate::loops::Loops;
-use crate::simulate::traced::Traced;
-use crate::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
 use crate::store;
+use crate::store::recipe;
+use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
-use crate::trace::timing::{self, Timing};
 use anyhow::Context as _;
 use rayon::prelude::*;
 use std::path::PathBuf;
@@ -25,6 +24,7 @@ use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::{DriveSpec, SpecError};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
+use trimtab_core::runner::End;
 use trimtab_core::trace::Format;
 use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;

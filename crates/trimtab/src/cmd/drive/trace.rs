@@ -1,9 +1,9 @@
 //! `trimtab drive trace`.
 
+use crate::drives::trace::{ExportFormat, Kind, Source, export};
 use crate::output::Context;
 use crate::report::document::Table;
 use crate::report::file::{self, Place};
-use crate::trace::{ExportFormat, Kind, Source, export};
 use anyhow::Context as _;
 use serde::Serialize;
 use std::io::{BufWriter, Write as _};

@@ -3,7 +3,7 @@
 use super::chain;
 use crate::output::Context;
 use crate::output::lines::prose;
-use crate::progress::{Counting, Progress};
+use crate::output::progress::{Counting, Progress};
 use crate::report::document::Table;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;

@@ -1,10 +1,10 @@
 //! What a run says while it goes on, word for word as the original, and the seconds that its report is about.
 
 use super::classic::Stamps;
-use crate::runner::Events;
-use crate::runner::recorder::Recorder;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
+use trimtab_core::runner::Events;
+use trimtab_core::runner::recorder::Recorder;
 use trimtab_core::target::TargetResult;
 use trimtab_core::workload::postmark::{Postmark, phase};
 use trimtab_core::workload::{FileStep, FileWorkload, Plan};
@@ -156,8 +156,8 @@ impl FileWorkload for Announced<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::files::run;
     use crate::target::null::NullFiles;
+    use trimtab_core::runner::files::run;
     use trimtab_core::workload::postmark::Settings;
 
     fn output(settings: &Settings) -> (String, Stamps) {
@@ -170,7 +170,7 @@ mod tests {
         let announcer = Announcer::new(&mut out, &mut seconds, settings.transactions);
         let mut workload = Announced::new(Postmark::new(settings).unwrap(), Some(&announcer));
         let outcome = run(&mut workload, &mut NullFiles::new(), &mut &announcer);
-        assert_eq!(outcome.end, crate::runner::End::Complete);
+        assert_eq!(outcome.end, trimtab_core::runner::End::Complete);
         let stamps = announcer.stamps();
         (String::from_utf8(out).unwrap(), stamps)
     }

@@ -222,7 +222,7 @@ impl<'a> Session<'a> {
                 // What was being done stands at the end of an open line.
                 writeln!(self.voice.out)?;
                 self.voice.out.flush()?;
-                self.complain(&crate::error::one_line(&error));
+                self.complain(&crate::output::error::one_line(&error));
                 return Ok(());
             }
         };

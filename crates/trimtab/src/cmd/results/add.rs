@@ -2,9 +2,9 @@
 
 use crate::output::Context;
 use crate::report::{self, text};
-use crate::shape::csv::usual_direction;
-use crate::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store;
+use crate::store::shape::csv::usual_direction;
+use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::sys::clock::unix_ms;
 use std::process::ExitCode;
 use trimtab_core::run::pictures::Pictures;

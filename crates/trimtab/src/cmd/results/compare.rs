@@ -1,11 +1,11 @@
 //! `trimtab results compare`.
 
 use super::form::{Form, FormArgs};
-use crate::error::{NOT_PROVED, WORSE};
 use crate::output::Context;
+use crate::output::error::{NOT_PROVED, WORSE};
 use crate::report::terse::{Terse, number};
 use crate::report::{self, markdown};
-use crate::shape::comparison::{ComparisonV1, VERSION};
+use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::store::{Reference, RunId, Store};
 use crate::study::Study;
 use std::process::ExitCode;

@@ -3,9 +3,9 @@
 use crate::output::Context;
 use crate::report::cdm;
 use crate::report::file::{self, Place};
-use crate::shape::csv;
-use crate::shape::import::{RUNS_SCHEMA, Results, RunsV1};
-use crate::shape::run::VERSION;
+use crate::store::shape::csv;
+use crate::store::shape::import::{RUNS_SCHEMA, Results, RunsV1};
+use crate::store::shape::run::VERSION;
 use crate::store::{self, Filter, Reference, RunId, Store};
 use anyhow::Context as _;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,8 @@
 
 use super::export::counted;
 use crate::output::Context;
-use crate::shape::import::{Results, TEXT_MAX, read};
 use crate::store;
+use crate::store::shape::import::{Results, TEXT_MAX, read};
 use crate::sys::beneath::named::{self, Streams};
 use anyhow::Context as _;
 use serde::Serialize;

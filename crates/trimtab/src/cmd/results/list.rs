@@ -7,7 +7,7 @@ use crate::report::markdown;
 use crate::report::run::{instant, quantity};
 use crate::report::terse::{Terse, number};
 use crate::report::text::clean;
-use crate::shape::Entries;
+use crate::store::shape::Entries;
 use crate::store::{self, Filter, Reference, Summary};
 use crate::sys::clock::unix_ms;
 use serde::Serialize;

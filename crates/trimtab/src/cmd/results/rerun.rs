@@ -1,8 +1,9 @@
 //! `trimtab results rerun`: a modelled run made again from what it holds.
 
+use crate::drives::again;
 use crate::output::Context;
-use crate::recipe;
-use crate::shape::run::{RunV1, SCHEMA, VERSION};
+use crate::store::recipe;
+use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{Filter, Reference, RunId, Store};
 use crate::study::shelf;
 use anyhow::Context as _;
@@ -71,7 +72,7 @@ fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
         Provenance::Measured => anyhow::bail!("{id} was measured, and a measurement is never the same again{shown}"),
         Provenance::Entered => anyhow::bail!("{id} was entered, not made here"),
     }
-    let models = command.as_ref().is_none_or(|command| recipe::only_models(command));
+    let models = command.as_ref().is_none_or(|command| again::only_models(command));
     anyhow::ensure!(models, "the command that {id} holds makes no modelled run, so it is not executed{shown}");
     anyhow::ensure!(run.complete, "{id} was interrupted: nobody can stop again at the same place{shown}");
     command.with_context(|| {
@@ -82,7 +83,7 @@ fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
 /// Runs the command in a process of its own, with the drive that the run holds and a store of its own, and takes the same run out of that.
 fn made_again(run: &Run, command: &[String], scratch: &Path) -> anyhow::Result<Run> {
     let reference = run.target_label.strip_prefix("drive:").unwrap_or(&run.target_label);
-    let (variable, directory) = recipe::put_drive(run, reference, scratch)?;
+    let (variable, directory) = again::put_drive(run, reference, scratch)?;
     let store = scratch.join("results.db");
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut process = Command::new(program);
@@ -170,7 +171,7 @@ fn differ(at: &str, a: &Value, b: &Value, found: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shape::any_run::example;
+    use crate::store::shape::any_run::example;
 
     #[test]
     fn every_difference_is_named() {

@@ -2,7 +2,7 @@
 
 use crate::output::Context;
 use crate::report;
-use crate::shape::run::RunV1;
+use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId, StudyRecord};
 use crate::study::answer::{self, Around};
 use crate::study::sensitivity::Sensitivity;

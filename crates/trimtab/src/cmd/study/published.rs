@@ -1,7 +1,7 @@
 //! `trimtab study --published`.
 
 use crate::output::Context;
-use crate::progress::Tally;
+use crate::output::progress::Tally;
 use crate::study::published::{self, render, spec::Plan, text};
 use crate::sys::interrupt;
 use anyhow::Context as _;

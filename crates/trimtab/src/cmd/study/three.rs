@@ -4,7 +4,7 @@ use super::kept;
 use super::modelled::{self, Asked};
 use super::{Args, Question, shelf, write_html};
 use crate::output::Context;
-use crate::progress::Tally;
+use crate::output::progress::Tally;
 use crate::report;
 use crate::study::answer::Around;
 use crate::study::cells::Extent;

@@ -4,7 +4,7 @@ use super::Modelled;
 use super::files::{self, Target};
 use super::spec::{Configuration, Plan};
 use crate::drives::Drive;
-use crate::runner::{self, Quiet};
+use crate::session::runner::Quiet;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
 use crate::target::mounted::Trimmable as _;
@@ -27,7 +27,7 @@ const AGEING_DEPTH: u32 = 32;
 /// Runs a workload on a file of the volume.
 fn blocks(target: &mut Target, path: &str, workload: &mut dyn BlockWorkload, depth: u32) -> anyhow::Result<Vec<trimtab_core::run::Phase>> {
     let mut file = FileBlocks::open(target.volume_mut(), path, depth)?;
-    let recorded = runner::blocks::run(workload, &mut file, &mut Quiet).complete()?;
+    let recorded = trimtab_core::runner::blocks::run(workload, &mut file, &mut Quiet).complete()?;
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
@@ -43,7 +43,7 @@ pub fn ageing(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u
     target.sync()?;
     let new = random_writes(&mut target, seed)?;
     let settings = AgeSettings { total: Bytes(total as u64), rounds: rounds as u32, seed };
-    runner::files::run(&mut Age::new(settings)?, &mut target, &mut Quiet).complete()?;
+    trimtab_core::runner::files::run(&mut Age::new(settings)?, &mut target, &mut Quiet).complete()?;
     let used = random_writes(&mut target, seed)?;
     target.trim_all()?;
     let trimmed = random_writes(&mut target, seed)?;

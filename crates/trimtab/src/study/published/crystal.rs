@@ -3,8 +3,7 @@
 use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::Drive;
-use crate::runner::End;
-use crate::simulate::{self, Amount, Load};
+use crate::drives::simulate::{self, Amount, Load};
 use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
 use rayon::prelude::*;
@@ -12,6 +11,7 @@ use trimtab_core::analysis::change_points::{ChangePoint, Options, change_points}
 use trimtab_core::data::DataClass;
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
+use trimtab_core::runner::End;
 use trimtab_core::units::Bytes;
 
 /// The tests of the published profile that write.

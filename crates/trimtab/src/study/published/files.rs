@@ -3,7 +3,7 @@
 use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::{Drive, model};
-use crate::runner::Quiet;
+use crate::session::runner::Quiet;
 use crate::study::job::Job;
 use crate::study::scale::TREE_DATA;
 use crate::study::used::Used;

@@ -1,11 +1,11 @@
 //! Block targets on files, with both engines.
 
 use super::*;
-use crate::runner::{End, blocks};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use trimtab_core::data::DataClass;
 use trimtab_core::op::OpKind;
+use trimtab_core::runner::{End, blocks};
 use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 use trimtab_core::workload::{BlockWorkload, Limit};
 

@@ -1,8 +1,8 @@
 //! Whether enough of the discards arrived at each layer, each leg judged by itself.
 
+use crate::doctor::Tables;
 use crate::host::block::{Kind, Layer, Stack};
 use crate::host::discards::{Fate, LayerDiscards};
-use crate::host::doctor::Tables;
 use serde::Serialize;
 
 /// What one layer got, and whether that covers what was freed.

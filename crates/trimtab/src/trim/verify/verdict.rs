@@ -2,7 +2,7 @@
 
 use super::arrival::Arrival;
 use super::readback::Content;
-use crate::error::{BLOCKED, NOT_PROVED};
+use crate::output::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
 use trimtab_core::units::Bytes;
 

@@ -4,12 +4,7 @@ use super::{of_a_name, program_text, sources_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rooms that use each other, still. Nothing is ever added.
-const CIRCLES: &[(&str, &[&str])] = &[
-    ("trimtab", &["drives", "recipe"]),
-    ("trimtab", &["output", "progress"]),
-    ("trimtab", &["runner", "session", "target", "trim"]),
-    ("trimtab", &["shape", "store"]),
-];
+const CIRCLES: &[(&str, &[&str])] = &[];
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
 

@@ -2,17 +2,18 @@
 
 use super::RoundsArgs;
 use crate::output::Context;
-use crate::runner::passes::Passes;
-use crate::runner::recorder::{Recorded, Recorder, merge_phases};
-use crate::runner::{End, Header, Outcome};
-use crate::shape::run::RunV1;
+use crate::session::runner::Header;
 use crate::store;
+use crate::store::shape::run::RunV1;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use trimtab_core::run::{Field, Phase, Run, Series, Severity, TargetKind, Warning};
+use trimtab_core::runner::passes::Passes;
+use trimtab_core::runner::recorder::{Recorded, Recorder, merge_phases};
+use trimtab_core::runner::{End, Outcome};
 use trimtab_core::target::{TargetError, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::usage::UsageError;

@@ -2,11 +2,11 @@
 
 use super::{Args, Trim};
 use crate::drives::Drive;
-use crate::recipe;
-use crate::runner::Header;
-use crate::runner::recorder::Recorded;
+use crate::session::runner::Header;
+use crate::store::recipe;
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Run, TargetKind, Unit};
+use trimtab_core::runner::recorder::Recorded;
 use trimtab_core::simulate::replay::Outcome;
 use trimtab_core::units::Bytes;
 

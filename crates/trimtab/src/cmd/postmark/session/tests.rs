@@ -2,9 +2,10 @@
 
 use super::super::announce::{Announced, Announcer};
 use super::*;
-use crate::runner::{End, together};
+use crate::session::runner::together;
 use crate::target::null::NullFiles;
 use std::path::PathBuf;
+use trimtab_core::runner::End;
 use trimtab_core::workload::postmark::Postmark;
 
 /// A recorded session.

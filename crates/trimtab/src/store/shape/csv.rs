@@ -289,7 +289,7 @@ impl Row<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shape::any_run::example;
+    use crate::store::shape::any_run::example;
     use proptest::prelude::*;
 
     #[test]

@@ -1,12 +1,12 @@
 //! A block trace on a modelled drive, at its own times.
 
-use crate::runner::End;
-use crate::runner::recorder::Recorder;
-use crate::trace::{Event, Source};
+use crate::drives::trace::{Event, Source};
 use std::path::PathBuf;
 use trimtab_core::data::DataClass;
 use trimtab_core::op::OpKind;
 use trimtab_core::run::Field;
+use trimtab_core::runner::End;
+use trimtab_core::runner::recorder::Recorder;
 use trimtab_core::simulate::replay::Replay;
 use trimtab_core::simulate::sampled::Sampled;
 use trimtab_core::simulate::timing::Timing;

@@ -1,7 +1,7 @@
-//! Writing and reading recordings; the format is described at [`crate::trace`].
+//! Writing and reading recordings; the format is described at [`crate::drives::trace`].
 
 use super::{Event, Kind};
-use crate::trace::bytes::{crc32, push_varint, take_varint};
+use crate::drives::trace::bytes::{crc32, push_varint, take_varint};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use trimtab_core::data::DataClass;

@@ -1,9 +1,9 @@
 //! From the layers to one verdict.
 
-use super::super::Place;
-use super::super::block::Kind;
 use super::{Gate, LayerReport, Severity};
-use crate::error::{BLOCKED, NOT_PROVED};
+use crate::host::Place;
+use crate::host::block::Kind;
+use crate::output::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
 
 /// Whether discards reach the drives.

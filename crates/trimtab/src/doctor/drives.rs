@@ -1,15 +1,15 @@
 //! What drives say about TRIM, bus by bus.
 
-use super::super::block::{Bus, Layer};
-use super::super::drive::{self, AtaIdentify};
-use super::super::environment::chosen;
-use super::super::root::Root;
 use super::limits::Limits;
 use super::quirks::{self, Quirk};
 use super::{Finding, Gate, LayerReport, Severity, drive_name, quoted};
+use crate::host::block::{Bus, Layer};
+use crate::host::drive::{self, AtaIdentify};
+use crate::host::environment::chosen;
+use crate::host::root::Root;
 use std::path::{Path, PathBuf};
 
-pub use super::super::block::bus as bus_of;
+pub use crate::host::block::bus as bus_of;
 
 /// Judges a drive.
 pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut LayerReport) {

@@ -1,6 +1,6 @@
 //! Device-mapper tables and states, and what they say about discards. sysfs shows only the resulting limits; the tables say why.
 
-use super::super::root::Root;
+use crate::host::root::Root;
 use std::path::Path;
 use std::process::Command;
 

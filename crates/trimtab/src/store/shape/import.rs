@@ -200,7 +200,7 @@ fn checked(mut shape: RunV1, number: usize, of: usize) -> Result<Run, ImportErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shape::any_run::{any_run, example};
+    use crate::store::shape::any_run::{any_run, example};
     use proptest::prelude::*;
 
     fn export(runs: &[Run]) -> String {

@@ -1,11 +1,11 @@
 //! What one layer between filesystem and drive does with discards.
 
-use super::super::block::{Bus, Kind, Layer, Stack};
-use super::super::root::Root;
-use super::super::stat::SECTOR_BYTES;
 use super::limits::Limits;
 use super::mapper::{Tables, Target};
 use super::{Doctor, Finding, Gate, LayerReport, Severity, blank, drives, quoted};
+use crate::host::block::{Bus, Kind, Layer, Stack};
+use crate::host::root::Root;
+use crate::host::stat::SECTOR_BYTES;
 use trimtab_core::units::Bytes;
 
 /// Judges the layer at `index`.
@@ -109,7 +109,7 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     };
     let Some(start) = root.read_u64(layer.sys.join("start")) else { return };
     let start_bytes = start.saturating_mul(SECTOR_BYTES);
-    report.evidence.add("start", format!("{start_bytes} B, aligned to {}", super::super::environment::alignment(start_bytes)));
+    report.evidence.add("start", format!("{start_bytes} B, aligned to {}", crate::host::environment::alignment(start_bytes)));
     let offset = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0);
     let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
     let granularity = limits.granularity.unwrap_or(0);

@@ -1,10 +1,10 @@
 //! What trims the filesystem now: online discard, fstrim.timer, cron, this program's own daemon. And what they leave out.
 
-use super::super::block::Stack;
-use super::super::mountinfo::{Mount, unescape};
-use super::super::root::Root;
 use super::filesystem::{self, Online};
 use super::{Doctor, Finding, Severity, Verdict, VerdictKind, quoted, shown};
+use crate::host::block::Stack;
+use crate::host::mountinfo::{Mount, unescape};
+use crate::host::root::Root;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -181,7 +181,7 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
         return nothing;
     }
     let device = format!("/dev/{}", top.name);
-    let same = |e: &&SwapEntry| super::block::device_of_source(doctor.root, &e.source).is_some_and(|sys| sys == top.sys);
+    let same = |e: &&SwapEntry| crate::host::block::device_of_source(doctor.root, &e.source).is_some_and(|sys| sys == top.sys);
     let listed = &doctor.mechanisms.swap;
     let entry = listed.iter().find(same).or_else(|| listed.first().filter(|_| listed.len() == 1));
     if entry.is_some_and(|e| e.discards) {

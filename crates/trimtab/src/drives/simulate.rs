@@ -3,12 +3,13 @@
 pub mod traced;
 
 use crate::drives::model;
-use crate::runner::{End, Header};
+use crate::session::runner::Header;
 use crate::sys::interrupt;
 use traced::Traced;
 use trimtab_core::drive::model::Model;
 use trimtab_core::drive::spec::{DriveSpec, SpecError};
 use trimtab_core::run::{Run, TargetKind};
+use trimtab_core::runner::End;
 pub use trimtab_core::simulate::{Addresses, Amount, Watcher, loops};
 use trimtab_core::units::Bytes;
 
@@ -53,7 +54,7 @@ pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut dyn Watcher
 mod tests {
     use super::*;
     use crate::drives;
-    use crate::trace::timing::Timing;
+    use crate::drives::trace::timing::Timing;
     use trimtab_core::data::DataClass;
     use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
 

@@ -1,13 +1,14 @@
 //! Runs the NFS mix at one load after another: every stream on a thread of its own, at its share of the load.
 
-use super::recorder::Recorder;
-use super::{End, Events, Outcome, Progress, together};
+use super::together;
 use crate::sys::interrupt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use trimtab_core::op::OpKind;
 use trimtab_core::rng::Stream;
+use trimtab_core::runner::recorder::Recorder;
+use trimtab_core::runner::{End, Events, Outcome, Progress};
 use trimtab_core::target::{NfsTarget, TargetError, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::workload::nfs::{self, NfsStream};
@@ -138,7 +139,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
             let now = lane.target.now();
             lane.recorder.finish(now)
         });
-        let mut recorded = super::recorder::Recorded::default();
+        let mut recorded = trimtab_core::runner::recorder::Recorded::default();
         outcomes.for_each(|one| together::add(&mut recorded, one));
         Outcome { recorded, end }
     }

@@ -15,11 +15,11 @@ pub use mapper::Tables;
 pub use reach::{Verdict, VerdictKind};
 pub use text::render;
 
-use super::block::{self, Kind, Layer, Stack};
-use super::environment::kind_name;
-use super::mountinfo::{self, Mount};
-use super::root::{self, Root, printable};
-use super::{Place, drive};
+use crate::host::block::{self, Kind, Layer, Stack};
+use crate::host::environment::kind_name;
+use crate::host::mountinfo::{self, Mount};
+use crate::host::root::{self, Root, printable};
+use crate::host::{Place, drive};
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use std::path::{Path, PathBuf};

@@ -1,12 +1,13 @@
 //! The tool's own cost in a run: the same operations on a target that does nothing, and the making of the data.
 
-use super::{Quiet, blocks, files};
+use crate::session::runner::Quiet;
 use crate::sys::maker::Maker;
 use crate::target::null::{NullBlocks, NullFiles};
 use std::time::Instant;
 use trimtab_core::data::DataClass;
 use trimtab_core::rng::Stream;
 use trimtab_core::run::{Field, Run, Severity, Warning};
+use trimtab_core::runner::{blocks, files};
 use trimtab_core::units::Bytes;
 use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 use trimtab_core::workload::{FileWorkload, Limit};

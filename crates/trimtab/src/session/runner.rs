@@ -1,14 +1,13 @@
 //! What is known of a run before it starts, and what runs with threads. The runners themselves are in the core ([`trimtab_core::runner`]).
 
 pub mod nfs;
-pub mod overhead;
 pub mod together;
 
 use crate::sys::clock::unix_ms;
-use recorder::Recorded;
 use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Field, Provenance, Run, TargetKind};
-pub use trimtab_core::runner::{End, Events, Outcome, Progress, blocks, files, passes, recorder};
+use trimtab_core::runner::Events;
+use trimtab_core::runner::recorder::Recorded;
 
 /// Nobody wants to know how far a run is; signals end it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +54,7 @@ impl Header {
             policy_settings: Vec::new(),
             seed,
             started_unix_ms: unix_ms(),
-            specification: vec![crate::recipe::command_field()],
+            specification: vec![crate::store::recipe::command_field()],
         }
     }
 

@@ -1,8 +1,8 @@
 //! The discard limits that the block layer keeps for every queue.
 
-use super::super::block::Layer;
-use super::super::root::Root;
 use super::{Evidence, Gate};
+use crate::host::block::Layer;
+use crate::host::root::Root;
 use trimtab_core::units::Bytes;
 
 /// Limits of one queue; `None` where the kernel does not say.

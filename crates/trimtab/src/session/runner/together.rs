@@ -1,10 +1,11 @@
 //! Several independent streams at once, a thread each: phases begin together and their results are added up.
 
-use super::files;
-use super::recorder::{Recorded, Recorder};
-use super::{End, Events, Outcome, Progress, Quiet};
+use super::Quiet;
 use std::sync::{Condvar, Mutex, PoisonError};
 use trimtab_core::run::{Latency, Phase, Series};
+use trimtab_core::runner::files;
+use trimtab_core::runner::recorder::{Recorded, Recorder};
+use trimtab_core::runner::{End, Events, Outcome, Progress};
 use trimtab_core::target::{FileTarget, TargetError, TargetResult};
 use trimtab_core::workload::FileWorkload;
 

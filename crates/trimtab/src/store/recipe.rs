@@ -5,11 +5,7 @@
 //! seed and version stand beside them.
 
 use crate::store::RunId;
-use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
-use anyhow::Context as _;
-use std::io::Write as _;
-use std::path::Path;
-use trimtab_core::drive::spec::file::{self, Alternative, Drive, Source};
+use trimtab_core::drive::spec::file::{Alternative, Drive, Source};
 use trimtab_core::drive::spec::{DriveSpec, Medium};
 use trimtab_core::run::{Field, Run};
 
@@ -19,9 +15,6 @@ pub const COMMAND: &str = "command";
 pub const DRIVE: &str = "drive";
 /// Key of its hash.
 pub const DRIVE_HASH: &str = "drive.hash";
-
-/// While a run is made again: the directory that holds specifications of drives, which are taken instead of what their names mean today.
-const DRIVES_FROM: &str = "TRIMTAB_RERUN_DRIVES";
 
 /// Options that decide nothing about a result, and whether a value follows.
 const ABOUT_OUTPUT: [(&str, bool); 14] = [
@@ -148,57 +141,11 @@ pub fn of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
     Field::find(&run.specification, key)
 }
 
-/// The specification that is taken for what `reference` names while a run is made again.
-///
-/// # Errors
-/// A file that is there and cannot be read.
-pub fn drive_instead_of(reference: &str) -> anyhow::Result<Option<Drive>> {
-    let Some(directory) = std::env::var_os(DRIVES_FROM) else { return Ok(None) };
-    let path = Path::new(&directory).join(file_name(reference));
-    match named::read_text(&path, crate::drives::SPEC_BYTES_MAX) {
-        Ok(text) => file::parse(&text).map(Some).map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
-}
-
-/// Commands that make modelled runs.
-const MODELLING: [&[&str]; 4] = [&["study"], &["bench"], &["drive", "simulate"], &["drive", "replay"]];
-
-/// Whether a command may be executed again: what a run says may be anybody's words, since runs are imported. Such a process is told by
-/// [`is_made_again`], too, that it has no target but modelled drives and writes nothing anywhere but in the directory that it was given.
-#[must_use]
-pub fn only_models(command: &[String]) -> bool {
-    MODELLING.iter().any(|words| command.len() >= words.len() && words.iter().zip(command).all(|(word, said)| word == said))
-}
-
-/// The only place where this process may write, if it makes a run again.
-#[must_use]
-pub fn is_made_again() -> Option<std::path::PathBuf> {
-    std::env::var_os(DRIVES_FROM).map(Into::into)
-}
-
-/// Puts the specification of a run's drive where [`drive_instead_of`] finds it; gives what the environment has to say.
-///
-/// # Errors
-/// A directory that cannot be written.
-pub fn put_drive(run: &Run, reference: &str, directory: &Path) -> anyhow::Result<(&'static str, std::path::PathBuf)> {
-    if let Some(text) = of(run, DRIVE) {
-        Dir::open(directory)
-            .and_then(|directory| directory.write_atomically(file_name(reference), PRIVATE_FILE, |file| file.write_all(text.as_bytes())))
-            .context("cannot write the drive's specification")?;
-    }
-    Ok((DRIVES_FROM, directory.to_owned()))
-}
-
-fn file_name(reference: &str) -> String {
-    format!("{}.toml", hash(reference))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::drives;
+    use trimtab_core::drive::spec::file;
 
     #[test]
     fn every_shipped_specification_comes_back_from_its_text() {

@@ -446,7 +446,7 @@ impl From<WarningV1> for Warning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shape::any_run::{any_run, example};
+    use crate::store::shape::any_run::{any_run, example};
     use proptest::prelude::*;
 
     fn text(run: &Run) -> String {

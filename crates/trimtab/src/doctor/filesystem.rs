@@ -1,9 +1,9 @@
 //! What a filesystem does with the space that it frees.
 
-use super::super::block::{self, Stack};
-use super::super::mountinfo::Mount;
-use super::super::root::Root;
 use super::{Evidence, Finding, Gate, LayerReport, Severity, kernel_version, lifetime_counter, shown};
+use crate::host::block::{self, Stack};
+use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
 use std::path::{Path, PathBuf};
 use trimtab_core::units::Bytes;
 
