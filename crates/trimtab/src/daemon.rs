@@ -6,7 +6,7 @@
 pub mod config;
 mod control;
 mod counter;
-mod knobs;
+mod iops_limit;
 mod metrics;
 mod state;
 mod task;

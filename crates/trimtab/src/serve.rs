@@ -14,7 +14,7 @@ pub mod loopdev;
 pub mod nbd;
 pub mod pace;
 pub mod persist;
-pub mod record;
+pub mod recording;
 pub mod request;
 pub mod runtime;
 mod seldom;

@@ -1,8 +1,8 @@
 //! `trimtab drive …`: modelled drives.
 
 mod attach;
-mod chain;
 mod detach;
+mod end_to_end;
 mod list;
 mod power;
 mod replay;

@@ -15,11 +15,11 @@ use crate::report::file::Place;
 use crate::session::safety::{self, consent};
 use crate::store;
 use crate::study::answer::Around;
+use crate::study::checkpoint::{Checkpoints, Kept};
 use crate::study::job::Job;
 use crate::study::matrix::{self, Matrix};
 use crate::study::real::{Possibilities, RealRig};
 use crate::study::scale::{DEFAULT, FULL, QUICK, Scale};
-use crate::study::shelf::{Kept, Shelf};
 use crate::study::{Study, document, policy};
 use crate::sys::interrupt::Interrupted;
 use crate::target::TargetSpec;
@@ -129,7 +129,7 @@ impl Args {
 }
 
 /// Where finished runs are kept while the study goes on.
-fn shelf(args: &Args, context: &Context, target: &str) -> anyhow::Result<Box<dyn Shelf>> {
+fn checkpoints(args: &Args, context: &Context, target: &str) -> anyhow::Result<Box<dyn Checkpoints>> {
     match Kept::open(context, target, args.resume) {
         Ok(kept) => {
             if args.resume {
@@ -188,7 +188,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         only: args.cell.clone(),
         patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
     };
-    let study = matrix::run(&mut rig, &matrix, &*shelf(args, context, target)?)?;
+    let study = matrix::run(&mut rig, &matrix, &*checkpoints(args, context, target)?)?;
     rig.close()?;
     conclude(args, context, &study, began)
 }

@@ -3,7 +3,7 @@
 use super::config::Rule;
 use super::control::Control;
 use super::counter::WriteCounter;
-use super::knobs::IopsLimit;
+use super::iops_limit::IopsLimit;
 use super::metrics::Figures;
 use super::state::{Remembered, StateFile};
 use crate::doctor::VerdictKind;

@@ -2,7 +2,7 @@
 
 use super::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, dots_table, thinned};
 use super::text::clean;
-use super::{live, palette, svg};
+use super::{page_data, palette, svg};
 use std::fmt::Write as _;
 use trimtab_core::run::{Severity, Warning};
 
@@ -117,15 +117,15 @@ impl Page {
             Block::Chart(chart) => {
                 self.charts += 1;
                 let chart = prepared(chart);
-                let live = live::chart(&chart).map(|value| self.keep(value));
+                let live = page_data::chart(&chart).map(|value| self.keep(value));
                 write_chart(&mut self.html, &chart, self.charts, live);
             }
             Block::Film(film) => {
-                let live = self.keep(live::film(film));
+                let live = self.keep(page_data::film(film));
                 write_film(&mut self.html, film, live);
             }
             Block::Heat(heat) => {
-                let live = self.keep(live::heat(heat));
+                let live = self.keep(page_data::heat(heat));
                 write_heat(&mut self.html, heat, live);
             }
             Block::Warnings(warnings) => write_warnings(html, warnings),

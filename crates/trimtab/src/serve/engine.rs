@@ -10,7 +10,7 @@ use crate::drives::model::Model;
 use crate::drives::trace::{Event, Kind};
 use crate::serve::classify::classify;
 use crate::serve::pace::{ModelClock, Speed};
-use crate::serve::record::Recorder;
+use crate::serve::recording::Recorder;
 use crate::serve::request::{Geometry, Request, Serve, Served, Stretch};
 use crate::serve::status::Second;
 use crate::serve::store::Store;

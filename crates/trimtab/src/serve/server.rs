@@ -11,7 +11,7 @@ use crate::serve::loopdev::Detached;
 use crate::serve::nbd::NbdFront;
 use crate::serve::pace::{Pacer, Speed};
 use crate::serve::persist;
-use crate::serve::record::Recorder;
+use crate::serve::recording::Recorder;
 use crate::serve::request::Serve;
 use crate::serve::runtime::{self, Home, Record, Runtime};
 use crate::serve::status::{ByKind, Status};

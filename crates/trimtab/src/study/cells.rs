@@ -2,8 +2,8 @@
 //! Every cell is a drive of its own, so they are run beside each other.
 
 use super::ageing::{Ageing, CHURN};
+use super::checkpoint::{self, Checkpoints};
 use super::modelled::Setup;
-use super::shelf::{self, Shelf};
 use super::{Study, Untried, policy};
 use crate::output::Context;
 use crate::output::progress::Tally;
@@ -67,7 +67,7 @@ impl Cell {
         let setup = &self.ageing.setup;
         let mut header = Header::new(CHURN, Vec::new(), TargetKind::ModelledVolume, &setup.label, self.policy.name(), setup.seed);
         header.policy_settings = self.policy.settings();
-        shelf::name(header, &format!("{:?}", self.ageing))
+        checkpoint::name(header, &format!("{:?}", self.ageing))
     }
 }
 
@@ -80,7 +80,7 @@ pub fn run(
     setup: &Setup,
     policies: &[PolicySpec],
     extent: &Extent,
-    shelf: &dyn Shelf,
+    checkpoints: &dyn Checkpoints,
     study: &mut Study,
 ) -> anyhow::Result<()> {
     let mut ageing = if extent.ageing { ageing(setup, policies, extent) } else { Vec::new() };
@@ -91,7 +91,7 @@ pub fn run(
     let split = ageing.len();
     let cells: Vec<Cell> = ageing.into_iter().chain(tuning).collect();
     let bar = Tally::new(context, "months of churn", cells.len() as u64);
-    let results: Vec<anyhow::Result<Option<Run>>> = cells.par_iter().map(|cell| finish(cell, context, shelf, &bar)).collect();
+    let results: Vec<anyhow::Result<Option<Run>>> = cells.par_iter().map(|cell| finish(cell, context, checkpoints, &bar)).collect();
     for (at, (cell, result)) in cells.iter().zip(results).enumerate() {
         match result {
             Ok(Some(run)) if at < split => study.ageing.push(run),
@@ -110,7 +110,7 @@ pub fn run(
 }
 
 /// The run of a cell: a kept one, or a new one, which is then kept. `None` if it was interrupted.
-fn finish(cell: &Cell, context: &Context, shelf: &dyn Shelf, bar: &Tally) -> anyhow::Result<Option<Run>> {
+fn finish(cell: &Cell, context: &Context, checkpoints: &dyn Checkpoints, bar: &Tally) -> anyhow::Result<Option<Run>> {
     if interrupt::requested() {
         return Ok(None);
     }
@@ -122,7 +122,7 @@ fn finish(cell: &Cell, context: &Context, shelf: &dyn Shelf, bar: &Tally) -> any
         run.settings.push(Field::new("repeats", "1"));
         Ok((run, end))
     };
-    let run = shelf::found_or_made(shelf, &name, make)?;
+    let run = checkpoint::found_or_made(checkpoints, &name, make)?;
     if run.is_some() {
         bar.count();
     }

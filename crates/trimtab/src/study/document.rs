@@ -3,7 +3,7 @@
 use super::answer::{self, Around};
 use super::table::{self, policy_title};
 use super::verdict::{self, Recommendation};
-use super::{Study, ageing, kernels, light_work, months, pictures, policy, sensitivity, shelf};
+use super::{Study, ageing, checkpoint, kernels, light_work, months, pictures, policy, sensitivity};
 use crate::report::document::{Block, Chart, ChartKind, Document, Section, Table};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::{Field, Provenance, Run, TargetKind, Warning};
@@ -164,7 +164,7 @@ fn with_settings(run: &Run) -> String {
 fn environment(study: &Study) -> Option<Section> {
     let first = study.all().next()?;
     let shared = |field: &&Field| {
-        field.key != shelf::CELL
+        field.key != checkpoint::CELL
             && study.all().all(|run| run.environment.iter().all(|other| other.key != field.key || other.value == field.value))
     };
     let mut table = Table::new("The same for all runs.", &["what", "value"]);

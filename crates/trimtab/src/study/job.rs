@@ -137,7 +137,7 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     }
     let sum = |of: fn(&Phase) -> bool| phases.iter().filter(|p| of(p)).map(|p| p.took.as_secs_f64()).sum::<f64>();
     metrics.push(seconds("foreground.seconds".to_owned(), sum(is_foreground)));
-    let counted = |phase: &&Phase| phase.name != super::hook::TRIM_BEFORE;
+    let counted = |phase: &&Phase| phase.name != super::policy_events::TRIM_BEFORE;
     let discards: Vec<_> = phases.iter().filter(counted).filter_map(|p| p.discards.as_ref()).collect();
     let commands: Option<u64> = discards.iter().map(|d| d.accepted_commands).sum();
     let bytes: Option<f64> = discards.iter().map(|d| d.accepted.map(|b| b.as_f64())).sum();
@@ -157,9 +157,9 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
 pub fn is_foreground(phase: &Phase) -> bool {
     let background = [
         tree::SETTLE,
-        super::hook::TRIM_BEFORE,
-        super::hook::TRIM,
-        super::hook::DRAIN,
+        super::policy_events::TRIM_BEFORE,
+        super::policy_events::TRIM,
+        super::policy_events::DRAIN,
         super::light_work::BUSY.phase,
         super::light_work::SPARSE.phase,
         super::modelled::IDLE,

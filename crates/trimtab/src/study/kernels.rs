@@ -1,10 +1,10 @@
 //! What online discard costs with another generation of the filesystem: of today's ext4, or of the one that first could discard. They send different
 //! commands for the same files, so that a slowdown says little without the kernel it was seen on.
 
+use super::checkpoint::{self, Checkpoints};
 use super::job::Job;
 use super::modelled::{self, Setup};
 use super::scale::Scale;
-use super::shelf::{self, Shelf};
 use super::table::{jobs, mean};
 use super::used::Used;
 use super::{Study, policy};
@@ -23,7 +23,13 @@ pub const GENERATION: &str = "fs.generation";
 ///
 /// # Errors
 /// A drive or a filesystem that cannot be made.
-pub fn run(setup: &Setup, policies: &[PolicySpec], scale: Scale, shelf: &dyn Shelf, only: Option<&str>) -> anyhow::Result<Vec<Run>> {
+pub fn run(
+    setup: &Setup,
+    policies: &[PolicySpec],
+    scale: Scale,
+    checkpoints: &dyn Checkpoints,
+    only: Option<&str>,
+) -> anyhow::Result<Vec<Run>> {
     let trims = matches!(&setup.drive.spec.medium, Medium::Flash(flash) if flash.trim.supported);
     if !trims || !policies.contains(&PolicySpec::Online) {
         return Ok(Vec::new());
@@ -37,7 +43,7 @@ pub fn run(setup: &Setup, policies: &[PolicySpec], scale: Scale, shelf: &dyn She
     let cells: Vec<_> = cells.filter(|(name, ..)| only.is_none_or(|only| only == name)).collect();
     let runs: Vec<_> = cells
         .par_iter()
-        .map(|(name, job, policy)| shelf::found_or_made(shelf, name, || modelled::run_brief(&other, job, policy)))
+        .map(|(name, job, policy)| checkpoint::found_or_made(checkpoints, name, || modelled::run_brief(&other, job, policy)))
         .collect::<anyhow::Result<_>>()?;
     Ok(runs.into_iter().flatten().collect())
 }

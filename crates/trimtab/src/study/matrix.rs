@@ -1,7 +1,7 @@
 //! Running the matrix of jobs and policies.
 
+use super::checkpoint::Checkpoints;
 use super::job::Job;
-use super::shelf::Shelf;
 use super::{Rig, Study, Untried};
 use crate::output::progress::Part;
 use crate::sys::interrupt;
@@ -28,8 +28,8 @@ pub struct Matrix {
 }
 
 /// Runs it. What was finished is kept when the user interrupts or a policy fails; an error means that nothing could be
-/// measured at all. A cell is put on the shelf when it is finished, and what is there already is not run again.
-pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Result<Study> {
+/// measured at all. A cell is put on the checkpoints when it is finished, and what is there already is not run again.
+pub fn run(rig: &mut dyn Rig, matrix: &Matrix, checkpoints: &dyn Checkpoints) -> anyhow::Result<Study> {
     let mut study = Study { target: matrix.target.clone(), complete: true, ..Study::default() };
     let wanted = |policy: &str| matrix.policies.is_empty() || matrix.policies.iter().any(|p| p == policy);
     let mut policies = Vec::new();
@@ -42,7 +42,7 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Res
     let started = Instant::now();
     let mut cells: Vec<Cell> = Vec::new();
     for job in 0..matrix.jobs.len() {
-        cells.extend(policies.iter().map(|policy| Cell::new(rig, matrix, job, policy, shelf)));
+        cells.extend(policies.iter().map(|policy| Cell::new(rig, matrix, job, policy, checkpoints)));
     }
     cells.retain(|cell| matrix.only.is_none() || cell.name == matrix.only);
     if cells.iter().any(|cell| cell.done < matrix.repeats) {
@@ -75,7 +75,7 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Res
             let part = Part { title: format!("{} of {total}: {} {policy}", done + 1, job.name()), done, total, began };
             done += 1;
             match rig.run(job, policy, &part) {
-                Ok((run, End::Complete)) => cell.finished(run, matrix, shelf)?,
+                Ok((run, End::Complete)) => cell.finished(run, matrix, checkpoints)?,
                 Ok((_, End::Interrupted)) => {}
                 Ok((_, End::Failed(error))) => failed(&mut study, policy, error.into())?,
                 Err(error) => failed(&mut study, policy, error)?,
@@ -85,7 +85,7 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Res
     study.complete &= !interrupt::requested();
     // What is not done to its end is kept, too: the next start may go on with it.
     for cell in cells.iter().filter(|cell| cell.begun && cell.done < matrix.repeats) {
-        cell.put(shelf)?;
+        cell.put(checkpoints)?;
     }
     cells.sort_by_key(|cell| (cell.job, policies.iter().position(|p| *p == cell.policy)));
     study.runs = cells.into_iter().filter_map(Cell::merged).collect();
@@ -96,7 +96,7 @@ pub fn run(rig: &mut dyn Rig, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Res
 struct Cell {
     job: usize,
     policy: String,
-    /// Its name on the shelf, if it has one.
+    /// Its name on the checkpoints, if it has one.
     name: Option<String>,
     runs: Vec<Run>,
     /// Repeats that are done.
@@ -106,23 +106,23 @@ struct Cell {
 }
 
 impl Cell {
-    fn new(rig: &dyn Rig, matrix: &Matrix, job: usize, policy: &str, shelf: &dyn Shelf) -> Self {
+    fn new(rig: &dyn Rig, matrix: &Matrix, job: usize, policy: &str, checkpoints: &dyn Checkpoints) -> Self {
         let name = rig.cell(&matrix.jobs[job], policy);
-        let runs: Vec<Run> = name.as_deref().and_then(|name| shelf.find(name)).into_iter().collect();
-        let done = runs.iter().map(super::shelf::repeats).sum();
+        let runs: Vec<Run> = name.as_deref().and_then(|name| checkpoints.find(name)).into_iter().collect();
+        let done = runs.iter().map(super::checkpoint::repeats).sum();
         Self { job, policy: policy.to_owned(), name, runs, done, begun: false }
     }
 
-    fn finished(&mut self, run: Run, matrix: &Matrix, shelf: &dyn Shelf) -> anyhow::Result<()> {
+    fn finished(&mut self, run: Run, matrix: &Matrix, checkpoints: &dyn Checkpoints) -> anyhow::Result<()> {
         self.runs.push(run);
         self.done += 1;
         self.begun = true;
-        if self.done >= matrix.repeats { self.put(shelf) } else { Ok(()) }
+        if self.done >= matrix.repeats { self.put(checkpoints) } else { Ok(()) }
     }
 
-    fn put(&self, shelf: &dyn Shelf) -> anyhow::Result<()> {
+    fn put(&self, checkpoints: &dyn Checkpoints) -> anyhow::Result<()> {
         if let (Some(_), Some(run)) = (&self.name, self.clone_merged()) {
-            shelf.put(&run)?;
+            checkpoints.put(&run)?;
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Cell {
     fn merged(self) -> Option<Run> {
         let mut run = merge(self.runs)?;
         if let Some(name) = &self.name {
-            super::shelf::mark(&mut run, name);
+            super::checkpoint::mark(&mut run, name);
         }
         Some(run)
     }
@@ -166,7 +166,7 @@ fn failed(study: &mut Study, policy: &str, error: anyhow::Error) -> anyhow::Resu
 
 /// One run out of its repeats: phases one after the other, a sample a repeat, warnings once each, the series of the first.
 pub fn merge(runs: Vec<Run>) -> Option<Run> {
-    let repeats: u32 = runs.iter().map(super::shelf::repeats).sum();
+    let repeats: u32 = runs.iter().map(super::checkpoint::repeats).sum();
     let mut runs = runs.into_iter();
     let mut merged = runs.next()?;
     merged.settings.retain(|field| field.key != "repeats");
@@ -205,7 +205,7 @@ fn add_samples(metrics: &mut Vec<Metric>, metric: Metric) {
 mod tests {
     use super::*;
     use crate::session::runner::Header;
-    use crate::study::shelf::NoShelf;
+    use crate::study::checkpoint::NoShelf;
     use crate::study::{Offer, policy};
     use trimtab_core::run::{Better, TargetKind, Unit};
     use trimtab_core::runner::recorder::Recorded;

@@ -2,7 +2,7 @@
 
 use super::job::{self, Job};
 use super::used::Used;
-use super::{Offer, Rig, hook, light_work, policy, shelf};
+use super::{Offer, Rig, checkpoint, light_work, policy, policy_events};
 use crate::drives::Drive;
 use crate::drives::model::{self, Model};
 use crate::output::Context;
@@ -208,7 +208,7 @@ impl Events<VolumeTarget<Box<dyn Model>>> for Around {
     }
 
     fn between(&mut self, target: &mut VolumeTarget<Box<dyn Model>>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
-        hook::account(target, recorder);
+        policy_events::account(target, recorder);
         if let Some(name) = next {
             self.say(name);
             return Ok(());
@@ -226,11 +226,11 @@ impl Events<VolumeTarget<Box<dyn Model>>> for Around {
         let met = light_work::BUSY.run(target, recorder)?;
         self.met.extend(met.metrics(light_work::BUSY));
         self.latencies.push(met.over_time.finish(light_work::BUSY.phase));
-        hook::account(target, recorder);
+        policy_events::account(target, recorder);
         if self.trims() {
             self.say(IDLE);
             wait_for_a_pass(target, recorder);
-            hook::account(target, recorder);
+            policy_events::account(target, recorder);
         }
         Ok(())
     }
@@ -288,7 +288,7 @@ impl Rig for ModelledRig<'_> {
 
     fn cell(&self, job: &Job, name: &str) -> Option<String> {
         let policy = self.policy(name).ok()?;
-        Some(shelf::name(header(&self.setup, job, &policy), &format!("{:?}", self.setup)))
+        Some(checkpoint::name(header(&self.setup, job, &policy), &format!("{:?}", self.setup)))
     }
 
     fn run(&mut self, job: &Job, name: &str, part: &Part) -> anyhow::Result<(Run, End)> {
@@ -322,7 +322,7 @@ pub fn run(setup: &Setup, job: &Job, policy: &PolicySpec, state: &State, bar: Op
 
 /// The name of the cell that [`run_brief`] makes.
 pub fn brief_cell(setup: &Setup, job: &Job, policy: &PolicySpec) -> String {
-    shelf::name(header(setup, job, policy), &format!("brief {setup:?}"))
+    checkpoint::name(header(setup, job, policy), &format!("brief {setup:?}"))
 }
 
 /// Runs `job` as [`run`] does, with no more beside it than is needed to judge.

@@ -162,8 +162,8 @@ impl<E: Events<MountedDir>> Events<MountedDir> for Beside<'_, E> {
             Some(_) => {}
             None => {
                 match (self.policy, self.online) {
-                    (policy::BATCHED, _) => self.inner.begins(super::hook::TRIM),
-                    (_, true) => self.inner.begins(super::hook::DRAIN),
+                    (policy::BATCHED, _) => self.inner.begins(super::policy_events::TRIM),
+                    (_, true) => self.inner.begins(super::policy_events::DRAIN),
                     _ => {}
                 }
                 self.trim(target)?;

@@ -1,8 +1,8 @@
 //! A directory on a mounted filesystem as what a study runs on.
 
-use super::hook::Hook;
 use super::job::{self, Job};
 use super::others::{self, Places};
+use super::policy_events::PolicyEvents;
 use super::{Offer, Rig, policy};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
@@ -224,7 +224,7 @@ impl Rig for RealRig<'_> {
         let mut header = Header::new(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, self.possibilities.discard_under(policy).to_string()));
         let place = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        Some(super::shelf::name(header, &format!("{} {}", place.display(), self.trim_before)))
+        Some(super::checkpoint::name(header, &format!("{} {}", place.display(), self.trim_before)))
     }
 
     fn run(&mut self, job: &Job, policy: &str, part: &Part) -> anyhow::Result<(Run, End)> {
@@ -240,8 +240,8 @@ impl Rig for RealRig<'_> {
         let mut watch = Watch::part(self.context, part, &job.plan(), Some(self.workspace.guard()?));
         // Locked means that there will be trims.
         let trim_before = self.possibilities.locks.is_some() && (self.trim_before || self.runs == 1);
-        let mut hook = Hook { inner: &mut watch, policy, trim_before, online: discard.is_on() };
-        let outcome = job.run(&mut target, &mut hook);
+        let mut events = PolicyEvents { inner: &mut watch, policy, trim_before, online: discard.is_on() };
+        let outcome = job.run(&mut target, &mut events);
         drop(watch);
         let mut assembled = assemble(header, Some(observer), outcome, job::metrics);
         if assembled.1 == End::Complete

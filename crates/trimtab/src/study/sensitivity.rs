@@ -2,9 +2,9 @@
 
 use super::ageing::{Ageing, DAILY};
 use super::cells::DATA;
+use super::checkpoint::{self, Checkpoints};
 use super::job::Job;
 use super::modelled::{self, Setup};
-use super::shelf::{self, Shelf};
 use super::small::Small;
 use super::used::Used;
 use super::verdict::{self, Recommendation};
@@ -106,7 +106,7 @@ impl Sensitivity {
         header.settings = vec![Field::new(SETTING, serde_json::to_string(self).unwrap_or_default())];
         let mut run = header.into_run(Recorded::default(), true);
         crate::store::recipe::note_drive(&mut run, &setup.drive);
-        shelf::mark(&mut run, cell);
+        checkpoint::mark(&mut run, cell);
         run
     }
 
@@ -256,20 +256,20 @@ pub fn run(
     setup: &Setup,
     policies: &[PolicySpec],
     breadth: Breadth,
-    shelf: &dyn Shelf,
+    checkpoints: &dyn Checkpoints,
     only: Option<&str>,
 ) -> anyhow::Result<Option<Run>> {
     let Medium::Flash(flash) = &setup.drive.spec.medium else { return Ok(None) };
-    let cell = shelf::name(header(setup), &format!("{setup:?} {policies:?} {SIZE:?} {SCALE:?} {DRIVE_WRITES} {breadth:?}"));
+    let cell = checkpoint::name(header(setup), &format!("{setup:?} {policies:?} {SIZE:?} {SCALE:?} {DRIVE_WRITES} {breadth:?}"));
     if !flash.trim.supported || only.is_some_and(|only| only != cell) {
         return Ok(None);
     }
-    if let Some(run) = shelf.find(&cell) {
+    if let Some(run) = checkpoints.find(&cell) {
         return Ok(Some(run));
     }
     let Some(sensitivity) = try_all(context, setup, flash, policies, breadth)? else { return Ok(None) };
     let run = sensitivity.as_run(setup, &cell);
-    shelf.put(&run)?;
+    checkpoints.put(&run)?;
     Ok(Some(run))
 }
 

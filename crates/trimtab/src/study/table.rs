@@ -1,6 +1,6 @@
 //! The one table of a study: phases down, policies across, with ratios to the first policy.
 
-use super::hook::TRIM_BEFORE;
+use super::policy_events::TRIM_BEFORE;
 use super::{Study, policy};
 use crate::report::document::Table;
 use crate::report::run::{histograms, quantity};

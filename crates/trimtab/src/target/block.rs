@@ -3,9 +3,9 @@
 pub mod device;
 mod open;
 mod signature;
-mod verify;
+mod verifier;
 
-use self::verify::Verifier;
+use self::verifier::Verifier;
 use super::null::{since, sleep_until};
 use crate::sys::descriptor;
 use crate::sys::maker::Maker;

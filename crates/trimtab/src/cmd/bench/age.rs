@@ -9,9 +9,9 @@ use crate::output::Context;
 use crate::session::discard_option;
 use crate::session::runner::Header;
 use crate::session::safety::{self, Workspace};
-use crate::study::hook::Hook;
 use crate::study::modelled::describe;
 use crate::study::policy;
+use crate::study::policy_events::PolicyEvents;
 use crate::study::real::lock_drives;
 use crate::sys::interrupt;
 use crate::target::TargetSpec;
@@ -207,8 +207,8 @@ fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) 
     parts.add(|| write(context, random_writes(args, BEFORE), &mut blocks));
     parts.add(|| {
         let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), Some(guard));
-        let mut hook = Hook { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
-        files::run(&mut workload, &mut files, &mut hook)
+        let mut events = PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
+        files::run(&mut workload, &mut files, &mut events)
     });
     parts.add(|| write(context, random_writes(args, AFTER), &mut blocks));
     if trim_obstacle.is_none() {
@@ -270,8 +270,8 @@ fn on_model(args: &Args, context: &Context, mut workload: Age, name: &str) -> an
     parts.add_at(target.now() - started, || {
         let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), None);
         let online = matches!(policy, PolicySpec::Online);
-        let mut hook = Hook { inner: &mut watch, policy: policy.name(), trim_before: false, online };
-        files::run(&mut workload, &mut target, &mut hook)
+        let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
+        files::run(&mut workload, &mut target, &mut events)
     });
     parts.add_at(target.now() - started, || on_test_file(context, random_writes(args, AFTER), &mut target));
     if target.volume().drive().supports_trim() {
@@ -316,7 +316,7 @@ fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> O
 /// One trim of the filesystem.
 fn trim<T: Trimmable>(files: &mut T) -> Outcome {
     let mut recorder = Recorder::new(files.now());
-    let result = crate::study::hook::trim(files, &mut recorder, TRIM);
+    let result = crate::study::policy_events::trim(files, &mut recorder, TRIM);
     let now = files.now();
     let end = result.map_or_else(End::Failed, |()| End::Complete);
     Outcome { recorded: recorder.finish(now), end }

@@ -1,6 +1,6 @@
 //! `trimtab drive validate`: the drive model against what theory says about write amplification.
 
-use super::chain;
+use super::end_to_end;
 use crate::output::Context;
 use crate::output::lines::prose;
 use crate::output::progress::{Counting, Progress};
@@ -112,7 +112,7 @@ struct Document<'a> {
     seed: u64,
     rows: &'a [Row],
     /// Files on a filesystem under a trim policy; only where nothing in particular was asked for.
-    chain: &'a [chain::Row],
+    chain: &'a [end_to_end::Row],
     all_agree: bool,
 }
 
@@ -148,11 +148,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     drop(progress);
     let rows: Vec<Row> =
         cases.iter().zip(outcomes).map(|(case, outcome)| outcome.map(|outcome| row(case, outcome))).collect::<anyhow::Result<_>>()?;
-    let chain = if args.standard() { chain::compare(context, args.work == Work::Thorough, args.seed)? } else { Vec::new() };
+    let chain = if args.standard() { end_to_end::compare(context, args.work == Work::Thorough, args.seed)? } else { Vec::new() };
     let all_agree = rows.iter().all(|row| row.agrees) && chain.iter().all(|row| row.agrees);
     let document = Document { physical_pages: pages, seed: args.seed, rows: &rows, chain: &chain, all_agree };
     context.report("drive-validation", 2, &document, || {
-        if chain.is_empty() { text(&rows) } else { format!("{}\n{}", text(&rows), chain::text(&chain)) }
+        if chain.is_empty() { text(&rows) } else { format!("{}\n{}", text(&rows), end_to_end::text(&chain)) }
     })?;
     Ok(if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,6 @@
 //! `trimtab drive watch`.
 
-mod live;
+mod screen;
 
 use super::status::status_of;
 use crate::output::Context;
@@ -43,7 +43,7 @@ pub fn run(args: &Args, _context: &Context) -> anyhow::Result<ExitCode> {
     let mut terminal = ratatui::try_init().context("cannot draw on this terminal")?;
     let mut watch = || -> anyhow::Result<()> {
         loop {
-            terminal.draw(|frame| live::draw(frame, &status)).context("cannot draw")?;
+            terminal.draw(|frame| screen::draw(frame, &status)).context("cannot draw")?;
             let next = Instant::now() + INTERVAL;
             while let Some(rest) = next.checked_duration_since(Instant::now()) {
                 if interrupt::requested() || (event::poll(rest)? && is_goodbye(&event::read()?)) {

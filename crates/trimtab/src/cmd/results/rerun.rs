@@ -5,7 +5,7 @@ use crate::output::Context;
 use crate::store::recipe;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{Filter, Reference, RunId, Store};
-use crate::study::shelf;
+use crate::study::checkpoint;
 use anyhow::Context as _;
 use serde_json::Value;
 use std::path::Path;
@@ -88,7 +88,7 @@ fn made_again(run: &Run, command: &[String], scratch: &Path) -> anyhow::Result<R
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut process = Command::new(program);
     process.args(only_drive(command, reference)).arg("--quiet").arg("--store").arg(&store).env(variable, directory);
-    if let Some(cell) = shelf::cell_of(run) {
+    if let Some(cell) = checkpoint::cell_of(run) {
         process.args(["--cell", cell]).arg("--report").arg(scratch.join("report.html"));
     }
     let output = process.stdin(Stdio::null()).output().context("cannot start this program again")?;
@@ -97,7 +97,7 @@ fn made_again(run: &Run, command: &[String], scratch: &Path) -> anyhow::Result<R
     let made = Store::open(&store)?;
     let alike = |other: &Run| {
         let same = (&other.workload, &other.target_label, &other.seed) == (&run.workload, &run.target_label, &run.seed);
-        same && other.policy == run.policy && shelf::cell_of(other) == shelf::cell_of(run)
+        same && other.policy == run.policy && checkpoint::cell_of(other) == checkpoint::cell_of(run)
     };
     let mut found = Vec::new();
     for summary in made.list(&Filter::default())? {

@@ -1,15 +1,15 @@
 //! `trimtab study drive:NAME`.
 
-use super::{Args, Question, conclude, shelf};
+use super::{Args, Question, checkpoints, conclude};
 use crate::drives;
 use crate::output::Context;
 use crate::study::cells::{self, Extent};
+use crate::study::checkpoint::Checkpoints;
 use crate::study::job::Job;
 use crate::study::matrix::{self, Matrix};
 use crate::study::modelled::{self, ModelledRig, Setup};
 use crate::study::scale::{FULL, QUICK, Scale};
 use crate::study::sensitivity::{self, Breadth};
-use crate::study::shelf::Shelf;
 use crate::study::used::Used;
 use crate::study::{Study, Untried, kernels};
 use crate::sys::interrupt;
@@ -42,7 +42,7 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
         assumptions: (args.questions.contains(&Question::Assumptions) || (args.questions.is_empty() && !args.quick))
             .then_some(Breadth::All),
     };
-    let study = study(args, context, name, target, &asked, &*shelf(args, context, target)?)?;
+    let study = study(args, context, name, target, &asked, &*checkpoints(args, context, target)?)?;
     conclude(args, context, &study, began)
 }
 
@@ -60,7 +60,14 @@ pub struct Asked {
 }
 
 /// The study of the drive called `name`, whose runs name `target`.
-pub fn study(args: &Args, context: &Context, name: &str, target: &str, asked: &Asked, shelf: &dyn Shelf) -> anyhow::Result<Study> {
+pub fn study(
+    args: &Args,
+    context: &Context,
+    name: &str,
+    target: &str,
+    asked: &Asked,
+    checkpoints: &dyn Checkpoints,
+) -> anyhow::Result<Study> {
     let drive = drives::load(name)?;
     let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
     let volume = modelled::volume_named(args.filesystem.as_deref().unwrap_or("ext4"));
@@ -85,27 +92,34 @@ pub fn study(args: &Args, context: &Context, name: &str, target: &str, asked: &A
         only: args.cell.clone(),
         patience: None,
     };
-    let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, shelf)?;
-    cells::run(context, &setup, &policies, &asked.extent, shelf, &mut study)?;
-    beside(args, context, &setup, &policies, (asked, shelf), &mut study);
+    let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, checkpoints)?;
+    cells::run(context, &setup, &policies, &asked.extent, checkpoints, &mut study)?;
+    beside(args, context, &setup, &policies, (asked, checkpoints), &mut study);
     Ok(study)
 }
 
 /// What else the verdict needs: the other generation of the filesystem, and which assumption decides. What cannot be tried costs no run that is there.
-fn beside(args: &Args, context: &Context, setup: &Setup, policies: &[PolicySpec], (asked, shelf): (&Asked, &dyn Shelf), study: &mut Study) {
+fn beside(
+    args: &Args,
+    context: &Context,
+    setup: &Setup,
+    policies: &[PolicySpec],
+    (asked, checkpoints): (&Asked, &dyn Checkpoints),
+    study: &mut Study,
+) {
     let only = args.cell.as_deref();
     let mut untried = |what: &str, error: &anyhow::Error| {
         let reason = format!("{error:#}");
         study.untried.push(Untried { policy: what.to_owned(), reason });
     };
     if args.asks(Question::Deleting) && !asked.only_tree && !interrupt::requested() {
-        match kernels::run(setup, policies, asked.scale, shelf, only) {
+        match kernels::run(setup, policies, asked.scale, checkpoints, only) {
             Ok(kernels) => study.kernels = kernels,
             Err(error) => untried("the other generation of the filesystem", &error),
         }
     }
     if let Some(breadth) = asked.assumptions.filter(|_| !interrupt::requested()) {
-        match sensitivity::run(context, setup, policies, breadth, shelf, only) {
+        match sensitivity::run(context, setup, policies, breadth, checkpoints, only) {
             Ok(assumptions) => study.assumptions = assumptions,
             Err(error) => untried("other assumptions", &error),
         }

@@ -2,15 +2,15 @@
 
 use super::kept;
 use super::modelled::{self, Asked};
-use super::{Args, Question, shelf, write_html};
+use super::{Args, Question, checkpoints, write_html};
 use crate::output::Context;
 use crate::output::progress::Tally;
 use crate::report;
 use crate::study::answer::Around;
 use crate::study::cells::Extent;
+use crate::study::checkpoint::Checkpoints;
 use crate::study::scale::{FULL, QUICK, Scale};
 use crate::study::sensitivity::Breadth;
-use crate::study::shelf::Shelf;
 use crate::study::{Study, overview};
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
@@ -34,7 +34,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let asked = asked(args);
     let targets = DRIVES.map(|name| format!("drive:{name}"));
-    let shelves: Vec<Box<dyn Shelf>> = targets.iter().map(|target| shelf(args, context, target)).collect::<anyhow::Result<_>>()?;
+    let checkpoints_of_each: Vec<Box<dyn Checkpoints>> =
+        targets.iter().map(|target| checkpoints(args, context, target)).collect::<anyhow::Result<_>>()?;
     let policies = if args.policies.is_empty() { 5 } else { args.policies.len() };
     let deleting = if args.asks(Question::Deleting) { 1 } else { 0 };
     let ageing = if asked.extent.ageing { asked.extent.fills.len() } else { 0 };
@@ -43,7 +44,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     // One bar for all: each of them says nothing.
     let silent = Context { progress: false, quiet: true, ..context.clone() };
     let one = |at: usize| {
-        let counted = Counted { inner: &*shelves[at], bar: &bar };
+        let counted = Counted { inner: &*checkpoints_of_each[at], bar: &bar };
         modelled::study(args, &silent, DRIVES[at], &targets[at], &asked, &counted)
     };
     let studies: Vec<Study> = (0..DRIVES.len()).into_par_iter().map(one).collect::<anyhow::Result<_>>()?;
@@ -69,13 +70,13 @@ fn asked(args: &Args) -> Asked {
     Asked { scale, extent, only_tree: !args.full, assumptions }
 }
 
-/// Counts what is put on a shelf.
+/// Counts what is put on a checkpoints.
 struct Counted<'a> {
-    inner: &'a dyn Shelf,
+    inner: &'a dyn Checkpoints,
     bar: &'a Tally,
 }
 
-impl Shelf for Counted<'_> {
+impl Checkpoints for Counted<'_> {
     fn find(&self, cell: &str) -> Option<Run> {
         self.inner.find(cell).inspect(|_| self.bar.count())
     }

@@ -1,7 +1,7 @@
 //! Opening files and devices as block targets, and looking at what is on them afterwards.
 
 use super::device::Claim;
-use super::verify::Verifier;
+use super::verifier::Verifier;
 use super::{BlockFile, BlockOptions, EngineChoice, Slot, Trims};
 use crate::sys::maker::Maker;
 use crate::sys::pool::Pool;

@@ -1,11 +1,11 @@
 //! What a device holds, by the magic numbers that filesystems, volume managers and partition tables put at fixed places; by what libblkid
 //! knows ([`probe`]); and by whether anything at all stands where such things stand ([`holds_unknown_data`]).
 
-mod places;
 mod probe;
+mod unknown_data;
 
-pub use places::{UNKNOWN_DATA, holds_unknown_data};
 pub use probe::probe;
+pub use unknown_data::{UNKNOWN_DATA, holds_unknown_data};
 
 use rustix::fd::OwnedFd;
 use trimtab_core::units::Bytes;
@@ -150,12 +150,12 @@ pub fn find(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<String>> {
 /// Filesystems whose first superblock may be gone, by the copies of it.
 fn copies(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<&'static str>> {
     let mut found = Vec::new();
-    for at in places::BTRFS_COPIES {
+    for at in unknown_data::BTRFS_COPIES {
         if at < size.0 && read(device, at + 64, 8)? == b"_BHRfS_M" {
             found.push("btrfs");
         }
     }
-    for (at, log, group) in places::ext4_copies() {
+    for (at, log, group) in unknown_data::ext4_copies() {
         let copy = if at < size.0 { read(device, at, 128)? } else { Vec::new() };
         // s_magic, s_log_block_size and s_block_group_nr.
         let is_it =
@@ -164,7 +164,7 @@ fn copies(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<&'static str>> {
             found.push("ext2/3/4");
         }
     }
-    for label in places::zfs_labels(size.0) {
+    for label in unknown_data::zfs_labels(size.0) {
         let uberblocks = read(device, label + ZFS_UBERBLOCKS.start, 128 << 10)?;
         let magic = |place: &[u8]| place.starts_with(&ZFS_MAGIC.to_le_bytes()) || place.starts_with(&ZFS_MAGIC.to_be_bytes());
         if uberblocks.chunks(1024).any(magic) {
@@ -274,12 +274,12 @@ mod tests {
             find(&OwnedFd::from(file), Bytes(size)).unwrap()
         };
         assert_eq!(found(&[((64 << 20) + 64, b"_BHRfS_M")]), ["btrfs"]);
-        for (at, log, group) in places::ext4_copies().filter(|(at, ..)| *at < size) {
+        for (at, log, group) in unknown_data::ext4_copies().filter(|(at, ..)| *at < size) {
             let copy: [(u64, &[u8]); 3] = [(at + 56, &[0x53, 0xef]), (at + 24, &log.to_le_bytes()), (at + 90, &group.to_le_bytes())];
             assert_eq!(found(&copy), ["ext2/3/4"], "{at}");
             assert!(found(&copy[..2]).is_empty(), "two bytes are no proof");
         }
-        for label in places::zfs_labels(size) {
+        for label in unknown_data::zfs_labels(size) {
             assert_eq!(found(&[(label + (128 << 10) + 5 * 1024, &ZFS_MAGIC.to_le_bytes())]), ["zfs"], "{label}");
         }
     }

@@ -11,7 +11,7 @@ use trimtab_core::runner::End;
 pub const CELL: &str = "study.cell";
 
 /// Where finished runs go.
-pub trait Shelf: Sync {
+pub trait Checkpoints: Sync {
     /// A run of this cell that was finished earlier, if it may be taken.
     fn find(&self, cell: &str) -> Option<Run>;
 
@@ -28,7 +28,7 @@ pub trait Shelf: Sync {
 pub struct NoShelf;
 
 #[cfg(test)]
-impl Shelf for NoShelf {
+impl Checkpoints for NoShelf {
     fn find(&self, _cell: &str) -> Option<Run> {
         None
     }
@@ -38,7 +38,7 @@ impl Shelf for NoShelf {
     }
 }
 
-/// The store of results as a shelf.
+/// The store of results as a checkpoints.
 #[derive(Debug)]
 pub struct Kept {
     store: Mutex<Store>,
@@ -70,7 +70,7 @@ impl Kept {
     }
 }
 
-impl Shelf for Kept {
+impl Checkpoints for Kept {
     fn find(&self, cell: &str) -> Option<Run> {
         self.found.get(cell).map(|(_, run)| run.clone())
     }
@@ -91,14 +91,18 @@ impl Shelf for Kept {
 ///
 /// # Errors
 /// What `make` fails with, or a store that cannot be written.
-pub fn found_or_made(shelf: &dyn Shelf, cell: &str, make: impl FnOnce() -> anyhow::Result<(Run, End)>) -> anyhow::Result<Option<Run>> {
-    if let Some(run) = shelf.find(cell) {
+pub fn found_or_made(
+    checkpoints: &dyn Checkpoints,
+    cell: &str,
+    make: impl FnOnce() -> anyhow::Result<(Run, End)>,
+) -> anyhow::Result<Option<Run>> {
+    if let Some(run) = checkpoints.find(cell) {
         return Ok(Some(run));
     }
     match make()? {
         (mut run, End::Complete) => {
             mark(&mut run, cell);
-            shelf.put(&run)?;
+            checkpoints.put(&run)?;
             Ok(Some(run))
         }
         (_, End::Interrupted) => Ok(None),

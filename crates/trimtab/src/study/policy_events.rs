@@ -17,7 +17,7 @@ pub const DRAIN: &str = "discards-after";
 
 /// Acts for a policy, and hands progress on to `inner`.
 #[derive(Debug)]
-pub struct Hook<'a, E> {
+pub struct PolicyEvents<'a, E> {
     /// Whoever shows progress.
     pub inner: &'a mut E,
     /// Name of the policy.
@@ -28,7 +28,7 @@ pub struct Hook<'a, E> {
     pub online: bool,
 }
 
-impl<T: Trimmable, E: Events<T>> Events<T> for Hook<'_, E> {
+impl<T: Trimmable, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
     fn stopped(&self) -> bool {
         self.inner.stopped()
     }
