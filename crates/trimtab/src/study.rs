@@ -29,6 +29,7 @@ pub mod small;
 pub mod table;
 pub mod used;
 pub mod verdict;
+pub mod waits;
 
 use job::Job;
 use sensitivity::Sensitivity;

@@ -7,7 +7,7 @@ use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::months::{fills, setting};
 use super::table::{FOREGROUND, jobs, mean, policy_title};
 use super::verdict::{self, Recommendation};
-use super::{Study, advice, document, kernels, policy, sensitivity};
+use super::{Study, advice, document, kernels, policy, sensitivity, waits};
 use crate::report::document::{Answer, Table, Use};
 use crate::report::run::quantity;
 use std::time::Duration;
@@ -64,7 +64,17 @@ pub(super) fn subject(study: &Study) -> String {
     let filesystem = environment(run, "volume.name").or_else(|| environment(run, "fs.type"));
     match (run.provenance, drive) {
         (Provenance::Modelled, Some(drive)) => [Some(drive.as_str()), filesystem].into_iter().flatten().collect::<Vec<_>>().join(", "),
-        (_, drive) => [Some(study.target.as_str()), filesystem, drive.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(", "),
+        (_, drive) => {
+            // Where the drive does not tell its name, the device has one.
+            let device = drive.or_else(|| environment(run, "device").map(str::to_owned));
+            let fill = environment(run, "fs.fill").and_then(|fill| fill.trim_end_matches(" %").parse::<f64>().ok());
+            let fill = fill.map(|fill| format!("{fill:.0} % full"));
+            [Some(study.target.as_str()), filesystem, device.as_deref(), fill.as_deref()]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(", ")
+        }
     }
 }
 
@@ -92,9 +102,7 @@ pub(super) fn choice(study: &Study) -> (&'static str, &'static str) {
         Recommendation::Online => (policy::ONLINE, "let the filesystem discard as it frees (mount option discard)"),
         Recommendation::NotWorthIt => (policy::NONE, "do not trim: it costs something here and gains nothing"),
         // Without months nothing but the waiting was looked at.
-        Recommendation::NoDifference if study.ageing.is_empty() => {
-            ("what is set now", "what is waited for is the same with and without online discard")
-        }
+        Recommendation::NoDifference if study.ageing.is_empty() => ("what is set now", "online discard costs nothing measurable"),
         Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
         Recommendation::NeverDone => ("no policy", "a TRIM costs so much here that not even a batched trim is done before the next is due"),
         Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; that has to be mended first"),
@@ -194,11 +202,15 @@ fn waits(study: &Study, chosen: Option<&str>) -> Option<String> {
         .filter_map(|policy| Some((policy, longest_wait(study, policy)?)))
         .collect();
     let show = |seconds: f64| quantity(seconds, Unit::Seconds);
-    let beside = |(policy, seconds): &(&str, f64)| match *policy {
-        policy::NONE => format!("without trimming {}", show(*seconds)),
-        policy::ONLINE => format!("online {}", show(*seconds)),
-        policy::IDLE => format!("beside an idle trim {}", show(*seconds)),
-        policy => format!("beside {} {policy} trim {}", if policy == policy::ADAPTIVE { "an" } else { "a" }, show(*seconds)),
+    let mark = |policy: &str| waits::beside(study, policy).map_or("", |waits| waits.mark());
+    let beside = |(policy, seconds): &(&str, f64)| {
+        let whose = match *policy {
+            policy::NONE => "without trimming".to_owned(),
+            policy::ONLINE => policy.to_string(),
+            policy::IDLE => "beside an idle trim".to_owned(),
+            policy => format!("beside {} {policy} trim", if policy == policy::ADAPTIVE { "an" } else { "a" }),
+        };
+        format!("{whose} {}{}", show(*seconds), mark(policy))
     };
     let Some((policy, mine)) = chosen.and_then(|policy| Some((policy, longest_wait(study, policy)?))) else {
         others.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -215,7 +227,7 @@ fn waits(study: &Study, chosen: Option<&str>) -> Option<String> {
     };
     let tail = if named.is_empty() { String::new() } else { format!("; {}", named.join(", ")) };
     let alone = if policy == policy::NONE { " without trimming" } else { "" };
-    Some(format!("others wait at most {}{alone}{tail}", show(mine)))
+    Some(format!("others wait at most {}{}{alone}{tail}", show(mine), mark(policy)))
 }
 
 /// Deleting, without discards and with online discard: label and sentence.
@@ -321,48 +333,52 @@ fn months(study: &Study) -> Table {
     table
 }
 
-/// What was measured of each policy: what is waited for, what trimming takes, what reached the drive.
+/// A column of what was measured: its title, and the figure of runs of one policy.
+struct Column<'a> {
+    group: &'static str,
+    header: &'a str,
+    figure: Box<dyn Fn(&[&Run]) -> Option<String> + 'a>,
+}
+
+/// What was measured of each policy: what is waited for, what others wait, what trimming takes, what reached the drive.
 fn measured(study: &Study) -> Vec<Table> {
     let jobs = jobs(&study.runs);
-    if jobs.is_empty() {
+    let show = |seconds: f64| quantity(seconds, Unit::Seconds);
+    let mut columns: Vec<Column<'_>> = Vec::new();
+    for job in &jobs {
+        let figure = move |runs: &[&Run]| runs.iter().find(|run| run.workload == *job).and_then(|run| mean(run, FOREGROUND)).map(show);
+        columns.push(Column { group: "waited for", header: job, figure: Box::new(figure) });
+    }
+    let wait = if study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some()) { SPARSE_WAIT } else { BUSY_WAIT };
+    let longest = |metric: &'static str| move |runs: &[&Run]| runs.iter().filter_map(|run| mean(run, metric)).reduce(f64::max).map(show);
+    columns.push(Column { group: "others wait", header: "at most", figure: Box::new(longest(wait)) });
+    columns.push(Column { group: "a trim takes", header: "at most", figure: Box::new(longest("trim.seconds")) });
+    let counted = |runs: &[&Run]| {
+        runs.iter().filter_map(|run| mean(run, "discard.commands")).reduce(|a, b| a + b).map(|sum| quantity(sum, Unit::Count))
+    };
+    columns.push(Column { group: "discards", header: "counted", figure: Box::new(counted) });
+    let of = |title: &str| study.runs.iter().filter(|run| policy_title(run) == title).collect::<Vec<_>>();
+    let mut titles: Vec<String> = Vec::new();
+    for title in study.runs.iter().map(policy_title) {
+        if !titles.contains(&title) {
+            titles.push(title);
+        }
+    }
+    columns.retain(|column| titles.iter().any(|title| (column.figure)(&of(title)).is_some()));
+    if jobs.is_empty() || columns.is_empty() {
         return Vec::new();
     }
-    let (mut groups, mut header) = (vec![String::new()], vec!["policy"]);
-    let wait = if study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some()) { SPARSE_WAIT } else { BUSY_WAIT };
-    let shown = [
-        ("waited for", FOREGROUND, Unit::Seconds),
-        ("others wait at most", wait, Unit::Seconds),
-        ("trim afterwards", "trim.seconds", Unit::Seconds),
-        ("discards at the drive", "discard.commands", Unit::Count),
-    ];
-    for (group, metric, _) in shown {
-        for job in &jobs {
-            if study.runs.iter().any(|run| run.workload == *job && mean(run, metric).is_some()) {
-                groups.push(group.to_owned());
-                header.push(job);
-            }
-        }
-    }
-    let columns: Vec<(String, &str)> = groups.iter().cloned().zip(header.iter().copied()).skip(1).collect();
+    let header: Vec<&str> = std::iter::once("policy").chain(columns.iter().map(|column| column.header)).collect();
     let mut table = Table::new("", &header);
-    table.groups.clone_from(&groups);
-    let mut titles: Vec<String> = Vec::new();
-    for run in &study.runs {
-        let title = policy_title(run);
-        if titles.contains(&title) {
-            continue;
-        }
-        let cells = columns.iter().map(|(group, job)| {
-            let run = study.runs.iter().find(|run| run.workload == *job && policy_title(run) == title);
-            let (_, metric, unit) = shown.into_iter().find(|(name, ..)| name == group).unwrap_or(shown[0]);
-            run.and_then(|run| mean(run, metric)).map_or_else(|| "-".to_owned(), |value| quantity(value, unit))
-        });
-        let row: Vec<String> = std::iter::once(title.clone()).chain(cells).collect();
-        table.row(row);
-        if verdict::recommended_policy(study) == Some(verdict::effective_policy(run)) && table.chosen.is_empty() {
+    table.groups = std::iter::once(String::new()).chain(columns.iter().map(|column| column.group.to_owned())).collect();
+    let chosen = verdict::recommended_policy(study);
+    for title in titles {
+        let runs = of(&title);
+        let cells = columns.iter().map(|column| (column.figure)(&runs).unwrap_or_else(|| "-".to_owned()));
+        table.row(std::iter::once(title.clone()).chain(cells));
+        if table.chosen.is_empty() && runs.iter().any(|run| chosen == Some(verdict::effective_policy(run))) {
             table.chosen.push(table.rows.len() - 1);
         }
-        titles.push(title);
     }
     vec![table]
 }
@@ -376,14 +392,25 @@ fn notes(study: &Study) -> Vec<(String, String)> {
         None => "'trimtab doctor PATH' says whether TRIM reaches the drive at all".to_owned(),
     };
     notes.push(("Check first".to_owned(), check));
+    if verdict::recommendation(study) == Recommendation::NoDifference {
+        notes.push(("Apply".to_owned(), "nothing; leave it as it is".to_owned()));
+    }
     notes.extend(caution(study).map(|text| ("Caution".to_owned(), text)));
     if !study.untried.is_empty() {
-        let untried: Vec<String> = study.untried.iter().map(|u| format!("{} ({})", u.policy, u.reason)).collect();
-        let more = untried.len().saturating_sub(1);
-        let rest = if more > 0 { format!(", and {more} more: --details") } else { String::new() };
-        notes.push(("Not tried".to_owned(), format!("{}{rest}", untried[0])));
+        notes.push(("Not tried".to_owned(), untried(study)));
     }
     notes
+}
+
+/// Which policies were not tried; why, of the first that could have been, because somebody can do something about it.
+fn untried(study: &Study) -> String {
+    let by_need = |name: &str| [policy::ADAPTIVE, policy::IDLE].contains(&name);
+    let possible = study.untried.iter().find(|untried| !by_need(&untried.policy));
+    let reason = possible.map(|untried| format!("{} ({})", untried.policy, untried.reason));
+    let rest: Vec<&str> =
+        study.untried.iter().filter(|untried| possible != Some(*untried)).map(|untried| untried.policy.as_str()).collect();
+    let rest = (!rest.is_empty()).then(|| format!("{} (why: --details)", rest.join(", ")));
+    reason.into_iter().chain(rest).collect::<Vec<_>>().join("; ")
 }
 
 /// The most serious warning, of the recommended policy before those of others.
@@ -524,6 +551,58 @@ pub(super) mod tests {
         Around { took: Some(Duration::from_secs(29)), report: Some(report.into()), kept: Some("5b48c05a".into()) }
     }
 
+    /// What is measured on a filesystem: others wait for online discard more often than by chance, for a batched trim once.
+    fn filesystem() -> Study {
+        let waits: [(&str, &str, &[(u64, u64)]); 3] = [
+            ("as-mounted", "nodiscard", &[(50, 1), (2, 8)]),
+            ("batched", "nodiscard", &[(62, 1), (1, 410)]),
+            ("online", "discard", &[(100, 1), (50, 1_900)]),
+        ];
+        let one = |job: &'static str, at: usize| {
+            let (policy, option, met) = waits[at];
+            let figures = [
+                ("delete.seconds", Unit::Seconds, [0.045, 0.045, 3.1][at]),
+                (FOREGROUND, Unit::Seconds, [0.152, 0.155, 3.2][at]),
+                ("discard.commands", Unit::Count, [0.0, 6.0, 79.0][at]),
+            ];
+            let mut run = run(job, policy, &[("files", "3670")], &figures);
+            for metric in run.metrics.iter_mut().filter(|metric| metric.name.ends_with(".seconds")) {
+                metric.samples = [0.99, 1.0, 1.01].map(|share| metric.samples[0] * share).to_vec();
+            }
+            if policy == "batched" {
+                run.metrics.push(Metric { name: "trim.seconds".into(), unit: Unit::Seconds, better: Better::Lower, samples: vec![0.48] });
+            }
+            (run.provenance, run.target) = (Provenance::Measured, TargetKind::Directory);
+            run.target_label = "/mnt/ssd".into();
+            run.policy_settings = vec![Field::new(policy::DISCARD, option)];
+            run.environment =
+                [("fs.type", "ext4"), ("device", "sda2"), ("fs.fill", "61.3 %")].map(|(key, value)| Field::new(key, value)).to_vec();
+            if job == "tree" { crate::study::waits::tests::met(run, met) } else { run }
+        };
+        let untried =
+            ["adaptive", "idle"].map(|policy| Untried { policy: policy.into(), reason: "it trims by need and in idle time".into() });
+        Study {
+            target: "/mnt/ssd".into(),
+            runs: (0..3).flat_map(|at| [one("tree", at), one("postmark", at)]).collect(),
+            untried: untried.to_vec(),
+            complete: true,
+            ..Study::default()
+        }
+    }
+
+    #[test]
+    fn the_first_screen_of_a_filesystem_at_three_widths() {
+        for width in [60, 80, 120] {
+            let shown = screen(&filesystem(), width);
+            assert!(shown.lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{shown}");
+            insta::assert_snapshot!(format!("filesystem-{width}"), shown);
+        }
+        let shown = screen(&filesystem(), 80);
+        assert!(shown.lines().count() <= 23, "{shown}");
+        // One of 63 may be chance, 50 of 150 are not.
+        assert!(shown.contains("410 ms (may be chance)") && shown.contains("online 1.90 s"), "{shown}");
+    }
+
     fn screen(study: &Study, width: usize) -> String {
         anstream::adapter::strip_str(&text::answer_at(&of(study, &around()), Some(width))).to_string()
     }
@@ -602,6 +681,8 @@ pub(super) mod tests {
     fn first_reader() {
         let one = whole();
         answers_ten_questions("One drive", &of(&one, &around()), &document::of(&one, &around()));
+        let real = filesystem();
+        answers_ten_questions("A filesystem", &of(&real, &around()), &document::of(&real, &around()));
         let three = overview::tests::three();
         answers_ten_questions("Three drives", &overview::answer(&three, &around()), &overview::document(&three, &around()));
     }

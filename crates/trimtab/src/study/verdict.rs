@@ -1,8 +1,9 @@
 //! What follows from the runs of a study. A pure function of them, the same for real and modelled targets.
 
 use super::job::Job;
-use super::light_work::{BUSY_BACKLOG, SPARSE_WAIT};
+use super::light_work::{BUSY_BACKLOG, BUSY_WAIT, SPARSE_WAIT};
 use super::table::{FOREGROUND, jobs, mean, samples};
+use super::waits::{self, Finding};
 use super::{Study, advice, kernels, policy, sensitivity};
 use crate::report::document::Verdict;
 use crate::report::run::quantity;
@@ -11,7 +12,7 @@ use trimtab_core::run::{Better, Field, Provenance, Run, Unit};
 use trimtab_core::units::three_digits;
 
 /// What nobody notices.
-const BLINK_SECONDS: f64 = 0.05;
+pub(super) const BLINK_SECONDS: f64 = 0.05;
 /// With fewer repeats than a confidence interval needs, a difference counts if no repeat of one is within the range of
 /// the other and one mean is at least this many times the other.
 const DIFFERENCE_FEW: f64 = 1.5;
@@ -174,6 +175,11 @@ pub fn of(study: &Study) -> Verdict {
             verdict.evidence.extend(evidence(run));
         }
     }
+    for policy in [policy::ONLINE, policy::BATCHED] {
+        let Some(waits) = waits::beside(study, policy) else { continue };
+        let to = if waits.finding == Finding::TooFew { &mut verdict.caveats } else { &mut verdict.evidence };
+        to.push(waits.evidence(policy));
+    }
     verdict.caveats.extend(advice::never_done(study));
     if let Some(chosen) = recommended_policy(study) {
         verdict.caveats.extend(advice::changes(study, chosen, stalls(study, &cells), STALL_SECONDS));
@@ -196,7 +202,8 @@ fn queues(run: &Run) -> bool {
 
 fn headline(study: &Study, cells: &Cells<'_>) -> String {
     let Some(first) = study.all().next() else { return "Nothing was measured to its end, so there is nothing to say.".to_owned() };
-    let batch = if cells.has(policy::BATCHED) { format!("A batched trim takes {}.", trim_cost(cells)) } else { String::new() };
+    let batch =
+        if cells.has(policy::BATCHED) { format!("A batched trim takes {}{}.", trim_cost(cells), beside_it(study)) } else { String::new() };
     let months = |policy: &str| advice::sentence(study, policy);
     let text = match recommendation(study) {
         Recommendation::Blocked => format!(
@@ -298,6 +305,15 @@ fn online_costs(study: &Study, cells: &Cells<'_>) -> String {
     })
 }
 
+/// What others were measured to wait beside a batched trim, if that is longer than without.
+fn beside_it(study: &Study) -> String {
+    let longer = waits::beside(study, policy::BATCHED).filter(|waits| waits.finding == Finding::Longer);
+    longer.map_or_else(String::new, |waits| {
+        let (with, without) = (quantity(waits.longest.0, Unit::Seconds), quantity(waits.longest.1, Unit::Seconds));
+        format!(", and beside it one append of others takes up to {with} instead of {without}")
+    })
+}
+
 /// What others wait beside the trims of the policy that is recommended; empty if that is a blink, or said already.
 fn price(cells: &Cells<'_>, policy: Option<&str>) -> String {
     let Some(policy) = policy.filter(|policy| ![policy::NONE, policy::IDLE].contains(policy)) else { return String::new() };
@@ -344,8 +360,16 @@ fn worst<'a>(study: &'a Study, cells: &Cells<'a>) -> Option<Worst<'a>> {
     let most = |a: Worst<'a>, b: Worst<'a>| if b.online / b.none > a.online / a.none { b } else { a };
     of_work.reduce(most).or_else(|| {
         let beside = |job| slowed(cells, job, SPARSE_WAIT, "longest append beside it, one every 5 s,".to_owned(), &[policy::NONE]);
-        jobs(&study.runs).into_iter().filter_map(beside).reduce(most)
+        jobs(&study.runs).into_iter().filter_map(beside).reduce(most).or_else(|| measured_beside(study, cells))
     })
+}
+
+/// The appends that were measured beside online discard, if they take longer than without.
+fn measured_beside<'a>(study: &'a Study, cells: &Cells<'a>) -> Option<Worst<'a>> {
+    let waits = waits::beside(study, policy::ONLINE).filter(|waits| waits.finding == Finding::Longer)?;
+    let job = cells.of(policy::ONLINE).find(|run| mean(run, BUSY_WAIT).is_some())?.workload.as_str();
+    let phase = "longest append beside it, 50 a second,".to_owned();
+    Some(Worst { job, metric: BUSY_WAIT.to_owned(), phase, online: waits.longest.0, none: waits.longest.1 })
 }
 
 /// A time of `job` under online discard and without, if it is measurably longer, and by more than a blink.
@@ -579,6 +603,59 @@ mod tests {
         assert_eq!(of(&alone).headline, "Batched trimming was not tested here: nothing here counts discards.");
         // What could not be tried is another matter.
         assert_eq!(recommendation(&study(vec![none(), batched()])), Recommendation::Batched);
+    }
+
+    /// No trimming, batched and online of the same speed, beside which appends of others took so many milliseconds so many times.
+    fn waited(none: &[(u64, u64)], batched: &[(u64, u64)], online: &[(u64, u64)]) -> Study {
+        use crate::study::waits::tests::met;
+        study(vec![
+            met(tree("as-mounted", "nodiscard", &[0.17; 3], 0.0, None), none),
+            met(tree("batched", "nodiscard", &[0.17; 3], 120.0, Some(0.8)), batched),
+            met(tree("online", "discard", &[0.17; 3], 500.0, None), online),
+        ])
+    }
+
+    #[test]
+    fn what_others_were_measured_to_wait_counts_where_it_is_more_than_chance() {
+        let quick = [(50, 1), (2, 8)];
+        // Nobody waits longer than 8 ms.
+        let none = waited(&quick, &quick, &quick);
+        assert_eq!((recommendation(&none), of(&none).caveats.iter().any(|c| c.contains("too few"))), (Recommendation::NoDifference, false));
+        assert!(of(&none).evidence.iter().any(|e| e.contains("beside 'online' 0 of 52 appends of others took longer than 50.0 ms")));
+        // A third of 60 take 900 ms beside online discard, none of 52 without: 20 of 20 by chance in C(60, 20) / C(112, 20), less than 0.01 %.
+        let online = waited(&quick, &quick, &[(40, 1), (20, 900)]);
+        assert_eq!((recommendation(&online), recommended_policy(&online)), (Recommendation::Batched, Some(policy::BATCHED)));
+        let verdict = of(&online);
+        assert!(
+            verdict.headline.contains("With online discard tree's longest append beside it, 50 a second, takes 900 ms instead of 8.0"),
+            "{}",
+            verdict.headline
+        );
+        assert!(verdict.evidence.iter().any(|e| e.contains("beside 'online' 20 of 60 appends of others took longer than 50.0 ms, without trimming 0 of 52: more than chance explains (it happens in less than 0.01 % of cases)")), "{:?}", verdict.evidence);
+        // One of 60: it would come in 60 of 112 cases by chance, 53.6 %, however long it is.
+        let one = waited(&quick, &quick, &[(59, 1), (1, 9_000)]);
+        assert_eq!(recommendation(&one), Recommendation::NoDifference);
+        assert!(
+            of(&one).caveats.iter().any(|c| c.contains("1 of 60") && c.contains("too few to say (it happens in 53.6 % of cases)")),
+            "{:?}",
+            of(&one).caveats
+        );
+        // Without discards they wait as long.
+        let slow = [(40, 1), (20, 900)];
+        assert_eq!(recommendation(&waited(&slow, &slow, &slow)), Recommendation::NoDifference);
+        // A batched trim that others wait for is told, whatever is recommended.
+        let batched = waited(&quick, &[(40, 1), (20, 900)], &quick);
+        assert_eq!(recommendation(&batched), Recommendation::NoDifference);
+        assert!(
+            of(&batched).headline.contains("beside it one append of others takes up to 900 ms instead of 8.0"),
+            "{}",
+            of(&batched).headline
+        );
+        // No discard was counted, so nobody waited for one.
+        let mut uncounted = online;
+        uncounted.runs[2].metrics.iter_mut().find(|m| m.name == "discard.commands").unwrap().samples = vec![0.0];
+        assert_eq!(recommendation(&uncounted), Recommendation::NotTested);
+        assert!(!of(&uncounted).headline.contains("900 ms"), "{}", of(&uncounted).headline);
     }
 
     #[test]
