@@ -333,11 +333,14 @@ fn months(study: &Study) -> Table {
     table
 }
 
+/// A figure of the runs of one policy.
+type Figure<'a> = dyn Fn(&[&Run]) -> Option<String> + 'a;
+
 /// A column of what was measured: its title, and the figure of runs of one policy.
 struct Column<'a> {
     group: &'static str,
     header: &'a str,
-    figure: Box<dyn Fn(&[&Run]) -> Option<String> + 'a>,
+    figure: Box<Figure<'a>>,
 }
 
 /// What was measured of each policy: what is waited for, what others wait, what trimming takes, what reached the drive.
@@ -553,10 +556,10 @@ pub(super) mod tests {
 
     /// What is measured on a filesystem: others wait for online discard more often than by chance, for a batched trim once.
     fn filesystem() -> Study {
-        let waits: [(&str, &str, &[(u64, u64)]); 3] = [
-            ("as-mounted", "nodiscard", &[(50, 1), (2, 8)]),
-            ("batched", "nodiscard", &[(62, 1), (1, 410)]),
-            ("online", "discard", &[(100, 1), (50, 1_900)]),
+        let waits = [
+            ("as-mounted", "nodiscard", [(50, 1), (2, 8)]),
+            ("batched", "nodiscard", [(62, 1), (1, 410)]),
+            ("online", "discard", [(100, 1), (50, 1_900)]),
         ];
         let one = |job: &'static str, at: usize| {
             let (policy, option, met) = waits[at];
@@ -577,7 +580,7 @@ pub(super) mod tests {
             run.policy_settings = vec![Field::new(policy::DISCARD, option)];
             run.environment =
                 [("fs.type", "ext4"), ("device", "sda2"), ("fs.fill", "61.3 %")].map(|(key, value)| Field::new(key, value)).to_vec();
-            if job == "tree" { crate::study::waits::tests::met(run, met) } else { run }
+            if job == "tree" { crate::study::waits::tests::met(run, &met) } else { run }
         };
         let untried =
             ["adaptive", "idle"].map(|policy| Untried { policy: policy.into(), reason: "it trims by need and in idle time".into() });
