@@ -1,7 +1,7 @@
 //! What a drive is: plain data, checked by [`DriveSpec::validate`] before a model is made of it.
 //!
 //! Every field has one meaning, stated here with its unit. Sizes are in bytes, durations in nanoseconds, shares in
-//! per mille: integers only, so that a specification means the same on every machine. `docs/method.md` says how the
+//! per mille: integers only, so that a specification means the same on every machine. `docs/method/ssd.md` says how the
 //! fields enter the timing arithmetic.
 
 mod disk;

@@ -9,7 +9,7 @@ use trimtab_core::workload::Plan;
 use trimtab_core::workload::postmark::Settings;
 use trimtab_core::workload::tree::{DEFAULT_FILES, DEFAULT_SIZE, TreeList};
 
-/// What the data of a source tree is like; how that was measured is in docs/method.md.
+/// What the data of a source tree is like; how that was measured is in docs/method/study-modelled.md.
 pub const TREE_DATA: DataClass = DataClass::Compressible(68);
 
 /// The size of a study.

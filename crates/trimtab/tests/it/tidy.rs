@@ -1,5 +1,6 @@
 //! What the sources promise of themselves.
 
+mod documents;
 mod rooms;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Write rates against NAND arithmetic: what the numbers of a specification alone say, phase by phase, without the model's clock.
 //!
-//! `docs/method.md` states the formulas. The slowest of processor, queue, link, channels and dies decides.
+//! `docs/method/ssd.md` states the formulas. The slowest of processor, queue, link, channels and dies decides.
 
 mod groups;
 mod laws;

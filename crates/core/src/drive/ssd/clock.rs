@@ -1,7 +1,7 @@
 //! Time: how long dies, channels, the link and the command processor are taken, by "busy until" counters.
 //!
 //! Everything is integer nanoseconds on the drive's clock. An operation starts when what it needs is free and takes what the
-//! specification says; nothing is simulated in between. `docs/method.md` states each rule.
+//! specification says; nothing is simulated in between. `docs/method/ssd.md` states each rule.
 
 use super::lane::Lanes;
 use crate::drive::layout::Layout;

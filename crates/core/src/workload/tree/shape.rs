@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(tree.dirs(), TOP.iter().map(|t| t.2).sum::<u64>() + 1);
     }
 
-    /// These figures are in docs/method.md.
+    /// These figures are in docs/method/tree.md.
     #[test]
     fn depth_fan_out_and_sizes_are_as_documented() {
         let tree = default_tree();

@@ -39,7 +39,7 @@ const MET: f64 = 0.95;
 #[command(after_help = "\
 Every operation is what an NFS server would do with it: look the name up, do it, make it
 durable, answer. Response times are given at equally spaced loads up to the peak, and as
-the overall response time (ORT). docs/method.md says what is emulated. The figures compare
+the overall response time (ORT). docs/method/nfs.md says what is emulated. The figures compare
 drives, filesystems and trim policies with each other, and with no published SPECsfs result.
 
 Examples:

@@ -34,7 +34,7 @@ use trimtab_core::workload::tree::{self, DEFAULT_FILES, DEFAULT_SIZE, Tree, Tree
 /// Unpack a source tree, sync, delete it, sync; each timed apart.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The default tree has 36,706 files and 493 MB (10^6 bytes) in the shape of a kernel source tree; see docs/method.md.
+The default tree has 36,706 files and 493 MB (10^6 bytes) in the shape of a kernel source tree; see docs/method/tree.md.
 
 Examples:
   trimtab bench tree /mnt/ssd

@@ -19,7 +19,7 @@ use trimtab_core::usage::UsageError;
 #[command(after_help = "\
 The verdict on measured runs needs three repeats a side (five with --median). They can be in one run, as with bench tree --tries 3, or in several runs joined by +. If the interval lies on one side of 1 there is a difference. If all of it lies between 0.909 and 1.1 there is no measurable difference: one of more than 10 % is excluded. Anything else is 'cannot tell'.
 
-Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one. docs/method.md says how the interval is made.
+Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one. docs/method/statistics.md says how the interval is made.
 
 For continuous integration: --fail-above 5% ends with status 5 if a figure is worse by more than that and the verdict says so, with status 4 if one looks worse by more than that and nobody can tell. --metric says which figures count.
 

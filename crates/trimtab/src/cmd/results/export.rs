@@ -18,7 +18,7 @@ use trimtab_core::usage::UsageError;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 JSON holds everything, and trimtab results import gives exactly the same runs back. CSV has
-a row for every repeat of every figure; docs/method.md explains its columns.
+a row for every repeat of every figure; docs/method/stored-results.md explains its columns.
 
 Examples:
   trimtab results export > all.json

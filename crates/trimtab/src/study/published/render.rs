@@ -185,7 +185,7 @@ const INTRODUCTION: &str = "\
 
 Written by `trimtab study --published --markdown docs/published.md`. The published figures are `results.toml` and `reviews.toml` in
 `crates/trimtab/src/study/published`, where they stood `sources.toml`, and what counts as what `frozen.toml`. What became of the score is in
-[method.md](method.md), under *Published measurements*.
+[method/published.md](method/published.md).
 
 A *fitted* figure is one that a parameter of the drive or filesystem was set by, which is named: it says nothing about the model. All others
 are *predicted*; those of drives that nothing was fitted on are *held out*, and scored apart. A figure that the model does not produce is missed.

@@ -89,7 +89,7 @@ fn drives_of_today_are_as_fast_as_real_ones_of_their_kind() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Long writes of reviews (docs/method.md names them): the first rate, the bytes until it falls, the rate behind it; least and most of the drives of a kind.
+/// Long writes of reviews (docs/method/ssd-checked.md names them): the first rate, the bytes until it falls, the rate behind it; least and most of the drives of a kind.
 #[test]
 fn long_writes_fall_as_those_of_real_drives_do() {
     let megabytes = |rate: f64| rate / 1e6;
