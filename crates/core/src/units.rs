@@ -225,9 +225,10 @@ impl FromStr for Bytes {
             ("pb", 1_000_000_000_000_000),
             ("pib", 1 << 50),
         ];
-        scaled(text, UNITS)
-            .map(Self)
-            .ok_or_else(|| ParseQuantityError { text: text.to_string(), expected: "a size such as 4096, 4KiB, 500MB or 1.8TB" })
+        scaled(text, UNITS).map(Self).map_err(|too_large| ParseQuantityError {
+            text: text.to_string(),
+            expected: if too_large { "below 18.4 EB, as every size is" } else { "a size such as 4096, 4KiB, 500MB or 1.8TB" },
+        })
     }
 }
 
@@ -248,31 +249,34 @@ impl FromStr for Nanos {
             ("h", 3_600_000_000_000),
             ("d", 86_400_000_000_000),
         ];
-        scaled(text, UNITS)
-            .map(Self)
-            .ok_or_else(|| ParseQuantityError { text: text.to_string(), expected: "a duration such as 5ms, 1.5s, 30min, 2h or 7d" })
+        scaled(text, UNITS).map(Self).map_err(|too_large| ParseQuantityError {
+            text: text.to_string(),
+            expected: if too_large { "below 584 years, as every duration is" } else { "a duration such as 5ms, 1.5s, 30min, 2h or 7d" },
+        })
     }
 }
 
-/// A non-negative decimal number and a unit of the table, as a whole number of base units.
-fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+/// A non-negative decimal number and a unit of the table, as a whole number of base units; whether it is too large for 64 bits if it is none.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, bool> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let unit = unit.trim().to_lowercase();
-    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
+    let factor = units.iter().find(|(name, _)| *name == unit).ok_or(false)?.1;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return Err(false);
     }
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // All are digits now, so that what does not fit is too large.
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| true)? };
     let mut value = u128::from(whole) * u128::from(factor);
     let mut scale = 1_u128;
     for digit in fraction.chars() {
-        scale = scale.checked_mul(10)?;
-        value = value.checked_add(u128::from(digit.to_digit(10)?) * u128::from(factor) / scale)?;
+        scale = scale.checked_mul(10).ok_or(false)?;
+        let digit = digit.to_digit(10).ok_or(false)?;
+        value = value.checked_add(u128::from(digit) * u128::from(factor) / scale).ok_or(true)?;
     }
-    u64::try_from(value).ok()
+    u64::try_from(value).map_err(|_| true)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::output;
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 
+mod refused;
 mod wrap;
 
 const EXAMPLES: &str = "\
@@ -27,9 +28,14 @@ pub struct Cli {
 pub fn explain(error: &clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {
-        anstream::eprint!("{}", output::on_stderr(output::plain(&text.to_string()).trim_end()));
+        let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let (said, document) = match refused::value(error, &words, &command()) {
+            Some((what, hint)) => (format!("error: {what}; {hint}"), format!("error: {what}\n\n  tip: {hint}")),
+            None => (text.to_string(), text.to_string()),
+        };
+        anstream::eprint!("{}", output::on_stderr(output::plain(&said).trim_end()));
         if asks_for_json() {
-            crate::output::error::print_usage_document(&text.to_string());
+            crate::output::error::print_usage_document(&document);
         }
         return ExitCode::from(crate::output::error::USAGE);
     }
@@ -113,5 +119,25 @@ mod tests {
             let said = refused(args);
             assert!(said.contains("invalid value '-5'") && !said.contains("tip:"), "{args:?}: {said}");
         }
+    }
+
+    #[test]
+    fn what_is_wanted_is_asked_of_the_parser() {
+        let said = |words: &[&str]| {
+            let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
+            let error = command().try_get_matches_from(&words).unwrap_err();
+            refused::value(&error, &words, &command())
+        };
+        let whole = |words: &[&str]| said(words).unwrap();
+        for value in ["abc", "-5", "NaN", "", "1001"] {
+            let (what, hint) = whole(&["study", "--repeats", value]);
+            assert_eq!(what, format!("invalid value '{value}' for '--repeats <N>': expected a whole number from 1 to 1000"));
+            assert_eq!(hint, "'trimtab study --help' says more");
+        }
+        assert!(whole(&["study", "--seed", "x"]).0.ends_with("expected a whole number, 0 or more"));
+        assert!(whole(&["--quiet", "bench", "postmark", "--bias-read=x"]).0.ends_with("expected a whole number from -1 to 10"));
+        assert!(whole(&["bench", "crystal", "--size", "x"]).0.ends_with("'x' is not a size such as 4096, 4KiB, 500MB or 1.8TB"));
+        assert!(whole(&["bench", "crystal", "--size", "20000PB"]).0.ends_with("'20000PB' is not below 18.4 EB, as every size is"));
+        assert_eq!(said(&["study", "--nonsense"]), None);
     }
 }

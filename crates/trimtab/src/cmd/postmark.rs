@@ -27,7 +27,6 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_core::run::Run;
-use trimtab_core::usage::UsageError;
 
 /// PostMark: its command language, its operations, its reports.
 ///
@@ -56,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
     threads: u32,
     /// Start at most N transactions a second in each stream; latency then counts from when a transaction was due.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = config::rate_option)]
     rate: Option<f64>,
     /// Keep each run in the store of results, with the machine and what else it did.
     #[arg(long)]
@@ -81,9 +80,6 @@ struct Shape {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut config = Config { fsync: args.fsync, direct: args.direct, threads: args.threads, ..Config::default() };
     if let Some(rate) = args.rate {
-        if !(1e-6..=1e9).contains(&rate) {
-            return Err(UsageError::new(format!("--rate {rate} is not a number of transactions per second")).into());
-        }
         config.settings.interval = interval_of_rate(rate);
     }
     let mut shape = Shape { runs: Vec::new() };

@@ -253,3 +253,46 @@ fn lines_of_the_daemon_have_a_time_unless_the_journal_adds_one() {
     let journal = lines(true);
     assert!(journal.starts_with("/no/such/mount is not mounted"), "{journal}");
 }
+
+/// Every option of `command` and of what is below it, with its path.
+fn options(command: &clap::Command, path: &[String], found: &mut Vec<(Vec<String>, String)>) {
+    for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values() && !arg.is_positional()) {
+        found.extend(arg.get_long().map(|long| (path.to_vec(), format!("--{long}"))));
+    }
+    for sub in command.get_subcommands() {
+        options(sub, &[path, &[sub.get_name().to_owned()]].concat(), found);
+    }
+}
+
+#[test]
+fn every_number_that_is_none_is_refused_in_one_line_that_says_what_is_wanted() {
+    let mut all = Vec::new();
+    options(&trimtab::cmd::cli::command(), &[], &mut all);
+    let mut numbers = 0;
+    for (path, option) in all {
+        let parsed = |value: &str| {
+            let words = ["trimtab".to_owned()].into_iter().chain(path.iter().cloned()).chain([format!("{option}={value}")]);
+            trimtab::cmd::cli::command().try_get_matches_from(words).map_err(|error| error.kind())
+        };
+        let refused = |value: &str| parsed(value).err() == Some(clap::error::ErrorKind::ValueValidation);
+        // What takes any text, or no number at all, wants none.
+        if !refused("abc") || ["1", "60", "4096", "0.5", "10s", "4096:8192", "0+4096"].into_iter().all(refused) {
+            continue;
+        }
+        numbers += 1;
+        for value in ["-5", "abc", "NaN", "", "99999999999999999999999"] {
+            assert!(refused(value), "{path:?} {option} takes '{value}'");
+            let refused = trimtab().args(&path).arg(format!("{option}={value}")).env("HOME", "/nonexistent").assert().code(2);
+            let said = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+            let what = format!("{path:?} {option}={value}: {said}");
+            assert_eq!(said.lines().count(), 1, "{what}");
+            assert!(said.contains(&format!("invalid value '{value}' for '{option} <")), "{what}");
+            for riddle in ["digit", "literal", "target type", "empty string", "not in "] {
+                assert!(!said.contains(riddle), "{what}");
+            }
+            let wanted = said.split("': ").nth(1).unwrap_or_default();
+            assert!(wanted.len() > "; 'trimtab --help' says more\n".len() + 10, "{what}");
+        }
+    }
+    assert!(numbers > 80, "{numbers} options want a number or something like it");
+}

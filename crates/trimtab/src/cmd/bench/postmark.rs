@@ -4,7 +4,7 @@ use super::finish::{self, Watch};
 use super::modelled::{self, ModelArgs};
 use super::turns::AgainstArgs;
 use crate::cmd::options::SafetyArgs;
-use crate::cmd::postmark::config::{THREADS_MAX, interval_of_rate};
+use crate::cmd::postmark::config::{THREADS_MAX, interval_of_rate, rate_option};
 use crate::cmd::postmark::{details, memory};
 use crate::host::Observer;
 use crate::output::Context;
@@ -98,7 +98,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "B", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..=10))]
     bias_create: i8,
     /// Start at most N transactions a second in each stream; latency then counts from when a transaction was due.
-    #[arg(long, value_name = "N", value_parser = rate)]
+    #[arg(long, value_name = "N", value_parser = rate_option)]
     rate: Option<f64>,
     /// Independent streams that run at once, each with all these files and transactions and a seed of its own.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
@@ -135,10 +135,6 @@ fn sizes(text: &str) -> Result<(u32, u32), String> {
 fn block(text: &str) -> Result<u32, String> {
     let bytes: Bytes = text.parse().map_err(|error| format!("{error}"))?;
     u32::try_from(bytes.0).map_err(|_| format!("{text} is more than 4 GiB"))
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|rate| (1e-6..=1e9).contains(rate)).ok_or_else(|| "a rate is a number of transactions per second".to_owned())
 }
 
 /// Everything that is to be run.

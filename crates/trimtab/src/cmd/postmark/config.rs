@@ -301,6 +301,12 @@ fn rate(argument: Option<&[u8]>) -> Result<f64, Complaint> {
         .ok_or_else(|| format!("'{}' is not a rate in transactions per second (0: no limit)", text.escape_ascii()))
 }
 
+/// Transactions a second, as an option has them.
+pub fn rate_option(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (1e-6..=1e9).contains(rate));
+    rate.ok_or_else(|| "expected transactions a second, from 0.000001 to 1000000000".to_owned())
+}
+
 /// The time between transactions at `rate` a second; none for 0.
 pub fn interval_of_rate(rate: f64) -> Option<Nanos> {
     (rate > 0.0).then(|| Nanos(((1e9 / rate).round() as u64).max(1)))

@@ -1,0 +1,62 @@
+//! A value that an option does not take, in one line: what, where, what would be right.
+//!
+//! What the standard library says of numbers ("invalid digit found in string") tells nobody what is wanted. The parser of an option knows its range and
+//! says it of a number outside, so it is asked with one.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::error::Error as _;
+use std::num::{ParseFloatError, ParseIntError};
+
+/// Below every range.
+const TOO_SMALL: &str = "-9223372036854775808";
+
+/// What was refused, and where more is said; `None` for errors that are not about a value.
+pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<(String, String)> {
+    if error.kind() != ErrorKind::ValueValidation {
+        return None;
+    }
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let (option, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let source = error.source()?;
+    let path = path(words, command);
+    let expected = if source.is::<ParseIntError>() {
+        format!("expected a whole number{}", asked(&path, &option, command).unwrap_or_default())
+    } else if source.is::<ParseFloatError>() {
+        "expected a number".to_owned()
+    } else {
+        let said = source.to_string();
+        range(&said).map_or(said, |range| format!("expected a whole number{range}"))
+    };
+    Some((format!("invalid value '{value}' for '{option}': {expected}"), format!("'{} --help' says more", path.join(" "))))
+}
+
+/// The command of a line, with its subcommands.
+fn path(words: &[String], command: &clap::Command) -> Vec<String> {
+    let (mut at, mut path) = (command, vec![command.get_name().to_owned()]);
+    for word in words.iter().skip(1).take_while(|word| *word != "--") {
+        if let Some(sub) = at.find_subcommand(word) {
+            path.push(sub.get_name().to_owned());
+            at = sub;
+        }
+    }
+    path
+}
+
+/// What its parser says of a number that is too small: " from 1 to 1000".
+fn asked(path: &[String], option: &str, command: &clap::Command) -> Option<String> {
+    let name = option.split(' ').next()?;
+    let words = path.iter().cloned().chain([format!("{name}={TOO_SMALL}")]);
+    let refused = command.clone().try_get_matches_from(words).err()?;
+    let source = refused.source()?;
+    // Types without a sign say no more than that there is a digit which is none.
+    if source.is::<ParseIntError>() { Some(", 0 or more".to_owned()) } else { range(&source.to_string()) }
+}
+
+/// "-5 is not in 1..=1000" as " from 1 to 1000".
+fn range(said: &str) -> Option<String> {
+    let (least, most) = said.split_once(" is not in ")?.1.split_once("..=")?;
+    Some(format!(" from {least} to {most}"))
+}
