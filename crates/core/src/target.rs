@@ -131,6 +131,37 @@ pub struct TrimWindow {
     pub len: u64,
 }
 
+/// Discards that somebody counted: a device, a model, a layer of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Commands.
+    pub commands: u64,
+    /// Bytes of them.
+    pub bytes: Bytes,
+}
+
+impl Counted {
+    /// What came since `before`; nothing of a counter that went back.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self { commands: self.commands.saturating_sub(before.commands), bytes: self.bytes.saturating_sub(before.bytes) }
+    }
+}
+
+impl core::ops::Add for Counted {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { commands: self.commands.saturating_add(other.commands), bytes: self.bytes.saturating_add(other.bytes) }
+    }
+}
+
+impl core::iter::Sum for Counted {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| sum + one)
+    }
+}
+
 /// What one trim request did: everything that is known, nothing that is guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrimOutcome {
@@ -138,10 +169,8 @@ pub struct TrimOutcome {
     pub asked: Bytes,
     /// What the filesystem returned; means different things per filesystem and is no proof.
     pub returned: Bytes,
-    /// Discard commands that the device counted meanwhile, where it counts.
-    pub device_commands: Option<u64>,
-    /// Bytes of them.
-    pub device_bytes: Option<Bytes>,
+    /// What the device counted meanwhile, where it counts.
+    pub counted: Option<Counted>,
     /// How long it took.
     pub took: Nanos,
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::rng::Stream;
+use crate::target::Counted;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -182,8 +183,7 @@ impl Rig {
         self.outcome = (!failed).then(|| TrimOutcome {
             asked: Bytes((at as u64 * UNIT).min(window.start + window.len) - window.start),
             returned: Bytes(bytes),
-            device_commands: Some(commands),
-            device_bytes: Some(Bytes(bytes)),
+            counted: Some(Counted { commands, bytes: Bytes(bytes) }),
             took: Nanos(self.now - from),
         });
     }
@@ -584,8 +584,7 @@ fn idle_is_not_misled_by_one_trial_that_waited_for_others() {
     rig.outcome = Some(TrimOutcome {
         asked: Bytes(UNIT),
         returned: Bytes(UNIT),
-        device_commands: Some(1),
-        device_bytes: Some(Bytes(UNIT)),
+        counted: Some(Counted { commands: 1, bytes: Bytes(UNIT) }),
         took: Nanos(6 * MS),
     });
     rig.run(&mut policy, 100 * S);

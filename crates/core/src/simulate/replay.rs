@@ -6,11 +6,10 @@
 //! came before it in the recording, after the same pause; a slower drive slows the host down. Traces without latencies
 //! are replayed at their recorded times.
 
+use super::steered::Account;
 use super::timing::Timing;
 use crate::drive::interface::Interface;
-use crate::drive::ledger::Discards;
 use crate::drive::model::Model;
-use crate::drive::requests::Counts;
 use crate::drive::{Command, Device, Extent, Refusal};
 use crate::policy::PolicySpec;
 use crate::simulate::steered::Steered;
@@ -27,12 +26,8 @@ use core::cmp::Reverse;
 pub struct Outcome {
     /// From the first request to the last completion, in model time.
     pub took: Nanos,
-    /// The host's requests, and the policy's trims.
-    pub counts: Counts,
-    /// What was trimmed, by whomever.
-    pub discards: Discards,
-    /// Bytes that the host had freed and the drive was never told.
-    pub never_told: Bytes,
+    /// The host's requests, the policy's trims, and what was trimmed by whomever.
+    pub account: Account,
     /// Bytes written to the medium over bytes written by the host, during the replay.
     pub waf: Option<f64>,
     /// The model's counters at the end.
@@ -198,9 +193,7 @@ pub fn outcome<E>(
     let account = account.expect("a drive that is steered keeps an account");
     Ok(Outcome {
         took,
-        counts: account.counts,
-        never_told: account.never_told,
-        discards: account.discards,
+        account,
         waf: (host > host_before).then(|| (medium - medium_before) as f64 / (host - host_before) as f64),
         model: drive.counters(),
     })
@@ -253,14 +246,14 @@ mod tests {
     #[test]
     fn each_policy_tells_the_drive_in_its_own_time() {
         let recorded = replayed(&freeing(), None);
-        assert_eq!((recorded.discards.effective_bytes, recorded.discards.repeated_bytes), (8 << 20, 8 << 20));
-        assert_eq!(replayed(&freeing(), Some("online")).discards, recorded.discards);
+        assert_eq!((recorded.account.discards.effective_bytes, recorded.account.discards.repeated_bytes), (8 << 20, 8 << 20));
+        assert_eq!(replayed(&freeing(), Some("online")).account.discards, recorded.account.discards);
         let none = replayed(&freeing(), Some("none"));
-        assert_eq!((none.discards.asked.bytes, none.never_told), (0, Bytes(8 << 20)));
+        assert_eq!((none.account.discards.asked.bytes, none.account.never_told), (0, Bytes(8 << 20)));
         for policy in ["batched", "adaptive", "idle"] {
             let outcome = replayed(&freeing(), Some(policy));
-            assert_eq!((outcome.discards.effective_bytes, outcome.discards.repeated_bytes), (8 << 20, 0), "{policy}");
-            assert_eq!(outcome.never_told, Bytes::ZERO, "{policy}");
+            assert_eq!((outcome.account.discards.effective_bytes, outcome.account.discards.repeated_bytes), (8 << 20, 0), "{policy}");
+            assert_eq!(outcome.account.never_told, Bytes::ZERO, "{policy}");
         }
     }
 
@@ -269,9 +262,9 @@ mod tests {
         let events = &freeing()[..18];
         for policy in ["batched:every=1h", "idle"] {
             let (short, long) = (replayed(events, Some(policy)), rested(events, Some(policy), Nanos::from_secs(2 * 86_400)));
-            assert_eq!((short.discards.effective_bytes, short.never_told), (0, Bytes(8 << 20)), "{policy}");
-            assert_eq!((long.discards.effective_bytes, long.never_told), (8 << 20, Bytes::ZERO), "{policy}");
-            assert_eq!((long.took, long.counts.write.bytes), (short.took, short.counts.write.bytes), "{policy}");
+            assert_eq!((short.account.discards.effective_bytes, short.account.never_told), (0, Bytes(8 << 20)), "{policy}");
+            assert_eq!((long.account.discards.effective_bytes, long.account.never_told), (8 << 20, Bytes::ZERO), "{policy}");
+            assert_eq!((long.took, long.account.counts.write.bytes), (short.took, short.account.counts.write.bytes), "{policy}");
         }
     }
 
@@ -280,7 +273,7 @@ mod tests {
         let mut events = freeing();
         events.insert(18, event(Nanos::from_millis(300), Kind::Write, 6 << 20, 2 << 20, Nanos::ZERO));
         let outcome = replayed(&events, Some("batched"));
-        assert_eq!(outcome.discards.effective_bytes, 6 << 20);
+        assert_eq!(outcome.account.discards.effective_bytes, 6 << 20);
     }
 
     #[test]
@@ -288,7 +281,7 @@ mod tests {
         // Each request was made 1 ms after the one before had been answered, which took 1 ns.
         let events: Vec<Event> = (0..50_u64).map(|n| event(Nanos::from_millis(n), Kind::Read, n << 20, 4096, Nanos(1))).collect();
         let outcome = replayed(&events, None);
-        let read = outcome.counts.read.latency.mean_ns();
+        let read = outcome.account.counts.read.latency.mean_ns();
         let expected = 49.0 * 1e6 + 50.0 * read;
         assert!((outcome.took.as_f64() - expected).abs() < expected * 0.01, "{} for {expected}", outcome.took);
     }
@@ -297,7 +290,7 @@ mod tests {
     fn a_trace_without_times_is_replayed_at_a_rate_or_in_a_closed_loop() {
         let events: Vec<Event> = (0..51_u64).map(|n| event(Nanos::ZERO, Kind::Read, n << 20, 4096, Nanos::ZERO)).collect();
         let of = |timing| timed(&events, None, Nanos::ZERO, timing);
-        let alone = of(Timing::Rate(10.0)).counts.read.latency.mean_ns();
+        let alone = of(Timing::Rate(10.0)).account.counts.read.latency.mean_ns();
         // Fifty pauses of 100 ms, and the last read; one after another without any; all at once as fast as the drive's queue takes them.
         let at_rate = of(Timing::Rate(10.0)).took.as_f64();
         assert!((at_rate - (5e9 + alone)).abs() < alone, "{at_rate}");

@@ -8,6 +8,7 @@ use crate::drive::ledger::{Discards, Ledger, UnitMap};
 use crate::drive::requests::Counts;
 use crate::drive::{Command, Completion, Device, Extent};
 use crate::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
+use crate::target::Counted;
 use crate::target::{TrimOutcome, TrimWindow};
 use crate::units::{Bytes, Nanos};
 use alloc::vec::Vec;
@@ -311,8 +312,7 @@ impl Host {
         TrimOutcome {
             asked: Bytes(asked),
             returned: Bytes(bytes),
-            device_commands: Some(commands),
-            device_bytes: Some(Bytes(bytes)),
+            counted: Some(Counted { commands, bytes: Bytes(bytes) }),
             took: self.now.saturating_sub(began),
         }
     }

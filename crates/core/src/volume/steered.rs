@@ -4,6 +4,7 @@ use super::{BLOCK, Volume};
 use crate::drive::Device;
 use crate::op::Payload;
 use crate::policy::{Driver, Observation, Patience, Policy, Surface, Trim, TrimRequest, Turn};
+use crate::target::Counted;
 use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget as _, TrimWindow};
 use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
@@ -26,10 +27,8 @@ pub struct Span {
     pub ended: Nanos,
     /// Windows.
     pub windows: u64,
-    /// Discard commands.
-    pub commands: u64,
-    /// Bytes of them.
-    pub bytes: Bytes,
+    /// What was sent.
+    pub sent: Counted,
 }
 
 /// What the policy had done.
@@ -44,21 +43,15 @@ pub struct TrimLog {
 }
 
 impl TrimLog {
-    /// Discard commands of all spans.
+    /// What was sent in all spans.
     #[must_use]
-    pub fn commands(&self) -> u64 {
-        self.spans.iter().map(|span| span.commands).sum()
-    }
-
-    /// Bytes of all spans.
-    #[must_use]
-    pub fn bytes(&self) -> Bytes {
-        self.spans.iter().map(|span| span.bytes).sum()
+    pub fn sent(&self) -> Counted {
+        self.spans.iter().map(|span| span.sent).sum()
     }
 
     fn add(&mut self, began: Nanos, further_on: bool, outcome: &TrimOutcome) {
         let ended = began + outcome.took;
-        let (commands, bytes) = (outcome.device_commands.unwrap_or(0), outcome.device_bytes.unwrap_or_default());
+        let sent = outcome.counted.unwrap_or_default();
         self.busy += outcome.took;
         let full = self.spans.len() >= SPANS_MAX;
         let gap = if further_on { PASS_GAP } else { SPAN_GAP };
@@ -66,10 +59,9 @@ impl TrimLog {
             Some(last) if full || began <= last.ended + gap => {
                 last.ended = ended;
                 last.windows += 1;
-                last.commands += commands;
-                last.bytes += bytes;
+                last.sent = last.sent + sent;
             }
-            _ => self.spans.push(Span { began, ended, windows: 1, commands, bytes }),
+            _ => self.spans.push(Span { began, ended, windows: 1, sent }),
         }
     }
 }
@@ -383,8 +375,8 @@ mod tests {
         assert!(wait <= Nanos::from_millis(5) + Nanos(100_000), "{wait}");
         assert!(longest < Nanos::from_millis(25), "{longest}");
         let free = target.volume().free_space();
-        assert!(target.log().bytes() > Bytes(free.0 / 10 * 9), "{} of {free} trimmed", target.log().bytes());
-        assert_eq!(target.log().bytes().0, target.volume().drive().trimmed);
+        assert!(target.log().sent().bytes > Bytes(free.0 / 10 * 9), "{} of {free} trimmed", target.log().sent().bytes);
+        assert_eq!(target.log().sent().bytes.0, target.volume().drive().trimmed);
     }
 
     #[test]
@@ -412,11 +404,11 @@ mod tests {
         assert_eq!(target.log().spans.len(), 0);
         target.force();
         target.idle_until(Nanos::from_secs(200));
-        assert_eq!(target.log().bytes().0, target.volume().space.free() * BLOCK);
+        assert_eq!(target.log().sent().bytes.0, target.volume().space.free() * BLOCK);
         let mut target = steered("batched:shutdown", 0, 0);
         target.idle_until(Nanos::from_secs(100));
         assert_eq!(target.log().spans.len(), 0);
         target.shut_down();
-        assert_eq!(target.log().bytes().0, target.volume().space.free() * BLOCK);
+        assert_eq!(target.log().sent().bytes.0, target.volume().space.free() * BLOCK);
     }
 }

@@ -427,7 +427,7 @@ fn fitrim_remembers_groups_that_are_trimmed_as_ext4_does() {
     let mut v = volume(spec, 1 << 30);
     let all = TrimWindow { start: 0, len: u64::MAX };
     let first = v.trim(all, Bytes::ZERO).unwrap();
-    assert_eq!(first.device_bytes, Some(Bytes(v.space.free() * BLOCK)));
+    assert_eq!(first.counted.map(|c| c.bytes), Some(Bytes(v.space.free() * BLOCK)));
     assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "nothing is trimmed twice");
     // A file comes and goes in one group: all free space of that group is sent again.
     v.create("f", &fill(BLOCK, 1)).unwrap();
@@ -472,7 +472,7 @@ fn trims_with_small_commands_let_others_through() {
         drop(file);
         reads += 1;
     }
-    assert_eq!(v.take_trimmed().unwrap().outcome.device_commands, Some(128));
+    assert_eq!(v.take_trimmed().unwrap().outcome.counted.map(|c| c.commands), Some(128));
     assert!(reads >= 64, "{reads}");
     assert!(v.foreground().wait_max.unwrap() <= Nanos::from_micros(2100));
 }

@@ -7,6 +7,7 @@ use super::spec::BLOCK;
 use super::{Discard, Volume};
 use crate::drive::{Device, Extent};
 use crate::policy::TrimRequest;
+use crate::target::Counted;
 use crate::target::{TrimOutcome, TrimWindow};
 use crate::units::{Bytes, Nanos};
 use alloc::collections::VecDeque;
@@ -294,10 +295,8 @@ impl<D: Device> Volume<D> {
         let bytes = u64::from(n) * BLOCK;
         let outcome = &mut trim.run.outcome;
         outcome.returned += Bytes(bytes);
-        outcome.device_commands = Some(outcome.device_commands.unwrap_or(0) + commands - refused);
-        if refused == 0 {
-            outcome.device_bytes = Some(outcome.device_bytes.unwrap_or_default() + Bytes(bytes));
-        }
+        let taken = Counted { commands: commands - refused, bytes: if refused == 0 { Bytes(bytes) } else { Bytes::ZERO } };
+        outcome.counted = Some(outcome.counted.unwrap_or_default() + taken);
         trim.run.refused += refused;
         trim.run.command_max = trim.run.command_max.max(done.saturating_sub(self.now));
     }

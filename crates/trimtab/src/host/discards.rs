@@ -11,6 +11,7 @@ use super::root::Root;
 use super::stat::{Discards, DiskStat};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use trimtab_core::target::Counted;
 use trimtab_core::units::Bytes;
 
 /// The discard counters of every layer of a stack, at one moment.
@@ -212,8 +213,8 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
 }
 
 impl crate::output::progress::CountsDiscards for Meter {
-    fn discards(&self) -> Option<(u64, Bytes)> {
-        self.count().map(|count| (count.commands, count.bytes))
+    fn discards(&self) -> Option<Counted> {
+        self.count().map(Discards::in_short)
     }
 }
 

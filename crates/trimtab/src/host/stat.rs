@@ -4,6 +4,7 @@ use super::root::Root;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use trimtab_core::target::Counted;
 use trimtab_core::units::{Bytes, Nanos};
 
 /// The unit of sector counts in `stat`, whatever the device's block size.
@@ -46,6 +47,12 @@ pub struct Discards {
 }
 
 impl Discards {
+    /// Commands and bytes alone.
+    #[must_use]
+    pub const fn in_short(self) -> Counted {
+        Counted { commands: self.commands, bytes: self.bytes }
+    }
+
     /// What happened since `before`. A counter that went back counts from zero.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {

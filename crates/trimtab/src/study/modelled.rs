@@ -250,7 +250,7 @@ fn idle_until_trimmed(target: &mut VolumeTarget<Box<dyn Model>>) {
     while target.now() < started + IDLE_MAX && !interrupt::requested() {
         let step = target.now() + STEP;
         target.idle_until(step);
-        let now = target.log().commands();
+        let now = target.log().sent().commands;
         if now > 0 && now == last && !target.trimming() {
             break;
         }

@@ -1,11 +1,12 @@
 //! What a policy does around the phases of a job, and counting what reached the device.
 
 use super::policy;
-use crate::target::mounted::{Counted, Trimmable};
+use crate::target::mounted::Trimmable;
 use trimtab_core::op::OpKind;
 use trimtab_core::run::DiscardAccount;
 use trimtab_core::runner::recorder::Recorder;
 use trimtab_core::runner::{Events, Progress};
+use trimtab_core::target::Counted;
 use trimtab_core::target::TargetResult;
 
 /// A trim before the job, so that all policies begin with the same free space. Not part of any policy.
@@ -85,8 +86,7 @@ pub fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -
     recorder.end_phase(returned + went_on);
     let counted = target.take_discards();
     if let Some(phase) = recorder.last_phase() {
-        let known = outcome.device_commands.zip(outcome.device_bytes).map(|(commands, bytes)| Counted { commands, bytes });
-        let account = known.or(counted).map(account_of).unwrap_or_default();
+        let account = outcome.counted.or(counted).map(account_of).unwrap_or_default();
         phase.discards = Some(DiscardAccount { asked_commands: 1, asked: outcome.asked, ..account });
     }
     Ok(())

@@ -9,20 +9,11 @@ use crate::trim::fitrim;
 use crate::trim::surface::{Account, at_once};
 use std::time::{Duration, Instant};
 use trimtab_core::op::Payload;
-use trimtab_core::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome};
+use trimtab_core::target::{Clock, Counted, FileTarget, TargetError, TargetResult, TrimOutcome};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// How long discards in the background are waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Discards that a device counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Commands.
-    pub commands: u64,
-    /// Bytes.
-    pub bytes: Bytes,
-}
 
 /// A file target whose filesystem can be trimmed as a whole, and whose device counts discards.
 pub trait Trimmable: FileTarget {
@@ -80,19 +71,17 @@ impl Trimmable for MountedDir {
             return Err(failed("interrupted".to_owned(), Some(libc::EINTR)));
         }
         let took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        let mut outcome = TrimOutcome { asked: account.asked, returned: account.returned, took, ..TrimOutcome::default() };
         let settled = self.meter.as_ref().map_or_else(fitrim::Settled::default, |meter| fitrim::settle(meter, PATIENCE));
         let counted = settled.counted.zip(before).map(|(now, before)| now.since(&before));
-        outcome.device_commands = counted.map(|c| c.commands);
-        outcome.device_bytes = counted.map(|c| c.bytes);
-        Ok((outcome, settled.went_on))
+        let counted = counted.map(Discards::in_short);
+        Ok((TrimOutcome { asked: account.asked, returned: account.returned, counted, took }, settled.went_on))
     }
 
     fn take_discards(&mut self) -> Option<Counted> {
         let now = self.meter.as_ref()?.count()?;
         let new = now.since(&self.taken);
         self.taken = now;
-        Some(Counted { commands: new.commands, bytes: new.bytes })
+        Some(new.in_short())
     }
 
     fn wait_for_discards(&mut self) -> Nanos {

@@ -1,9 +1,10 @@
 //! A modelled volume under a trim policy as the target of a study, in virtual time.
 
-use crate::target::mounted::{Counted, Trimmable};
+use crate::target::mounted::Trimmable;
 use trimtab_core::drive::Device;
 use trimtab_core::op::Payload;
 use trimtab_core::policy::Policy;
+use trimtab_core::target::Counted;
 use trimtab_core::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget as _};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::volume::Volume;
@@ -122,8 +123,7 @@ impl<D: Device> Trimmable for VolumeTarget<D> {
             all.asked += one.asked;
             all.returned += one.returned;
             all.took += one.took;
-            all.device_commands = Some(all.device_commands.unwrap_or(0) + one.device_commands.unwrap_or(0));
-            all.device_bytes = Some(all.device_bytes.unwrap_or_default() + one.device_bytes.unwrap_or_default());
+            all.counted = Some(all.counted.unwrap_or_default() + one.counted.unwrap_or_default());
         }
         Ok((all, Nanos::ZERO))
     }
@@ -131,7 +131,7 @@ impl<D: Device> Trimmable for VolumeTarget<D> {
     fn take_discards(&mut self) -> Option<Counted> {
         let now = discards(self.volume());
         let before = std::mem::replace(&mut self.taken, now);
-        Some(Counted { commands: now.commands - before.commands, bytes: now.bytes - before.bytes })
+        Some(now.since(before))
     }
 
     fn wait_for_discards(&mut self) -> Nanos {

@@ -363,7 +363,7 @@ impl Filesystem {
     #[must_use]
     pub fn has_nothing_for(&self, request: &TrimRequest, outcome: &TrimOutcome) -> bool {
         let one_group = self.layout.group.is_some_and(|group| request.window.len <= group.0);
-        let nothing = outcome.returned == Bytes::ZERO && outcome.device_commands.unwrap_or(0) == 0;
+        let nothing = outcome.returned == Bytes::ZERO && outcome.counted.is_none_or(|counted| counted.commands == 0);
         self.ext4.is_some() && one_group && nothing && !request.trial
     }
 
@@ -424,13 +424,7 @@ impl Filesystem {
         if self.kernel_log.failed_discards() > 0 {
             return Err(Refused { errno: Errno::IO, cut_short: false });
         }
-        let outcome = TrimOutcome {
-            asked: Bytes(window.len),
-            returned,
-            device_commands: counted.map(|c| c.commands),
-            device_bytes: counted.map(|c| c.bytes),
-            took,
-        };
+        let outcome = TrimOutcome { asked: Bytes(window.len), returned, counted: counted.map(|c| c.in_short()), took };
         Ok(WindowTrim { outcome, seen, excess: self.excess(returned) })
     }
 
@@ -580,13 +574,11 @@ impl Ext4 {
 /// The sum of a request and its repetition; frozen or not is as of the last.
 fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
     let (a, b) = (&before.outcome, &now.outcome);
-    let plus = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
     WindowTrim {
         outcome: TrimOutcome {
             asked: b.asked,
             returned: a.returned.saturating_add(b.returned),
-            device_commands: plus(a.device_commands, b.device_commands),
-            device_bytes: plus(a.device_bytes.map(|x| x.0), b.device_bytes.map(|x| x.0)).map(Bytes),
+            counted: a.counted.zip(b.counted).map(|(a, b)| a + b),
             took: a.took.saturating_add(b.took),
         },
         seen: Seen {

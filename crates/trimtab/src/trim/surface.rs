@@ -1,8 +1,8 @@
 //! A mounted filesystem as the surface that a trim policy works on: looks at it, trims it, accounts for it.
 
 use super::filesystem::{Filesystem, Refused, unix_now};
-use crate::host::stat::Discards;
 use trimtab_core::policy::{Driver, Now, Observation, Patience, State, Surface, Then, Trim, TrimRequest, Turn};
+use trimtab_core::target::Counted;
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -29,7 +29,7 @@ pub struct Account {
     /// What the filesystem said it did; no proof.
     pub returned: Bytes,
     /// What the devices counted; `None` if they do not count.
-    pub sent: Option<Discards>,
+    pub sent: Option<Counted>,
     /// What the devices counted above what the filesystem says it sent; see [`WindowTrim::excess`](super::filesystem::WindowTrim).
     pub excess: Bytes,
     /// Windows refused, and why.
@@ -51,14 +51,9 @@ impl Account {
         self.returned = self.returned.saturating_add(outcome.returned);
         self.trimming = self.trimming.saturating_add(outcome.took);
         self.longest = self.longest.max(outcome.took);
-        let one = Discards {
-            commands: outcome.device_commands.unwrap_or(0),
-            bytes: outcome.device_bytes.unwrap_or(Bytes::ZERO),
-            ..Discards::default()
-        };
-        self.sent = match (self.sent, outcome.device_commands) {
-            (Some(sum), Some(_)) => Some(sum + one),
-            (None, Some(_)) if self.requests == 1 => Some(one),
+        self.sent = match (self.sent, outcome.counted) {
+            (Some(sum), Some(one)) => Some(sum + one),
+            (None, Some(one)) if self.requests == 1 => Some(one),
             _ => None,
         };
     }

@@ -34,8 +34,8 @@ fn what_was_freed_is_discarded_and_the_device_counts_it() {
         target.sync().unwrap();
         target.take_discards().unwrap();
         let (outcome, _) = target.trim_all().unwrap();
-        assert!(outcome.device_bytes.unwrap() >= Bytes(32 << 20), "{fs_type}: {outcome:?}");
-        assert_eq!(target.take_discards().map(|d| d.bytes), outcome.device_bytes, "{fs_type}");
+        assert!(outcome.counted.unwrap().bytes >= Bytes(32 << 20), "{fs_type}: {outcome:?}");
+        assert_eq!(target.take_discards().map(|d| d.bytes), outcome.counted.map(|c| c.bytes), "{fs_type}");
     }
 }
 

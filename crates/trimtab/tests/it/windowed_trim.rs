@@ -118,7 +118,7 @@ fn a_number_of_commands_ends_behind_an_extent_and_nothing_is_left_out() {
                     assert!(part.len > 0 && part.len <= rest.len);
                     from += part.len;
                     requests += 1;
-                    most = most.max(outcome.device_commands.unwrap());
+                    most = most.max(outcome.counted.unwrap().commands);
                 }
             }
         });

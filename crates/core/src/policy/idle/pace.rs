@@ -318,7 +318,7 @@ impl Cost {
     /// Of a window that can be divided further it is that of all its commands together: others may wait for all of them.
     fn of(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes, divisible: bool) -> Option<Self> {
         let took = outcome.took.0;
-        let commands = match outcome.device_commands {
+        let commands = match outcome.counted.map(|counted| counted.commands) {
             Some(0) => return None,
             Some(n) => n,
             None if outcome.returned == Bytes::ZERO => return None,
@@ -328,7 +328,7 @@ impl Cost {
             return Some(Self { mean_ns: took / commands, worst_ns: took, bytes: outcome.asked.0.min(window.len) });
         }
         let mean_ns = took / commands;
-        let bytes = outcome.device_bytes.unwrap_or(outcome.returned).0 / commands;
+        let bytes = outcome.counted.map_or(outcome.returned, |counted| counted.bytes).0 / commands;
         Some(Self { mean_ns, worst_ns: mean_ns.saturating_mul(2).min(took), bytes })
     }
 

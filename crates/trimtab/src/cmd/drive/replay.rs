@@ -176,10 +176,10 @@ fn as_json(trim: &str, outcome: &Outcome) -> serde_json::Value {
     json!({
         "trim": trim,
         "took_ns": outcome.took.0,
-        "requests": ByKind::from(&outcome.counts),
+        "requests": ByKind::from(&outcome.account.counts),
         "waf": outcome.waf,
-        "discards": outcome.discards,
-        "never_told_bytes": outcome.never_told.0,
+        "discards": outcome.account.discards,
+        "never_told_bytes": outcome.account.never_told.0,
         "model": outcome.model,
     })
 }
@@ -193,12 +193,12 @@ fn in_words(outcomes: &[(String, Outcome)]) -> String {
             trim.clone(),
             outcome.took.to_string(),
             outcome.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}")),
-            p99(&outcome.counts.write),
-            p99(&outcome.counts.read),
-            outcome.counts.trim.count.to_string(),
-            Bytes(outcome.discards.asked.bytes).to_string(),
-            Bytes(outcome.discards.effective_bytes).to_string(),
-            outcome.never_told.to_string(),
+            p99(&outcome.account.counts.write),
+            p99(&outcome.account.counts.read),
+            outcome.account.counts.trim.count.to_string(),
+            Bytes(outcome.account.discards.asked.bytes).to_string(),
+            Bytes(outcome.account.discards.effective_bytes).to_string(),
+            outcome.account.never_told.to_string(),
         ]);
     }
     table.on_screen()

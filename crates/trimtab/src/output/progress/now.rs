@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trimtab_core::run::histogram::Histogram;
 use trimtab_core::runner;
+use trimtab_core::target::Counted;
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 
 /// "Now" is the last few seconds.
@@ -19,7 +20,7 @@ const NAMES_MAX: usize = 4;
 /// Counts the discards that reach the drives.
 pub trait CountsDiscards: std::fmt::Debug + Send {
     /// Commands and bytes until now; `None` if the drives do not count.
-    fn discards(&self) -> Option<(u64, Bytes)>;
+    fn discards(&self) -> Option<Counted>;
 }
 
 /// What is known of this moment.
@@ -32,7 +33,7 @@ pub struct Now {
     pub words: Vec<String>,
     /// Who counts discards.
     pub counter: Option<Box<dyn CountsDiscards>>,
-    discards: Option<(u64, Bytes)>,
+    discards: Option<Counted>,
 }
 
 /// A look at a run: when, operations, bytes, and all latencies of the phase so far.
@@ -93,7 +94,7 @@ impl Now {
             // One long call: a sync, a trim.
             words.push(super::whole_seconds(at.saturating_duration_since(began).as_secs_f64()));
         }
-        words.extend(self.discards.map(|(commands, bytes)| format!("discards {commands}, {bytes}")));
+        words.extend(self.discards.map(|Counted { commands, bytes }| format!("discards {commands}, {bytes}")));
         (self.phase.clone(), words)
     }
 }

@@ -106,7 +106,7 @@ pub fn fstrim(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u
     target.sync()?;
     let began = target.now();
     let (outcome, _) = target.trim_all()?;
-    if outcome.device_bytes.is_none_or(|bytes| bytes.0 == 0) {
+    if outcome.counted.is_none_or(|counted| counted.bytes.0 == 0) {
         bail!("the trim of {} sent nothing", configuration.name);
     }
     let took = (target.now() - began).as_secs_f64();

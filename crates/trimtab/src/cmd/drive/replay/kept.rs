@@ -30,17 +30,17 @@ pub fn run(header: Header, recorded: Recorded, outcome: &Outcome) -> Run {
     let mut run = header.into_run(recorded, true);
     if let Some(phase) = run.phases.last_mut() {
         phase.discards = Some(DiscardAccount {
-            asked_commands: outcome.discards.asked.count,
-            asked: Bytes(outcome.discards.asked.bytes),
-            refused_commands: outcome.discards.refused.count,
-            effective: Some(Bytes(outcome.discards.effective_bytes)),
+            asked_commands: outcome.account.discards.asked.count,
+            asked: Bytes(outcome.account.discards.asked.bytes),
+            refused_commands: outcome.account.discards.refused.count,
+            effective: Some(Bytes(outcome.account.discards.effective_bytes)),
             ..DiscardAccount::default()
         });
     }
     let metric = |name: &str, unit, better, value| Metric { name: name.to_owned(), unit, better, samples: vec![value] };
     run.metrics = vec![metric("replay.seconds", Unit::Seconds, Better::Lower, outcome.took.as_secs_f64())];
     run.metrics.extend(outcome.waf.map(|waf| metric("waf", Unit::Ratio, Better::Lower, waf)));
-    run.metrics.push(metric("never-told.bytes", Unit::Bytes, Better::Neither, outcome.never_told.as_f64()));
+    run.metrics.push(metric("never-told.bytes", Unit::Bytes, Better::Neither, outcome.account.never_told.as_f64()));
     run.counters = outcome.model.iter().map(|(name, count)| (name.clone(), *count)).collect();
     run
 }
