@@ -1,6 +1,7 @@
 //! The result of a run: plain data. JSON and the store have explicit, versioned shapes of it at the boundary.
 
 pub mod histogram;
+pub mod metrics;
 pub mod pictures;
 
 use crate::op::OpKind;

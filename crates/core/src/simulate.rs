@@ -13,6 +13,7 @@ use crate::drive::interface::Interface;
 use crate::drive::model::{self, Model};
 use crate::drive::spec::{DriveSpec, SpecError};
 use crate::policy::PolicySpec;
+use crate::run::metrics;
 use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning};
 use crate::runner::recorder::Recorded;
 use crate::runner::{End, Events, Stopped, blocks};
@@ -427,10 +428,10 @@ fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bo
     run.series.extend(sampled.series());
     let mut all = Vec::new();
     if let Some(waf) = sampled.waf_total() {
-        all.push(metric("waf", Unit::Ratio, Better::Lower, waf));
+        all.push(metric(metrics::WAF, Unit::Ratio, Better::Lower, waf));
     }
     if let Some(waf) = sampled.waf_last_quarter() {
-        all.push(metric("waf.last-quarter", Unit::Ratio, Better::Lower, waf));
+        all.push(metric(metrics::WAF_LAST_QUARTER, Unit::Ratio, Better::Lower, waf));
     }
     all.push(metric("written", Unit::Bytes, Better::Neither, written as f64));
     // Erased blocks have run out once one has to be collected; it costs little until what is collected holds valid data.
@@ -441,7 +442,7 @@ fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bo
     }
     if !in_rounds {
         run.metrics.extend(levels(sampled, capacity));
-        if !run.metrics.iter().any(|metric| metric.name == "write.rate.steady") {
+        if !run.metrics.iter().any(|metric| metric.name == metrics::WRITE_RATE_STEADY) {
             let heat = sampled.heat_to_come(group_of(sampled.write_rates().len())).pop().flatten();
             run.warnings.push(not_steady(written, capacity, heat));
         }
@@ -470,7 +471,7 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     rounds.iter_mut().zip(warming).filter(|(_, warming)| *warming).for_each(|(round, _)| *round = f64::NAN);
     let round_bytes: Vec<Bytes> = bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
     if let SteadyState::Reached(window) = steady_state(&rounds, &round_bytes, capacity) {
-        metrics.push(rate("write.rate.steady", window.average));
+        metrics.push(rate(metrics::WRITE_RATE_STEADY, window.average));
     }
     for (n, knee) in (1..).zip(knees(&rates, &Options::default())) {
         let before: Bytes = bytes[..knee.index].iter().copied().sum();

@@ -3,6 +3,7 @@
 use super::Progress;
 use crate::op::OpKind;
 use crate::run::histogram::Histogram;
+use crate::run::metrics;
 use crate::run::{Axis, Latency, LatencyPart, Phase, Series, Unit};
 use crate::units::{Bytes, Nanos};
 use alloc::borrow::ToOwned as _;
@@ -396,14 +397,14 @@ impl Intervals {
             unit,
             y: self.points.iter().map(|(_, sum)| value(sum)).collect(),
         };
-        let mut all = vec![series("ops.rate", Unit::OpsPerSecond, &|s| s.ops as f64 / s.span.as_secs_f64())];
-        for (name, bytes) in [("read.rate", (|s| s.read) as fn(&Sum) -> u64), ("write.rate", |s| s.written)] {
+        let mut all = vec![series(metrics::OPS_RATE, Unit::OpsPerSecond, &|s| s.ops as f64 / s.span.as_secs_f64())];
+        for (name, bytes) in [(metrics::READ_RATE, (|s| s.read) as fn(&Sum) -> u64), (metrics::WRITE_RATE, |s| s.written)] {
             if self.points.iter().any(|(_, sum)| bytes(sum) > 0) {
                 all.push(series(name, Unit::MegabytesPerSecond, &|s| bytes(s) as f64 / 1e6 / s.span.as_secs_f64()));
             }
         }
-        all.push(series("latency.mean", Unit::Nanos, &|s| if s.ops == 0 { 0.0 } else { s.latency as f64 / s.ops as f64 }));
-        all.push(series("latency.max", Unit::Nanos, &|s| s.latency_max as f64));
+        all.push(series(metrics::LATENCY_MEAN, Unit::Nanos, &|s| if s.ops == 0 { 0.0 } else { s.latency as f64 / s.ops as f64 }));
+        all.push(series(metrics::LATENCY_MAX, Unit::Nanos, &|s| s.latency_max as f64));
         all
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::drive::model::Model;
 use crate::drive::{Command, Completion, Device};
+use crate::run::metrics;
 use crate::run::{Axis, Series, Unit};
 use crate::units::{Bytes, Nanos};
 use alloc::borrow::ToOwned as _;
@@ -176,8 +177,8 @@ impl Sampled {
             y: steps.iter().map(|(a, b)| value(a, b)).collect(),
         };
         let mut series = vec![
-            over("write.rate", Unit::MegabytesPerSecond, &|a, b| rate(a, b)),
-            over("waf", Unit::Ratio, &|a, b| (b.medium_written - a.medium_written) as f64 / (b.written - a.written) as f64),
+            over(metrics::WRITE_RATE, Unit::MegabytesPerSecond, &|a, b| rate(a, b)),
+            over(metrics::WAF, Unit::Ratio, &|a, b| (b.medium_written - a.medium_written) as f64 / (b.written - a.written) as f64),
         ];
         for (counter, name) in STATES {
             if self.samples.iter().any(|sample| sample.counter(counter) > 0) {

@@ -10,6 +10,7 @@ pub use self::shape::{DEFAULT_FILES, DEFAULT_SIZE};
 
 use super::{FileStep, FileWorkload, Plan};
 use crate::op::{FileOp, Payload};
+use crate::run::metrics;
 use crate::run::{Better, Metric, Phase, Unit};
 use crate::units::Bytes;
 use alloc::string::ToString as _;
@@ -149,7 +150,7 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
         ("unpack-sync.seconds", Unit::Seconds, Better::Lower, unpack_sync),
         ("unpack+sync.rate", Unit::MegabytesPerSecond, Better::Higher, rate(unpacked().map(|p| p.written.as_f64() / 1e6).collect(), &both)),
         ("unpack.files.rate", Unit::OpsPerSecond, Better::Higher, rate(unpacked().map(files).collect(), &unpack)),
-        ("delete.seconds", Unit::Seconds, Better::Lower, delete.clone()),
+        (metrics::DELETE_SECONDS, Unit::Seconds, Better::Lower, delete.clone()),
         ("delete-sync.seconds", Unit::Seconds, Better::Lower, delete_sync.clone()),
         ("delete+sync.seconds", Unit::Seconds, Better::Lower, sum(&delete, &delete_sync)),
         ("delete.files.rate", Unit::OpsPerSecond, Better::Higher, rate(removed().map(files).collect(), &delete)),
@@ -171,7 +172,7 @@ pub fn ratios(metrics: &[Metric], baseline: &[Metric]) -> Vec<Metric> {
         let name = name.replace(".seconds", ".ratio");
         (mean > 0.0).then_some(Metric { name, unit: Unit::Ratio, better: Better::Lower, samples })
     };
-    ["delete.seconds", "delete-sync.seconds", "delete+sync.seconds"].into_iter().filter_map(ratio).collect()
+    [metrics::DELETE_SECONDS, "delete-sync.seconds", "delete+sync.seconds"].into_iter().filter_map(ratio).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::{Reference, Result, RunId, Store, StoreError, body};
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, Transaction, TransactionBehavior, params};
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Field, Metric, Provenance, Run, TargetKind};
 
 /// Which runs to list. An empty filter lists all.
@@ -205,9 +206,9 @@ pub fn headline(metrics: Vec<Metric>) -> Option<Metric> {
         "foreground.seconds",
         "delete+sync.seconds",
         "transactions.rate",
-        "write.rate.steady",
-        "waf.last-quarter",
-        "waf",
+        metrics::WRITE_RATE_STEADY,
+        metrics::WAF_LAST_QUARTER,
+        metrics::WAF,
         "peak.rate",
         "random-write.rate",
     ];

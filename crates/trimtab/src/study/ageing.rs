@@ -14,6 +14,7 @@ use trimtab_core::drive::Device as _;
 use trimtab_core::drive::spec::{DriveSpec, Medium};
 use trimtab_core::op::Payload;
 use trimtab_core::policy::{PolicySpec, State};
+use trimtab_core::run::metrics;
 use trimtab_core::run::pictures::{Superblock, SuperblockMap};
 use trimtab_core::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
 use trimtab_core::runner::recorder::Recorder;
@@ -47,11 +48,11 @@ pub const MAPPED: &str = "mapped.steady";
 /// Metric: in how many of a hundred sessions of the second half the trimming before was not done yet when the session began.
 pub const BEHIND: &str = "trim.behind";
 /// Metric: time during which a trim of the policy was under way, on the drive of full size.
-pub const TRIM_TIME: &str = "trim.seconds";
+pub const TRIM_TIME: &str = metrics::TRIM_SECONDS;
 /// Series of the bursts.
 pub const BURST_SERIES: &str = "random-write.burst.rate";
 /// Series of write amplification.
-pub const WAF_SERIES: &str = "waf";
+pub const WAF_SERIES: &str = metrics::WAF;
 /// Series of the drive's state begin with this.
 pub const STATE_SERIES: &str = "state.";
 
@@ -369,7 +370,7 @@ impl Months {
         }
         let waf = |a: &Look, b: &Look| (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64;
         run.metrics.push(figure(WAF_STEADY, Unit::Ratio, Better::Lower, waf(from, last)));
-        run.metrics.push(figure("waf", Unit::Ratio, Better::Lower, waf(first, last)));
+        run.metrics.push(figure(metrics::WAF, Unit::Ratio, Better::Lower, waf(first, last)));
         if let Medium::Flash(flash) = &small.spec.medium {
             let capacity = small.spec.capacity_bytes as f64;
             let erased = (last.erases - from.erases) as f64 * flash.geometry.superblock_bytes() as f64;
@@ -414,8 +415,8 @@ fn trims(run: &mut Run, target: &Target, factor: f64) {
     let mut metric = |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
     metric("trims", Unit::Count, Better::Neither, log.spans.len() as f64);
     metric(TRIM_TIME, Unit::Seconds, Better::Lower, log.busy.as_secs_f64() * factor);
-    metric("discard.commands", Unit::Count, Better::Neither, (traffic.discards as f64 * factor).round());
-    metric("discard.bytes", Unit::Bytes, Better::Neither, traffic.discarded as f64 * factor);
+    metric(metrics::DISCARD_COMMANDS, Unit::Count, Better::Neither, (traffic.discards as f64 * factor).round());
+    metric(metrics::DISCARD_BYTES, Unit::Bytes, Better::Neither, traffic.discarded as f64 * factor);
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::{Study, advice, document, kernels, policy, sensitivity, waits};
 use crate::report::document::{Answer, Table, Use};
 use crate::report::run::quantity;
 use std::time::Duration;
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Field, Provenance, Run, Severity, Unit};
 use trimtab_core::units::three_digits;
 
@@ -355,9 +356,9 @@ fn measured(study: &Study) -> Vec<Table> {
     let wait = if study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some()) { SPARSE_WAIT } else { BUSY_WAIT };
     let longest = |metric: &'static str| move |runs: &[&Run]| runs.iter().filter_map(|run| mean(run, metric)).reduce(f64::max).map(show);
     columns.push(Column { group: "others wait", header: "at most", figure: Box::new(longest(wait)) });
-    columns.push(Column { group: "a trim takes", header: "at most", figure: Box::new(longest("trim.seconds")) });
+    columns.push(Column { group: "a trim takes", header: "at most", figure: Box::new(longest(metrics::TRIM_SECONDS)) });
     let counted = |runs: &[&Run]| {
-        runs.iter().filter_map(|run| mean(run, "discard.commands")).reduce(|a, b| a + b).map(|sum| quantity(sum, Unit::Count))
+        runs.iter().filter_map(|run| mean(run, metrics::DISCARD_COMMANDS)).reduce(|a, b| a + b).map(|sum| quantity(sum, Unit::Count))
     };
     columns.push(Column { group: "discards", header: "counted", figure: Box::new(counted) });
     let of = |title: &str| study.runs.iter().filter(|run| policy_title(run) == title).collect::<Vec<_>>();
@@ -487,10 +488,10 @@ pub(super) mod tests {
                 policy,
                 &[("files", "36706")],
                 &[
-                    ("delete.seconds", Unit::Seconds, *delete),
+                    (metrics::DELETE_SECONDS, Unit::Seconds, *delete),
                     (FOREGROUND, Unit::Seconds, 0.3 + delete),
                     (SPARSE_WAIT, Unit::Seconds, *wait),
-                    ("discard.commands", Unit::Count, if *policy == "none" { 0.0 } else { 350.0 }),
+                    (metrics::DISCARD_COMMANDS, Unit::Count, if *policy == "none" { 0.0 } else { 350.0 }),
                 ],
             );
             if *policy == "idle" {
@@ -524,7 +525,7 @@ pub(super) mod tests {
         };
         // On the other generation 21.3 s instead of 40 ms.
         let older = |policy: &str, seconds: f64| {
-            let mut run = run("tree", policy, &[("files", "36706")], &[("delete.seconds", Unit::Seconds, seconds)]);
+            let mut run = run("tree", policy, &[("files", "36706")], &[(metrics::DELETE_SECONDS, Unit::Seconds, seconds)]);
             run.environment.push(Field::new(kernels::GENERATION, "ext4 of Linux 2.6.39"));
             run
         };
@@ -564,16 +565,21 @@ pub(super) mod tests {
         let one = |job: &'static str, at: usize| {
             let (policy, option, met) = waits[at];
             let figures = [
-                ("delete.seconds", Unit::Seconds, [0.045, 0.045, 3.1][at]),
+                (metrics::DELETE_SECONDS, Unit::Seconds, [0.045, 0.045, 3.1][at]),
                 (FOREGROUND, Unit::Seconds, [0.152, 0.155, 3.2][at]),
-                ("discard.commands", Unit::Count, [0.0, 6.0, 79.0][at]),
+                (metrics::DISCARD_COMMANDS, Unit::Count, [0.0, 6.0, 79.0][at]),
             ];
             let mut run = run(job, policy, &[("files", "3670")], &figures);
             for metric in run.metrics.iter_mut().filter(|metric| metric.name.ends_with(".seconds")) {
                 metric.samples = [0.99, 1.0, 1.01].map(|share| metric.samples[0] * share).to_vec();
             }
             if policy == "batched" {
-                run.metrics.push(Metric { name: "trim.seconds".into(), unit: Unit::Seconds, better: Better::Lower, samples: vec![0.48] });
+                run.metrics.push(Metric {
+                    name: metrics::TRIM_SECONDS.into(),
+                    unit: Unit::Seconds,
+                    better: Better::Lower,
+                    samples: vec![0.48],
+                });
             }
             (run.provenance, run.target) = (Provenance::Measured, TargetKind::Directory);
             run.target_label = "/mnt/ssd".into();

@@ -6,6 +6,7 @@ use super::verdict::{self, Recommendation};
 use super::{Study, ageing, checkpoint, kernels, light_work, months, pictures, policy, sensitivity};
 use crate::report::document::{Block, Chart, ChartKind, Document, Section, Table};
 use trimtab_core::policy::PolicySpec;
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Field, Provenance, Run, TargetKind, Warning};
 
 /// The report: the answer, the pictures that carry it, and folded away all else.
@@ -93,7 +94,7 @@ fn charts(study: &Study) -> Option<Section> {
         bars("What is waited for, by policy", table::FOREGROUND),
         bars("Longest wait of one append beside the trims, one every 5 s, by policy", light_work::SPARSE_WAIT),
         bars("How far 50 appends a second fall behind beside the trims, by policy", light_work::BUSY_BACKLOG),
-        bars("Time spent trimming after the work, by policy", "trim.seconds"),
+        bars("Time spent trimming after the work, by policy", metrics::TRIM_SECONDS),
     ]
     .into_iter()
     .flatten()

@@ -4,6 +4,7 @@ use crate::target::dir::{Calls, DirOptions};
 use crate::target::mounted::Trimmable;
 use crate::target::overhead::Overhead;
 use std::sync::Arc;
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Better, Field, Metric, Phase, Unit};
 use trimtab_core::runner::{Events, Outcome, files};
 use trimtab_core::units::Bytes;
@@ -142,12 +143,12 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let commands: Option<u64> = discards.iter().map(|d| d.accepted_commands).sum();
     let bytes: Option<f64> = discards.iter().map(|d| d.accepted.map(|b| b.as_f64())).sum();
     if let (Some(commands), Some(bytes), false) = (commands, bytes, discards.is_empty()) {
-        metrics.push(metric("discard.commands".to_owned(), Unit::Count, Better::Neither, commands as f64));
-        metrics.push(metric("discard.bytes".to_owned(), Unit::Bytes, Better::Neither, bytes));
+        metrics.push(metric(metrics::DISCARD_COMMANDS.to_owned(), Unit::Count, Better::Neither, commands as f64));
+        metrics.push(metric(metrics::DISCARD_BYTES.to_owned(), Unit::Bytes, Better::Neither, bytes));
         // Everything that a job writes, it also frees.
         let freed: f64 = phases.iter().map(|p| p.written.as_f64()).sum();
         if freed > 0.0 {
-            metrics.push(metric("discard.amplification".to_owned(), Unit::Ratio, Better::Neither, bytes / freed));
+            metrics.push(metric(metrics::DISCARD_AMPLIFICATION.to_owned(), Unit::Ratio, Better::Neither, bytes / freed));
         }
     }
     metrics

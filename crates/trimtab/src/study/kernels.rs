@@ -13,6 +13,7 @@ use crate::report::run::quantity;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 use trimtab_core::drive::spec::Medium;
 use trimtab_core::policy::PolicySpec;
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Field, Run, Unit};
 use trimtab_core::units::three_digits;
 
@@ -84,7 +85,7 @@ pub fn section(study: &Study) -> Option<Section> {
             for runs in [&study.runs, &study.kernels] {
                 let Some((none, online)) = pair(runs, job, &format!("{phase}.seconds")) else { continue };
                 let run = runs.iter().find(|run| run.workload == job && run.policy == policy::ONLINE);
-                let discards = run.and_then(|run| mean(run, "discard.commands")).map_or_else(String::new, |n| format!("{n:.0}"));
+                let discards = run.and_then(|run| mean(run, metrics::DISCARD_COMMANDS)).map_or_else(String::new, |n| format!("{n:.0}"));
                 table.row([
                     format!("{job}: {phase}"),
                     run.map_or("", generation).to_owned(),

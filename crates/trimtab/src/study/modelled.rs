@@ -13,6 +13,7 @@ use crate::target::volume::VolumeTarget;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device as _;
 use trimtab_core::policy::{PolicySpec, State};
+use trimtab_core::run::metrics;
 use trimtab_core::run::pictures::LatencyMap;
 use trimtab_core::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::runner::recorder::{Recorded, Recorder};
@@ -262,7 +263,7 @@ fn idle_until_trimmed(target: &mut VolumeTarget<Box<dyn Model>>) {
 fn trim_time(target: &VolumeTarget<Box<dyn Model>>) -> Option<Metric> {
     let log = target.log();
     (!log.spans.is_empty()).then(|| Metric {
-        name: "trim.seconds".to_owned(),
+        name: metrics::TRIM_SECONDS.to_owned(),
         unit: Unit::Seconds,
         better: Better::Lower,
         samples: vec![log.busy.as_secs_f64()],

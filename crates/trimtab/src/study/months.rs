@@ -10,6 +10,7 @@ use super::{Study, policy};
 use crate::report::document::{Block, Chart, ChartKind, Line, Mark, Section, Table};
 use crate::report::run::quantity;
 use trimtab_core::analysis::change_points::{Options, knees};
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Field, Provenance, Run, Series, Unit};
 use trimtab_core::units::three_digits;
 
@@ -129,7 +130,7 @@ fn table(fill: &str, runs: &[&Run]) -> Table {
             life.map_or_else(String::new, |(none, mine)| format!("{:+.0} %", (none / mine - 1.0) * 100.0)),
             percent(MAPPED),
             shown(run, "trims", Unit::Count),
-            shown(run, "discard.commands", Unit::Count),
+            shown(run, metrics::DISCARD_COMMANDS, Unit::Count),
             shown(run, TRIM_TIME, Unit::Seconds),
             percent(BEHIND),
         ]);

@@ -5,6 +5,7 @@ use super::{Study, policy};
 use crate::report::document::Table;
 use crate::report::run::{histograms, quantity};
 use trimtab_core::run::histogram::Histogram;
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Field, Metric, Run, Unit};
 use trimtab_core::units::three_digits;
 use trimtab_core::workload::tree::SETTLE;
@@ -122,7 +123,7 @@ fn row_names(runs: &[Option<&Run>]) -> Vec<String> {
 fn row_title(metric: &str) -> String {
     match metric {
         FOREGROUND => "all that is waited for".to_owned(),
-        "trim.seconds" => "trim, afterwards".to_owned(),
+        metrics::TRIM_SECONDS => "trim, afterwards".to_owned(),
         "load.seconds" => "50 appends a second beside it".to_owned(),
         "load.wait.median.seconds" => "… one of them takes, median".to_owned(),
         "load.wait.p99.seconds" => "… 99 %".to_owned(),
@@ -133,9 +134,9 @@ fn row_title(metric: &str) -> String {
         "sparse-load.wait.longest.seconds" => "… longest".to_owned(),
         "sparse-load.backlog.longest.seconds" => "… it begins late by, at most".to_owned(),
         "discards-after.seconds" => "discards that went on afterwards".to_owned(),
-        "discard.commands" => "discards at the device".to_owned(),
-        "discard.bytes" => "bytes discarded at the device".to_owned(),
-        "discard.amplification" => "discard amplification".to_owned(),
+        metrics::DISCARD_COMMANDS => "discards at the device".to_owned(),
+        metrics::DISCARD_BYTES => "bytes discarded at the device".to_owned(),
+        metrics::DISCARD_AMPLIFICATION => "discard amplification".to_owned(),
         other => other.strip_suffix(".seconds").unwrap_or(other).to_owned(),
     }
 }

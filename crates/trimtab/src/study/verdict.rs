@@ -8,6 +8,7 @@ use super::{Study, advice, kernels, policy, sensitivity};
 use crate::report::document::Verdict;
 use crate::report::run::quantity;
 use trimtab_core::analysis::compare::{self, Statistic};
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Better, Field, Provenance, Run, Unit};
 use trimtab_core::units::three_digits;
 
@@ -191,7 +192,7 @@ pub fn of(study: &Study) -> Verdict {
 /// A policy that trims, if not one discard of any arrived. Discards that are queued for later prove nothing.
 fn blocked<'a>(cells: &Cells<'a>) -> Option<&'a str> {
     let trims = |run: &&Run| matches!(effective_policy(run), policy::ONLINE | policy::BATCHED) && !queues(run);
-    let nothing = cells.0.iter().all(|run| samples(run, "discard.commands").is_none_or(|_| sent_nothing(run)));
+    let nothing = cells.0.iter().all(|run| samples(run, metrics::DISCARD_COMMANDS).is_none_or(|_| sent_nothing(run)));
     cells.0.iter().filter(trims).find(|run| nothing && sent_nothing(run)).map(effective_policy)
 }
 
@@ -390,7 +391,7 @@ fn average(samples: &[f64]) -> f64 {
 
 /// How long batched trims took, over all workloads: "0.2 s", or "0.2 s to 1.3 s".
 fn trim_cost(cells: &Cells<'_>) -> String {
-    let times: Vec<f64> = cells.of(policy::BATCHED).filter_map(|run| mean(run, "trim.seconds")).collect();
+    let times: Vec<f64> = cells.of(policy::BATCHED).filter_map(|run| mean(run, metrics::TRIM_SECONDS)).collect();
     let least = times.iter().copied().fold(f64::MAX, f64::min);
     let most = times.iter().copied().fold(0.0, f64::max);
     let show = |x| quantity(x, Unit::Seconds);
@@ -403,26 +404,26 @@ fn trim_cost(cells: &Cells<'_>) -> String {
 
 /// Counters exist and moved.
 fn sent_something(run: &Run) -> bool {
-    samples(run, "discard.commands").is_some_and(|counts| counts.iter().any(|count| *count > 0.0))
+    samples(run, metrics::DISCARD_COMMANDS).is_some_and(|counts| counts.iter().any(|count| *count > 0.0))
 }
 
 /// Counters exist and did not move.
 fn sent_nothing(run: &Run) -> bool {
-    samples(run, "discard.commands").is_some_and(|counts| counts.iter().all(|count| *count == 0.0))
+    samples(run, metrics::DISCARD_COMMANDS).is_some_and(|counts| counts.iter().all(|count| *count == 0.0))
 }
 
 fn evidence(run: &Run) -> Option<String> {
     let foreground = samples(run, FOREGROUND)?;
     let each: Vec<String> = foreground.iter().map(|s| quantity(*s, Unit::Seconds)).collect();
     let mut text = format!("{} under '{}': {} waited for", run.workload, super::table::policy_title(run), each.join(", "));
-    if let Some(trim) = mean(run, "trim.seconds") {
+    if let Some(trim) = mean(run, metrics::TRIM_SECONDS) {
         text.push_str(&format!(", then {} of trimming", quantity(trim, Unit::Seconds)));
     }
-    match mean(run, "discard.commands").zip(mean(run, "discard.bytes")) {
+    match mean(run, metrics::DISCARD_COMMANDS).zip(mean(run, metrics::DISCARD_BYTES)) {
         Some((0.0, _)) => text.push_str("; no discard reached the device"),
         Some((commands, bytes)) => {
             text.push_str(&format!("; the device counted {commands:.0} discards of {} in all", quantity(bytes, Unit::Bytes)));
-            if let Some(amplification) = mean(run, "discard.amplification").filter(|a| *a >= 0.01) {
+            if let Some(amplification) = mean(run, metrics::DISCARD_AMPLIFICATION).filter(|a| *a >= 0.01) {
                 text.push_str(&format!(", {} times what was freed", three_digits(amplification)));
             }
         }

@@ -11,6 +11,7 @@ use super::{Study, policy};
 use crate::report::run::quantity;
 use trimtab_core::analysis::fisher::{Share, more_often};
 use trimtab_core::run::histogram::Histogram;
+use trimtab_core::run::metrics;
 use trimtab_core::run::{LatencyPart, Provenance, Run, Unit};
 use trimtab_core::units::{Nanos, three_digits};
 
@@ -48,7 +49,7 @@ pub struct Waits {
 /// What was measured beside `policy`; `None` where nothing was, where no discard was counted, or where the waits were modelled.
 pub fn beside(study: &Study, policy: &str) -> Option<Waits> {
     let (with, without) = (appends(study, policy)?, appends(study, policy::NONE)?);
-    let sent = |run: &&Run| samples(run, "discard.commands").is_some_and(|counts| counts.iter().any(|count| *count > 0.0));
+    let sent = |run: &&Run| samples(run, metrics::DISCARD_COMMANDS).is_some_and(|counts| counts.iter().any(|count| *count > 0.0));
     if policy == policy::NONE || !of(study, policy).any(|run| sent(&run)) {
         return None;
     }

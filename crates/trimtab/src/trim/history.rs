@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use trimtab_core::op::OpKind;
+use trimtab_core::run::metrics;
 use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::units::{Bytes, Nanos};
@@ -132,7 +133,7 @@ fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
 fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
     let metric = |name: &str, unit, better, value: f64| Metric { name: name.into(), unit, better, samples: vec![value] };
     let mut metrics = vec![
-        metric("trim.seconds", Unit::Seconds, Better::Neither, took.as_secs_f64()),
+        metric(metrics::TRIM_SECONDS, Unit::Seconds, Better::Neither, took.as_secs_f64()),
         metric("trim.requests.seconds", Unit::Seconds, Better::Lower, account.trimming.as_secs_f64()),
         metric("trim.longest-request.seconds", Unit::Seconds, Better::Lower, account.longest.as_secs_f64()),
     ];

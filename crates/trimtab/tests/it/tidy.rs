@@ -252,6 +252,22 @@ fn what_is_public_is_used_by_somebody() {
 }
 
 #[test]
+fn names_of_metrics_stand_in_one_place() {
+    let everything = [sources_of("src"), sources_of("../core/src")].concat();
+    let (_, list) = everything.iter().find(|(name, _)| name.ends_with("/run/metrics.rs")).unwrap();
+    let names: Vec<&str> =
+        list.lines().filter_map(|line| line.strip_prefix("pub const ")?.split_once(" = ")?.1.strip_suffix(';')).collect();
+    assert!(names.len() > 10);
+    for (file, text) in everything.iter().filter(|(name, _)| !name.ends_with("/run/metrics.rs") && !name.ends_with("any_run.rs")) {
+        for (at, line) in program_text(text) {
+            // A key of a document has the same name.
+            let found = names.iter().find(|name| line.contains(**name) && !line.contains(&format!("{name}: ")));
+            assert!(found.is_none(), "{file}:{}: {}: there is a constant for that in core::run::metrics", at + 1, line.trim());
+        }
+    }
+}
+
+#[test]
 fn every_dependency_is_used() {
     for package in ["", "../core/"] {
         let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("Cargo.toml")).unwrap();

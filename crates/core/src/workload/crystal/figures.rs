@@ -3,6 +3,7 @@
 use crate::analysis::change_points::{self, ChangePoint, Options};
 use crate::analysis::steady::{SteadyState, steady_state};
 use crate::op::OpKind;
+use crate::run::metrics;
 use crate::run::{Axis, Better, LatencyPart, Metric, Phase, Series, Unit};
 use crate::units::{Bytes, Nanos};
 use alloc::format;
@@ -158,7 +159,7 @@ impl Trend {
         if let Some(first) = self.rounds.first() {
             metric("rate.first", Unit::MegabytesPerSecond, Better::Higher, *first);
         }
-        metric("rate.max", Unit::MegabytesPerSecond, Better::Higher, self.max);
+        metric(metrics::RATE_MAX, Unit::MegabytesPerSecond, Better::Higher, self.max);
         if let Some(window) = self.steady.window() {
             metric("rate.steady", Unit::MegabytesPerSecond, Better::Higher, window.average);
             metric("rate.steady.since", Unit::Bytes, Better::Neither, self.written_before(window.first).as_f64());

@@ -2,6 +2,7 @@
 
 use super::{Counts, phase};
 use crate::op::OpKind;
+use crate::run::metrics;
 use crate::run::{Better, Metric, Phase, Unit};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -26,9 +27,9 @@ pub fn metrics(phases: &[Phase], transactions: &[u64]) -> Vec<Metric> {
         ("transactions.rate", Unit::OpsPerSecond, Better::Higher, transaction_rates.collect()),
         ("create.seconds", Unit::Seconds, Better::Lower, each(&|t| seconds(&t[..1]))),
         ("create.rate", Unit::OpsPerSecond, Better::Higher, each(&|t| ops(t[0], OpKind::Create) / seconds(&t[..1]))),
-        ("delete.seconds", Unit::Seconds, Better::Lower, each(&|t| seconds(&t[2..]))),
+        (metrics::DELETE_SECONDS, Unit::Seconds, Better::Lower, each(&|t| seconds(&t[2..]))),
         ("delete.rate", Unit::OpsPerSecond, Better::Higher, each(&|t| ops(t[2], OpKind::Delete) / seconds(&t[2..]))),
-        ("read.rate", Unit::MegabytesPerSecond, Better::Higher, each(&bytes(|phase| phase.read.as_f64()))),
+        (metrics::READ_RATE, Unit::MegabytesPerSecond, Better::Higher, each(&bytes(|phase| phase.read.as_f64()))),
         ("written.rate", Unit::MegabytesPerSecond, Better::Higher, each(&bytes(|phase| phase.written.as_f64()))),
     ];
     all.into_iter()

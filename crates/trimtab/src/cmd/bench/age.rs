@@ -29,6 +29,7 @@ use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device;
 use trimtab_core::op::{BlockOp, Payload};
 use trimtab_core::policy::{PolicySpec, State};
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::runner::recorder::{Recorded, Recorder};
 use trimtab_core::runner::{End, Outcome, blocks, files};
@@ -395,7 +396,7 @@ fn metrics(phases: &[Phase]) -> Vec<Metric> {
         let share = rate(of).zip(rate(BEFORE)).map(|(now, before)| now / before * 100.0);
         add(name, Unit::Percent, Better::Higher, share);
     }
-    add("trim.seconds", Unit::Seconds, Better::Lower, phase(TRIM).map(|p| p.took.as_secs_f64()));
+    add(metrics::TRIM_SECONDS, Unit::Seconds, Better::Lower, phase(TRIM).map(|p| p.took.as_secs_f64()));
     metrics.extend(age::metrics(phases));
     metrics
 }

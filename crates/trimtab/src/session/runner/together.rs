@@ -2,6 +2,7 @@
 
 use super::Quiet;
 use std::sync::{Condvar, Mutex, PoisonError};
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Latency, Phase, Series};
 use trimtab_core::runner::files;
 use trimtab_core::runner::recorder::{Recorded, Recorder};
@@ -194,8 +195,8 @@ fn add_series(a: Vec<Series>, b: Vec<Series>) -> Vec<Series> {
         for (at, (x, y)) in series.x.iter().zip(&mut series.y).enumerate() {
             let Some(other) = value(&series.name, *x) else { continue };
             *y = match series.name.as_str() {
-                "latency.max" => y.max(other),
-                "latency.mean" => {
+                metrics::LATENCY_MAX => y.max(other),
+                metrics::LATENCY_MEAN => {
                     let (mine, theirs) = (ops.get(at).copied().unwrap_or(0.0), value(OPS, *x).unwrap_or(0.0));
                     if mine + theirs > 0.0 { (*y * mine + other * theirs) / (mine + theirs) } else { 0.0 }
                 }
@@ -207,7 +208,7 @@ fn add_series(a: Vec<Series>, b: Vec<Series>) -> Vec<Series> {
     sum
 }
 
-const OPS: &str = "ops.rate";
+const OPS: &str = metrics::OPS_RATE;
 
 #[cfg(test)]
 mod tests {

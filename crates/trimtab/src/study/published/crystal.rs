@@ -11,6 +11,7 @@ use trimtab_core::analysis::change_points::{ChangePoint, Options, change_points}
 use trimtab_core::data::DataClass;
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
+use trimtab_core::run::metrics;
 use trimtab_core::runner::End;
 use trimtab_core::units::Bytes;
 
@@ -137,8 +138,8 @@ fn figures(random: &Rounds, trimmed: &Rounds, zero: &Rounds, advertised: f64) ->
     [
         ("read_sequential_compressible_MBps", read(zero)),
         ("read_incompressible_penalty_percent", read(random).zip(read(zero)).map(|(random, zero)| (1.0 - random / zero) * 100.0)),
-        ("write_sequential_compressible_MBps", zero.metric(SEQUENTIAL, "rate.max")),
-        ("write_sequential_incompressible_max_MBps", random.metric(SEQUENTIAL, "rate.max")),
+        ("write_sequential_compressible_MBps", zero.metric(SEQUENTIAL, metrics::RATE_MAX)),
+        ("write_sequential_incompressible_max_MBps", random.metric(SEQUENTIAL, metrics::RATE_MAX)),
         ("write_incompressible_knee_1_GB", knee_1.map(|bytes| bytes / 1e9)),
         ("write_incompressible_after_knee_1_MBps", average(firsts.iter().map(|knee| knee.after))),
         ("write_sequential_between_knees_MBps", between()),

@@ -5,6 +5,7 @@ use crate::drives::Drive;
 use crate::session::runner::Header;
 use crate::store::recipe;
 use trimtab_core::policy::PolicySpec;
+use trimtab_core::run::metrics;
 use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Run, TargetKind, Unit};
 use trimtab_core::runner::recorder::Recorded;
 use trimtab_core::simulate::replay::Outcome;
@@ -39,7 +40,7 @@ pub fn run(header: Header, recorded: Recorded, outcome: &Outcome) -> Run {
     }
     let metric = |name: &str, unit, better, value| Metric { name: name.to_owned(), unit, better, samples: vec![value] };
     run.metrics = vec![metric("replay.seconds", Unit::Seconds, Better::Lower, outcome.took.as_secs_f64())];
-    run.metrics.extend(outcome.waf.map(|waf| metric("waf", Unit::Ratio, Better::Lower, waf)));
+    run.metrics.extend(outcome.waf.map(|waf| metric(metrics::WAF, Unit::Ratio, Better::Lower, waf)));
     run.metrics.push(metric("never-told.bytes", Unit::Bytes, Better::Neither, outcome.account.never_told.as_f64()));
     run.counters = outcome.model.iter().map(|(name, count)| (name.clone(), *count)).collect();
     run
