@@ -151,10 +151,33 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// `value` with three significant digits (`1.21`, `12.3`, `123`, `1234`), or two where it is below one (`0.98`, `0.016`, `0.0040`, `3.2e-4`).
+/// A whole number with commas, as people write it: 36,706.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `value` with three significant digits (`1.21`, `12.3`, `123`, `1,230`, `27,900`), or two where it is below one (`0.98`, `0.016`, `0.0040`, `3.2e-4`).
 #[must_use]
 pub fn three_digits(value: f64) -> String {
     let magnitude = if value < 0.0 { -value } else { value };
+    if (999.5..1e18).contains(&magnitude) {
+        let mut step = 10_u64;
+        while magnitude / step as f64 >= 999.5 {
+            step *= 10;
+        }
+        // What lies halfway goes up, as on paper.
+        let rounded = (magnitude / step as f64 + 0.5) as u64 * step;
+        return format!("{}{}", if value < 0.0 { "-" } else { "" }, grouped(rounded));
+    }
     if magnitude >= 99.95 {
         format!("{value:.0}")
     } else if magnitude >= 9.995 {
@@ -322,13 +345,18 @@ mod tests {
     #[test]
     fn small_figures_keep_their_digits() {
         assert_eq!(
+            [99.94, 99.96, 999.4, 999.6, 1_234.0, 1_235.0, 27_891.3, -36_706.0, 555_417.0, 999_600.0, 1e9].map(three_digits),
+            ["99.9", "100", "999", "1,000", "1,230", "1,240", "27,900", "-36,700", "555,000", "1,000,000", "1,000,000,000"]
+        );
+        assert_eq!([0, 999, 1_000, 36_706, u64::MAX].map(grouped), ["0", "999", "1,000", "36,706", "18,446,744,073,709,551,615"]);
+        assert_eq!(
             [0.0, 0.000_316, 0.004, 0.0161, 0.0996, 0.98, 1.0, 12.34, -0.004].map(three_digits),
             ["0.00", "3.2e-4", "0.0040", "0.016", "0.10", "0.98", "1.00", "12.3", "-0.0040"]
         );
         // Read again, no figure is more than 5 % off, over twenty orders of magnitude.
         let mut value = 1e-12;
         while value < 1e8 {
-            let read: f64 = three_digits(value).parse().unwrap();
+            let read: f64 = three_digits(value).replace(',', "").parse().unwrap();
             assert!((read / value - 1.0).abs() <= 0.051, "{value} is shown as {read}");
             value *= 1.0137;
         }

@@ -5,7 +5,7 @@ use crate::store::recipe;
 use trimtab_core::op::OpKind;
 use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::{Better, DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
-use trimtab_core::units::{Bytes, Nanos, three_digits};
+use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
 
 /// A report about one run.
 pub fn document(run: &Run) -> Document {
@@ -184,7 +184,8 @@ pub fn quantity(value: f64, unit: Unit) -> String {
         Unit::OpsPerSecond => format!("{}/s", three_digits(value)),
         // A mean, or so many in each of something.
         Unit::Count if value.fract() != 0.0 && value.abs() < 1000.0 => three_digits(value),
-        Unit::Count => format!("{value:.0}"),
+        // Things that were counted are not rounded.
+        Unit::Count => format!("{}{}", if value <= -0.5 { "-" } else { "" }, grouped((value.abs() + 0.5) as u64)),
         Unit::Ratio => format!("{}×", three_digits(value)),
         Unit::Percent => format!("{} %", three_digits(value)),
     }

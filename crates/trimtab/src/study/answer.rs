@@ -13,7 +13,7 @@ use crate::report::run::quantity;
 use std::time::Duration;
 use trimtab_core::run::metrics;
 use trimtab_core::run::{Field, Provenance, Run, Severity, Unit};
-use trimtab_core::units::three_digits;
+use trimtab_core::units::{grouped, three_digits};
 
 /// What puts everything back that was applied.
 pub(super) const UNDO: &str = "trimtab apply --undo";
@@ -239,7 +239,7 @@ fn deleting(study: &Study) -> Option<(String, String)> {
     };
     let job = jobs(&study.runs).into_iter().find(|job| *job == "tree").or_else(|| jobs(&study.runs).into_iter().next())?;
     let files = study.runs.iter().find(|run| run.workload == job).and_then(|run| setting(run, "files").or_else(|| setting(run, "number")));
-    let what = files.map_or_else(|| "Deleting".to_owned(), |files| format!("Deleting {} files", grouped(files)));
+    let what = files.map_or_else(|| "Deleting".to_owned(), |files| format!("Deleting {} files", with_commas(files)));
     let show = |seconds: f64| quantity(seconds, Unit::Seconds);
     let text = match (time(job, policy::NONE), time(job, policy::ONLINE)) {
         (Some(none), Some(online)) => {
@@ -259,25 +259,14 @@ fn deleting(study: &Study) -> Option<(String, String)> {
     Some((what, text))
 }
 
-/// A whole number with commas, as on paper: 36,706.
-fn grouped(digits: &str) -> String {
-    if digits.len() < 4 || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return digits.to_owned();
-    }
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+/// A number that a setting holds, with commas.
+fn with_commas(digits: &str) -> String {
+    digits.parse().map_or_else(|_| digits.to_owned(), grouped)
 }
 
 /// A rate with three digits: 27,900.
 pub(super) fn rate(value: f64) -> String {
-    let step = 10_f64.powi((value.max(1.0).log10().floor() as i32 - 2).max(0));
-    grouped(&format!("{:.0}", (value / step).round() * step))
+    three_digits(value)
 }
 
 fn tables(study: &Study) -> Vec<Table> {
@@ -717,8 +706,8 @@ pub(super) mod tests {
 
     #[test]
     fn numbers_as_people_write_them() {
-        assert_eq!(["5", "999", "1000", "36706", "1234567"].map(grouped), ["5", "999", "1,000", "36,706", "1,234,567"]);
-        assert_eq!([27_891.3, 999.6, 555_417.0, 12.34, 0.0].map(rate), ["27,900", "1,000", "555,000", "12", "0"]);
+        assert_eq!(["5", "999", "1000", "36706", "1234567"].map(with_commas), ["5", "999", "1,000", "36,706", "1,234,567"]);
+        assert_eq!([27_891.3, 999.6, 555_417.0, 12.34, 0.0].map(rate), ["27,900", "1,000", "555,000", "12.3", "0.00"]);
         assert_eq!([1.3, 1.474, 0.9, 1.0].map(percent), ["+30 %", "+47 %", "-10 %", "+0 %"]);
         assert_eq!(spaced("60%"), "60 %");
     }

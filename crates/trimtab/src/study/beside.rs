@@ -304,7 +304,7 @@ mod tests {
                 .unwrap_or_else(|| panic!("{cell} {figure}\n{shown}"));
             line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(row("churn, idle, 60%", RATE_STEADY)[2..6], ["36240/s", "18120/s", "0.500", "exact"]);
+        assert_eq!(row("churn, idle, 60%", RATE_STEADY)[2..6], ["36,200/s", "18,100/s", "0.500", "exact"]);
         assert_eq!(row("tree, none", FOREGROUND)[4..], ["2.00", "exact", "slower"]);
         assert!(shown.contains("Only one of them has: tree, adaptive"), "{shown}");
         assert!(shown.contains("OCZ Vertex LE 100 GB, ext4") && shown.contains("Another Drive, ext4"));

@@ -711,9 +711,9 @@ mod tests {
         let online = with(0.17, gains.clone());
         assert_eq!((recommendation(&online), recommended_policy(&online)), (Recommendation::Online, Some(policy::ONLINE)));
         assert!(
-            of(&online)
-                .headline
-                .contains("36000 4 KiB random writes a second, steady under load, instead of 28000 and 1.57× the drive's life at 60% full"),
+            of(&online).headline.contains(
+                "36,000 4 KiB random writes a second, steady under load, instead of 28,000 and 1.57× the drive's life at 60% full"
+            ),
             "{}",
             of(&online).headline
         );
@@ -738,9 +738,9 @@ mod tests {
         let life_only = study([555_417.0, 555_417.0], [11.0, 7.0]);
         assert!(life_only.contains("1.57× the drive's life") && !life_only.contains("random writes"), "{life_only}");
         let rate_only = study([28_000.0, 36_000.0], [7.0, 7.0]);
-        assert!(rate_only.contains("instead of 28000") && !rate_only.contains("life"), "{rate_only}");
+        assert!(rate_only.contains("instead of 28,000") && !rate_only.contains("life"), "{rate_only}");
         let neither = study([28_000.0, 28_100.0], [7.0, 7.0]);
-        assert!(!neither.contains("instead of 28000") && !neither.contains('×') || neither.contains("Do not trim"), "{neither}");
+        assert!(!neither.contains("instead of 28,000") && !neither.contains('×') || neither.contains("Do not trim"), "{neither}");
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn a_published_sum_is_compared_per_system() {
         .assert()
         .success()
         .stdout(contains("sums of independent systems are not one system"))
-        .stdout(contains("ops_per_s, per system").and(contains("124406/s")).and(contains("1.53")))
+        .stdout(contains("ops_per_s, per system").and(contains("124,000/s")).and(contains("1.53")))
         .stdout(contains("setting protection differs: A RAID 5; B RAID-DP"));
     let comparison = scratch.json(&["compare", "last~1", "last"]);
     assert_eq!(comparison["schema"], "trimtab.comparison");
