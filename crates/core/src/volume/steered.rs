@@ -138,11 +138,6 @@ impl<D: Device> Steered<D> {
         &mut self.surface.volume
     }
 
-    /// Ends the policy and gives the volume back.
-    pub fn into_volume(self) -> Volume<D> {
-        self.surface.volume
-    }
-
     /// The same volume at this moment under `policy`, to try what would come next without touching this one.
     pub fn fork(&self, policy: Box<dyn Policy>) -> Self
     where

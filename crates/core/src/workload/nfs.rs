@@ -47,12 +47,6 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// Bytes that the files of `files` names occupy at the start, on average.
-#[must_use]
-pub fn size_of_files(files: u64) -> Bytes {
-    Bytes((files as f64 * f64::from(EXISTING_PERCENT) / 100.0 * mean_size(&FILE_SIZES)) as u64)
-}
-
 /// Bytes that an operation of the mix writes on average, at most.
 #[must_use]
 pub fn written_per_op() -> f64 {
@@ -221,6 +215,11 @@ mod tests {
                 Some((path.clone(), stream.files.existing_size(file)?))
             })
             .collect()
+    }
+
+    /// Bytes that the files of `files` names occupy at the start, on average.
+    fn size_of_files(files: u64) -> Bytes {
+        Bytes((files as f64 * f64::from(EXISTING_PERCENT) / 100.0 * mean_size(&FILE_SIZES)) as u64)
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! `trimtab trim PATH…`.
 
-use crate::host::discards::{LayerDiscards, Meter};
+mod outcome;
+mod whole;
+
+use self::outcome::{Outcome, Report, WouldSend, exit_code, finish, refusal, text};
+use self::whole::whole;
+use crate::host::discards::Meter;
 use crate::host::root::Root;
 use crate::output::Context;
-use crate::output::error::{BLOCKED, NOT_PROVED};
-use crate::output::lines::prose;
 use crate::output::progress::{Counting, Progress};
-use crate::report::document::{Narrow, Table};
 use crate::session::directories::run_directory;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted as UserInterrupt;
@@ -15,15 +17,14 @@ use crate::trim::filesystem::{Filesystem, unix_now};
 use crate::trim::fitrim::{self, Obstacle};
 use crate::trim::history::{Ending, History, Pass};
 use crate::trim::lock::DriveLocks;
-use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
-use crate::trim::surface::{Account, Mounted, World, at_once};
+use crate::trim::resume::state_directory;
+use crate::trim::surface::{Account, at_once};
 use anyhow::Context as _;
 use rustix::io::Errno;
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trimtab_core::policy::{Driver, IdleSettings, Now, ParsePolicyError, Patience, Policy, PolicySpec, State, Then, Turn};
+use trimtab_core::policy::{IdleSettings, Now, ParsePolicyError, Patience, Policy, PolicySpec, State};
 use trimtab_core::run::Field;
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
@@ -100,66 +101,6 @@ fn parse_range(text: &str) -> Result<TrimWindow, String> {
     Ok(TrimWindow { start, len })
 }
 
-#[derive(Debug, Serialize)]
-struct RefusedWindow {
-    start: u64,
-    len: u64,
-    errno: i32,
-    why: String,
-}
-
-/// What a trim would send.
-#[derive(Debug, Serialize)]
-struct WouldSend {
-    bytes: u64,
-    extents: u64,
-    /// It may be less: ext4 does not show which groups it takes for trimmed.
-    at_most: bool,
-}
-
-/// What became of one filesystem.
-#[derive(Debug, Serialize)]
-struct Outcome {
-    path: String,
-    /// The directory that was named, where it is not the mount point.
-    named: Option<String>,
-    fs_type: String,
-    policy: String,
-    min_extent: u64,
-    unit: String,
-    windows: u64,
-    requests: u64,
-    complete: bool,
-    resumed: bool,
-    /// How long it took to write out what was pending; absent if that was not done.
-    sync_seconds: Option<f64>,
-    free_bytes: u64,
-    asked_bytes: u64,
-    returned_bytes: u64,
-    /// What the lowest layers counted, all of them together; absent if they do not count.
-    sent_bytes: Option<u64>,
-    sent_commands: Option<u64>,
-    /// For a dry run: what would be sent, where the filesystem says where its free space lies.
-    would_send: Option<WouldSend>,
-    /// Whether that is all of it, on every leg; absent for a dry run.
-    delivery: Option<Delivery>,
-    /// What each layer counted from the first request to the last.
-    layers: Vec<LayerDiscards>,
-    refused: Vec<RefusedWindow>,
-    seconds: f64,
-    trimming_seconds: f64,
-    longest_request_seconds: f64,
-    others_waited_during_ms: Option<f64>,
-    others_waited_otherwise_ms: Option<f64>,
-    remarks: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Report {
-    dry_run: bool,
-    filesystems: Vec<Outcome>,
-}
-
 /// Trims, one filesystem after the other.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let policy = How::of(args)?;
@@ -206,24 +147,6 @@ fn refuse_files(path: &Path) -> anyhow::Result<()> {
 fn other_name(path: &Path, fs: &Filesystem) -> Option<String> {
     let named = path.canonicalize().ok()?;
     (named != fs.mount().mount_point).then(|| path.display().to_string())
-}
-
-/// The worst of all filesystems.
-fn exit_code(report: &Report) -> ExitCode {
-    if report.filesystems.iter().any(|f| !f.complete) && !report.dry_run {
-        return ExitCode::FAILURE;
-    }
-    let statuses: Vec<u8> = report.filesystems.iter().filter_map(|f| f.delivery).map(Delivery::exit_status).collect();
-    // Blocked is worse than not proved.
-    let worst = [BLOCKED, NOT_PROVED].into_iter().find(|status| statuses.contains(status));
-    worst.map_or(ExitCode::SUCCESS, ExitCode::from)
-}
-
-/// What was refused, in a line.
-fn refusal(outcome: &Outcome) -> Option<String> {
-    let first = outcome.refused.first()?;
-    let (refused, all) = (outcome.refused.len() as u64, outcome.refused.len() as u64 + outcome.requests);
-    Some(format!("{}: {refused} of {all} requests refused, the first at {}+{}: {}", outcome.path, first.start, first.len, first.why))
 }
 
 /// How it is to be trimmed; when is now.
@@ -471,213 +394,4 @@ fn windows(args: &Args, fs: &mut Filesystem, context: &Context, path: &Path) -> 
     // The other groups still are as the pass before left them.
     fs.restore_least(before);
     Ok(account)
-}
-
-/// All windows, under the policy, from where an interrupted pass left off.
-fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
-    let file = ResumeFile::new(&state_directory(), fs.id());
-    let earlier = file.load(unix_now().0 / 1_000_000_000).filter(|e| !args.restart && e.min_extent == args.min_extent.0);
-    outcome.resumed = earlier.is_some();
-    if let Some(earlier) = &earlier {
-        context.remark(&format!("goes on where an interrupted trim of {} left off; --restart begins anew", outcome.path));
-        outcome.remarks.push(format!("an interrupted pass had sent {} before", Bytes(earlier.sent_bytes)));
-    }
-    let mut pass = WholePass {
-        forget: fs.prepare(args.min_extent, earlier.as_ref().is_some_and(|e| e.forget)),
-        spec: policy,
-        min_extent: args.min_extent,
-        started_unix_s: earlier.as_ref().map_or(unix_now().0 / 1_000_000_000, |e| e.started_unix_s),
-        sent_before: earlier.as_ref().map_or(0, |e| e.sent_bytes),
-        driver: Driver::new(policy.build(args.min_extent, &earlier.as_ref().map(Interrupted::policy_state).unwrap_or_default()), PATIENCE),
-        account: Account::default(),
-        file,
-        saved: Instant::now(),
-        unsaved: None,
-    };
-    if !outcome.resumed {
-        pass.driver.force();
-    }
-    let progress = view(context, Path::new(&outcome.path), fs.layout().windows.iter());
-    let ended = pass.run(fs, progress);
-    outcome.remarks.extend(pass.unsaved.take());
-    outcome.remarks.extend(pass.driver.policy().remark());
-    outcome.complete = ended && pass.account.refused.is_empty();
-    Ok(pass.account)
-}
-
-struct WholePass<'a> {
-    spec: &'a How,
-    min_extent: Bytes,
-    forget: bool,
-    started_unix_s: u64,
-    sent_before: u64,
-    driver: Driver,
-    account: Account,
-    file: ResumeFile,
-    saved: Instant,
-    unsaved: Option<String>,
-}
-
-impl WholePass<'_> {
-    /// Runs to the end (true), or until interrupted or refused for good.
-    fn run(&mut self, fs: &mut Filesystem, mut progress: Progress) -> bool {
-        loop {
-            let world = World::default();
-            match self.driver.turn(&mut Mounted { fs, world, account: &mut self.account, only: None }) {
-                Turn::Trimmed(_) => self.save(Duration::from_secs(1)),
-                Turn::Refused { then: Then::GiveUp | Then::Never, .. } => return false,
-                Turn::Nothing => return self.done(),
-                Turn::Wait(_) if !self.driver.running() => return self.done(),
-                Turn::Wait(until) => wait(until),
-                Turn::Refused { .. } | Turn::Begun(_) => {}
-            }
-            show(&mut progress, &self.account);
-            if interrupt::requested() {
-                self.save(Duration::ZERO);
-                return false;
-            }
-        }
-    }
-
-    fn done(&mut self) -> bool {
-        self.file.remove();
-        true
-    }
-
-    fn save(&mut self, at_most_every: Duration) {
-        if self.saved.elapsed() < at_most_every || self.unsaved.is_some() {
-            return;
-        }
-        self.saved = Instant::now();
-        let interrupted = Interrupted {
-            version: 1,
-            policy: self.spec.to_string(),
-            min_extent: self.min_extent.0,
-            state: self.driver.policy().state().entries,
-            forget: self.forget,
-            started_unix_s: self.started_unix_s,
-            sent_bytes: self.sent_before.saturating_add(self.account.sent.map_or(0, |s| s.bytes.0)),
-        };
-        if let Err(error) = self.file.save(&interrupted) {
-            self.unsaved =
-                Some(format!("an interruption could not be resumed: cannot write below {}: {error}", state_directory().display()));
-        }
-    }
-}
-
-/// Sleeps until `until`, in steps short enough for a signal.
-fn wait(until: Nanos) {
-    let left = Duration::from_nanos(until.saturating_sub(unix_now()).0);
-    std::thread::sleep(left.min(Duration::from_millis(100)));
-}
-
-fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
-    let ms = |wait: Option<Nanos>| wait.map(|w| w.as_secs_f64() * 1e3);
-    outcome.requests = account.requests;
-    outcome.asked_bytes = account.asked.0;
-    outcome.returned_bytes = account.returned.0;
-    outcome.sent_bytes = account.sent.map(|s| s.bytes.0);
-    outcome.sent_commands = account.sent.map(|s| s.commands);
-    outcome.seconds = started.elapsed().as_secs_f64();
-    outcome.trimming_seconds = account.trimming.as_secs_f64();
-    outcome.longest_request_seconds = account.longest.as_secs_f64();
-    outcome.others_waited_during_ms = ms(account.wait_during);
-    outcome.others_waited_otherwise_ms = ms(account.wait_otherwise);
-    let refused = account.refused.iter().map(|(w, r)| RefusedWindow {
-        start: w.start,
-        len: w.len,
-        errno: r.errno.raw_os_error(),
-        why: r.to_string(),
-    });
-    outcome.refused = refused.collect();
-    if account.excess > Bytes::ZERO {
-        outcome.remarks.push(format!(
-            "the device counted {} more than was asked: the filesystem's own discards were still draining, or a layer counts twice",
-            account.excess
-        ));
-    }
-}
-
-fn text(report: &Report) -> String {
-    if report.dry_run {
-        return dry_text(report);
-    }
-    let mut table =
-        Table::new("", &["filesystem", "reached the drives", "commands", "free", "requests", "refused", "time", "others waited"])
-            .when_narrow(Narrow::Records);
-    for f in &report.filesystems {
-        let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
-            (Some(during), Some(otherwise)) => format!("{during:.1} ms (else {otherwise:.1})"),
-            (Some(during), None) => format!("{during:.1} ms"),
-            _ => "-".to_owned(),
-        };
-        table.row([
-            format!("{} [{}]", f.path, f.fs_type),
-            f.sent_bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string()),
-            f.sent_commands.map_or("-".to_owned(), |n| n.to_string()),
-            Bytes(f.free_bytes).to_string(),
-            f.requests.to_string(),
-            f.refused.len().to_string(),
-            Nanos((f.seconds * 1e9) as u64).to_string(),
-            wait,
-        ]);
-    }
-    let mut lines = Vec::new();
-    for f in &report.filesystems {
-        lines.extend(sync_line(f));
-        lines.extend(f.refused.iter().take(10).map(|r| format!("{}: refused at {}+{}: {}", f.path, r.start, r.len, r.why)));
-        if f.refused.len() > 10 {
-            lines.push(format!("{}: and {} more refused", f.path, f.refused.len() - 10));
-        }
-        lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
-    }
-    let first = report.filesystems.iter().filter_map(named_line).map(|line| prose(&line));
-    first.chain(std::iter::once(table.on_screen())).chain(lines.iter().map(|line| prose(line))).collect()
-}
-
-/// Whoever names a directory may take it for all that is trimmed.
-fn named_line(f: &Outcome) -> Option<String> {
-    let named = f.named.as_ref()?;
-    Some(format!("{named} is on the filesystem mounted at {}: all of that is trimmed", f.path))
-}
-
-/// A sync that somebody may have waited for.
-fn sync_line(f: &Outcome) -> Option<String> {
-    let seconds = f.sync_seconds.filter(|seconds| *seconds >= 0.1)?;
-    let took = Nanos((seconds * 1e9) as u64);
-    Some(format!("{}: what was pending was written out first, in {took} (--no-sync leaves that out)", f.path))
-}
-
-fn dry_text(report: &Report) -> String {
-    let line = |f: &Outcome| {
-        // More than any filesystem: one request without an end.
-        let asked = if f.asked_bytes >= 1 << 60 { "all".to_owned() } else { Bytes(f.asked_bytes).to_string() };
-        let mut text = format!(
-            "{} [{}]: {} {}, {}, over {asked} of addresses, {} free",
-            f.path,
-            f.fs_type,
-            f.windows,
-            if f.windows == 1 { "request" } else { "requests" },
-            f.unit,
-            Bytes(f.free_bytes)
-        );
-        text += &match &f.would_send {
-            Some(w) => format!(
-                "\n  would send {}{} in {} {}",
-                if w.at_most { "at most " } else { "" },
-                Bytes(w.bytes),
-                w.extents,
-                if w.extents == 1 { "extent" } else { "extents" }
-            ),
-            None => "\n  how much would be sent is not known: this filesystem does not say where its free space lies".to_owned(),
-        };
-        if f.would_send.as_ref().is_some_and(|w| w.at_most) {
-            text += " (less where it has been trimmed since it was mounted: ext4 does not show where)";
-        }
-        for remark in sync_line(f).iter().chain(&f.remarks) {
-            text += &format!("\n  {remark}");
-        }
-        named_line(f).map_or(text.clone(), |first| format!("{first}\n{text}"))
-    };
-    report.filesystems.iter().map(line).collect::<Vec<_>>().join("\n")
 }

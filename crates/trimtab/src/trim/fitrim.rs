@@ -18,9 +18,6 @@ const QUIET: Duration = Duration::from_millis(200);
 /// Time between two looks at the counters.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The whole filesystem, in one request.
-pub const WHOLE: TrimWindow = TrimWindow { start: 0, len: u64::MAX };
-
 /// Discards the free extents of at least `min_extent` in `window` of the filesystem that `file` is on. Gives what the
 /// filesystem returned.
 pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<Bytes, Errno> {
@@ -110,6 +107,6 @@ mod tests {
     fn a_filesystem_in_memory_has_no_fitrim() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
         assert!(matches!(obstacle(&shm), Some(Obstacle::Filesystem | Obstacle::Permission)));
-        assert!(fitrim(&shm, WHOLE, Bytes::ZERO).is_err());
+        assert!(fitrim(&shm, TrimWindow { start: 0, len: u64::MAX }, Bytes::ZERO).is_err());
     }
 }

@@ -1,0 +1,241 @@
+//! Mapping, collection and wear.
+
+use super::*;
+
+#[test]
+fn a_mapping_unit_larger_than_the_write_is_read_and_rewritten() {
+    let with = |unit: u64| drive(|_, flash| flash.ftl.mapping_unit_bytes = unit);
+    let (mut fine, mut coarse) = (with(4096), with(16 * KIB));
+    fine.fill();
+    coarse.fill();
+    let (fine_waf, coarse_waf) = (fine.waf_of(|host| _ = host.random(2000)), coarse.waf_of(|host| _ = host.random(2000)));
+    assert!(coarse_waf > 3.9 * fine_waf / 1.6 && coarse_waf >= 4.0, "{fine_waf} {coarse_waf}");
+    assert!(coarse.ssd.counters().nand_read_rest_rows > 1800);
+    assert_eq!(fine.ssd.counters().nand_read_rest_rows, 0);
+    // Small writes that continue each other are merged.
+    let mut merged = with(16 * KIB);
+    let waf = merged.waf_of(|host| (0..4096).for_each(|nth| _ = host.write(nth * 4096, 4096)));
+    assert!((waf - 1.0).abs() < 0.01, "{waf}");
+}
+
+/// Without a write cache a write of part of a unit waits for the read of the rest and for the program of the whole, to the nanosecond.
+#[test]
+fn a_part_of_a_unit_waits_for_its_rest() {
+    let mut host = drive(|spec, flash| {
+        flash.ftl.mapping_unit_bytes = 16 * KIB;
+        flash.geometry.page_bytes = 16 * KIB;
+        flash.geometry.blocks_per_plane /= 2;
+        flash.write_cache.bytes = 0;
+        flash.nand.read_ahead_bytes = 0;
+        spec.interface =
+            Interface { command_overhead_ns: 3_000, latency_ns: 11_000, rate_bytes_per_s: 500_000_000, ..Interface::default() };
+        (flash.nand.read_ns, flash.nand.program_ns, flash.nand.channel_bytes_per_s) = (50_000, 600_000, 400_000_000);
+    });
+    host.sequential(0, 32 * MIB, DataClass::Random);
+    host.idle(1000 * MS);
+    let commands = 3_000 + 4096 * 2 + 11_000;
+    let row = 16 * KIB * 5 / 2;
+    assert_eq!(host.write(0, 4096), commands + 50_000 + row + row + 600_000);
+    // Nothing is read of what was never written.
+    host.idle(1000 * MS);
+    assert_eq!(host.write(48 * MIB, 4096), commands + row + 600_000);
+}
+
+#[test]
+fn hot_and_cold_data_apart_cost_less() {
+    let waf = |hot_cold| {
+        let mut host = drive(|_, flash| {
+            flash.ftl.streams = Streams { separate_gc: false, hot_cold };
+            flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150);
+        });
+        host.fill();
+        let pages = host.ssd.size().0 / 4096;
+        let work = |host: &mut Host| {
+            for _ in 0..4 * pages {
+                // 90 % of the writes to 10 % of the pages.
+                let at = if host.rng.chance(0.9) { host.rng.below(pages / 10) } else { host.rng.below(pages) };
+                host.write(at * 4096, 4096);
+            }
+        };
+        work(&mut host);
+        host.waf_of(work)
+    };
+    let (together, apart) = (waf(None), waf(Some(HotCold { hot_age_permille: 250 })));
+    assert!(apart < 0.9 * together, "{together} {apart}");
+}
+
+#[test]
+fn policies_rank_as_they_should() {
+    let waf = |victim| {
+        let mut host = drive(|_, flash| {
+            flash.ftl.victim = victim;
+            flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 200);
+        });
+        host.fill();
+        host.random(60_000);
+        host.waf_of(|host| _ = host.random(60_000))
+    };
+    let [greedy, some, random] = [VictimPolicy::Greedy, VictimPolicy::DChoices(3), VictimPolicy::Random].map(waf);
+    assert!(greedy < 0.97 * some && some < 0.8 * random, "{greedy} {some} {random}");
+    // Uniform traffic has nothing for age to go by.
+    let cost_benefit = waf(VictimPolicy::CostBenefit);
+    assert!((0.95..1.3).contains(&(cost_benefit / greedy)), "{greedy} {cost_benefit}");
+}
+
+#[test]
+fn cost_benefit_beats_greedy_on_hot_and_cold_data() {
+    let waf = |victim| {
+        let mut host = drive(|_, flash| {
+            flash.ftl.victim = victim;
+            flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 200);
+        });
+        host.fill();
+        let pages = host.ssd.size().0 / 4096;
+        let work = |host: &mut Host| {
+            for _ in 0..5 * pages {
+                let at = if host.rng.chance(0.95) { host.rng.below(pages / 20) } else { host.rng.below(pages) };
+                host.write(at * 4096, 4096);
+            }
+        };
+        work(&mut host);
+        host.waf_of(work)
+    };
+    let [greedy, cost_benefit] = [VictimPolicy::Greedy, VictimPolicy::CostBenefit].map(waf);
+    assert!(cost_benefit < greedy, "{greedy} {cost_benefit}");
+}
+
+#[test]
+fn collection_goes_on_until_the_high_watermark() {
+    for high in [2, 6] {
+        let mut host = drive(|_, flash| flash.ftl.gc.free_high = high);
+        host.fill();
+        host.random(20_000);
+        // The superblock for which it was collected is open at once.
+        let most = (0..5_000)
+            .map(|_| {
+                host.random(1);
+                host.ssd.occupancy().free_superblocks
+            })
+            .max();
+        assert_eq!(most, Some(high - 1));
+    }
+}
+
+#[test]
+fn idle_time_is_used_for_collection() {
+    let rate = |idle_free| {
+        let mut host = drive(|_, flash| {
+            flash.ftl.gc.idle_delay_ns = Some(10 * MS);
+            flash.ftl.gc.idle_free = idle_free;
+        });
+        host.fill();
+        host.random(40_000);
+        host.idle(20_000 * MS);
+        (host.ssd.occupancy().free_superblocks, host.random(1000))
+    };
+    let ((few, slow), (many, fast)) = (rate(0), rate(30));
+    assert!(few < 5 && many >= 30, "{few} {many}");
+    assert!(fast > 1.2 * slow, "{slow} {fast}");
+}
+
+#[test]
+fn bursts_stall_longer_but_cost_the_same() {
+    let run = |pacing| {
+        let mut host = drive(|_, flash| {
+            flash.ftl.gc.pacing = pacing;
+            // So that the cache does not hide them.
+            flash.write_cache.bytes = 16 * KIB;
+        });
+        host.fill();
+        host.random(40_000);
+        host.ssd.record_latencies();
+        let rate = host.random(20_000);
+        (rate, host.ssd.latencies().unwrap().write.percentile(99.9).0)
+    };
+    let ((smooth_rate, smooth_worst), (burst_rate, burst_worst)) = (run(GcPacing::Smooth), run(GcPacing::Burst));
+    assert!(burst_worst > 2 * smooth_worst, "{smooth_worst} {burst_worst}");
+    assert!((0.8..1.25).contains(&(smooth_rate / burst_rate)), "{smooth_rate} {burst_rate}");
+}
+
+#[test]
+fn wear_is_levelled() {
+    let spread = |dynamic, static_spread_max| {
+        let mut host = drive(|_, flash| {
+            flash.ftl.wear = Wear { dynamic, static_spread_max, erase_limit: None, erase_limit_spread_permille: 0 };
+        });
+        host.fill();
+        // A sixteenth of the drive is rewritten for ever, the rest never.
+        for _ in 0..120_000 {
+            let at = host.rng.below(host.ssd.size().0 / 4096 / 16) * 4096;
+            host.write(at, 4096);
+        }
+        let erases = host.ssd.erase_counts();
+        erases.iter().max().unwrap() - erases.iter().min().unwrap()
+    };
+    // Levelling charges what it did: whole superblocks read and written, beside what collection moved.
+    let mut host = drive(|_, flash| {
+        flash.ftl.wear = Wear { dynamic: true, static_spread_max: Some(4), erase_limit: None, erase_limit_spread_permille: 0 };
+    });
+    host.fill();
+    for _ in 0..120_000 {
+        let at = host.rng.below(host.ssd.size().0 / 4096 / 16) * 4096;
+        host.write(at, 4096);
+    }
+    let (counted, nand) = (host.ssd.counters(), &host.ssd.flash.nand);
+    let rows = u64::from(host.ssd.layout.superblock_slots / host.ssd.layout.row_slots);
+    assert!(counted.levelled_superblocks * rows > counted.nand_written_gc_slots, "mostly levelling: {counted:?}");
+    assert!(counted.nand_read_internal_rows <= counted.levelled_superblocks * rows + counted.nand_written_gc_slots, "{counted:?}");
+    let moved = counted.nand_written_gc_slots + counted.nand_written_wear_slots;
+    let work = counted.nand_read_internal_rows * nand.read_ns + moved * nand.program_ns + counted.erases * 4 * nand.erase_ns;
+    let charged = host.ssd.clock.dies.charged_ns;
+    assert!((charged as f64 / work as f64 - 1.0).abs() < 0.001, "{charged} ns charged, {work} ns of work");
+
+    let (none, dynamic, both) = (spread(false, None), spread(true, None), spread(true, Some(4)));
+    assert!(both <= 12 && dynamic > 2 * both, "{none} {dynamic} {both}");
+    assert!(dynamic <= none, "{none} {dynamic} {both}");
+}
+
+#[test]
+fn worn_out_drives_become_read_only_and_stay_readable() {
+    let mut host = drive(|_, flash| {
+        flash.ftl.wear = Wear { dynamic: true, static_spread_max: None, erase_limit: Some(30), erase_limit_spread_permille: 200 };
+    });
+    host.fill();
+    let refused = (0..10_000_000).find_map(|_| {
+        let at = host.rng.below(host.ssd.size().0 / 4096) * 4096;
+        let done = host.ssd.submit(host.now, &Command::Write(Extent { offset: at, len: 4096 }, DataClass::Random));
+        host.now = done.done;
+        done.result.err()
+    });
+    assert_eq!(refused, Some(Refusal::ReadOnly));
+    let state = host.ssd.occupancy();
+    assert!(state.read_only && state.worn_out_superblocks > 10, "{state:?}");
+    assert_eq!(state.mapped_units, host.ssd.size().0 / 4096, "everything is still there");
+    host.read(0, MIB);
+    host.ssd.check_invariants().unwrap();
+    // What a superblock survives lies within the spread.
+    let most = *host.ssd.erase_counts().iter().max().unwrap();
+    assert!((24..=37).contains(&most), "{most}");
+}
+
+#[test]
+fn erase_and_format_make_a_drive_fresh() {
+    let mut host = drive(|_, flash| {
+        flash.erase = EraseCommands { secure_erase_ns: 2_000 * MS, format_ns: 300 * MS };
+        flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150);
+    });
+    let fresh = host.fill();
+    host.random(60_000);
+    let used = host.sequential(0, 16 * MIB, DataClass::Random);
+    assert!(used < 0.7 * fresh, "{fresh} {used}");
+    let start = host.now;
+    host.now = host.ssd.secure_erase(start).done;
+    assert!((host.now - start).0 >= 2_000 * MS + 5 * MS, "every superblock is erased");
+    let again = host.sequential(0, 16 * MIB, DataClass::Random);
+    assert!((again / fresh - 1.0).abs() < 0.1, "{fresh} {again}");
+    let start = host.now;
+    host.now = host.ssd.format(start).done;
+    assert_eq!((host.now - start).0, 300 * MS);
+    assert_eq!(host.ssd.block_state(0), BlockState::Trimmed);
+    assert!(host.ssd.erase_counts().iter().all(|erases| *erases > 0));
+}

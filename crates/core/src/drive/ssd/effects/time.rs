@@ -1,0 +1,201 @@
+//! How long reads, writes and what stands in their way take.
+
+use super::*;
+
+#[test]
+fn a_read_takes_what_its_parts_take() {
+    let mut host = drive(|spec, flash| {
+        spec.interface = Interface {
+            rate_bytes_per_s: 500_000_000,
+            full_duplex: false,
+            queue_depth: 32,
+            command_overhead_ns: 3_000,
+            write_overhead_ns: Some(9_000),
+            latency_ns: 11_000,
+        };
+        flash.nand = NandTiming { read_ns: 50_000, channel_bytes_per_s: 400_000_000, ..NandTiming::default() };
+    });
+    host.fill();
+    host.flush();
+    host.idle(1000 * MS);
+    // Processor, array, channel, link, latency.
+    assert_eq!(host.read(0, 4096), 3_000 + 50_000 + 10_240 + 8_192 + 11_000);
+    // Unmapped space needs no flash.
+    host.trim(MIB, MIB);
+    assert_eq!(host.read(MIB, 4096), 3_000 + 8_192 + 11_000);
+    // A write costs what the specification says of writes.
+    assert_eq!(host.write(0, 4096), 9_000 + 8_192 + 11_000);
+}
+
+#[test]
+fn dies_work_side_by_side() {
+    let rate = |channels, superblock_dies| {
+        let mut host = drive(|spec, flash| {
+            flash.geometry.channels = channels;
+            flash.geometry.superblock_dies = superblock_dies;
+            flash.geometry = flash.geometry.clone().with_over_provisioning(spec.capacity_bytes, 400);
+        });
+        host.fill()
+    };
+    let (two, eight) = (rate(1, 2), rate(4, 8));
+    // Two dies of one channel program 4 KiB each every 600 us; eight do four times that.
+    assert!((two / (2.0 * 4096.0 / 600e-6) - 1.0).abs() < 0.05, "{two}");
+    assert!((eight / two - 4.0).abs() < 0.2, "{two} {eight}");
+    // The same dies in superblocks of their own.
+    let apart = rate(4, 1);
+    assert!((apart / eight - 1.0).abs() < 0.1, "{eight} {apart}");
+}
+
+#[test]
+fn the_channel_limits() {
+    let mut host = drive(|_, flash| {
+        flash.nand.program_ns = 1_000;
+        flash.nand.channel_bytes_per_s = 20_000_000;
+    });
+    let rate = host.fill();
+    assert!((rate / 40e6 - 1.0).abs() < 0.05, "two channels of 20 MB/s: {rate}");
+}
+
+#[test]
+fn what_was_written_at_random_is_read_slowly() {
+    let read_rate = |scattered: bool| {
+        let mut host = drive(|_, flash| {
+            flash.geometry.page_bytes = 16 * KIB;
+            flash.geometry.blocks_per_plane /= 2;
+            flash.nand.read_ahead_bytes = 0;
+        });
+        host.fill();
+        if scattered {
+            host.random(40_000);
+        }
+        host.flush();
+        host.idle(1000 * MS);
+        let start = host.now;
+        (0..64).for_each(|nth| _ = host.read(nth * 128 * KIB, 128 * KIB));
+        8.0 * MIB as f64 / (host.now - start).as_secs_f64()
+    };
+    let (sequential, scattered) = (read_rate(false), read_rate(true));
+    assert!(scattered < 0.6 * sequential, "{sequential} {scattered}");
+}
+
+#[test]
+fn a_mapping_that_does_not_fit_in_memory_costs_reads() {
+    let latency = |mapping_cache_bytes| {
+        let mut host = drive(|_, flash| flash.ftl.mapping_cache_bytes = mapping_cache_bytes);
+        host.fill();
+        host.flush();
+        host.idle(1000 * MS);
+        let took: u64 = (0..500)
+            .map(|_| {
+                let at = host.rng.below(host.ssd.size().0 / 4096) * 4096;
+                host.read(at, 4096)
+            })
+            .sum();
+        (took / 500, host.ssd.counters().nand_read_map_pages, host.ssd.counters().nand_written_map_pages)
+    };
+    let ((all, no_pages, _), (few, pages, written)) = (latency(None), latency(Some(16 * KIB)));
+    assert!(no_pages == 0 && pages > 300 && written > 0, "{pages} {written}");
+    assert!(few > all + 40_000, "{all} {few}");
+}
+
+#[test]
+fn the_link_is_shared_or_not() {
+    let took = |full_duplex| {
+        let mut host = drive(|spec, flash| {
+            spec.interface = Interface { rate_bytes_per_s: 10_000_000, full_duplex, ..Interface::default() };
+            flash.nand.read_ns = 1000;
+        });
+        let write = host.ssd.submit(Nanos(0), &Command::Write(Extent { offset: 0, len: 64 * KIB }, DataClass::Random));
+        let read = host.ssd.submit(Nanos(0), &Command::Read(Extent { offset: 32 * MIB, len: 64 * KIB }));
+        write.done.max(read.done).0
+    };
+    let (half, full) = (took(false), took(true));
+    assert!(half > 19 * full / 10, "{half} {full}");
+}
+
+#[test]
+fn more_commands_than_the_queue_holds_wait() {
+    let run = |queue_depth| {
+        let mut host = drive(|spec, _| spec.interface.queue_depth = queue_depth);
+        host.fill();
+        host.flush();
+        host.idle(1000 * MS);
+        let last = (0..64)
+            .map(|nth| host.ssd.submit(host.now, &Command::Read(Extent { offset: nth * (MIB - 4096), len: 4096 })).done)
+            .max()
+            .unwrap();
+        ((last - host.now).0, host.ssd.counters().stall_queue_ns)
+    };
+    let ((one, waited), (many, not)) = (run(1), run(64));
+    assert!(one > 2 * many && waited > 0 && not == 0, "{one} {many} {waited} {not}");
+}
+
+#[test]
+fn suspended_programs_let_reads_through() {
+    let latency = |suspend_ns| {
+        let mut host = drive(|_, flash| {
+            flash.nand.program_ns = 5_000_000;
+            flash.nand.suspend_ns = suspend_ns;
+            flash.write_cache.bytes = MIB;
+        });
+        host.fill();
+        host.flush();
+        host.sequential(0, 512 * KIB, DataClass::Random);
+        host.read(32 * MIB, 4096)
+    };
+    let (waiting, suspending) = (latency(None), latency(Some(20_000)));
+    assert!(waiting > 5_000_000 && suspending < 300_000, "{waiting} {suspending}");
+}
+
+#[test]
+fn copy_back_spares_the_channel() {
+    let rate = |copyback| {
+        let mut host = drive(|_, flash| {
+            flash.nand = NandTiming {
+                program_ns: 10_000,
+                read_ns: 1_000,
+                erase_ns: 0,
+                channel_bytes_per_s: 30_000_000,
+                copyback,
+                ..NandTiming::default()
+            };
+            flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150);
+        });
+        host.fill();
+        host.random(50_000);
+        host.random(20_000)
+    };
+    let (over, back) = (rate(false), rate(true));
+    assert!(back > 1.5 * over, "{over} {back}");
+}
+
+#[test]
+fn pages_of_different_kinds_and_retries_spread_reads() {
+    let read = |spread, retries| {
+        let mut host = drive(|_, flash| {
+            flash.nand.read_ns = 60_000;
+            flash.nand.read_ahead_bytes = 0;
+            flash.nand.read_spread_permille = spread;
+            flash.nand.read_retries_per_million = retries;
+            flash.nand.read_retry_ns = 200_000;
+        });
+        host.fill();
+        host.flush();
+        host.idle(1000 * MS);
+        let mut took: Vec<u64> = (0..20_000)
+            .map(|_| {
+                let at = host.rng.below(host.ssd.size().0 / 4096) * 4096;
+                host.read(at, 4096)
+            })
+            .collect();
+        took.sort_unstable();
+        took
+    };
+    let (plain, kinds, both) = (read(0, 0), read(600, 0), read(600, 2_000));
+    assert_eq!(plain[0], plain[19_999]);
+    // Three kinds of pages, 18 us below the mean, the mean, and 18 us above; sixteen pages a block have six of the first.
+    assert_eq!((kinds[0], kinds[10_000], kinds[19_999]), (plain[0] - 18_000, plain[0], plain[0] + 18_000));
+    let slow = both.iter().filter(|ns| **ns > plain[0] + 18_000).count();
+    assert!((20..=60).contains(&slow), "two in a thousand are tried again: {slow} of 20000");
+    assert_eq!(both[19_800], kinds[19_800], "p99 has none");
+}

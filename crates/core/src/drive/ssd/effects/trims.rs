@@ -1,0 +1,158 @@
+//! TRIM.
+
+use super::*;
+
+#[test]
+fn trims_cost_what_the_specification_says() {
+    let mut host = drive(|spec, flash| {
+        spec.interface.command_overhead_ns = 0;
+        spec.interface.latency_ns = 0;
+        flash.trim = Trim { command_ns: 1_000_000, range_ns: 20_000, unit_ns: 300, gb_ns: 1_000_000_000, ..Trim::default() };
+    });
+    host.fill();
+    host.idle(1000 * MS);
+    let ranges = [Extent { offset: 0, len: MIB }, Extent { offset: 4 * MIB, len: MIB }, Extent { offset: 8 * MIB, len: 4096 }];
+    let covered = 2 * MIB + 4096;
+    assert_eq!(host.run(&Command::Trim(&ranges)), 1_000_000 + 3 * 20_000 + 513 * 300 + covered);
+    // Again: nothing is mapped any more, the rest is due all the same.
+    assert_eq!(host.run(&Command::Trim(&ranges)), 1_000_000 + 3 * 20_000 + covered);
+    let counters = host.ssd.counters();
+    assert_eq!((counters.trim_effective_units, counters.trim_repeated_units), (513, 513));
+    assert_eq!((counters.trim_asked_bytes, counters.trim_ignored_bytes, counters.trim_ranges), (2 * covered, 0, 6));
+}
+
+#[test]
+fn a_trim_that_is_not_queued_stops_everything_else() {
+    let waited = |queued| {
+        let mut host = drive(|_, flash| flash.trim = Trim { queued, command_ns: 50 * MS, ..Trim::default() });
+        host.fill();
+        host.flush();
+        host.idle(1000 * MS);
+        // A slow read is under way when the TRIM comes; another read comes right after.
+        let first = host.ssd.submit(host.now, &Command::Read(Extent { offset: 0, len: 128 * KIB })).done;
+        let trim = host.ssd.submit(host.now, &Command::Trim(&[Extent { offset: 32 * MIB, len: MIB }])).done;
+        let second = host.ssd.submit(host.now, &Command::Read(Extent { offset: MIB, len: 4096 })).done;
+        (first - host.now, trim - host.now, second - host.now, host.ssd.counters().stall_trim_ns)
+    };
+    let (first, trim, second, stalled) = waited(false);
+    assert!(trim.0 >= first.0 + 50 * MS && second > trim, "{first} {trim} {second}");
+    assert!(stalled > 50 * MS);
+    let (_, trim, second, stalled) = waited(true);
+    assert!(trim.0 >= 50 * MS && second.0 < 5 * MS && stalled == 0, "{trim} {second} {stalled}");
+}
+
+#[test]
+fn small_and_misaligned_trims_have_no_effect() {
+    let mut host = drive(|_, flash| {
+        flash.trim.bytes_min = 64 * KIB;
+        flash.trim.alignment_bytes = 32 * KIB;
+    });
+    host.fill();
+    host.trim(0, 32 * KIB);
+    assert_eq!(host.ssd.counters().trim_ignored_bytes, 32 * KIB);
+    // 16 KiB on either side lie outside the alignment.
+    host.trim(16 * KIB, 96 * KIB);
+    let counters = host.ssd.counters();
+    assert_eq!((counters.trim_effective_units, counters.trim_ignored_bytes), (16, 64 * KIB));
+}
+
+#[test]
+fn trimmed_space_reads_as_the_specification_says() {
+    for (reads, expected) in
+        [(TrimmedReads::Zeros, Content::Zeros), (TrimmedReads::Ones, Content::Ones), (TrimmedReads::OldData, Content::BeforeTrim)]
+    {
+        let mut host = drive(|_, flash| flash.trim.reads = reads);
+        host.write(0, 64 * KIB);
+        assert_eq!((host.ssd.content(0), host.ssd.content(MIB)), (Content::Latest, Content::Zeros));
+        host.trim(0, 32 * KIB);
+        assert_eq!((host.ssd.content(0), host.ssd.content(32 * KIB)), (expected, Content::Latest));
+        host.write(0, 512);
+        assert_eq!(host.ssd.content(0), Content::Latest, "also while only a part of the unit waits");
+    }
+}
+
+#[test]
+fn refusals_say_why() {
+    let mut host = drive(|_, flash| flash.trim = Trim { ranges_per_command_max: 2, ..Trim::default() });
+    let range = Extent { offset: 0, len: 4096 };
+    let mut refused = |command: Command<'_>| host.ssd.submit(Nanos(0), &command).result.unwrap_err();
+    assert_eq!(refused(Command::Trim(&[range; 3])), Refusal::TooManyRanges);
+    assert_eq!(refused(Command::Read(Extent { offset: 100, len: 4096 })), Refusal::Misaligned);
+    assert_eq!(refused(Command::Read(Extent { offset: 64 * MIB, len: 512 })), Refusal::OutOfRange);
+    assert_eq!(refused(Command::Write(Extent { offset: u64::MAX - 511, len: 512 }, DataClass::Zero)), Refusal::OutOfRange);
+    let mut without = drive(|_, flash| flash.trim.supported = false);
+    assert_eq!(without.ssd.submit(Nanos(0), &Command::Trim(&[range])).result, Err(Refusal::TrimUnsupported));
+    assert_eq!(host.ssd.counters().host_read_bytes, 0, "what is refused is not counted");
+}
+
+#[test]
+fn long_ranges_count_as_several() {
+    let mut host = drive(|spec, flash| {
+        (spec.interface.command_overhead_ns, spec.interface.latency_ns) = (0, 0);
+        flash.trim = Trim {
+            range_bytes_max: MIB,
+            ranges_per_command_max: 4,
+            command_ns: 1000,
+            range_ns: 10,
+            unit_ns: 0,
+            gb_ns: 0,
+            ..Trim::default()
+        };
+    });
+    // Nine ranges in three commands.
+    assert_eq!(host.trim(0, 9 * MIB), 3 * 1000 + 9 * 10);
+}
+
+#[test]
+fn deferred_trims_wait_for_idle_time_or_for_too_many() {
+    let mut host = drive(|_, flash| flash.trim.invalidation = TrimInvalidation::Deferred { ranges_max: 2 });
+    host.fill();
+    for nth in 0..2 {
+        host.trim(nth * MIB, MIB);
+    }
+    assert_eq!(host.ssd.counters().trim_effective_units, 0);
+    host.trim(2 * MIB, MIB);
+    assert_eq!(host.ssd.counters().trim_effective_units, 256, "one too many");
+    host.idle(10 * MS);
+    assert_eq!(host.ssd.counters().trim_effective_units, 0x300);
+    // Data written after the TRIM are never dropped by it.
+    host.trim(8 * MIB, MIB);
+    host.write(8 * MIB, 4096);
+    host.idle(10 * MS);
+    assert_eq!(host.ssd.block_state(8 * MIB), BlockState::Mapped);
+    assert_eq!(host.ssd.block_state(8 * MIB + 4096), BlockState::Trimmed);
+}
+
+#[test]
+fn trims_save_writes() {
+    let waf = |trimmed: bool| {
+        let mut host = drive(|_, flash| flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150));
+        host.fill();
+        if trimmed {
+            host.trim(32 * MIB, 32 * MIB);
+        }
+        host.waf_of(|host| {
+            for _ in 0..60_000 {
+                let at = host.rng.below(host.ssd.size().0 / 8192) * 4096;
+                host.write(at, 4096);
+            }
+        })
+    };
+    let (without, with) = (waf(false), waf(true));
+    assert!(with < 1.2 && without > 2.0, "{without} {with}");
+}
+
+#[test]
+fn a_trim_may_start_collection() {
+    let free = |starts_gc| {
+        let mut host = drive(|_, flash| {
+            flash.trim.starts_gc = starts_gc;
+            flash.ftl.gc.idle_free = 40;
+        });
+        host.fill();
+        host.random(30_000);
+        host.trim(0, 32 * MIB);
+        host.ssd.occupancy().free_superblocks
+    };
+    assert!(free(false) < 5 && free(true) >= 40);
+}

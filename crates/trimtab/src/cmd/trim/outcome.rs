@@ -1,0 +1,201 @@
+//! What became of a trim: for programs, and in words.
+
+use crate::host::discards::LayerDiscards;
+use crate::output::error::{BLOCKED, NOT_PROVED};
+use crate::output::lines::prose;
+use crate::report::document::{Narrow, Table};
+use crate::trim::delivery::Delivery;
+use crate::trim::surface::Account;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Instant;
+use trimtab_core::units::{Bytes, Nanos};
+
+#[derive(Debug, Serialize)]
+pub struct RefusedWindow {
+    pub start: u64,
+    pub len: u64,
+    pub errno: i32,
+    pub why: String,
+}
+
+/// What a trim would send.
+#[derive(Debug, Serialize)]
+pub struct WouldSend {
+    pub bytes: u64,
+    pub extents: u64,
+    /// It may be less: ext4 does not show which groups it takes for trimmed.
+    pub at_most: bool,
+}
+
+/// What became of one filesystem.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    pub path: String,
+    /// The directory that was named, where it is not the mount point.
+    pub named: Option<String>,
+    pub fs_type: String,
+    pub policy: String,
+    pub min_extent: u64,
+    pub unit: String,
+    pub windows: u64,
+    pub requests: u64,
+    pub complete: bool,
+    pub resumed: bool,
+    /// How long it took to write out what was pending; absent if that was not done.
+    pub sync_seconds: Option<f64>,
+    pub free_bytes: u64,
+    pub asked_bytes: u64,
+    pub returned_bytes: u64,
+    /// What the lowest layers counted, all of them together; absent if they do not count.
+    pub sent_bytes: Option<u64>,
+    pub sent_commands: Option<u64>,
+    /// For a dry run: what would be sent, where the filesystem says where its free space lies.
+    pub would_send: Option<WouldSend>,
+    /// Whether that is all of it, on every leg; absent for a dry run.
+    pub delivery: Option<Delivery>,
+    /// What each layer counted from the first request to the last.
+    pub layers: Vec<LayerDiscards>,
+    pub refused: Vec<RefusedWindow>,
+    pub seconds: f64,
+    pub trimming_seconds: f64,
+    pub longest_request_seconds: f64,
+    pub others_waited_during_ms: Option<f64>,
+    pub others_waited_otherwise_ms: Option<f64>,
+    pub remarks: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub struct Report {
+    pub dry_run: bool,
+    pub filesystems: Vec<Outcome>,
+}
+
+/// The worst of all filesystems.
+pub fn exit_code(report: &Report) -> ExitCode {
+    if report.filesystems.iter().any(|f| !f.complete) && !report.dry_run {
+        return ExitCode::FAILURE;
+    }
+    let statuses: Vec<u8> = report.filesystems.iter().filter_map(|f| f.delivery).map(Delivery::exit_status).collect();
+    // Blocked is worse than not proved.
+    let worst = [BLOCKED, NOT_PROVED].into_iter().find(|status| statuses.contains(status));
+    worst.map_or(ExitCode::SUCCESS, ExitCode::from)
+}
+
+/// What was refused, in a line.
+pub fn refusal(outcome: &Outcome) -> Option<String> {
+    let first = outcome.refused.first()?;
+    let (refused, all) = (outcome.refused.len() as u64, outcome.refused.len() as u64 + outcome.requests);
+    Some(format!("{}: {refused} of {all} requests refused, the first at {}+{}: {}", outcome.path, first.start, first.len, first.why))
+}
+
+pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
+    let ms = |wait: Option<Nanos>| wait.map(|w| w.as_secs_f64() * 1e3);
+    outcome.requests = account.requests;
+    outcome.asked_bytes = account.asked.0;
+    outcome.returned_bytes = account.returned.0;
+    outcome.sent_bytes = account.sent.map(|s| s.bytes.0);
+    outcome.sent_commands = account.sent.map(|s| s.commands);
+    outcome.seconds = started.elapsed().as_secs_f64();
+    outcome.trimming_seconds = account.trimming.as_secs_f64();
+    outcome.longest_request_seconds = account.longest.as_secs_f64();
+    outcome.others_waited_during_ms = ms(account.wait_during);
+    outcome.others_waited_otherwise_ms = ms(account.wait_otherwise);
+    let refused = account.refused.iter().map(|(w, r)| RefusedWindow {
+        start: w.start,
+        len: w.len,
+        errno: r.errno.raw_os_error(),
+        why: r.to_string(),
+    });
+    outcome.refused = refused.collect();
+    if account.excess > Bytes::ZERO {
+        outcome.remarks.push(format!(
+            "the device counted {} more than was asked: the filesystem's own discards were still draining, or a layer counts twice",
+            account.excess
+        ));
+    }
+}
+
+pub fn text(report: &Report) -> String {
+    if report.dry_run {
+        return dry_text(report);
+    }
+    let mut table =
+        Table::new("", &["filesystem", "reached the drives", "commands", "free", "requests", "refused", "time", "others waited"])
+            .when_narrow(Narrow::Records);
+    for f in &report.filesystems {
+        let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
+            (Some(during), Some(otherwise)) => format!("{during:.1} ms (else {otherwise:.1})"),
+            (Some(during), None) => format!("{during:.1} ms"),
+            _ => "-".to_owned(),
+        };
+        table.row([
+            format!("{} [{}]", f.path, f.fs_type),
+            f.sent_bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string()),
+            f.sent_commands.map_or("-".to_owned(), |n| n.to_string()),
+            Bytes(f.free_bytes).to_string(),
+            f.requests.to_string(),
+            f.refused.len().to_string(),
+            Nanos((f.seconds * 1e9) as u64).to_string(),
+            wait,
+        ]);
+    }
+    let mut lines = Vec::new();
+    for f in &report.filesystems {
+        lines.extend(sync_line(f));
+        lines.extend(f.refused.iter().take(10).map(|r| format!("{}: refused at {}+{}: {}", f.path, r.start, r.len, r.why)));
+        if f.refused.len() > 10 {
+            lines.push(format!("{}: and {} more refused", f.path, f.refused.len() - 10));
+        }
+        lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
+    }
+    let first = report.filesystems.iter().filter_map(named_line).map(|line| prose(&line));
+    first.chain(std::iter::once(table.on_screen())).chain(lines.iter().map(|line| prose(line))).collect()
+}
+
+/// Whoever names a directory may take it for all that is trimmed.
+fn named_line(f: &Outcome) -> Option<String> {
+    let named = f.named.as_ref()?;
+    Some(format!("{named} is on the filesystem mounted at {}: all of that is trimmed", f.path))
+}
+
+/// A sync that somebody may have waited for.
+fn sync_line(f: &Outcome) -> Option<String> {
+    let seconds = f.sync_seconds.filter(|seconds| *seconds >= 0.1)?;
+    let took = Nanos((seconds * 1e9) as u64);
+    Some(format!("{}: what was pending was written out first, in {took} (--no-sync leaves that out)", f.path))
+}
+
+fn dry_text(report: &Report) -> String {
+    let line = |f: &Outcome| {
+        // More than any filesystem: one request without an end.
+        let asked = if f.asked_bytes >= 1 << 60 { "all".to_owned() } else { Bytes(f.asked_bytes).to_string() };
+        let mut text = format!(
+            "{} [{}]: {} {}, {}, over {asked} of addresses, {} free",
+            f.path,
+            f.fs_type,
+            f.windows,
+            if f.windows == 1 { "request" } else { "requests" },
+            f.unit,
+            Bytes(f.free_bytes)
+        );
+        text += &match &f.would_send {
+            Some(w) => format!(
+                "\n  would send {}{} in {} {}",
+                if w.at_most { "at most " } else { "" },
+                Bytes(w.bytes),
+                w.extents,
+                if w.extents == 1 { "extent" } else { "extents" }
+            ),
+            None => "\n  how much would be sent is not known: this filesystem does not say where its free space lies".to_owned(),
+        };
+        if f.would_send.as_ref().is_some_and(|w| w.at_most) {
+            text += " (less where it has been trimmed since it was mounted: ext4 does not show where)";
+        }
+        for remark in sync_line(f).iter().chain(&f.remarks) {
+            text += &format!("\n  {remark}");
+        }
+        named_line(f).map_or(text.clone(), |first| format!("{first}\n{text}"))
+    };
+    report.filesystems.iter().map(line).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,112 @@
+//! A pass over a whole filesystem, which goes on where an interrupted one left off.
+
+use super::outcome::Outcome;
+use super::{Args, How, PATIENCE, show, view};
+use crate::output::Context;
+use crate::output::progress::Progress;
+use crate::sys::interrupt;
+use crate::trim::filesystem::{Filesystem, unix_now};
+use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
+use crate::trim::surface::{Account, Mounted, World};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trimtab_core::policy::{Driver, Then, Turn};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// All windows, under the policy, from where an interrupted pass left off.
+pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
+    let file = ResumeFile::new(&state_directory(), fs.id());
+    let earlier = file.load(unix_now().0 / 1_000_000_000).filter(|e| !args.restart && e.min_extent == args.min_extent.0);
+    outcome.resumed = earlier.is_some();
+    if let Some(earlier) = &earlier {
+        context.remark(&format!("goes on where an interrupted trim of {} left off; --restart begins anew", outcome.path));
+        outcome.remarks.push(format!("an interrupted pass had sent {} before", Bytes(earlier.sent_bytes)));
+    }
+    let mut pass = WholePass {
+        forget: fs.prepare(args.min_extent, earlier.as_ref().is_some_and(|e| e.forget)),
+        spec: policy,
+        min_extent: args.min_extent,
+        started_unix_s: earlier.as_ref().map_or(unix_now().0 / 1_000_000_000, |e| e.started_unix_s),
+        sent_before: earlier.as_ref().map_or(0, |e| e.sent_bytes),
+        driver: Driver::new(policy.build(args.min_extent, &earlier.as_ref().map(Interrupted::policy_state).unwrap_or_default()), PATIENCE),
+        account: Account::default(),
+        file,
+        saved: Instant::now(),
+        unsaved: None,
+    };
+    if !outcome.resumed {
+        pass.driver.force();
+    }
+    let progress = view(context, Path::new(&outcome.path), fs.layout().windows.iter());
+    let ended = pass.run(fs, progress);
+    outcome.remarks.extend(pass.unsaved.take());
+    outcome.remarks.extend(pass.driver.policy().remark());
+    outcome.complete = ended && pass.account.refused.is_empty();
+    Ok(pass.account)
+}
+
+struct WholePass<'a> {
+    spec: &'a How,
+    min_extent: Bytes,
+    forget: bool,
+    started_unix_s: u64,
+    sent_before: u64,
+    driver: Driver,
+    account: Account,
+    file: ResumeFile,
+    saved: Instant,
+    unsaved: Option<String>,
+}
+
+impl WholePass<'_> {
+    /// Runs to the end (true), or until interrupted or refused for good.
+    fn run(&mut self, fs: &mut Filesystem, mut progress: Progress) -> bool {
+        loop {
+            let world = World::default();
+            match self.driver.turn(&mut Mounted { fs, world, account: &mut self.account, only: None }) {
+                Turn::Trimmed(_) => self.save(Duration::from_secs(1)),
+                Turn::Refused { then: Then::GiveUp | Then::Never, .. } => return false,
+                Turn::Nothing => return self.done(),
+                Turn::Wait(_) if !self.driver.running() => return self.done(),
+                Turn::Wait(until) => wait(until),
+                Turn::Refused { .. } | Turn::Begun(_) => {}
+            }
+            show(&mut progress, &self.account);
+            if interrupt::requested() {
+                self.save(Duration::ZERO);
+                return false;
+            }
+        }
+    }
+
+    fn done(&mut self) -> bool {
+        self.file.remove();
+        true
+    }
+
+    fn save(&mut self, at_most_every: Duration) {
+        if self.saved.elapsed() < at_most_every || self.unsaved.is_some() {
+            return;
+        }
+        self.saved = Instant::now();
+        let interrupted = Interrupted {
+            version: 1,
+            policy: self.spec.to_string(),
+            min_extent: self.min_extent.0,
+            state: self.driver.policy().state().entries,
+            forget: self.forget,
+            started_unix_s: self.started_unix_s,
+            sent_bytes: self.sent_before.saturating_add(self.account.sent.map_or(0, |s| s.bytes.0)),
+        };
+        if let Err(error) = self.file.save(&interrupted) {
+            self.unsaved =
+                Some(format!("an interruption could not be resumed: cannot write below {}: {error}", state_directory().display()));
+        }
+    }
+}
+
+/// Sleeps until `until`, in steps short enough for a signal.
+fn wait(until: Nanos) {
+    let left = Duration::from_nanos(until.saturating_sub(unix_now()).0);
+    std::thread::sleep(left.min(Duration::from_millis(100)));
+}

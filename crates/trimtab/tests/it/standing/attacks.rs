@@ -1,0 +1,328 @@
+//! Another user who renames, links and swaps beside every command that writes.
+
+use super::*;
+
+/// Nobody in particular.
+const ATTACKER: u32 = 65_534;
+/// Tells the attacker where to attack, and what.
+const GROUND: &str = "TRIMTAB_TEST_ATTACK";
+const CANARY: &str = "TRIMTAB_TEST_CANARY";
+const PRECIOUS: &[u8] = b"somebody else's\n";
+
+/// A directory of somebody else's, that nothing may reach.
+struct Canary {
+    directory: tempfile::TempDir,
+    before: BTreeMap<PathBuf, (u32, u32, u64, u64, Vec<u8>)>,
+    /// The program that attacks it.
+    attacker: PathBuf,
+}
+
+impl Canary {
+    fn new(place: &Path) -> Self {
+        let directory = tempfile::Builder::new().prefix("trimtab-canary-").tempdir_in(place).unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir_all(directory.path().join("dir/deeper")).unwrap();
+        for name in ["precious", "dir/1", "dir/marker", "dir/record.json", "dir/deeper/file", "dir/fstab", "dir/trimtab.toml"] {
+            fs::write(directory.path().join(name), PRECIOUS).unwrap();
+        }
+        let before = state(directory.path());
+        // Where another user cannot run the program of the tests, a copy can be.
+        let copy = Path::new("/dev/shm").join(directory.path().file_name().unwrap()).with_extension("attacker");
+        fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { directory, before, attacker: copy }
+    }
+
+    fn check(&self, after: &str) {
+        let now = state(self.directory.path());
+        assert!(now == self.before, "{after} reached what is somebody else's: {:?}", self.directory.path());
+    }
+}
+
+/// The other user: this very program, as somebody else. It ends with its ground.
+#[test]
+#[ignore = "the other user of the tests below"]
+fn attacker() {
+    let (Ok(ground), Ok(canary)) = (std::env::var(GROUND), std::env::var(CANARY)) else { return };
+    let (ground, canary) = (PathBuf::from(ground), PathBuf::from(canary));
+    let mut draw = Stream::new(u64::from(std::process::id()), "attacker");
+    let mut known: Vec<PathBuf> = Vec::new();
+    let parent = rustix::process::getppid();
+    // Some are so quick that hardly anything works beside them; what works half needs a slower one.
+    let pause = Duration::from_micros([0, 0, 500, 5_000, 50_000][draw.below(5) as usize]);
+    while ground.exists() && rustix::process::getppid() == parent {
+        std::thread::sleep(Duration::from_nanos(draw.below(2 * pause.as_nanos() as u64 + 1)));
+        let Ok(entries) = fs::read_dir(&ground) else { continue };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if !known.contains(&path) && known.len() < 500 {
+                known.push(path);
+            }
+        }
+        // Whatever has ever had a name here may have it again.
+        for path in &known {
+            let aside = ground.join(format!("aside-{}", draw.below(8)));
+            let target = if draw.chance(0.5) { canary.join("dir") } else { canary.join("precious") };
+            match draw.below(6) {
+                0 => drop(fs::rename(path, &aside).and_then(|()| symlink(&target, path))),
+                1 => drop(fs::rename(path, &aside).and_then(|()| fs::create_dir(path))),
+                2 => drop(fs::remove_file(path).and_then(|()| symlink(&target, path))),
+                3 => drop(symlink(&target, path)),
+                4 => drop(fs::hard_link(canary.join("precious"), path)),
+                _ => drop(fs::remove_file(path)),
+            }
+        }
+        for n in 0..8 {
+            let aside = ground.join(format!("aside-{n}"));
+            let _ = fs::remove_file(&aside).or_else(|_| fs::remove_dir_all(&aside));
+        }
+        if draw.chance(0.01) {
+            known.clear();
+        }
+    }
+}
+
+/// A directory of the attacker's in which the attacker is at work.
+struct Ground {
+    // Ended first, or the directory would not stay empty.
+    _attacker: Option<Ends>,
+    directory: tempfile::TempDir,
+}
+
+impl Ground {
+    /// With these files in it, which are root's.
+    fn new(canary: &Canary, place: &Path, files: &[&str]) -> Self {
+        let directory = Self::calm(place, files);
+        let mut command = Command::new(&canary.attacker);
+        command.args(["--exact", "standing::attacks::attacker", "--ignored"]).uid(ATTACKER).gid(ATTACKER).current_dir("/");
+        command.env(GROUND, directory.path()).env(CANARY, canary.directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let attacker = loop {
+            match command.spawn() {
+                // Another thread started something while the copy was written, and has not closed it yet.
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::sleep(Duration::from_millis(5)),
+                started => break started.unwrap(),
+            }
+        };
+        Self { directory, _attacker: Some(Ends(attacker)) }
+    }
+
+    /// The same before anybody attacks.
+    fn calm(place: &Path, files: &[&str]) -> tempfile::TempDir {
+        let directory = tempfile::Builder::new().prefix("trimtab-ground-").tempdir_in(place).unwrap();
+        for file in files {
+            let path = directory.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "/dev/x / ext4 rw 0 1\n").unwrap();
+            if *file == "out" {
+                fs::File::create(path).unwrap().set_len(16 << 20).unwrap();
+            }
+        }
+        chown(directory.path(), Some(ATTACKER), Some(ATTACKER)).unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        directory
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.attacker);
+    }
+}
+
+/// Runs a command of the program beside the attacker, whatever comes of it; it has to end.
+fn beside(args: &[&str], home: &Path, stdin: Option<&str>) -> bool {
+    let mut command = process();
+    command.args(args).env("TRIMTAB_RUNTIME_DIR", home.join("run")).env("TRIMTAB_STATE_DIR", home.join("state")).env("XDG_DATA_HOME", home);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = Ends(command.spawn().unwrap());
+    if let (Some(text), Some(mut input)) = (stdin, child.0.stdin.take()) {
+        use std::io::Write as _;
+        let _ = input.write_all(text.as_bytes());
+    }
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.0.try_wait().unwrap() {
+            return status.success();
+        }
+        assert!(started.elapsed() < Duration::from_secs(120), "{args:?} does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Attacks one command so often, and says how often it worked all the same.
+fn attack(name: &str, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
+    attack_times(name, tries(20), files, run);
+}
+
+/// So many, unless it is said how many.
+fn tries(otherwise: u64) -> u64 {
+    number("TRIMTAB_SOAK_TRIES", otherwise)
+}
+
+fn attack_times(name: &str, tries: u64, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
+    attack_in(Path::new("/dev/shm"), name, tries, files, run);
+}
+
+/// On the filesystem of `place`.
+fn attack_in(place: &Path, name: &str, tries: u64, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
+    let canary = Canary::new(place);
+    let home = tempfile::tempdir().unwrap();
+    let calm = Ground { directory: Ground::calm(place, files), _attacker: None };
+    assert!(run(&calm, home.path()), "{name} does not even work when nobody attacks: this would prove nothing");
+    drop(calm);
+    let mut worked = 0;
+    let mut done = 0;
+    while done < tries {
+        // Now and then on fresh ground: what is in the way for good would make it easy.
+        let ground = Ground::new(&canary, place, files);
+        for _ in 0..5.min(tries - done) {
+            worked += u64::from(run(&ground, home.path()));
+            done += 1;
+        }
+        canary.check(name);
+    }
+    println!("{name}: {tries} tries beside an attacker, {worked} of them worked, nothing of anybody else's was reached");
+}
+
+#[test]
+fn benchmarks_beside_an_attacker() {
+    if !have_root() {
+        return skip("root");
+    }
+    let common = ["--reserve", "0", "--yes"];
+    attack("bench tree", &[], |ground, home| {
+        beside(&[&["bench", "tree", "--files", "30", "--tries", "1", &ground.path(".")], &common[..]].concat(), home, None)
+    });
+    attack("bench postmark", &[], |ground, home| {
+        beside(
+            &[&["bench", "postmark", "--number", "20", "--transactions", "20", "--tries", "1", &ground.path(".")], &common[..]].concat(),
+            home,
+            None,
+        )
+    });
+    // It takes longer.
+    attack_times("bench crystal", tries(2), &[], |ground, home| {
+        let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--buffered"];
+        beside(&[&["bench", "crystal", &ground.path(".")], &quick[..], &common[..]].concat(), home, None)
+    });
+    attack("postmark", &[], |ground, home| {
+        let out = ground.path("out");
+        let text = format!("set location {}\nset number 20\nset transactions 20\nshow {out}\nrun {out}\nquit\n", ground.path("."));
+        beside(&["postmark", "/dev/null"], home, Some(&text))
+    });
+    attack_times("bench nfs", tries(2), &[], |ground, home| {
+        let quick = ["--files", "100", "--points", "1", "--seconds", "1", "--warm-up", "0", "--peak", "200", "--streams", "2"];
+        beside(&[&["bench", "nfs", &ground.path(".")], &quick[..], &common[..]].concat(), home, None)
+    });
+    attack_times("bench age", tries(4), &[], |ground, home| {
+        let quick = ["--total", "8MB", "--rounds", "2", "--test-size", "1MiB", "--test-time", "10ms", "--idle", "0s"];
+        beside(&[&["bench", "age", &ground.path(".")], &quick[..], &common[..]].concat(), home, None)
+    });
+}
+
+#[test]
+fn trims_beside_an_attacker() {
+    let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    attack_in(&mount.path(), "verify", tries(4), &[], |ground, home| {
+        beside(&["verify", "--yes", "--reserve", "1MB", "--size", "4MiB", &ground.path(".")], home, None)
+    });
+    attack_in(&mount.path(), "trim", tries(10), &["d/file"], |ground, home| beside(&["trim", &ground.path(".")], home, None));
+    // Its figures go to a directory of another user's, as for Prometheus' node exporter.
+    attack_in(&mount.path(), "daemon with metrics", tries(10), &[], |ground, home| {
+        let (config, metrics) = (home.join("trimtab.toml"), ground.path("trimtab.prom"));
+        let text = format!(
+            "[daemon]\nstate = \"{}\"\nmetrics = \"{metrics}\"\nmetrics-every = \"1s\"\n[[filesystem]]\npath = \"{}\"\npolicy = \"batched\"\n",
+            home.join("state").display(),
+            mount.path().display()
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = process();
+        command.args(["daemon", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", home.join("run")).env("XDG_DATA_HOME", home);
+        let mut child = Ends(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child.0), rustix::process::Signal::TERM);
+        let written = fs::symlink_metadata(&metrics).is_ok_and(|metadata| metadata.is_file() && metadata.uid() == 0);
+        child.0.wait().unwrap().success() && written
+    });
+}
+
+#[test]
+fn a_study_beside_an_attacker() {
+    if !have_root() {
+        return skip("root");
+    }
+    attack_times("study", tries(1), &["report.html"], |ground, home| {
+        let (path, report) = (ground.path("."), ground.path("report.html"));
+        beside(&["study", "--quick", "--reserve", "0", "--yes", "--report", &report, "--force", &path], home, None)
+    });
+}
+
+#[test]
+fn files_that_are_named_beside_an_attacker() {
+    if !have_root() {
+        return skip("root");
+    }
+    let kept = tempfile::tempdir().unwrap();
+    let store = kept.path().join("r.db");
+    let store = store.to_str().unwrap();
+    ok(process().args(["--store", store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]));
+    let trace = kept.path().join("trace.csv");
+    fs::write(&trace, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n").unwrap();
+    let trace = trace.to_str().unwrap();
+    attack("results export", &["out"], |ground, home| {
+        beside(&["--store", store, "results", "export", "--force", "--output", &ground.path("out")], home, None)
+    });
+    attack("results report", &["out"], |ground, home| {
+        beside(&["--store", store, "results", "report", "last", "--force", "--output", &ground.path("out")], home, None)
+    });
+    attack("drive trace", &["out"], |ground, home| {
+        beside(&["drive", "trace", trace, "--to", "fio", "--force", "--output", &ground.path("out")], home, None)
+    });
+    // Where anybody may put a journal no store is made: it has to be refused each time.
+    attack("a new store (refused)", &[], |ground, home| {
+        let store = ground.path("r.db");
+        !beside(&["--store", &store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"], home, None)
+    });
+    attack("doctor --record", &[], |ground, home| beside(&["doctor", "--record", &ground.path("tree")], home, None));
+    attack("bench crystal --destroy", &["out"], |ground, home| {
+        let file = ground.path("out");
+        let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--yes"];
+        beside(&[&["bench", "crystal", &file, "--destroy", &file, "--cdm-text", &ground.path("text")], &quick[..]].concat(), home, None)
+    });
+}
+
+#[test]
+fn a_system_below_a_directory_beside_an_attacker() {
+    if !have_root() {
+        return skip("root");
+    }
+    let files = ["etc/fstab", "var/lib/x", "etc/trimtab/x"];
+    for policy in ["idle", "online"] {
+        attack(&format!("apply {policy} --sysroot"), &files, |ground, home| {
+            let system = ground.path(".");
+            let applied = beside(&["apply", policy, "/", "--sysroot", &system], home, None);
+            beside(&["apply", "--undo", "--sysroot", &system], home, None);
+            applied
+        });
+    }
+}
+
+#[test]
+fn an_attached_drive_beside_an_attacker() {
+    if !have_root() {
+        return skip("root");
+    }
+    attack("drive attach --data --record --nbd", &[], |ground, home| {
+        let pid = std::process::id().to_string();
+        let mut args =
+            vec!["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off", "--no-block", "--detach-with", &pid];
+        let (data, record, nbd) = (ground.path("data"), ground.path("record"), ground.path("nbd"));
+        args.extend(["--data", &data, "--record", &record, "--nbd", &nbd]);
+        let attached = beside(&args, home, None);
+        beside(&["drive", "detach", "--all", "--force"], home, None);
+        attached
+    });
+}

@@ -1,0 +1,417 @@
+//! `kill -9` at any moment of every command that changes something outside its own files.
+
+use super::*;
+
+#[test]
+fn benchmarks_that_are_killed() {
+    let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let run = tempfile::tempdir().unwrap();
+    let with = |args: &[&str]| {
+        let mut command = process();
+        command.args(args).args(["--reserve", "1MB", "--yes", "--quiet"]).arg(mount.path());
+        command.env("TRIMTAB_RUNTIME_DIR", run.path()).env("XDG_DATA_HOME", run.path());
+        command
+    };
+    let names = || -> Vec<String> {
+        let names = fs::read_dir(mount.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name != "lost+found").collect()
+    };
+    let commands: [&[&str]; 5] = [
+        &["bench", "tree", "--files", "300", "--tries", "1"],
+        &["bench", "postmark", "--number", "200", "--transactions", "500", "--tries", "1", "--subdirectories", "10"],
+        &["bench", "age", "--total", "8MB", "--rounds", "2", "--test-size", "1MiB", "--test-time", "10ms", "--idle", "0s"],
+        &["verify", "--size", "4MiB"],
+        &["bench", "nfs", "--files", "100", "--points", "1", "--seconds", "1", "--warm-up", "0", "--peak", "200", "--streams", "2"],
+    ];
+    for args in commands {
+        let within = took(with(args));
+        let (mut draw, mut left) = (Stream::new(6 + u64::from(std::process::id()), args[1]), 0);
+        for _ in 0..kills() {
+            kill_within(with(args), &mut draw, within * 5 / 4);
+            left += u64::from(!names().is_empty());
+        }
+        // What a kill leaves before there is a marker, or while it goes, may belong to one that lives for a minute.
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        for name in names() {
+            fs::File::open(mount.path().join(name)).unwrap().set_modified(long_ago).unwrap();
+        }
+        ok(&mut with(commands[0]));
+        assert_eq!(names(), Vec::<String>::new(), "after {args:?}");
+        println!(
+            "{}: killed {} times, something was left {left} times, and all of it was taken away by the next command",
+            args.join(" "),
+            kills()
+        );
+    }
+}
+
+/// Kills the server that says in its record that it serves the drive `killed`; true if there was one.
+fn kill_server(run: &Path) -> bool {
+    let record =
+        fs::read(run.join("drives/killed/record.json")).ok().and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+    let pid = record.and_then(|record| i32::try_from(record["pid"].as_i64()?).ok()).and_then(rustix::process::Pid::from_raw);
+    let killed = pid.is_some_and(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok());
+    std::thread::sleep(Duration::from_millis(20));
+    killed
+}
+
+#[test]
+fn an_nbd_server_that_is_killed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (run, socket) = (scratch.path().join("run"), scratch.path().join("nbd"));
+    let attach = |socket: &Path| {
+        let mut command = process();
+        command.args([
+            "drive",
+            "attach",
+            "ocz-vertex-le-100gb",
+            "--size",
+            "1GiB",
+            "--speed",
+            "off",
+            "--no-block",
+            "--id",
+            "killed",
+            "--nbd",
+        ]);
+        command.arg(socket).env("TRIMTAB_RUNTIME_DIR", &run).process_group(0);
+        command
+    };
+    let detach = || {
+        let mut command = process();
+        command.args(["drive", "detach", "--all"]).env("TRIMTAB_RUNTIME_DIR", &run).output().unwrap()
+    };
+    let within = took(attach(&socket));
+    assert!(detach().status.success() && !socket.exists());
+    let (mut draw, mut left) = (Stream::new(7 + u64::from(std::process::id()), "kills"), 0);
+    for n in 0..kills() {
+        let mut child = attach(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_nanos(draw.below(within.as_nanos() as u64 * 3 / 2)));
+        kill_all_of(&run);
+        child.wait().unwrap();
+        left += u64::from(socket.exists());
+        if n % 2 == 0 {
+            detach();
+        } else {
+            // Another drive, with another socket, clears up as well.
+            let other = scratch.path().join("other");
+            let mut command = process();
+            command.args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off", "--no-block", "--nbd"]);
+            ok(command.arg(&other).env("TRIMTAB_RUNTIME_DIR", &run));
+            assert!(!socket.exists(), "kill {n}");
+            detach();
+        }
+        assert!(!socket.exists(), "kill {n}");
+    }
+    println!(
+        "drive attach --nbd: killed {} times, its socket was left {left} times, and taken away by the next command each time",
+        kills()
+    );
+    // What is somebody else's by then stays.
+    let mut child = attach(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    child.wait().unwrap();
+    fs::rename(&socket, scratch.path().join("aside")).unwrap();
+    let other = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(kill_server(&run), "it served");
+    drop(other);
+    detach();
+    assert!(socket.exists(), "a socket of another program's was removed");
+}
+
+/// Starts a command, and kills it after a random time up to `within`; true if it was still running.
+fn kill_within(mut command: Command, draw: &mut Stream, within: Duration) -> bool {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_nanos(draw.below(within.as_nanos() as u64)));
+    let running = child.try_wait().unwrap().is_none();
+    let _ = child.kill();
+    child.wait().unwrap();
+    running
+}
+
+/// Kills whatever was started with this runtime directory, in the background too.
+fn kill_all_of(run: &Path) {
+    let variable = format!("TRIMTAB_RUNTIME_DIR={}\0", run.display());
+    let is_one = |pid: i32| {
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|environment| environment.windows(variable.len()).any(|part| part == variable.as_bytes()))
+    };
+    let running = || -> Vec<rustix::process::Pid> {
+        let names = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        names.filter(|pid| is_one(*pid)).filter_map(rustix::process::Pid::from_raw).collect()
+    };
+    // One that is just being executed has no environment for a moment.
+    let mut none = 0;
+    while none < 3 {
+        let found = running();
+        if found.is_empty() {
+            none += 1;
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
+        none = 0;
+        // All are held before any is killed: whoever is traced by another dies with that one. Their files are closed, and their locks
+        // given up, when they are gone; their environment goes before that.
+        let handles: Vec<_> =
+            found.iter().filter_map(|pid| rustix::process::pidfd_open(*pid, rustix::process::PidfdFlags::empty()).ok()).collect();
+        for pid in found {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        for handle in handles {
+            let patience = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
+            let _ = rustix::event::poll(&mut [rustix::event::PollFd::new(&handle, rustix::event::PollFlags::IN)], Some(&patience));
+        }
+    }
+}
+
+/// How long a command takes when nobody kills it.
+fn took(mut command: Command) -> Duration {
+    let started = Instant::now();
+    ok(&mut command);
+    started.elapsed()
+}
+
+fn kills() -> u64 {
+    number("TRIMTAB_SOAK_KILLS", 8)
+}
+
+/// Any command that has nothing to do with what was killed.
+fn any_command(run: &Path) -> Command {
+    let mut command = process();
+    command.args(["results", "list"]).env("TRIMTAB_RUNTIME_DIR", run);
+    command
+}
+
+fn said(name: &str, kills: u64, changed: u64) {
+    println!(
+        "{name}: killed {kills} times, something of the machine's was changed {changed} times, and put back by the next command each time"
+    );
+}
+
+#[test]
+fn a_trim_that_is_killed() {
+    if !have_root() || !Path::new("/dev/fuse").exists() || !have(&["mkfs.ext4"]) {
+        return skip("root, FUSE and e2fsprogs");
+    }
+    // A drive that takes large commands, and a policy that wants small ones, for long enough.
+    let drive = Attached::new(&["nvme-tlc-500gb", "--size", "20GiB"]);
+    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0"]).arg(&drive.device));
+    let mount = Mounted::new(&drive.device, "noatime").unwrap();
+    let limit = Path::new("/sys/block").join(drive.device.file_name().unwrap()).join("queue/discard_max_bytes");
+    let read = || fs::read_to_string(&limit).unwrap();
+    let before = read();
+    let trim = || {
+        let mut command = process();
+        command.args(["trim", "--restart", "--policy", "idle:budget=2ms:quiet=1ms:piece-max=4MiB"]).arg(mount.path());
+        command.env("TRIMTAB_RUNTIME_DIR", drive.runtime());
+        command
+    };
+    let (mut draw, mut changed) = (Stream::new(1 + u64::from(std::process::id()), "kills"), 0);
+    let mut back = |n: u64| {
+        changed += u64::from(read() != before);
+        ok(&mut any_command(drive.runtime()));
+        assert_eq!(read(), before, "kill {n}");
+        assert_eq!(fs::read_dir(drive.runtime().join("notes")).map_or(0, Iterator::count), 0);
+    };
+    let once_lowered = || {
+        let mut child = Ends(trim().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let started = Instant::now();
+        while read() == before {
+            assert!(started.elapsed() < Duration::from_secs(60) && child.0.try_wait().unwrap().is_none(), "no limit is lowered");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    once_lowered();
+    back(0);
+    for n in 1..kills() {
+        kill_within(trim(), &mut draw, Duration::from_secs(3));
+        back(n);
+    }
+    assert!(changed > 0);
+    // Lowered by an administrator after a kill, it stays so.
+    once_lowered();
+    fs::write(&limit, "69632").unwrap();
+    ok(&mut any_command(drive.runtime()));
+    assert_eq!(read().trim(), "69632");
+    mount.unmount();
+    said("trim", kills(), changed);
+}
+
+#[test]
+fn a_study_that_is_killed() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let run = tempfile::tempdir().unwrap();
+    let options = || {
+        let mount = mount_of(&mount.path()).unwrap();
+        (mount.options, mount.fs_options)
+    };
+    let before = options();
+    let study = || {
+        let mut command = process();
+        command.args(["study", "--quick", "--policies", "online", "--reserve", "0", "--yes", "--quiet"]).arg(mount.path());
+        command.env("TRIMTAB_RUNTIME_DIR", run.path()).env("XDG_DATA_HOME", run.path());
+        command
+    };
+    let (mut draw, mut changed) = (Stream::new(2 + u64::from(std::process::id()), "kills"), 0);
+    for n in 0..kills() {
+        kill_within(study(), &mut draw, Duration::from_millis(1500));
+        changed += u64::from(options() != before);
+        ok(&mut any_command(run.path()));
+        assert_eq!(options(), before, "kill {n}");
+    }
+    // What was killed before it had a marker, or on its way out, may be of one that lives for a minute.
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    for entry in fs::read_dir(mount.path()).unwrap() {
+        fs::File::open(entry.unwrap().path()).unwrap().set_modified(long_ago).unwrap();
+    }
+    let mut clean = process();
+    ok(clean.args(["bench", "tree", "--files", "5", "--reserve", "0", "--yes"]).arg(mount.path()).env("TRIMTAB_RUNTIME_DIR", run.path()));
+    let left: Vec<_> =
+        fs::read_dir(mount.path()).unwrap().map(|entry| entry.unwrap().file_name()).filter(|name| name != "lost+found").collect();
+    assert!(left.is_empty(), "{left:?}");
+    said("study", kills(), changed);
+}
+
+#[test]
+fn an_attach_that_is_killed() {
+    if !have_root() || !Path::new("/dev/fuse").exists() || !have(&["strace"]) {
+        return skip("root, FUSE and strace");
+    }
+    let switch = Path::new("/sys/module/fuse/parameters/enable_uring");
+    let read = || fs::read_to_string(switch).unwrap_or_default();
+    let before = read();
+    let run = tempfile::tempdir().unwrap();
+    let attach = || {
+        let mut command = process();
+        command.args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off", "--id", "killed"]);
+        command.env("TRIMTAB_RUNTIME_DIR", run.path());
+        command
+    };
+    // The switch is on for some 0.1 ms before and after mount(2), which nobody would ever hit.
+    let attach_slowly = || {
+        let plain = attach();
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=mount", "-e", "inject=mount:delay_enter=30000:delay_exit=30000"]);
+        command.arg(plain.get_program()).args(plain.get_args()).env("TRIMTAB_RUNTIME_DIR", run.path());
+        at_home(&mut command);
+        command
+    };
+    let detach = || {
+        let mut command = process();
+        ok(command.args(["drive", "detach", "--all", "--force"]).env("TRIMTAB_RUNTIME_DIR", run.path()));
+    };
+    let within = took(attach());
+    detach();
+    // Here strace stays with the server.
+    let patience = within * 10 + Duration::from_secs(2);
+    let (mut draw, mut changed) = (Stream::new(3 + u64::from(std::process::id()), "kills"), 0);
+    for n in 0..kills() {
+        let mut child = attach_slowly().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // Every other one as soon as the switch is seen to be on.
+        let until = Instant::now() + Duration::from_nanos(draw.below(within.as_nanos() as u64 * 3));
+        let started = Instant::now();
+        while if n % 2 == 0 { Instant::now() < until } else { read() == before && started.elapsed() < patience } {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        kill_all_of(run.path());
+        child.wait().unwrap();
+        changed += u64::from(read() != before);
+        ok(&mut any_command(run.path()));
+        assert_eq!(read(), before, "kill {n}");
+        // What was killed before it had a record may be of one that lives for a minute.
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        for entry in fs::read_dir(run.path().join("drives")).into_iter().flatten() {
+            fs::File::open(entry.unwrap().path()).unwrap().set_modified(long_ago).unwrap();
+        }
+        detach();
+        let left = fs::read_dir(run.path().join("drives")).map_or(0, Iterator::count);
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(left == 0 && !mounts.contains(run.path().to_str().unwrap()), "kill {n}: {left} directories, {mounts}");
+    }
+    println!(
+        "drive attach: killed {} times, the kernel's switch was left on {changed} times, and put back by the next command each time",
+        kills()
+    );
+    assert!(changed > 0 || before.trim() != "N");
+}
+
+#[test]
+fn an_apply_that_is_killed() {
+    let system = tempfile::tempdir().unwrap();
+    let at = |name: &str| system.path().join(name);
+    for (path, text) in
+        [("etc/fstab", "UUID=1 / ext4 rw 0 1\nUUID=2 /home ext4 rw,discard 0 2\n"), ("etc/trimtab/trimtab.toml", "# none\n")]
+    {
+        fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+        fs::write(at(path), text).unwrap();
+    }
+    let etc = || {
+        state(&at("etc"))
+            .into_iter()
+            .filter(|(path, _)| path.is_file())
+            .map(|(path, (uid, mode, _, _, text))| (path, (uid, mode, text)))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let apply = |args: &[&str]| {
+        let mut command = process();
+        command.args(["apply", "--sysroot"]).arg(system.path()).args(args);
+        command
+    };
+    let before = etc();
+    let within = took(apply(&["idle", "/home"]));
+    let after = etc();
+    assert_ne!(before, after);
+    ok(&mut apply(&["--undo"]));
+    assert_eq!(etc(), before);
+    let (mut draw, mut caught) = (Stream::new(4 + u64::from(std::process::id()), "kills"), 0);
+    for n in 0..kills() * 4 {
+        // Odd ones kill an undo.
+        if n % 2 == 1 {
+            ok(&mut apply(&["idle", "/home"]));
+            assert_eq!(etc(), after, "{n}");
+        }
+        let args = if n % 2 == 0 { &["idle", "/home"][..] } else { &["--undo"] };
+        kill_within(apply(args), &mut draw, within * 3 / 2);
+        let now = etc();
+        caught += u64::from(now != before && now != after || at("var/lib/trimtab/applied/pending").exists());
+        // One command of that system, which looks first: then all is as before or as after, and no file is left.
+        let undone = apply(&["--undo"]).output().unwrap();
+        let now = etc();
+        assert!(now == before, "kill {n}: {:?} {}", now.keys(), String::from_utf8_lossy(&undone.stderr));
+        let left: Vec<_> =
+            fs::read_dir(at("var/lib/trimtab/applied")).into_iter().flatten().map(|entry| entry.unwrap().file_name()).collect();
+        // What was done is remembered.
+        assert!(left.iter().all(|name| name == "log"), "kill {n}: {left:?}");
+    }
+    println!(
+        "apply and its undoing: killed {} times, {caught} times between the files, and put back by the next command each time",
+        kills() * 4
+    );
+}
+
+#[test]
+fn a_daemon_that_is_killed() {
+    if !have(&["mkfs.btrfs"]) {
+        return skip("btrfs-progs");
+    }
+    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
+    let run = tempfile::tempdir().unwrap();
+    let uuid = String::from_utf8(ok(Command::new("findmnt").args(["-no", "UUID"]).arg(mount.path())).stdout).unwrap();
+    let knob = Path::new("/sys/fs/btrfs").join(uuid.trim()).join("discard/iops_limit");
+    let read = || fs::read_to_string(&knob).unwrap();
+    let before = read();
+    let config = run.path().join("trimtab.toml");
+    fs::write(&config, format!("[[filesystem]]\npath = \"{}\"\npolicy = \"idle\"\n", mount.path().display())).unwrap();
+    let daemon = || {
+        let mut command = process();
+        command.args(["daemon", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", run.path()).env("TRIMTAB_STATE_DIR", run.path());
+        command
+    };
+    let (mut draw, mut changed) = (Stream::new(5 + u64::from(std::process::id()), "kills"), 0);
+    for n in 0..kills() {
+        kill_within(daemon(), &mut draw, Duration::from_millis(600));
+        changed += u64::from(read() != before);
+        ok(&mut any_command(run.path()));
+        assert_eq!(read(), before, "kill {n}");
+    }
+    said("daemon", kills(), changed);
+}
