@@ -90,6 +90,11 @@ pub trait Model: Device + Send {
     /// Bytes that the host wrote, and bytes that were written to the medium for it, so far.
     fn written(&self) -> (u64, u64);
 
+    /// How long the medium will be busy after `now` with what is counted already; zero where that is not known.
+    fn backlog(&self, _now: Nanos) -> Nanos {
+        Nanos::ZERO
+    }
+
     /// How the drive heats and what it is now, in thousandths of a degree; `None` if that is not modelled.
     fn heat(&self) -> Option<(&Thermal, i32)>;
 
@@ -203,6 +208,10 @@ impl Model for Ssd {
 
     fn written(&self) -> (u64, u64) {
         (self.counters().host_written_bytes, self.nand_written().0)
+    }
+
+    fn backlog(&self, now: Nanos) -> Nanos {
+        self.backlog(now)
     }
 
     fn heat(&self) -> Option<(&Thermal, i32)> {

@@ -265,6 +265,13 @@ impl Ssd {
         }
     }
 
+    /// How long the flash will be busy after `now` with what it has been given: data of the write cache, and background work (collection, folding, levelling)
+    /// that has been decided. Counters hold all of that already; the time until `now` does not.
+    #[must_use]
+    pub fn backlog(&self, now: Nanos) -> Nanos {
+        Nanos(self.clock.backlog(now.0))
+    }
+
     /// What the mapping unit at byte `offset` holds.
     #[must_use]
     pub fn block_state(&self, offset: u64) -> BlockState {

@@ -25,8 +25,10 @@ const WRITES_MIN: u64 = 2048;
 const WRITE_BYTES: u32 = 4096;
 /// A round writes as many bytes as so many sessions of the churn: some superblocks, so that it matters little where collection falls.
 const ROUND_SESSIONS: u64 = 2;
-/// Rounds after which a rate that is not steady is taken as it is.
+/// Rounds after which a rate that is not steady is taken as it is: the mean of the later half.
 const ROUNDS_MAX: usize = 25;
+/// As much may the erased flash have grown or shrunk over a window, as a share of what was written to the flash in it: more would be written on a credit, or to save one.
+const CREDIT_MAX: f64 = 0.05;
 /// Work before the first round, as a share of the capacity; and this many times what a cache of one bit a cell holds at most, if that is more.
 const BEFORE_SHARE: f64 = 0.05;
 const BEFORE_CACHES: f64 = 1.2;
@@ -48,9 +50,11 @@ pub struct RandomWrites {
     round: u64,
     /// Bytes of churn before the first round.
     before: u64,
-    /// Writes before those of a round that are counted. They fill the drive's buffer, which is as full when the round ends, and are as many as those of a
-    /// round at least: what collection is behind after the churn is less than what it is behind under these writes, and the difference would be taken for speed.
+    /// Writes before those of a round that are counted. They fill the drive's buffer, and meet the discards of the churn; they are as many as those of a round at
+    /// least, so that collection is as far behind as it is under these writes.
     lead_in: u64,
+    /// Seconds that the link or the command processor takes for a write: none is faster over long.
+    write_seconds_min: f64,
     /// The policy, as it is tried on the small drive.
     policy: PolicySpec,
 }
@@ -62,15 +66,70 @@ pub struct Sustained {
     pub rate: f64,
     /// Bytes to flash for bytes that the host wrote, while these writes went on.
     pub waf: f64,
-    /// Whether the window satisfies SNIA's rule.
+    /// Whether the window satisfies SNIA's rule, and was written on no credit.
     pub steady: bool,
+    /// Heat, in the window, had not done what it will: it would throttle the drive if that went on.
+    pub warming: bool,
 }
 
 /// One measurement.
+#[derive(Debug, Clone, Copy, Default)]
 struct Tried {
-    rate: f64,
+    writes: u64,
+    seconds: f64,
+    /// What link or command processor took of them.
+    seconds_min: f64,
+    /// How much more the flash has yet to do at the end than at the beginning, less what it has done between the writes and now. What is written, collected and
+    /// erased is counted when it is decided; with this much more time it is also done.
+    owed_seconds: f64,
     host: u64,
     medium: u64,
+    /// Erased bytes before and after.
+    free: (u64, u64),
+    warming: bool,
+}
+
+impl Tried {
+    /// Writes per second, as they were seen.
+    fn seen(&self) -> f64 {
+        self.writes as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Seconds that all their work takes.
+    fn all_seconds(&self) -> f64 {
+        (self.seconds + self.owed_seconds).max(self.seconds_min)
+    }
+
+    /// Writes per second of these.
+    fn rate(&self) -> f64 {
+        self.writes as f64 / self.all_seconds().max(1e-9)
+    }
+}
+
+/// Where the last five rounds begin, if they are steady.
+fn steady_from(rounds: &[Tried]) -> Option<usize> {
+    let first = rounds.len().checked_sub(ROUNDS)?;
+    let last = &rounds[first..];
+    let rates: Vec<f64> = last.iter().map(|round| if round.warming { f64::NAN } else { round.rate() }).collect();
+    // The drive has been written over before: every round counts.
+    steady_state(&rates, &[], Bytes::ZERO).window()?;
+    let credit = last.iter().map(|round| round.free.1 as f64 - round.free.0 as f64).sum::<f64>();
+    let written = last.iter().map(|round| round.medium as f64).sum::<f64>();
+    (credit.abs() <= CREDIT_MAX * written).then_some(first)
+}
+
+impl Sustained {
+    /// The figures of `window`: all its writes over all their time, so that rate and write amplification are of the same work.
+    fn of(window: &[Tried], steady: bool) -> Self {
+        let sum = |of: fn(&Tried) -> f64| window.iter().map(of).sum::<f64>();
+        let seconds = sum(Tried::all_seconds);
+        Self {
+            rate: sum(|round| round.writes as f64) / seconds.max(1e-9),
+            waf: sum(|round| round.medium as f64) / sum(|round| round.host as f64).max(1.0),
+            steady,
+            warming: window.iter().any(|round| round.warming),
+        }
+    }
 }
 
 impl RandomWrites {
@@ -85,14 +144,18 @@ impl RandomWrites {
             Medium::Disk(disk) => (0, disk.cache_bytes),
         };
         let round = (session.0 * ROUND_SESSIONS / u64::from(WRITE_BYTES)).max(WRITES_MIN);
+        let interface = &small.spec.interface;
+        let write_seconds_min =
+            (interface.overhead_of_writes_ns() as f64 / 1e9).max(f64::from(WRITE_BYTES) / interface.rate_bytes_per_s as f64);
         let before = (small.spec.capacity_bytes as f64 * BEFORE_SHARE).max(slc as f64 * BEFORE_CACHES);
         Self {
-            depth: small.spec.interface.queue_depth.clamp(1, 32),
+            depth: interface.queue_depth.clamp(1, 32),
             class,
             seed,
             burst: ((BURST_WRITES as f64 * small.block_share) as u64).max(WRITES_MIN),
             round,
             before: before as u64,
+            write_seconds_min,
             lead_in: (buffer / u64::from(WRITE_BYTES) * 2).max(round),
             policy,
         }
@@ -118,7 +181,7 @@ impl RandomWrites {
             let next = copy.now() + Nanos::from_secs(1);
             copy.idle_until(next);
         }
-        Ok(self.tried(&mut copy, self.burst, number)?.rate)
+        Ok(self.tried(&mut copy, self.burst, number)?.seen())
     }
 
     /// Rounds of random writes, before each a session of `churn`, without pauses, until five in a row are steady.
@@ -141,22 +204,20 @@ impl RandomWrites {
                 self.tried(&mut copy, self.lead_in, number)?;
             }
             rounds.push(self.tried(&mut copy, self.round, number + 1)?);
-            let rates: Vec<f64> = rounds.iter().map(|round| round.rate).collect();
-            // The drive has been written over before: every round counts.
-            let window = steady_state(&rates, &[], Bytes::ZERO).window();
-            if window.is_some() || rounds.len() >= ROUNDS_MAX {
-                let last = &rounds[window.map_or(rounds.len().saturating_sub(ROUNDS), |window| window.first)..];
-                let sum = |of: fn(&Tried) -> u64| last.iter().map(of).sum::<u64>() as f64;
-                let rate = last.iter().map(|round| round.rate).sum::<f64>() / last.len() as f64;
-                return Ok(Sustained { rate, waf: sum(|round| round.medium) / sum(|round| round.host).max(1.0), steady: window.is_some() });
+            if let Some(first) = steady_from(&rounds) {
+                return Ok(Sustained::of(&rounds[first..], true));
+            }
+            if rounds.len() >= ROUNDS_MAX {
+                return Ok(Sustained::of(&rounds[ROUNDS_MAX / 2..], false));
             }
         }
     }
 
     /// 4 KiB direct writes at random places of the file, as many in flight as the drive takes.
     fn tried(&self, target: &mut Target, writes: u64, number: u64) -> TargetResult<Tried> {
-        let before = target.volume().drive().written();
         let mut file = FileBlocks::open(target.volume_mut(), FILE, self.depth)?;
+        // Opening writes out what was pending in the file.
+        let before = Seen::now(&mut file);
         let settings = Settings {
             pattern: Pattern::Uniform,
             mix: Mix::default(),
@@ -167,18 +228,62 @@ impl RandomWrites {
             queue_depth: self.depth,
             limit: Limit::Ops(writes),
         };
-        let mut rate = 0.0;
+        let mut tried = Tried::default();
         if let Ok(mut workload) = Synthetic::new(settings, self.seed ^ (number + 1)) {
             let outcome = blocks::run(&mut workload, &mut file, &mut Quiet);
             if let End::Failed(error) = outcome.end {
                 return Err(error);
             }
-            let phase = outcome.recorded.phases.first();
-            rate = phase.map_or(0.0, |phase| phase.ops_total() as f64 / phase.took.as_secs_f64().max(1e-9));
+            for phase in &outcome.recorded.phases {
+                tried.writes += phase.ops_total();
+                tried.seconds += phase.took.as_secs_f64();
+            }
         }
-        drop(file);
-        let after = target.volume().drive().written();
-        Ok(Tried { rate, host: after.0 - before.0, medium: after.1 - before.1 })
+        let after = Seen::now(&mut file);
+        (tried.host, tried.medium) = (after.written.0 - before.written.0, after.written.1 - before.written.1);
+        tried.free = (before.free, after.free);
+        let elapsed = (after.at - before.at).as_secs_f64();
+        tried.owed_seconds = after.backlog.as_secs_f64() - before.backlog.as_secs_f64() + (elapsed - tried.seconds);
+        tried.seconds_min = tried.writes as f64 * self.write_seconds_min;
+        tried.warming = after.throttled == before.throttled && after.heads_for_throttling(&before, file.volume().drive().as_ref());
+        Ok(tried)
+    }
+}
+
+/// A drive at a moment.
+struct Seen {
+    at: Nanos,
+    written: (u64, u64),
+    backlog: Nanos,
+    free: u64,
+    throttled: u64,
+    temperature_mc: Option<i32>,
+}
+
+impl Seen {
+    fn now(file: &mut FileBlocks<'_, Box<dyn Model>>) -> Self {
+        let at = file.now();
+        let drive = file.volume().drive();
+        let counters = drive.counters();
+        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+        Self {
+            at,
+            written: drive.written(),
+            backlog: drive.backlog(at),
+            free: count("now_free_bytes"),
+            throttled: count("throttled_ns"),
+            temperature_mc: drive.heat().map(|(_, now)| now),
+        }
+    }
+
+    /// Whether the drive, had it gone on as since `before`, would become so warm that it throttles.
+    fn heads_for_throttling(&self, before: &Self, drive: &dyn Model) -> bool {
+        let headed = || {
+            let (thermal, _) = drive.heat()?;
+            let heads_for = thermal.heads_for_mc(before.temperature_mc?, self.temperature_mc?, self.at.0 - before.at.0)?;
+            Some(heads_for >= f64::from(thermal.throttle_mc))
+        };
+        headed().unwrap_or(false)
     }
 }
 

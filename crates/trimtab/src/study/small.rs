@@ -7,7 +7,7 @@
 //! itself. What does not shrink are delays that belong to no amount: a commit every 5 s, an idle second before garbage is collected.
 
 use crate::drives::model;
-use trimtab_core::drive::spec::{DriveSpec, Flash, Medium};
+use trimtab_core::drive::spec::{DriveSpec, Flash, Medium, Thermal};
 use trimtab_core::policy::{BatchedSettings, PolicySpec, Schedule};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -17,6 +17,9 @@ pub const SIZE: Bytes = Bytes(2_000_000_000);
 const SUPERBLOCKS_MIN: u64 = 160;
 /// The least that is left of a buffer for writes.
 const CACHE_MIN: u64 = 1 << 20;
+/// What a specification may say of heat.
+const COOLING_NS_MIN: f64 = 1e6;
+const RISE_MC_PER_GB_MAX: f64 = 1e6;
 /// Pages that a block keeps.
 const PAGES_MIN: u32 = 4;
 
@@ -49,8 +52,11 @@ impl Small {
         let mut error = None;
         for size in std::iter::successors(Some(size.0), larger) {
             match model::sized(smaller.clone(), Some(Bytes(size))) {
-                Ok(spec) => {
+                Ok(mut spec) => {
                     let factor = full.capacity_bytes as f64 / spec.capacity_bytes as f64;
+                    if let Medium::Flash(Flash { thermal: Some(thermal), .. }) = &mut spec.medium {
+                        heat_sooner(thermal, factor);
+                    }
                     return Ok(Self { spec, factor, block_share });
                 }
                 Err(refused) => error = error.or(Some(refused)),
@@ -117,6 +123,13 @@ fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
     share
 }
 
+/// Bytes that heat the drive come as many times sooner, so it warms and cools as many times faster, towards the same temperatures at the same rates.
+fn heat_sooner(thermal: &mut Thermal, factor: f64) {
+    let factor = factor.min(thermal.cooling_ns as f64 / COOLING_NS_MIN).min(RISE_MC_PER_GB_MAX / f64::from(thermal.rise_mc_per_gb.max(1)));
+    thermal.cooling_ns = (thermal.cooling_ns as f64 / factor) as u64;
+    thermal.rise_mc_per_gb = (f64::from(thermal.rise_mc_per_gb) * factor) as u32;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +151,24 @@ mod tests {
             let erase = |flash: &Flash| flash.nand.erase_ns as f64 / f64::from(flash.geometry.pages_per_block);
             assert!((erase(b) / erase(a) - 1.0).abs() < 0.01, "{name}");
         }
+    }
+
+    /// Newton's law of cooling on a drive that writes a stated rate without end: the temperature that it goes to, and the time in which it does.
+    #[test]
+    fn a_small_drive_goes_to_the_temperature_of_the_large_one_as_many_times_sooner() {
+        let full = drives::load("nvme-tlc-500gb").unwrap().spec;
+        let small = Small::of(&full, SIZE).unwrap();
+        let thermal = |spec: &DriveSpec| spec.flash().unwrap().thermal.clone().unwrap();
+        let (large, little) = (thermal(&full), thermal(&small.spec));
+        let goes_to = |thermal: &Thermal, gb_per_s: f64| {
+            f64::from(thermal.ambient_mc) + f64::from(thermal.rise_mc_per_gb) * gb_per_s * thermal.cooling_ns as f64 / 1e9
+        };
+        for gb_per_s in [0.1, 0.9, 3.5] {
+            let (a, b) = (goes_to(&large, gb_per_s), goes_to(&little, gb_per_s));
+            assert!((a / b - 1.0).abs() < 1e-3, "{a} {b} at {gb_per_s} GB/s");
+        }
+        assert!((large.cooling_ns as f64 / little.cooling_ns as f64 / small.factor - 1.0).abs() < 1e-3);
+        assert_eq!((large.throttle_mc, large.resume_mc, large.ambient_mc), (little.throttle_mc, little.resume_mc, little.ambient_mc));
     }
 
     #[test]

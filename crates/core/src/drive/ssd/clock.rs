@@ -267,11 +267,16 @@ impl Clock {
 
     /// Whether one of the last `searched` rows taken begins at `address` or in the row that does, and is still there at `now`.
     pub(super) fn holds_row(&self, address: u32, now: u64, searched: usize) -> bool {
-        let rows = self.rows.len();
-        (1..=searched.min(rows)).any(|back| {
-            let at = (self.row_next as usize + rows - back) % rows;
-            self.row_addresses[at] == address && self.rows[at] > now
-        })
+        let next = self.row_next as usize;
+        let newer = next.saturating_sub(searched)..next;
+        // The ring goes on at its end.
+        let older = self.rows.len() - (searched - newer.len()).min(self.rows.len() - next)..self.rows.len();
+        let held = |range: core::ops::Range<usize>| {
+            let addresses = &self.row_addresses[range.clone()];
+            // Nearly always it is not there, which this finds out many rows at a time.
+            addresses.contains(&address) && addresses.iter().zip(&self.rows[range]).any(|(at, until)| *at == address && *until > now)
+        };
+        held(newer) || held(older)
     }
 
     /// Writes a page of the mapping on `die`; nobody waits for it.
@@ -363,6 +368,11 @@ impl Clock {
         self.dies.quiet_from().max(self.channels.quiet_from())
     }
 
+    /// How long dies or channels, whichever have more of it, still have to do after `now`, if each took an equal part.
+    pub(super) fn backlog(&self, now: u64) -> u64 {
+        self.dies.backlog(now).max(self.channels.backlog(now))
+    }
+
     /// Everything was erased: there is nothing left to move, and nobody fills a row any more.
     pub(super) fn forget_background(&mut self) {
         self.dies.forgive();
@@ -390,5 +400,33 @@ impl Clock {
 
     pub(super) const fn row_programs(&self) -> u64 {
         self.row_programs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_found_in_the_write_cache_where_going_back_step_by_step_finds_it() {
+        let spec = crate::drive::ssd::tests::small(|_, _| {});
+        let flash = spec.flash().unwrap();
+        let mut clock = Clock::new(&spec, flash, &Layout::new(&spec, flash).unwrap());
+        let rows = clock.rows.len();
+        assert!(rows > 4);
+        let mut found = 0;
+        for step in 0..1000_u32 {
+            let (row, _) = clock.take_row(step * 7 % 23);
+            clock.rows[row as usize] = u64::from(step * 5 % 11);
+            for (searched, now, address) in (0..=rows + 2).flat_map(|n| [(n, 3, step % 23), (n, 8, step * 3 % 23)]) {
+                let slowly = (1..=searched.min(rows)).any(|back| {
+                    let at = (clock.row_next as usize + rows - back) % rows;
+                    clock.row_addresses[at] == address && clock.rows[at] > now
+                });
+                assert_eq!(clock.holds_row(address, now, searched), slowly, "{step} {searched}");
+                found += u32::from(slowly);
+            }
+        }
+        assert!(found > 1000);
     }
 }

@@ -152,6 +152,12 @@ impl Lanes {
         self.each.iter().map(|lane| lane.free.saturating_add(lane.owed)).max().unwrap_or(0)
     }
 
+    /// How long each of them still has to do after `now`, on average: what it has been given, and what it owes.
+    pub(super) fn backlog(&self, now: u64) -> u64 {
+        let left = |lane: &Lane| lane.free.saturating_sub(now).saturating_add(lane.owed);
+        self.each.iter().fold(0_u64, |sum, lane| sum.saturating_add(left(lane))) / self.each.len().max(1) as u64
+    }
+
     /// Counts time from `now` on.
     pub(super) fn restart(&mut self, now: u64) {
         self.each.iter_mut().for_each(|lane| lane.restart(now));

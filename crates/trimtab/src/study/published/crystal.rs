@@ -137,7 +137,10 @@ fn figures(random: &Rounds, trimmed: &Rounds, zero: &Rounds, advertised: f64) ->
     let between = || random.mean(&format!("{SEQUENTIAL}.rate"), knee_1?, knee_2?);
     [
         ("read_sequential_compressible_MBps", read(zero)),
-        ("read_incompressible_penalty_percent", read(random).zip(read(zero)).map(|(random, zero)| (1.0 - random / zero) * 100.0)),
+        (
+            "read_incompressible_penalty_percent",
+            read(random).zip(read(zero)).map(|(random, zero)| without_rounding_errors((1.0 - random / zero) * 100.0)),
+        ),
         ("write_sequential_compressible_MBps", zero.metric(SEQUENTIAL, metrics::RATE_MAX)),
         ("write_sequential_incompressible_max_MBps", random.metric(SEQUENTIAL, metrics::RATE_MAX)),
         ("write_incompressible_knee_1_GB", knee_1.map(|bytes| bytes / 1e9)),
@@ -155,6 +158,11 @@ fn figures(random: &Rounds, trimmed: &Rounds, zero: &Rounds, advertised: f64) ->
 fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     (count > 0.0).then(|| sum / count)
+}
+
+/// Equal rates are means of many, and differ in their last binary digits.
+fn without_rounding_errors(percent: f64) -> f64 {
+    (percent * 1e6).round() / 1e6
 }
 
 #[cfg(test)]
