@@ -80,12 +80,6 @@ impl Observer {
         Ok(Self { root, place, environment, before })
     }
 
-    /// The environment as it was at the start.
-    #[must_use]
-    pub fn environment(&self) -> &[Field] {
-        &self.environment
-    }
-
     /// Where the path leads.
     #[must_use]
     pub fn place(&self) -> &Place {

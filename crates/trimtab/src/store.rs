@@ -250,12 +250,6 @@ impl Store {
         Ok(Ok(()))
     }
 
-    /// The file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn error(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
         move |source| Self::explain(action, &self.path, source, false)
     }

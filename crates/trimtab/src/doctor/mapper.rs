@@ -57,7 +57,7 @@ impl Tables {
     }
 
     /// From the output of `dmsetup table`.
-    #[must_use]
+    #[cfg(test)]
     pub fn of_text(table: &str) -> Self {
         Self { table: Some(parse(table)), status: None }
     }

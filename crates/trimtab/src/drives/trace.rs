@@ -37,6 +37,6 @@ mod source;
 pub mod timing;
 
 pub use export::{ExportFormat, export};
-pub use format::{Block, Header, Packer, Reader, TraceError, Writer};
+pub use format::{Block, Header, Packer, Reader, Writer};
 pub use source::Source;
 pub use trimtab_core::trace::{Event, Kind};

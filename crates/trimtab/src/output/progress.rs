@@ -174,13 +174,6 @@ impl Progress {
         }
     }
 
-    /// Says what is being done now.
-    pub fn message(&self, what: &str) {
-        if let Some(view) = &self.view {
-            lock(&view.state).what = plain(what).into_owned();
-        }
-    }
-
     /// Says what else is to be known of it: words, the most telling first.
     pub fn say(&self, words: impl FnOnce() -> Vec<String>) {
         if let Some(view) = &self.view {

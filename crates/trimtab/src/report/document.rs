@@ -96,8 +96,6 @@ pub enum Block {
     Verdict(Verdict),
     /// A paragraph.
     Text(String),
-    /// Shell commands to copy.
-    Commands(Vec<String>),
     /// A table.
     Table(Table),
     /// A chart. Its numbers are shown as a table too.
@@ -158,14 +156,6 @@ impl Table {
     #[must_use]
     pub const fn when_narrow(mut self, narrow: Narrow) -> Self {
         self.narrow = narrow;
-        self
-    }
-
-    /// The same, with titles above columns.
-    #[must_use]
-    pub fn grouped(mut self, groups: &[&str]) -> Self {
-        debug_assert_eq!(groups.len(), self.header.len(), "a group for each column");
-        self.groups = groups.iter().map(|&group| group.to_owned()).collect();
         self
     }
 

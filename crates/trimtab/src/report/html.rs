@@ -110,9 +110,6 @@ impl Page {
             Block::Text(text) => {
                 let _ = writeln!(html, "<p>{}</p>", escape(text));
             }
-            Block::Commands(commands) => {
-                let _ = writeln!(html, "<pre><code>{}</code></pre>", escape(&commands.join("\n")));
-            }
             Block::Table(table) => write_table(html, table),
             Block::Chart(chart) => {
                 self.charts += 1;
@@ -482,7 +479,6 @@ mod tests {
         let blocks = vec![
             Block::Verdict(Verdict { headline: hostile.into(), evidence: vec![hostile.into()], caveats: vec![hostile.into()] }),
             Block::Text(hostile.into()),
-            Block::Commands(vec![hostile.into()]),
             Block::Table(table),
             chart(ChartKind::Lines { lines: vec![line], marks: vec![Mark { x: 3.0, label: hostile.into() }] }),
             chart(ChartKind::Bars { categories: vec![hostile.into()], series: vec![(hostile.into(), vec![Some(3.0)])] }),

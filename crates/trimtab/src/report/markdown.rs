@@ -44,8 +44,6 @@ fn block_of(block: &Block) -> String {
             let items = verdict.evidence.iter().chain(&verdict.caveats).map(|item| format!("- {}\n", escaped(item)));
             format!("**{}**\n\n{}", escaped(&verdict.headline), items.collect::<String>())
         }
-        // Indented code needs no fence that a name could close.
-        Block::Commands(commands) => commands.iter().map(|command| format!("    {}\n", one_line(command))).collect(),
         Block::Table(table) => of_table(table),
         Block::Chart(chart) => of_chart(chart),
         Block::Film(film) => of_table(&film.table()),

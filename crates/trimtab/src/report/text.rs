@@ -82,7 +82,6 @@ impl Screen {
         match block {
             Block::Verdict(verdict) => self.verdict(verdict),
             Block::Text(paragraph) => self.paragraph(paragraph, "", ""),
-            Block::Commands(commands) => commands.iter().for_each(|command| self.command(command)),
             Block::Table(table) => self.table(table),
             Block::Chart(chart) => self.chart(chart),
             Block::Film(film) => self.table(&film.table()),
@@ -179,18 +178,6 @@ impl Screen {
                 items.iter().for_each(|item| self.paragraph(item, "  - ", "    "));
             }
         }
-    }
-
-    /// A command to copy, which is never broken; its comment stands above it where both do not fit into a line.
-    fn command(&mut self, command: &str) {
-        const INDENT: &str = "    ";
-        let command = clean(command);
-        let split = command.split_once("  # ").filter(|_| self.width.is_some_and(|width| INDENT.len() + command.chars().count() > width));
-        if let Some((_, comment)) = split {
-            self.paragraph(comment.trim(), "    # ", "    # ");
-        }
-        let command = split.map_or(command.as_str(), |(command, _)| command.trim_end());
-        let _ = writeln!(self.text, "{INDENT}{}", command.bold());
     }
 
     fn table(&mut self, table: &Table) {
@@ -342,23 +329,5 @@ mod tests {
     #[test]
     fn control_characters_cannot_steer_the_terminal() {
         assert_eq!(clean("a\u{1b}[2Jb\u{202e}c"), "a\u{fffd}[2Jb\u{fffd}c");
-    }
-
-    #[test]
-    fn a_command_is_never_broken() {
-        let document = Document {
-            sections: vec![super::super::document::Section::new(
-                "S",
-                vec![Block::Commands(vec![
-                    "trimtab apply idle /a/long/mount/point --dry-run    # shows what would change; nothing is done".into(),
-                ])],
-            )],
-            ..Document::default()
-        };
-        let text = anstream::adapter::strip_str(&render_at(&document, Some(60))).to_string();
-        assert!(
-            text.contains("    # shows what would change; nothing is done\n    trimtab apply idle /a/long/mount/point --dry-run\n"),
-            "{text}"
-        );
     }
 }

@@ -273,15 +273,6 @@ impl Runtime {
         Some(Some(Entry { id: id.to_owned(), home, state }))
     }
 
-    /// The drives whose server runs.
-    pub fn running(&self) -> anyhow::Result<Vec<(Home, Record)>> {
-        let running = |entry: Entry| match entry.state {
-            State::Running(record) => Some((entry.home, record)),
-            State::Starting | State::Dead(_) => None,
-        };
-        Ok(self.entries()?.into_iter().filter_map(running).collect())
-    }
-
     /// The entry that the user means by `wanted` (an id or a device), or the only one there is.
     pub fn find(&self, wanted: Option<&str>) -> anyhow::Result<Entry> {
         let mut entries = self.entries()?;
@@ -514,7 +505,7 @@ mod tests {
         home.write_record(&Record { pid_started: 1, ..record(&id) }).unwrap();
         assert!(runtime.find(None).unwrap_err().to_string().contains("x, x-2"));
         assert_eq!(runtime.clean_up().unwrap().len(), 1);
-        assert_eq!(runtime.running().unwrap().len(), 1, "the living one stays");
+        assert_eq!(runtime.entries().unwrap().len(), 1, "the living one stays");
         assert_eq!(runtime.find(None).unwrap().id, "x");
     }
 

@@ -170,12 +170,6 @@ impl Room {
 }
 
 impl Note {
-    /// What it says.
-    #[must_use]
-    pub const fn change(&self) -> &Change {
-        &self.change
-    }
-
     /// Says something else, of the same thing; before that is done.
     pub fn say(&mut self, change: Change) -> io::Result<()> {
         self.change = change;

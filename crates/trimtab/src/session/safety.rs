@@ -29,8 +29,6 @@ pub struct Ground {
     pub path: PathBuf,
     /// Size of the smallest drive below it; `None` if what is written does not wear a drive (memory), or none can be found.
     pub drive: Option<Bytes>,
-    /// Filesystem type, where known.
-    pub fs_type: String,
 }
 
 impl Ground {
@@ -40,9 +38,8 @@ impl Ground {
             OwnedFd::from(beneath::Dir::open(path).with_context(|| format!("cannot use {} as a directory to write in", path.display()))?);
         let path = beneath::named::real_path(&dir).with_context(|| format!("cannot find out where {} is", path.display()))?;
         let place = Root::live().and_then(|root| host::Place::of_path(&root, &path)).ok();
-        let fs_type = place.as_ref().and_then(|p| p.mount.as_ref()).map(|m| m.fs_type.clone()).unwrap_or_default();
         let drive = place.and_then(|place| drive_size(&place.stack));
-        Ok(Self { dir, path, drive, fs_type })
+        Ok(Self { dir, path, drive })
     }
 
     /// The directory to make things in.

@@ -452,12 +452,6 @@ impl Filesystem {
         self.meter.count()
     }
 
-    /// What the devices counted since the meter's last start, after all is done.
-    #[must_use]
-    pub fn settle(&self) -> Option<Discards> {
-        fitrim::settle(&self.meter, DRAIN).counted
-    }
-
     /// Looks at the device: whether it is idle, and since when.
     pub fn look(&mut self) -> Look {
         self.activity.look()

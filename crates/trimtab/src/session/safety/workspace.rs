@@ -61,11 +61,6 @@ impl Workspace {
         &self.path
     }
 
-    /// The reserve of free space that was agreed on.
-    pub fn reserve(&self) -> Bytes {
-        self.reserve
-    }
-
     /// Makes a directory in it, for one run.
     pub fn subdirectory(&self, name: &str) -> anyhow::Result<(OwnedFd, PathBuf)> {
         let path = self.path.join(name);

@@ -10,16 +10,6 @@ const DEPTH_MAX: u32 = 512;
 /// Names taken from a directory at a time, so that one with millions needs no memory for all.
 const BATCH: usize = 4096;
 
-/// Removes the directory `name` in `parent`. One that is not there any more counts as removed.
-pub fn tree(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    match open_inside(parent, name) {
-        Ok(dir) => contents(&dir, 0)?,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(errno),
-    }
-    gone(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))
-}
-
 /// Removes what is in `dir`, but not `dir`.
 pub fn contents(dir: &OwnedFd, depth: u32) -> Result<(), Errno> {
     if depth > DEPTH_MAX {
@@ -96,6 +86,16 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    /// Removes the directory `name` in `parent`. One that is not there any more counts as removed.
+    fn tree(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+        match open_inside(parent, name) {
+            Ok(dir) => contents(&dir, 0)?,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+        gone(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))
+    }
 
     fn open(path: &std::path::Path) -> OwnedFd {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()

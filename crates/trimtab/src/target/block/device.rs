@@ -38,13 +38,6 @@ pub struct Claim {
     pub(super) device: Option<(u32, bool)>,
 }
 
-impl Claim {
-    /// Size of the device or file.
-    pub fn size(&self) -> Bytes {
-        self.size
-    }
-}
-
 /// What this program itself may have written there before: no reason to ask.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnData {
