@@ -23,6 +23,7 @@ use crate::host::{Place, drive};
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use std::path::{Path, PathBuf};
+use trimtab_core::units::Bytes;
 
 /// Whether discards get through one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -276,7 +277,9 @@ impl<'a> Doctor<'a> {
             && let Some(top) = place.stack.top_layers().next()
             && let Some(kib) = self.root.read(lifetime_counter(&mount.fs_type, &top.name))
         {
-            counters.push(format!("{} lifetime_write_kbytes: {kib} KiB, in steps of 1 KiB, kept over reboots", mount.fs_type));
+            let written =
+                kib.trim().parse::<u64>().map_or_else(|_| format!("{kib} KiB"), |kib| Bytes(kib.saturating_mul(1024)).to_string());
+            counters.push(format!("{} lifetime_write_kbytes: {written}, in steps of 1 KiB, kept over reboots", mount.fs_type));
         }
         for layer in place.stack.drives() {
             if self.root.exists(layer.sys.join("stat")) {

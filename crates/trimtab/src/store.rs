@@ -20,6 +20,7 @@ pub use studies::StudyRecord;
 use crate::output::Context;
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_core::run::Run;
@@ -342,9 +343,21 @@ pub fn open_to_read(context: &Context) -> Result<Option<Store>> {
     }
 }
 
-/// An error if results could not be kept: asked before a benchmark takes hours. Makes the store if there is none.
+/// An error if results could not be kept: asked before a benchmark takes hours. Makes nothing, because the benchmark may be refused yet.
 pub fn check(context: &Context) -> Result<()> {
-    open_to_write(context).map(drop)
+    let path = path(context)?;
+    if path.symlink_metadata().is_ok() {
+        return open_to_write(context).map(drop);
+    }
+    // Of the default place directories are made; of one that was named the directory has to be there.
+    let parents = path.ancestors().skip(1).map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    let found = parents.take(if context.store.is_some() { 1 } else { usize::MAX }).find(|parent| parent.is_dir());
+    let usable = |directory: &Path| rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(std::io::Error::from);
+    match found {
+        Some(directory) => usable(directory).map_err(|source| StoreError::Io { action: "use", path, source }),
+        // Says why, and makes nothing.
+        None => open_to_write(context).map(drop),
+    }
 }
 
 /// Keeps `run` in the store that `context` means, under the label that was given.

@@ -197,10 +197,10 @@ fn write_answer(html: &mut String, answer: &Answer) {
         escape(&answer.origin)
     );
     for what in &answer.uses {
-        let on = if what.on.is_empty() { String::new() } else { format!("on {}: ", escape(&what.on)) };
+        let on = if what.on.is_empty() { String::new() } else { format!(" on {}", escape(&what.on)) };
         let _ = writeln!(
             html,
-            "<p class=\"use\"><b>USE</b> <strong>{}</strong> {on}{} <span class=\"sure\">{}</span></p>",
+            "<p class=\"use\"><b>USE</b> <strong>{}</strong>{on}: {} <span class=\"sure\">{}</span></p>",
             escape(&what.choice),
             escape(&what.meaning),
             escape(&what.sure)

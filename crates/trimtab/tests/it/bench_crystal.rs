@@ -1,6 +1,6 @@
 //! `bench crystal`: directories, files, devices, modelled drives, and what it owes to all of them.
 
-use crate::support::{LoopDevice, LoopMount, process, run, skip, trimtab};
+use crate::support::{LoopDevice, LoopMount, have_root, process, run, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use std::path::Path;
@@ -86,8 +86,7 @@ fn files_that_are_there_are_refused_before_anything_is_measured() {
         let path = file.to_str().unwrap();
         small(store.path(), &["--yes", option, path, dir]).code(2).stderr(contains(path).and(contains("--force")));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
-        let kept = trimtab().args(["results", "list", "--json", "--store"]).arg(store.path().join("store.db")).assert();
-        assert_eq!(json(kept)["runs"].as_array().unwrap().len(), 0, "nothing was measured for it");
+        assert!(!store.path().join("store.db").exists(), "nothing was measured for it");
     }
     small(store.path(), &["--yes", "--picture", "bars.jpeg", dir]).code(2).stderr(contains("neither .svg nor .png"));
     let (text, bars) = (store.path().join("cdm.txt"), store.path().join("bars.png"));
@@ -295,4 +294,47 @@ fn full_and_read_only_filesystems_are_left_as_they_were() {
     mount.remount("ro");
     small(store.path(), &["--yes", place.to_str().unwrap()]).code(1).stderr(contains("Read-only"));
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_refused_leaves_no_store_and_one_that_could_not_be_used_is_said_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, store) = (dir.path().join("home"), dir.path().join("r.db"));
+    std::fs::create_dir(&home).unwrap();
+    for command in [&["bench", "crystal", "drive:nonsense"][..], &["study", "drive:nonsense"], &["bench", "crystal", "/nonexistent/file"]] {
+        trimtab().args(command).arg("--store").arg(&store).assert().failure();
+        trimtab().args(command).env("HOME", &home).env_remove("XDG_DATA_HOME").assert().failure();
+    }
+    assert!(!store.exists() && std::fs::read_dir(&home).unwrap().next().is_none(), "nothing is made");
+    let nowhere = dir.path().join("none/r.db");
+    trimtab()
+        .args(["bench", "crystal", "drive:sata-tlc-500gb", "--store"])
+        .arg(nowhere)
+        .assert()
+        .code(1)
+        .stderr(contains("cannot use store"));
+}
+
+/// A PNG has its names and figures drawn, or is refused before anything is measured.
+#[test]
+fn without_fonts_a_png_is_refused_at_once_and_an_svg_is_drawn() {
+    if !have_root() {
+        return skip("root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_trimtab");
+    let draw = |picture: &str| {
+        let hidden = "for d in /usr/share/fonts /usr/local/share/fonts; do [ ! -d $d ] || mount -t tmpfs none $d; done; exec \"$@\"";
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c", hidden, "sh", program, "bench", "crystal", "drive:sata-tlc-500gb"]);
+        command.args(["--size", "64MiB", "--passes", "1", "--time", "1s", "--picture", picture, "--store", "r.db"]);
+        command.current_dir(dir.path()).env("HOME", dir.path()).output().unwrap()
+    };
+    let refused = draw("bars.png");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("a PNG needs a font, and none is installed; an SVG needs none"), "{said}");
+    assert!(refused.stdout.is_empty() && !dir.path().join("bars.png").exists() && !dir.path().join("r.db").exists(), "{said}");
+    let drawn = draw("bars.svg");
+    assert!(drawn.status.success(), "{}", String::from_utf8_lossy(&drawn.stderr));
+    assert!(std::fs::read_to_string(dir.path().join("bars.svg")).unwrap().contains("<text"));
 }

@@ -42,6 +42,8 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
         assumptions: (args.questions.contains(&Question::Assumptions) || (args.questions.is_empty() && !args.quick))
             .then_some(Breadth::All),
     };
+    // What is refused makes no store.
+    drives::load(name)?;
     let study = study(args, context, name, target, &asked, &*checkpoints(args, context, target)?)?;
     conclude(args, context, &study, began)
 }

@@ -197,5 +197,28 @@ fn dry_text(report: &Report) -> String {
         }
         named_line(f).map_or(text.clone(), |first| format!("{first}\n{text}"))
     };
-    report.filesystems.iter().map(line).collect::<Vec<_>>().join("\n")
+    let text = report.filesystems.iter().map(line).collect::<Vec<_>>().join("\n");
+    on_screen(&text, crate::output::width())
+}
+
+/// Lines that go on behind an indentation of their own.
+fn on_screen(text: &str, width: Option<usize>) -> String {
+    let line = |line: &str| {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        crate::output::lines::paragraph(line.trim_start(), width, indent, &format!("{indent}    "))
+    };
+    text.lines().map(line).collect::<String>().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_sent_breaks_between_words() {
+        let text = "/mnt/x [ext4]: 24 requests, block groups of 128 MiB\n  would send at most 3.09 GB in 24 extents";
+        let narrow = "/mnt/x [ext4]: 24\n    requests, block groups of\n    128 MiB\n  would send at most\n      3.09 GB in 24 extents";
+        assert_eq!(on_screen(text, Some(30)), narrow);
+        assert_eq!(on_screen(text, None), text);
+    }
 }
