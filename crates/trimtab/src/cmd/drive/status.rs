@@ -3,6 +3,7 @@
 mod counters;
 
 use crate::output::Context;
+use crate::output::lines::prose;
 use crate::report::document::Table;
 use crate::serve::control::{Ask, Client};
 use crate::serve::fuse::Transport;
@@ -12,7 +13,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_core::drive::ledger::SIZE_CLASSES;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,8 +69,7 @@ fn in_words(status: &Status) -> String {
     let record = &status.record;
     let place = record.device.iter().chain(&record.nbd).map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     let _ = writeln!(text, "{}  {}  {} ({} bytes)", record.id, place, Bytes(record.size), record.size);
-    let _ = writeln!(
-        text,
+    let how = format!(
         "speed {}{}, attached for {}, model time {}, data {} ({} stored)",
         status.speed,
         match status.transport {
@@ -82,6 +82,7 @@ fn in_words(status: &Status) -> String {
         Bytes(status.mapped_bytes),
         Bytes(status.stored_bytes)
     );
+    text.push_str(&prose(&how));
     for fault in &status.faults {
         let _ = writeln!(text, "fault: {fault}");
     }
@@ -90,7 +91,7 @@ fn in_words(status: &Status) -> String {
     for (name, kind) in [("read", &kinds.read), ("write", &kinds.write), ("trim", &kinds.trim), ("flush", &kinds.flush)] {
         let latency = kind.latency;
         let shown = [latency.mean_ns as u64, latency.p50_ns, latency.p99_ns, latency.max_ns].map(|ns| Nanos(ns).to_string());
-        let mut row = vec![name.to_owned(), kind.count.to_string(), Bytes(kind.bytes).to_string(), kind.failed.to_string()];
+        let mut row = vec![name.to_owned(), grouped(kind.count), Bytes(kind.bytes).to_string(), grouped(kind.failed)];
         row.extend(shown);
         requests.row(row);
     }
@@ -98,14 +99,14 @@ fn in_words(status: &Status) -> String {
     text.push_str(&ledger_in_words(status));
     if let Some(wait) = &status.host_wait {
         let [all, beside] = [wait.all_ns, wait.beside_trims_ns].map(|ns| Nanos(ns).to_string());
-        let _ = writeln!(
-            text,
+        text.push_str(&prose(&format!(
             "before the drive had them, reads and writes waited {all} in the kernel, {beside} of it in seconds with TRIM (the loop device passes \
-             nothing on while a TRIM is under way)\n"
-        );
+             nothing on while a TRIM is under way)"
+        )));
+        text.push('\n');
     }
     text.push_str(&counters::in_words(&status.model));
-    let waf = status.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}"));
+    let waf = status.waf.map_or("-".to_owned(), three_digits);
     let _ = writeln!(text, "write amplification since new: {waf}");
     text
 }
@@ -116,17 +117,17 @@ fn ledger_in_words(status: &Status) -> String {
         return String::new();
     }
     let mut ledger = Table::new("", &["discards", "ranges", "bytes"]);
-    ledger.row(["asked", &discards.asked.count.to_string(), &Bytes(discards.asked.bytes).to_string()]);
+    ledger.row(["asked", &grouped(discards.asked.count), &Bytes(discards.asked.bytes).to_string()]);
     for ((_, class), tally) in SIZE_CLASSES.iter().zip(&discards.by_size) {
         if tally.count > 0 {
-            ledger.row([format!("  {class}"), tally.count.to_string(), Bytes(tally.bytes).to_string()]);
+            ledger.row([format!("  {class}"), grouped(tally.count), Bytes(tally.bytes).to_string()]);
         }
     }
     ledger.row(["effective", "", &Bytes(discards.effective_bytes).to_string()]);
-    ledger.row(["held no data before", &discards.repeated_ranges.to_string(), &Bytes(discards.repeated_bytes).to_string()]);
+    ledger.row(["held no data before", &grouped(discards.repeated_ranges), &Bytes(discards.repeated_bytes).to_string()]);
     ledger.row(["part of a block only", "", &Bytes(discards.partial_bytes).to_string()]);
-    ledger.row(["refused", &discards.refused.count.to_string(), &Bytes(discards.refused.bytes).to_string()]);
-    ledger.row(["ignored (fault)", &discards.ignored.count.to_string(), &Bytes(discards.ignored.bytes).to_string()]);
-    let amplification = status.discard_amplification.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+    ledger.row(["refused", &grouped(discards.refused.count), &Bytes(discards.refused.bytes).to_string()]);
+    ledger.row(["ignored (fault)", &grouped(discards.ignored.count), &Bytes(discards.ignored.bytes).to_string()]);
+    let amplification = status.discard_amplification.map_or("-".to_owned(), three_digits);
     format!("{ledger}\ndiscard amplification (bytes discarded / bytes freed): {amplification}\n")
 }

@@ -3,7 +3,7 @@
 use crate::report::document::Table;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::units::{Bytes, Nanos, grouped};
 
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub(super) fn in_words(model: &BTreeMap<String, u64>) -> String {
     }
     let known = |name: &str| GROUPS.iter().any(|(_, counters)| counters.iter().any(|(known, ..)| *known == name));
     let mut others = Table::new("", &["others", "since new"]);
-    model.iter().filter(|(name, _)| !known(name)).for_each(|(name, value)| others.row([name.clone(), value.to_string()]));
+    model.iter().filter(|(name, _)| !known(name)).for_each(|(name, value)| others.row([name.clone(), grouped(*value)]));
     push(&mut text, &others);
     text
 }
@@ -150,10 +150,10 @@ fn push(text: &mut String, table: &Table) {
 
 fn shown(value: u64, kind: Kind) -> String {
     match kind {
-        N => value.to_string(),
+        N => grouped(value),
         B => Bytes(value).to_string(),
         T => Nanos(value).to_string(),
-        Slots => format!("{value} slots"),
+        Slots => format!("{} slots", grouped(value)),
         Flag => if value == 0 { "no" } else { "yes" }.to_owned(),
     }
 }

@@ -8,14 +8,14 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::units::{Bytes, Nanos, grouped};
 
 /// Draws `status` on the whole of `frame`.
 pub fn draw(frame: &mut Frame<'_>, status: &Status) {
     let [head, rates, history, bottom] =
         Layout::vertical([Constraint::Length(3), Constraint::Length(7), Constraint::Min(6), Constraint::Length(11)]).areas(frame.area());
     frame.render_widget(heading(status), head);
-    frame.render_widget(requests(status), rates);
+    frame.render_widget(requests(status, rates.width), rates);
     draw_history(frame, history, &status.seconds);
     let [flash, ledger] = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(bottom);
     draw_medium(frame, flash, status);
@@ -43,24 +43,33 @@ fn heading(status: &Status) -> Paragraph<'static> {
     Paragraph::new(vec![first, second, faults])
 }
 
-/// The last whole second, and all since the drive was attached.
-fn requests(status: &Status) -> Table<'static> {
+/// Titles of the columns, and as much room as their widest figure needs; those of the last second first.
+const COLUMNS: [(&str, u16); 9] =
+    [("", 5), ("ops/s", 7), ("rate", 9), ("p50", 7), ("p99", 7), ("max", 7), ("in all", 9), ("bytes", 7), ("failed", 6)];
+/// Those of the last second.
+const OF_NOW: usize = 6;
+
+/// The last whole second, and all since the drive was attached where there is room: a figure is never cut.
+fn requests(status: &Status, width: u16) -> Table<'static> {
+    let needed = COLUMNS.iter().map(|(_, room)| room + 1).sum::<u16>() - 1 + "││".chars().count() as u16;
+    let columns = if width >= needed { &COLUMNS[..] } else { &COLUMNS[..OF_NOW] };
     let last = status.seconds.last().map(|second| second.requests).unwrap_or_default();
     let all = &status.requests;
     let row = |name: &'static str, now: &Requests, all: &Requests| {
         let rate = format!("{}/s", Bytes(now.bytes));
         let latency = |ns: u64| if now.count == 0 { "-".to_owned() } else { Nanos(ns).to_string() };
-        Row::new([
-            Cell::from(name),
-            Cell::from(now.count.to_string()),
-            Cell::from(rate),
-            Cell::from(latency(now.latency.p50_ns)),
-            Cell::from(latency(now.latency.p99_ns)),
-            Cell::from(latency(now.latency.max_ns)),
-            Cell::from(all.count.to_string()),
-            Cell::from(Bytes(all.bytes).to_string()),
-            Cell::from(all.failed.to_string()),
-        ])
+        let cells = [
+            name.to_owned(),
+            grouped(now.count),
+            rate,
+            latency(now.latency.p50_ns),
+            latency(now.latency.p99_ns),
+            latency(now.latency.max_ns),
+            grouped(all.count),
+            Bytes(all.bytes).to_string(),
+            all.failed.to_string(),
+        ];
+        Row::new(cells.into_iter().take(columns.len()).map(Cell::from))
     };
     let rows = [
         row("read", &last.read, &all.read),
@@ -68,9 +77,10 @@ fn requests(status: &Status) -> Table<'static> {
         row("trim", &last.trim, &all.trim),
         row("flush", &last.flush, &all.flush),
     ];
-    let header =
-        Row::new(["", "ops/s", "rate", "p50", "p99", "max", "in all", "bytes", "failed"]).style(Style::new().add_modifier(Modifier::BOLD));
-    Table::new(rows, [Constraint::Fill(1); 9]).header(header).block(Block::bordered().title(" requests in the last second "))
+    let header = Row::new(columns.iter().map(|(title, _)| *title)).style(Style::new().add_modifier(Modifier::BOLD));
+    Table::new(rows, columns.iter().map(|(_, room)| Constraint::Min(*room)))
+        .header(header)
+        .block(Block::bordered().title(" requests in the last second "))
 }
 
 /// What a curve shows of a second.
@@ -198,6 +208,19 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use trimtab_core::drive::ledger::{Discards, Tally};
+
+    #[test]
+    fn no_figure_of_the_requests_is_cut_at_60_columns_or_more() {
+        for width in [60, 76, 80, 120] {
+            let mut terminal = Terminal::new(TestBackend::new(width, 30)).unwrap();
+            terminal.draw(|frame| draw(frame, &status())).unwrap();
+            let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
+            for figure in ["1,000", "4.10 MB/s"] {
+                assert!(text.contains(figure), "{figure} at {width}: {text}");
+            }
+            assert_eq!(text.contains("failed"), width >= 76, "{width}");
+        }
+    }
 
     fn status() -> Status {
         let busy = Requests { count: 1000, bytes: 4_096_000, ..Requests::default() };
