@@ -21,7 +21,7 @@ pub fn document(run: &Run) -> Document {
     }
     if !run.counters.is_empty() {
         let mut table = Table::new("", &["count", "value"]);
-        run.counters.iter().for_each(|(name, value)| table.row([name.clone(), value.to_string()]));
+        run.counters.iter().for_each(|(name, value)| table.row([name.clone(), grouped(*value)]));
         sections.push(Section::new("Counts", vec![Block::Table(table)]));
     }
     if !run.warnings.is_empty() {
@@ -34,7 +34,7 @@ pub fn document(run: &Run) -> Document {
 }
 
 fn subtitle(run: &Run) -> Vec<String> {
-    let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, f.value)).collect();
+    let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.value))).collect();
     let value = |key: &str| Field::find(&run.environment, key);
     let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
     place.dedup();
@@ -63,6 +63,15 @@ fn subtitle(run: &Run) -> Vec<String> {
         lines.push("cut short: figures are of what was done until then".to_owned());
     }
     lines
+}
+
+/// An exact value as people read it: times in three digits, counts with separators, all else as it is.
+fn readable(value: &str) -> String {
+    let count = |digits: &str| digits.parse::<u64>().ok();
+    match value.strip_suffix("ns").and_then(count) {
+        Some(ns) => Nanos(ns).to_string(),
+        None => count(value).map_or_else(|| value.to_owned(), grouped),
+    }
 }
 
 /// How warm and how worn the drives were, as far as they tell: "drive 41 °C, then 46 °C; 3 % of its rated life used". What they do not tell is
@@ -249,7 +258,7 @@ pub fn phases(phases: &[Phase]) -> Table {
             name.to_owned(),
             group.len().to_string(),
             quantity(seconds / group.len() as f64, Unit::Seconds),
-            ops.to_string(),
+            grouped(ops),
             rate(ops as f64),
             rate(bytes as f64 / 1e6),
         ];
@@ -257,7 +266,7 @@ pub fn phases(phases: &[Phase]) -> Table {
             let known: Vec<_> = group.iter().filter_map(|p| p.discards.as_ref()).collect();
             let sum = |of: fn(&DiscardAccount) -> Option<u64>| known.iter().try_fold(0_u64, |sum, d| of(d).map(|n| sum.saturating_add(n)));
             let (commands, bytes) = (sum(|d| d.accepted_commands), sum(|d| d.accepted.map(|b| b.0)).map(Bytes));
-            row.push(commands.filter(|_| !known.is_empty()).map_or_else(String::new, |n| n.to_string()));
+            row.push(commands.filter(|_| !known.is_empty()).map_or_else(String::new, grouped));
             row.push(bytes.filter(|_| !known.is_empty()).map_or_else(String::new, |b| b.to_string()));
         }
         table.row(row);
@@ -278,7 +287,7 @@ fn latency_parts(phases: &[Phase]) -> Table {
 fn latencies_of(phases: &[Phase], parts: &[LatencyPart]) -> Table {
     let mut table = Table::new("", &["phase and operation", "count", "median", "90 %", "99 %", "99.9 %", "99.99 %", "most"]);
     for (name, histogram) in histograms_of(phases, parts) {
-        let mut row = vec![name, histogram.count().to_string()];
+        let mut row = vec![name, grouped(histogram.count())];
         row.extend([50.0, 90.0, 99.0, 99.9, 99.99].map(|p| histogram.percentile(p).to_string()));
         row.push(histogram.max().to_string());
         table.row(row);

@@ -3,6 +3,7 @@
 use super::document::{Block, Chart, ChartKind, Line, Mark};
 use trimtab_core::analysis::change_points::{Options, knees};
 use trimtab_core::run::{Axis, Run, Series, Unit};
+use trimtab_core::units::three_digits;
 
 /// Charts of a run's series: those of the same axis and unit share one. Rates over bytes written carry their knees as marks.
 pub fn charts(run: &Run) -> Vec<Block> {
@@ -69,7 +70,10 @@ fn knees_of(series: &Series, x_scale: f64, y_scale: f64) -> Vec<Mark> {
     let found = knees(&series.y, &Options::default());
     found
         .iter()
-        .map(|knee| Mark { x: at(knee.index), label: format!("{:.0} → {:.0}", knee.before * y_scale, knee.after * y_scale) })
+        .map(|knee| Mark {
+            x: at(knee.index),
+            label: format!("{} → {}", three_digits(knee.before * y_scale), three_digits(knee.after * y_scale)),
+        })
         .collect()
 }
 
@@ -84,6 +88,6 @@ mod tests {
         let series = Series { name: "write.rate".into(), axis: Axis::BytesWritten, x, unit: Unit::MegabytesPerSecond, y };
         let Block::Chart(chart) = chart(series.axis, series.unit, &[&series]) else { panic!("a chart") };
         let ChartKind::Lines { marks, .. } = chart.kind else { panic!("lines") };
-        assert_eq!(marks, [Mark { x: 80.0, label: "191 → 61".into() }]);
+        assert_eq!(marks, [Mark { x: 80.0, label: "191 → 61.0".into() }]);
     }
 }

@@ -7,19 +7,38 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
-use trimtab_core::units::{Bytes, Nanos, grouped};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, Wrap};
+use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
+
+/// From here on all stands on one line, medium and discards beside each other. On narrower screens the curves give way.
+const WIDE: u16 = 80;
+/// From here on the line about the attachment needs no second one.
+const HEADING: u16 = 96;
 
 /// Draws `status` on the whole of `frame`.
 pub fn draw(frame: &mut Frame<'_>, status: &Status) {
-    let [head, rates, history, bottom] =
-        Layout::vertical([Constraint::Length(3), Constraint::Length(7), Constraint::Min(6), Constraint::Length(11)]).areas(frame.area());
-    frame.render_widget(heading(status), head);
-    frame.render_widget(requests(status, rates.width), rates);
+    let area = frame.area();
+    let lines = if area.width < HEADING { 4 } else { 3 };
+    if area.width < WIDE {
+        let parts = [Constraint::Length(lines), Constraint::Length(7), Constraint::Length(6), Constraint::Min(7)];
+        let [head, rates, flash, ledger] = Layout::vertical(parts).areas(area);
+        draw_requests(frame, head, rates, status);
+        draw_medium(frame, flash, status);
+        frame.render_widget(discards(status, ledger), ledger);
+        return;
+    }
+    let parts = [Constraint::Length(lines), Constraint::Length(7), Constraint::Min(0), Constraint::Length(10)];
+    let [head, rates, history, bottom] = Layout::vertical(parts).areas(area);
+    draw_requests(frame, head, rates, status);
     draw_history(frame, history, &status.seconds);
     let [flash, ledger] = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(bottom);
     draw_medium(frame, flash, status);
-    frame.render_widget(discards(status), ledger);
+    frame.render_widget(discards(status, ledger), ledger);
+}
+
+fn draw_requests(frame: &mut Frame<'_>, head: Rect, rates: Rect, status: &Status) {
+    frame.render_widget(heading(status), head);
+    frame.render_widget(requests(status, rates.width), rates);
 }
 
 fn heading(status: &Status) -> Paragraph<'static> {
@@ -28,19 +47,20 @@ fn heading(status: &Status) -> Paragraph<'static> {
         record.device.iter().chain(&record.nbd).map(|path| plain(&path.display().to_string()).into_owned()).collect::<Vec<_>>().join(", ");
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let first = Line::from(vec![Span::styled(record.id.clone(), bold), Span::raw(format!("  {place}  {}", Bytes(record.size)))]);
+    // A word and its figure stay on one line.
     let second = Line::from(format!(
-        "speed {}   attached {}   model time {}   answers kept back {}   WAF {}   q leaves",
+        "speed\u{a0}{}   attached\u{a0}{}   model\u{a0}time\u{a0}{}   answers\u{a0}kept\u{a0}back\u{a0}{}   WAF\u{a0}{}   q\u{a0}leaves",
         status.speed,
-        Nanos((status.uptime_s * 1e9) as u64),
-        Nanos(status.model_time_ns),
+        Nanos((status.uptime_s * 1e9) as u64).to_string().replace(' ', "\u{a0}"),
+        Nanos(status.model_time_ns).to_string().replace(' ', "\u{a0}"),
         status.waiting,
-        status.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}")),
+        status.waf.map_or("-".to_owned(), three_digits),
     ));
     let faults = match status.faults.len() {
         0 => Line::default(),
         _ => Line::styled(format!("faults: {}", status.faults.join("; ")), Style::new().fg(Color::Red)),
     };
-    Paragraph::new(vec![first, second, faults])
+    Paragraph::new(vec![first, second, faults]).wrap(Wrap { trim: true })
 }
 
 /// Titles of the columns, and as much room as their widest figure needs; those of the last second first.
@@ -178,26 +198,39 @@ fn draw_medium(frame: &mut Frame<'_>, area: Rect, status: &Status) {
         ("collected", "gc_superblocks"),
         ("seeks", "seeks"),
     ] {
-        lines.extend(value(counter).map(|count| Line::from(format!("{name:<20}{count:>10}"))));
+        lines.extend(value(counter).map(|count| Line::from(format!("{name:<20}{:>10}", grouped(count)))));
     }
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-fn discards(status: &Status) -> Paragraph<'static> {
+/// Rows of discards: name, count if there is one, bytes, and whether it stands on low screens too.
+type Discarded = (&'static str, Option<u64>, u64, bool);
+
+fn discards(status: &Status, area: Rect) -> Paragraph<'static> {
+    let block = Block::bordered().title(" discards since attached ");
+    let inner = block.inner(area);
     let discards = &status.discards;
-    let line = |name: &str, count: String, bytes: u64| Line::from(format!("{name:<22}{count:>9}  {:>9}", Bytes(bytes).to_string()));
-    let amplification = status.discard_amplification.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-    let lines = vec![
-        line("commands", discards.commands.to_string(), discards.asked.bytes),
-        line("ranges asked", discards.asked.count.to_string(), discards.asked.bytes),
-        line("effective", String::new(), discards.effective_bytes),
-        line("held no data before", discards.repeated_ranges.to_string(), discards.repeated_bytes),
-        line("part of a block only", String::new(), discards.partial_bytes),
-        line("refused", discards.refused.count.to_string(), discards.refused.bytes),
-        line("ignored (fault)", discards.ignored.count.to_string(), discards.ignored.bytes),
-        Line::styled(format!("{:<22}{amplification:>9}", "amplification"), Style::new().add_modifier(Modifier::BOLD)),
+    let rows: [Discarded; 7] = [
+        ("commands", Some(discards.commands), discards.asked.bytes, true),
+        ("ranges asked", Some(discards.asked.count), discards.asked.bytes, false),
+        ("effective", None, discards.effective_bytes, true),
+        ("held no data", Some(discards.repeated_ranges), discards.repeated_bytes, true),
+        ("part of a block", None, discards.partial_bytes, false),
+        ("refused", Some(discards.refused.count), discards.refused.bytes, true),
+        ("ignored (fault)", Some(discards.ignored.count), discards.ignored.bytes, false),
     ];
-    Paragraph::new(lines).block(Block::bordered().title(" discards since attached "))
+    let low = usize::from(inner.height) <= rows.len();
+    let mut lines: Vec<Line<'static>> = rows
+        .into_iter()
+        .filter(|(.., always)| *always || !low)
+        .map(|(name, count, bytes, _)| {
+            let count = count.map_or_else(String::new, grouped);
+            Line::from(format!("{name:<16}{count:>10}  {:>9}", Bytes(bytes).to_string()))
+        })
+        .collect();
+    let amplification = status.discard_amplification.map_or("-".to_owned(), three_digits);
+    lines.push(Line::styled(format!("{:<16}{amplification:>10}", "amplification"), Style::new().add_modifier(Modifier::BOLD)));
+    Paragraph::new(lines).block(block)
 }
 
 #[cfg(test)]
@@ -210,12 +243,15 @@ mod tests {
     use trimtab_core::drive::ledger::{Discards, Tally};
 
     #[test]
-    fn no_figure_of_the_requests_is_cut_at_60_columns_or_more() {
-        for width in [60, 76, 80, 120] {
-            let mut terminal = Terminal::new(TestBackend::new(width, 30)).unwrap();
-            terminal.draw(|frame| draw(frame, &status())).unwrap();
-            let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
-            for figure in ["1,000", "4.10 MB/s"] {
+    fn no_figure_is_cut_at_60_columns_or_more() {
+        for width in [60, 76, 80, 100, 120] {
+            let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
+            let mut busy = status();
+            busy.discards.commands = 123_456_789;
+            busy.discards.asked.bytes = 999_000_000_000;
+            terminal.draw(|frame| draw(frame, &busy)).unwrap();
+            let text = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect::<String>().replace('\u{a0}', " ");
+            for figure in ["1,000", "4.10 MB/s", "WAF 1.25", "q leaves", "123,456,789     999 GB", "amplification         4.00", "30.0 %"] {
                 assert!(text.contains(figure), "{figure} at {width}: {text}");
             }
             assert_eq!(text.contains("failed"), width >= 76, "{width}");
@@ -282,9 +318,9 @@ mod tests {
         for (width, height) in [(100, 30), (200, 60), (20, 5), (1, 1)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| draw(frame, &status())).unwrap();
-            let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
+            let text = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect::<String>().replace('\u{a0}', " ");
             if width >= 100 {
-                for expected in ["x25", "/dev/loop7", "WAF 1.250", "4.10 MB/s", "trim:stale", "30.0 %", "4.00", "10.0 MB"] {
+                for expected in ["x25", "/dev/loop7", "WAF 1.25", "4.10 MB/s", "trim:stale", "30.0 %", "4.00", "10.0 MB"] {
                     assert!(text.contains(expected), "{expected} is missing at {width}x{height}");
                 }
                 // Without any colour: 30 % of the bar, then 10 %, then 60 %, each with the pattern that stands before its name.
