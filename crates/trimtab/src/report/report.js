@@ -225,8 +225,12 @@ const chart = (figure, data, index) => {
       pen.save();
       pen.font = `${12 * ratio}px system-ui, sans-serif`;
       if (dots) {
-        data.dots.forEach((dot, at) => {
-          if (state.off.has(at) || dot.x[state.axis] === null) return;
+        const seen = data.dots.filter((dot, at) => !state.off.has(at) && dot.x[state.axis] !== null);
+        const taken = seen.map((dot) => {
+          const x = u.valToPos(dot.x[state.axis], "x", true);
+          return [x - 9 * ratio, x + 9 * ratio, u.valToPos(dot.y, "y", true)];
+        });
+        seen.forEach((dot) => {
           const [x, y] = [u.valToPos(dot.x[state.axis], "x", true), u.valToPos(dot.y, "y", true)];
           if (x < u.bbox.left - 1 || x > u.bbox.left + u.bbox.width + 1) return;
           pen.fillStyle = css(`--look${dot.look}`);
@@ -237,11 +241,15 @@ const chart = (figure, data, index) => {
             pen.arc(x, y, 14 * ratio, 0, 2 * Math.PI);
             pen.stroke();
           }
-          const crowd = data.dots.slice(0, at).filter((other) => other.x[state.axis] !== null
-            && Math.abs(u.valToPos(other.x[state.axis], "x", true) - x) < 90 * ratio && Math.abs(u.valToPos(other.y, "y", true) - y) < 13 * ratio).length;
           const right = x > u.bbox.left + u.bbox.width - 80 * ratio;
           pen.textAlign = right ? "right" : "left";
-          pen.fillText(dot.name, x + (right ? -18 : 18) * ratio, y + (4 + 13 * crowd) * ratio);
+          // A name goes below where it would lie on a mark or on another name.
+          const width = pen.measureText(dot.name).width;
+          const from = right ? x - 18 * ratio - width : x + 18 * ratio;
+          let line = y;
+          while (taken.some(([left, end, at]) => from < end && left < from + width && Math.abs(at - line) < 13 * ratio)) line += 2 * ratio;
+          taken.push([from - 4 * ratio, from + width + 4 * ratio, line]);
+          pen.fillText(dot.name, x + (right ? -18 : 18) * ratio, line + 4 * ratio);
         });
       } else {
         data.marks.forEach((knee, row) => {

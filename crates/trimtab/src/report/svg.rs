@@ -278,11 +278,14 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[D
     };
     let frame = Frame::new(root, chart, Some(&x), &y)?;
     let looks = palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
-    let mut named: Vec<(i32, i32)> = Vec::new();
+    let place = |dot: &Dot, at: f64| Some(frame.pixel((x.place(at)?, y.place(dot.y)?)));
+    // What is taken: from, to, at which height.
+    let mark = SIZE as i32 + 1;
+    let mut taken: Vec<(i32, i32, i32)> =
+        placed.iter().filter_map(|(dot, at)| place(dot, *at)).map(|(x, y)| (x - mark, x + mark, y)).collect();
     for (dot, at) in &placed {
         let look = dots.iter().position(|other| std::ptr::eq(other, *dot)).and_then(|at| looks.get(at).copied()).unwrap_or(0);
-        let (Some(x), Some(y)) = (x.place(*at), y.place(dot.y)) else { continue };
-        let (x, y) = frame.pixel((x, y));
+        let Some((x, y)) = place(dot, *at) else { continue };
         match palette::outline(look) {
             [] => root.draw(&Circle::new((x, y), SIZE as i32 - 1, colour(look).filled()))?,
             outline => {
@@ -293,12 +296,13 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[D
         if dot.chosen {
             root.draw(&Circle::new((x, y), SIZE as i32 + 5, INK.stroke_width(1)))?;
         }
-        // A name goes below where another one would be under it.
+        // A name goes below where it would lie on a mark or on another name.
+        let (from, to) = (x + 16, x + 16 + 8 * dot.name.chars().count() as i32);
         let mut below = y;
-        while named.iter().any(|(nx, ny)| (nx - x).abs() < 90 && (ny - below).abs() < 13) {
-            below += 13;
+        while taken.iter().any(|(left, right, at)| from < *right && *left < to && (at - below).abs() < 13) {
+            below += 2;
         }
-        named.push((x, below));
+        taken.push((from, to, below));
         root.draw(&Text::new(dot.name.clone(), (x + 16, below), anchored(HPos::Left, VPos::Center)))?;
     }
     Ok(true)

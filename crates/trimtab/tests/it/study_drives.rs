@@ -62,7 +62,9 @@ fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
         let alone = part == "ageing" && run["policy"] == "none";
         assert!(!alone || rate >= least * 0.95, "{name}: {rate:.0}/s at WAF {waf:.2}, and the flash takes {least:.0}/s at least");
         let wear = metric(run, "erase-cycles.per-tb").unwrap();
-        assert!(wear > 0.0, "{name}: nothing is erased");
+        // Where data compress, the months may not use up the flash once; what is then written is said to be on a credit.
+        let warned = |code: &str| run["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == code);
+        assert!(wear > 0.0 || warned("steady-state.not-reached"), "{name}: nothing is erased at WAF {waf}, and that is called steady");
         let mapped = metric(run, "mapped.steady").unwrap();
         assert!((50.0..=100.0).contains(&mapped), "{name}: {mapped} % believed in use of a filesystem that is 60 % full");
     }
