@@ -103,7 +103,7 @@ pub(super) fn choice(study: &Study) -> (&'static str, &'static str) {
         Recommendation::Online => (policy::ONLINE, "let the filesystem discard as it frees (mount option discard)"),
         Recommendation::NotWorthIt => (policy::NONE, "do not trim: it costs something here and gains nothing"),
         // Without months nothing but the waiting was looked at.
-        Recommendation::NoDifference if study.ageing.is_empty() => ("what is set now", "online discard costs nothing measurable"),
+        Recommendation::NoDifference if study.ageing.is_empty() => ("online or batched", "online discard costs nothing measurable"),
         Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
         Recommendation::NeverDone => ("no policy", "a TRIM costs so much here that not even a batched trim is done before the next is due"),
         Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; that has to be mended first"),
@@ -114,6 +114,9 @@ pub(super) fn choice(study: &Study) -> (&'static str, &'static str) {
 
 /// How sure that is.
 fn sure(study: &Study) -> String {
+    if let Some(policy) = verdict::recommended_policy(study).filter(|policy| !verdict::was_tried(study, policy)) {
+        return format!("{policy} was not tried");
+    }
     match first(study).map(|run| run.provenance) {
         Some(Provenance::Measured) => {
             let repeats = study.runs.iter().filter_map(|run| super::table::samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0);
@@ -386,7 +389,13 @@ fn notes(study: &Study) -> Vec<(String, String)> {
     };
     notes.push(("Check first".to_owned(), check));
     if verdict::recommendation(study) == Recommendation::NoDifference {
-        notes.push(("Apply".to_owned(), "nothing; leave it as it is".to_owned()));
+        // Over months nothing was looked at where nothing was modelled: that nothing trims at all is no finding then.
+        let what = if study.ageing.is_empty() {
+            "nothing, where something trims it already: 'trimtab doctor PATH' says"
+        } else {
+            "nothing; leave it as it is"
+        };
+        notes.push(("Apply".to_owned(), what.to_owned()));
     }
     notes.extend(caution(study).map(|text| ("Caution".to_owned(), text)));
     if !study.untried.is_empty() {

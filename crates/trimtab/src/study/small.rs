@@ -113,7 +113,10 @@ fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
     if fewer >= pages {
         return 1.0;
     }
-    geometry.pages_per_block = fewer.max(PAGES_MIN.min(pages));
+    // With one bit a cell a block has a whole number of rows: of 26 pages of three bits 8 would be left, where of 512 it is 170.
+    let bits = if flash.slc_cache.is_some() { u32::from(geometry.bits_per_cell.max(1)) } else { 1 };
+    let whole = fewer.max(PAGES_MIN.min(pages)) / bits * bits;
+    geometry.pages_per_block = whole.clamp(bits, pages);
     let share = f64::from(geometry.pages_per_block) / f64::from(pages);
     geometry.blocks_per_plane = (f64::from(geometry.blocks_per_plane) / share).ceil() as u32;
     // The buffer keeps its proportion to the superblocks, but still holds what all dies take at once.
@@ -169,6 +172,20 @@ mod tests {
         }
         assert!((large.cooling_ns as f64 / little.cooling_ns as f64 / small.factor - 1.0).abs() < 1e-3);
         assert_eq!((large.throttle_mc, large.resume_mc, large.ambient_mc), (little.throttle_mc, little.resume_mc, little.ambient_mc));
+    }
+
+    /// What folding costs goes with the pages that a block has with one bit a cell: as many of all as on the large drive, within what that rounds away.
+    #[test]
+    fn blocks_of_a_small_drive_hold_the_same_share_with_one_bit_a_cell() {
+        for name in ["sata-tlc-500gb", "nvme-tlc-500gb", "nvme-qlc-dramless-500gb"] {
+            let full = drives::load(name).unwrap().spec;
+            let share = |spec: &DriveSpec| {
+                let geometry = &spec.flash().unwrap().geometry;
+                f64::from(geometry.pages_per_block) / f64::from(geometry.pages_per_block / u32::from(geometry.bits_per_cell))
+            };
+            let (large, small) = (share(&full), share(&Small::of(&full, SIZE).unwrap().spec));
+            assert!((small / large - 1.0).abs() < 0.01, "{name}: {small} of {large}");
+        }
     }
 
     #[test]

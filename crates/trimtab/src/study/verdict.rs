@@ -167,6 +167,11 @@ pub fn recommended_policy(study: &Study) -> Option<&'static str> {
     }
 }
 
+/// Whether a run of `policy` is in the study: what was left out may be all that remains.
+pub fn was_tried(study: &Study, policy: &str) -> bool {
+    study.all().any(|run| effective_policy(run) == policy)
+}
+
 /// The verdict.
 pub fn of(study: &Study) -> Verdict {
     let cells = Cells(&study.runs);
@@ -236,7 +241,7 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
             )
         }
         Recommendation::NoDifference => {
-            format!("Online discard makes no measurable difference to what is waited for here, so it may stay on or off. {batch}")
+            format!("Online discard makes no measurable difference to what is waited for here: trim with it or in batches; what trimming gains over months was not looked at. {batch}")
         }
         Recommendation::NeverDone => {
             "No policy is recommended: on a drive whose TRIM is as dear as this one's, not even a batched trim is done before the next is due."
@@ -657,6 +662,18 @@ mod tests {
         uncounted.runs[2].metrics.iter_mut().find(|m| m.name == "discard.commands").unwrap().samples = vec![0.0];
         assert_eq!(recommendation(&uncounted), Recommendation::NotTested);
         assert!(!of(&uncounted).headline.contains("900 ms"), "{}", of(&uncounted).headline);
+    }
+
+    #[test]
+    fn what_remains_and_was_not_tried_is_known_as_such() {
+        let mut study = study(vec![
+            tree("none", "nodiscard", &[0.17, 0.17, 0.17], 0.0, None),
+            tree("online", "discard", &[11.0, 11.0, 11.0], 500.0, None),
+        ]);
+        let chosen = recommended_policy(&study).unwrap();
+        assert_eq!((chosen, was_tried(&study, chosen)), (policy::BATCHED, false));
+        study.runs.push(tree("batched", "nodiscard", &[0.17, 0.17, 0.17], 120.0, Some(0.8)));
+        assert!(was_tried(&study, recommended_policy(&study).unwrap()));
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn judge_on(
     let without_use = diagnosis.map(|d| d.without_use(stack)).unwrap_or_default();
     let seen = Seen {
         reached: layers.iter().filter(|l| l.lowest).map(|l| l.bytes).sum::<Option<u64>>(),
-        on_top: layers.iter().any(|l| !l.lowest && l.bytes.is_some_and(|b| b > 0)),
+        on_top: on_top(layers),
         lost: onward(stack, layers, &Tables::read(root), &without_use).lost.map(|l| l.at),
         returned: returned > Bytes::ZERO,
         // XFS returns what it was asked for, f2fs nothing.
@@ -76,6 +76,11 @@ pub fn judge_on(
         remarks.extend(why);
     }
     (delivery, remarks)
+}
+
+/// Whether a layer above the lowest ones that count got discards. What lies below the file of a loop device serves others too, and says nothing.
+fn on_top(layers: &[LayerDiscards]) -> bool {
+    layers.iter().take_while(|l| l.given_back_bytes.is_none()).any(|l| !l.lowest && l.bytes.is_some_and(|b| b > 0))
 }
 
 /// FITRIM of such a filesystem only takes note of what is free; a thread of its own sends it later, when the device is idle (f2fs with its
@@ -160,6 +165,24 @@ pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Seen: discards of others on the drive below the file of a loop device made "no discard reached the drive" of a trim that had nothing to send.
+    #[test]
+    fn what_others_discard_below_the_file_of_a_loop_device_is_nothing_that_was_sent() {
+        let layer = |name: &str, lowest, bytes, given_back_bytes| LayerDiscards {
+            layer: 0,
+            name: name.into(),
+            kind: String::new(),
+            lowest,
+            fate: discards::Fate::Counted,
+            commands: bytes,
+            bytes,
+            given_back_bytes,
+        };
+        let file = layer("/img", false, None, Some(0));
+        assert!(!on_top(&[layer("loop0", true, Some(0), None), file.clone(), layer("vda", false, Some(786_300_928), None)]));
+        assert!(on_top(&[layer("dm-0", false, Some(4096), None), layer("loop0", true, Some(0), None), file]));
+    }
 
     #[test]
     fn the_answer_agrees_with_the_doctor_and_the_counters() {
