@@ -1,6 +1,6 @@
 //! `bench crystal`: directories, files, devices, modelled drives, and what it owes to all of them.
 
-use crate::support::{LoopDevice, LoopMount, have_root, process, run, skip, trimtab};
+use crate::support::{LoopDevice, LoopMount, at_home, have_root, process, program, run, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use std::path::Path;
@@ -322,11 +322,12 @@ fn without_fonts_a_png_is_refused_at_once_and_an_svg_is_drawn() {
         return skip("root");
     }
     let dir = tempfile::tempdir().unwrap();
-    let program = env!("CARGO_BIN_EXE_trimtab");
+    let program = program();
     let draw = |picture: &str| {
         let hidden = "for d in /usr/share/fonts /usr/local/share/fonts; do [ ! -d $d ] || mount -t tmpfs none $d; done; exec \"$@\"";
         let mut command = std::process::Command::new("unshare");
-        command.args(["--mount", "sh", "-c", hidden, "sh", program, "bench", "crystal", "drive:sata-tlc-500gb"]);
+        at_home(&mut command);
+        command.args(["--mount", "sh", "-c", hidden, "sh"]).arg(&program).args(["bench", "crystal", "drive:sata-tlc-500gb"]);
         command.args(["--size", "64MiB", "--passes", "1", "--time", "1s", "--picture", picture, "--store", "r.db"]);
         command.current_dir(dir.path()).env("HOME", dir.path()).output().unwrap()
     };

@@ -185,7 +185,7 @@ fn a_baseline_gives_ratios_and_one_that_is_unlike_a_warning() {
         command.args(["bench", "tree", "--size", "300kB", "--reserve", "0", "--store"]).arg(&store).args(args).arg(dir.path());
         command.assert()
     };
-    tree(&["--files", "60", "--baseline", "last"]).code(1).stderr(contains("has no run"));
+    tree(&["--files", "60", "--baseline", "last"]).code(1).stderr(contains("results.db does not exist"));
     tree(&["--files", "60"]).success();
     tree(&["--files", "60", "--baseline", "last"]).success().stdout(contains("delete+sync.ratio").and(contains("serious").not()));
     tree(&["--files", "61", "--baseline", "last"]).success().stdout(contains("unpacked another tree (different: files)"));

@@ -507,7 +507,7 @@ fn the_additions_do_what_they_say() {
     ];
     let assert = trimtab().arg("postmark").current_dir(&work).write_stdin(session(&lines)).assert().success();
     assert.stderr(
-        predicate::str::contains("fsync close, direct true, threads 1").and(predicate::str::contains("transaction_interval_ns 200000")),
+        predicate::str::contains("fsync close, direct true, threads 1").and(predicate::str::contains("transaction_interval_ns 200,000")),
     );
     let assert = trimtab().args(["-q", "postmark", "--direct"]).current_dir(&work).write_stdin("run\n").assert().code(1);
     assert.stderr(predicate::str::contains("switch buffering off"));
