@@ -4,6 +4,7 @@
 
 mod groups;
 mod laws;
+mod lone_reads;
 mod lone_writes;
 mod real_drives;
 

@@ -229,12 +229,19 @@ impl Clock {
         self.link_free[0]
     }
 
-    /// When `bytes` have reached the host: the link is taken from `start` on, and the last of the data, `tail` bytes, is there at `ready`.
+    /// When `bytes` could have reached the host: the link is taken from `start` on. Data that the flash does not have by then reach it later.
     #[inline]
-    pub(super) fn send(&mut self, start: u64, ready: u64, bytes: u64, tail: u64) -> u64 {
+    pub(super) fn send(&mut self, start: u64, bytes: u64) -> u64 {
+        let took = self.sending_ns(bytes);
         let link = &mut self.link_free[self.reads_link];
-        *link = start.max(*link).saturating_add(transfer_ns(bytes, self.link_rate));
-        (*link).max(ready.saturating_add(transfer_ns(tail, self.link_rate)))
+        *link = start.max(*link).saturating_add(took);
+        *link
+    }
+
+    /// How long `bytes` are on their way to the host.
+    #[inline]
+    pub(super) const fn sending_ns(&self, bytes: u64) -> u64 {
+        transfer_ns(bytes, self.link_rate)
     }
 
     /// Takes the next row of the write cache for data from physical `address` on; gives its index and when it is free.
@@ -392,10 +399,6 @@ impl Clock {
         self.rows.fill(0);
         self.programs_end = now;
         self.flushed_slots = written_slots;
-    }
-
-    pub(super) const fn row_bytes(&self) -> u64 {
-        self.row_bytes
     }
 
     pub(super) const fn row_programs(&self) -> u64 {

@@ -99,7 +99,7 @@ impl Ssd {
             self.ftl.counters.nand_written_rest_bytes += rest;
             if self.ftl.map[part.unit as usize] > TRIMMED {
                 let rows = self.ftl.counters.nand_read_host_rows;
-                ready = self.read_units(part.unit, 1, ready, ready);
+                ready = self.read_piece(part.unit, part.unit + 1, ready, ready).1;
                 let counters = &mut self.ftl.counters;
                 counters.nand_read_rest_rows += counters.nand_read_host_rows - rows;
                 counters.nand_read_host_rows = rows;

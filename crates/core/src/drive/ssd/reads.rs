@@ -64,24 +64,27 @@ impl Ssd {
         let first = extent.offset / self.layout.unit_bytes;
         let count = (extent.offset + extent.len).div_ceil(self.layout.unit_bytes) - first;
         let found = self.look_up(first as u32, count as u32, false, begun);
-        let there = self.read_units(first as u32, count as u32, found, started);
-        let tail = extent.len.min(self.clock.row_bytes());
-        Ok(self.clock.send(started, there, extent.len, tail).saturating_add(self.clock.latency))
+        let end = (first + count) as u32;
+        let mut sent = self.clock.send(started, extent.len);
+        let mut at = first as u32;
+        while at < end {
+            // What is asked for from here on, which the host gets in this order.
+            let rest = extent.len.min(extent.offset + extent.len - u64::from(at) * self.layout.unit_bytes);
+            let (next, there) = self.read_piece(at, end, found, started);
+            if there > started {
+                sent = sent.max(there.saturating_add(self.clock.sending_ns(rest)));
+            }
+            at = next;
+        }
+        Ok(sent.saturating_add(self.clock.latency))
     }
 
-    /// Reads `count` units from `unit` on, the flash beginning at `begun`. Gives when all are in the controller, not before `now`. Units that lie
-    /// next to each other in a row are read at once: this is where fragmentation costs.
-    pub(super) fn read_units(&mut self, unit: u32, count: u32, begun: u64, now: u64) -> u64 {
-        let mut there = now;
-        let mut at = unit;
-        while at < unit + count {
-            let piece = self.piece_at(at, unit + count);
-            at = piece.next;
-            for row in piece.row..piece.row + piece.rows {
-                there = there.max(self.read_row(piece.block, row, piece.slots, begun, now));
-            }
-        }
-        there
+    /// Reads what lies next to each other in a row, from `unit` on and before `end`, at once: this is where fragmentation costs. The flash begins at
+    /// `begun`. Gives the unit after them, and when they are in the controller, not before `now`.
+    pub(super) fn read_piece(&mut self, unit: u32, end: u32, begun: u64, now: u64) -> (u32, u64) {
+        let piece = self.piece_at(unit, end);
+        let rows = piece.row..piece.row + piece.rows;
+        (piece.next, rows.fold(now, |there, row| there.max(self.read_row(piece.block, row, piece.slots, begun, now))))
     }
 
     /// The units from `unit` on, before `end`, that lie in the same row.

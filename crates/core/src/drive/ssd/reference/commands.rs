@@ -77,20 +77,24 @@ impl Reference {
 
     pub(super) fn read(&mut self, started: Signal, offset: u64, len: u64) -> Vec<Signal> {
         let place = |unit: u64| self.map.get(&(unit as u32)).map(|(block, slot)| (*block, slot / self.row_slots));
-        // Neighbours in a row are one read.
-        let mut reads: Vec<(usize, usize, u64)> = Vec::new();
+        // Neighbours in a row are one read. Block, row, first unit, units.
+        let mut reads: Vec<(usize, usize, u64, u64)> = Vec::new();
         let mut last = None;
         for unit in offset / self.unit..(offset + len) / self.unit {
             let place = place(unit);
             match (place, reads.last_mut()) {
-                (Some(_), Some(read)) if place == last => read.2 += 1,
-                (Some((block, row)), _) => reads.push((block, row, 1)),
+                (Some(_), Some(read)) if place == last => read.3 += 1,
+                (Some((block, row)), _) => reads.push((block, row, unit, 1)),
                 (None, _) => {}
             }
             last = place;
         }
-        let mut there = vec![started];
-        for (block, row, units) in reads {
+        let rate = self.interface.rate_bytes_per_s;
+        let link = usize::from(self.interface.full_duplex);
+        let sent = self.engine.gate(vec![started, self.link[link]], ns(len, rate));
+        self.link[link] = sent;
+        let mut ended = vec![sent];
+        for (block, row, first, units) in reads {
             let filling = self.heads.iter().any(|head| {
                 let next = self.superblocks[block].slots.len();
                 head.row.is_some() && head.open == Some(block) && (row * self.row_slots + 1..=(row + 1) * self.row_slots).contains(&next)
@@ -107,14 +111,10 @@ impl Reference {
             self.engine.servers[die].jobs.push_back(Job::Read { after: vec![started], took, wait, done: sensed });
             let transfer = ns(units * self.unit, self.flash.nand.channel_bytes_per_s);
             self.engine.servers[channel].jobs.push_back(Job::Read { after: vec![sensed], took: transfer, wait: Some(0), done: arrived });
-            there.push(arrived);
+            // The host gets what it asked for in order: these and all after them are still to cross the link.
+            ended.push(self.engine.gate(vec![arrived], ns(offset + len - first * self.unit, rate)));
         }
-        let rate = self.interface.rate_bytes_per_s;
-        let link = usize::from(self.interface.full_duplex);
-        let sent = self.engine.gate(vec![started, self.link[link]], ns(len, rate));
-        self.link[link] = sent;
-        let tail = self.engine.gate(there, ns(len.min(self.row_slots as u64 * self.unit), rate));
-        vec![sent, tail]
+        ended
     }
 
     pub(super) fn trim(&mut self, started: Signal, offset: u64, len: u64) -> Vec<Signal> {
