@@ -70,6 +70,9 @@ named! {
     }
 }
 
+/// Key of the environment that says which cell of which study a run is: the same for all that decides its result.
+pub const STUDY_CELL: &str = "study.cell";
+
 /// One `key = value` of settings or environment. Keys are dotted (`drive.model`, `queue.scheduler`), values are as a person reads them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Field {

@@ -113,7 +113,8 @@ impl Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// Three significant digits with the unit that fits: `850 ns`, `12.3 µs`, `5.00 ms`, `1.21 s`, `6m00s`, `2h05m`.
+    /// Three significant digits with the unit that fits, or two units: `850 ns`, `12.3 µs`, `5.00 ms`, `1.21 s`, `6 min`, `6 min 17 s`, `2 h 5 min`,
+    /// `10.4 days`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0;
         let text = match ns {
@@ -125,15 +126,21 @@ impl fmt::Display for Nanos {
             1_000_000_000..=119_999_999_999 => format!("{} s", three_digits(ns as f64 / 1e9)),
             120_000_000_000..=7_199_999_999_999 => {
                 let s = ns / 1_000_000_000;
-                format!("{}m{:02}s", s / 60, s % 60)
+                two(s / 60, "min", s % 60, "s")
             }
-            _ => {
+            7_200_000_000_000..=172_799_999_999_999 => {
                 let m = ns / 60_000_000_000;
-                format!("{}h{:02}m", m / 60, m % 60)
+                two(m / 60, "h", m % 60, "min")
             }
+            _ => format!("{} days", three_digits(ns as f64 / 86_400e9)),
         };
         f.pad(&text)
     }
+}
+
+/// `6 min 17 s`; of nothing in the smaller unit only the larger.
+fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
+    if small == 0 { format!("{large} {large_unit}") } else { format!("{large} {large_unit} {small} {small_unit}") }
 }
 
 impl fmt::Display for Bytes {
@@ -330,9 +337,11 @@ mod tests {
         assert_eq!("1.5h".parse(), Ok(Nanos::from_secs(5400)));
         assert!("5".parse::<Nanos>().is_err(), "a duration without a unit is ambiguous");
         let shown: alloc::vec::Vec<String> =
-            [850, 12_340, 5_000_000, 1_210_000_000, 360_000_000_000, 7_500_000_000_000].map(|ns| Nanos(ns).to_string()).into();
+            [850, 12_340, 5_000_000, 1_210_000_000, 360_000_000_000, 377_000_000_000, 7_500_000_000_000, 900_000_000_000_000]
+                .map(|ns| Nanos(ns).to_string())
+                .into();
         assert_eq!(Nanos::ZERO.to_string(), "0 s");
-        assert_eq!(shown, ["850 ns", "12.3 µs", "5.00 ms", "1.21 s", "6m00s", "2h05m"]);
+        assert_eq!(shown, ["850 ns", "12.3 µs", "5.00 ms", "1.21 s", "6 min", "6 min 17 s", "2 h 5 min", "10.4 days"]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_core::run::Run;
+use trimtab_core::units::Bytes;
 
 /// The migrations in order; version `n` of the store is what the first `n` of them make. Only ever append.
 const MIGRATIONS: &[Migration] = &[
@@ -59,6 +60,9 @@ impl Migration {
 
 /// "TRMT": marks the file as ours.
 const APPLICATION_ID: i32 = 0x5452_4d54;
+
+/// What has to be free where results are kept: a run with its pictures, and the journal beside it.
+const ROOM: Bytes = Bytes(4 << 20);
 
 /// How long to wait for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -160,6 +164,14 @@ pub enum StoreError {
         id: RunId,
         /// That of its content.
         found: RunId,
+    },
+    /// No room for a result.
+    #[error("store {path} could not keep a result: {free} free there, and a run takes up to {ROOM}; name a file elsewhere with --store")]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// What is free on its filesystem.
+        free: Bytes,
     },
     /// Two runs of one id.
     #[error("store {path} has another run with the id {id}")]
@@ -347,17 +359,35 @@ pub fn open_to_read(context: &Context) -> Result<Option<Store>> {
 pub fn check(context: &Context) -> Result<()> {
     let path = path(context)?;
     if path.symlink_metadata().is_ok() {
-        return open_to_write(context).map(drop);
+        open_to_write(context)?;
+        return has_room(&path, path.parent().unwrap_or(&path));
     }
     // Of the default place directories are made; of one that was named the directory has to be there.
     let parents = path.ancestors().skip(1).map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
     let found = parents.take(if context.store.is_some() { 1 } else { usize::MAX }).find(|parent| parent.is_dir());
     let usable = |directory: &Path| rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(std::io::Error::from);
     match found {
-        Some(directory) => usable(directory).map_err(|source| StoreError::Io { action: "use", path, source }),
+        Some(directory) => {
+            usable(directory).map_err(|source| StoreError::Io { action: "use", path: path.clone(), source })?;
+            // Directories that are made below it are nobody else's.
+            if context.store.is_some() {
+                Dir::sheltered_file(&path).map_err(|source| StoreError::Io { action: "use store", path: path.clone(), source })?;
+            }
+            has_room(&path, directory)
+        }
         // Says why, and makes nothing.
         None => open_to_write(context).map(drop),
     }
+}
+
+/// An error if the filesystem of `directory` is too full to keep a run in `path`. One that does not say how full it is is tried.
+fn has_room(path: &Path, directory: &Path) -> Result<()> {
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let Ok(stat) = rustix::fs::statvfs(directory) else { return Ok(()) };
+    let blocks = if rustix::process::geteuid().is_root() { stat.f_bfree } else { stat.f_bavail };
+    let free = Bytes(blocks.saturating_mul(stat.f_frsize));
+    let unlimited = stat.f_blocks == 0;
+    if unlimited || free >= ROOM { Ok(()) } else { Err(StoreError::Full { path: path.to_owned(), free }) }
 }
 
 /// Keeps `run` in the store that `context` means, under the label that was given.

@@ -34,6 +34,11 @@ const NULL_SIZE_DEFAULT: Bytes = Bytes(1 << 30);
 impl TargetSpec {
     /// Reads `text` as the user wrote it, and looks at what it names.
     pub fn resolve(text: &str) -> anyhow::Result<Self> {
+        Self::resolve_as(text, "TARGET is a directory, a file, a block device, drive:NAME or null:")
+    }
+
+    /// The same for a command that takes less: `takes` says what, for whoever names nothing.
+    pub fn resolve_as(text: &str, takes: &str) -> anyhow::Result<Self> {
         if let Some(name) = text.strip_prefix("drive:") {
             if name.is_empty() {
                 return Err(UsageError::new("'drive:' names no drive")
@@ -54,9 +59,7 @@ impl TargetSpec {
         let kind = match std::fs::metadata(&path) {
             Ok(metadata) => metadata.file_type(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(UsageError::missing(format!("there is no {text}"))
-                    .hint("TARGET is a directory, a file, a block device, drive:NAME or null:")
-                    .into());
+                return Err(UsageError::missing(format!("there is no {text}")).hint(takes).into());
             }
             Err(error) => return Err(anyhow::Error::new(error).context(format!("cannot look at {text}"))),
         };

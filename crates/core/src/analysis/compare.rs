@@ -21,11 +21,18 @@ pub mod runs;
 use super::student::{normal_cdf, t_quantile};
 use crate::rng::Stream;
 use crate::run::{Better, Unit};
+use crate::units::three_digits;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 /// "No measurable difference" means that the whole interval lies between one over this and this: a difference of more than 10 % is excluded.
 pub const SAME_WITHIN: f64 = 1.1;
+
+/// A difference of less than this share of the baseline does not matter, however surely it is there.
+pub const MATTERS_FROM: f64 = 0.01;
 
 /// What stands for a set of repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +104,8 @@ pub enum Verdict {
     Worse,
     /// B is different, in a figure that has no better and worse.
     Different,
+    /// There is a difference, surely of less than [`MATTERS_FROM`].
+    Negligible,
     /// The whole interval lies within [`SAME_WITHIN`] of 1.
     NoDifference,
     /// Exactly the same, of figures that have no spread.
@@ -116,6 +125,7 @@ impl Verdict {
             (Self::Worse, true) => "slower",
             (Self::Worse, false) => "worse",
             (Self::Different, _) => "different",
+            (Self::Negligible, _) => "does not matter",
             (Self::NoDifference, _) => "no measurable difference",
             (Self::Same, _) => "exactly the same",
             (Self::CannotTell, _) => "cannot tell",
@@ -136,6 +146,27 @@ pub struct Comparison {
     pub interval: Option<Interval>,
     /// What may be said.
     pub verdict: Verdict,
+}
+
+impl Comparison {
+    /// The verdict; of a difference that does not matter how large it is as well: `0.020 % more: does not matter`.
+    #[must_use]
+    pub fn in_words(&self, unit: Unit) -> String {
+        let words = self.verdict.words(unit);
+        match (self.verdict, self.ratio) {
+            (Verdict::Negligible, Some(ratio)) => format!("{} {}: {words}", percent_off(ratio), if ratio > 1.0 { "more" } else { "less" }),
+            _ => words.to_owned(),
+        }
+    }
+}
+
+/// How far a ratio is from 1: `0.020 %`.
+#[must_use]
+pub fn percent_off(ratio: f64) -> String {
+    match libm::fabs(ratio - 1.0) * 100.0 {
+        tiny if tiny < 0.001 => "less than 0.001 %".to_owned(),
+        percent => format!("{} %", three_digits(percent)),
+    }
 }
 
 /// Compares the repeats `b` with the baseline `a`. Neither is empty.
@@ -162,7 +193,12 @@ fn verdict(interval: Interval, better: Better) -> Verdict {
         let within = interval.low >= 1.0 / SAME_WITHIN && interval.high <= SAME_WITHIN;
         return if within { Verdict::NoDifference } else { Verdict::CannotTell };
     }
-    direction(better, more)
+    if negligible(interval.low) && negligible(interval.high) { Verdict::Negligible } else { direction(better, more) }
+}
+
+/// Whether figures of this ratio are as good as the same.
+fn negligible(ratio: f64) -> bool {
+    (1.0 - MATTERS_FROM..1.0 + MATTERS_FROM).contains(&ratio)
 }
 
 const fn direction(better: Better, more: bool) -> Verdict {
@@ -173,7 +209,8 @@ const fn direction(better: Better, more: bool) -> Verdict {
     }
 }
 
-/// Compares figures that would come out the same to the last digit if they were taken again: any difference is one. Neither is empty.
+/// Compares figures that would come out the same to the last digit if they were taken again: any difference is one, and one of less than
+/// [`MATTERS_FROM`] does not matter. Neither is empty.
 /// Repeats are then rounds of one deterministic history, not draws of anything; their statistic is exact, too.
 #[must_use]
 pub fn exactly(a: &[f64], b: &[f64], better: Better, statistic: Statistic) -> Comparison {
@@ -183,6 +220,7 @@ pub fn exactly(a: &[f64], b: &[f64], better: Better, statistic: Statistic) -> Co
     let verdict = match sa.partial_cmp(&sb) {
         None => Verdict::CannotTell,
         Some(Ordering::Equal) => Verdict::Same,
+        Some(_) if ratio.is_some_and(negligible) => Verdict::Negligible,
         Some(order) => direction(better, order == Ordering::Less),
     };
     Comparison { a: sa, b: sb, ratio, interval: ratio.map(|r| Interval { low: r, high: r }), verdict }
@@ -313,10 +351,22 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_that_does_not_matter_is_called_so() {
+        let said = |a: f64, b: f64| exactly(&[a], &[b], Better::Lower, Statistic::Mean).in_words(Unit::Ratio);
+        assert_eq!(said(1.0, 1.0002), "0.020 % more: does not matter");
+        assert_eq!(said(1.0, 1.0 - 1e-9), "less than 0.001 % less: does not matter");
+        assert_eq!([said(1.0, 1.02), said(1.0, 1.0)], ["worse", "exactly the same"]);
+    }
+
+    #[test]
     fn what_has_no_spread_is_compared_exactly() {
         let verdict = |a: &[f64], b: &[f64]| exactly(a, b, Better::Lower, Statistic::Mean).verdict;
         assert_eq!(verdict(&[10.0], &[10.0]), Verdict::Same);
-        assert_eq!(verdict(&[10.0], &[10.000_001]), Verdict::Worse);
+        // Seen: "better" of 0.02 %.
+        assert_eq!([9.91, 9.998, 10.000_001, 10.099].map(|b| verdict(&[10.0], &[b])), [Verdict::Negligible; 4]);
+        assert_eq!([9.89, 10.11].map(|b| verdict(&[10.0], &[b])), [Verdict::Better, Verdict::Worse]);
+        let sure = |b: f64| compare(&[10.0, 10.001, 9.999], &[b, b + 0.001, b - 0.001], Better::Lower, &Options::default()).verdict;
+        assert_eq!((sure(10.02), sure(10.2)), (Verdict::Negligible, Verdict::Worse), "also where the interval excludes 1");
         assert_eq!(verdict(&[0.0], &[1.0]), Verdict::Worse, "no ratio is needed to see that");
         assert_eq!(verdict(&[1.0, 3.0], &[3.0, 1.0]), Verdict::Same);
         assert_eq!(verdict(&[f64::NAN], &[1.0]), Verdict::CannotTell);

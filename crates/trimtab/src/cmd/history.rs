@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_core::run::{Field, Run};
 use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
 
 /// What was applied, taken back and trimmed on this machine, by hand and by the daemon; newest last.
 #[derive(Debug, clap::Args)]
@@ -30,7 +31,7 @@ Each trim is a run: trimtab results show ID --store /var/lib/trimtab/history.db 
 Examples:
   trimtab history
   trimtab history /home --since 7d
-  trimtab history --as tsv | tail -n 1")]
+  trimtab history | tail -n 1      tab-separated where it is no terminal")]
 pub struct Args {
     /// Only of this filesystem: its mount point, or a directory on it.
     path: Option<PathBuf>,
@@ -72,7 +73,7 @@ struct Events {
 
 /// Lists.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let form = args.form.checked(context)?;
+    let form = args.form.of_list(context)?;
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
     let wanted = args.path.as_deref().map(mount_point).transpose()?;
     let mut events = applied(args.sysroot.as_deref())?;
@@ -81,8 +82,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     events.extend(trimmed(&store, since, args.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }))?);
     events.retain(|event| since.is_none_or(|since| event.unix_ms >= since) && wanted.as_ref().is_none_or(|wanted| *wanted == event.path));
     events.sort_by_key(|event| event.unix_ms);
+    if let Some(path) = args.path.as_ref().filter(|path| events.is_empty() && path.symlink_metadata().is_err()) {
+        let what = format!("there is no {}, and nothing was applied or trimmed there", path.display());
+        return Err(UsageError::missing(what).hint("'trimtab history' without a path lists all").into());
+    }
     let events = Events { events: events.split_off(events.len().saturating_sub(args.limit)) };
-    if events.events.is_empty() && form == Form::Text && !context.json {
+    if events.events.is_empty() && form != Form::Markdown && args.form.form != Some(Form::Tsv) && !context.json {
         context.remark("nothing has been applied or trimmed by trimtab here, as far as it is remembered");
         return Ok(ExitCode::SUCCESS);
     }

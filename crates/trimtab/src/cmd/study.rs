@@ -33,6 +33,10 @@ use trimtab_core::workload::Plan;
 /// No run begins after this in a quick study.
 const QUICK_PATIENCE: Duration = Duration::from_secs(40);
 
+/// What can be studied.
+const TAKES: &str =
+    "TARGET is a directory on a mounted filesystem, drive:NAME or drive:FILE.toml; without one three modelled drives are studied";
+
 /// Arguments of `trimtab study`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -155,7 +159,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         report::file::check_new(report)?;
     }
     let Some(target) = args.target.as_deref() else { return three::run(args, context) };
-    let path = match TargetSpec::resolve(target)? {
+    let path = match TargetSpec::resolve_as(target, TAKES)? {
         TargetSpec::Directory(path) => path,
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),
         other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),

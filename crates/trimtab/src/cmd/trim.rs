@@ -261,6 +261,7 @@ fn blank(args: &Args, policy: &How, fs: &Filesystem) -> Outcome {
         returned_bytes: 0,
         sent_bytes: None,
         sent_commands: None,
+        sent_twice_bytes: 0,
         would_send: None,
         delivery: None,
         layers: Vec::new(),

@@ -76,11 +76,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let closed = workspace.close();
     let proof = proof?;
     closed?;
-    context.report("verify", 1, &proof, || text(&proof))?;
+    context.report("verify", 1, &proof, || text(&proof, args.as_mounted))?;
     Ok(ExitCode::from(proof.verdict.exit_status()))
 }
 
-fn text(proof: &Proof) -> String {
+fn text(proof: &Proof, as_mounted: bool) -> String {
     let mut layers = Table::new("", &["layer", "discards", "bytes", "arrived"]);
     for layer in &proof.layers {
         let arrived = layer.arrived.map_or("-", |yes| if yes { "yes" } else { "NO" });
@@ -96,7 +96,7 @@ fn text(proof: &Proof) -> String {
     let percent = |n: u64, of: u64| if of == 0 { "-".to_owned() } else { format!("{:.0} %", 100.0 * n as f64 / of as f64) };
     let freed = &proof.freed;
     let mut blocks = Table::new("", &["raw blocks", "zeroes", "ones", "as written", "other"]);
-    for (name, content) in [("freed and trimmed", freed), ("kept beside them", &proof.kept)] {
+    for (name, content) in [(if as_mounted { "freed" } else { "freed and trimmed" }, freed), ("kept beside them", &proof.kept)] {
         let shares = [content.zero, content.ones, content.written, content.other].map(|n| percent(n, content.total()));
         blocks.row([format!("{name} ({})", content.total())].into_iter().chain(shares));
     }

@@ -335,7 +335,7 @@ fn left(share: f64, elapsed: Duration) -> String {
     if share <= 0.0 { "?".to_owned() } else { whole_seconds(elapsed.as_secs_f64() * (1.0 - share).max(0.0) / share) }
 }
 
-/// `12 s`, `2m05s`, `3h10m`: nobody reads fractions of a time that is a guess.
+/// `12 s`, `2 min 5 s`, `3 h 10 min`: nobody reads fractions of a time that is a guess.
 fn whole_seconds(seconds: f64) -> String {
     // More than any run takes; keeps the conversion in range.
     let whole = seconds.clamp(0.0, 1e9).ceil() as u64;
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn time_left_is_in_whole_seconds_and_over_all_parts() {
-        assert_eq!([0.0, 0.2, 59.1, 125.0, 11_400.0].map(whole_seconds), ["0 s", "1 s", "60 s", "2m05s", "3h10m"]);
+        assert_eq!([0.0, 0.2, 59.1, 125.0, 11_400.0].map(whole_seconds), ["0 s", "1 s", "60 s", "2 min 5 s", "3 h 10 min"]);
         assert_eq!(left(0.25, Duration::from_secs(10)), "30 s");
         assert_eq!(left(0.0, Duration::from_secs(10)), "?");
         let began = Instant::now();

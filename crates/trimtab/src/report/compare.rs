@@ -123,7 +123,7 @@ fn cells(name: &str, unit: Unit, comparison: &Comparison) -> [String; 6] {
         comparison.interval.map_or_else(String::new, |i| {
             if i.low == i.high { "exact".to_owned() } else { format!("{} to {}", ratio(i.low), ratio(i.high)) }
         }),
-        comparison.verdict.words(unit).to_owned(),
+        comparison.in_words(unit),
     ]
 }
 

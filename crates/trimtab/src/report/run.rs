@@ -34,7 +34,7 @@ pub fn document(run: &Run) -> Document {
 }
 
 fn subtitle(run: &Run) -> Vec<String> {
-    let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.value))).collect();
+    let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.key, &f.value))).collect();
     let value = |key: &str| Field::find(&run.environment, key);
     let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
     place.dedup();
@@ -65,12 +65,33 @@ fn subtitle(run: &Run) -> Vec<String> {
     lines
 }
 
-/// An exact value as people read it: times in three digits, counts with separators, all else as it is.
-fn readable(value: &str) -> String {
+/// A setting as people read it: times and sizes in three digits, counts with separators, what is structured in a few words, all else as it is.
+#[must_use]
+pub fn readable(key: &str, value: &str) -> String {
+    const SIZES: [&str; 7] = ["bytes", "live", "median", "largest", "session", "capacity", "random-write-file"];
+    let is_size = SIZES.contains(&key) || key.ends_with("_bytes") || key.ends_with(".bytes");
     let count = |digits: &str| digits.parse::<u64>().ok();
-    match value.strip_suffix("ns").and_then(count) {
-        Some(ns) => Nanos(ns).to_string(),
-        None => count(value).map_or_else(|| value.to_owned(), grouped),
+    match (value.strip_suffix("ns").and_then(count), count(value)) {
+        (Some(ns), _) => Nanos(ns).to_string(),
+        (None, Some(bytes)) if is_size => Bytes(bytes).to_string(),
+        (None, Some(n)) => grouped(n),
+        (None, None) => structured(value).unwrap_or_else(|| value.to_owned()),
+    }
+}
+
+/// What a JSON document holds: its texts and numbers, and how many there are of what it lists.
+fn structured(value: &str) -> Option<String> {
+    use serde_json::Value;
+    let shown = |(key, value): (&String, &Value)| match value {
+        Value::Array(items) => format!("{} {key}", items.len()),
+        Value::Object(fields) => format!("{} {key}", fields.len()),
+        Value::String(text) => format!("{key} {text}"),
+        other => format!("{key} {other}"),
+    };
+    match serde_json::from_str(value).ok()? {
+        Value::Object(fields) => Some(fields.iter().map(shown).collect::<Vec<_>>().join("; ")),
+        Value::Array(items) => Some(format!("{} entries", items.len())),
+        _ => None,
     }
 }
 
@@ -100,8 +121,8 @@ pub fn everything(run: &Run) -> Document {
         ("Discards", discards(&run.phases)),
         ("Parts of the latency", latency_parts(&run.phases)),
         ("Series in figures", series(&run.series)),
-        ("Settings", fields(&run.settings)),
-        ("Settings of the policy", fields(&run.policy_settings)),
+        ("Settings", settings(&run.settings)),
+        ("Settings of the policy", settings(&run.policy_settings)),
         ("Environment", fields(&run.environment)),
         ("Made from", specification(&run.specification)),
     ];
@@ -116,6 +137,14 @@ pub fn everything(run: &Run) -> Document {
 pub fn instant(unix_ms: u64) -> String {
     let timestamp = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     timestamp.filter(|_| unix_ms > 0).map_or_else(String::new, |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+}
+
+fn settings(settings: &[Field]) -> Table {
+    let mut table = Table::new("", &["what", "value"]);
+    for field in settings {
+        table.row([field.key.clone(), readable(&field.key, &field.value)]);
+    }
+    table
 }
 
 fn fields(fields: &[Field]) -> Table {
@@ -331,6 +360,17 @@ mod tests {
     fn everything_about_a_run_reads_like_this() {
         let text = anstream::adapter::strip_str(&render(&everything(&example()))).to_string();
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn settings_are_as_people_read_them() {
+        let times = ["172747756213ns", "500ns", "10ms", "36706", "xns"].map(|value| readable("every", value));
+        assert_eq!(times, ["2 min 52 s", "500 ns", "10ms", "36,706", "xns"]);
+        assert_eq!(readable("live", "1029118362"), "1.03 GB");
+        let kept = r#"{"recommended":"idle","rows":[{"assumption":"a"},{"assumption":"b"}],"n":3}"#;
+        let shown = readable("sensitivity", kept);
+        let parts: std::collections::BTreeSet<&str> = shown.split("; ").collect();
+        assert_eq!(parts, ["2 rows", "n 3", "recommended idle"].into());
     }
 
     proptest! {

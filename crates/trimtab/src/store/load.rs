@@ -51,6 +51,8 @@ pub struct Summary {
     pub study: Option<RunId>,
     /// Its settings.
     pub settings: Vec<Field>,
+    /// The generation of a modelled filesystem.
+    pub generation: Option<String>,
     /// How full the filesystem was, if that was set.
     pub fill: Option<String>,
     /// The figure that matters, if it has any.
@@ -152,6 +154,7 @@ impl Store {
             altered: readable.is_err() || RunId::of(&run) != id,
             label,
             study: study.map(|id| self.id(&id)).transpose()?,
+            generation: known("fs.generation"),
             fill: known("fill").or_else(|| known("fs.fill")),
             id,
             started_unix_ms: run.started_unix_ms,

@@ -93,7 +93,7 @@ pub fn table(base: &str, other: &str, rows: &[(String, Row)], options: &Options)
             quantity(c.b, row.unit),
             c.ratio.map_or_else(String::new, ratio),
             interval,
-            c.verdict.words(row.unit).to_owned(),
+            c.in_words(row.unit),
         ]);
     }
     table

@@ -7,8 +7,7 @@ use std::sync::Mutex;
 use trimtab_core::run::{Field, Run};
 use trimtab_core::runner::End;
 
-/// Key of the environment that says which cell of which study a run is: the same for all that decides its result.
-pub const CELL: &str = "study.cell";
+pub use trimtab_core::run::STUDY_CELL as CELL;
 
 /// Where finished runs go.
 pub trait Checkpoints: Sync {

@@ -140,6 +140,9 @@ fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
     if let Some(sent) = account.sent {
         metrics.push(metric("trim.sent.bytes", Unit::Bytes, Better::Neither, sent.bytes.as_f64()));
         metrics.push(metric("trim.sent.commands", Unit::Count, Better::Neither, sent.commands as f64));
+        if account.trials > Bytes::ZERO {
+            metrics.push(metric("trim.sent-twice.bytes", Unit::Bytes, Better::Lower, account.trials.as_f64()));
+        }
     }
     for (name, wait) in [("trim.others-waited.during", account.wait_during), ("trim.others-waited.otherwise", account.wait_otherwise)] {
         metrics.extend(wait.map(|w| metric(name, Unit::Nanos, Better::Lower, w.as_f64())));

@@ -30,6 +30,8 @@ pub struct Account {
     pub returned: Bytes,
     /// What the devices counted; `None` if they do not count.
     pub sent: Option<Counted>,
+    /// Of these bytes, what trials sent: the tails of windows by which a policy learns what a command costs. The windows send them again.
+    pub trials: Bytes,
     /// What the devices counted above what the filesystem says it sent; see [`WindowTrim::excess`](super::filesystem::WindowTrim).
     pub excess: Bytes,
     /// Windows refused, and why.
@@ -45,8 +47,10 @@ pub struct Account {
 }
 
 impl Account {
-    fn add(&mut self, outcome: &TrimOutcome) {
+    fn add(&mut self, outcome: &TrimOutcome, trial: bool) {
         self.requests += 1;
+        let of_trial = outcome.counted.filter(|_| trial).map_or(Bytes::ZERO, |counted| counted.bytes);
+        self.trials = self.trials.saturating_add(of_trial);
         self.asked = self.asked.saturating_add(outcome.asked);
         self.returned = self.returned.saturating_add(outcome.returned);
         self.trimming = self.trimming.saturating_add(outcome.took);
@@ -107,7 +111,7 @@ impl Surface for Mounted<'_> {
                 if window.len < request.window.len && self.fs.has_nothing_for(&request, &done.outcome) {
                     done.outcome.asked = Bytes(request.window.len);
                 }
-                self.account.add(&done.outcome);
+                self.account.add(&done.outcome, request.trial);
                 self.account.excess = self.account.excess.saturating_add(done.excess);
                 self.account.wait_during = self.account.wait_during.max(done.seen.wait_max);
                 Trim::Done { outcome: done.outcome, waited: done.seen.wait_max }

@@ -351,6 +351,7 @@ impl Probe {
             arrival,
             promise: proof.promise,
             sends_later: fs.sends_later(),
+            sends_nothing: remedy_for_silence(fs, options),
         };
         (proof.verdict, proof.text) = verdict::judge(&observed);
         let counts: Vec<LayerDiscards> = observed.arrival.layers.iter().map(|l| l.discards.clone()).collect();
@@ -473,6 +474,13 @@ impl Probe {
         }
         Ok(content)
     }
+}
+
+/// How the filesystem would send discards of its own accord, if it is to be seen whether it does and is mounted so that it cannot.
+fn remedy_for_silence(fs: &Filesystem, options: &Options) -> Option<String> {
+    let silent = options.as_mounted && !doctor::discards_online(fs.root(), fs.mount(), fs.stack());
+    let option = if fs.mount().fs_type == "btrfs" { "discard=async" } else { "discard" };
+    silent.then(|| format!("mount -o remount,{option} {}", doctor::quoted(&fs.mount().mount_point.display().to_string())))
 }
 
 /// What was freed lay where discards get to; the doctor knows devices of the same filesystem where they do not.

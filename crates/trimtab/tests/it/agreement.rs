@@ -87,6 +87,7 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
         arrival: arrival(&stack, &layers, &freed, &tables, &diagnosis.without_use(&stack)),
         promise: Promise::Unknown,
         sends_later: later,
+        sends_nothing: None,
     };
     let (mut kind, text) = judge(&observed);
     if let Some((other, ..)) = agree(kind, &text, &diagnosis.verdict) {

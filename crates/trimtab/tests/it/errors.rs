@@ -20,6 +20,7 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
             &["bench", "tree", "null:", "--tar", "/no/such/path"],
             &["doctor", "/no/such/path"],
             &["doctor", "--sysroot", "/no/such/path"],
+            &["history", "/no/such/path"],
             &["history", "--sysroot", "/no/such/path"],
             &["verify", "/no/such/path"],
             &["trim", "/no/such/path"],
@@ -295,4 +296,30 @@ fn every_number_that_is_none_is_refused_in_one_line_that_says_what_is_wanted() {
         }
     }
     assert!(numbers > 80, "{numbers} options want a number or something like it");
+}
+
+/// Seen: a benchmark ran to its end and only then found no room for its result; a study without a target offered what no study takes.
+#[test]
+fn what_cannot_be_kept_or_studied_is_refused_before_anything_runs() {
+    let missing = trimtab().args(["study", "/no/such/path"]).assert().code(1).get_output().stderr.clone();
+    let missing = String::from_utf8(missing).unwrap();
+    assert!(missing.contains("drive:NAME") && !missing.contains("null:"), "{missing}");
+    let Some(full) = crate::support::LoopMount::tmpfs(8) else { return skip("root and tmpfs") };
+    let store = full.path().join("results.db");
+    let bench = |store: &std::path::Path| {
+        let mut command = trimtab();
+        command.args(["bench", "tree", "null:", "--files", "10", "--size", "100kB", "--store"]).arg(store);
+        command
+    };
+    // A directory that others may write to was found out late as well.
+    bench(&store).assert().code(1).stdout("").stderr(predicate::str::contains("others may write to it"));
+    std::fs::set_permissions(full.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    bench(&store).assert().success();
+    std::fs::write(full.path().join("ballast"), vec![0x5a; 6 << 20]).unwrap();
+    for store in [store.clone(), full.path().join("another.db")] {
+        let said = predicate::str::contains("free there, and a run takes up to").and(predicate::str::contains("--store"));
+        bench(&store).assert().code(1).stdout("").stderr(said);
+        trimtab().args(["study", "--quick", "drive:intel-x25-m-160gb", "--store"]).arg(&store).assert().code(1).stdout("");
+    }
+    assert!(!full.path().join("another.db").exists());
 }

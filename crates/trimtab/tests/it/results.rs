@@ -200,6 +200,12 @@ fn scripts_get_plain_numbers_and_pages_get_tables() {
         }
     }
     scratch.results(&["list", "--as", "tsv", "--json"]).assert().code(2);
+    // Seen: behind a pipe rows of 700 columns, padded with blanks.
+    let piped = |args: &[&str]| String::from_utf8(scratch.results(args).env_remove("COLUMNS").output().unwrap().stdout).unwrap();
+    assert_eq!(piped(&["list"]), piped(&["list", "--as", "tsv"]));
+    assert!(!piped(&["list"]).contains("  ") && piped(&["list", "--as", "text"]).contains("  "));
+    let on_screen = scratch.results(&["list"]).env("COLUMNS", "80").output().unwrap().stdout;
+    assert!(!on_screen.contains(&b'\t'));
     // Nothing to list is a header for a script.
     let none = scratch.results(&["list", "--workload", "none", "--as", "tsv"]).assert().success();
     assert_eq!(cells(&none.get_output().stdout).len(), 0);

@@ -113,7 +113,7 @@ static MODELLED: LazyLock<(tempfile::TempDir, std::path::PathBuf)> = LazyLock::n
 #[test]
 fn lists_of_results_and_comparisons() {
     let (_dir, store) = entered();
-    check_all(&["results", "list"], &store);
+    check_all(&["results", "list", "--as", "text"], &store);
     check_all(&["results", "show", "last"], &store);
     check_all(&["results", "compare", "last~1", "last"], &store);
     for columns in WIDTHS {
@@ -176,7 +176,7 @@ fn simulations_and_studies() {
     let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "2GB", "--until-written", "1x"];
     let text = screen(&simulate, store, Some(60));
     check(&text, &text, 60);
-    check_all(&["results", "list"], store);
+    check_all(&["results", "list", "--as", "text"], store);
     for run in ["last", "last~5"] {
         check_all(&["results", "show", run], store);
     }

@@ -39,8 +39,11 @@ fn freed_blocks_are_proved_to_be_zero() {
 #[test]
 fn the_discard_option_is_proved_by_itself() {
     let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
-    let proof = verify(&mount.path(), &["--as-mounted", "--wait", "300ms"], 3);
-    assert_eq!(proof["verdict"], "never-arrived", "{proof}");
+    let proof = verify(&mount.path(), &["--as-mounted", "--wait", "300ms"], 4);
+    assert_eq!(proof["verdict"], "not-sent", "{proof}");
+    let text = proof["text"].as_str().unwrap();
+    assert!(text.contains(&format!("mount -o remount,discard {}", mount.path().display())), "{text}");
+    assert!(text.contains("says nothing about the drive") && !text.contains("never arrived"), "{text}");
     mount.remount("discard");
     assert_eq!(verify(&mount.path(), &["--as-mounted", "--wait", "300ms"], 0)["verdict"], "zeroed");
 }

@@ -2,7 +2,7 @@
 
 use super::{Comparison, Options, Verdict, compare, exactly};
 use crate::run::histogram::Histogram;
-use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, Severity, Unit, Warning};
+use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, STUDY_CELL, Severity, Unit, Warning};
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -212,6 +212,8 @@ fn by_key(sides: &[Side<'_>], fields: fn(&Run) -> &[Field]) -> Vec<(String, Vec<
     let value = |run: &Run, key: &str| Field::find(fields(run), key).map(str::to_owned);
     ordered
         .into_iter()
+        // Two runs of a study are two cells by their settings, which differ beside it.
+        .filter(|(key, _)| *key != STUDY_CELL)
         .map(|(key, _)| (key.to_owned(), sides.iter().map(|side| side.runs.iter().map(|run| value(run, key)).collect()).collect()))
         .collect()
 }
@@ -387,12 +389,18 @@ mod tests {
             against(sides[0], sides[1], &Options::default()).figures[0].comparison.verdict
         };
         let modelled = |seed, v| one(Provenance::Modelled, seed, v);
-        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.001)]), Verdict::Worse);
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.1)]), Verdict::Worse);
         assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.0)]), Verdict::Same);
         assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(2, 2.001)]), Verdict::CannotTell, "another seed is another draw");
         assert_eq!(verdict(&[modelled(1, 2.0)], &[one(Provenance::Measured, 1, 2.001)]), Verdict::CannotTell);
         let seeds = |v: f64| [modelled(1, v), modelled(2, v * 1.01), modelled(3, v * 0.99)];
         assert_eq!(verdict(&seeds(2.0), &seeds(2.001)), Verdict::NoDifference, "repeats under several seeds have a spread");
+    }
+
+    #[test]
+    fn in_which_cell_of_a_study_a_run_stands_is_no_difference() {
+        let of_cell = |cell: &str| Run { environment: vec![Field::new(STUDY_CELL, cell)], ..run("x", &[]) };
+        assert_eq!(warnings(&two(&[of_cell("a")], &[of_cell("b")])), []);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::target::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, warnings};
-use trimtab_core::analysis::compare::{Comparison, Options, Verdict};
+use trimtab_core::analysis::compare::{Comparison, Options, Verdict, percent_off};
 use trimtab_core::run::{Run, Severity};
 
 /// The other target.
@@ -106,6 +106,7 @@ fn in_words(row: &Row) -> String {
             format!("is {} times {word} than", report::compare::ratio(ratio.max(1.0 / ratio)))
         }
         (Verdict::Same, _) => "is exactly the same as".to_owned(),
+        (Verdict::Negligible, Some(ratio)) => format!("differs by {}, which does not matter, from", percent_off(ratio)),
         (Verdict::NoDifference, _) => "shows no measurable difference to".to_owned(),
         (Verdict::Different, Some(ratio)) => format!("is {} times", report::compare::ratio(ratio)),
         _ => "cannot be told from".to_owned(),

@@ -17,9 +17,9 @@ use trimtab_core::usage::UsageError;
 /// Compare stored runs with the first of them: ratio, interval and verdict for every figure they share.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The verdict on measured runs needs three repeats a side (five with --median). They can be in one run, as with bench tree --tries 3, or in several runs joined by +. If the interval lies on one side of 1 there is a difference. If all of it lies between 0.909 and 1.1 there is no measurable difference: one of more than 10 % is excluded. Anything else is 'cannot tell'.
+The verdict on measured runs needs three repeats a side (five with --median). They can be in one run, as with bench tree --tries 3, or in several runs joined by +. If the interval lies on one side of 1 there is a difference. If all of it lies between 0.909 and 1.1 there is no measurable difference: one of more than 10 % is excluded. Anything else is 'cannot tell'. A difference that is surely below 1 % does not matter, and is called so.
 
-Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one. docs/method/statistics.md says how the interval is made.
+Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one, and one of less than 1 % does not matter ('0.02 % more: does not matter'). docs/method/statistics.md says how the interval is made.
 
 For continuous integration: --fail-above 5% ends with status 5 if a figure is worse by more than that and the verdict says so, with status 4 if one looks worse by more than that and nobody can tell. --metric says which figures count.
 
@@ -124,7 +124,8 @@ fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a Row)>, context:
     let mut fails = false;
     for (name, row) in &rows {
         let Some(percent) = worse_by(row).filter(|percent| *percent > allowed) else { continue };
-        let measured = row.comparison.verdict == Verdict::Worse;
+        // What does not matter does to whoever allows less.
+        let measured = matches!(row.comparison.verdict, Verdict::Worse | Verdict::Negligible);
         let what = if measured {
             "worse"
         } else if row.comparison.verdict == Verdict::CannotTell {

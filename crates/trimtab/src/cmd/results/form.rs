@@ -6,9 +6,10 @@ use trimtab_core::usage::UsageError;
 /// How to print.
 #[derive(Debug, Clone, clap::Args)]
 pub struct FormArgs {
-    /// Print as text, as Markdown tables, or as tab-separated values for scripts (a line of names, then plain numbers).
-    #[arg(long = "as", value_name = "FORM", value_enum, default_value_t = Form::Text)]
-    pub form: Form,
+    /// Print as text, as Markdown tables, or as tab-separated values for scripts (a line of names, then plain numbers) [default: text; of
+    /// lists tsv where the output is no terminal and COLUMNS is not set].
+    #[arg(long = "as", value_name = "FORM", value_enum)]
+    pub form: Option<Form>,
 }
 
 /// A form.
@@ -25,9 +26,16 @@ pub enum Form {
 impl FormArgs {
     /// The form, unless `--json` says another.
     pub fn checked(&self, context: &Context) -> Result<Form, UsageError> {
-        if context.json && self.form != Form::Text {
+        if context.json && self.form.is_some() {
             return Err(UsageError::new("--json and --as exclude each other"));
         }
-        Ok(self.form)
+        Ok(self.form.unwrap_or(Form::Text))
+    }
+
+    /// The form of a list, whose rows a program reads where no screen is: tab-separated there, unless it was said otherwise.
+    pub fn of_list(&self, context: &Context) -> Result<Form, UsageError> {
+        let nobody_reads = crate::output::width().is_none() && !context.json;
+        let form = self.checked(context)?;
+        Ok(if nobody_reads && self.form.is_none() { Form::Tsv } else { form })
     }
 }

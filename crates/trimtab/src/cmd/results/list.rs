@@ -4,7 +4,7 @@ use super::form::{Form, FormArgs};
 use crate::output::Context;
 use crate::report::document::{Narrow, Table};
 use crate::report::markdown;
-use crate::report::run::{instant, quantity};
+use crate::report::run::{instant, quantity, readable};
 use crate::report::terse::{Terse, number};
 use crate::report::text::clean;
 use crate::store::shape::Entries;
@@ -13,11 +13,12 @@ use crate::sys::clock::unix_ms;
 use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_core::run::{Field, Provenance};
-use trimtab_core::units::Nanos;
 
 /// List stored runs, newest last.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Where the output is no terminal and COLUMNS is not set it is tab-separated: a line of names, then a line for each run. What is a list by itself (options) is as people read it; --json has all settings.
+
 Examples:
   trimtab results list
   trimtab results list --workload postmark --since 7d
@@ -25,7 +26,7 @@ Examples:
   trimtab results list --studies
   trimtab results list --study study:last
   trimtab results list --label kernel-6.19        what was kept with --label kernel-6.19
-  trimtab results list --as tsv | cut -f 1,12,14          id, figure and mean of each
+  trimtab results list | cut -f 1,12,14,17                id, figure, mean and options of each
   trimtab results list --json | jq -r '.runs[].id'")]
 pub struct Args {
     /// Only of this workload.
@@ -88,7 +89,7 @@ struct List {
 
 /// Lists.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let form = args.form.checked(context)?;
+    let form = args.form.of_list(context)?;
     if args.studies {
         return studies(args, form, context);
     }
@@ -110,7 +111,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         None => Vec::new(),
     };
     let list = List { runs: found.iter().map(row).collect() };
-    if found.is_empty() && !context.json && form != Form::Tsv {
+    // A program that asked for it gets a table without rows.
+    if found.is_empty() && !context.json && args.form.form != Some(Form::Tsv) {
         let which = if filter == Filter::default() { "no runs are stored yet" } else { "no stored run fits" };
         context.remark(which);
         return Ok(ExitCode::SUCCESS);
@@ -118,12 +120,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     context.report("runs-list", 1, &list, || match form {
         Form::Text => table(&found).on_screen(),
         Form::Markdown => markdown::of_table(&table(&found)),
-        Form::Tsv => terse(&list),
+        Form::Tsv => terse(&list, found.iter().map(|run| options(run, &found)).collect()),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn terse(list: &List) -> String {
+fn terse(list: &List, options: Vec<String>) -> String {
     let mut terse = Terse::new(&[
         "id",
         "label",
@@ -141,8 +143,9 @@ fn terse(list: &List) -> String {
         "mean",
         "repeats",
         "altered",
+        "options",
     ]);
-    for run in &list.runs {
+    for (run, options) in list.runs.iter().zip(options) {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let figure = run.metric.as_ref();
         terse.row([
@@ -162,6 +165,7 @@ fn terse(list: &List) -> String {
             number(figure.and_then(|f| f.mean)),
             figure.map_or_else(String::new, |f| f.repeats.to_string()),
             if run.altered { "yes" } else { "no" }.to_owned(),
+            options,
         ]);
     }
     terse.into_text()
@@ -231,18 +235,35 @@ fn said(cells: &[String]) -> bool {
     cells.iter().any(|cell| !cell.is_empty())
 }
 
-/// The settings in which a run differs from others of its workload in the list.
+/// The settings in which a run differs from others of its workload on the same target in the list.
 fn options(run: &Summary, all: &[Summary]) -> String {
-    let value = |of: &Summary, key: &str| Field::find(&of.settings, key).map(str::to_owned);
-    let differs = |key: &str| all.iter().any(|other| other.workload == run.workload && value(other, key) != value(run, key));
-    let shown = run.settings.iter().filter(|field| field.key != "fill" && differs(&field.key));
-    shown.map(|field| clean(&format!("{} {}", field.key, readable(&field.value)))).collect::<Vec<_>>().join(", ")
+    // What a study tries stands for the settings that follow from it.
+    if let (Some(question), Some(choice)) = (Field::find(&run.settings, "tuning.question"), Field::find(&run.settings, "tuning.choice")) {
+        return clean(&format!("{question}: {choice}"));
+    }
+    let like = |other: &&Summary| {
+        (&other.workload, &other.target_label) == (&run.workload, &run.target_label)
+            && Field::find(&other.settings, "tuning.question").is_none()
+    };
+    let value = |of: &Summary, key: &str| match Field::find(&of.settings, key) {
+        None if key == "repeats" => Some("1".to_owned()),
+        found => found.map(str::to_owned),
+    };
+    let differs = |key: &str| all.iter().filter(like).any(|other| value(other, key) != value(run, key));
+    // How much data there is follows from how full it is.
+    let implied = |key: &str| key == "fill" || (key == "live" && run.fill.is_some());
+    let shown = run.settings.iter().filter(|field| !implied(&field.key) && (is_structured(field) || differs(&field.key)));
+    let settings = shown.map(|field| {
+        let value = readable(&field.key, &field.value);
+        if is_structured(field) { value } else { format!("{} {value}", field.key) }
+    });
+    let generation = run.generation.clone().filter(|_| all.iter().filter(like).any(|other| other.generation != run.generation));
+    clean(&settings.chain(generation).collect::<Vec<_>>().join(", "))
 }
 
-/// A time to the nanosecond, as people read it; anything else as it is.
-fn readable(value: &str) -> String {
-    let time = value.strip_suffix("ns").and_then(|digits| digits.parse().ok()).filter(|ns| *ns >= 10_000);
-    time.map_or_else(|| value.to_owned(), |ns| Nanos(ns).to_string())
+/// Kept as JSON: a run that is a study of its own.
+fn is_structured(field: &Field) -> bool {
+    field.value.starts_with(['{', '['])
 }
 
 fn figure(run: &Summary) -> String {
@@ -311,7 +332,7 @@ fn studies(args: &Args, form: Form, context: &Context) -> anyhow::Result<ExitCod
     rows.retain(|row| args.target.as_ref().is_none_or(|part| row.target.to_lowercase().contains(&part.to_lowercase())));
     let skipped = args.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
     let list = Studies { studies: rows.split_off(skipped) };
-    if list.studies.is_empty() && !context.json && form != Form::Tsv {
+    if list.studies.is_empty() && !context.json && args.form.form != Some(Form::Tsv) {
         context.remark("no studies are stored");
         return Ok(ExitCode::SUCCESS);
     }
@@ -349,14 +370,4 @@ fn terse_studies(list: &Studies) -> String {
         ]);
     }
     terse.into_text()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_as_people_read_them() {
-        assert_eq!(["172747756213ns", "500ns", "10ms", "36706", "xns"].map(readable), ["2m52s", "500ns", "10ms", "36706", "xns"]);
-    }
 }

@@ -70,7 +70,7 @@ fn section(base: RunId, id: RunId, rows: &[(String, Row)], only: &[String]) -> S
             quantity(c.a, row.unit),
             quantity(c.b, row.unit),
             c.ratio.map_or_else(String::new, ratio),
-            c.verdict.words(row.unit).to_owned(),
+            c.in_words(row.unit),
         ]);
     }
     let mut blocks = vec![Block::Table(table)];

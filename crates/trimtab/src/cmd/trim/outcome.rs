@@ -50,6 +50,8 @@ pub struct Outcome {
     /// What the lowest layers counted, all of them together; absent if they do not count.
     pub sent_bytes: Option<u64>,
     pub sent_commands: Option<u64>,
+    /// Of these bytes, what was sent twice: by itself, to learn what a command costs, and with its window.
+    pub sent_twice_bytes: u64,
     /// For a dry run: what would be sent, where the filesystem says where its free space lies.
     pub would_send: Option<WouldSend>,
     /// Whether that is all of it, on every leg; absent for a dry run.
@@ -96,6 +98,13 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     outcome.returned_bytes = account.returned.0;
     outcome.sent_bytes = account.sent.map(|s| s.bytes.0);
     outcome.sent_commands = account.sent.map(|s| s.commands);
+    outcome.sent_twice_bytes = account.trials.0;
+    if account.trials > Bytes::ZERO {
+        outcome.remarks.push(format!(
+            "{} of this were sent twice: parts of block groups first, to learn what a command costs here, and then with the whole group",
+            account.trials
+        ));
+    }
     outcome.seconds = started.elapsed().as_secs_f64();
     outcome.trimming_seconds = account.trimming.as_secs_f64();
     outcome.longest_request_seconds = account.longest.as_secs_f64();

@@ -38,6 +38,8 @@ pub enum VerdictKind {
     LegLeftOut,
     /// Nothing has been sent yet: the filesystem does that in its own time.
     NotYet,
+    /// Nothing was to be trimmed, and mounted as it is the filesystem sends nothing of its own accord.
+    NotSent,
     /// Blocks of files that were kept have changed: TRIM destroys data here.
     Damage,
     /// Nothing below has a use for discards.
@@ -53,7 +55,7 @@ impl VerdictKind {
         match self {
             Self::Zeroed | Self::Changed | Self::NotNeeded => 0,
             Self::NeverArrived | Self::Swallowed | Self::LegLeftOut | Self::Damage => BLOCKED,
-            Self::Partly | Self::StillThere | Self::NotYet | Self::Unknown => NOT_PROVED,
+            Self::Partly | Self::StillThere | Self::NotYet | Self::NotSent | Self::Unknown => NOT_PROVED,
         }
     }
 }
@@ -73,12 +75,14 @@ pub struct Observed {
     pub promise: Promise,
     /// The filesystem sends in its own time.
     pub sends_later: bool,
+    /// Nothing was trimmed, and the filesystem is mounted without discard; by what it would be otherwise.
+    pub sends_nothing: Option<String>,
 }
 
 /// The verdict with its explanation.
 #[must_use]
 pub fn judge(observed: &Observed) -> (VerdictKind, String) {
-    let Observed { freed, again, kept, arrival, promise, sends_later } = observed;
+    let Observed { freed, again, kept, arrival, promise, sends_later, sends_nothing } = observed;
     if kept.written != kept.total() {
         let text = format!(
             "{} of {} blocks that were NOT freed have changed: TRIM destroys data on this drive; stop using it here",
@@ -98,6 +102,9 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
     if *sends_later && lost.is_some() && freed.written == freed.total() {
         let text = "nothing has been sent yet: this filesystem sends when the device has been idle for a while; give --wait 2min";
         return (VerdictKind::NotYet, text.to_owned());
+    }
+    if let Some(remedy) = sends_nothing.as_ref().filter(|_| freed.written == freed.total()) {
+        return (VerdictKind::NotSent, not_sent(remedy));
     }
     if let Some(lost) = lost.filter(|l| l.others_got_theirs) {
         let what = read_as(freed);
@@ -129,6 +136,14 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
         }
         None => (VerdictKind::StillThere, still_there(*promise)),
     }
+}
+
+/// No fault of any device.
+fn not_sent(remedy: &str) -> String {
+    format!(
+        "nothing was sent: mounted without discard, this filesystem tells the drive of nothing until somebody trims it. That says nothing about \
+         the drive; trimtab verify without --as-mounted tries it. To have it sent as files go: {remedy}"
+    )
 }
 
 /// What there is to say if others used the filesystem too much meanwhile.
@@ -196,7 +211,15 @@ mod tests {
     fn observed(freed: Content, lost_at: Option<&str>) -> Observed {
         let lost = lost_at.map(|at| Lost { at: at.trim_start_matches('+').to_owned(), by: None, others_got_theirs: at.starts_with('+') });
         let arrival = Arrival { layers: Vec::new(), lost };
-        Observed { freed, again: freed, kept: content(0, 0, 10, 0), arrival, promise: Promise::Unknown, sends_later: false }
+        Observed {
+            freed,
+            again: freed,
+            kept: content(0, 0, 10, 0),
+            arrival,
+            promise: Promise::Unknown,
+            sends_later: false,
+            sends_nothing: None,
+        }
     }
 
     #[test]
@@ -217,6 +240,12 @@ mod tests {
         }
         let later = Observed { sends_later: true, ..observed(content(0, 0, 10, 0), Some("sda")) };
         assert_eq!(judge(&later).0, VerdictKind::NotYet);
+        let silent = Observed { sends_nothing: Some("mount -o remount,discard /x".into()), ..observed(content(0, 0, 10, 0), Some("sda")) };
+        let (kind, text) = judge(&silent);
+        assert_eq!((kind, kind.exit_status()), (VerdictKind::NotSent, NOT_PROVED));
+        assert!(text.contains("mount -o remount,discard /x") && !text.contains("sda"), "{text}");
+        let sent_all_the_same = Observed { freed: content(10, 0, 0, 0), again: content(10, 0, 0, 0), ..silent };
+        assert_eq!(judge(&sent_all_the_same).0, VerdictKind::Swallowed);
         let damage = Observed { kept: content(1, 0, 9, 0), ..observed(content(10, 0, 0, 0), None) };
         assert_eq!(judge(&damage).0, VerdictKind::Damage);
     }
