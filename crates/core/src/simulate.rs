@@ -10,7 +10,7 @@ use crate::analysis::change_points::{Options, knees};
 use crate::analysis::steady::{SteadyState, steady_state};
 use crate::data::DataClass;
 use crate::drive::interface::Interface;
-use crate::drive::model::{self, Model};
+use crate::drive::model::{self, Model, SlowsLater};
 use crate::drive::spec::{DriveSpec, SpecError};
 use crate::policy::PolicySpec;
 use crate::run::metrics;
@@ -443,8 +443,8 @@ fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bo
     if !in_rounds {
         run.metrics.extend(levels(sampled, capacity));
         if !run.metrics.iter().any(|metric| metric.name == metrics::WRITE_RATE_STEADY) {
-            let heat = sampled.heat_to_come(group_of(sampled.write_rates().len())).pop().flatten();
-            run.warnings.push(not_steady(written, capacity, heat));
+            let later = sampled.slows_later(group_of(sampled.write_rates().len())).pop().flatten();
+            run.warnings.push(not_steady(written, capacity, later));
         }
     }
     run.metrics.extend(all);
@@ -466,9 +466,8 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = rates.iter().copied().reduce(f64::max).map(|max| rate("write.rate.max", max)).into_iter().collect();
     let group = group_of(rates.len());
     let mut rounds: Vec<f64> = rates.chunks(group).map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>()).collect();
-    // No rate lasts that heat has yet to bring down.
-    let warming = sampled.heat_to_come(group).into_iter().map(|heat| heat.is_some());
-    rounds.iter_mut().zip(warming).filter(|(_, warming)| *warming).for_each(|(round, _)| *round = f64::NAN);
+    // No rate lasts that heat or the flash's life has yet to bring down.
+    rounds.iter_mut().zip(sampled.slows_later(group)).filter(|(_, later)| later.is_some()).for_each(|(round, _)| *round = f64::NAN);
     let round_bytes: Vec<Bytes> = bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
     if let SteadyState::Reached(window) = steady_state(&rounds, &round_bytes, capacity) {
         metrics.push(rate(metrics::WRITE_RATE_STEADY, window.average));
@@ -481,26 +480,33 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     metrics
 }
 
-fn not_steady(written: u64, capacity: Bytes, heat: Option<(f64, f64)>) -> Warning {
-    if let Some((heads_for, throttles)) = heat {
-        return Warning {
-            code: "steady-state.warming-up".to_owned(),
-            severity: Severity::Note,
-            facts: vec![
-                Field::new("heads-for-celsius", three_digits(heads_for)),
-                Field::new("throttles-at-celsius", three_digits(throttles)),
+fn not_steady(written: u64, capacity: Bytes, later: Option<SlowsLater>) -> Warning {
+    let (code, facts, text) = match later {
+        Some(SlowsLater::Heat { heads_for_c, throttles_c }) => (
+            "steady-state.warming-up",
+            vec![
+                Field::new("heads-for-celsius", three_digits(heads_for_c)),
+                Field::new("throttles-at-celsius", three_digits(throttles_c)),
             ],
-            text: format!(
-                "no rate is called steady: the drive is still warming up, to {heads_for:.0} degrees Celsius if it goes on like this, and is throttled at {throttles:.0}; write more"
+            format!(
+                "no rate is called steady: the drive is still warming up, to {heads_for_c:.0} degrees Celsius if it goes on like this, and is throttled at {throttles_c:.0}; write more"
             ),
-        };
-    }
-    Warning {
-        code: "steady-state.not-reached".to_owned(),
-        severity: Severity::Note,
-        facts: vec![Field::new("written-capacities", three_digits(written as f64 / capacity.as_f64()))],
-        text: "steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after one capacity written) was not reached; write more".to_owned(),
-    }
+        ),
+        Some(SlowsLater::Life { credit_bytes }) => (
+            "steady-state.life-throttle",
+            vec![Field::new("credit-left-bytes", credit_bytes.to_string())],
+            format!(
+                "no rate is called steady: after {} more to its flash the drive throttles for the sake of its life; write more",
+                Bytes(credit_bytes)
+            ),
+        ),
+        None => (
+            "steady-state.not-reached",
+            vec![Field::new("written-capacities", three_digits(written as f64 / capacity.as_f64()))],
+            "steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after one capacity written) was not reached; write more".to_owned(),
+        ),
+    };
+    Warning { code: code.to_owned(), severity: Severity::Note, facts, text }
 }
 
 /// Adds what the policy told the drive, and what it kept to itself.

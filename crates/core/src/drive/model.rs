@@ -16,7 +16,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// `spec` with another capacity: over-provisioning, the SLC cache and the cache for mapping tables stay in proportion.
+/// `spec` with another capacity: over-provisioning, the SLC cache, the cache for mapping tables and what may be written before the drive throttles for the
+/// sake of its life stay in proportion. Channels, dies and the write cache, which go with the speed, stay as they are.
 pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageError> {
     let Some(size) = size else { return Ok(spec) };
     let scaled = scaled(spec.clone(), size);
@@ -59,6 +60,9 @@ fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
         if let Some(bytes) = &mut flash.ftl.mapping_cache_bytes {
             *bytes = share(*bytes).max(flash.geometry.page_bytes);
         }
+        if let Some(life) = &mut flash.life_throttle {
+            (life.credit_bytes, life.earned_bytes_per_s) = (share(life.credit_bytes).max(1), share(life.earned_bytes_per_s));
+        }
     }
     spec.capacity_bytes = capacity;
     spec
@@ -98,6 +102,11 @@ pub trait Model: Device + Send {
     /// How the drive heats and what it is now, in thousandths of a degree; `None` if that is not modelled.
     fn heat(&self) -> Option<(&Thermal, i32)>;
 
+    /// What may slow the drive down later, as it is now; nothing where that is not modelled.
+    fn strain(&self) -> Strain {
+        Strain::default()
+    }
+
     /// What each superblock holds, of which `needed` says what the host still needs; empty for a drive without superblocks.
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock>;
 
@@ -117,6 +126,53 @@ pub trait Model: Device + Send {
 
     /// The power fails at `now`; gives the ranges whose latest content was only in the write cache and is lost.
     fn power_cut(&mut self, now: Nanos) -> Vec<Extent>;
+}
+
+/// What may slow a drive down later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strain {
+    /// Nanoseconds in which it has been throttled so far, for whatever reason.
+    pub throttled_ns: u64,
+    /// How warm it is, in thousandths of a degree Celsius, if that is modelled.
+    pub temperature_mc: Option<i32>,
+    /// Bytes that may still be written to the flash before it throttles for the sake of its life, if it does that and has not begun.
+    pub life_credit_bytes: Option<u64>,
+}
+
+/// Why a rate will not last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SlowsLater {
+    /// The drive warms up to so many degrees Celsius if it goes on like this, and is throttled at so many.
+    Heat {
+        /// Degrees Celsius.
+        heads_for_c: f64,
+        /// Degrees Celsius.
+        throttles_c: f64,
+    },
+    /// What it may write before it throttles for the sake of its life gets less; so many bytes are left.
+    Life {
+        /// Bytes written to the flash, for whatever cause.
+        credit_bytes: u64,
+    },
+}
+
+impl Strain {
+    /// What will slow `drive` down if it goes on as in the `took_ns` from `from` to this. Heat does no more than it has done once the drive has been throttled
+    /// for longer than `cool_ns` in all.
+    pub fn slows_later(&self, drive: &dyn Model, from: &Self, took_ns: u64, cool_ns: u64) -> Option<SlowsLater> {
+        let heat = || {
+            let (thermal, _) = drive.heat()?;
+            let heads_for = thermal.heads_for_mc(from.temperature_mc?, self.temperature_mc?, took_ns)?;
+            let throttles = f64::from(thermal.throttle_mc);
+            (self.throttled_ns <= cool_ns && heads_for >= throttles)
+                .then_some(SlowsLater::Heat { heads_for_c: heads_for / 1e3, throttles_c: throttles / 1e3 })
+        };
+        let life = || {
+            let credit_bytes = self.life_credit_bytes?;
+            (credit_bytes < from.life_credit_bytes?).then_some(SlowsLater::Life { credit_bytes })
+        };
+        heat().or_else(life)
+    }
 }
 
 impl Clone for Box<dyn Model> {
@@ -216,6 +272,11 @@ impl Model for Ssd {
 
     fn heat(&self) -> Option<(&Thermal, i32)> {
         self.spec().flash()?.thermal.as_ref().zip(self.occupancy().temperature_mc)
+    }
+
+    fn strain(&self) -> Strain {
+        let now = self.occupancy();
+        Strain { throttled_ns: self.counters().throttled_ns, temperature_mc: now.temperature_mc, life_credit_bytes: now.life_credit_bytes }
     }
 
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {

@@ -124,6 +124,8 @@ pub struct Occupancy {
     pub read_only: bool,
     /// Temperature in thousandths of a degree Celsius, if the specification says how the drive heats.
     pub temperature_mc: Option<i32>,
+    /// Bytes that may still be written to the flash before the drive is throttled for the sake of its life; `None` while it is, and without such a rule.
+    pub life_credit_bytes: Option<u64>,
     /// The drive is throttled.
     pub throttled: bool,
 }
@@ -261,6 +263,7 @@ impl Ssd {
             worn_out_superblocks: ftl.pool.worn_out,
             read_only: ftl.read_only,
             temperature_mc: self.heat.as_ref().map(Heat::temperature_mc),
+            life_credit_bytes: self.life.as_ref().filter(|life| !life.is_throttled()).map(|life| life.credit),
             throttled: self.heat.as_ref().is_some_and(Heat::is_throttled) || self.life.as_ref().is_some_and(Life::is_throttled),
         }
     }

@@ -1,6 +1,6 @@
 //! A modelled drive that is looked into every so many bytes written.
 
-use crate::drive::model::Model;
+use crate::drive::model::{Model, SlowsLater, Strain};
 use crate::drive::{Command, Completion, Device};
 use crate::run::metrics;
 use crate::run::{Axis, Series, Unit};
@@ -24,7 +24,7 @@ struct Sample {
     /// To the medium, since the drive was new.
     medium_written: u64,
     counters: BTreeMap<String, u64>,
-    temperature_mc: Option<i32>,
+    strain: Strain,
 }
 
 impl Sample {
@@ -112,7 +112,7 @@ impl Sampled {
             written: self.written,
             medium_written,
             counters: self.drive.counters(),
-            temperature_mc: self.drive.heat().map(|(_, now)| now),
+            strain: self.drive.strain(),
         });
     }
 
@@ -126,19 +126,15 @@ impl Sampled {
         self.steps().map(|(a, b)| rate(a, b)).collect()
     }
 
-    /// To which temperature, in degrees Celsius, the drive would still have gone before it throttles, had it gone on as in each round of `group` steps, and at which
-    /// it throttles. `None` for rounds in which heat has done what it will: it has throttled the drive, or never would.
-    pub fn heat_to_come(&self, group: usize) -> Vec<Option<(f64, f64)>> {
+    /// Why the rate of each round of `group` steps will not last; `None` for rounds in which heat and the flash's life have done what they will.
+    pub fn slows_later(&self, group: usize) -> Vec<Option<SlowsLater>> {
         let steps: Vec<(&Sample, &Sample)> = self.steps().collect();
-        let cool = self.samples.first().map_or(0, |first| first.counter("throttled_ns"));
-        let to_come = |round: &[(&Sample, &Sample)]| {
+        let cool_ns = self.samples.first().map_or(0, |first| first.strain.throttled_ns);
+        let of_round = |round: &[(&Sample, &Sample)]| {
             let ((from, _), (_, to)) = (round.first()?, round.last()?);
-            let (thermal, _) = self.drive.heat()?;
-            let heads_for = thermal.heads_for_mc(from.temperature_mc?, to.temperature_mc?, to.at.0 - from.at.0)?;
-            let throttles = f64::from(thermal.throttle_mc);
-            (to.counter("throttled_ns") == cool && heads_for >= throttles).then_some((heads_for / 1e3, throttles / 1e3))
+            to.strain.slows_later(self.drive.as_ref(), &from.strain, to.at.0 - from.at.0, cool_ns)
         };
-        steps.chunks(group).map(to_come).collect()
+        steps.chunks(group).map(of_round).collect()
     }
 
     /// Bytes that the host wrote in each step.

@@ -187,6 +187,33 @@ mod tests {
         assert!((steady / (0.8 * native) - 1.0).abs() < 0.05 && !said(&hot, "steady-state.warming-up"), "{steady} of {native} MB/s");
     }
 
+    /// The drive may write ten times its capacity to the flash, and then programs at half the speed: the rate is what its dies take for a row.
+    #[test]
+    fn no_rate_is_steady_that_throttling_for_life_has_yet_to_bring_down() {
+        let mut spec = small();
+        let trimtab_core::drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        let credit_bytes = 10 * spec.capacity_bytes;
+        let rule = trimtab_core::drive::spec::LifeThrottle { credit_bytes, earned_bytes_per_s: 0, throttled_permille: 500 };
+        flash.life_throttle = Some(rule);
+        let (geometry, nand) = (flash.geometry.clone(), flash.nand.clone());
+        let sequential = |capacities| {
+            let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
+            let plan =
+                Plan { load: Load::Synthetic(load), until_written: Some(Amount::Capacities(capacities)), fill_permille: 0, ..plan() };
+            run(&spec, "drive:small", &plan, &mut ()).unwrap().0
+        };
+        let early = sequential(5.0);
+        let said = early.warnings.iter().find(|warning| warning.code == "steady-state.life-throttle").expect("what comes later is said");
+        let left: f64 = said.facts.iter().find(|fact| fact.key == "credit-left-bytes").unwrap().value.parse().unwrap();
+        assert!((left / (5.0 * spec.capacity_bytes as f64) - 1.0).abs() < 0.02, "{left}");
+        assert!(early.metrics.iter().all(|metric| metric.name != "write.rate.steady"));
+        let late = sequential(40.0);
+        let row = (geometry.page_bytes * u64::from(geometry.planes)) as f64;
+        let die_ns = 2.0 * nand.program_ns as f64 + nand.erase_ns as f64 / f64::from(geometry.pages_per_block);
+        let (expected, steady) = (geometry.dies() as f64 * row / die_ns * 1e3, value(&late, "write.rate.steady"));
+        assert!((steady / expected - 1.0).abs() < 0.05, "{steady} MB/s, arithmetic says {expected}");
+    }
+
     #[test]
     fn a_policy_on_a_drive_without_trim_is_refused() {
         let mut spec = small();

@@ -11,6 +11,7 @@ use crate::sys::interrupt;
 use crate::target::volume::VolumeTarget;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device as _;
+use trimtab_core::drive::model::SlowsLater;
 use trimtab_core::drive::spec::{DriveSpec, Medium};
 use trimtab_core::op::Payload;
 use trimtab_core::policy::{PolicySpec, State};
@@ -359,10 +360,16 @@ impl Months {
                 text: text.to_owned(),
             });
         };
-        if self.sustained.iter().any(|one| one.warming) {
+        let later = self.sustained.iter().find_map(|one| one.later);
+        if let Some(SlowsLater::Heat { .. }) = later {
             note(
                 "steady-state.warming-up",
                 "random writes under load are shown as they are before heat sets in: the drive was still warming up, towards a temperature at which it throttles",
+            );
+        } else if let Some(SlowsLater::Life { .. }) = later {
+            note(
+                "steady-state.life-throttle",
+                "random writes under load are shown as they are before the drive throttles for the sake of its life, which it would if the load went on",
             );
         } else if self.sustained.iter().any(|one| !one.steady) {
             note(

@@ -7,6 +7,7 @@ use crate::session::runner::Quiet;
 use crate::target::volume::VolumeTarget;
 use trimtab_core::analysis::steady::{ROUNDS, steady_state};
 use trimtab_core::data::DataClass;
+use trimtab_core::drive::model::{SlowsLater, Strain};
 use trimtab_core::drive::spec::{Medium, SlcSize};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::runner::{End, blocks};
@@ -68,8 +69,8 @@ pub struct Sustained {
     pub waf: f64,
     /// Whether the window satisfies SNIA's rule, and was written on no credit.
     pub steady: bool,
-    /// Heat, in the window, had not done what it will: it would throttle the drive if that went on.
-    pub warming: bool,
+    /// What would throttle the drive if that went on, and had not in the window.
+    pub later: Option<SlowsLater>,
 }
 
 /// One measurement.
@@ -86,7 +87,7 @@ struct Tried {
     medium: u64,
     /// Erased bytes before and after.
     free: (u64, u64),
-    warming: bool,
+    later: Option<SlowsLater>,
 }
 
 impl Tried {
@@ -110,7 +111,7 @@ impl Tried {
 fn steady_from(rounds: &[Tried]) -> Option<usize> {
     let first = rounds.len().checked_sub(ROUNDS)?;
     let last = &rounds[first..];
-    let rates: Vec<f64> = last.iter().map(|round| if round.warming { f64::NAN } else { round.rate() }).collect();
+    let rates: Vec<f64> = last.iter().map(|round| if round.later.is_some() { f64::NAN } else { round.rate() }).collect();
     // The drive has been written over before: every round counts.
     steady_state(&rates, &[], Bytes::ZERO).window()?;
     let credit = last.iter().map(|round| round.free.1 as f64 - round.free.0 as f64).sum::<f64>();
@@ -127,7 +128,7 @@ impl Sustained {
             rate: sum(|round| round.writes as f64) / seconds.max(1e-9),
             waf: sum(|round| round.medium as f64) / sum(|round| round.host as f64).max(1.0),
             steady,
-            warming: window.iter().any(|round| round.warming),
+            later: window.iter().rev().find_map(|round| round.later),
         }
     }
 }
@@ -245,7 +246,8 @@ impl RandomWrites {
         let elapsed = (after.at - before.at).as_secs_f64();
         tried.owed_seconds = after.backlog.as_secs_f64() - before.backlog.as_secs_f64() + (elapsed - tried.seconds);
         tried.seconds_min = tried.writes as f64 * self.write_seconds_min;
-        tried.warming = after.throttled == before.throttled && after.heads_for_throttling(&before, file.volume().drive().as_ref());
+        let took_ns = after.at.0 - before.at.0;
+        tried.later = after.strain.slows_later(file.volume().drive().as_ref(), &before.strain, took_ns, before.strain.throttled_ns);
         Ok(tried)
     }
 }
@@ -256,8 +258,7 @@ struct Seen {
     written: (u64, u64),
     backlog: Nanos,
     free: u64,
-    throttled: u64,
-    temperature_mc: Option<i32>,
+    strain: Strain,
 }
 
 impl Seen {
@@ -266,24 +267,7 @@ impl Seen {
         let drive = file.volume().drive();
         let counters = drive.counters();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
-        Self {
-            at,
-            written: drive.written(),
-            backlog: drive.backlog(at),
-            free: count("now_free_bytes"),
-            throttled: count("throttled_ns"),
-            temperature_mc: drive.heat().map(|(_, now)| now),
-        }
-    }
-
-    /// Whether the drive, had it gone on as since `before`, would become so warm that it throttles.
-    fn heads_for_throttling(&self, before: &Self, drive: &dyn Model) -> bool {
-        let headed = || {
-            let (thermal, _) = drive.heat()?;
-            let heads_for = thermal.heads_for_mc(before.temperature_mc?, self.temperature_mc?, self.at.0 - before.at.0)?;
-            Some(heads_for >= f64::from(thermal.throttle_mc))
-        };
-        headed().unwrap_or(false)
+        Self { at, written: drive.written(), backlog: drive.backlog(at), free: count("now_free_bytes"), strain: drive.strain() }
     }
 }
 

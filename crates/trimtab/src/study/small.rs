@@ -54,8 +54,8 @@ impl Small {
             match model::sized(smaller.clone(), Some(Bytes(size))) {
                 Ok(mut spec) => {
                     let factor = full.capacity_bytes as f64 / spec.capacity_bytes as f64;
-                    if let Medium::Flash(Flash { thermal: Some(thermal), .. }) = &mut spec.medium {
-                        heat_sooner(thermal, factor);
+                    if let Medium::Flash(flash) = &mut spec.medium {
+                        calendar_faster(flash, full, factor);
                     }
                     return Ok(Self { spec, factor, block_share });
                 }
@@ -102,9 +102,6 @@ impl Small {
 
 /// Makes superblocks smaller where there would be too few at `size`, and what else goes with the capacity. Gives the share that is left of a superblock.
 fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
-    if let Some(life) = &mut flash.life_throttle {
-        life.credit_bytes = (life.credit_bytes as f64 * size.as_f64() / capacity as f64) as u64;
-    }
     let geometry = &mut flash.geometry;
     let raw = geometry.raw_bytes() as f64 * size.as_f64() / capacity as f64;
     let wanted = raw / SUPERBLOCKS_MIN as f64;
@@ -124,6 +121,17 @@ fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
     // An erasure takes as long for each page as before.
     flash.nand.erase_ns = (flash.nand.erase_ns as f64 * share) as u64;
     share
+}
+
+/// What goes with the calendar goes as many times faster.
+fn calendar_faster(flash: &mut Flash, full: &DriveSpec, factor: f64) {
+    if let Some(thermal) = &mut flash.thermal {
+        heat_sooner(thermal, factor);
+    }
+    // As many times less is earned in all, in as much less time.
+    if let (Some(life), Some(of_full)) = (&mut flash.life_throttle, full.flash().and_then(|flash| flash.life_throttle.as_ref())) {
+        life.earned_bytes_per_s = of_full.earned_bytes_per_s;
+    }
 }
 
 /// Bytes that heat the drive come as many times sooner, so it warms and cools as many times faster, towards the same temperatures at the same rates.
