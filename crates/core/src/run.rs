@@ -194,6 +194,14 @@ pub struct Series {
     pub y: Vec<f64>,
 }
 
+impl Series {
+    /// Where a level begins whose first value is that at `index`. A value over bytes written is of the step that ends there, so that is where the step began.
+    pub fn begins_at(&self, index: usize) -> u64 {
+        let at = if self.axis == Axis::BytesWritten { index.checked_sub(1) } else { Some(index) };
+        at.and_then(|at| self.x.get(at)).copied().unwrap_or(0)
+    }
+}
+
 /// Discards: asked, accepted, refused and effective, each on its own. A missing one is unknown, not zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscardAccount {

@@ -66,12 +66,11 @@ fn axis_of(unit: Unit) -> (&'static str, f64) {
 }
 
 fn knees_of(series: &Series, x_scale: f64, y_scale: f64) -> Vec<Mark> {
-    let at = |index: usize| series.x.get(index).map_or(0.0, |x| *x as f64 * x_scale);
     let found = knees(&series.y, &Options::default());
     found
         .iter()
         .map(|knee| Mark {
-            x: at(knee.index),
+            x: series.begins_at(knee.index) as f64 * x_scale,
             label: format!("{} → {}", three_digits(knee.before * y_scale), three_digits(knee.after * y_scale)),
         })
         .collect()
@@ -83,7 +82,8 @@ mod tests {
 
     #[test]
     fn a_rate_that_falls_has_its_knee_marked() {
-        let x: Vec<u64> = (0..200).map(|i| i * 1_000_000_000).collect();
+        // Each value is of the gigabyte that ends at its place.
+        let x: Vec<u64> = (0..200).map(|i| (i + 1) * 1_000_000_000).collect();
         let y: Vec<f64> = (0..200).map(|i| if i < 80 { 190.0 } else { 60.0 } + f64::from(i % 3)).collect();
         let series = Series { name: "write.rate".into(), axis: Axis::BytesWritten, x, unit: Unit::MegabytesPerSecond, y };
         let Block::Chart(chart) = chart(series.axis, series.unit, &[&series]) else { panic!("a chart") };

@@ -174,7 +174,7 @@ fn knee(run: &Run, name: &str) -> Option<Mark> {
     let series = series(run, name)?;
     let found = knees(&series.y, &Options::default());
     let deepest = found.iter().max_by(|a, b| (a.before - a.after).total_cmp(&(b.before - b.after)))?;
-    let x = *series.x.get(deepest.index)? as f64 * GB;
+    let x = series.begins_at(deepest.index) as f64 * GB;
     Some(Mark { x, label: format!("{}: {} → {}", run.policy, three_digits(deepest.before), three_digits(deepest.after)) })
 }
 
