@@ -2,7 +2,7 @@
 
 use super::ageing::{BEHIND, BURST, CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::cells::{CHOICE, QUESTION};
-use super::months::{fills, setting};
+use super::months::{fills, is_steady, setting};
 use super::table::mean;
 use super::{Study, policy};
 use crate::report::run::quantity;
@@ -94,9 +94,9 @@ pub fn beats(study: &Study, a: &str, b: &str) -> bool {
 pub fn sentence(study: &Study, policy: &str) -> String {
     let gains = gains(study, policy);
     let at = |gain: &Gain<'_>| {
-        let faster = gain.is_faster().then(|| {
-            format!("{} 4 KiB random writes a second, steady under load, instead of {}", whole(gain.rates.0), whole(gain.rates.1))
-        });
+        let faster = gain
+            .is_faster()
+            .then(|| format!("{} 4 KiB random writes a second under load instead of {}", whole(gain.rates.0), whole(gain.rates.1)));
         let life = gain.longer_life().map(|life| format!("{}× the drive's life", three_digits(life)));
         let all: Vec<String> = faster.into_iter().chain(life).collect();
         format!("{} at {}", all.join(" and "), gain.fill)
@@ -163,14 +163,21 @@ pub fn evidence(study: &Study) -> Vec<String> {
                     "'{}' {} writes/s{}, WAF {}{cycles}",
                     run.policy,
                     whole(mean(run, RATE_STEADY)?),
-                    mean(run, BURST).map_or_else(String::new, |burst| format!(" ({} in a burst after idling)", whole(burst))),
+                    asides(run),
                     three_digits(mean(run, WAF_STEADY)?)
                 ))
             })
             .collect();
-        format!("churn at {fill} full, 4 KiB random writes steady under load: {}", each.join("; "))
+        format!("churn at {fill} full, 4 KiB random writes under load: {}", each.join("; "))
     };
     fills(&study.ageing).into_iter().map(line).collect()
+}
+
+/// What stands in brackets behind a rate under load: that it is not steady, and the rate of a burst.
+fn asides(run: &Run) -> String {
+    let burst = mean(run, BURST).map(|burst| format!("{} in a burst after idling", whole(burst)));
+    let all: Vec<String> = (!is_steady(run)).then(|| "not steady".to_owned()).into_iter().chain(burst).collect();
+    if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) }
 }
 
 /// What would change the choice of `chosen`, as far as the runs show it.

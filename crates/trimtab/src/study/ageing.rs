@@ -32,6 +32,8 @@ pub const CHURN: &str = "churn";
 pub const RATE_STEADY: &str = "random-write.steady-state";
 /// Metric: bytes to flash for bytes of the host while these went on.
 pub const RATE_STEADY_WAF: &str = "random-write.steady-state.waf";
+/// Metric: share of the time of these writes, in per cent, that the drive spent on TRIM commands of the policy.
+pub const RATE_STEADY_TRIMS: &str = "random-write.steady-state.trim-time";
 /// Metric: 4 KiB random writes per second in a burst after hours of idle time, mean of the last quarter.
 pub const BURST: &str = "random-write.burst";
 /// Metric: the first burst, on the drive that has just been filled.
@@ -351,6 +353,7 @@ impl Months {
         let of = |part: fn(&Sustained) -> f64| mean(&self.sustained.iter().map(part).collect::<Vec<_>>());
         // The mean time of a write, as write amplification is the mean work of one: both are then of the same writes.
         run.metrics.push(figure(RATE_STEADY, Unit::OpsPerSecond, Better::Higher, 1.0 / of(|one| 1.0 / one.rate)));
+        run.metrics.push(figure(RATE_STEADY_TRIMS, Unit::Percent, Better::Neither, 100.0 * of(|one| one.trim_share)));
         run.metrics.push(figure(RATE_STEADY_WAF, Unit::Ratio, Better::Lower, of(|one| one.waf)));
         let mut note = |code: &str, text: &str| {
             run.warnings.push(Warning {

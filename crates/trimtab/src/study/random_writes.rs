@@ -67,6 +67,8 @@ pub struct Sustained {
     pub rate: f64,
     /// Bytes to flash for bytes that the host wrote, while these writes went on.
     pub waf: f64,
+    /// Share of the time that the drive spent on TRIM commands of the policy, from 0 to 1.
+    pub trim_share: f64,
     /// Whether the window satisfies SNIA's rule, and was written on no credit.
     pub steady: bool,
     /// What would throttle the drive if that went on, and had not in the window.
@@ -87,6 +89,7 @@ struct Tried {
     medium: u64,
     /// Erased bytes before and after.
     free: (u64, u64),
+    trim_seconds: f64,
     later: Option<SlowsLater>,
 }
 
@@ -127,6 +130,7 @@ impl Sustained {
         Self {
             rate: sum(|round| round.writes as f64) / seconds.max(1e-9),
             waf: sum(|round| round.medium as f64) / sum(|round| round.host as f64).max(1.0),
+            trim_share: sum(|round| round.trim_seconds) / seconds.max(1e-9),
             steady,
             later: window.iter().rev().find_map(|round| round.later),
         }
@@ -246,6 +250,7 @@ impl RandomWrites {
         let elapsed = (after.at - before.at).as_secs_f64();
         tried.owed_seconds = after.backlog.as_secs_f64() - before.backlog.as_secs_f64() + (elapsed - tried.seconds);
         tried.seconds_min = tried.writes as f64 * self.write_seconds_min;
+        tried.trim_seconds = (after.trim_ns - before.trim_ns) as f64 / 1e9;
         let took_ns = after.at.0 - before.at.0;
         tried.later = after.strain.slows_later(file.volume().drive().as_ref(), &before.strain, took_ns, before.strain.throttled_ns);
         Ok(tried)
@@ -258,6 +263,7 @@ struct Seen {
     written: (u64, u64),
     backlog: Nanos,
     free: u64,
+    trim_ns: u64,
     strain: Strain,
 }
 
@@ -267,7 +273,14 @@ impl Seen {
         let drive = file.volume().drive();
         let counters = drive.counters();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
-        Self { at, written: drive.written(), backlog: drive.backlog(at), free: count("now_free_bytes"), strain: drive.strain() }
+        Self {
+            at,
+            written: drive.written(),
+            backlog: drive.backlog(at),
+            free: count("now_free_bytes"),
+            trim_ns: count("trim_ns"),
+            strain: drive.strain(),
+        }
     }
 }
 
