@@ -3,7 +3,8 @@
 use super::Axis;
 use crate::units::Nanos;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 /// Pictures of a run; most runs have none.
@@ -102,6 +103,8 @@ pub struct LatencyMap {
     pub cells: Vec<(u32, u32, u64)>,
     /// Columns in which a trim was under way; sorted.
     pub trimming: Vec<u32>,
+    /// The longest of all; 0 in runs of versions that did not keep it.
+    pub longest: Nanos,
 }
 
 impl LatencyMap {
@@ -116,6 +119,18 @@ impl LatencyMap {
         let ns = if ns < 4 { 4 } else { ns };
         let octave = ns.ilog2();
         octave * Self::STEPS + ((ns >> (octave - 2)) & 3) as u32
+    }
+
+    /// The longest in words; of a run that does not say it exactly, what it was at least.
+    #[must_use]
+    pub fn longest_in_words(&self) -> String {
+        match self.longest {
+            Nanos::ZERO => match self.cells.iter().map(|cell| Self::least(cell.1)).max() {
+                Some(least) => format!("≥{least}"),
+                None => Nanos::ZERO.to_string(),
+            },
+            longest => longest.to_string(),
+        }
     }
 
     /// The least latency of a bucket from 8 on.
@@ -135,6 +150,7 @@ pub struct LatencyRecorder {
     every: Nanos,
     cells: BTreeMap<(u32, u32), u64>,
     trimming: BTreeSet<u32>,
+    longest: Nanos,
 }
 
 impl LatencyRecorder {
@@ -144,7 +160,7 @@ impl LatencyRecorder {
     /// Nothing yet, in columns of a tenth of a second.
     #[must_use]
     pub const fn new() -> Self {
-        Self { every: Nanos::from_millis(100), cells: BTreeMap::new(), trimming: BTreeSet::new() }
+        Self { every: Nanos::from_millis(100), cells: BTreeMap::new(), trimming: BTreeSet::new(), longest: Nanos::ZERO }
     }
 
     /// An operation that was asked for `at` after the beginning and answered after `took`; whether a trim was under way then.
@@ -160,6 +176,7 @@ impl LatencyRecorder {
         }
         let column = (at.0 / self.every.0) as u32;
         *self.cells.entry((column, LatencyMap::bucket(took))).or_insert(0) += 1;
+        self.longest = self.longest.max(took);
         if trimming {
             self.trimming.insert(column);
         }
@@ -169,7 +186,7 @@ impl LatencyRecorder {
     #[must_use]
     pub fn finish(self, phase: impl Into<String>) -> LatencyMap {
         let cells = self.cells.into_iter().map(|((column, bucket), count)| (column, bucket, count)).collect();
-        LatencyMap { phase: phase.into(), every: self.every, cells, trimming: self.trimming.into_iter().collect() }
+        LatencyMap { phase: phase.into(), every: self.every, cells, trimming: self.trimming.into_iter().collect(), longest: self.longest }
     }
 }
 
@@ -200,6 +217,8 @@ mod tests {
             ops.iter().for_each(|(at, took, trimming)| recorder.record(Nanos(*at), Nanos(*took), *trimming));
             let map = recorder.finish("load");
             prop_assert_eq!(map.cells.iter().map(|cell| cell.2).sum::<u64>(), ops.len() as u64);
+            let longest = ops.iter().map(|op| op.1).max().unwrap();
+            prop_assert_eq!(map.longest_in_words(), Nanos(longest).to_string(), "not where a bucket begins");
             prop_assert!(map.cells.iter().all(|cell| u64::from(cell.0) < LatencyRecorder::COLUMNS_MAX));
             for (at, took, trimming) in ops {
                 let column = (at / map.every.0) as u32;

@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_core::run::{Field, Run};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::units::{Bytes, Nanos, grouped};
 use trimtab_core::usage::UsageError;
 
 /// What was applied, taken back and trimmed on this machine, by hand and by the daemon; newest last.
@@ -162,20 +162,20 @@ fn of_run(run: &Run, id: String) -> Event {
 }
 
 fn table(events: &Events) -> Table {
-    let header = ["began", "what", "filesystem", "policy", "by", "reached the drives", "commands", "time", "outcome", "id"];
+    let header = ["began, UTC", "what", "filesystem", "policy", "by", "reached drives", "commands", "time", "outcome", "id"];
     let mut table = Table::new("", &header).when_narrow(Narrow::Records);
     for event in &events.events {
         let text = |text: &Option<String>| text.as_deref().map(clean).unwrap_or_default();
         // Only a trim could have been counted.
         let not_counted = || if event.id.is_some() { "not counted".to_owned() } else { String::new() };
         table.row([
-            instant(event.unix_ms),
+            instant(event.unix_ms).trim_end_matches(" UTC").to_owned(),
             event.what.to_owned(),
             clean(&event.path),
             clean(&event.policy),
             text(&event.by),
             event.sent_bytes.map_or_else(not_counted, |bytes| Bytes(bytes).to_string()),
-            event.sent_commands.map(|n| n.to_string()).unwrap_or_default(),
+            event.sent_commands.map(grouped).unwrap_or_default(),
             event.seconds.map(|s| Nanos((s * 1e9) as u64).to_string()).unwrap_or_default(),
             clean(&event.outcome),
             text(&event.id),

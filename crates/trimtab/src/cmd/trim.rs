@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use trimtab_core::policy::{IdleSettings, Now, ParsePolicyError, Patience, Policy, PolicySpec, State};
 use trimtab_core::run::Field;
 use trimtab_core::target::TrimWindow;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::units::{Bytes, Nanos, grouped};
 use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
@@ -376,9 +376,15 @@ fn view<'a>(context: &Context, path: &Path, windows: impl Iterator<Item = &'a Tr
     Progress::new(context, "trimming", Counting::Bytes, addresses).with_discards(|| Meter::start(path).ok())
 }
 
-fn show(progress: &mut Progress, account: &Account) {
-    progress.set(account.asked.0);
-    progress.say(|| vec![format!("requests {}", account.requests), format!("longest {}", account.longest)]);
+/// Windows that were gone over, without what was tried of them before: the bar is not to pass its end.
+fn show(progress: &mut Progress, account: &Account, waits: bool) {
+    progress.set(account.gone_over.0);
+    progress.say(|| {
+        let wait = waits.then(|| "waiting for idle time".to_owned());
+        let others = account.wait_during.filter(|wait| *wait > Nanos::ZERO).map(|wait| format!("others waited {wait}"));
+        let said = [format!("requests {}", grouped(account.requests)), format!("longest {}", account.longest)];
+        wait.into_iter().chain(said).chain(others).collect()
+    });
 }
 
 /// Some windows, at once.
@@ -389,7 +395,7 @@ fn windows(args: &Args, fs: &mut Filesystem, context: &Context, path: &Path) -> 
     fs.prepare(args.min_extent, false);
     let mut progress = view(context, path, windows.iter());
     let account = at_once(fs, &windows, args.min_extent, |account| {
-        show(&mut progress, account);
+        show(&mut progress, account, false);
         interrupt::requested()
     });
     // The other groups still are as the pass before left them.

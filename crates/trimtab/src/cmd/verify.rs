@@ -11,7 +11,7 @@ use crate::trim::verify::{self, Options, Proof};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::units::{Bytes, Nanos, grouped};
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
 
@@ -86,7 +86,7 @@ fn text(proof: &Proof, as_mounted: bool) -> String {
         let arrived = layer.arrived.map_or("-", |yes| if yes { "yes" } else { "NO" });
         let count = &layer.discards;
         let counted = count.fate != Fate::NotCounted;
-        let commands = count.commands.filter(|_| counted).map_or("-".to_owned(), |n| n.to_string());
+        let commands = count.commands.filter(|_| counted).map_or("-".to_owned(), grouped);
         let bytes = match count.given_back_bytes {
             Some(bytes) => format!("{} given back", Bytes(bytes)),
             None => in_words(count.bytes.filter(|_| counted)),
@@ -98,7 +98,7 @@ fn text(proof: &Proof, as_mounted: bool) -> String {
     let mut blocks = Table::new("", &["raw blocks", "zeroes", "ones", "as written", "other"]);
     for (name, content) in [(if as_mounted { "freed" } else { "freed and trimmed" }, freed), ("kept beside them", &proof.kept)] {
         let shares = [content.zero, content.ones, content.written, content.other].map(|n| percent(n, content.total()));
-        blocks.row([format!("{name} ({})", content.total())].into_iter().chain(shares));
+        blocks.row([format!("{name} ({})", grouped(content.total()))].into_iter().chain(shares));
     }
     let mut text = String::new();
     if !proof.layers.is_empty() {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_core::runner;
-use trimtab_core::units::{Bytes, Nanos, three_digits};
+use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
 
 /// A view of what goes on that appears once it has taken a second.
 #[derive(Debug)]
@@ -260,7 +260,7 @@ impl State {
     /// Time left, amount and rate: what matters most comes first, and stays where there is no room for all.
     fn in_words(&self, now: Instant) -> Vec<String> {
         let position = self.pace.position();
-        let amount = |n: u64| if self.counting == Counting::Bytes { Bytes(n).to_string() } else { n.to_string() };
+        let amount = |n: u64| if self.counting == Counting::Bytes { Bytes(n).to_string() } else { grouped(n) };
         let rate = self.pace.rate(now);
         let shown = match self.counting {
             _ if rate <= 0.0 => "-".to_owned(),

@@ -3,7 +3,7 @@
 use super::document::{Block, Chart, ChartKind, Document, Section, Table};
 use super::run::{instant, quantity};
 use trimtab_core::analysis::compare::runs::{Against, Row, Side};
-use trimtab_core::analysis::compare::{Comparison, Verdict};
+use trimtab_core::analysis::compare::{Comparison, MATTERS_FROM, Verdict};
 use trimtab_core::run::{Run, Series, Unit, Warning};
 use trimtab_core::units::three_digits;
 
@@ -45,7 +45,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
 pub fn pictures(sides: &[Side<'_>]) -> Vec<Block> {
     let runs: Vec<(&str, &Run)> = sides.iter().filter_map(|side| Some((side.label, side.runs.first()?))).collect();
     let Some((_, base)) = runs.first() else { return Vec::new() };
-    let mut blocks: Vec<Block> = UNITS.iter().filter_map(|unit| bars(&runs, base, *unit)).collect();
+    let mut blocks: Vec<Block> = UNITS.iter().flat_map(|unit| bars(&runs, base, *unit)).collect();
     blocks.extend(base.series.iter().filter_map(|series| lines(&runs, series)));
     blocks
 }
@@ -55,27 +55,61 @@ const UNITS: [Unit; 5] = [Unit::Seconds, Unit::MegabytesPerSecond, Unit::OpsPerS
 /// Figures in a picture of bars, at most; the table has all.
 const BARS_MAX: usize = 8;
 
-fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Option<Block> {
+/// Figures of so much less than the highest of a picture have one of their own: their bars could not be seen.
+const SEEN_FROM: f64 = 1.0 / 30.0;
+
+/// Its name, and its mean in each run.
+type Figure<'a> = (&'a String, Vec<Option<f64>>);
+
+/// Figures of a unit in which the runs differ, those of like size in a picture together. What does not differ is in the table.
+fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<Block> {
     let mean = |run: &Run, name: &str| {
         let samples = &run.metrics.iter().find(|m| m.name == name && m.unit == unit)?.samples;
-        Some(samples.iter().sum::<f64>() / samples.len() as f64)
+        Some(samples.iter().sum::<f64>() / samples.len() as f64).filter(|mean| mean.is_finite())
     };
-    let shared = |name: &&String| runs.iter().filter(|(_, run)| mean(run, name).is_some()).count() > 1;
-    let names = base.metrics.iter().filter(|m| m.unit == unit).map(|m| &m.name).filter(shared).take(BARS_MAX);
-    let categories: Vec<String> = names.cloned().collect();
-    let series = |(label, run): &(&str, &Run)| ((*label).to_owned(), categories.iter().map(|name| mean(run, name)).collect());
-    (!categories.is_empty()).then(|| {
+    let of_all = |name: &str| -> Vec<Option<f64>> { runs.iter().map(|(_, run)| mean(run, name)).collect() };
+    let high = |values: &[Option<f64>]| values.iter().flatten().copied().fold(0.0, f64::max);
+    let differ = |(_, values): &Figure<'_>| {
+        let low = values.iter().flatten().copied().fold(f64::MAX, f64::min);
+        values.iter().flatten().count() > 1 && high(values) - low >= MATTERS_FROM * high(values) && high(values) > 0.0
+    };
+    let names = base.metrics.iter().filter(|m| m.unit == unit).map(|m| (&m.name, of_all(&m.name)));
+    let mut figures: Vec<Figure<'_>> = names.filter(differ).collect();
+    figures.sort_by(|a, b| high(&b.1).total_cmp(&high(&a.1)));
+    let mut pictures: Vec<Vec<Figure<'_>>> = Vec::new();
+    for figure in figures {
+        match pictures.last_mut().filter(|of| of.len() < BARS_MAX && high(&figure.1) >= SEEN_FROM * high(&of[0].1)) {
+            Some(picture) => picture.push(figure),
+            None => pictures.push(vec![figure]),
+        }
+    }
+    let drawn = |picture: Vec<Figure<'_>>| {
+        let (scale, name) = scale_of(high(&picture[0].1), unit);
+        let series = runs.iter().enumerate().map(|(at, (label, _))| {
+            ((*label).to_owned(), picture.iter().map(|(_, values)| values[at].map(|value| value * scale)).collect())
+        });
         Block::Chart(Chart {
-            title: format!("Figures in {}", unit.name()),
+            title: format!("Figures in {name}"),
             x_label: String::new(),
-            y_label: unit.name().to_owned(),
+            y_label: name.to_owned(),
             // A word a line below the bars.
             kind: ChartKind::Bars {
-                categories: categories.iter().map(|name| name.replace('.', " ")).collect(),
-                series: runs.iter().map(series).collect(),
+                categories: picture.iter().map(|(name, _)| name.replace('.', " ")).collect(),
+                series: series.collect(),
             },
         })
-    })
+    };
+    pictures.into_iter().map(drawn).collect()
+}
+
+/// What a picture of figures up to `high` is drawn in: factor and name.
+fn scale_of(high: f64, unit: Unit) -> (f64, &'static str) {
+    match (unit, high) {
+        (Unit::Seconds, h) if h < 1e-3 => (1e6, "µs"),
+        (Unit::Seconds, h) if h < 1.0 => (1e3, "ms"),
+        (Unit::Seconds, h) if h >= 7_200.0 => (1.0 / 3_600.0, "hours"),
+        _ => (1.0, unit.name()),
+    }
 }
 
 /// A series of the first that others have too, all in one picture.
@@ -130,6 +164,7 @@ fn cells(name: &str, unit: Unit, comparison: &Comparison) -> [String; 6] {
 /// A ratio with three digits that say something: 0.0160, 0.983, 64.2.
 pub fn ratio(value: f64) -> String {
     let decimals = match value {
+        v if v >= 999.5 => return three_digits(v),
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
         v if v >= 1.0 => 2,
@@ -143,9 +178,48 @@ pub fn ratio(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_core::run::{Better, Metric};
+
+    /// Seen: a first picture that looked empty, of eight figures of which one lasts 30 s on both sides.
+    #[test]
+    fn what_does_not_differ_or_could_not_be_seen_is_not_drawn() {
+        let run = |values: [f64; 5]| {
+            let metrics = ["load", "wait.p99", "wait.longest", "late", "tiny"].iter().zip(values);
+            let metric = |(name, value): (&&str, f64)| Metric {
+                name: format!("{name}.seconds"),
+                unit: Unit::Seconds,
+                better: Better::Lower,
+                samples: vec![value],
+            };
+            Run { metrics: metrics.map(metric).collect(), series: Vec::new(), ..crate::store::shape::any_run::example() }
+        };
+        let (a, b) = (run([30.0, 0.002_67, 0.002_67, 0.0, 1e-5]), run([30.001, 0.0667, 1.8, 3.74, 2e-5]));
+        let drawn = bars(&[("A", &a), ("B", &b)], &a, Unit::Seconds);
+        let seen = |block: &Block| match block {
+            Block::Chart(Chart { y_label, kind: ChartKind::Bars { categories, series }, .. }) => (
+                y_label.clone(),
+                categories.join("; "),
+                series[1].1.iter().map(|v| v.map(three_digits)).collect::<Option<Vec<_>>>().unwrap().join(" "),
+            ),
+            other => panic!("{other:?}"),
+        };
+        let own = |text: (&str, &str, &str)| (text.0.to_owned(), text.1.to_owned(), text.2.to_owned());
+        assert_eq!(
+            drawn.iter().map(seen).collect::<Vec<_>>(),
+            [
+                own(("s", "late seconds; wait longest seconds", "3.74 1.80")),
+                own(("ms", "wait p99 seconds", "66.7")),
+                own(("µs", "tiny seconds", "20.0"))
+            ]
+        );
+        assert!(bars(&[("A", &a), ("A", &a)], &a, Unit::Seconds).is_empty());
+    }
 
     #[test]
     fn ratios_have_three_digits() {
-        assert_eq!([0.00123, 0.0161, 0.1234, 1.0, 12.34, 640.0].map(ratio), ["1.23e-3", "0.0161", "0.123", "1.00", "12.3", "640"]);
+        assert_eq!(
+            [0.00123, 0.0161, 0.1234, 1.0, 12.34, 640.0, 216_147.2].map(ratio),
+            ["1.23e-3", "0.0161", "0.123", "1.00", "12.3", "640", "216,000"]
+        );
     }
 }

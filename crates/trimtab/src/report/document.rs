@@ -3,7 +3,7 @@
 
 use trimtab_core::run::Warning;
 use trimtab_core::run::pictures::{LatencyMap, SHARE_MAX, SuperblockMap};
-use trimtab_core::units::Nanos;
+use trimtab_core::units::{Nanos, grouped, three_digits};
 
 /// A report.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -284,20 +284,36 @@ impl Heat {
         let mut table = Table::new(self.title.clone(), &["policy", "asked for", "over 0.1 s", "longest"]);
         for (name, map) in &self.maps {
             let count = |least: Nanos| map.cells.iter().filter(|cell| LatencyMap::least(cell.1) >= least).map(|cell| cell.2).sum::<u64>();
-            let longest = map.cells.iter().map(|cell| LatencyMap::least(cell.1)).max().unwrap_or(Nanos::ZERO);
-            table.row([name.clone(), count(Nanos::ZERO).to_string(), count(Nanos::from_millis(100)).to_string(), format!("≥{longest}")]);
+            table.row([name.clone(), grouped(count(Nanos::ZERO)), grouped(count(Nanos::from_millis(100))), map.longest_in_words()]);
         }
         table
     }
 }
 
-/// Marks as a table, their numbers written by `number`.
-pub fn dots_table(chart: &Chart, axes: &[String], dots: &[Dot], number: fn(f64) -> String) -> Table {
-    let mut header = vec!["policy", chart.y_label.as_str()];
+/// The label of a vertical axis without its unit, and how its values are read: times have units of their own.
+#[must_use]
+pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {
+    let time = |seconds: f64| Nanos((seconds.max(0.0) * 1e9) as u64).to_string();
+    match label.strip_suffix(", s") {
+        Some(what) => (what, time),
+        None if matches!(label, "s" | "seconds") => ("", time),
+        None => (label, three_digits),
+    }
+}
+
+/// Marks as a table, their numbers written by `number`, those of the vertical axis below `heading` by `height`.
+pub fn dots_table(
+    chart: &Chart,
+    axes: &[String],
+    dots: &[Dot],
+    (heading, height): (&str, fn(f64) -> String),
+    number: fn(f64) -> String,
+) -> Table {
+    let mut header = vec!["policy", heading];
     header.extend(axes.iter().map(String::as_str));
     let mut table = Table::new(chart.title.clone(), &header);
     for dot in dots {
-        table.row([dot.name.clone(), number(dot.y)].into_iter().chain(dot.x.iter().map(|x| x.map_or_else(String::new, number))));
+        table.row([dot.name.clone(), height(dot.y)].into_iter().chain(dot.x.iter().map(|x| x.map_or_else(String::new, number))));
     }
     table
 }

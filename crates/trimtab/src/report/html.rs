@@ -3,6 +3,7 @@
 use super::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, dots_table, thinned};
 use super::text::clean;
 use super::{page_data, palette, svg};
+use crate::output::lines::atoms;
 use std::fmt::Write as _;
 use trimtab_core::run::{Severity, Warning};
 
@@ -78,7 +79,7 @@ impl Page {
         let html = &mut self.html;
         let _ = writeln!(html, "<header>\n<h1>{}</h1>", escape(&document.title));
         for line in &document.subtitle {
-            let _ = writeln!(html, "<p class=\"sub\">{}</p>", escape(line));
+            let _ = writeln!(html, "<p class=\"sub\">{}</p>", prose(line));
         }
         html.push_str("</header>\n<main>\n");
         if let Some(answer) = &document.answer {
@@ -108,7 +109,7 @@ impl Page {
         match block {
             Block::Verdict(verdict) => write_verdict(html, verdict),
             Block::Text(text) => {
-                let _ = writeln!(html, "<p>{}</p>", escape(text));
+                let _ = writeln!(html, "<p>{}</p>", prose(text));
             }
             Block::Table(table) => write_table(html, table),
             Block::Chart(chart) => {
@@ -154,6 +155,22 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
+/// [`escape`] for what people read: no line ends between a number and its unit.
+fn prose(text: &str) -> String {
+    const NO_BREAK: &str = "\u{a0}";
+    let mut glued = String::with_capacity(text.len());
+    // Atoms hold a blank only before a unit; all other blanks and line ends are as they were.
+    let mut rest = text;
+    for atom in atoms(text).iter().filter(|atom| atom.contains(' ')) {
+        let Some(at) = rest.find(atom.as_str()) else { continue };
+        glued.push_str(&rest[..at]);
+        glued.push_str(&atom.replace(' ', NO_BREAK));
+        rest = &rest[at + atom.len()..];
+    }
+    glued.push_str(rest);
+    escape(&glued)
+}
+
 /// How things look on a dark screen, and the pattern of dashes of each series.
 fn look_style() -> String {
     let mut style = String::new();
@@ -194,7 +211,7 @@ fn write_answer(html: &mut String, answer: &Answer) {
         html,
         "<section class=\"answer\" aria-label=\"The answer\">\n<p class=\"origin\"><strong>{}</strong> <span>{}</span></p>",
         escape(&answer.subject),
-        escape(&answer.origin)
+        prose(&answer.origin)
     );
     for what in &answer.uses {
         let on = if what.on.is_empty() { String::new() } else { format!(" on {}", escape(&what.on)) };
@@ -203,17 +220,17 @@ fn write_answer(html: &mut String, answer: &Answer) {
             "<p class=\"use\"><b>USE</b> <strong>{}</strong>{on}: {} <span class=\"sure\">{}</span></p>",
             escape(&what.choice),
             escape(&what.meaning),
-            escape(&what.sure)
+            prose(&what.sure)
         );
     }
     if !answer.why.is_empty() {
-        let why: Vec<String> = answer.why.iter().map(|line| escape(line)).collect();
+        let why: Vec<String> = answer.why.iter().map(|line| prose(line)).collect();
         let _ = writeln!(html, "<p class=\"why\"><b>WHY</b> <span>{}</span></p>", why.join("<br>"));
     }
     answer.tables.iter().for_each(|table| write_table(html, table));
     html.push_str("<dl class=\"notes\">\n");
     for (label, text) in &answer.notes {
-        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", escape(label), escape(text));
+        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", escape(label), prose(text));
     }
     if !answer.apply.is_empty() {
         let _ = writeln!(html, "<dt>Apply</dt><dd><code>{}</code></dd>", escape(&answer.apply.join("\n")));
@@ -228,12 +245,12 @@ fn write_answer(html: &mut String, answer: &Answer) {
 }
 
 fn write_verdict(html: &mut String, verdict: &Verdict) {
-    let _ = writeln!(html, "<div class=\"verdict\"><p class=\"headline\">{}</p>", escape(&verdict.headline));
+    let _ = writeln!(html, "<div class=\"verdict\"><p class=\"headline\">{}</p>", prose(&verdict.headline));
     for (title, items) in [("Evidence", &verdict.evidence), ("What would change it, and what this does not show", &verdict.caveats)] {
         if !items.is_empty() {
             let _ = writeln!(html, "<h3>{title}</h3>\n<ul>");
             for item in items {
-                let _ = writeln!(html, "<li>{}</li>", escape(item));
+                let _ = writeln!(html, "<li>{}</li>", prose(item));
             }
             html.push_str("</ul>\n");
         }
@@ -249,13 +266,13 @@ fn write_table(html: &mut String, table: &Table) {
     write_groups(html, table);
     html.push_str("<tr>");
     for heading in &table.header {
-        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(heading));
+        let _ = write!(html, "<th scope=\"col\">{}</th>", prose(heading));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for (at, row) in table.rows.iter().enumerate() {
         html.push_str(if table.chosen.contains(&at) { "<tr class=\"chosen\">" } else { "<tr>" });
         for (i, cell) in row.iter().enumerate() {
-            let cell = escape(cell);
+            let cell = prose(cell);
             let _ = if i == 0 { write!(html, "<th scope=\"row\">{cell}</th>") } else { write!(html, "<td>{cell}</td>") };
         }
         html.push_str("</tr>\n");
@@ -292,7 +309,7 @@ fn write_warnings(html: &mut String, warnings: &[Warning]) {
         let _ = writeln!(
             html,
             "<li class=\"{class}\"><strong>{word}:</strong> {} <code>{}</code></li>",
-            escape(&warning.text),
+            prose(&warning.text),
             escape(&warning.code)
         );
     }
@@ -300,7 +317,7 @@ fn write_warnings(html: &mut String, warnings: &[Warning]) {
 }
 
 fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usize>) {
-    let title = escape(&chart.title);
+    let title = prose(&chart.title);
     let place = live.map_or_else(String::new, |live| format!(" data-chart=\"{live}\""));
     let _ = writeln!(html, "<figure id=\"c{number}\"{place}>\n<figcaption>{title}</figcaption>\n<div class=\"still\">");
     let linear = svg::draw(chart, false);
@@ -442,7 +459,7 @@ fn numbers(chart: &Chart) -> Table {
             }
             table
         }
-        ChartKind::Dots { axes, dots } => dots_table(chart, axes, dots, plain),
+        ChartKind::Dots { axes, dots } => dots_table(chart, axes, dots, (&chart.y_label, plain), plain),
         ChartKind::Bars { categories, series } => {
             let mut header = vec![chart.y_label.as_str()];
             header.extend(series.iter().map(|(name, _)| name.as_str()));
@@ -498,6 +515,16 @@ mod tests {
         let html = render(&document(hostile));
         assert!(!html.contains("<img") && !html.contains('\u{1b}'));
         assert_eq!(html.matches("</script>").count(), 2, "the page's own, and that of its data");
+    }
+
+    #[test]
+    fn a_unit_stays_on_the_line_of_its_number() {
+        assert_eq!(
+            prose("waits 148 ms, of 1.5 GB;  12 %\nin 5 files <b>"),
+            "waits 148\u{a0}ms, of 1.5\u{a0}GB;  12\u{a0}%\nin 5 files &lt;b&gt;"
+        );
+        let html = render(&document("at 148 ms"));
+        assert!(html.contains("<p>at 148\u{a0}ms</p>") && html.contains("<li>at 148\u{a0}ms</li>"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A document as Markdown, for issues and pages: the same order and the same numbers as on the terminal. What comes from outside is never
 //! markup.
 
-use super::document::{Answer, Block, Chart, ChartKind, Document, Table, dots_table};
+use super::document::{Answer, Block, Chart, ChartKind, Document, Table, dots_table, read_as};
 use crate::output::plain;
 use trimtab_core::units::three_digits;
 
@@ -75,7 +75,7 @@ fn of_chart(chart: &Chart) -> String {
             let names = lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>().join(", ");
             format!("{}: {} (points: trimtab results export --series)\n", escaped(&chart.title), escaped(&names))
         }
-        ChartKind::Dots { axes, dots } => of_table(&dots_table(chart, axes, dots, three_digits)),
+        ChartKind::Dots { axes, dots } => of_table(&dots_table(chart, axes, dots, read_as(&chart.y_label), three_digits)),
         ChartKind::Bars { categories, series } => {
             let mut header = vec![chart.y_label.as_str()];
             header.extend(series.iter().map(|(name, _)| name.as_str()));

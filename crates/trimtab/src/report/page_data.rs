@@ -81,7 +81,7 @@ pub fn heat(heat: &Heat) -> Value {
     let edges: Vec<Value> = (low..=high).map(|bucket| number(LatencyMap::least(bucket).as_secs_f64())).collect();
     let map = |(name, map): &(String, LatencyMap)| {
         let cells: Vec<Value> = map.cells.iter().map(|(column, bucket, count)| json!([column, bucket - low, count])).collect();
-        json!({ "name": name, "every": number(map.every.as_secs_f64()), "cells": cells, "trimming": map.trimming })
+        json!({ "name": name, "every": number(map.every.as_secs_f64()), "cells": cells, "trimming": map.trimming, "longest": map.longest_in_words() })
     };
     let maps: Vec<Value> = heat.maps.iter().map(map).collect();
     json!({ "kind": "heat", "title": heat.title, "y": heat.y_label, "shown": heat.shown, "edges": edges, "maps": maps })

@@ -16,7 +16,7 @@ const make = (name, attributes = {}, ...children) => {
 const button = (text, title, onclick) => make("button", { type: "button", title, "aria-label": title, onclick }, text);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const quote = (text) => (/[",\n]/.test(text) ? '"' + String(text).replaceAll('"', '""') + '"' : String(text));
-const csvOf = (rows) => rows.map((row) => row.map((cell) => quote(cell ?? "")).join(",")).join("\r\n") + "\r\n";
+const csvOf = (rows) => rows.map((row) => row.map((cell) => quote(typeof cell === "string" ? cell.replaceAll("\u00a0", " ") : cell ?? "")).join(",")).join("\r\n") + "\r\n";
 const fileName = (title, end) => title.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 60) + end;
 
 const save = (blob, name) => {
@@ -35,10 +35,12 @@ const short = (value) => {
   if (size < 1e-3) return value.toExponential(1);
   return String(Number((value / by).toPrecision(3))) + letter;
 };
+// A unit stays on the line of its number.
+const glued = (text) => text.replace(/(\d) (?=\S)/g, "$1\u00a0");
 const seconds = (value) => {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const [by, unit] = value >= 1 ? [1, "s"] : value >= 1e-3 ? [1e3, "ms"] : value >= 1e-6 ? [1e6, "µs"] : [1e9, "ns"];
-  return String(Number((value * by).toPrecision(3))) + " " + unit;
+  return String(Number((value * by).toPrecision(3))) + "\u00a0" + unit;
 };
 
 // ---- tables -------------------------------------------------------------------------------------------------------------------------------
@@ -280,12 +282,19 @@ const chart = (figure, data, index) => {
     if (plot) plot.destroy();
     const wide = values[0][values[0].length - 1] - values[0][0];
     const pad = dots ? Math.max(wide * 0.12, 0.5) : 0;
+    // What marks say stands above the lines, not on them.
+    const rows = dots ? 0 : data.marks.length;
+    const free = rows ? 1 / (1 - Math.min(0.5, (rows * 15 + 8) / Math.max(100, height - 74))) : 1;
+    const above = (u, min, max) => {
+      const [low, high] = uPlot.rangeLog(min, max, 10, true);
+      return [low, rows ? low * (max / low) ** free : high];
+    };
     const options = {
       width, height, legend: { show: false }, hooks: paint, padding: [12, 14, 0, 4],
       cursor: { drag: { x: true, y: false, setScale: true }, points: { size: 7 }, focus: { prox: 30 } },
       scales: {
         x: { time: false, range: dots ? (u, min, max) => (max - min > wide * 0.98 || wide === 0 ? [Math.min(0, min) - pad, max + pad * 1.6] : [min, max]) : undefined },
-        y: state.log ? { distr: 3, log: 10, range: dots ? (u, min, max) => [min / 2, max * 2] : undefined } : { range: (u, min, max) => [Math.min(0, min ?? 0), (max ?? 1) > 0 ? max * 1.08 : 1] },
+        y: state.log ? { distr: 3, log: 10, range: dots ? (u, min, max) => [min / 2, max * 2] : above } : { range: (u, min, max) => [Math.min(0, min ?? 0), (max ?? 1) > 0 ? max * Math.max(1.08, free) : 1] },
       },
       axes: [axis(dots ? data.axes[state.axis] : data.x, short, 34), upright(data.y, dots ? seconds : short, state.log)],
       series: [{}, ...named.map((series, at) => ({
@@ -402,7 +411,7 @@ const film = (figure, data) => {
     const now = Math.min(moment, drive.x.length - 1);
     return drive[layer] ? share.get(drive[layer][now * drive.superblocks + superblock]) : 0;
   };
-  const percent = (value) => `${Math.round((value / 63) * 100)} %`;
+  const percent = (value) => `${Math.round((value / 63) * 100)}\u00a0%`;
 
   const drawOne = (panel) => {
     const drive = panel.item();
@@ -482,7 +491,7 @@ const film = (figure, data) => {
     const chosen = panel.selected;
     panel.place.setAttribute("aria-label", `Superblocks under ${drive.name}. Arrow keys go from one to the next.`);
     panel.readout.textContent = chosen === null
-      ? `needed ${needed} %, kept though deleted ${unneeded} %, stale ${stale} %, erased ${Math.max(0, 100 - needed - unneeded - stale)} %`
+      ? glued(`needed ${needed} %, kept though deleted ${unneeded} %, stale ${stale} %, erased ${Math.max(0, 100 - needed - unneeded - stale)} %`)
       : `superblock ${chosen}: needed ${percent(at(drive, "needed", chosen))}, kept though deleted ${percent(at(drive, "unneeded", chosen))}, stale ${percent(at(drive, "stale", chosen))}${at(drive, "one_bit", chosen) ? ", in one-bit mode" : ""}`;
   };
 
@@ -549,7 +558,7 @@ const heat = (figure, data) => {
     const show = (u) => {
       const idx = u.cursor.idx;
       panel.readout.textContent = idx === null || idx === undefined
-        ? `longest ${seconds(Math.max(...longest.filter((v) => v !== null)))}; point at it for values`
+        ? `longest ${glued(map.longest)}; point at it for values`
         : `${seconds(xs[idx] - map.every / 2)} to ${seconds(xs[idx] + map.every / 2)}: ${asked[idx]} asked for, longest ≥ ${seconds(longest[idx])}${trimming.has(idx) ? ", a trim under way" : ""}`;
     };
     const paint = (u) => {

@@ -68,15 +68,35 @@ fn subtitle(run: &Run) -> Vec<String> {
 /// A setting as people read it: times and sizes in three digits, counts with separators, what is structured in a few words, all else as it is.
 #[must_use]
 pub fn readable(key: &str, value: &str) -> String {
-    const SIZES: [&str; 7] = ["bytes", "live", "median", "largest", "session", "capacity", "random-write-file"];
-    let is_size = SIZES.contains(&key) || key.ends_with("_bytes") || key.ends_with(".bytes");
     let count = |digits: &str| digits.parse::<u64>().ok();
     match (value.strip_suffix("ns").and_then(count), count(value)) {
         (Some(ns), _) => Nanos(ns).to_string(),
-        (None, Some(bytes)) if is_size => Bytes(bytes).to_string(),
+        (None, Some(bytes)) if is_size(key) => Bytes(bytes).to_string(),
         (None, Some(n)) => grouped(n),
         (None, None) => structured(value).unwrap_or_else(|| value.to_owned()),
     }
+}
+
+/// Whether the setting of this name is a number of bytes.
+fn is_size(key: &str) -> bool {
+    const SIZES: [&str; 14] = [
+        "bytes",
+        "live",
+        "median",
+        "largest",
+        "session",
+        "capacity",
+        "random-write-file",
+        "discard-max",
+        "request-max",
+        "bytes-per-inode",
+        "memory",
+        "piece-min",
+        "piece-max",
+        "min-extent",
+    ];
+    let name = key.rsplit('.').next().unwrap_or(key);
+    SIZES.contains(&name) || name.ends_with("_bytes")
 }
 
 /// What a JSON document holds: its texts and numbers, and how many there are of what it lists.
@@ -150,7 +170,9 @@ fn settings(settings: &[Field]) -> Table {
 fn fields(fields: &[Field]) -> Table {
     let mut table = Table::new("", &["what", "value"]);
     for field in fields {
-        table.row([field.key.as_str(), field.value.as_str()]);
+        // Not all numbers are counts here: a serial number has no separators.
+        let size = field.value.parse().ok().filter(|_| is_size(&field.key)).map(|bytes| Bytes(bytes).to_string());
+        table.row([field.key.clone(), size.unwrap_or_else(|| field.value.clone())]);
     }
     table
 }
@@ -177,7 +199,7 @@ fn series(series: &[Series]) -> Table {
         let finite = || s.y.iter().copied().filter(|v| v.is_finite());
         let shown = |v: Option<f64>| v.map_or_else(String::new, |v| quantity(v, s.unit));
         let values = [finite().next(), finite().reduce(f64::min), finite().reduce(f64::max), finite().next_back()];
-        table.row([s.name.clone(), s.y.len().to_string()].into_iter().chain(values.map(shown)));
+        table.row([s.name.clone(), grouped(s.y.len() as u64)].into_iter().chain(values.map(shown)));
     }
     table
 }
@@ -187,8 +209,8 @@ pub fn discards(phases: &[Phase]) -> Table {
     let mut table = Table::new("", &["phase", "asked", "accepted", "refused", "effective", "freed", "amplification"]);
     let of = |commands: Option<u64>, bytes: Option<Bytes>| match (commands, bytes) {
         (None, None) => "not known".to_owned(),
-        (Some(n), Some(bytes)) => format!("{n}: {bytes}"),
-        (Some(n), None) => n.to_string(),
+        (Some(n), Some(bytes)) => format!("{}: {bytes}", grouped(n)),
+        (Some(n), None) => grouped(n),
         (None, Some(bytes)) => bytes.to_string(),
     };
     for phase in phases {
@@ -203,7 +225,7 @@ pub fn discards(phases: &[Phase]) -> Table {
             phase.name.clone(),
             of(Some(account.asked_commands), Some(account.asked)),
             of(account.accepted_commands, account.accepted),
-            format!("{}{refused}", account.refused_commands),
+            format!("{}{refused}", grouped(account.refused_commands)),
             of(None, account.effective),
             of(None, account.freed),
             amplification,
@@ -246,7 +268,7 @@ pub fn metrics(metrics: &[Metric]) -> Table {
             });
             row.push(quantity(mean, metric.unit));
             let several = metric.samples.len() > 1 && mean > 0.0;
-            row.push(if several { format!("{:.1} %", (high - low) / mean * 100.0) } else { String::new() });
+            row.push(if several { quantity((high - low) / mean * 100.0, Unit::Percent) } else { String::new() });
             row.push(metric.samples.iter().map(|v| quantity(*v, metric.unit)).collect::<Vec<_>>().join(", "));
         } else {
             row.push(quantity(mean, metric.unit));

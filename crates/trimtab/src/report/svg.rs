@@ -84,6 +84,7 @@ fn draw_lines(
 ) -> Result<bool, DrawError> {
     let points = || lines.iter().flat_map(|line| line.points.iter());
     let (Some(x), Some(y)) = (Scale::across(points().map(|p| p.0)), Scale::up(points().map(|p| p.1), log)) else { return Ok(false) };
+    let y = y.with_room_for(marks.len());
     let frame = Frame::new(root, chart, Some(&x), &y)?;
     let looks = palette::looks(&lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>());
     for (line, i) in lines.iter().zip(looks) {
@@ -114,13 +115,16 @@ fn mark_label(root: &DrawingArea<SVGBackend<'_>, Shift>, mark: &Mark, (x, y): (i
         color: plotters::style::Color::to_backend_color(&MARK),
         ..anchored(if left { HPos::Left } else { HPos::Right }, VPos::Top)
     };
-    root.draw(&Text::new(mark.label.clone(), (if left { x + 4 } else { x - 4 }, y + 2 + 14 * row as i32), style))?;
+    root.draw(&Text::new(mark.label.clone(), (if left { x + 4 } else { x - 4 }, y + 2 + MARK_LINE * row as i32), style))?;
     Ok(())
 }
 
 fn anchored(horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
     label(12, INK).pos(Pos::new(horizontal, vertical))
 }
+
+/// Height of a line that says what a mark means.
+const MARK_LINE: i32 = 14;
 
 /// Where the plot lies in the picture: pixels between its edges and those of the picture.
 const LEFT: i32 = 70;
@@ -194,6 +198,17 @@ impl Scale {
         let (least, _) = extent(values.iter().copied().filter(|v| *v > 0.0))?;
         let floor = if low == 0.0 { 0.1 } else { 0.0 };
         (low >= 0.0 && high / least >= DECADE).then_some(Self { low: least / 1.2, high: high * 1.2, log, floor })
+    }
+
+    /// The same with room for as many lines of text above all values.
+    fn with_room_for(self, lines: usize) -> Self {
+        if lines == 0 {
+            return self;
+        }
+        let height = f64::from(SIZE.1 as i32 - TOP - BOTTOM);
+        let free = 1.0 / (1.0 - (lines as f64 * f64::from(MARK_LINE) / height + 0.02).min(0.5));
+        let high = if self.log { self.low * (self.high / self.low).powf(free) } else { self.low + (self.high - self.low) * free };
+        Self { high, ..self }
     }
 
     /// Where a value lies; `None` for what is no number.
@@ -500,6 +515,21 @@ mod tests {
         ) {
             let points: Vec<(f64, f64)> = values.iter().enumerate().map(|(i, y)| (i as f64 * scale, *y)).collect();
             check(&points, log);
+        }
+    }
+
+    /// Seen: "knee: 24k to 15k" written across the line whose knee it is.
+    #[test]
+    fn what_marks_say_stands_above_all_lines() {
+        for (log, count) in [(false, 1), (true, 1), (false, 4), (true, 4)] {
+            let mut chart = one_line((0..50).map(|i| (f64::from(i), if i < 25 { 24_000.0 } else { 1_500.0 })).collect());
+            let ChartKind::Lines { marks, .. } = &mut chart.kind else { unreachable!("it is a line") };
+            marks.extend((0..count).map(|n| Mark { x: 20.0 + f64::from(n), label: format!("knee {n}") }));
+            let svg = draw(&chart, log).unwrap();
+            let labels = svg.split('<').filter(|tag| tag.starts_with("text ") && tag.contains("knee"));
+            let lowest = labels.map(|tag| attribute(tag, "y").parse::<f64>().unwrap()).fold(0.0, f64::max);
+            let highest_point = seen(&svg).pieces.iter().flatten().map(|p| p.1).fold(f64::MAX, f64::min);
+            assert!(lowest + 2.0 <= highest_point, "log {log}, {count} marks: text down to {lowest}, line from {highest_point}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! A document for the terminal: the same order and the same numbers as the HTML, charts as sparklines.
 
-use super::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table};
+use super::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};
 use super::layout;
 use crate::output::{self, lines};
 use owo_colors::OwoColorize as _;
@@ -196,13 +196,16 @@ impl Screen {
                 let shown = lines::paragraph(&axes, self.width, "  ", "  ");
                 shown.lines().for_each(|line| self.text.push_str(&format!("{}\n", line.dimmed())));
             }
-            ChartKind::Dots { axes, dots } => self.table(&Table { caption: String::new(), ..dots_table(chart, axes, dots, three_digits) }),
+            ChartKind::Dots { axes, dots } => {
+                self.table(&Table { caption: String::new(), ..dots_table(chart, axes, dots, read_as(&chart.y_label), three_digits) })
+            }
             ChartKind::Bars { categories, series } => {
-                let mut header = vec![chart.y_label.as_str()];
+                let (heading, read) = read_as(&chart.y_label);
+                let mut header = vec![heading];
                 header.extend(series.iter().map(|(name, _)| name.as_str()));
                 let mut table = Table::new("", &header);
                 for (i, category) in categories.iter().enumerate() {
-                    let values = series.iter().map(|(_, values)| values.get(i).copied().flatten().map_or_else(String::new, three_digits));
+                    let values = series.iter().map(|(_, values)| values.get(i).copied().flatten().map_or_else(String::new, read));
                     table.row(std::iter::once(category.clone()).chain(values));
                 }
                 self.table(&table);

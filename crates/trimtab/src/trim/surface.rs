@@ -26,6 +26,8 @@ pub struct Account {
     pub requests: u64,
     /// Bytes of address space that requests covered.
     pub asked: Bytes,
+    /// The same without trials, whose windows are asked for as a whole later.
+    pub gone_over: Bytes,
     /// What the filesystem said it did; no proof.
     pub returned: Bytes,
     /// What the devices counted; `None` if they do not count.
@@ -52,6 +54,7 @@ impl Account {
         let of_trial = outcome.counted.filter(|_| trial).map_or(Bytes::ZERO, |counted| counted.bytes);
         self.trials = self.trials.saturating_add(of_trial);
         self.asked = self.asked.saturating_add(outcome.asked);
+        self.gone_over = self.gone_over.saturating_add(if trial { Bytes::ZERO } else { outcome.asked });
         self.returned = self.returned.saturating_add(outcome.returned);
         self.trimming = self.trimming.saturating_add(outcome.took);
         self.longest = self.longest.max(outcome.took);
@@ -139,5 +142,25 @@ pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, m
         if over || stop(&account) {
             return account;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_tried_before_its_window_is_sent_twice_and_gone_over_once() {
+        let outcome = |asked, bytes| TrimOutcome {
+            asked: Bytes(asked),
+            returned: Bytes(bytes),
+            counted: Some(Counted { commands: 1, bytes: Bytes(bytes) }),
+            took: Nanos(7),
+        };
+        let mut account = Account::default();
+        account.add(&outcome(10, 8), true);
+        account.add(&outcome(100, 80), false);
+        assert_eq!((account.asked, account.gone_over), (Bytes(110), Bytes(100)));
+        assert_eq!((account.sent.map(|s| s.bytes), account.trials), (Some(Bytes(88)), Bytes(8)));
     }
 }

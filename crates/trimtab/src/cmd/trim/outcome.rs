@@ -9,7 +9,7 @@ use crate::trim::surface::Account;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::units::{Bytes, Nanos, grouped};
 
 #[derive(Debug, Serialize)]
 pub struct RefusedWindow {
@@ -134,17 +134,17 @@ pub fn text(report: &Report) -> String {
             .when_narrow(Narrow::Records);
     for f in &report.filesystems {
         let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
-            (Some(during), Some(otherwise)) => format!("{during:.1} ms (else {otherwise:.1})"),
-            (Some(during), None) => format!("{during:.1} ms"),
+            (Some(during), Some(otherwise)) => format!("{} (else {})", of_ms(during), of_ms(otherwise)),
+            (Some(during), None) => of_ms(during),
             _ => "-".to_owned(),
         };
         table.row([
             format!("{} [{}]", f.path, f.fs_type),
             f.sent_bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string()),
-            f.sent_commands.map_or("-".to_owned(), |n| n.to_string()),
+            f.sent_commands.map_or("-".to_owned(), grouped),
             Bytes(f.free_bytes).to_string(),
-            f.requests.to_string(),
-            f.refused.len().to_string(),
+            grouped(f.requests),
+            grouped(f.refused.len() as u64),
             Nanos((f.seconds * 1e9) as u64).to_string(),
             wait,
         ]);
@@ -160,6 +160,10 @@ pub fn text(report: &Report) -> String {
     }
     let first = report.filesystems.iter().filter_map(named_line).map(|line| prose(&line));
     first.chain(std::iter::once(table.on_screen())).chain(lines.iter().map(|line| prose(line))).collect()
+}
+
+fn of_ms(ms: f64) -> String {
+    Nanos((ms * 1e6) as u64).to_string()
 }
 
 /// Whoever names a directory may take it for all that is trimmed.

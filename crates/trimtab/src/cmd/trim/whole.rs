@@ -45,6 +45,9 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     Ok(pass.account)
 }
 
+/// A wait that is said: shorter ones come between any two requests.
+const LONG_WAIT: Nanos = Nanos::from_millis(50);
+
 struct WholePass<'a> {
     spec: &'a How,
     min_extent: Bytes,
@@ -64,14 +67,19 @@ impl WholePass<'_> {
         loop {
             let world = World::default();
             match self.driver.turn(&mut Mounted { fs, world, account: &mut self.account, only: None }) {
-                Turn::Trimmed(_) => self.save(Duration::from_secs(1)),
+                Turn::Trimmed(_) => {
+                    self.save(Duration::from_secs(1));
+                    show(&mut progress, &self.account, false);
+                }
                 Turn::Refused { then: Then::GiveUp | Then::Never, .. } => return false,
                 Turn::Nothing => return self.done(),
                 Turn::Wait(_) if !self.driver.running() => return self.done(),
-                Turn::Wait(until) => wait(until),
+                Turn::Wait(until) => {
+                    show(&mut progress, &self.account, until.saturating_sub(unix_now()) >= LONG_WAIT);
+                    wait(until);
+                }
                 Turn::Refused { .. } | Turn::Begun(_) => {}
             }
-            show(&mut progress, &self.account);
             if interrupt::requested() {
                 self.save(Duration::ZERO);
                 return false;

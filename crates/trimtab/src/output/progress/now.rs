@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use trimtab_core::run::histogram::Histogram;
 use trimtab_core::runner;
 use trimtab_core::target::Counted;
-use trimtab_core::units::{Bytes, Nanos, three_digits};
+use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
 
 /// "Now" is the last few seconds.
 const WINDOW: Duration = Duration::from_secs(3);
@@ -94,7 +94,7 @@ impl Now {
             // One long call: a sync, a trim.
             words.push(super::whole_seconds(at.saturating_duration_since(began).as_secs_f64()));
         }
-        words.extend(self.discards.map(|Counted { commands, bytes }| format!("discards {commands}, {bytes}")));
+        words.extend(self.discards.map(|Counted { commands, bytes }| format!("discards {}, {bytes}", grouped(commands))));
         (self.phase.clone(), words)
     }
 }

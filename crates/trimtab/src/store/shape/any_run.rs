@@ -164,12 +164,15 @@ fn superblocks() -> impl Strategy<Value = SuperblockMap> {
 
 fn latency_map() -> impl Strategy<Value = LatencyMap> {
     let cells = prop::collection::btree_map((any::<u32>(), 0..=LatencyMap::BUCKET_MAX), 1_u64.., 0..8);
-    (text(), 1_u64.., cells, prop::collection::btree_set(any::<u32>(), 0..4)).prop_map(|(phase, every, cells, trimming)| LatencyMap {
-        phase,
-        every: Nanos(every),
-        cells: cells.into_iter().map(|((column, bucket), count)| (column, bucket, count)).collect(),
-        trimming: trimming.into_iter().collect(),
-    })
+    (text(), 1_u64.., cells, prop::collection::btree_set(any::<u32>(), 0..4), any::<u64>()).prop_map(
+        |(phase, every, cells, trimming, longest)| LatencyMap {
+            phase,
+            every: Nanos(every),
+            cells: cells.into_iter().map(|((column, bucket), count)| (column, bucket, count)).collect(),
+            trimming: trimming.into_iter().collect(),
+            longest: Nanos(longest),
+        },
+    )
 }
 
 fn pictures() -> impl Strategy<Value = Pictures> {

@@ -52,6 +52,8 @@ struct LatenciesV1 {
     every_ns: u64,
     cells: Vec<(u32, u32, u64)>,
     trimming: Vec<u32>,
+    #[serde(skip_serializing_if = "is_zero")]
+    longest_ns: u64,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +63,14 @@ struct LatenciesFields {
     every_ns: u64,
     cells: Vec<(u32, u32, u64)>,
     trimming: Vec<u32>,
+    #[serde(default)]
+    longest_ns: u64,
+}
+
+/// What earlier versions did not have is left out where it is empty, so that ids stay.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// One character each.
@@ -99,13 +109,13 @@ impl TryFrom<LatenciesFields> for LatenciesV1 {
     type Error = String;
 
     fn try_from(fields: LatenciesFields) -> Result<Self, String> {
-        let LatenciesFields { phase, every_ns, cells, trimming } = fields;
+        let LatenciesFields { phase, every_ns, cells, trimming, longest_ns } = fields;
         let increases = cells.windows(2).all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1));
         let possible = cells.iter().all(|(_, bucket, count)| *bucket <= LatencyMap::BUCKET_MAX && *count > 0);
         if every_ns == 0 || !increases || !possible || trimming.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(format!("the latencies of '{}' are in no order, or impossible", phase.escape_debug()));
         }
-        Ok(Self { phase, every_ns, cells, trimming })
+        Ok(Self { phase, every_ns, cells, trimming, longest_ns })
     }
 }
 
@@ -125,6 +135,7 @@ impl From<&Pictures> for PicturesV1 {
             every_ns: map.every.0,
             cells: map.cells.clone(),
             trimming: map.trimming.clone(),
+            longest_ns: map.longest.0,
         });
         Self { superblocks, latencies: latencies.collect() }
     }
@@ -143,8 +154,13 @@ impl From<PicturesV1> for Pictures {
             one_bit: values(&map.one_bit),
             x: map.x,
         });
-        let latency =
-            |map: LatenciesV1| LatencyMap { phase: map.phase, every: Nanos(map.every_ns), cells: map.cells, trimming: map.trimming };
+        let latency = |map: LatenciesV1| LatencyMap {
+            phase: map.phase,
+            every: Nanos(map.every_ns),
+            cells: map.cells,
+            trimming: map.trimming,
+            longest: Nanos(map.longest_ns),
+        };
         Self { superblocks, latencies: shape.latencies.into_iter().map(latency).collect() }
     }
 }
