@@ -8,9 +8,13 @@
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
+// What tests of both crates share names this one as the other does.
+#[cfg(test)]
+extern crate self as trimtab_core;
 
 pub mod analysis;
 pub mod data;
+pub mod document;
 pub mod drive;
 pub mod op;
 pub mod policy;
@@ -18,6 +22,7 @@ pub mod rng;
 pub mod run;
 pub mod runner;
 pub mod simulate;
+pub mod study;
 pub mod target;
 pub mod trace;
 pub mod units;

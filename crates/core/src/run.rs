@@ -3,6 +3,7 @@
 pub mod histogram;
 pub mod metrics;
 pub mod pictures;
+pub mod shown;
 
 use crate::op::OpKind;
 use crate::units::{Bytes, Nanos};

@@ -2,6 +2,7 @@
 
 pub mod blocks;
 pub mod files;
+pub mod header;
 pub mod passes;
 pub mod recorder;
 

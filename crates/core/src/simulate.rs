@@ -159,6 +159,13 @@ impl Watcher for () {
     }
 }
 
+/// Who is to be asked whether to stop, where nothing else is of interest.
+impl<T: ?Sized> Events<T> for &dyn Watcher {
+    fn stopped(&self) -> bool {
+        (**self).stopped()
+    }
+}
+
 /// A trace that can be replayed, from wherever it comes.
 pub trait Trace {
     /// Why it cannot be read, or why a simulation cannot be.
@@ -526,7 +533,5 @@ fn account_for(run: &mut Run, account: &Account) {
 /// A shipped drive, at another size of the same proportions.
 #[cfg(test)]
 fn shipped(name: &str, size: crate::units::Bytes) -> crate::drive::spec::DriveSpec {
-    let path = alloc::format!("{}/../../drives/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
-    crate::drive::model::sized(crate::drive::spec::file::parse(&text).unwrap().spec, Some(size)).unwrap()
+    crate::drive::model::sized(crate::drive::shipped::drive(name).spec, Some(size)).unwrap()
 }

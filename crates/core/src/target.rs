@@ -121,6 +121,18 @@ pub trait BlockTarget: Clock {
     fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult;
 }
 
+/// A file target whose filesystem can be trimmed as a whole, and whose device counts discards.
+pub trait Trimmable: FileTarget {
+    /// Trims all free space; the caller sees to it that nobody else does. Returns what that did and for how long the device went on with it afterwards.
+    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)>;
+
+    /// Discards since the last call (or since the target was opened); `None` if nobody counts.
+    fn take_discards(&mut self) -> Option<Counted>;
+
+    /// Waits until discards in the background have ended; for how long they went on.
+    fn wait_for_discards(&mut self) -> Nanos;
+}
+
 /// A part of a filesystem that can be trimmed by one request, in the filesystem's own address space
 /// (ext4 and XFS: bytes of the device; btrfs: logical addresses).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

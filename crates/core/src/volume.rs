@@ -41,7 +41,7 @@ pub use layout::Layout;
 pub use queue::{Foreground, Traffic};
 pub use setup::Age;
 pub use spec::{Atime, BLOCK, BlockLayer, Discard, HostCost, JournalSpec, Mkfs, VolumeSpec, Writeback};
-pub use steered::{Span, Steered, TrimLog};
+pub use steered::{Span, Steered, TrimLog, WRITTEN_STEP};
 pub use trim::TrimRun;
 
 use self::alloc::Allocator;

@@ -2,7 +2,6 @@
 
 pub mod cdm;
 pub mod compare;
-pub mod document;
 pub mod file;
 pub mod html;
 pub mod layout;

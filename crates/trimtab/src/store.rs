@@ -14,7 +14,7 @@ mod studies;
 mod version_3;
 
 pub use id::{Reference, RunId};
-pub use load::{Filter, Summary, headline};
+pub use load::{Filter, Summary};
 pub use studies::StudyRecord;
 
 use crate::output::Context;

@@ -5,7 +5,6 @@ pub mod dir;
 pub mod mounted;
 pub mod null;
 pub mod overhead;
-pub mod volume;
 
 use std::fmt;
 use std::os::unix::fs::FileTypeExt as _;

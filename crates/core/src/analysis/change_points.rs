@@ -481,14 +481,14 @@ mod tests {
         let waves: Vec<(usize, f64)> = (0..15).map(|i| (20, if i % 2 == 0 { 100.0 } else { 70.0 })).collect();
         let square = series(&waves, Normal, 1.0, &mut rng);
         assert_eq!(change_points(&square, &Options::default()).len(), 14, "fourteen changes");
-        assert_eq!(index(&square), [], "and no knee");
+        assert_eq!(index(&square), [0; 0], "and no knee");
         let noisy = |n: usize, shape: &dyn Fn(f64) -> f64, rng: &mut Stream| -> Vec<f64> {
             (0..n).map(|i| shape(i as f64) + 0.5 * normal(rng)).collect()
         };
         let sine = noisy(400, &|t| 100.0 + 20.0 * libm::sin(t / 12.0), &mut rng);
         assert!(change_points(&sine, &Options::default()).len() > 5 && index(&sine).is_empty(), "{:?}", index(&sine));
         let saw = noisy(300, &|t| 80.0 + (t % 50.0), &mut rng);
-        assert_eq!(index(&saw), [], "a sawtooth");
+        assert_eq!(index(&saw), [0; 0], "a sawtooth");
         // Fresh at first, then waves: one knee, where they begin; level afterwards: a second one, where they end.
         let mut worn = series(&[(60, 300.0)], Normal, 1.0, &mut rng);
         worn.extend(&square[..160]);
@@ -499,7 +499,7 @@ mod tests {
         let dip = series(&[(12, 193.0), (37, 130.0), (150, 160.0)], Normal, 1.0, &mut rng);
         assert_eq!(index(&dip), [12, 49]);
         assert_eq!(index(&step_of(1.0)), [20]);
-        assert_eq!(index(&[]), []);
+        assert_eq!(index(&[]), [0; 0]);
     }
 
     fn step_of(size: f64) -> Vec<f64> {

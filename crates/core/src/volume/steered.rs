@@ -4,13 +4,18 @@ use super::{BLOCK, Volume};
 use crate::drive::Device;
 use crate::op::Payload;
 use crate::policy::{Driver, Observation, Patience, Policy, Surface, Trim, TrimRequest, Turn};
-use crate::target::Counted;
-use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget as _, TrimWindow};
+use crate::target::{Clock, Counted, FileTarget, TargetResult, TrimOutcome, TrimTarget as _, TrimWindow, Trimmable};
 use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 
+/// In which steps ext4 counts what was written (`lifetime_write_kbytes`).
+pub const WRITTEN_STEP: Bytes = Bytes(1024);
+/// How closely discards of the filesystem's own are followed.
+const DRAIN_POLL: Nanos = Nanos::from_millis(1);
+/// They end within this time after the last file was deleted.
+const DRAIN_MAX: Nanos = Nanos::from_secs(24 * 3600);
 /// Trims that follow each other within this time are one span in the log.
 const SPAN_GAP: Nanos = Nanos::from_secs(1);
 /// And within this time if the later one lies further on: a pass that makes pauses.
@@ -78,6 +83,8 @@ pub struct Steered<D> {
     /// Where the window before began.
     last_start: u64,
     log: TrimLog,
+    /// How many of the volume's discards have been told.
+    taken: Counted,
 }
 
 /// The volume as the policy sees it.
@@ -124,8 +131,9 @@ impl<D: Device> Steered<D> {
     /// the volume discards online is its specification's business.
     pub fn new(mut volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
         let windows = volume.windows().unwrap_or_default();
+        let taken = discards(&volume);
         let surface = Watched { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };
-        Self { driver: driver(policy), surface, sent: None, last_start: 0, log: TrimLog::default() }
+        Self { driver: driver(policy), surface, sent: None, last_start: 0, log: TrimLog::default(), taken }
     }
 
     /// The volume.
@@ -144,7 +152,14 @@ impl<D: Device> Steered<D> {
         D: Clone,
     {
         let surface = Watched { shutting_down: false, ..self.surface.clone() };
-        Self { driver: driver(policy), surface, sent: self.sent, last_start: self.last_start, log: TrimLog::default() }
+        Self {
+            driver: driver(policy),
+            surface,
+            sent: self.sent,
+            last_start: self.last_start,
+            log: TrimLog::default(),
+            taken: discards(self.volume()),
+        }
     }
 
     /// The policy.
@@ -160,6 +175,16 @@ impl<D: Device> Steered<D> {
     /// The user wants a trim now. It begins with the next operation, or idle time.
     pub const fn force(&mut self) {
         self.driver.force();
+    }
+
+    /// Whether the policy is in the middle of a pass, if only in a pause between two pieces, or the filesystem still has something to discard.
+    pub fn pass_under_way(&self) -> bool {
+        self.trimming() || self.policy().running()
+    }
+
+    /// Whether a trim is under way: one of the policy, or what the filesystem discards of itself.
+    pub fn trimming(&self) -> bool {
+        self.volume().trimming() || self.volume().discarding()
     }
 
     /// The system goes down: what the policy wants to do before that, it does now.
@@ -202,6 +227,41 @@ impl<D: Device> Steered<D> {
         let failed = run.refused > 0;
         self.log.failed += u64::from(failed);
         self.driver.settle((!failed).then_some(run.outcome));
+    }
+}
+
+fn discards<D: Device>(volume: &Volume<D>) -> Counted {
+    let traffic = volume.counters().traffic;
+    Counted { commands: traffic.discards, bytes: Bytes(traffic.discarded) }
+}
+
+impl<D: Device> Trimmable for Steered<D> {
+    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
+        let volume = self.volume_mut();
+        let mut all = TrimOutcome::default();
+        for window in volume.windows()? {
+            let one = volume.trim(window, Bytes::ZERO)?;
+            all.asked += one.asked;
+            all.returned += one.returned;
+            all.took += one.took;
+            all.counted = Some(all.counted.unwrap_or_default() + one.counted.unwrap_or_default());
+        }
+        Ok((all, Nanos::ZERO))
+    }
+
+    fn take_discards(&mut self) -> Option<Counted> {
+        let now = discards(self.volume());
+        let before = core::mem::replace(&mut self.taken, now);
+        Some(now.since(before))
+    }
+
+    fn wait_for_discards(&mut self) -> Nanos {
+        let began = self.now();
+        while self.volume().discarding() && self.now() < began + DRAIN_MAX {
+            let next = self.now() + DRAIN_POLL;
+            self.idle_until(next);
+        }
+        self.now() - began
     }
 }
 

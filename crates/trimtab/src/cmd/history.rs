@@ -6,7 +6,7 @@ use crate::apply::{self, System, What};
 use crate::host::mountinfo;
 use crate::host::root::Root;
 use crate::output::Context;
-use crate::report::document::{Narrow, Table};
+use crate::report::layout::on_screen;
 use crate::report::markdown;
 use crate::report::run::instant;
 use crate::report::terse::{Terse, number};
@@ -19,6 +19,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_core::document::{Narrow, Table};
 use trimtab_core::run::{Field, Run};
 use trimtab_core::units::{Bytes, Nanos, grouped};
 use trimtab_core::usage::UsageError;
@@ -92,7 +93,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     context.report("history", 1, &events, || match form {
-        Form::Text => table(&events).on_screen(),
+        Form::Text => on_screen(&table(&events)),
         Form::Markdown => markdown::of_table(&table(&events)),
         Form::Tsv => terse(&events),
     })?;

@@ -14,10 +14,10 @@ mod studies;
 
 use crate::output::Context;
 use crate::store::{self, Reference, RunId, Store, StoreError};
-use crate::study::{Study, Untried};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
+use trimtab_core::study::{Study, Untried};
 use trimtab_core::usage::UsageError;
 
 /// Arguments of `trimtab results`.

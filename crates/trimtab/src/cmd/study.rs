@@ -10,23 +10,23 @@ pub use kept::print_kept as print;
 use crate::cmd::options::SafetyArgs;
 use crate::output::Context;
 use crate::report;
-use crate::report::document::Document;
 use crate::report::file::Place;
 use crate::session::safety::{self, consent};
 use crate::store;
-use crate::study::answer::Around;
 use crate::study::checkpoint::{Checkpoints, Kept};
-use crate::study::job::Job;
-use crate::study::matrix::{self, Matrix};
 use crate::study::real::{Possibilities, RealRig};
-use crate::study::scale::{DEFAULT, FULL, QUICK, Scale};
-use crate::study::{Study, document, policy};
+use crate::study::run::{self, Asked};
 use crate::sys::interrupt::Interrupted;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use trimtab_core::document::Document;
+use trimtab_core::study::answer::Around;
+use trimtab_core::study::job::Job;
+use trimtab_core::study::scale::{DEFAULT, FULL, QUICK, Scale};
+use trimtab_core::study::{Study, document, policy};
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
 
@@ -184,7 +184,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let (scale, jobs) = scale(args, context, &path, tried)?;
     let workspace = safety::prepare(context, args.safety.reserve, &path, "study", &scale.plan(&jobs, tried))?;
     let mut rig = RealRig::new(context, target, &path, workspace, possibilities, scale != QUICK);
-    let matrix = Matrix {
+    let asked = Asked {
         target: target.to_owned(),
         jobs,
         policies: args.policies.clone(),
@@ -192,7 +192,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         only: args.cell.clone(),
         patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
     };
-    let study = matrix::run(&mut rig, &matrix, &*checkpoints(args, context, target)?)?;
+    let study = run::real(&mut rig, &asked, &*checkpoints(args, context, target)?)?;
     rig.close()?;
     conclude(args, context, &study, began)
 }

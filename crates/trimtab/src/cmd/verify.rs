@@ -4,13 +4,14 @@ use crate::cmd::options::SafetyArgs;
 use crate::host::discards::Fate;
 use crate::output::Context;
 use crate::output::lines::prose;
-use crate::report::document::Table;
+use crate::report::layout::on_screen;
 use crate::session::safety;
 use crate::trim::verify::verdict::in_words;
 use crate::trim::verify::{self, Options, Proof};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use trimtab_core::document::Table;
 use trimtab_core::units::{Bytes, Nanos, grouped};
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
@@ -102,7 +103,7 @@ fn text(proof: &Proof, as_mounted: bool) -> String {
     }
     let mut text = String::new();
     if !proof.layers.is_empty() {
-        text.extend([layers.on_screen(), blocks.on_screen()]);
+        text.extend([on_screen(&layers), on_screen(&blocks)]);
     }
     text.extend(proof.counted.iter().chain(&proof.remarks).map(|remark| prose(remark)));
     text.push_str(&prose(&format!("{} [{}]: {}", proof.path, proof.fs_type, proof.text)));

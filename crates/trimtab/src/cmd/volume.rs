@@ -5,7 +5,7 @@ use crate::host::root::Root;
 use crate::host::stat::DiskStat;
 use crate::output::Context;
 use crate::output::lines::prose;
-use crate::report::document::Table;
+use crate::report::layout::on_screen;
 use crate::sys::beneath::{Dir, Identity, PRIVATE_FILE};
 use crate::target::dir::{DirOptions, DirTarget};
 use anyhow::Context as _;
@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trimtab_core::data::DataClass;
+use trimtab_core::document::Table;
 use trimtab_core::drive::{Command as DriveCommand, Completion, Device};
 use trimtab_core::op::FileOp;
 use trimtab_core::runner::files::execute;
@@ -197,7 +198,7 @@ fn text(rows: &[Row]) -> String {
     let outside = rows.iter().filter(|row| !row.agrees).count();
     let verdict = if outside == 0 { "all within it".to_owned() } else { format!("{outside} of {} outside (marked !)", rows.len()) };
     let verdict = format!("Limit 15 %, or one commit for flushes; write requests are not judged: {verdict}.");
-    [table.on_screen(), prose(&verdict)].concat()
+    [on_screen(&table), prose(&verdict)].concat()
 }
 
 fn workload(name: &str) -> anyhow::Result<Box<dyn FileWorkload>> {

@@ -3,7 +3,7 @@
 pub mod traced;
 
 use crate::drives::model;
-use crate::session::runner::Header;
+use crate::session::runner::starts_now;
 use crate::sys::interrupt;
 use traced::Traced;
 use trimtab_core::drive::model::Model;
@@ -40,7 +40,7 @@ impl Watcher for Unwatched {
 /// Settings that mean nothing on this drive; a trace that cannot be read.
 pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut dyn Watcher) -> anyhow::Result<(Run, End)> {
     // The run has begun by now.
-    let mut header = Header::new("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);
+    let mut header = starts_now("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);
     let mut simulated = trimtab_core::simulate::run(spec, plan, watcher)?;
     header.settings = std::mem::take(&mut simulated.settings);
     (header.policy, header.policy_settings) = std::mem::take(&mut simulated.policy);

@@ -179,8 +179,8 @@ fn old_row(test: &Test, direction: &str, score: &Score) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::runner::Header;
     use trimtab_core::run::{Better, Field, Metric, TargetKind, Unit};
+    use trimtab_core::runner::header::Header;
 
     fn run(profile: Profile, data: &str) -> Run {
         let settings = [

@@ -1,9 +1,10 @@
 //! Runs beside each other.
 
-use super::document::{Block, Chart, ChartKind, Document, Section, Table};
-use super::run::{instant, quantity};
+use super::run::instant;
 use trimtab_core::analysis::compare::runs::{Against, Row, Side};
 use trimtab_core::analysis::compare::{Comparison, MATTERS_FROM, Verdict};
+use trimtab_core::document::{Block, Chart, ChartKind, Document, Section, Table};
+use trimtab_core::run::shown::{quantity, ratio};
 use trimtab_core::run::{Run, Series, Unit, Warning};
 use trimtab_core::units::three_digits;
 
@@ -161,20 +162,6 @@ fn cells(name: &str, unit: Unit, comparison: &Comparison) -> [String; 6] {
     ]
 }
 
-/// A ratio with three digits that say something: 0.0160, 0.983, 64.2.
-pub fn ratio(value: f64) -> String {
-    let decimals = match value {
-        v if v >= 999.5 => return three_digits(v),
-        v if v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
-        v if v >= 1.0 => 2,
-        v if v >= 0.1 => 3,
-        v if v >= 0.01 => 4,
-        _ => return format!("{value:.2e}"),
-    };
-    format!("{value:.decimals$}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,13 +200,5 @@ mod tests {
             ]
         );
         assert!(bars(&[("A", &a), ("A", &a)], &a, Unit::Seconds).is_empty());
-    }
-
-    #[test]
-    fn ratios_have_three_digits() {
-        assert_eq!(
-            [0.00123, 0.0161, 0.1234, 1.0, 12.34, 640.0, 216_147.2].map(ratio),
-            ["1.23e-3", "0.0161", "0.123", "1.00", "12.3", "640", "216,000"]
-        );
     }
 }

@@ -1,10 +1,10 @@
 //! A document as one self-contained HTML file: opens offline, asks nobody for anything, light and dark, phone and print.
 
-use super::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, dots_table, thinned};
 use super::text::clean;
 use super::{page_data, palette, svg};
 use crate::output::lines::atoms;
 use std::fmt::Write as _;
+use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, dots_table, thinned};
 use trimtab_core::run::{Severity, Warning};
 
 /// Points of a line that are drawn and listed; the store has all of them.
@@ -485,7 +485,7 @@ fn plain(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::document::{Line, Mark, Section};
+    use trimtab_core::document::{Line, Mark, Section};
 
     fn document(hostile: &str) -> Document {
         let mut table = Table::new(hostile, &["a", hostile]);

@@ -3,10 +3,10 @@
 //! Lines break between words only, and never between a number and its unit. A table that does not fit wraps its cells; if its longest
 //! words do not fit beside each other either, its columns are stacked: in panels below each other, or a row at a time.
 
-use super::document::{Narrow, Table};
 use super::text::clean;
 use crate::output::lines::{atoms, lines, paragraph, width_of};
 use std::ops::Range;
+use trimtab_core::document::{Narrow, Table};
 
 /// Columns between two columns.
 const GAP: usize = 2;
@@ -21,6 +21,11 @@ const CHOSEN: &str = " <-";
 /// What columns of these widths take together.
 fn across(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
+/// A table for the screen that it is printed on.
+pub fn on_screen(of: &Table) -> String {
+    table(of, crate::output::width())
 }
 
 /// A table in the tool's one style: a rule below the header, columns of figures to the right; with a newline at its end.

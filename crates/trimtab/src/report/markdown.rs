@@ -1,8 +1,8 @@
 //! A document as Markdown, for issues and pages: the same order and the same numbers as on the terminal. What comes from outside is never
 //! markup.
 
-use super::document::{Answer, Block, Chart, ChartKind, Document, Table, dots_table, read_as};
 use crate::output::plain;
+use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Table, dots_table, read_as};
 use trimtab_core::units::three_digits;
 
 /// The whole document.

@@ -1,7 +1,8 @@
 //! A sweep of the NFS mix over loads: response time over throughput.
 
-use super::document::{Block, Chart, ChartKind, Document, Line, Section, Table};
-use super::run::{document as of_run, quantity};
+use super::run::document as of_run;
+use trimtab_core::document::{Block, Chart, ChartKind, Document, Line, Section, Table};
+use trimtab_core::run::shown::quantity;
 use trimtab_core::run::{Run, Unit};
 
 /// A report about one sweep. What it leaves out, `trimtab results show` has.

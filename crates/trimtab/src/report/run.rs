@@ -1,9 +1,8 @@
 //! One run: its phases, its latencies, its figures.
 
-use super::document::{Block, Document, Section, Table};
 use crate::store::recipe;
-use trimtab_core::op::OpKind;
-use trimtab_core::run::histogram::Histogram;
+use trimtab_core::document::{Block, Document, Section, Table};
+use trimtab_core::run::shown::{by_name, health, histograms, quantity};
 use trimtab_core::run::{Better, DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
 use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
 
@@ -115,24 +114,6 @@ fn structured(value: &str) -> Option<String> {
     }
 }
 
-/// How warm and how worn the drives were, as far as they tell: "drive 41 °C, then 46 °C; 3 % of its rated life used". What they do not tell is
-/// in the environment, with the reason.
-pub fn health(run: &Run) -> Option<String> {
-    let value = |key: &str| run.environment.iter().find(|field| field.key == key).map(|field| field.value.as_str());
-    let told = |key: String| value(&key).filter(|value| !value.starts_with("n/a"));
-    let of = |drive: &str| {
-        let before = told(format!("{drive}.temperature"));
-        let after = told(format!("{drive}.temperature.after")).filter(|after| Some(*after) != before);
-        let warm: Vec<&str> = before.into_iter().chain(after).collect();
-        let parts: Vec<String> =
-            (!warm.is_empty()).then(|| warm.join(", then ")).into_iter().chain(told(format!("{drive}.wear")).map(str::to_owned)).collect();
-        (!parts.is_empty()).then(|| format!("{} {}", drive.replace('.', " "), parts.join("; ")))
-    };
-    let several = (0..).map(|n| format!("drive.{n}")).take_while(|drive| value(&format!("{drive}.name")).is_some());
-    let each: Vec<String> = std::iter::once("drive".to_owned()).chain(several).filter_map(|drive| of(&drive)).collect();
-    (!each.is_empty()).then(|| each.join("; "))
-}
-
 /// A report about one run with everything that is known about it.
 pub fn everything(run: &Run) -> Document {
     let mut document = document(run);
@@ -234,23 +215,6 @@ pub fn discards(phases: &[Phase]) -> Table {
     table
 }
 
-/// A value with its unit.
-pub fn quantity(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::Seconds => Nanos((value * 1e9).max(0.0) as u64).to_string(),
-        Unit::Nanos => Nanos(value.max(0.0) as u64).to_string(),
-        Unit::Bytes => Bytes(value.max(0.0) as u64).to_string(),
-        Unit::MegabytesPerSecond => format!("{} MB/s", three_digits(value)),
-        Unit::OpsPerSecond => format!("{}/s", three_digits(value)),
-        // A mean, or so many in each of something.
-        Unit::Count if value.fract() != 0.0 && value.abs() < 1000.0 => three_digits(value),
-        // Things that were counted are not rounded.
-        Unit::Count => format!("{}{}", if value <= -0.5 { "-" } else { "" }, grouped((value.abs() + 0.5) as u64)),
-        Unit::Ratio => format!("{}×", three_digits(value)),
-        Unit::Percent => format!("{} %", three_digits(value)),
-    }
-}
-
 /// Figures with their repeats: the best, the mean, and how far apart they lie in per cent of the mean.
 pub fn metrics(metrics: &[Metric]) -> Table {
     let repeats = metrics.iter().map(|m| m.samples.len()).max().unwrap_or(0);
@@ -276,18 +240,6 @@ pub fn metrics(metrics: &[Metric]) -> Table {
         table.row(row);
     }
     table
-}
-
-/// Names of the phases in order of first appearance, with all phases of each name.
-fn by_name(phases: &[Phase]) -> Vec<(&str, Vec<&Phase>)> {
-    let mut groups: Vec<(&str, Vec<&Phase>)> = Vec::new();
-    for phase in phases {
-        match groups.iter_mut().find(|(name, _)| *name == phase.name) {
-            Some((_, group)) => group.push(phase),
-            None => groups.push((&phase.name, vec![phase])),
-        }
-    }
-    groups
 }
 
 /// One row a phase; those of the same name (tries, rounds) together.
@@ -337,38 +289,13 @@ fn latency_parts(phases: &[Phase]) -> Table {
 
 fn latencies_of(phases: &[Phase], parts: &[LatencyPart]) -> Table {
     let mut table = Table::new("", &["phase and operation", "count", "median", "90 %", "99 %", "99.9 %", "99.99 %", "most"]);
-    for (name, histogram) in histograms_of(phases, parts) {
+    for (name, histogram) in histograms(phases, parts) {
         let mut row = vec![name, grouped(histogram.count())];
         row.extend([50.0, 90.0, 99.0, 99.9, 99.99].map(|p| histogram.percentile(p).to_string()));
         row.push(histogram.max().to_string());
         table.row(row);
     }
     table
-}
-
-/// Latencies from issue to completion by phase and kind of operation, named `PHASE KIND`; tries and rounds merged.
-/// Phases of one operation are left out: they have no distribution, and their time says it all.
-pub fn histograms(phases: &[Phase]) -> Vec<(String, Histogram)> {
-    histograms_of(phases, &[LatencyPart::Total])
-}
-
-fn histograms_of(phases: &[Phase], parts: &[LatencyPart]) -> Vec<(String, Histogram)> {
-    let mut histograms = Vec::new();
-    for (name, group) in by_name(phases) {
-        for (kind, part) in OpKind::ALL.iter().flat_map(|kind| parts.iter().map(move |part| (*kind, *part))) {
-            let mut merged = Histogram::new();
-            for phase in &group {
-                for latency in phase.latencies.iter().filter(|l| l.kind == kind && l.part == part) {
-                    merged.merge(&latency.histogram);
-                }
-            }
-            if merged.count() > group.len() as u64 {
-                let part = if part == LatencyPart::Total { String::new() } else { format!(", {}", part.name()) };
-                histograms.push((format!("{name} {}{part}", kind.name()), merged));
-            }
-        }
-    }
-    histograms
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The series of a run as charts.
 
-use super::document::{Block, Chart, ChartKind, Line, Mark};
 use trimtab_core::analysis::change_points::{Options, knees};
+use trimtab_core::document::{Block, Chart, ChartKind, Line, Mark};
 use trimtab_core::run::{Axis, Run, Series, Unit};
 use trimtab_core::units::three_digits;
 

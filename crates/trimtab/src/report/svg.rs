@@ -8,12 +8,12 @@ pub use crystal::{Row as CrystalRow, crystal};
 pub use film::film;
 pub use heat::{SHADES, TRIMMING, heat};
 
-use super::document::{Chart, ChartKind, Dot, Line, Mark};
 use super::palette;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::FontTransform;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use trimtab_core::document::{Chart, ChartKind, Dot, Line, Mark};
 
 /// Width and height of a chart in its own units; the page scales it.
 const SIZE: (u32, u32) = (760, 340);

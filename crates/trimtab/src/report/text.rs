@@ -1,11 +1,12 @@
 //! A document for the terminal: the same order and the same numbers as the HTML, charts as sparklines.
 
-use super::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};
 use super::layout;
 use crate::output::{self, lines};
 use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
+use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};
 use trimtab_core::run::{Severity, Warning};
+use trimtab_core::study::overview;
 use trimtab_core::units::three_digits;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -45,6 +46,11 @@ pub fn render_at(document: &Document, width: Option<usize>) -> String {
 /// The answer alone: the first screen.
 pub fn answer(answer: &Answer) -> String {
     answer_at(answer, output::width())
+}
+
+/// The lines that an answer takes on a screen that is as wide as the answers of several studies are made for.
+pub fn height(answer: &Answer) -> usize {
+    answer_at(answer, Some(overview::COLUMNS)).lines().count()
 }
 
 /// The answer at a width.
@@ -298,7 +304,7 @@ mod tests {
         let kind = ChartKind::Lines { lines, marks: Vec::new() };
         let chart = Chart { title: "t".into(), x_label: "s".into(), y_label: "WAF".into(), kind };
         let document =
-            Document { sections: vec![super::super::document::Section::new("S", vec![Block::Chart(chart)])], ..Document::default() };
+            Document { sections: vec![trimtab_core::document::Section::new("S", vec![Block::Chart(chart)])], ..Document::default() };
         anstream::adapter::strip_str(&render_at(&document, width)).to_string()
     }
 

@@ -1,13 +1,12 @@
-//! What is known of a run before it starts, and what runs with threads. The runners themselves are in the core ([`trimtab_core::runner`]).
+//! Runs that start now, and what runs with threads. The runners themselves are in the core ([`trimtab_core::runner`]).
 
 pub mod nfs;
 pub mod together;
 
 use crate::sys::clock::unix_ms;
-use trimtab_core::run::pictures::Pictures;
-use trimtab_core::run::{Field, Provenance, Run, TargetKind};
+use trimtab_core::run::{Field, TargetKind};
 use trimtab_core::runner::Events;
-use trimtab_core::runner::recorder::Recorded;
+use trimtab_core::runner::header::Header;
 
 /// Nobody wants to know how far a run is; signals end it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,73 +18,8 @@ impl<T: ?Sized> Events<T> for Quiet {
     }
 }
 
-/// What is known about a run before it starts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Header {
-    /// Workload name.
-    pub workload: String,
-    /// Its settings.
-    pub settings: Vec<Field>,
-    /// Kind of target.
-    pub target: TargetKind,
-    /// The target as the user named it.
-    pub target_label: String,
-    /// Trim policy.
-    pub policy: String,
-    /// The policy's settings.
-    pub policy_settings: Vec<Field>,
-    /// Seed.
-    pub seed: u64,
-    /// When it began, milliseconds since 1970 UTC.
-    pub started_unix_ms: u64,
-    /// What the run is made from.
-    pub specification: Vec<Field>,
-}
-
-impl Header {
-    /// A run that starts now.
-    pub fn new(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Self {
-        Self {
-            workload: workload.to_owned(),
-            settings,
-            target,
-            target_label: target_label.to_owned(),
-            policy: policy.to_owned(),
-            policy_settings: Vec::new(),
-            seed,
-            started_unix_ms: unix_ms(),
-            specification: vec![crate::store::recipe::command_field()],
-        }
-    }
-
-    /// The run, from what was recorded. Metrics, environment and warnings are for others to add.
-    pub fn into_run(self, recorded: Recorded, complete: bool) -> Run {
-        let provenance = match self.target {
-            TargetKind::ModelledDrive | TargetKind::ModelledVolume => Provenance::Modelled,
-            TargetKind::Elsewhere => Provenance::Entered,
-            TargetKind::Directory | TargetKind::BlockDevice | TargetKind::File | TargetKind::Null => Provenance::Measured,
-        };
-        Run {
-            workload: self.workload,
-            settings: self.settings,
-            target: self.target,
-            target_label: self.target_label,
-            policy: self.policy,
-            policy_settings: self.policy_settings,
-            seed: self.seed,
-            provenance,
-            systems: 1,
-            started_unix_ms: self.started_unix_ms,
-            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-            complete,
-            environment: Vec::new(),
-            specification: self.specification,
-            phases: recorded.phases,
-            metrics: Vec::new(),
-            series: recorded.series,
-            counters: Vec::new(),
-            warnings: Vec::new(),
-            pictures: Pictures::default(),
-        }
-    }
+/// A run that starts now, asked for by the command line of this process.
+pub fn starts_now(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Header {
+    let header = Header::new(workload, settings, target, target_label, policy, seed);
+    Header { started_unix_ms: unix_ms(), specification: vec![crate::store::recipe::command_field()], ..header }
 }

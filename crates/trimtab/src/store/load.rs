@@ -2,7 +2,7 @@
 
 use super::{Reference, Result, RunId, Store, StoreError, body};
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, Transaction, TransactionBehavior, params};
-use trimtab_core::run::metrics;
+use trimtab_core::run::shown::headline;
 use trimtab_core::run::{Field, Metric, Provenance, Run, TargetKind};
 
 /// Which runs to list. An empty filter lists all.
@@ -200,23 +200,6 @@ struct Columns {
     /// Why the body cannot be read, if it cannot.
     readable: Result<(), String>,
     label: Option<String>,
-}
-
-/// The figure that matters: of those that sum a workload up the first that there is, else the first of all.
-pub fn headline(metrics: Vec<Metric>) -> Option<Metric> {
-    const SUMS: [&str; 9] = [
-        "random-write.steady",
-        "foreground.seconds",
-        "delete+sync.seconds",
-        "transactions.rate",
-        metrics::WRITE_RATE_STEADY,
-        metrics::WAF_LAST_QUARTER,
-        metrics::WAF,
-        "peak.rate",
-        "random-write.rate",
-    ];
-    let sum = SUMS.iter().find_map(|name| metrics.iter().position(|metric| metric.name == *name));
-    metrics.into_iter().nth(sum.unwrap_or(0))
 }
 
 fn rows<T>(

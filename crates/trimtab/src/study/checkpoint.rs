@@ -4,10 +4,9 @@ use crate::output::Context;
 use crate::store::{self, Filter, RunId, Store};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use trimtab_core::run::STUDY_CELL as CELL;
 use trimtab_core::run::{Field, Run};
-use trimtab_core::runner::End;
-
-pub use trimtab_core::run::STUDY_CELL as CELL;
+use trimtab_core::study::matrix::repeats;
 
 /// Where finished runs go.
 pub trait Checkpoints: Sync {
@@ -86,29 +85,6 @@ impl Checkpoints for Kept {
     }
 }
 
-/// The run of a cell: one that was kept, or else what `make` makes, which is kept then. `None` if that was interrupted.
-///
-/// # Errors
-/// What `make` fails with, or a store that cannot be written.
-pub fn found_or_made(
-    checkpoints: &dyn Checkpoints,
-    cell: &str,
-    make: impl FnOnce() -> anyhow::Result<(Run, End)>,
-) -> anyhow::Result<Option<Run>> {
-    if let Some(run) = checkpoints.find(cell) {
-        return Ok(Some(run));
-    }
-    match make()? {
-        (mut run, End::Complete) => {
-            mark(&mut run, cell);
-            checkpoints.put(&run)?;
-            Ok(Some(run))
-        }
-        (_, End::Interrupted) => Ok(None),
-        (_, End::Failed(error)) => Err(error.into()),
-    }
-}
-
 /// The cell of a run of a study.
 pub fn cell_of(run: &Run) -> Option<&str> {
     Field::find(&run.environment, CELL)
@@ -121,16 +97,11 @@ pub fn mark(run: &mut Run, cell: &str) {
 }
 
 /// The name of a cell: a hash of what is known of a run before it begins, and of `detail`, whatever else decides its result.
-pub fn name(header: crate::session::runner::Header, detail: &str) -> String {
+pub fn name(header: trimtab_core::runner::header::Header, detail: &str) -> String {
     let mut run = header.into_run(trimtab_core::runner::recorder::Recorded::default(), true);
     run.started_unix_ms = 0;
     // How it was asked for decides nothing.
     run.specification.clear();
     run.environment.push(Field::new("detail", detail));
     RunId::of(&run).to_string()
-}
-
-/// How many repeats a run of a study holds.
-pub fn repeats(run: &Run) -> u32 {
-    Field::find(&run.settings, "repeats").and_then(|repeats| repeats.parse().ok()).unwrap_or(1)
 }

@@ -1,12 +1,10 @@
 //! What others meet on a real filesystem beside a policy's trims: somebody appends and makes durable, 50 times a second, while a tree is deleted
 //! and what it held is discarded. The counterpart of [`light_work`] on modelled drives, measured.
 
-use super::light_work::{BUSY, Met};
-use super::policy;
 use crate::session::safety::Workspace;
 use crate::sys::interrupt;
 use crate::target::dir::{DirOptions, DirTarget, Fsync};
-use crate::target::mounted::{MountedDir, Trimmable as _};
+use crate::target::mounted::MountedDir;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -16,19 +14,16 @@ use trimtab_core::op::{OpKind, Payload};
 use trimtab_core::run::Run;
 use trimtab_core::runner::recorder::{Recorded, Recorder};
 use trimtab_core::runner::{End, Events, Progress, files};
+use trimtab_core::study::light_work::{APPENDS_MAX, BLOCK, BUSY, Met};
+use trimtab_core::study::{policy, policy_events};
+use trimtab_core::target::Trimmable as _;
 use trimtab_core::target::{Clock as _, FileTarget as _, TargetError, TargetResult};
-use trimtab_core::units::Bytes;
 use trimtab_core::workload::tree::{self, Tree, TreeList};
 
 /// So long it goes on before anything is deleted, and after the last discard.
 const QUIET: Duration = Duration::from_millis(500);
 /// So long discards of a filesystem that sends them by itself are looked at.
 const ONLINE_LASTS: Duration = Duration::from_secs(2);
-const BLOCK: u64 = 4096;
-/// Nobody is watched longer than for so many appends.
-const APPENDS_MAX: u64 = 2500;
-/// What others write, at most.
-pub const WRITTEN_MAX: Bytes = Bytes(APPENDS_MAX * BLOCK);
 const FILE: &str = "light-work";
 
 /// A directory of the workspace for what others do, and one for the tree.
@@ -162,8 +157,8 @@ impl<E: Events<MountedDir>> Events<MountedDir> for Beside<'_, E> {
             Some(_) => {}
             None => {
                 match (self.policy, self.online) {
-                    (policy::BATCHED, _) => self.inner.begins(super::policy_events::TRIM),
-                    (_, true) => self.inner.begins(super::policy_events::DRAIN),
+                    (policy::BATCHED, _) => self.inner.begins(policy_events::TRIM),
+                    (_, true) => self.inner.begins(policy_events::DRAIN),
                     _ => {}
                 }
                 self.trim(target)?;

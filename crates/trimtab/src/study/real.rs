@@ -1,9 +1,7 @@
 //! A directory on a mounted filesystem as what a study runs on.
 
-use super::job::{self, Job};
 use super::others::{self, Places};
-use super::policy_events::PolicyEvents;
-use super::{Offer, Rig, policy};
+use super::run::{Offer, Rig};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::{Observer, Place};
@@ -11,10 +9,10 @@ use crate::output::Context;
 use crate::output::progress::Part;
 use crate::session::directories::run_directory;
 use crate::session::discard_option::{Changed, Discard, mount_of};
-use crate::session::runner::Header;
+use crate::session::runner::starts_now;
 use crate::session::safety::{Workspace, consent};
 use crate::session::{Watch, assemble};
-use crate::target::dir::DirTarget;
+use crate::target::dir::{Calls, DirOptions, DirTarget};
 use crate::target::mounted::MountedDir;
 use crate::target::overhead::Overhead;
 use crate::trim::fitrim;
@@ -26,6 +24,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trimtab_core::run::{Field, Run, TargetKind};
 use trimtab_core::runner::End;
+use trimtab_core::runner::header::Header;
+use trimtab_core::study::job::{self, Job};
+use trimtab_core::study::policy;
+use trimtab_core::study::policy_events::PolicyEvents;
 use trimtab_core::workload::FileWorkload as _;
 use trimtab_core::workload::tree::{Tree, TreeList};
 
@@ -140,6 +142,27 @@ fn remount_obstacle(mount: &Mount) -> Option<String> {
     }
 }
 
+/// How a directory has to be used for a job.
+fn dir_options(job: &Job) -> DirOptions {
+    let options = DirOptions { seed: job.seed(), ..DirOptions::default() };
+    match job {
+        Job::Tree { .. } => options,
+        Job::Postmark(workload) => {
+            let settings = workload.inner().settings();
+            let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
+            DirOptions { read_block: settings.read_block, write_block: settings.write_block, calls, ..options }
+        }
+    }
+}
+
+/// What the tool itself costs in a job.
+fn overhead(job: &Job) -> Overhead {
+    match job {
+        Job::Tree { list, .. } => Overhead::of_files(&mut Tree::new(Arc::clone(list), 1), Some(list.class())),
+        Job::Postmark(workload) => Overhead::of_files(&mut workload.as_ref().clone(), None),
+    }
+}
+
 /// Runs jobs in a workspace.
 #[derive(Debug)]
 pub struct RealRig<'a> {
@@ -216,15 +239,11 @@ impl Rig for RealRig<'_> {
         self.possibilities.offers()
     }
 
-    fn needs_warm_up(&self) -> bool {
-        true
-    }
-
-    fn cell(&self, job: &Job, policy: &str) -> Option<String> {
-        let mut header = Header::new(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
+    fn identity(&self, job: &Job, policy: &str) -> (Header, String) {
+        let mut header = starts_now(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, self.possibilities.discard_under(policy).to_string()));
         let place = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        Some(super::checkpoint::name(header, &format!("{} {}", place.display(), self.trim_before)))
+        (header, format!("{} {}", place.display(), self.trim_before))
     }
 
     fn run(&mut self, job: &Job, policy: &str, part: &Part) -> anyhow::Result<(Run, End)> {
@@ -234,8 +253,8 @@ impl Rig for RealRig<'_> {
         let observer = Observer::start(&self.path).with_context(|| format!("cannot look at {}", self.path.display()))?;
         let name = format!("run-{}", self.runs);
         let (dir, path) = self.workspace.subdirectory(&name)?;
-        let mut target = MountedDir::new(DirTarget::new(dir, &path, job.dir_options()));
-        let mut header = Header::new(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
+        let mut target = MountedDir::new(DirTarget::new(dir, &path, dir_options(job)));
+        let mut header = starts_now(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
         let mut watch = Watch::part(self.context, part, &job.plan(), Some(self.workspace.guard()?));
         // Locked means that there will be trims.
@@ -250,7 +269,7 @@ impl Rig for RealRig<'_> {
             assembled.1 = self.beside(&mut assembled.0, &list, policy, discard.is_on())?;
         }
         // Before the run is kept: what is kept is what is shown.
-        self.overheads.entry(job.name()).or_insert_with(|| job.overhead()).note(&mut assembled.0);
+        self.overheads.entry(job.name()).or_insert_with(|| overhead(job)).note(&mut assembled.0);
         self.workspace.remove_subdirectory(&name)?;
         self.restore_option(changed)?;
         Ok(assembled)

@@ -9,23 +9,11 @@ use crate::trim::fitrim;
 use crate::trim::surface::{Account, at_once};
 use std::time::{Duration, Instant};
 use trimtab_core::op::Payload;
-use trimtab_core::target::{Clock, Counted, FileTarget, TargetError, TargetResult, TrimOutcome};
+use trimtab_core::target::{Clock, Counted, FileTarget, TargetError, TargetResult, TrimOutcome, Trimmable};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// How long discards in the background are waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A file target whose filesystem can be trimmed as a whole, and whose device counts discards.
-pub trait Trimmable: FileTarget {
-    /// Trims all free space; the caller sees to it that nobody else does. Returns what that did and for how long the device went on with it afterwards.
-    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)>;
-
-    /// Discards since the last call (or since the target was opened); `None` if nobody counts.
-    fn take_discards(&mut self) -> Option<Counted>;
-
-    /// Waits until discards in the background have ended; for how long they went on.
-    fn wait_for_discards(&mut self) -> Nanos;
-}
 
 /// A directory on a mounted filesystem, which is trimmed by FITRIM and counted at its devices.
 #[derive(Debug)]

@@ -3,11 +3,12 @@
 use crate::support::{LoopMount, skip};
 use trimtab::session::discard_option::{Changed, Discard, mount_of};
 use trimtab::target::dir::{DirOptions, DirTarget};
-use trimtab::target::mounted::{MountedDir, Trimmable as _};
+use trimtab::target::mounted::MountedDir;
 use trimtab::trim::fitrim;
 use trimtab_core::data::DataClass;
 use trimtab_core::op::Payload;
 use trimtab_core::target::FileTarget as _;
+use trimtab_core::target::Trimmable as _;
 use trimtab_core::units::Bytes;
 
 #[test]

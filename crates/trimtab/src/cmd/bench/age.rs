@@ -4,22 +4,19 @@ use super::finish::{self, Watch};
 use super::modelled::{self, ModelArgs};
 use super::turns::AgainstArgs;
 use crate::cmd::options::SafetyArgs;
+use crate::drives::simulate::Unwatched;
 use crate::host::Observer;
 use crate::output::Context;
 use crate::session::discard_option;
-use crate::session::runner::Header;
+use crate::session::runner::starts_now;
 use crate::session::safety::{self, Workspace};
-use crate::study::modelled::describe;
-use crate::study::policy;
-use crate::study::policy_events::PolicyEvents;
 use crate::study::real::lock_drives;
 use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use crate::target::block::{BlockFile, BlockOptions};
 use crate::target::dir::{DirOptions, DirTarget};
-use crate::target::mounted::{MountedDir, Trimmable};
+use crate::target::mounted::MountedDir;
 use crate::target::null::{NullBlocks, NullFiles};
-use crate::target::volume::VolumeTarget;
 use crate::trim::fitrim;
 use anyhow::Context as _;
 use std::path::Path;
@@ -33,10 +30,15 @@ use trimtab_core::run::metrics;
 use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::runner::recorder::{Recorded, Recorder};
 use trimtab_core::runner::{End, Outcome, blocks, files};
+use trimtab_core::study::modelled::describe;
+use trimtab_core::study::policy;
+use trimtab_core::study::policy_events::PolicyEvents;
+use trimtab_core::target::Trimmable;
 use trimtab_core::target::{BlockTarget, Clock as _, FileTarget as _};
 use trimtab_core::units::{Bytes, Nanos, exact};
 use trimtab_core::usage::UsageError;
 use trimtab_core::volume::FileBlocks;
+use trimtab_core::volume::Steered;
 use trimtab_core::workload::age::{self, Age, Settings};
 use trimtab_core::workload::synthetic::{Mix, Pattern, Settings as Blocks, Synthetic};
 use trimtab_core::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, Plan};
@@ -193,7 +195,7 @@ fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) 
     let workspace = safety::prepare(context, args.safety.reserve, path, "bench age", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let discard = discard_option::of_path(path);
-    let mut header = Header::new("age", args.settings(), TargetKind::Directory, &args.target, policy::AS_MOUNTED, args.seed);
+    let mut header = starts_now("age", args.settings(), TargetKind::Directory, &args.target, policy::AS_MOUNTED, args.seed);
     header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
     let online = discard.is_some_and(|discard| discard.is_on());
     let (mut blocks, mut files) = open(args, &workspace)?;
@@ -254,8 +256,8 @@ fn on_model(args: &Args, context: &Context, mut workload: Age, name: &str) -> an
     interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = args.model.setup(name, &args.target, args.seed)?;
     let header =
-        modelled::under(Header::new("age", args.settings(), TargetKind::ModelledVolume, &args.target, policy.name(), args.seed), &policy);
-    let mut target = setup.make(&policy, &State::default())?;
+        modelled::under(starts_now("age", args.settings(), TargetKind::ModelledVolume, &args.target, policy.name(), args.seed), &policy);
+    let mut target = setup.make(&policy, &State::default(), &mut Unwatched)?;
     let fits = args.plan(&workload.plan()).space;
     if fits > target.volume().free_space() {
         let free = target.volume().free_space();
@@ -285,7 +287,7 @@ fn on_model(args: &Args, context: &Context, mut workload: Age, name: &str) -> an
 }
 
 /// Runs a test on the test file of a modelled filesystem. The policy is asked before and not meanwhile.
-fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut VolumeTarget<D>) -> Outcome {
+fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Steered<D>) -> Outcome {
     let until = target.now() + std::mem::take(&mut test.idle);
     target.idle_until(until);
     let began = target.now();
@@ -296,7 +298,7 @@ fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Volum
 }
 
 fn on_null(args: &Args, context: &Context, mut workload: Age) -> (Run, End) {
-    let header = Header::new("age", args.settings(), TargetKind::Null, &args.target, policy::AS_MOUNTED, args.seed);
+    let header = starts_now("age", args.settings(), TargetKind::Null, &args.target, policy::AS_MOUNTED, args.seed);
     let mut blocks = NullBlocks::new(Bytes(args.test_bytes()));
     let mut parts = Parts::new();
     parts.add(|| write(context, random_writes(args, BEFORE), &mut blocks));
@@ -317,7 +319,7 @@ fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> O
 /// One trim of the filesystem.
 fn trim<T: Trimmable>(files: &mut T) -> Outcome {
     let mut recorder = Recorder::new(files.now());
-    let result = crate::study::policy_events::trim(files, &mut recorder, TRIM);
+    let result = trimtab_core::study::policy_events::trim(files, &mut recorder, TRIM);
     let now = files.now();
     let end = result.map_or_else(End::Failed, |()| End::Complete);
     Outcome { recorded: recorder.finish(now), end }

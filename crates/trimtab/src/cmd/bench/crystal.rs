@@ -13,7 +13,7 @@ use crate::output::Context;
 use crate::output::progress::{Counting, Progress as Bar};
 use crate::report::file::{self, Place};
 use crate::report::{cdm, png};
-use crate::session::runner::Header;
+use crate::session::runner::starts_now;
 use crate::session::safety::Guard;
 use crate::store;
 use crate::store::recipe;
@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_core::data::DataClass;
 use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_core::runner::header::Header;
 use trimtab_core::runner::recorder::Recorder;
 use trimtab_core::runner::{End, Events, Outcome, Progress};
 use trimtab_core::target::TargetResult;
@@ -214,7 +215,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut fields = args.fields(&settings);
     fields.extend(settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())));
     fields.extend(ground.engine().map(|engine| Field::new("engine", engine)));
-    let mut header = Header::new("crystal", fields, ground.kind(), &args.target, "as-mounted", args.seed);
+    let mut header = starts_now("crystal", fields, ground.kind(), &args.target, "as-mounted", args.seed);
     if let TargetSpec::Drive(name) = &spec {
         header.specification.extend(recipe::drive_fields(&drives::load(name)?));
     }

@@ -4,11 +4,11 @@ pub use crate::session::{Watch, assemble};
 
 use crate::output::Context;
 use crate::report;
-use crate::report::document::Document;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{self, RunId};
 use anyhow::Context as _;
 use std::process::ExitCode;
+use trimtab_core::document::Document;
 use trimtab_core::run::Run;
 use trimtab_core::runner::End;
 

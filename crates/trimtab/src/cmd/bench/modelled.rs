@@ -2,18 +2,19 @@
 
 use super::finish::{self, Watch};
 use crate::drives;
+use crate::drives::simulate::Unwatched;
 use crate::output::Context;
-use crate::session::runner::Header;
-use crate::study::modelled::{Setup, describe, volume_named};
-use crate::study::policy_events::PolicyEvents;
-use crate::study::used::Used;
 use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use trimtab_core::data::DataClass;
 use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::{Metric, Phase, Run};
+use trimtab_core::runner::header::Header;
 use trimtab_core::runner::{End, files};
+use trimtab_core::study::modelled::{Setup, describe, volume_named};
+use trimtab_core::study::policy_events::PolicyEvents;
+use trimtab_core::study::used::Used;
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload::FileWorkload;
 
@@ -96,7 +97,7 @@ pub fn run<W: FileWorkload>(args: &ModelArgs, context: &Context, name: &str, job
     interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = args.setup(name, job.target, job.header.seed)?;
     let header = under(job.header, &policy);
-    let mut target = setup.make(&policy, &State::default())?;
+    let mut target = setup.make(&policy, &State::default(), &mut Unwatched)?;
     let mut watch = Watch::new(context, job.workload_name, &job.workload.plan(), None);
     let online = matches!(policy, PolicySpec::Online);
     let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };

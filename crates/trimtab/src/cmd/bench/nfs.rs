@@ -7,8 +7,8 @@ use crate::host::Observer;
 use crate::output::Context;
 use crate::output::progress::{Counting, Progress as Bar};
 use crate::report;
-use crate::session::runner::Header;
 use crate::session::runner::nfs::{Lanes, Load};
+use crate::session::runner::starts_now;
 use crate::session::safety::{self, Guard};
 use crate::target::TargetSpec;
 use crate::target::dir::{DirOptions, DirTarget};
@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::data::DataClass;
 use trimtab_core::run::{Field, Run, Severity, TargetKind, Warning};
+use trimtab_core::runner::header::Header;
 use trimtab_core::runner::{End, Events, Outcome, Progress};
 use trimtab_core::target::{NfsTarget, TargetError, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
@@ -172,7 +173,7 @@ impl Args {
             Field::new("data", self.data.to_string()),
         ];
         settings.push(Field::new("peak", self.peak.map_or_else(|| "from a trial".to_owned(), |peak| peak.to_string())));
-        Header::new("nfs", settings, kind, &self.target, "as-mounted", self.seed)
+        starts_now("nfs", settings, kind, &self.target, "as-mounted", self.seed)
     }
 
     /// Bytes that all loads together write, on average, up to a highest one.

@@ -8,7 +8,7 @@ use crate::cmd::postmark::config::{THREADS_MAX, interval_of_rate, rate_option};
 use crate::cmd::postmark::{details, memory};
 use crate::host::Observer;
 use crate::output::Context;
-use crate::session::runner::{Header, together};
+use crate::session::runner::{starts_now, together};
 use crate::session::safety;
 use crate::target::TargetSpec;
 use crate::target::dir::{Calls, DirOptions, DirTarget, Fsync};
@@ -19,6 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::run::{Field, Run, TargetKind};
+use trimtab_core::runner::header::Header;
 use trimtab_core::runner::{End, Outcome};
 use trimtab_core::target::FileTarget;
 use trimtab_core::units::Bytes;
@@ -154,7 +155,7 @@ impl Job<'_> {
     fn header(&self, kind: TargetKind) -> Header {
         let mut fields = details::fields(&self.settings, self.args.fsync, self.args.direct, self.args.workload.threads);
         fields.push(Field::new("tries", self.args.tries.to_string()));
-        Header::new("postmark", fields, kind, &self.args.target, "as-mounted", self.settings.seed.into())
+        starts_now("postmark", fields, kind, &self.args.target, "as-mounted", self.settings.seed.into())
     }
 
     /// Runs the streams, and makes a run of what comes out.

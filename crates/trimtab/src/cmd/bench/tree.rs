@@ -9,11 +9,9 @@ use crate::cmd::options::SafetyArgs;
 use crate::host::Observer;
 use crate::output::Context;
 use crate::session::discard_option;
-use crate::session::runner::Header;
+use crate::session::runner::starts_now;
 use crate::session::safety;
 use crate::store::{self, Reference, RunId};
-use crate::study::policy;
-use crate::study::policy_events::PolicyEvents;
 use crate::target::TargetSpec;
 use crate::target::dir::{DirOptions, DirTarget};
 use crate::target::mounted::MountedDir;
@@ -25,7 +23,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use trimtab_core::data::DataClass;
 use trimtab_core::run::{Field, Run, Severity, TargetKind, Warning};
+use trimtab_core::runner::header::Header;
 use trimtab_core::runner::{End, Outcome, files};
+use trimtab_core::study::policy;
+use trimtab_core::study::policy_events::PolicyEvents;
 use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload::FileWorkload as _;
@@ -193,7 +194,7 @@ fn spec_is_real(spec: &TargetSpec) -> bool {
 fn header(args: &Args, source: &Source, kind: TargetKind) -> Header {
     let mut settings = source.settings.clone();
     settings.push(Field::new("tries", args.tries.to_string()));
-    Header::new("tree", settings, kind, &args.target, "as-mounted", source.seed)
+    starts_now("tree", settings, kind, &args.target, "as-mounted", source.seed)
 }
 
 fn on_directory(args: &Args, context: &Context, source: &Source, mut workload: Tree, path: &Path) -> anyhow::Result<(Run, End)> {

@@ -4,14 +4,14 @@
 //! (A B, B A, A B), so that neither always comes after the other.
 
 use crate::output::{Collected, Context};
-use crate::report;
+use crate::store::RunId;
 use crate::store::shape::comparison::{ComparisonV1, VERSION};
-use crate::store::{RunId, headline};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, warnings};
 use trimtab_core::analysis::compare::{Comparison, Options, Verdict, percent_off};
+use trimtab_core::run::shown::{self, headline};
 use trimtab_core::run::{Run, Severity};
 
 /// The other target.
@@ -91,7 +91,7 @@ fn summary(sides: &[Side<'_>], compared: &Against, confidence: f64) -> Option<St
     let target = |side: usize| Some(sides.get(side)?.runs.first()?.target_label.clone());
     let verdict = in_words(row);
     let c = &row.comparison;
-    let figures = format!("{} against {}", report::run::quantity(c.b, row.unit), report::run::quantity(c.a, row.unit));
+    let figures = format!("{} against {}", shown::quantity(c.b, row.unit), shown::quantity(c.a, row.unit));
     let turns = sides.first()?.runs.len();
     let each = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };
     let (a, b) = (target(0)?, target(1)?);
@@ -103,12 +103,12 @@ fn in_words(row: &Row) -> String {
     let word = row.comparison.verdict.words(row.unit);
     match (row.comparison.verdict, row.comparison.ratio) {
         (Verdict::Better | Verdict::Worse, Some(ratio)) => {
-            format!("is {} times {word} than", report::compare::ratio(ratio.max(1.0 / ratio)))
+            format!("is {} times {word} than", shown::ratio(ratio.max(1.0 / ratio)))
         }
         (Verdict::Same, _) => "is exactly the same as".to_owned(),
         (Verdict::Negligible, Some(ratio)) => format!("differs by {}, which does not matter, from", percent_off(ratio)),
         (Verdict::NoDifference, _) => "shows no measurable difference to".to_owned(),
-        (Verdict::Different, Some(ratio)) => format!("is {} times", report::compare::ratio(ratio)),
+        (Verdict::Different, Some(ratio)) => format!("is {} times", shown::ratio(ratio)),
         _ => "cannot be told from".to_owned(),
     }
 }
@@ -117,10 +117,10 @@ fn interval(c: &Comparison, confidence: f64) -> String {
     match (c.ratio, c.interval) {
         (_, Some(i)) if i.low == i.high => "exact".to_owned(),
         (Some(ratio), Some(i)) => {
-            let shown = report::compare::ratio;
+            let shown = shown::ratio;
             format!("B / A {}, {:.0} % interval {} to {}", shown(ratio), confidence * 100.0, shown(i.low), shown(i.high))
         }
-        (Some(ratio), None) => format!("B / A {}, too few repeats for an interval", report::compare::ratio(ratio)),
+        (Some(ratio), None) => format!("B / A {}, too few repeats for an interval", shown::ratio(ratio)),
         _ => "no ratio".to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use super::validate::policy_name;
 use crate::output::Context;
 use crate::output::lines::prose;
 use crate::output::progress::{Counting, Progress};
-use crate::report::document::Table;
+use crate::report::layout::on_screen;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use trimtab_core::document::Table;
 use trimtab_core::drive::spec::VictimPolicy;
 use trimtab_core::units::Bytes;
 use trimtab_core::volume::validation::{Case, Effort, Outcome};
@@ -146,5 +147,5 @@ pub fn text(rows: &[Row]) -> String {
          log; of lives: from how long each page lived (limit {LIMIT_OF_LIVES_PERCENT} %)."
     );
     let verdict = format!("{} comparisons: {verdict}.", rows.len());
-    [prose(&what), table.on_screen(), prose(&verdict)].concat()
+    [prose(&what), on_screen(&table), prose(&verdict)].concat()
 }

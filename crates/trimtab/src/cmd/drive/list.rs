@@ -3,9 +3,10 @@
 use crate::drives::{self, SourceKind};
 use crate::output::Context;
 use crate::output::lines::prose;
-use crate::report::document::{Narrow, Table};
+use crate::report::layout::on_screen;
 use serde::Serialize;
 use std::process::ExitCode;
+use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::Medium;
 use trimtab_core::units::Bytes;
 
@@ -46,7 +47,7 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
         }
         let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' has them all.\n\
                     Use one as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints one to start from).";
-        [table.on_screen(), prose(hint)].concat()
+        [on_screen(&table), prose(hint)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
 }

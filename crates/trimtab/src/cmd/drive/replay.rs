@@ -10,7 +10,7 @@ use crate::drives::trace::Source;
 use crate::drives::trace::timing;
 use crate::output::Context;
 use crate::output::progress::{Counting, Progress};
-use crate::report::document::Table;
+use crate::report::layout::on_screen;
 use crate::serve::status::ByKind;
 use crate::store;
 use crate::sys::interrupt;
@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use trimtab_core::data::DataClass;
+use trimtab_core::document::Table;
 use trimtab_core::drive::interface::Interface;
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::{Command, Extent};
@@ -201,5 +202,5 @@ fn in_words(outcomes: &[(String, Outcome)]) -> String {
             outcome.account.never_told.to_string(),
         ]);
     }
-    table.on_screen()
+    on_screen(&table)
 }

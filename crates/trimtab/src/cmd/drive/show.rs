@@ -3,9 +3,10 @@
 use crate::drives::{self, Drive};
 use crate::output::lines::prose;
 use crate::output::{self, Context};
-use crate::report::document::{Narrow, Table};
+use crate::report::layout::on_screen;
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::Medium;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -43,7 +44,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
                 drive.source_of(field).map_or_else(|| "default".to_owned(), |source| format!("{}: {}", source.kind.name(), source.text));
             table.row([field.clone(), shown(field, value), source]);
         }
-        [prose(&format!("{}: {}", drive.spec.name, drive.spec.description)), table.on_screen()].concat()
+        [prose(&format!("{}: {}", drive.spec.name, drive.spec.description)), on_screen(&table)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,7 @@ mod counters;
 
 use crate::output::Context;
 use crate::output::lines::prose;
-use crate::report::document::Table;
+use crate::report::layout::on_screen;
 use crate::serve::control::{Ask, Client};
 use crate::serve::fuse::Transport;
 use crate::serve::runtime::{self, Entry, Runtime, State};
@@ -12,6 +12,7 @@ use crate::serve::status::Status;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
+use trimtab_core::document::Table;
 use trimtab_core::drive::ledger::SIZE_CLASSES;
 use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
 
@@ -95,7 +96,7 @@ fn in_words(status: &Status) -> String {
         row.extend(shown);
         requests.row(row);
     }
-    let _ = writeln!(text, "{requests}");
+    let _ = writeln!(text, "{}", on_screen(&requests).trim_end_matches('\n'));
     text.push_str(&ledger_in_words(status));
     if let Some(wait) = &status.host_wait {
         let [all, beside] = [wait.all_ns, wait.beside_trims_ns].map(|ns| Nanos(ns).to_string());
@@ -129,5 +130,5 @@ fn ledger_in_words(status: &Status) -> String {
     ledger.row(["refused", &grouped(discards.refused.count), &Bytes(discards.refused.bytes).to_string()]);
     ledger.row(["ignored (fault)", &grouped(discards.ignored.count), &Bytes(discards.ignored.bytes).to_string()]);
     let amplification = status.discard_amplification.map_or("-".to_owned(), three_digits);
-    format!("{ledger}\ndiscard amplification (bytes discarded / bytes freed): {amplification}\n")
+    format!("{}discard amplification (bytes discarded / bytes freed): {amplification}\n", on_screen(&ledger))
 }

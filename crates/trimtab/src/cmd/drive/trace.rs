@@ -2,13 +2,14 @@
 
 use crate::drives::trace::{ExportFormat, Kind, Source, export};
 use crate::output::Context;
-use crate::report::document::Table;
 use crate::report::file::{self, Place};
+use crate::report::layout::on_screen;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use trimtab_core::document::Table;
 use trimtab_core::trace::Format;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -131,5 +132,5 @@ fn in_words(summary: &Summary) -> String {
         (Some(drive), Some(speed)) => format!("recorded on {drive} at speed {speed}\n"),
         _ => String::new(),
     };
-    format!("{head}{}\n{} in model time, up to byte {}\n", table.on_screen(), Nanos(summary.took_ns), summary.end_bytes)
+    format!("{head}{}\n{} in model time, up to byte {}\n", on_screen(&table), Nanos(summary.took_ns), summary.end_bytes)
 }

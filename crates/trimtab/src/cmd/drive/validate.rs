@@ -4,7 +4,7 @@ use super::end_to_end;
 use crate::output::Context;
 use crate::output::lines::prose;
 use crate::output::progress::{Counting, Progress};
-use crate::report::document::Table;
+use crate::report::layout::on_screen;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
 use rayon::prelude::*;
@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use trimtab_core::document::Table;
 use trimtab_core::drive::spec::VictimPolicy;
 use trimtab_core::drive::validation::{Case, Effort, Outcome, Reference, Traffic};
 use trimtab_core::usage::UsageError;
@@ -189,7 +190,7 @@ fn text(rows: &[Row]) -> String {
         )
     };
     let verdict = format!("{} comparisons of write amplification, worst deviation {worst:.2} %: {verdict}.{note}", rows.len());
-    [table.on_screen(), prose(&verdict)].concat()
+    [on_screen(&table), prose(&verdict)].concat()
 }
 
 /// Word for rows that are held to their formula.

@@ -9,7 +9,7 @@ use super::memory;
 use super::session::{Finished, Runner};
 use crate::host::Observer;
 use crate::output::{Context, SurvivesClosedPipe};
-use crate::session::runner::{Header, together};
+use crate::session::runner::{starts_now, together};
 use crate::session::safety::consent;
 use crate::sys::interrupt::Interrupted;
 use crate::target::dir::{Calls, DirOptions};
@@ -58,7 +58,7 @@ impl Record {
             locations => locations.iter().map(|location| location.path().display().to_string()).collect::<Vec<_>>().join(", "),
         };
         let fields = details::fields(&settings, self.config.fsync, self.config.direct, self.config.threads);
-        let mut header = Header::new("postmark", fields, TargetKind::Directory, &label, "as-mounted", settings.seed.into());
+        let mut header = starts_now("postmark", fields, TargetKind::Directory, &label, "as-mounted", settings.seed.into());
         header.started_unix_ms = self.started_unix_ms;
         let mut run = header.into_run(self.recorded.clone(), true);
         if let Some((environment, warnings)) = &self.surroundings {

@@ -7,11 +7,11 @@ use crate::report::terse::{Terse, number};
 use crate::report::{self, markdown};
 use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::store::{Reference, RunId, Store};
-use crate::study::Study;
 use std::process::ExitCode;
 use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, warnings};
 use trimtab_core::analysis::compare::{Options, Statistic, Verdict};
 use trimtab_core::run::{Better, Run};
+use trimtab_core::study::Study;
 use trimtab_core::usage::UsageError;
 
 /// Compare stored runs with the first of them: ratio, interval and verdict for every figure they share.

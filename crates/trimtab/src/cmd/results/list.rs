@@ -2,9 +2,9 @@
 
 use super::form::{Form, FormArgs};
 use crate::output::Context;
-use crate::report::document::{Narrow, Table};
+use crate::report::layout::on_screen;
 use crate::report::markdown;
-use crate::report::run::{instant, quantity, readable};
+use crate::report::run::{instant, readable};
 use crate::report::terse::{Terse, number};
 use crate::report::text::clean;
 use crate::store::shape::Entries;
@@ -12,6 +12,8 @@ use crate::store::{self, Filter, Reference, Summary};
 use crate::sys::clock::unix_ms;
 use serde::Serialize;
 use std::process::ExitCode;
+use trimtab_core::document::{Narrow, Table};
+use trimtab_core::run::shown::quantity;
 use trimtab_core::run::{Field, Provenance};
 
 /// List stored runs, newest last.
@@ -118,7 +120,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     context.report("runs-list", 1, &list, || match form {
-        Form::Text => table(&found).on_screen(),
+        Form::Text => on_screen(&table(&found)),
         Form::Markdown => markdown::of_table(&table(&found)),
         Form::Tsv => terse(&list, found.iter().map(|run| options(run, &found)).collect()),
     })?;
@@ -352,7 +354,7 @@ fn studies(args: &Args, form: Form, context: &Context) -> anyhow::Result<ExitCod
                 remark.to_owned(),
             ]);
         }
-        if form == Form::Markdown { markdown::of_table(&table) } else { table.on_screen() }
+        if form == Form::Markdown { markdown::of_table(&table) } else { on_screen(&table) }
     })?;
     Ok(ExitCode::SUCCESS)
 }

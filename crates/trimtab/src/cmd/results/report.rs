@@ -2,18 +2,18 @@
 
 use crate::output::Context;
 use crate::report;
-use crate::report::document::{Document, Section};
 use crate::report::file::Place;
 use crate::store::{Reference, RunId};
-use crate::study::answer::Around;
-use crate::study::beside::Named;
-use crate::study::{self, Study};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::analysis::compare::Options;
 use trimtab_core::analysis::compare::runs::{Side, against, warnings};
+use trimtab_core::document::{Document, Section};
 use trimtab_core::run::Run;
+use trimtab_core::study::answer::Around;
+use trimtab_core::study::beside::Named;
+use trimtab_core::study::{self, Study};
 use trimtab_core::usage::UsageError;
 
 /// Write stored runs into one HTML file that opens offline: figures, charts, latencies, environment, warnings. Several are compared with the first.

@@ -36,9 +36,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
     if let Some((id, study)) = super::study(&store, &args.run)? {
-        let around = crate::study::answer::Around { kept: Some(id.short()), ..Default::default() };
+        let around = trimtab_core::study::answer::Around { kept: Some(id.short()), ..Default::default() };
         if form == Form::Markdown {
-            return crate::output::print(&markdown::render(&crate::study::document::of(&study, &around))).map(|()| ExitCode::SUCCESS);
+            return crate::output::print(&markdown::render(&trimtab_core::study::document::of(&study, &around)))
+                .map(|()| ExitCode::SUCCESS);
         }
         if form == Form::Tsv {
             let hint = format!("its runs: trimtab results list --study {} --as tsv", id.short());

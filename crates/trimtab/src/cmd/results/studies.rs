@@ -2,15 +2,15 @@
 
 use super::form::Form;
 use crate::output::Context;
-use crate::report::compare::ratio;
-use crate::report::document::{Block, Document, Section, Table};
-use crate::report::run::quantity;
 use crate::report::{self, markdown};
 use crate::store::RunId;
-use crate::study::{Study, beside};
 use serde::Serialize;
 use trimtab_core::analysis::compare::Options;
 use trimtab_core::analysis::compare::runs::Row;
+use trimtab_core::document::{Block, Document, Section, Table};
+use trimtab_core::run::shown::quantity;
+use trimtab_core::run::shown::ratio;
+use trimtab_core::study::{Study, beside};
 use trimtab_core::usage::UsageError;
 
 /// What `--json` prints.

@@ -4,11 +4,11 @@ use crate::output::Context;
 use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId, StudyRecord};
-use crate::study::answer::{self, Around};
-use crate::study::sensitivity::Sensitivity;
-use crate::study::{Study, document, verdict};
 use serde::Serialize;
 use trimtab_core::run::{Field, Run};
+use trimtab_core::study::answer::{self, Around};
+use trimtab_core::study::sensitivity::Sensitivity;
+use trimtab_core::study::{Study, document, verdict};
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]

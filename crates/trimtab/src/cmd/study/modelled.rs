@@ -3,21 +3,21 @@
 use super::{Args, Question, checkpoints, conclude};
 use crate::drives;
 use crate::output::Context;
-use crate::study::cells::{self, Extent};
 use crate::study::checkpoint::Checkpoints;
-use crate::study::job::Job;
-use crate::study::matrix::{self, Matrix};
-use crate::study::modelled::{self, ModelledRig, Setup};
-use crate::study::scale::{FULL, QUICK, Scale};
-use crate::study::sensitivity::{self, Breadth};
-use crate::study::used::Used;
-use crate::study::{Study, Untried, kernels};
+use crate::study::run;
 use crate::sys::interrupt;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::data::DataClass;
 use trimtab_core::policy::PolicySpec;
+use trimtab_core::study::cells::{self, Cell, Extent};
+use trimtab_core::study::job::Job;
+use trimtab_core::study::modelled::{self, Setup};
+use trimtab_core::study::scale::{FULL, QUICK, Scale};
+use trimtab_core::study::sensitivity::Breadth;
+use trimtab_core::study::used::Used;
+use trimtab_core::study::{Study, Untried, kernels};
 use trimtab_core::usage::UsageError;
 use trimtab_core::volume::Layout;
 
@@ -31,12 +31,7 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     let target = args.target.as_deref().unwrap_or(name);
     let asked = Asked {
         scale: Scale { repeats: args.repeats.unwrap_or(REPEATS), ..if args.quick { QUICK } else { FULL } },
-        extent: Extent {
-            ageing: args.asks(Question::Ageing),
-            tuning: args.asks(Question::Tuning),
-            only: args.cell.clone(),
-            ..extent(args)
-        },
+        extent: Extent { ageing: args.asks(Question::Ageing), tuning: args.asks(Question::Tuning), ..extent(args) },
         only_tree: false,
         // A quick study has no time for it unless asked.
         assumptions: (args.questions.contains(&Question::Assumptions) || (args.questions.is_empty() && !args.quick))
@@ -84,49 +79,47 @@ pub fn study(
         seed: args.seed,
     };
     fits(&setup)?;
-    let mut jobs = if args.asks(Question::Deleting) { asked.scale.jobs(args.seed)? } else { Vec::new() };
-    jobs.retain(|job| !asked.only_tree || matches!(job, Job::Tree { .. }));
-    let matrix = Matrix {
-        target: target.to_owned(),
-        jobs,
-        policies: policies.iter().map(|policy| policy.name().to_owned()).collect(),
-        repeats: asked.scale.repeats,
-        only: args.cell.clone(),
-        patience: None,
-    };
-    let mut study = matrix::run(&mut ModelledRig::new(context, setup.clone(), policies.clone()), &matrix, checkpoints)?;
-    cells::run(context, &setup, &policies, &asked.extent, checkpoints, &mut study)?;
-    beside(args, context, &setup, &policies, (asked, checkpoints), &mut study);
-    Ok(study)
-}
-
-/// What else the verdict needs: the other generation of the filesystem, and which assumption decides. What cannot be tried costs no run that is there.
-fn beside(
-    args: &Args,
-    context: &Context,
-    setup: &Setup,
-    policies: &[PolicySpec],
-    (asked, checkpoints): (&Asked, &dyn Checkpoints),
-    study: &mut Study,
-) {
-    let only = args.cell.as_deref();
-    let mut untried = |what: &str, error: &anyhow::Error| {
-        let reason = format!("{error:#}");
-        study.untried.push(Untried { policy: what.to_owned(), reason });
-    };
-    if args.asks(Question::Deleting) && !asked.only_tree && !interrupt::requested() {
-        match kernels::run(setup, policies, asked.scale, checkpoints, only) {
-            Ok(kernels) => study.kernels = kernels,
-            Err(error) => untried("the other generation of the filesystem", &error),
-        }
-    }
+    let mut study = Study { target: target.to_owned(), complete: true, ..Study::default() };
+    study.untried.extend(cells::impossible(&setup, &policies));
+    let all = cells(args, &setup, &policies, asked, &mut study)?;
+    run::modelled(context, all, asked.scale.repeats, args.cell.as_deref(), checkpoints, &mut study)?;
     if let Some(breadth) = asked.assumptions.filter(|_| !interrupt::requested()) {
-        match sensitivity::run(context, setup, policies, breadth, checkpoints, only) {
+        match run::assumptions(context, &setup, &policies, breadth, checkpoints, args.cell.as_deref()) {
             Ok(assumptions) => study.assumptions = assumptions,
-            Err(error) => untried("other assumptions", &error),
+            // What cannot be tried costs no run that is there.
+            Err(error) => untried(&mut study, "other assumptions", &format!("{error:#}")),
         }
     }
     study.complete &= !interrupt::requested();
+    Ok(study)
+}
+
+fn untried(study: &mut Study, what: &str, reason: &str) {
+    study.untried.push(Untried { policy: what.to_owned(), reason: reason.to_owned() });
+}
+
+/// The runs that answer what is asked. Of the other generation of the filesystem there are none if it cannot be made.
+fn cells(args: &Args, setup: &Setup, policies: &[PolicySpec], asked: &Asked, study: &mut Study) -> anyhow::Result<Vec<Cell>> {
+    let (deleting, extent) = (args.asks(Question::Deleting), &asked.extent);
+    let mut cells = Vec::new();
+    if deleting {
+        let mut jobs = asked.scale.jobs(args.seed)?;
+        jobs.retain(|job| !asked.only_tree || matches!(job, Job::Tree { .. }));
+        cells.extend(cells::deleting(setup, &jobs, policies));
+    }
+    if extent.ageing {
+        cells.extend(cells::ageing(setup, policies, extent));
+    }
+    if extent.tuning {
+        cells.extend(cells::tuning(setup, policies, extent));
+    }
+    if deleting && !asked.only_tree {
+        match kernels::cells(setup, policies, asked.scale) {
+            Ok(others) => cells.extend(others),
+            Err(problem) => untried(study, "the other generation of the filesystem", &problem.to_string()),
+        }
+    }
+    Ok(cells)
 }
 
 /// How much churn.
@@ -136,7 +129,7 @@ fn extent(args: &Args) -> Extent {
         (_, true) => (12.0, vec![0.6, 0.9]),
         _ => (5.0, vec![0.6, 0.9]),
     };
-    Extent { drive_writes, fills, ageing: true, tuning: true, only: None }
+    Extent { drive_writes, fills, ageing: true, tuning: true }
 }
 
 /// Refuses a drive that the filesystem does not fit on, before anything is run.

@@ -6,12 +6,7 @@ use super::{Args, Question, checkpoints, write_html};
 use crate::output::Context;
 use crate::output::progress::Tally;
 use crate::report;
-use crate::study::answer::Around;
-use crate::study::cells::Extent;
 use crate::study::checkpoint::Checkpoints;
-use crate::study::scale::{FULL, QUICK, Scale};
-use crate::study::sensitivity::Breadth;
-use crate::study::{Study, overview};
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
@@ -19,6 +14,11 @@ use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::run::Run;
+use trimtab_core::study::answer::Around;
+use trimtab_core::study::cells::Extent;
+use trimtab_core::study::scale::{FULL, QUICK, Scale};
+use trimtab_core::study::sensitivity::Breadth;
+use trimtab_core::study::{Study, overview};
 use trimtab_core::usage::UsageError;
 
 /// The SandForce drive of the articles, and two of today.
@@ -59,7 +59,7 @@ fn asked(args: &Args) -> Asked {
         (_, true) => (5.0, vec![0.6, 0.9]),
         _ => (2.0, vec![0.6, 0.9]),
     };
-    let extent = Extent { drive_writes, fills, ageing: args.asks(Question::Ageing), tuning: false, only: args.cell.clone() };
+    let extent = Extent { drive_writes, fills, ageing: args.asks(Question::Ageing), tuning: false };
     let scale = Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };
     let assumptions = match (args.questions.is_empty(), args.quick, args.full) {
         (true, true, _) => None,
@@ -92,12 +92,12 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -
     let ids: Vec<_> = kept.as_ref().map(|ids| ids.iter().flatten().copied().collect()).unwrap_or_default();
     let names: Vec<String> = ids.iter().map(|id: &crate::store::RunId| id.short()).collect();
     let mut around = Around { took: Some(began.elapsed()), report: None, kept: (!names.is_empty()).then(|| names.join(" ")) };
-    let report = write_html(args, context, &overview::document(studies, &around));
+    let report = write_html(args, context, &overview::document(studies, &around, report::text::height));
     around.report = report.as_ref().ok().map(|path| path.display().to_string());
     let shapes: Vec<_> = studies.iter().enumerate().map(|(at, study)| kept::shape(ids.get(at).copied(), study, &around)).collect();
     context.report_styled("study-overview", 1, &serde_json::json!({ "studies": shapes }), || match args.details {
-        true => report::text::render(&overview::document(studies, &around)),
-        false => report::text::answer(&overview::answer(studies, &around)),
+        true => report::text::render(&overview::document(studies, &around, report::text::height)),
+        false => report::text::answer(&overview::answer(studies, &around, report::text::height)),
     })?;
     kept.context("the result above could not be kept")?;
     let path = report?;

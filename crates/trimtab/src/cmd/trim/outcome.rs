@@ -3,12 +3,13 @@
 use crate::host::discards::LayerDiscards;
 use crate::output::error::{BLOCKED, NOT_PROVED};
 use crate::output::lines::prose;
-use crate::report::document::{Narrow, Table};
+use crate::report::layout;
 use crate::trim::delivery::Delivery;
 use crate::trim::surface::Account;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Instant;
+use trimtab_core::document::{Narrow, Table};
 use trimtab_core::units::{Bytes, Nanos, grouped};
 
 #[derive(Debug, Serialize)]
@@ -159,7 +160,7 @@ pub fn text(report: &Report) -> String {
         lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
     }
     let first = report.filesystems.iter().filter_map(named_line).map(|line| prose(&line));
-    first.chain(std::iter::once(table.on_screen())).chain(lines.iter().map(|line| prose(line))).collect()
+    first.chain(std::iter::once(layout::on_screen(&table))).chain(lines.iter().map(|line| prose(line))).collect()
 }
 
 fn of_ms(ms: f64) -> String {

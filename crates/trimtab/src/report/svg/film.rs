@@ -1,9 +1,9 @@
 //! The superblocks of two drives at one moment, as a picture that stands still: what is printed, and what is shown without scripts.
 
-use super::super::document::Film;
 use super::super::html::escape;
 use super::super::palette;
 use std::fmt::Write as _;
+use trimtab_core::document::Film;
 use trimtab_core::run::pictures::{SHARE_MAX, SuperblockMap};
 
 /// Side of a superblock, and what is between two.

@@ -1,8 +1,8 @@
 //! Latencies over time as a picture that stands still.
 
-use super::super::document::Heat;
 use super::super::html::escape;
 use std::fmt::Write as _;
+use trimtab_core::document::Heat;
 use trimtab_core::run::pictures::LatencyMap;
 use trimtab_core::units::Nanos;
 

@@ -4,21 +4,20 @@ use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::{Drive, model};
 use crate::session::runner::Quiet;
-use crate::study::job::Job;
-use crate::study::scale::TREE_DATA;
-use crate::study::used::Used;
 use crate::sys::interrupt;
-use crate::target::mounted::Trimmable as _;
-use crate::target::volume::VolumeTarget;
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::Device as _;
 use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::Phase;
+use trimtab_core::study::job::Job;
+use trimtab_core::study::scale::TREE_DATA;
+use trimtab_core::study::used::Used;
+use trimtab_core::target::Trimmable as _;
 use trimtab_core::target::{Clock as _, FileTarget as _};
 use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::volume::{Age, Volume};
+use trimtab_core::volume::{Age, Steered, Volume, WRITTEN_STEP};
 use trimtab_core::workload::postmark::{Settings, phase as postmark};
 use trimtab_core::workload::tree::{self, TreeList};
 
@@ -27,7 +26,7 @@ const USED: DataClass = DataClass::Compressible(30);
 /// Before anything is measured.
 const REST: Nanos = Nanos::from_secs(60);
 
-pub(super) type Target = VolumeTarget<Box<dyn model::Model>>;
+pub(super) type Target = Steered<Box<dyn model::Model>>;
 
 /// A new drive with a new filesystem, in use as the configuration says.
 pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online: bool, seed: u64) -> anyhow::Result<Target> {
@@ -42,7 +41,7 @@ pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online:
         volume.age_like(&Age { fill, free_extent: used.mean(), class: USED, write: true, seed }, used.lengths())?;
     }
     let rested = volume.now() + REST;
-    let mut target = VolumeTarget::new(volume, PolicySpec::None.build(&State::default()));
+    let mut target = Steered::new(volume, PolicySpec::None.build(&State::default()), WRITTEN_STEP);
     target.idle_until(rested);
     Ok(target)
 }

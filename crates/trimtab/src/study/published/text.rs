@@ -4,8 +4,8 @@ use super::Comparison;
 use super::render;
 use super::score::Row;
 use crate::output::lines::paragraph;
-use crate::report::document::{Narrow, Table};
 use crate::report::layout::table;
+use trimtab_core::document::{Narrow, Table};
 
 /// The comparison for a screen of `width` columns; unbroken without one.
 pub fn screen(comparison: &Comparison, width: Option<usize>) -> String {

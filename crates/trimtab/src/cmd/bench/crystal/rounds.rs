@@ -2,7 +2,7 @@
 
 use super::RoundsArgs;
 use crate::output::Context;
-use crate::session::runner::Header;
+use crate::session::runner::starts_now;
 use crate::store;
 use crate::store::shape::run::RunV1;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use trimtab_core::run::{Field, Phase, Run, Series, Severity, TargetKind, Warning};
+use trimtab_core::runner::header::Header;
 use trimtab_core::runner::passes::Passes;
 use trimtab_core::runner::recorder::{Recorded, Recorder, merge_phases};
 use trimtab_core::runner::{End, Outcome};
@@ -71,7 +72,7 @@ impl Rounds {
         let target_path = std::fs::canonicalize(target).unwrap_or_else(|_| PathBuf::from(target));
         let store = store::path(context)?;
         let file = store.with_file_name(file_name(&target_path, seed, settings));
-        let header = Header::new("crystal-rounds", settings.to_vec(), TargetKind::File, target, "as-mounted", seed);
+        let header = starts_now("crystal-rounds", settings.to_vec(), TargetKind::File, target, "as-mounted", seed);
         let new = Self {
             file,
             header,

@@ -2,11 +2,12 @@
 
 use super::{Args, Trim};
 use crate::drives::Drive;
-use crate::session::runner::Header;
+use crate::session::runner::starts_now;
 use crate::store::recipe;
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::metrics;
 use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Run, TargetKind, Unit};
+use trimtab_core::runner::header::Header;
 use trimtab_core::runner::recorder::Recorded;
 use trimtab_core::simulate::replay::Outcome;
 use trimtab_core::units::Bytes;
@@ -20,7 +21,7 @@ pub fn header(args: &Args, drive: &Drive, trim: &Trim) -> Header {
     settings.extend(args.rest.map(|rest| Field::new("rest", rest.to_string())));
     let policy = trim.0.as_ref().map_or("recorded", PolicySpec::name);
     let label = format!("drive:{}", args.drive);
-    let mut header = Header::new("replay", settings, TargetKind::ModelledDrive, &label, policy, args.seed);
+    let mut header = starts_now("replay", settings, TargetKind::ModelledDrive, &label, policy, args.seed);
     header.policy_settings = trim.0.as_ref().map(PolicySpec::settings).unwrap_or_default();
     header.specification.extend(recipe::drive_fields(drive));
     header

@@ -1,8 +1,9 @@
 //! The counters of a modelled drive in an order, with words and units.
 
-use crate::report::document::Table;
+use crate::report::layout::on_screen;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use trimtab_core::document::Table;
 use trimtab_core::units::{Bytes, Nanos, grouped};
 
 /// What a counter counts.
@@ -144,7 +145,7 @@ pub(super) fn in_words(model: &BTreeMap<String, u64>) -> String {
 
 fn push(text: &mut String, table: &Table) {
     if !table.rows.is_empty() {
-        let _ = writeln!(text, "{table}");
+        let _ = writeln!(text, "{}", on_screen(table).trim_end_matches('\n'));
     }
 }
 

@@ -1,0 +1,464 @@
+//! The answer of a study on one screen: what drive, what to use, the figures that decide, the policies beside each other, what to check first, how to
+//! apply it and where the rest is. A pure function of the runs, the same for real and modelled targets.
+
+use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
+use super::job::Job;
+use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
+use super::months::{fills, setting};
+use super::table::{FOREGROUND, jobs, mean, policy_title};
+use super::verdict::{self, Recommendation};
+use super::{Study, advice, document, kernels, policy, sensitivity, waits};
+use crate::document::{Answer, Table, Use};
+use crate::run::metrics;
+use crate::run::shown::quantity;
+use crate::run::{Field, Provenance, Run, Severity, Unit};
+use crate::units::{grouped, three_digits};
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// What puts everything back that was applied.
+pub(super) const UNDO: &str = "trimtab apply --undo";
+
+/// What is known of a study besides its runs.
+#[derive(Debug, Clone, Default)]
+pub struct Around {
+    /// How long it took.
+    pub took: Option<Duration>,
+    /// Where the report is.
+    pub report: Option<String>,
+    /// By which name it is kept.
+    pub kept: Option<String>,
+}
+
+/// The answer.
+pub fn of(study: &Study, around: &Around) -> Answer {
+    let (choice, meaning) = choice(study);
+    Answer {
+        subject: subject(study),
+        origin: origin(study, around),
+        uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning: meaning.to_owned(), sure: sure(study) }],
+        why: why(study),
+        tables: tables(study),
+        notes: notes(study),
+        // What else has to be done is said by that command.
+        apply: document::commands(study)
+            .into_iter()
+            .take(1)
+            .map(|command| command.split("    #").next().unwrap_or_default().to_owned())
+            .collect(),
+        undo: verdict::recommended_policy(study).map(|_| UNDO.to_owned()),
+        more: more(study, around),
+    }
+}
+
+pub(super) fn first(study: &Study) -> Option<&Run> {
+    study.all().next()
+}
+
+pub(super) fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
+    Field::find(&run.environment, key)
+}
+
+/// The drive and the filesystem: "OCZ Vertex LE 100 GB, ext4".
+pub(super) fn subject(study: &Study) -> String {
+    let Some(run) = first(study) else { return study.target.clone() };
+    let drive = environment(run, "drive.model").map(|model| model.split(':').next().unwrap_or(model).trim().to_owned());
+    let filesystem = environment(run, "volume.name").or_else(|| environment(run, "fs.type"));
+    match (run.provenance, drive) {
+        (Provenance::Modelled, Some(drive)) => [Some(drive.as_str()), filesystem].into_iter().flatten().collect::<Vec<_>>().join(", "),
+        (_, drive) => {
+            // Where the drive does not tell its name, the device has one.
+            let device = drive.or_else(|| environment(run, "device").map(str::to_owned));
+            let fill = environment(run, "fs.fill").and_then(|fill| fill.trim_end_matches(" %").parse::<f64>().ok());
+            let fill = fill.map(|fill| format!("{fill:.0} % full"));
+            [Some(study.target.as_str()), filesystem, device.as_deref(), fill.as_deref()]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(", ")
+        }
+    }
+}
+
+fn origin(study: &Study, around: &Around) -> String {
+    let Some(run) = first(study) else { return String::new() };
+    let whence = match run.provenance {
+        Provenance::Measured => "MEASURED",
+        Provenance::Modelled => "MODELLED",
+        Provenance::Entered => "ENTERED",
+    };
+    let mut parts = vec![whence.to_owned(), format!("trimtab {}", run.tool_version)];
+    parts.extend(around.took.map(|took| format!("{:.0} s", took.as_secs_f64().max(1.0))));
+    if !study.complete {
+        parts.push("INTERRUPTED".to_owned());
+    }
+    parts.join(", ")
+}
+
+/// What to use, and what that is.
+pub(super) fn choice(study: &Study) -> (&'static str, &'static str) {
+    match verdict::recommendation(study) {
+        Recommendation::Idle => (policy::IDLE, "trim in idle time, in small pieces"),
+        Recommendation::Adaptive => (policy::ADAPTIVE, "trim when three quarters of the free space have been written"),
+        Recommendation::Batched => (policy::BATCHED, "trim everything now and then, not as files go"),
+        Recommendation::Online => (policy::ONLINE, "let the filesystem discard as it frees (mount option discard)"),
+        Recommendation::NotWorthIt => (policy::NONE, "do not trim: it costs something here and gains nothing"),
+        // Without months nothing but the waiting was looked at.
+        Recommendation::NoDifference if study.ageing.is_empty() => ("online or batched", "online discard costs nothing measurable"),
+        Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
+        Recommendation::NeverDone => ("no policy", "a TRIM costs so much here that not even a batched trim is done before the next is due"),
+        Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; that has to be mended first"),
+        Recommendation::NotTested => ("no policy yet", "no discard was counted, so what trimming does was not tested here"),
+        Recommendation::Unknown => ("no policy yet", "too little could be tried to compare anything"),
+    }
+}
+
+/// How sure that is.
+fn sure(study: &Study) -> String {
+    if let Some(policy) = verdict::recommended_policy(study).filter(|policy| !verdict::was_tried(study, policy)) {
+        return format!("{policy} was not tried");
+    }
+    match first(study).map(|run| run.provenance) {
+        Some(Provenance::Measured) => {
+            let repeats = study.runs.iter().filter_map(|run| super::table::samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0);
+            if repeats == 0 { String::new() } else { format!("{repeats} repeat{} each", if repeats == 1 { "" } else { "s" }) }
+        }
+        Some(_) => match study.sensitivity() {
+            Some(sensitivity) => sensitivity.short(verdict::recommendation(study)),
+            None => sensitivity::NOT_TRIED.to_owned(),
+        },
+        None => String::new(),
+    }
+}
+
+/// A gain in per cent: "+30 %".
+pub(super) fn percent(ratio: f64) -> String {
+    format!("{:+.0} %", (ratio - 1.0) * 100.0)
+}
+
+/// The longest that one operation of somebody else took beside `policy`, seconds.
+pub fn longest_wait(study: &Study, policy: &str) -> Option<f64> {
+    let runs = || study.runs.iter().filter(|run| verdict::effective_policy(run) == policy);
+    // On real filesystems only the busier of the two loads is measured.
+    let of = |metric: &str| runs().filter_map(|run| mean(run, metric)).reduce(f64::max);
+    of(SPARSE_WAIT).or_else(|| of(BUSY_WAIT))
+}
+
+/// The policies that were tried, in the order of the runs.
+pub fn policies(study: &Study) -> Vec<&str> {
+    let mut policies: Vec<&str> = Vec::new();
+    for run in study.runs.iter().chain(&study.ageing) {
+        let policy = verdict::effective_policy(run);
+        if !policies.contains(&policy) {
+            policies.push(policy);
+        }
+    }
+    policies
+}
+
+/// Two lines: what it gains, and what others wait.
+fn why(study: &Study) -> Vec<String> {
+    let chosen = verdict::recommended_policy(study);
+    let mut lines: Vec<String> = gains(study, chosen).into_iter().chain(waits(study, chosen)).collect();
+    if lines.len() < 2 {
+        lines.extend(deleting(study).map(|(what, text)| format!("{} takes {text}", what.to_lowercase())));
+    }
+    lines.truncate(2);
+    lines
+}
+
+/// How many days of use were looked at.
+pub(super) fn days(study: &Study) -> Option<f64> {
+    let run = study.ageing.first()?;
+    let number = |key: &str| setting(run, key).and_then(|text| text.parse::<f64>().ok());
+    number("drive-writes").zip(number("drive-writes-a-day")).map(|(all, daily)| all / daily.max(1e-9))
+}
+
+/// What the recommended policy gains over months; without one, what the best gains.
+fn gains(study: &Study, chosen: Option<&str>) -> Option<String> {
+    let days = days(study);
+    let after = |fill: &str| {
+        let days = days.map_or_else(String::new, |days| format!(", {days:.0} days"));
+        format!("({} full{days})", spaced(fill))
+    };
+    let Some(policy) = chosen.filter(|policy| *policy != policy::NONE) else {
+        let fill = fills(&study.ageing).first().copied()?.to_owned();
+        let most = policies(study).into_iter().flat_map(|policy| advice::gains(study, policy));
+        let most = most.map(|gain| gain.rate.max(gain.life.unwrap_or(1.0))).reduce(f64::max)?;
+        return Some(format!("random writes and life at most {} against no trimming {}", percent(most), after(&fill)));
+    };
+    let gains = advice::gains(study, policy);
+    let gain = gains.iter().find(|gain| gain.counts()).or(gains.first())?;
+    let rate = format!("random writes {}", percent(gain.rate));
+    let life = gain.life.map_or_else(String::new, |life| format!(", life {}", percent(life)));
+    Some(format!("{rate}{life} against no trimming {}", after(gain.fill)))
+}
+
+/// "60%" as people write it.
+pub(super) fn spaced(fill: &str) -> String {
+    fill.strip_suffix('%').map_or_else(|| fill.to_owned(), |number| format!("{number} %"))
+}
+
+/// What others wait beside the recommended policy, and beside the worst of the rest.
+fn waits(study: &Study, chosen: Option<&str>) -> Option<String> {
+    let mut others: Vec<(&str, f64)> = policies(study)
+        .into_iter()
+        .filter(|policy| Some(*policy) != chosen)
+        .filter_map(|policy| Some((policy, longest_wait(study, policy)?)))
+        .collect();
+    let show = |seconds: f64| quantity(seconds, Unit::Seconds);
+    let mark = |policy: &str| waits::beside(study, policy).map_or("", |waits| waits.mark());
+    let beside = |(policy, seconds): &(&str, f64)| {
+        let whose = match *policy {
+            policy::NONE => "without trimming".to_owned(),
+            policy::ONLINE => policy.to_string(),
+            policy::IDLE => "beside an idle trim".to_owned(),
+            policy => format!("beside {} {policy} trim", if policy == policy::ADAPTIVE { "an" } else { "a" }),
+        };
+        format!("{whose} {}{}", show(*seconds), mark(policy))
+    };
+    let Some((policy, mine)) = chosen.and_then(|policy| Some((policy, longest_wait(study, policy)?))) else {
+        others.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let named: Vec<String> = others.iter().take(3).map(beside).collect();
+        return (!named.is_empty()).then(|| format!("others wait at most: {}", named.join("; ")));
+    };
+    let worse: Vec<(&str, f64)> = others.iter().copied().filter(|(_, wait)| *wait > mine * 1.5).collect();
+    // The quickest and the slowest of the worse ones say what the choice saves; where none is worse, what none costs is told.
+    let mut named: Vec<(&str, f64)> = if worse.is_empty() { others } else { worse };
+    named.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let named: Vec<String> = match &named[..] {
+        [first, .., last] => vec![beside(first), beside(last)],
+        rest => rest.iter().map(beside).collect(),
+    };
+    let tail = if named.is_empty() { String::new() } else { format!("; {}", named.join(", ")) };
+    let alone = if policy == policy::NONE { " without trimming" } else { "" };
+    Some(format!("others wait at most {}{}{alone}{tail}", show(mine), mark(policy)))
+}
+
+/// Deleting, without discards and with online discard: label and sentence.
+fn deleting(study: &Study) -> Option<(String, String)> {
+    let time = |job: &str, policy: &str| {
+        let run = study.runs.iter().find(|run| run.workload == job && verdict::effective_policy(run) == policy)?;
+        Job::deleting(job).iter().filter_map(|phase| mean(run, &format!("{phase}.seconds"))).reduce(|a, b| a + b)
+    };
+    let job = jobs(&study.runs).into_iter().find(|job| *job == "tree").or_else(|| jobs(&study.runs).into_iter().next())?;
+    let files = study.runs.iter().find(|run| run.workload == job).and_then(|run| setting(run, "files").or_else(|| setting(run, "number")));
+    let what = files.map_or_else(|| "Deleting".to_owned(), |files| format!("Deleting {} files", with_commas(files)));
+    let show = |seconds: f64| quantity(seconds, Unit::Seconds);
+    let text = match (time(job, policy::NONE), time(job, policy::ONLINE)) {
+        (Some(none), Some(online)) => {
+            let alike = (online - none).abs() <= none * 0.02;
+            let here = (!alike && none > 0.0).then(|| format!("{}×", three_digits(online / none)));
+            // "ext4 of Linux 2.6.39": that it is ext4 is known.
+            let linux = |name: &str| name.rsplit_once(" of ").map_or_else(|| name.to_owned(), |(_, linux)| linux.to_owned());
+            let other = kernels::ratio(study, job).map(|(ratio, name)| format!("{}× on {}", three_digits(ratio), linux(name)));
+            let ratios: Vec<String> = here.into_iter().chain(other).collect();
+            let ratios = if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join("; ")) };
+            let online = if alike { ", and as long with online".to_owned() } else { format!("; online {}", show(online)) };
+            format!("{}{online}{ratios}", show(none))
+        }
+        (Some(only), None) | (None, Some(only)) => show(only),
+        (None, None) => return None,
+    };
+    Some((what, text))
+}
+
+/// A number that a setting holds, with commas.
+fn with_commas(digits: &str) -> String {
+    digits.parse().map_or_else(|_| digits.to_owned(), grouped)
+}
+
+/// A rate with three digits: 27,900.
+pub(super) fn rate(value: f64) -> String {
+    three_digits(value)
+}
+
+fn tables(study: &Study) -> Vec<Table> {
+    if study.ageing.is_empty() { measured(study) } else { vec![months(study)] }
+}
+
+/// What months under `policy` come to at `fill`, as it stands in a table: a rate, an amplification, or the life against none.
+pub(super) fn figure(study: &Study, policy: &str, metric: &str, fill: &str) -> String {
+    let of = |policy: &str| {
+        let run = study.ageing.iter().find(|run| run.policy == policy && setting(run, "fill") == Some(fill))?;
+        mean(run, metric)
+    };
+    let life = || of(policy::NONE).zip(of(policy)).filter(|(_, mine)| *mine > 0.0).map(|(none, mine)| percent(none / mine));
+    let shown = match metric {
+        CYCLES_PER_TB => life().filter(|_| policy != policy::NONE),
+        RATE_STEADY => of(policy).map(rate),
+        _ => of(policy).map(|value| format!("{value:.2}")),
+    };
+    shown.unwrap_or_else(|| "-".to_owned())
+}
+
+/// The policies by what others wait, and by what months of use come to at each fill.
+fn months(study: &Study) -> Table {
+    let fills: Vec<String> = fills(&study.ageing).into_iter().map(str::to_owned).collect();
+    let chosen = verdict::recommended_policy(study);
+    let waits = policies(study).iter().any(|policy| longest_wait(study, policy).is_some());
+    let (mut groups, mut header) = (vec![String::new()], vec!["policy".to_owned()]);
+    if waits {
+        groups.push("others wait".to_owned());
+        header.push("at most".to_owned());
+    }
+    let of = |name: &str, metric: &str| study.ageing.iter().any(|run| mean(run, metric).is_some()).then(|| name.to_owned());
+    let parts: Vec<(String, &str)> = [("random writes/s", RATE_STEADY), ("write amplif.", WAF_STEADY), ("life", CYCLES_PER_TB)]
+        .into_iter()
+        .filter_map(|(name, metric)| Some((of(name, metric)?, metric)))
+        .collect();
+    for (name, _) in &parts {
+        groups.extend(fills.iter().map(|_| name.clone()));
+        header.extend(fills.iter().map(|fill| spaced(fill)));
+    }
+    let mut table = Table::new("", &header.iter().map(String::as_str).collect::<Vec<_>>());
+    table.groups = groups;
+    for policy in policies(study) {
+        let mut row = vec![policy.to_owned()];
+        if waits {
+            row.push(longest_wait(study, policy).map_or_else(|| "-".to_owned(), |seconds| quantity(seconds, Unit::Seconds)));
+        }
+        row.extend(parts.iter().flat_map(|(_, metric)| fills.iter().map(|fill| figure(study, policy, metric, fill))));
+        table.row(row);
+        if chosen == Some(policy) {
+            table.chosen.push(table.rows.len() - 1);
+        }
+    }
+    table
+}
+
+/// A figure of the runs of one policy.
+type Figure<'a> = dyn Fn(&[&Run]) -> Option<String> + 'a;
+
+/// A column of what was measured: its title, and the figure of runs of one policy.
+struct Column<'a> {
+    group: &'static str,
+    header: &'a str,
+    figure: Box<Figure<'a>>,
+}
+
+/// What was measured of each policy: what is waited for, what others wait, what trimming takes, what reached the drive.
+fn measured(study: &Study) -> Vec<Table> {
+    let jobs = jobs(&study.runs);
+    let show = |seconds: f64| quantity(seconds, Unit::Seconds);
+    let mut columns: Vec<Column<'_>> = Vec::new();
+    for job in &jobs {
+        let figure = move |runs: &[&Run]| runs.iter().find(|run| run.workload == *job).and_then(|run| mean(run, FOREGROUND)).map(show);
+        columns.push(Column { group: "waited for", header: job, figure: Box::new(figure) });
+    }
+    let wait = if study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some()) { SPARSE_WAIT } else { BUSY_WAIT };
+    let longest = |metric: &'static str| move |runs: &[&Run]| runs.iter().filter_map(|run| mean(run, metric)).reduce(f64::max).map(show);
+    columns.push(Column { group: "others wait", header: "at most", figure: Box::new(longest(wait)) });
+    columns.push(Column { group: "a trim takes", header: "at most", figure: Box::new(longest(metrics::TRIM_SECONDS)) });
+    let counted = |runs: &[&Run]| {
+        runs.iter().filter_map(|run| mean(run, metrics::DISCARD_COMMANDS)).reduce(|a, b| a + b).map(|sum| quantity(sum, Unit::Count))
+    };
+    columns.push(Column { group: "discards", header: "counted", figure: Box::new(counted) });
+    let of = |title: &str| study.runs.iter().filter(|run| policy_title(run) == title).collect::<Vec<_>>();
+    let mut titles: Vec<String> = Vec::new();
+    for title in study.runs.iter().map(policy_title) {
+        if !titles.contains(&title) {
+            titles.push(title);
+        }
+    }
+    columns.retain(|column| titles.iter().any(|title| (column.figure)(&of(title)).is_some()));
+    if jobs.is_empty() || columns.is_empty() {
+        return Vec::new();
+    }
+    let header: Vec<&str> = core::iter::once("policy").chain(columns.iter().map(|column| column.header)).collect();
+    let mut table = Table::new("", &header);
+    table.groups = core::iter::once(String::new()).chain(columns.iter().map(|column| column.group.to_owned())).collect();
+    let chosen = verdict::recommended_policy(study);
+    for title in titles {
+        let runs = of(&title);
+        let cells = columns.iter().map(|column| (column.figure)(&runs).unwrap_or_else(|| "-".to_owned()));
+        table.row(core::iter::once(title.clone()).chain(cells));
+        if table.chosen.is_empty() && runs.iter().any(|run| chosen == Some(verdict::effective_policy(run))) {
+            table.chosen.push(table.rows.len() - 1);
+        }
+    }
+    vec![table]
+}
+
+/// What deleting costs, what to check first, what to be careful about.
+fn notes(study: &Study) -> Vec<(String, String)> {
+    // Without months it is among the reasons already.
+    let mut notes: Vec<(String, String)> = deleting(study).into_iter().filter(|_| !study.ageing.is_empty()).collect();
+    let check = match advice::misaligned(study) {
+        Some(times) => format!("a partition at sector 63 costs more than any policy ({}× slower)", three_digits(times)),
+        None => "'trimtab doctor PATH' says whether TRIM reaches the drive at all".to_owned(),
+    };
+    notes.push(("Check first".to_owned(), check));
+    if verdict::recommendation(study) == Recommendation::NoDifference {
+        // Over months nothing was looked at where nothing was modelled: that nothing trims at all is no finding then.
+        let what = if study.ageing.is_empty() {
+            "nothing, where something trims it already: 'trimtab doctor PATH' says"
+        } else {
+            "nothing; leave it as it is"
+        };
+        notes.push(("Apply".to_owned(), what.to_owned()));
+    }
+    notes.extend(caution(study).map(|text| ("Caution".to_owned(), text)));
+    if !study.untried.is_empty() {
+        notes.push(("Not tried".to_owned(), untried(study)));
+    }
+    notes
+}
+
+/// Which policies were not tried; why, of the first that could have been, because somebody can do something about it.
+fn untried(study: &Study) -> String {
+    let by_need = |name: &str| [policy::ADAPTIVE, policy::IDLE].contains(&name);
+    let possible = study.untried.iter().find(|untried| !by_need(&untried.policy));
+    let reason = possible.map(|untried| format!("{} ({})", untried.policy, untried.reason));
+    let rest: Vec<&str> =
+        study.untried.iter().filter(|untried| possible != Some(*untried)).map(|untried| untried.policy.as_str()).collect();
+    let rest = (!rest.is_empty()).then(|| format!("{} (why: --details)", rest.join(", ")));
+    reason.into_iter().chain(rest).collect::<Vec<_>>().join("; ")
+}
+
+/// The most serious warning, of the recommended policy before those of others.
+fn caution(study: &Study) -> Option<String> {
+    if let Some(behind) = advice::behind(study).first() {
+        return Some(format!("'{}' never gets done at {} full, so it is not recommended", behind.policy, spaced(behind.fill)));
+    }
+    let chosen = verdict::recommended_policy(study);
+    let warnings =
+        study.all().flat_map(|run| run.warnings.iter().map(move |warning| (Some(verdict::effective_policy(run)) == chosen, warning)));
+    let worst = warnings.filter(|(mine, w)| w.severity >= if *mine { Severity::Caution } else { Severity::Serious });
+    let (_, warning) = worst.max_by_key(|(mine, warning)| (warning.severity, *mine))?;
+    // What stands before the first colon says it; the rest explains.
+    Some(warning.text.split(": ").next().unwrap_or(&warning.text).to_owned())
+}
+
+fn more(study: &Study, around: &Around) -> Vec<(String, String, String)> {
+    let mut more = Vec::new();
+    let mut add = |label: &str, place: String, aside: String| more.push((label.to_owned(), place, aside));
+    if let Some(report) = &around.report {
+        add("Report", report.clone(), String::new());
+    }
+    let runs = study.all().count();
+    let runs = format!("{runs} run{}", if runs == 1 { "" } else { "s" });
+    match &around.kept {
+        Some(id) => add("More", format!("trimtab results show study:{id} --details"), format!("({runs}, kept)")),
+        None => add("More", "the same command with --details".to_owned(), format!("({runs}, not kept)")),
+    }
+    more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_people_write_them() {
+        assert_eq!(["5", "999", "1000", "36706", "1234567"].map(with_commas), ["5", "999", "1,000", "36,706", "1,234,567"]);
+        assert_eq!([27_891.3, 999.6, 555_417.0, 12.34, 0.0].map(rate), ["27,900", "1,000", "555,000", "12.3", "0.00"]);
+        assert_eq!([1.3, 1.474, 0.9, 1.0].map(percent), ["+30 %", "+47 %", "-10 %", "+0 %"]);
+        assert_eq!(spaced("60%"), "60 %");
+    }
+}

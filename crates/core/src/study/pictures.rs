@@ -1,0 +1,107 @@
+//! The pictures of a study: what each policy costs against what it gains, the drive itself over months, latencies beside a trim.
+
+use super::answer::{longest_wait, policies};
+use super::light_work::BUSY;
+use super::months::{fills, setting};
+use super::verdict;
+use super::{Study, advice, policy};
+use crate::document::{Block, Chart, ChartKind, Dot, Film, Heat, Section};
+use crate::run::pictures::LatencyMap;
+use crate::run::{Field, Run};
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// One mark a policy: the longest wait of others against what is gained over months.
+pub fn cost_and_gain(study: &Study) -> Option<Section> {
+    let fill = fills(&study.ageing).first().copied()?;
+    let chosen = verdict::recommended_policy(study);
+    let dot = |name: &str| {
+        let gains = advice::gains(study, name);
+        let gain = gains.iter().find(|gain| gain.fill == fill)?;
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        Some(Dot {
+            name: name.to_owned(),
+            x: vec![gain.life.map(percent), Some(percent(gain.rate))],
+            y: longest_wait(study, name)?.max(1e-9),
+            chosen: chosen == Some(name),
+        })
+    };
+    let mut dots: Vec<Dot> = policies(study).into_iter().filter_map(dot).collect();
+    if dots.len() < 2 {
+        return None;
+    }
+    let mut axes = vec!["life gained, %".to_owned(), "random writes gained, %".to_owned()];
+    if dots.iter().any(|dot| dot.x[0].is_none()) {
+        // A medium that does not wear.
+        axes.remove(0);
+        for dot in &mut dots {
+            dot.x.remove(0);
+        }
+    }
+    let chart = Chart {
+        title: format!("What each policy costs and gains, {fill} full"),
+        x_label: axes[0].clone(),
+        y_label: "longest wait of others, s".to_owned(),
+        kind: ChartKind::Dots { axes, dots },
+    };
+    let text = "Lower is better, and further to the right: how long one append of somebody else, made durable, takes at most beside the \
+                policy's trims, against what months of use gain by it over no trimming. The one that is recommended has a ring.";
+    Some(Section::new("What it costs and what it gains", vec![Block::Chart(chart), Block::Text(text.to_owned())]))
+}
+
+/// Which two policies to look at beside each other: none, and the recommended one or else the last.
+fn two(names: &[&str], first: &str, second: Option<&str>) -> [usize; 2] {
+    let at = |name: &str| names.iter().position(|other| *other == name);
+    let left = at(first).unwrap_or(0);
+    let right =
+        second.and_then(at).filter(|right| *right != left).unwrap_or_else(|| (0..names.len()).rfind(|at| *at != left).unwrap_or(left));
+    [left, right]
+}
+
+/// The superblocks of the drive under each policy.
+pub fn drive(study: &Study) -> Option<Section> {
+    let fill = fills(&study.ageing).first().copied()?;
+    let runs: Vec<&Run> = study.ageing.iter().filter(|run| setting(run, "fill") == Some(fill)).collect();
+    let drives: Vec<_> = runs.iter().filter_map(|run| Some((run.policy.clone(), run.pictures.superblocks.clone()?))).collect();
+    let names: Vec<&str> = drives.iter().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let aged = runs.first().and_then(|run| Field::find(&run.environment, "drive.aged-size")).map(str::to_owned);
+    let film = Film {
+        title: format!("Every superblock of the drive, {fill} full"),
+        x_label: "GB written since filled".to_owned(),
+        x_scale: 1e-9,
+        shown: two(&names, policy::NONE, verdict::recommended_policy(study).filter(|name| *name != policy::NONE)),
+        drives,
+    };
+    let text = format!(
+        "Each square is a superblock, filled from below. Without trimming the drive goes on keeping what the filesystem deleted long ago: it cannot know. \
+         It moves these data about whenever it collects garbage, which is what write amplification and wear come from. The drive is modelled at {}.",
+        aged.unwrap_or_else(|| "its size".to_owned())
+    );
+    Some(Section::new("The drive itself", vec![Block::Film(film), Block::Text(text)]))
+}
+
+/// How long 50 appends a second take while a trim is under way.
+pub fn beside_a_trim(study: &Study) -> Option<Section> {
+    let job = study.runs.first()?.workload.as_str();
+    let busy = |run: &&Run| run.pictures.latencies.iter().find(|map| map.phase == BUSY.phase).cloned().map(|map| (run.policy.clone(), map));
+    let maps: Vec<(String, LatencyMap)> = study.runs.iter().filter(|run| run.workload == job).filter_map(|run| busy(&run)).collect();
+    let names: Vec<&str> = maps.iter().map(|(name, _)| name.as_str()).collect();
+    let longest = |map: &LatencyMap| map.cells.iter().map(|cell| cell.1).max().unwrap_or(0);
+    let chosen = verdict::recommended_policy(study);
+    let worst = maps.iter().filter(|(name, _)| Some(name.as_str()) != chosen).max_by_key(|(_, map)| longest(map))?.0.clone();
+    let heat = Heat {
+        title: format!("50 appends a second beside a trim after '{job}': how long each took from when it was due"),
+        y_label: "from due to done".to_owned(),
+        shown: two(&names, &worst, chosen),
+        maps,
+    };
+    let text = "Each column is a moment, each row a latency, darker where there were more. A stall is a wall: whoever comes during it waits until it is over, \
+                and those behind them too.";
+    Some(Section::new("Beside a trim", vec![Block::Heat(heat), Block::Text(text.to_owned())]))
+}
