@@ -268,9 +268,9 @@ pub fn real(rig: &mut dyn Rig, asked: &Asked, checkpoints: &dyn Checkpoints) -> 
             break;
         }
         let late = asked.patience.is_some_and(|patience| started.elapsed() > patience);
-        if late && matrix.is_untouched(at) && !matrix.is_given_up(at) {
-            let policy = format!("{policy}, {}", job.name());
-            study.untried.push(Untried { policy, reason: "there was no time left in a quick study".to_owned() });
+        let no_time = Untried { policy: format!("{policy}, {}", job.name()), reason: "there was no time left in a quick study".to_owned() };
+        if late && matrix.is_untouched(at) && !matrix.is_given_up(at) && !study.untried.contains(&no_time) {
+            study.untried.push(no_time);
         }
         if late || matrix.is_given_up(at) {
             continue;

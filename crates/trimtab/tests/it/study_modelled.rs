@@ -150,11 +150,11 @@ fn without_a_target_three_drives_stand_beside_each_other() {
 fn progress_for_logs_is_lines() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = trimtab();
-    command.args(["study", "drive:sata-tlc-500gb", "--quick", "--policies", "none", "--questions", "ageing", "--plain", "--report"]);
+    command.args(["study", "drive:sata-tlc-500gb", "--full", "--policies", "none", "--questions", "ageing", "--plain", "--report"]);
     let output = command.arg(dir.path().join("r.html")).arg("--store").arg(dir.path().join("s.db")).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && !said.contains('\u{1b}') && !said.contains('\r'), "{said:?}");
-    let line = said.lines().find(|line| line.starts_with("months of churn: 1/1, ")).unwrap_or_else(|| panic!("{said}"));
+    let line = said.lines().find(|line| line.starts_with("runs: 2/2, ")).unwrap_or_else(|| panic!("{said}"));
     assert!(line.ends_with(" left"), "{line}");
 }
 

@@ -10,6 +10,7 @@ use crate::output::Context;
 use crate::session::discard_option;
 use crate::session::runner::starts_now;
 use crate::session::safety::{self, Workspace};
+use crate::store::recipe;
 use crate::study::real::lock_drives;
 use crate::sys::interrupt;
 use crate::target::TargetSpec;
@@ -282,6 +283,7 @@ fn on_model(args: &Args, context: &Context, mut workload: Age, name: &str) -> an
         parts.add_at(target.now() - started, || on_test_file(context, random_writes(args, AFTER_TRIM), &mut target));
     }
     let (mut run, end) = finish::assemble(header, None, parts.outcome(), metrics);
+    recipe::note_drive(&mut run, &setup.drive);
     describe(&mut run, &setup, &target);
     Ok((run, end))
 }

@@ -4,6 +4,7 @@ use super::finish::{self, Watch};
 use crate::drives;
 use crate::drives::simulate::Unwatched;
 use crate::output::Context;
+use crate::store::recipe;
 use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
@@ -104,6 +105,7 @@ pub fn run<W: FileWorkload>(args: &ModelArgs, context: &Context, name: &str, job
     let outcome = files::run(job.workload, &mut target, &mut events);
     drop(watch);
     let (mut run, end) = finish::assemble(header, None, outcome, job.metrics);
+    recipe::note_drive(&mut run, &setup.drive);
     describe(&mut run, &setup, &target);
     Ok((run, end))
 }
