@@ -101,6 +101,8 @@ pub enum Block {
     Verdict(Verdict),
     /// A paragraph.
     Text(String),
+    /// How the picture before it is read: nothing where there is no picture.
+    Caption(String),
     /// A table.
     Table(Table),
     /// A chart. Its numbers are shown as a table too.

@@ -10,6 +10,47 @@ use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// A setting as people read it: times and sizes in three digits, counts with separators, all else as it is.
+#[must_use]
+pub fn readable(key: &str, value: &str) -> String {
+    let count = |digits: &str| digits.parse::<u64>().ok();
+    match (value.strip_suffix("ns").and_then(count), count(value)) {
+        (Some(ns), _) => Nanos(ns).to_string(),
+        (None, Some(bytes)) if is_size(key) => Bytes(bytes).to_string(),
+        (None, Some(n)) => grouped(n),
+        (None, None) => value.to_owned(),
+    }
+}
+
+/// What is known of the place of a run. Not all numbers are counts there: a serial number has no separators.
+#[must_use]
+pub fn readable_place(key: &str, value: &str) -> String {
+    let size = value.parse().ok().filter(|_| is_size(key)).map(|bytes| Bytes(bytes).to_string());
+    size.unwrap_or_else(|| value.to_owned())
+}
+
+/// Whether the setting of this name is a number of bytes.
+fn is_size(key: &str) -> bool {
+    const SIZES: [&str; 14] = [
+        "bytes",
+        "live",
+        "median",
+        "largest",
+        "session",
+        "capacity",
+        "random-write-file",
+        "discard-max",
+        "request-max",
+        "bytes-per-inode",
+        "memory",
+        "piece-min",
+        "piece-max",
+        "min-extent",
+    ];
+    let name = key.rsplit('.').next().unwrap_or(key);
+    SIZES.contains(&name) || name.ends_with("_bytes")
+}
+
 /// A value with its unit.
 #[must_use]
 pub fn quantity(value: f64, unit: Unit) -> String {

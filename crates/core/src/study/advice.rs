@@ -107,8 +107,8 @@ pub fn sentence(study: &Study, policy: &str) -> String {
     };
     match gains.iter().filter(|gain| gain.counts()).map(at).collect::<Vec<_>>() {
         _ if gains.is_empty() => String::new(),
-        all if all.is_empty() => "Over months it makes no measurable difference to the drive.".to_owned(),
-        all => format!("After months of churn that means {} full, against no trimming.", all.join("; ")),
+        all if all.is_empty() => format!("Over {} it makes no measurable difference to the drive.", super::answer::time_of_use(study)),
+        all => format!("After {} of churn that means {} full, against no trimming.", super::answer::time_of_use(study), all.join("; ")),
     }
 }
 
@@ -161,8 +161,8 @@ pub fn evidence(study: &Study) -> Vec<String> {
         let cells = study.ageing.iter().filter(|run| setting(run, "fill") == Some(fill));
         let each: Vec<String> = cells
             .filter_map(|run| {
-                let cycles =
-                    mean(run, CYCLES_PER_TB).map_or_else(String::new, |cycles| format!(", {} erase cycles per TB", three_digits(cycles)));
+                let cycles = mean(run, CYCLES_PER_TB)
+                    .map_or_else(String::new, |cycles| format!(", erase cycles per TB: {}", super::months::erase_cycles(cycles)));
                 Some(format!(
                     "'{}' {} writes/s{}, WAF {}{cycles}",
                     run.policy,

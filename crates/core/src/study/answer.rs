@@ -24,6 +24,12 @@ use core::time::Duration;
 /// What puts everything back that was applied.
 pub(super) const UNDO: &str = "trimtab apply --undo";
 
+/// Whose waits stand in the table: of others, made durable, beside the trims. Another load has other waits.
+pub(super) const SPARSE_APPENDS: &str = "append every 5 s";
+
+/// Not that of the random writes, which stand beside it: --details has both.
+pub(super) const CHURN_WAF: &str = "WAF of churn";
+
 /// What is known of a study besides its runs.
 #[derive(Debug, Clone, Default)]
 pub struct Around {
@@ -103,13 +109,14 @@ fn origin(study: &Study, around: &Around) -> String {
 /// What to use, and what that is.
 pub(super) fn choice(study: &Study) -> (&'static str, &'static str) {
     match verdict::recommendation(study) {
+        Recommendation::Batched if verdict::too_few_repeats(study) => (policy::BATCHED, "trim everything now and then: the safe choice"),
         Recommendation::Idle => (policy::IDLE, "trim in idle time, in small pieces"),
         Recommendation::Adaptive => (policy::ADAPTIVE, "trim when three quarters of the free space have been written"),
         Recommendation::Batched => (policy::BATCHED, "trim everything now and then, not as files go"),
         Recommendation::Online => (policy::ONLINE, "let the filesystem discard as it frees (mount option discard)"),
         Recommendation::NotWorthIt => (policy::NONE, "do not trim: it costs something here and gains nothing"),
         // Without months nothing but the waiting was looked at.
-        Recommendation::NoDifference if study.ageing.is_empty() => ("online or batched", "online discard costs nothing measurable"),
+        Recommendation::NoDifference if study.ageing.is_empty() => ("online or batched", "with online the work takes measurably as long"),
         Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
         Recommendation::NeverDone => ("no policy", "a TRIM costs so much here that not even a batched trim is done before the next is due"),
         Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; that has to be mended first"),
@@ -126,6 +133,9 @@ fn sure(study: &Study) -> String {
     match first(study).map(|run| run.provenance) {
         Some(Provenance::Measured) => {
             let repeats = study.runs.iter().filter_map(|run| super::table::samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0);
+            if verdict::too_few_repeats(study) && repeats > 0 {
+                return format!("{} cannot tell more", verdict::repeats_in_words(study));
+            }
             if repeats == 0 { String::new() } else { format!("{repeats} repeat{} each", if repeats == 1 { "" } else { "s" }) }
         }
         Some(_) => match study.sensitivity() {
@@ -177,6 +187,16 @@ pub(super) fn days(study: &Study) -> Option<f64> {
     let run = study.ageing.first()?;
     let number = |key: &str| setting(run, key).and_then(|text| text.parse::<f64>().ok());
     number("drive-writes").zip(number("drive-writes-a-day")).map(|(all, daily)| all / daily.max(1e-9))
+}
+
+/// How long it was used: `10 days`; `months` where that is not known.
+pub(super) fn time_of_use(study: &Study) -> String {
+    match days(study) {
+        Some(days) if days >= 90.0 => format!("{:.0} months", days / 30.4),
+        Some(days) if days >= 0.5 => format!("{days:.0} day{}", if days < 1.5 { "" } else { "s" }),
+        Some(days) => format!("{:.0} hours", days * 24.0),
+        None => "months".to_owned(),
+    }
 }
 
 /// What the recommended policy gains over months; without one, what the best gains.
@@ -256,11 +276,16 @@ fn deleting(study: &Study) -> Option<(String, String)> {
             let here = (!alike && none > 0.0).then(|| format!("{}×", three_digits(online / none)));
             // "ext4 of Linux 2.6.39": that it is ext4 is known.
             let linux = |name: &str| name.rsplit_once(" of ").map_or_else(|| name.to_owned(), |(_, linux)| linux.to_owned());
-            let other = kernels::ratio(study, job).map(|(ratio, name)| format!("{}× on {}", three_digits(ratio), linux(name)));
+            let other = kernels::ratio(study, job).map(|(ratio, name)| (three_digits(ratio), linux(name)));
+            if alike {
+                // Against what the ratio is has to be said where no other time stands beside it.
+                let other = other.map_or_else(String::new, |(ratio, linux)| format!(" ({linux}: {ratio}× none's time)"));
+                return Some((what, format!("{}; online as long{other}", show(none))));
+            }
+            let other = other.map(|(ratio, linux)| format!("{ratio}× on {linux}"));
             let ratios: Vec<String> = here.into_iter().chain(other).collect();
             let ratios = if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join("; ")) };
-            let online = if alike { ", and as long with online".to_owned() } else { format!("; online {}", show(online)) };
-            format!("{}{online}{ratios}", show(none))
+            format!("{}; online {}{ratios}", show(none), show(online))
         }
         (Some(only), None) | (None, Some(only)) => show(only),
         (None, None) => return None,
@@ -304,11 +329,11 @@ fn months(study: &Study) -> Table {
     let waits = policies(study).iter().any(|policy| longest_wait(study, policy).is_some());
     let (mut groups, mut header) = (vec![String::new()], vec!["policy".to_owned()]);
     if waits {
-        groups.push("others wait".to_owned());
-        header.push("at most".to_owned());
+        groups.push(SPARSE_APPENDS.to_owned());
+        header.push("waits at most".to_owned());
     }
     let of = |name: &str, metric: &str| study.ageing.iter().any(|run| mean(run, metric).is_some()).then(|| name.to_owned());
-    let parts: Vec<(String, &str)> = [("random writes/s", RATE_STEADY), ("write amplif.", WAF_STEADY), ("life", CYCLES_PER_TB)]
+    let parts: Vec<(String, &str)> = [("random writes/s", RATE_STEADY), (CHURN_WAF, WAF_STEADY), ("life", CYCLES_PER_TB)]
         .into_iter()
         .filter_map(|(name, metric)| Some((of(name, metric)?, metric)))
         .collect();
@@ -353,7 +378,8 @@ fn measured(study: &Study) -> Vec<Table> {
     }
     let wait = if study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some()) { SPARSE_WAIT } else { BUSY_WAIT };
     let longest = |metric: &'static str| move |runs: &[&Run]| runs.iter().filter_map(|run| mean(run, metric)).reduce(f64::max).map(show);
-    columns.push(Column { group: "others wait", header: "at most", figure: Box::new(longest(wait)) });
+    let group = if wait == SPARSE_WAIT { SPARSE_APPENDS } else { "50 appends/s" };
+    columns.push(Column { group, header: "wait at most", figure: Box::new(longest(wait)) });
     columns.push(Column { group: "a trim takes", header: "at most", figure: Box::new(longest(metrics::TRIM_SECONDS)) });
     let counted = |runs: &[&Run]| {
         runs.iter().filter_map(|run| mean(run, metrics::DISCARD_COMMANDS)).reduce(|a, b| a + b).map(|sum| quantity(sum, Unit::Count))
@@ -427,12 +453,15 @@ fn caution(study: &Study) -> Option<String> {
         return Some(format!("'{}' never gets done at {} full, so it is not recommended", behind.policy, spaced(behind.fill)));
     }
     let chosen = verdict::recommended_policy(study);
-    let warnings =
-        study.all().flat_map(|run| run.warnings.iter().map(move |warning| (Some(verdict::effective_policy(run)) == chosen, warning)));
-    let worst = warnings.filter(|(mine, w)| w.severity >= if *mine { Severity::Caution } else { Severity::Serious });
-    let (_, warning) = worst.max_by_key(|(mine, warning)| (warning.severity, *mine))?;
+    let warnings = study.all().flat_map(|run| {
+        let policy = verdict::effective_policy(run);
+        run.warnings.iter().map(move |warning| (policy, warning))
+    });
+    let worst = warnings.filter(|(_, w)| w.severity >= Severity::Caution);
+    let (policy, warning) = worst.max_by_key(|(policy, warning)| (warning.severity, Some(*policy) == chosen))?;
     // What stands before the first colon says it; the rest explains.
-    Some(warning.text.split(": ").next().unwrap_or(&warning.text).to_owned())
+    let text = warning.text.split(": ").next().unwrap_or(&warning.text);
+    Some(if Some(policy) == chosen || policy.is_empty() { text.to_owned() } else { format!("'{policy}': {text}") })
 }
 
 fn more(study: &Study, around: &Around) -> Vec<(String, String, String)> {

@@ -170,7 +170,7 @@ fn cost_and_gain(studies: &[Named<'_>]) -> Option<Section> {
     }
     let text = "Lower is better, and further to the right: what others wait at most beside the policy's trims, against what months of use gain \
                 by it. Those that are recommended have a ring.";
-    Some(Section::new("What it costs and what it gains", vec![Block::Chart(together?), Block::Text(text.to_owned())]))
+    Some(Section::new("What it costs and what it gains", vec![Block::Chart(together?), Block::Caption(text.to_owned())]))
 }
 
 /// Which policies are looked at over time: none, and those that any of them recommends.

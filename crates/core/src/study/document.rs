@@ -7,6 +7,7 @@ use super::{Study, ageing, kernels, light_work, months, pictures, policy, sensit
 use crate::document::{Block, Chart, ChartKind, Document, Section, Table};
 use crate::policy::PolicySpec;
 use crate::run::metrics;
+use crate::run::shown::{readable, readable_place};
 use crate::run::{Field, Provenance, Run, TargetKind, Warning};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -123,7 +124,7 @@ fn workloads(study: &Study) -> Block {
     let mut table = Table::new("The workloads.", &["workload", "settings", "seed"]);
     for job in table::jobs(&study.runs) {
         let Some(run) = study.runs.iter().find(|run| run.workload == job) else { continue };
-        let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, f.value)).collect();
+        let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.key, &f.value))).collect();
         table.row([job.to_owned(), settings.join(", "), run.seed.to_string()]);
     }
     Block::Table(table)
@@ -174,15 +175,18 @@ fn environment(study: &Study) -> Option<Section> {
             && study.all().all(|run| run.environment.iter().all(|other| other.key != field.key || other.value == field.value))
     };
     let mut table = Table::new("The same for all runs.", &["what", "value"]);
-    first.environment.iter().filter(shared).for_each(|field| table.row([field.key.as_str(), field.value.as_str()]));
+    first.environment.iter().filter(shared).for_each(|field| table.row([field.key.clone(), readable_place(&field.key, &field.value)]));
     let mut blocks = vec![Block::Table(table)];
     let mut policies = Table::new("Parameters of the policies.", &["policy", "parameters"]);
     let mut seen: Vec<&str> = Vec::new();
     for run in study.all() {
         if !seen.contains(&run.policy.as_str()) {
             seen.push(&run.policy);
-            let fields: Vec<String> =
-                run.policy_settings.iter().map(|f| format!("{}={}", f.key.trim_start_matches("policy."), f.value)).collect();
+            let fields: Vec<String> = run
+                .policy_settings
+                .iter()
+                .map(|f| format!("{} {}", f.key.trim_start_matches("policy."), readable(&f.key, &f.value)))
+                .collect();
             policies.row([run.policy.clone(), fields.join(", ")]);
         }
     }

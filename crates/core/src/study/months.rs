@@ -56,7 +56,7 @@ pub fn lines(study: &Study) -> Option<Section> {
         let title = format!("Write amplification, {fill} full");
         blocks.extend(over_written(&title, "bytes to flash per byte written", WAF_SERIES, &runs, false));
     }
-    (!blocks.is_empty()).then(|| Section::new("The months", blocks))
+    (!blocks.is_empty()).then(|| Section::new(format!("Over {}", super::answer::time_of_use(study)), blocks))
 }
 
 /// The section on ageing: everything in figures.
@@ -67,7 +67,7 @@ pub fn ageing(study: &Study) -> Option<Section> {
     }
     let mut blocks = vec![Block::Text(explanation(runs))];
     for fill in fills(runs) {
-        blocks.push(Block::Table(table(fill, &at(runs, fill))));
+        blocks.push(Block::Table(table(&super::answer::time_of_use(study), fill, &at(runs, fill))));
     }
     blocks.extend(bars(runs, "4 KiB random writes: burst after idle time, and under load", "writes/s", [BURST, RATE_STEADY]));
     Some(Section::new("Ageing", blocks))
@@ -98,10 +98,10 @@ fn explanation(runs: &[Run]) -> String {
 }
 
 /// Policies down, figures across.
-fn table(fill: &str, runs: &[&Run]) -> Table {
+fn table(after: &str, fill: &str, runs: &[&Run]) -> Table {
     let mut table = Table::new(
         format!(
-            "After months of churn, {fill} full; means of the last quarter. Under load: 4 KiB random writes when they are steady by SNIA's rule, or, where that is said, of the later rounds. Burst: the same after hours of idle time."
+            "After {after} of churn, {fill} full; means of the last quarter. Under load: 4 KiB random writes when they are steady by SNIA's rule, or, where that is said, of the later rounds, with the write amplification there; that of the churn is another, and wear is the churn's. Burst: the same after hours of idle time. Life: erase cycles per TB without trimming over those under the policy."
         ),
         &[
             "policy",
@@ -133,7 +133,7 @@ fn table(fill: &str, runs: &[&Run]) -> Table {
             shown(run, BURST, Unit::OpsPerSecond),
             shown(run, BURST_FIRST, Unit::OpsPerSecond),
             ratio(WAF_STEADY),
-            ratio(CYCLES_PER_TB),
+            mean(run, CYCLES_PER_TB).map_or_else(String::new, erase_cycles),
             life.map_or_else(String::new, |(none, mine)| format!("{:+.0} %", (none / mine - 1.0) * 100.0)),
             percent(MAPPED),
             shown(run, "trims", Unit::Count),
@@ -143,6 +143,11 @@ fn table(fill: &str, runs: &[&Run]) -> Table {
         ]);
     }
     table
+}
+
+/// Erase cycles per TB; where nothing was erased so far that is no sign that nothing wears.
+pub fn erase_cycles(per_tb: f64) -> String {
+    if per_tb == 0.0 { "none erased yet".to_owned() } else { three_digits(per_tb) }
 }
 
 /// Random writes under load, and whether they were not steady.
@@ -268,7 +273,7 @@ pub fn tuning(study: &Study) -> Option<Section> {
             setting(run, CHOICE).unwrap_or_default().to_owned(),
             under_load(run),
             mean(run, WAF_STEADY).map_or_else(String::new, three_digits),
-            mean(run, CYCLES_PER_TB).map_or_else(String::new, three_digits),
+            mean(run, CYCLES_PER_TB).map_or_else(String::new, erase_cycles),
             mean(run, HOST_AMPLIFICATION).map_or_else(String::new, three_digits),
             shown(run, super::table::FOREGROUND, Unit::Seconds),
             judged(study, question, run),

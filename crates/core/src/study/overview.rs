@@ -19,6 +19,8 @@ pub const COLUMNS: usize = 80;
 const LINES: usize = 23;
 /// Lines of a table with its groups that are no rows, and the empty one above it.
 const HEADER: usize = 4;
+/// What is left out where there is no room.
+const CHECK_FIRST: &str = "Check first";
 
 /// The answer for all of them; `height` says how many lines an answer takes on a screen of [`COLUMNS`].
 pub fn answer(studies: &[Study], around: &Around, height: fn(&Answer) -> usize) -> Answer {
@@ -42,14 +44,20 @@ pub fn answer(studies: &[Study], around: &Around, height: fn(&Answer) -> usize) 
         tables: Vec::new(),
         notes: vec![
             ("How sure".to_owned(), sure(studies)),
-            ("Check first".to_owned(), "'trimtab doctor PATH' says whether TRIM reaches your drive at all".to_owned()),
+            (CHECK_FIRST.to_owned(), "'trimtab doctor PATH' says whether TRIM reaches your drive at all".to_owned()),
         ],
         apply: vec!["trimtab apply POLICY MOUNTPOINT --dry-run".to_owned()],
         undo: Some(answer::UNDO.to_owned()),
         more,
     };
     let beside = height(&answer);
-    answer.tables.push(table(studies, LINES.saturating_sub(beside + HEADER)));
+    let room = LINES.saturating_sub(beside + HEADER);
+    let table = table(studies, room);
+    if table.rows.len() > room {
+        // Beside which policy others wait longest is worth more than what is true of every drive.
+        answer.notes.retain(|(label, _)| label != CHECK_FIRST);
+    }
+    answer.tables.push(table);
     answer
 }
 
@@ -239,7 +247,18 @@ fn shown(studies: &[Study], most: usize) -> Vec<Vec<&str>> {
         })
         .collect();
     worst.sort_by(|a, b| b.2.total_cmp(&a.2));
-    let room = most.saturating_sub(shown.iter().map(Vec::len).sum());
+    // Beside which policy others wait longest of all always stands there, and before all others.
+    let longest = |at: usize, name: &str| wait(&studies[at], name);
+    let standing =
+        shown.iter().enumerate().flat_map(|(at, names)| names.iter().map(move |name| (at, *name))).map(|(at, name)| longest(at, name));
+    let standing = standing.fold(0.0, f64::max);
+    let first = worst.iter().enumerate().max_by(|a, b| longest(a.1.0, a.1.1).total_cmp(&longest(b.1.0, b.1.1))).map(|(nth, _)| nth);
+    let first = first.filter(|nth| longest(worst[*nth].0, worst[*nth].1) > standing);
+    if let Some(nth) = first {
+        let longest_of_all = worst.remove(nth);
+        worst.insert(0, longest_of_all);
+    }
+    let room = most.saturating_sub(shown.iter().map(Vec::len).sum()).max(usize::from(first.is_some()));
     for (at, name, _) in worst.into_iter().take(room) {
         shown[at].push(name);
     }
@@ -252,8 +271,9 @@ fn shown(studies: &[Study], most: usize) -> Vec<Vec<&str>> {
 /// A row for each drive and policy that differs, as many as there is room for.
 fn table(studies: &[Study], most: usize) -> Table {
     let fills: Vec<String> = studies.first().map(|study| fills(&study.ageing).into_iter().map(str::to_owned).collect()).unwrap_or_default();
-    let (mut groups, mut header) = (vec![String::new(), "others wait".to_owned()], vec!["policy".to_owned(), "at most".to_owned()]);
-    for group in ["random writes/s", "write amplif.", "life"] {
+    let (mut groups, mut header) =
+        (vec![String::new(), answer::SPARSE_APPENDS.to_owned()], vec!["policy".to_owned(), "waits at most".to_owned()]);
+    for group in ["random writes/s", answer::CHURN_WAF, "life"] {
         groups.extend(fills.iter().map(|_| group.to_owned()));
         header.extend(fills.iter().map(|fill| spaced(fill)));
     }
@@ -308,7 +328,7 @@ mod tests {
     fn there_are_as_many_rows_as_the_screen_has_room_for() {
         let studies = three();
         let rows = |most| shown(&studies, most).iter().map(Vec::len).collect::<Vec<_>>();
-        assert_eq!(rows(0), [2, 2, 2], "none and another one of each");
+        assert_eq!(rows(0), [3, 2, 2], "none and another one of each, and always the one beside which others wait longest");
         assert_eq!(rows(7), [3, 2, 2], "3.10 s instead of 153 ms is the largest difference");
         assert_eq!(shown(&studies, 7)[0], ["none", "online", "idle"]);
         assert_eq!(rows(100), [3, 3, 3]);

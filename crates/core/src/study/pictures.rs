@@ -47,9 +47,11 @@ pub fn cost_and_gain(study: &Study) -> Option<Section> {
         y_label: "longest wait of others, s".to_owned(),
         kind: ChartKind::Dots { axes, dots },
     };
-    let text = "Lower is better, and further to the right: how long one append of somebody else, made durable, takes at most beside the \
-                policy's trims, against what months of use gain by it over no trimming. The one that is recommended has a ring.";
-    Some(Section::new("What it costs and what it gains", vec![Block::Chart(chart), Block::Text(text.to_owned())]))
+    let text = "How long one append of somebody else, made durable, takes at most beside the policy's trims, against what use gains by it over no \
+                trimming.";
+    let caption = "Lower is better, and further to the right. The one that is recommended has a ring.";
+    let blocks = vec![Block::Chart(chart), Block::Text(text.to_owned()), Block::Caption(caption.to_owned())];
+    Some(Section::new("What it costs and what it gains", blocks))
 }
 
 /// Which two policies to look at beside each other: none, and the recommended one or else the last.
@@ -72,18 +74,19 @@ pub fn drive(study: &Study) -> Option<Section> {
     }
     let aged = runs.first().and_then(|run| Field::find(&run.environment, "drive.aged-size")).map(str::to_owned);
     let film = Film {
-        title: format!("Every superblock of the drive, {fill} full"),
+        title: format!("What the superblocks of the drive hold in the end, {fill} full"),
         x_label: "GB written since filled".to_owned(),
         x_scale: 1e-9,
         shown: two(&names, policy::NONE, verdict::recommended_policy(study).filter(|name| *name != policy::NONE)),
         drives,
     };
     let text = format!(
-        "Each square is a superblock, filled from below. Without trimming the drive goes on keeping what the filesystem deleted long ago: it cannot know. \
+        "Without trimming the drive goes on keeping what the filesystem deleted long ago: it cannot know. \
          It moves these data about whenever it collects garbage, which is what write amplification and wear come from. The drive is modelled at {}.",
         aged.unwrap_or_else(|| "its size".to_owned())
     );
-    Some(Section::new("The drive itself", vec![Block::Film(film), Block::Text(text)]))
+    let caption = Block::Caption("Each square is a superblock, filled from below.".to_owned());
+    Some(Section::new("The drive itself", vec![Block::Film(film), caption, Block::Text(text)]))
 }
 
 /// How long 50 appends a second take while a trim is under way.
@@ -103,5 +106,5 @@ pub fn beside_a_trim(study: &Study) -> Option<Section> {
     };
     let text = "Each column is a moment, each row a latency, darker where there were more. A stall is a wall: whoever comes during it waits until it is over, \
                 and those behind them too.";
-    Some(Section::new("Beside a trim", vec![Block::Heat(heat), Block::Text(text.to_owned())]))
+    Some(Section::new("Beside a trim", vec![Block::Heat(heat), Block::Caption(text.to_owned())]))
 }

@@ -76,8 +76,9 @@ pub struct Args {
     /// Which filesystem a modelled drive carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue) [default: ext4].
     #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
     filesystem: Option<String>,
-    /// Share of a modelled filesystem that is in use, in per cent [default: 60].
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
+    /// Share of a modelled filesystem that is in use, 10 to 90 per cent: for deleting, for what use does to the drive and for everything on the first
+    /// screen [default: deleting at 60; use at 60 and 90, with --quick at 60].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(10..=90))]
     fill: Option<u8>,
     /// What to find out of a modelled drive: what deleting costs, what months of use do, what data and tuning change, which assumption
     /// decides [default: all, the last not with --quick].
@@ -117,6 +118,11 @@ impl Args {
     /// Whether this is to be found out.
     fn asks(&self, question: Question) -> bool {
         self.questions.is_empty() || self.questions.contains(&question)
+    }
+
+    /// How full the drive is while it is used: what was asked for, or `otherwise`.
+    fn fills(&self, otherwise: Vec<f64>) -> Vec<f64> {
+        self.fill.map_or(otherwise, |percent| vec![f64::from(percent) / 100.0])
     }
 
     /// An error for what only modelled drives can be asked.

@@ -108,7 +108,7 @@ impl Page {
         let html = &mut self.html;
         match block {
             Block::Verdict(verdict) => write_verdict(html, verdict),
-            Block::Text(text) => {
+            Block::Text(text) | Block::Caption(text) => {
                 let _ = writeln!(html, "<p>{}</p>", prose(text));
             }
             Block::Table(table) => write_table(html, table),

@@ -2,9 +2,9 @@
 
 use crate::store::recipe;
 use trimtab_core::document::{Block, Document, Section, Table};
-use trimtab_core::run::shown::{by_name, health, histograms, quantity};
+use trimtab_core::run::shown::{self, by_name, health, histograms, quantity, readable_place};
 use trimtab_core::run::{Better, DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
-use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
+use trimtab_core::units::{Bytes, grouped, three_digits};
 
 /// A report about one run.
 pub fn document(run: &Run) -> Document {
@@ -64,38 +64,10 @@ fn subtitle(run: &Run) -> Vec<String> {
     lines
 }
 
-/// A setting as people read it: times and sizes in three digits, counts with separators, what is structured in a few words, all else as it is.
+/// A setting as people read it; what is structured in a few words.
 #[must_use]
 pub fn readable(key: &str, value: &str) -> String {
-    let count = |digits: &str| digits.parse::<u64>().ok();
-    match (value.strip_suffix("ns").and_then(count), count(value)) {
-        (Some(ns), _) => Nanos(ns).to_string(),
-        (None, Some(bytes)) if is_size(key) => Bytes(bytes).to_string(),
-        (None, Some(n)) => grouped(n),
-        (None, None) => structured(value).unwrap_or_else(|| value.to_owned()),
-    }
-}
-
-/// Whether the setting of this name is a number of bytes.
-fn is_size(key: &str) -> bool {
-    const SIZES: [&str; 14] = [
-        "bytes",
-        "live",
-        "median",
-        "largest",
-        "session",
-        "capacity",
-        "random-write-file",
-        "discard-max",
-        "request-max",
-        "bytes-per-inode",
-        "memory",
-        "piece-min",
-        "piece-max",
-        "min-extent",
-    ];
-    let name = key.rsplit('.').next().unwrap_or(key);
-    SIZES.contains(&name) || name.ends_with("_bytes")
+    structured(value).unwrap_or_else(|| shown::readable(key, value))
 }
 
 /// What a JSON document holds: its texts and numbers, and how many there are of what it lists.
@@ -151,9 +123,7 @@ fn settings(settings: &[Field]) -> Table {
 fn fields(fields: &[Field]) -> Table {
     let mut table = Table::new("", &["what", "value"]);
     for field in fields {
-        // Not all numbers are counts here: a serial number has no separators.
-        let size = field.value.parse().ok().filter(|_| is_size(&field.key)).map(|bytes| Bytes(bytes).to_string());
-        table.row([field.key.clone(), size.unwrap_or_else(|| field.value.clone())]);
+        table.row([field.key.clone(), readable_place(&field.key, &field.value)]);
     }
     table
 }

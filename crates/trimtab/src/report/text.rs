@@ -88,6 +88,7 @@ impl Screen {
         match block {
             Block::Verdict(verdict) => self.verdict(verdict),
             Block::Text(paragraph) => self.paragraph(paragraph, "", ""),
+            Block::Caption(_) => {}
             Block::Table(table) => self.table(table),
             Block::Chart(chart) => self.chart(chart),
             Block::Film(film) => self.table(&film.table()),

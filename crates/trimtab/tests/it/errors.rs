@@ -323,3 +323,31 @@ fn what_cannot_be_kept_or_studied_is_refused_before_anything_runs() {
     }
     assert!(!full.path().join("another.db").exists());
 }
+
+#[test]
+fn what_a_drive_cannot_do_is_said_at_once() {
+    let simulate = |drive: &str| {
+        let mut command = trimtab();
+        command.args(["drive", "simulate", "--workload", "random", "--trims", "10", "--capacity", "1GiB", "--drive", drive]);
+        command
+    };
+    let said = predicate::str::contains("laptop-7200rpm takes no TRIM").and(predicate::str::contains("leave --trims out"));
+    simulate("laptop-7200rpm").assert().code(2).stdout("").stderr(said);
+    // An engine of a byte a second would take years for a page.
+    let toml = trimtab().args(["drive", "show", "intel-520-120gb", "--toml"]).output().unwrap();
+    let toml = String::from_utf8(toml.stdout).unwrap();
+    if toml.contains("engine_bytes_per_s = 0") {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("slow.toml");
+        std::fs::write(&file, toml.replace("engine_bytes_per_s = 0", "engine_bytes_per_s = 1")).unwrap();
+        let said = predicate::str::contains("flash.compression.engine_bytes_per_s").and(predicate::str::contains("1000000"));
+        trimtab().args(["drive", "show"]).arg(&file).assert().failure().stderr(said);
+    }
+    for fill in ["0", "9", "91"] {
+        trimtab()
+            .args(["study", "drive:intel-x25-m-160gb", "--fill", fill])
+            .assert()
+            .code(2)
+            .stderr(predicate::str::contains("from 10 to 90"));
+    }
+}

@@ -198,3 +198,37 @@ fn an_unknown_drive_is_not_there_and_an_unknown_policy_is_wrong_usage() {
     trimtab().args(["study", "--policies", "nightly"]).assert().code(2).stderr(predicate::str::contains("nightly"));
     trimtab().args(["study", "--policies", "batchd"]).assert().code(2).stderr(predicate::str::contains("did you mean 'batched'?"));
 }
+
+/// Seen: `--fill 30`, and a first screen of drives that were 60 % full; captions of pictures that a terminal does not show.
+#[test]
+fn the_fill_that_was_asked_for_is_that_of_the_first_screen() {
+    let dir = tempfile::tempdir().unwrap();
+    let study = |more: &[&str]| {
+        let mut command = trimtab();
+        command.args([
+            "study",
+            "drive:ocz-vertex-le-100gb",
+            "--quick",
+            "--policies",
+            "none,batched",
+            "--questions",
+            "ageing",
+            "--fill",
+            "30",
+        ]);
+        let output = command.args(more).args(["--quiet", "--store"]).arg(dir.path().join("s.db")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_str(&study(&["--json"])).unwrap();
+    let fills: Vec<&str> = json["ageing"].as_array().unwrap().iter().map(|run| run["settings"]["fill"].as_str().unwrap()).collect();
+    assert_eq!(fills, ["30%", "30%"]);
+    let details = study(&["--details"]);
+    assert!(details.contains("(30 % full, 10 days)") && !details.contains("60 %"), "{details}");
+    assert!(details.contains("After 10 days of churn, 30% full") && !details.contains("months of churn"), "{details}");
+    for caption in ["Each square", "has a ring", "Each column is a moment"] {
+        assert!(!details.contains(caption), "{caption}: {details}");
+    }
+    // 40,000-byte figures, nanoseconds and bytes as they are stored are for JSON.
+    assert!(!details.contains("1073741824") && !details.contains("2146959360"), "{details}");
+}

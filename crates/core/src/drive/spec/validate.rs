@@ -153,6 +153,12 @@ impl Flash {
         }
         if let Some(compression) = &self.compression {
             within("flash.compression.stored_permille_min", compression.stored_permille_min, 10, 1000)?;
+            const ENGINE_MIN: u64 = 1_000_000;
+            let engine = compression.engine_bytes_per_s;
+            if engine != 0 && !(ENGINE_MIN..=TIB).contains(&engine) {
+                let text = format!("must be 0 (without limit) or lie between {ENGINE_MIN} and {TIB} bytes per second");
+                return Err(wrong("flash.compression.engine_bytes_per_s", engine, text));
+            }
             let unit = self.ftl.mapping_unit_bytes;
             let granularity = u64::from(compression.granularity_bytes);
             if granularity == 0 || !unit.is_multiple_of(granularity) || unit / granularity > 255 {

@@ -215,6 +215,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if let Load::Synthetic(addresses) = &plan.load {
         for (name, spec) in &specs {
             let block = spec.logical_block_bytes;
+            let takes_trims = spec.flash().is_some_and(|flash| flash.trim.supported);
+            if addresses.mix.trim_percent > 0 && !takes_trims {
+                let what = format!("--trims {}: {name} takes no TRIM", addresses.mix.trim_percent);
+                return Err(UsageError::new(what).hint("leave --trims out, or name a drive that takes them").into());
+            }
             if let Some((size, _)) = addresses.sizes.iter().find(|(size, _)| size % block != 0) {
                 return Err(
                     UsageError::new(format!("operations of {size} bytes are no multiple of the {block}-byte blocks of {name}")).into()
