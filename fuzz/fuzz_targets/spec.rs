@@ -42,7 +42,7 @@ fn used(drive: &mut dyn Device) {
         let extent = Extent { offset: draw.below(blocks - len + 1) * block, len: len * block };
         let command = match draw.below(10) {
             0 => Command::Read(extent),
-            1 => Command::Trim(&[extent]),
+            1 => Command::trim(&[extent]),
             2 => Command::Flush,
             n => Command::Write(extent, DataClass::Measured(n as u16 * 100)),
         };

@@ -16,6 +16,7 @@ pub mod trim_shape;
 pub mod validation;
 
 use crate::data::DataClass;
+use crate::op::OpKind;
 use crate::units::{Bytes, Nanos};
 
 /// A range of a drive in bytes.
@@ -27,17 +28,76 @@ pub struct Extent {
     pub len: u64,
 }
 
-/// A command to a drive.
+/// One request to whatever has blocks: a drive, a file that is one, a target. Offsets and lengths are in bytes and multiples of the block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// Reads.
     Read(Extent),
-    /// Writes data of a class.
+    /// Writes fresh data of a class.
     Write(Extent, DataClass),
-    /// TRIM of all these ranges in one command.
-    Trim(&'a [Extent]),
+    /// TRIM of all these ranges in one command: they need not be kept.
+    Trim(Ranges<'a>),
     /// Makes completed writes durable.
     Flush,
+}
+
+/// Ranges of one TRIM command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranges<'a> {
+    /// One range, as workloads ask for them.
+    One(Extent),
+    /// Any number of them.
+    Many(&'a [Extent]),
+}
+
+impl core::ops::Deref for Ranges<'_> {
+    type Target = [Extent];
+
+    fn deref(&self) -> &[Extent] {
+        match self {
+            Self::One(extent) => core::slice::from_ref(extent),
+            Self::Many(extents) => extents,
+        }
+    }
+}
+
+impl<'a> Command<'a> {
+    /// TRIM of these ranges.
+    #[must_use]
+    pub const fn trim(ranges: &'a [Extent]) -> Self {
+        Self::Trim(Ranges::Many(ranges))
+    }
+
+    /// What kind of operation this is.
+    #[must_use]
+    pub const fn kind(&self) -> OpKind {
+        match self {
+            Self::Read(_) => OpKind::Read,
+            Self::Write(..) => OpKind::Write,
+            Self::Trim(_) => OpKind::Trim,
+            Self::Flush => OpKind::Flush,
+        }
+    }
+
+    /// The range that it covers: of several the first, of a flush none.
+    #[must_use]
+    pub fn extent(&self) -> Option<Extent> {
+        match self {
+            Self::Read(extent) | Self::Write(extent, _) => Some(*extent),
+            Self::Trim(ranges) => ranges.first().copied(),
+            Self::Flush => None,
+        }
+    }
+
+    /// Bytes that it covers.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Read(extent) | Self::Write(extent, _) => extent.len,
+            Self::Trim(ranges) => ranges.iter().map(|range| range.len).sum(),
+            Self::Flush => 0,
+        }
+    }
 }
 
 /// When the clock of a drive ends: after 292 years, in half the range of its numbers. Sums of times saturate, so that nothing that was begun before goes past that

@@ -91,65 +91,6 @@ impl FileOp<'_> {
     }
 }
 
-/// One block operation. Offsets and lengths are in bytes and multiples of the target's block size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockOp {
-    /// Reads.
-    Read {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u32,
-    },
-    /// Writes fresh data of a class.
-    Write {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u32,
-        /// What the data is like.
-        class: DataClass,
-    },
-    /// Tells the device that it need not keep this range.
-    Trim {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-    },
-    /// Makes completed writes durable.
-    Flush,
-}
-
-impl BlockOp {
-    /// What kind of operation this is.
-    #[must_use]
-    pub const fn kind(&self) -> OpKind {
-        match self {
-            Self::Read { .. } => OpKind::Read,
-            Self::Write { .. } => OpKind::Write,
-            Self::Trim { .. } => OpKind::Trim,
-            Self::Flush => OpKind::Flush,
-        }
-    }
-
-    /// Bytes that the operation covers.
-    #[must_use]
-    pub const fn len(&self) -> u64 {
-        match self {
-            Self::Read { len, .. } | Self::Write { len, .. } => *len as u64,
-            Self::Trim { len, .. } => *len,
-            Self::Flush => 0,
-        }
-    }
-
-    /// True for an operation that covers no bytes.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 macro_rules! op_kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal),+ $(,)?) => {
         /// The kind of an operation: the key of latency histograms and counters.

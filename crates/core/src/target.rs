@@ -4,7 +4,8 @@
 
 pub mod drive;
 
-use crate::op::{BlockOp, Payload};
+use crate::drive::Command;
+use crate::op::Payload;
 use crate::units::{Bytes, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -115,7 +116,7 @@ pub trait BlockTarget: Clock {
     fn info(&self) -> &BlockInfo;
 
     /// Starts `op`; `tag` is below `queue_depth_max` and not in flight. May be handed over together with later ones, at the latest by [`reap`](Self::reap).
-    fn submit(&mut self, tag: u32, op: BlockOp) -> TargetResult;
+    fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult;
 
     /// Waits until at least `min` operations have completed since the last call, and adds all that have to `done`.
     fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult;

@@ -9,7 +9,8 @@ pub mod synced;
 pub mod synthetic;
 pub mod tree;
 
-use crate::op::{BlockOp, FileOp};
+use crate::drive::Command;
+use crate::op::FileOp;
 use crate::units::{Bytes, Nanos};
 use alloc::string::String;
 
@@ -82,5 +83,5 @@ pub trait BlockWorkload {
     fn next_phase(&mut self) -> Option<BlockPhase>;
 
     /// The next operation of the current phase; `None` ends it.
-    fn next_op(&mut self) -> Option<BlockOp>;
+    fn next_op(&mut self) -> Option<Command<'static>>;
 }

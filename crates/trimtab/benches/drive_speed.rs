@@ -170,7 +170,7 @@ impl Bench {
         let size = self.ssd.size().0;
         for offset in (0..size).step_by(1 << 30) {
             let range = Extent { offset, len: (1 << 30).min(size - offset) };
-            self.now = self.ssd.submit(self.now, &Command::Trim(&[range])).done;
+            self.now = self.ssd.submit(self.now, &Command::trim(&[range])).done;
         }
     }
 }

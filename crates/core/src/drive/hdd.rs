@@ -471,7 +471,7 @@ mod tests {
     fn what_a_disk_cannot_do_is_refused() {
         let mut hdd = Hdd::new(&spec()).unwrap();
         let refused = |c: Completion| c.result.unwrap_err();
-        assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::Trim(&[]))), Refusal::TrimUnsupported);
+        assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::trim(&[]))), Refusal::TrimUnsupported);
         assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::Read(Extent { offset: 1, len: 512 }))), Refusal::Misaligned);
         assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::Read(Extent { offset: u64::MAX - 511, len: 512 }))), Refusal::OutOfRange);
     }

@@ -364,7 +364,7 @@ impl Device for Ssd {
         let result = match *command {
             Command::Write(extent, class) => self.write(now, extent, class),
             Command::Read(extent) => self.read(now, extent),
-            Command::Trim(ranges) => self.trim(now, ranges),
+            Command::Trim(ranges) => self.trim(now, &ranges),
             Command::Flush => Ok(self.flush(now)),
         };
         match result {

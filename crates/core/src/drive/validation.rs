@@ -274,7 +274,7 @@ impl Host {
 
     fn trim(&mut self, ssd: &mut Ssd, page: u64) {
         let extent = Extent { offset: page * PAGE, len: PAGE };
-        self.now = ssd.submit(self.now, &Command::Trim(&[extent])).done;
+        self.now = ssd.submit(self.now, &Command::trim(&[extent])).done;
     }
 
     fn request(&mut self, ssd: &mut Ssd, count: u64, look: &mut dyn FnMut(&Ssd)) {

@@ -1,7 +1,8 @@
 //! Runs a block workload on a block target.
 
 use super::{End, Events, Outcome};
-use crate::op::{BlockOp, OpKind};
+use crate::drive::Command;
+use crate::op::OpKind;
 use crate::runner::recorder::Recorder;
 use crate::target::{BlockCompletion, BlockTarget, TargetError, TargetResult};
 use crate::units::Nanos;
@@ -139,9 +140,9 @@ impl Budget {
     }
 
     #[inline]
-    fn spend(&mut self, op: &BlockOp) {
+    fn spend(&mut self, op: &Command<'_>) {
         self.ops -= 1;
-        self.bytes = self.bytes.saturating_sub(op.len());
+        self.bytes = self.bytes.saturating_sub(op.bytes());
     }
 }
 
@@ -174,7 +175,7 @@ impl Window {
                     break;
                 };
                 budget.spend(&op);
-                self.slots[tag as usize] = (op.kind(), op.len());
+                self.slots[tag as usize] = (op.kind(), op.bytes());
                 if let Err(error) = target.submit(tag, op) {
                     (result, stop) = (result.and(Err(error)), true);
                     break;
@@ -241,6 +242,7 @@ impl Window {
 mod tests {
     use super::*;
     use crate::data::DataClass;
+    use crate::drive::Extent;
     use crate::runner::Progress;
     use crate::target::{BlockInfo, Clock};
     use crate::units::Bytes;
@@ -286,7 +288,7 @@ mod tests {
         fn info(&self) -> &BlockInfo {
             &self.info
         }
-        fn submit(&mut self, tag: u32, _op: BlockOp) -> TargetResult {
+        fn submit(&mut self, tag: u32, _op: Command<'static>) -> TargetResult {
             if self.refuse_at == Some(self.submitted) {
                 return Err(bad("refused"));
             }
@@ -326,9 +328,9 @@ mod tests {
         fn next_phase(&mut self) -> Option<BlockPhase> {
             self.phases.next()
         }
-        fn next_op(&mut self) -> Option<BlockOp> {
+        fn next_op(&mut self) -> Option<Command<'static>> {
             self.left = self.left.checked_sub(1)?;
-            Some(BlockOp::Write { offset: 0, len: 4096, class: DataClass::Zero })
+            Some(Command::Write(Extent { offset: 0, len: 4096 }, DataClass::Zero))
         }
     }
 

@@ -145,7 +145,7 @@ impl<D: Device> Replay<D> {
                 // Only whole blocks are free.
                 let (start, end) = (event.offset.next_multiple_of(block), (event.offset + event.len) / block * block);
                 let freed = Extent { offset: start.min(end), len: end.saturating_sub(start) };
-                self.drive.submit(arrived, &Command::Trim(&[freed]))
+                self.drive.submit(arrived, &Command::trim(&[freed]))
             }
             Kind::Flush => self.drive.submit(arrived, &Command::Flush),
         };

@@ -153,9 +153,9 @@ impl Steering {
         let host = &mut self.host;
         host.now = host.now.max(arrival);
         let completion = match command {
-            Command::Read(extent) => host.send(drive, command, extent.len),
+            Command::Read(_) | Command::Flush => host.send(drive, command),
             Command::Write(extent, _) => {
-                let completion = host.send(drive, command, extent.len);
+                let completion = host.send(drive, command);
                 if completion.result.is_ok() {
                     host.wrote(*extent);
                 }
@@ -169,7 +169,6 @@ impl Steering {
                 host.freed(ranges, false);
                 Completion { done: host.tell(drive, ranges), result: Ok(()) }
             }
-            Command::Flush => host.send(drive, command, 0),
         };
         let waited = completion.done.saturating_sub(arrival);
         host.wait_max = host.wait_max.max(Some(waited));
@@ -188,9 +187,9 @@ impl Steering {
 }
 
 impl Host {
-    fn send(&mut self, drive: &mut impl Device, command: &Command<'_>, bytes: u64) -> Completion {
+    fn send(&mut self, drive: &mut impl Device, command: &Command<'_>) -> Completion {
         let completion = drive.submit(self.now, command);
-        self.counts.of(command).count(completion.result.is_ok(), bytes, completion.done.saturating_sub(self.now));
+        self.counts.of(command).count(completion.result.is_ok(), command.bytes(), completion.done.saturating_sub(self.now));
         self.last_done = self.last_done.max(completion.done);
         completion
     }
@@ -228,8 +227,7 @@ impl Host {
         let mut done = self.now;
         let mut refused = self.interface.geometry.discard_granularity == 0;
         for command in self.interface.trim.commands(extents) {
-            let bytes = command.iter().map(|range| range.len).sum();
-            let completion = self.send(drive, &Command::Trim(&command), bytes);
+            let completion = self.send(drive, &Command::trim(&command));
             done = done.max(completion.done);
             refused |= completion.result.is_err();
         }
@@ -357,7 +355,7 @@ mod tests {
         for window in 0..4 {
             let extent = Extent { offset: window * WINDOW_BYTES, len: 1 << 20 };
             drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
-            drive.submit(Nanos::ZERO, &Command::Trim(&[extent]));
+            drive.submit(Nanos::ZERO, &Command::trim(&[extent]));
         }
         // Four windows from 20 s on take a second each.
         let read = |drive: &mut Steered<Slow>, at_ms| {

@@ -1,7 +1,6 @@
 //! A modelled drive as a block target, in virtual time.
 
-use crate::drive::{Command, Device, Extent};
-use crate::op::BlockOp;
+use crate::drive::{Command, Device};
 use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
 use crate::units::Nanos;
 use alloc::borrow::ToOwned as _;
@@ -74,21 +73,11 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
         &self.info
     }
 
-    fn submit(&mut self, tag: u32, op: BlockOp) -> TargetResult {
-        let trimmed;
-        let command = match op {
-            BlockOp::Read { offset, len } => Command::Read(Extent { offset, len: u64::from(len) }),
-            BlockOp::Write { offset, len, class } => Command::Write(Extent { offset, len: u64::from(len) }, class),
-            BlockOp::Trim { offset, len } => {
-                trimmed = [Extent { offset, len }];
-                Command::Trim(&trimmed)
-            }
-            BlockOp::Flush => Command::Flush,
-        };
-        let completion = self.drive.submit(self.now, &command);
+    fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
+        let completion = self.drive.submit(self.now, &op);
         completion.result.map_err(|refusal| TargetError {
             action: op.kind().name(),
-            object: describe(op),
+            object: describe(&op),
             reason: refusal.to_string(),
             errno: None,
         })?;
@@ -116,19 +105,14 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
     }
 }
 
-fn describe(op: BlockOp) -> String {
-    match op {
-        BlockOp::Read { offset, .. } | BlockOp::Write { offset, .. } | BlockOp::Trim { offset, .. } => {
-            format!("{} bytes at {offset}", op.len())
-        }
-        BlockOp::Flush => "the write cache".to_owned(),
-    }
+fn describe(op: &Command<'_>) -> String {
+    op.extent().map_or_else(|| "the write cache".to_owned(), |extent| format!("{} bytes at {}", op.bytes(), extent.offset))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Completion, Refusal};
+    use crate::drive::{Completion, Extent, Refusal};
     use crate::units::Bytes;
 
     /// Reads take 1 ms, everything else 3 ms, all in parallel; offsets from 1 MB on are refused.
@@ -159,9 +143,9 @@ mod tests {
     fn completions_arrive_in_order_of_time_and_the_clock_follows() {
         let mut target = DriveTarget::new(Stub, 4);
         let mut done = Vec::new();
-        target.submit(0, BlockOp::Flush).unwrap();
-        target.submit(1, BlockOp::Read { offset: 0, len: 512 }).unwrap();
-        target.submit(2, BlockOp::Read { offset: 512, len: 512 }).unwrap();
+        target.submit(0, Command::Flush).unwrap();
+        target.submit(1, Command::Read(Extent { offset: 0, len: 512 })).unwrap();
+        target.submit(2, Command::Read(Extent { offset: 512, len: 512 })).unwrap();
         target.reap(1, &mut done).unwrap();
         assert_eq!(done.iter().map(|c| c.tag).collect::<Vec<_>>(), [1, 2], "both are complete at 1 ms");
         assert_eq!(target.now(), Nanos::from_millis(1));
@@ -173,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_operation() {
-        let error = DriveTarget::new(Stub, 1).submit(0, BlockOp::Read { offset: 1_000_000, len: 512 }).unwrap_err();
+        let error = DriveTarget::new(Stub, 1).submit(0, Command::Read(Extent { offset: 1_000_000, len: 512 })).unwrap_err();
         assert_eq!(error.to_string(), "cannot read 512 bytes at 1000000: range goes past the end of the drive");
     }
 }

@@ -3,8 +3,8 @@
 use super::Volume;
 use super::queue::{Ticket, Urgency};
 use super::spec::BLOCK;
-use crate::drive::Device;
-use crate::op::{BlockOp, Payload};
+use crate::drive::{Command, Device, Extent};
+use crate::op::Payload;
 use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
 use crate::units::{Bytes, Nanos};
 use alloc::format;
@@ -16,7 +16,7 @@ impl<D: Device> Volume<D> {
     /// 4096, and inside the file.
     pub fn overwrite(&mut self, path: &str, offset: u64, payload: &Payload<'_>) -> TargetResult {
         let mut file = FileBlocks::open(self, path, 1)?;
-        file.submit(0, BlockOp::Write { offset, len: payload.len() as u32, class: payload.class() })?;
+        file.submit(0, Command::Write(Extent { offset, len: payload.len() }, payload.class()))?;
         file.reap(1, &mut Vec::new())
     }
 }
@@ -55,7 +55,7 @@ impl<'v, D: Device> FileBlocks<'v, D> {
         self.volume
     }
 
-    fn refused(&self, op: &BlockOp, reason: &str, errno: i32) -> TargetError {
+    fn refused(&self, op: &Command<'_>, reason: &str, errno: i32) -> TargetError {
         let object = format!("{} of {}", op.kind().name(), self.path);
         TargetError { action: "do", object, reason: reason.to_string(), errno: Some(errno) }
     }
@@ -92,11 +92,11 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
         &self.info
     }
 
-    fn submit(&mut self, tag: u32, op: BlockOp) -> TargetResult {
+    fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
         let (offset, len) = match op {
-            BlockOp::Read { offset, len } | BlockOp::Write { offset, len, .. } => (offset, u64::from(len)),
-            BlockOp::Flush => (0, 0),
-            BlockOp::Trim { .. } => return Err(self.refused(&op, "Operation not supported", 95)),
+            Command::Read(Extent { offset, len }) | Command::Write(Extent { offset, len }, _) => (offset, len),
+            Command::Flush => (0, 0),
+            Command::Trim(_) => return Err(self.refused(&op, "Operation not supported", 95)),
         };
         if !offset.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) || offset.saturating_add(len) > self.info.size.0 {
             return Err(self.refused(&op, "Invalid argument", 22));
@@ -108,18 +108,18 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
         let issued = volume.now;
         let ticket = volume.queue.ticket();
         match op {
-            BlockOp::Write { class, .. } => {
+            Command::Write(_, class) => {
                 for (at, n) in parts {
                     volume.queue.write(issued, at, n, class, ticket, Urgency::Sync);
                 }
                 volume.counters.data_written += Bytes(len);
             }
-            BlockOp::Read { .. } => {
+            Command::Read(_) => {
                 for (at, n) in parts {
                     volume.queue.read(issued, at, n, ticket);
                 }
             }
-            BlockOp::Flush | BlockOp::Trim { .. } => volume.queue.flush(issued, ticket),
+            Command::Flush | Command::Trim(_) => volume.queue.flush(issued, ticket),
         }
         volume.queue.unplug();
         self.in_flight.push((tag, ticket, issued));

@@ -318,7 +318,7 @@ impl<D: Device> Queue<D> {
     pub fn trim(&mut self, now: Nanos, ranges: &[Extent]) -> Nanos {
         // A place on the drive has to be free for it, too.
         let at = now.max(self.slot());
-        let command = Command::Trim(ranges);
+        let command = Command::trim(ranges);
         self.before(at);
         let completion = self.drive.submit(at, &command);
         self.after(at, completion.done);

@@ -61,7 +61,7 @@ impl Device for Recorder {
                 self.write_ns
             }
             Command::Trim(ranges) => {
-                for range in *ranges {
+                for range in ranges.iter() {
                     self.fill(range, TRIMMED);
                     self.trims.push((range.offset / BLOCK, range.len / BLOCK));
                 }
@@ -467,7 +467,7 @@ fn trims_with_small_commands_let_others_through() {
     while v.trimming() {
         let mut file = file_blocks::FileBlocks::open(&mut v, "f", 1).unwrap();
         use crate::target::BlockTarget as _;
-        file.submit(0, crate::op::BlockOp::Read { offset: 0, len: 4096 }).unwrap();
+        file.submit(0, Command::Read(Extent { offset: 0, len: 4096 })).unwrap();
         file.reap(1, &mut Vec::new()).unwrap();
         drop(file);
         reads += 1;

@@ -9,7 +9,7 @@ pub mod looped;
 pub use self::figures::metrics;
 
 use crate::data::DataClass;
-use crate::op::BlockOp;
+use crate::drive::{Command, Extent};
 use crate::rng::Stream;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
@@ -370,7 +370,7 @@ impl BlockWorkload for Crystal {
     }
 
     #[inline]
-    fn next_op(&mut self) -> Option<BlockOp> {
+    fn next_op(&mut self) -> Option<Command<'static>> {
         self.left = self.left.checked_sub(1)?;
         let place = if self.random {
             self.places.below(self.count)
@@ -379,12 +379,12 @@ impl BlockWorkload for Crystal {
             self.place = if place + 1 == self.count { 0 } else { place + 1 };
             place
         };
-        let (offset, len) = (place * u64::from(self.block), self.block);
+        let extent = Extent { offset: place * u64::from(self.block), len: self.block.into() };
         if !self.write {
-            return Some(BlockOp::Read { offset, len });
+            return Some(Command::Read(extent));
         }
-        self.position.written.0 = self.position.written.0.wrapping_add(u64::from(len));
-        Some(BlockOp::Write { offset, len, class: self.settings.data })
+        self.position.written.0 = self.position.written.0.wrapping_add(extent.len);
+        Some(Command::Write(extent, self.settings.data))
     }
 }
 
@@ -399,7 +399,7 @@ mod tests {
     }
 
     /// Runs a phase as a runner would, one operation after another.
-    fn drain(workload: &mut Crystal, phase: &BlockPhase) -> Vec<BlockOp> {
+    fn drain(workload: &mut Crystal, phase: &BlockPhase) -> Vec<Command<'static>> {
         let mut budget = match phase.limit {
             Limit::Bytes(bytes) => bytes.0,
             _ => u64::MAX,
@@ -407,13 +407,13 @@ mod tests {
         let mut ops = Vec::new();
         while budget > 0 {
             let Some(op) = workload.next_op() else { break };
-            budget = budget.saturating_sub(op.len());
+            budget = budget.saturating_sub(op.bytes());
             ops.push(op);
         }
         ops
     }
 
-    fn phases(workload: &mut Crystal) -> Vec<(BlockPhase, Vec<BlockOp>)> {
+    fn phases(workload: &mut Crystal) -> Vec<(BlockPhase, Vec<Command<'static>>)> {
         let mut all = Vec::new();
         while let Some(phase) = workload.next_phase() {
             let ops = drain(workload, &phase);
@@ -457,9 +457,9 @@ mod tests {
         assert_eq!((phase.name.as_str(), phase.record), (PREPARE, false));
         let mut end = 0;
         for op in drain(&mut workload, &phase) {
-            let BlockOp::Write { offset, len, class: DataClass::Random } = op else { panic!("{op:?}") };
+            let Command::Write(Extent { offset, len }, DataClass::Random) = op else { panic!("{op:?}") };
             assert_eq!(offset, end);
-            end += u64::from(len);
+            end += len;
         }
         assert_eq!(end, 64 << 20);
     }
@@ -472,7 +472,7 @@ mod tests {
         let mut workload = Crystal::new(limited, 1, Position::default()).unwrap();
         let all = phases(&mut workload);
         assert_eq!(workload.position(), Position { rounds: 3, written: Bytes(3 * round) });
-        let written: u64 = all.iter().flat_map(|(_, ops)| ops).map(BlockOp::len).sum();
+        let written: u64 = all.iter().flat_map(|(_, ops)| ops).map(Command::bytes).sum();
         assert_eq!(written, 3 * round);
     }
 
@@ -483,7 +483,7 @@ mod tests {
         let all = phases(&mut whole);
         let of_a_round = all.len() / whole.position().rounds as usize;
         let first_round = &all[..of_a_round];
-        let written = first_round.iter().flat_map(|(_, ops)| ops).filter(|op| matches!(op, BlockOp::Write { .. })).map(BlockOp::len).sum();
+        let written = first_round.iter().flat_map(|(_, ops)| ops).filter(|op| matches!(op, Command::Write(..))).map(Command::bytes).sum();
         let mut resumed = Crystal::new(limited, 7, Position { rounds: 1, written: Bytes(written) }).unwrap();
         let rest = phases(&mut resumed);
         assert_eq!(rest.len(), all.len() - of_a_round);
@@ -530,8 +530,8 @@ mod tests {
             for (phase, ops) in phases(&mut workload) {
                 prop_assert!(phase.queue_depth <= depth);
                 for op in ops {
-                    let (BlockOp::Read { offset, len } | BlockOp::Write { offset, len, .. }) = op else { panic!("{op:?}") };
-                    prop_assert!(offset + u64::from(len) <= size && offset % u64::from(len) == 0);
+                    let (Command::Read(Extent { offset, len }) | Command::Write(Extent { offset, len }, _)) = op else { panic!("{op:?}") };
+                    prop_assert!(offset + len <= size && offset % len == 0);
                 }
             }
         }
@@ -543,7 +543,7 @@ mod tests {
             while workload.next_phase().is_some_and(|p| p.name != "rnd4k-q32.read") {}
             let mut quarters = vec![0; 4];
             for _ in 0..4000 {
-                let Some(BlockOp::Read { offset, .. }) = workload.next_op() else { panic!("a read test reads") };
+                let Some(Command::Read(Extent { offset, .. })) = workload.next_op() else { panic!("a read test reads") };
                 quarters[(offset / (4 << 20)) as usize] += 1;
             }
             prop_assert!(quarters.iter().all(|n| (800..1200).contains(n)), "{:?}", quarters);

@@ -1,7 +1,7 @@
 //! Synthetic block workloads: sequential, uniform, hot and cold, Zipf, with mixed sizes and mixed kinds.
 
 use crate::data::DataClass;
-use crate::op::BlockOp;
+use crate::drive::{Command, Extent, Ranges};
 use crate::rng::Stream;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
@@ -242,7 +242,7 @@ impl BlockWorkload for Synthetic {
         })
     }
 
-    fn next_op(&mut self) -> Option<BlockOp> {
+    fn next_op(&mut self) -> Option<Command<'static>> {
         let len = self.size();
         let place = self.place(u64::from(len));
         let Mix { read_percent, trim_percent } = self.settings.mix;
@@ -261,13 +261,13 @@ impl BlockWorkload for Synthetic {
             (None, Some(in_use)) => (in_use.put(0, count).unwrap_or(0), false),
             (None, None) => (0, trims),
         };
-        let offset = self.settings.offset + place * self.grain;
+        let extent = Extent { offset: self.settings.offset + place * self.grain, len: len.into() };
         Some(if reads {
-            BlockOp::Read { offset, len }
+            Command::Read(extent)
         } else if trims {
-            BlockOp::Trim { offset, len: u64::from(len) }
+            Command::Trim(Ranges::One(extent))
         } else {
-            BlockOp::Write { offset, len, class: self.settings.data }
+            Command::Write(extent, self.settings.data)
         })
     }
 }
@@ -405,7 +405,7 @@ mod tests {
         let mut workload = Synthetic::new(settings(pattern), 1).unwrap();
         let mut counts = vec![0; 1000];
         for _ in 0..draws {
-            let Some(BlockOp::Write { offset, .. }) = workload.next_op() else { panic!("only writes were asked for") };
+            let Some(Command::Write(Extent { offset, .. }, _)) = workload.next_op() else { panic!("only writes were asked for") };
             counts[(offset / 4096) as usize] += 1;
         }
         counts
@@ -465,8 +465,8 @@ mod tests {
         let (mut sum, mut looks) = (0, 0);
         for nth in 0..400_000 {
             match workload.next_op().unwrap() {
-                BlockOp::Write { offset, .. } => used[(offset / 4096) as usize] = true,
-                BlockOp::Trim { offset, .. } => {
+                Command::Write(Extent { offset, .. }, _) => used[(offset / 4096) as usize] = true,
+                Command::Trim(Ranges::One(Extent { offset, .. })) => {
                     let place = &mut used[(offset / 4096) as usize];
                     assert!(*place || trims_of == TrimsOf::All, "a trim of what is not in use");
                     *place = false;
@@ -528,11 +528,7 @@ mod tests {
                 workload = tracking.unwrap_or(workload);
             }
             for _ in 0..200 {
-                let (start, len) = match workload.next_op().unwrap() {
-                    BlockOp::Read { offset, len } | BlockOp::Write { offset, len, .. } => (offset, u64::from(len)),
-                    BlockOp::Trim { offset, len } => (offset, len),
-                    BlockOp::Flush => unreachable!(),
-                };
+                let Extent { offset: start, len } = workload.next_op().unwrap().extent().unwrap();
                 prop_assert!(start >= offset * 4096 && start + len <= (offset + span) * 4096);
                 prop_assert_eq!(start % 4096, 0);
             }

@@ -147,7 +147,7 @@ impl Engine {
     /// Writes out the drive's cache and gives what has to be kept of it.
     pub fn lasting(&self) -> Lasting {
         let mut modelled = self.lock();
-        let flushed = modelled.submit(&Command::Flush, 0, true);
+        let flushed = modelled.submit(&Command::Flush);
         modelled.device.idle(flushed.done);
         Lasting {
             unit: modelled.ledger.unit(),
@@ -197,7 +197,7 @@ impl Engine {
     /// A TRIM that the drive accepts and does not carry out: it costs a command, and the ledger knows.
     pub fn pretend_trim(&self, extents: &[Extent]) -> Served {
         let mut modelled = self.lock();
-        let served = modelled.submit(&Command::Trim(&[]), 0, false);
+        let served = modelled.submit(&Command::trim(&[]));
         modelled.record(Kind::Trim, extents, served, DataClass::Random, false);
         modelled.ledger.command();
         extents.iter().for_each(|extent| modelled.ledger.ignored(extent.len));
@@ -358,7 +358,8 @@ impl Submitted {
 }
 
 impl Modelled {
-    fn submit(&mut self, command: &Command<'_>, bytes: u64, barrier: bool) -> Submitted {
+    fn submit(&mut self, command: &Command<'_>) -> Submitted {
+        let (bytes, barrier) = (command.bytes(), *command == Command::Flush);
         let arrival = self.clock.arrival();
         let completion = self.device.submit(arrival, command);
         let latency = completion.done - arrival;
@@ -369,17 +370,17 @@ impl Modelled {
     }
 
     fn read(&mut self, extent: Extent) -> Served {
-        let submitted = self.submit(&Command::Read(extent), extent.len, false);
+        let submitted = self.submit(&Command::Read(extent));
         self.record(Kind::Read, &[extent], submitted, DataClass::Random, false);
         submitted.answer
     }
 
     fn write(&mut self, extent: Extent, class: DataClass, fua: bool) -> Served {
-        let mut submitted = self.submit(&Command::Write(extent, class), extent.len, false);
+        let mut submitted = self.submit(&Command::Write(extent, class));
         if submitted.answer.result.is_ok() {
             self.ledger.wrote(extent.offset, extent.len);
             if fua {
-                submitted = submitted.and(self.submit(&Command::Flush, 0, true));
+                submitted = submitted.and(self.submit(&Command::Flush));
             }
         }
         self.record(Kind::Write, &[extent], submitted, class, fua);
@@ -390,7 +391,7 @@ impl Modelled {
     fn trim(&mut self, extents: &[Extent], shape: TrimShape) -> Served {
         let mut all: Option<Submitted> = None;
         for command in shape.commands(extents) {
-            let part = self.submit(&Command::Trim(&command), command.iter().map(|range| range.len).sum(), false);
+            let part = self.submit(&Command::trim(&command));
             all = Some(all.map_or(part, |all| all.and(part)));
         }
         let Some(submitted) = all else { return Served { result: Ok(()), due: None } };
@@ -406,7 +407,7 @@ impl Modelled {
     }
 
     fn flush(&mut self) -> Served {
-        let submitted = self.submit(&Command::Flush, 0, true);
+        let submitted = self.submit(&Command::Flush);
         self.record(Kind::Flush, &[Extent { offset: 0, len: 0 }], submitted, DataClass::Random, false);
         submitted.answer
     }

@@ -118,7 +118,7 @@ fn bring_up_to_data(drive: &mut Drive, settings: &Settings) -> anyhow::Result<u6
         let extent = Extent { offset: index * unit, len: unit.min(settings.geometry.size - index * unit) };
         drive.ledger.forget(extent.offset, extent.len);
         if drive.model.supports_trim() {
-            drive.now = drive.model.submit(drive.now, &Command::Trim(&[extent])).done;
+            drive.now = drive.model.submit(drive.now, &Command::trim(&[extent])).done;
         }
     }
     Ok(written)

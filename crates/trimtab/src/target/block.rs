@@ -11,7 +11,7 @@ use crate::sys::descriptor;
 use crate::sys::maker::Maker;
 use crate::sys::transfer::{Action, Transfer, Transfers};
 use std::time::Instant;
-use trimtab_core::op::BlockOp;
+use trimtab_core::drive::{Command, Extent, Ranges};
 use trimtab_core::run::{TargetKind, Warning};
 use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
@@ -70,7 +70,7 @@ enum Trims {
 /// An operation in flight.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    op: BlockOp,
+    op: Command<'static>,
     issued: Nanos,
     submitted: Nanos,
 }
@@ -81,8 +81,8 @@ impl Slot {
     fn complete(&self, tag: u32, completed: Nanos, result: i32) -> BlockCompletion {
         let Self { op, issued, submitted } = *self;
         let whole = match op {
-            BlockOp::Read { len, .. } | BlockOp::Write { len, .. } => result == len as i32,
-            BlockOp::Trim { .. } | BlockOp::Flush => result == 0,
+            Command::Read(extent) | Command::Write(extent, _) => i64::from(result) == extent.len as i64,
+            Command::Trim(_) | Command::Flush => result == 0,
         };
         let result = if whole { Ok(()) } else { Err(unexplained(result)) };
         BlockCompletion { tag, issued, submitted, completed, result }
@@ -148,7 +148,7 @@ impl BlockFile {
     }
 
     #[cold]
-    fn error(&self, op: &BlockOp, errno: i32) -> TargetError {
+    fn error(&self, op: &Command<'_>, errno: i32) -> TargetError {
         let reason = std::io::Error::from_raw_os_error(errno).to_string();
         TargetError { action: op.kind().name(), object: describe(op, &self.label), reason, errno: Some(errno) }
     }
@@ -165,12 +165,8 @@ impl BlockFile {
     }
 
     #[inline]
-    fn check(&self, op: &BlockOp) -> TargetResult {
-        let (offset, len) = match *op {
-            BlockOp::Read { offset, len } | BlockOp::Write { offset, len, .. } => (offset, u64::from(len)),
-            BlockOp::Trim { offset, len } => (offset, len),
-            BlockOp::Flush => return Ok(()),
-        };
+    fn check(&self, op: &Command<'_>) -> TargetResult {
+        let Some(Extent { offset, len }) = op.extent() else { return Ok(()) };
         let mask = u64::from(self.info.block_size - 1);
         let end = offset.checked_add(len);
         if (offset | len) & mask == 0 && len > 0 && end.is_some_and(|end| end <= self.info.size.0) {
@@ -180,7 +176,7 @@ impl BlockFile {
     }
 
     #[cold]
-    fn misplaced(&self, op: &BlockOp) -> TargetError {
+    fn misplaced(&self, op: &Command<'_>) -> TargetError {
         TargetError {
             action: op.kind().name(),
             object: describe(op, &self.label),
@@ -191,18 +187,18 @@ impl BlockFile {
 
     /// Memory of `len` bytes for `tag`. Where the layout of the pool does not suit, everything in flight has to complete before it changes.
     #[inline]
-    fn place(&mut self, tag: u32, op: &BlockOp) -> TargetResult {
-        if self.transfers.fits(tag, op.len() as usize) { Ok(()) } else { self.relayout(tag, op) }
+    fn place(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
+        if self.transfers.fits(tag, op.bytes() as usize) { Ok(()) } else { self.relayout(tag, op) }
     }
 
     #[cold]
-    fn relayout(&mut self, tag: u32, op: &BlockOp) -> TargetResult {
+    fn relayout(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
         let mut early = std::mem::take(&mut self.early);
         let drained = self.take(self.in_flight, &mut early);
         self.early = early;
         drained?;
-        self.transfers.lay_out(op.len() as usize);
-        if self.transfers.fits(tag, op.len() as usize) {
+        self.transfers.lay_out(op.bytes() as usize);
+        if self.transfers.fits(tag, op.bytes() as usize) {
             return Ok(());
         }
         Err(TargetError {
@@ -301,7 +297,7 @@ impl BlockFile {
             }
             if let Some(verifier) = &mut self.verifier {
                 let read = match op {
-                    BlockOp::Read { len, .. } if completion.result.is_ok() => Some(&*self.transfers.bytes(completion.tag, len as usize)),
+                    Command::Read(extent) if completion.result.is_ok() => Some(&*self.transfers.bytes(completion.tag, extent.len as usize)),
                     _ => None,
                 };
                 if let Err((offset, problem)) = verifier.end(completion.tag, &self.maker, read) {
@@ -317,7 +313,7 @@ impl BlockFile {
     }
 
     /// The error of an operation whose system call gave `result` (negative error number, or bytes); `None` if that is unknown.
-    fn explain(&mut self, op: &BlockOp, result: Option<i32>) -> TargetResult {
+    fn explain(&mut self, op: &Command<'_>, result: Option<i32>) -> TargetResult {
         let result = result.unwrap_or(-libc::EIO);
         if result >= 0 {
             return Err(TargetError {
@@ -328,7 +324,7 @@ impl BlockFile {
             });
         }
         let unknown_command = matches!(-result, libc::EINVAL | libc::EOPNOTSUPP | libc::ENOTTY);
-        if let BlockOp::Trim { offset, len } = *op
+        if let Command::Trim(Ranges::One(Extent { offset, len })) = *op
             && unknown_command
             && self.trims == Trims::Queued(Action::Discard)
             && self.transfers.is_ring()
@@ -340,7 +336,7 @@ impl BlockFile {
         Err(self.error(op, -result))
     }
 
-    fn trim_now(&self, op: &BlockOp, offset: u64, len: u64) -> TargetResult {
+    fn trim_now(&self, op: &Command<'_>, offset: u64, len: u64) -> TargetResult {
         descriptor::discard(self.transfers.file(), offset, len).map_err(|error| self.error(op, error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
@@ -365,7 +361,7 @@ impl BlockFile {
         self.queued.push(request.tag);
     }
 
-    fn submit_trim(&mut self, tag: u32, op: BlockOp, offset: u64, len: u64) -> TargetResult {
+    fn submit_trim(&mut self, tag: u32, op: Command<'static>, offset: u64, len: u64) -> TargetResult {
         if let Some(verifier) = &mut self.verifier {
             verifier.begin_trim(tag, offset, len);
         }
@@ -395,13 +391,8 @@ fn unexplained(result: i32) -> TargetError {
     TargetError { action: "", object: String::new(), reason: String::new(), errno: Some(result) }
 }
 
-fn describe(op: &BlockOp, label: &str) -> String {
-    match op {
-        BlockOp::Read { offset, .. } | BlockOp::Write { offset, .. } | BlockOp::Trim { offset, .. } => {
-            format!("{} bytes at {offset} of {label}", op.len())
-        }
-        BlockOp::Flush => label.to_owned(),
-    }
+fn describe(op: &Command<'_>, label: &str) -> String {
+    op.extent().map_or_else(|| label.to_owned(), |extent| format!("{} bytes at {} of {label}", op.bytes(), extent.offset))
 }
 
 impl Clock for BlockFile {
@@ -421,32 +412,36 @@ impl BlockTarget for BlockFile {
     }
 
     #[inline]
-    fn submit(&mut self, tag: u32, op: BlockOp) -> TargetResult {
+    fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
         self.check(&op)?;
         let (action, offset, len) = match op {
-            BlockOp::Read { offset, len } => {
+            Command::Read(Extent { offset, len }) => {
                 if let Some(verifier) = &mut self.verifier {
-                    verifier.begin_read(tag, offset, u64::from(len));
+                    verifier.begin_read(tag, offset, len);
                 }
                 self.place(tag, &op)?;
                 (Action::Read, offset, len)
             }
-            BlockOp::Write { offset, len, class } => {
+            Command::Write(Extent { offset, len }, class) => {
                 self.place(tag, &op)?;
                 self.sequence = match &mut self.verifier {
-                    Some(verifier) => verifier.begin_write(tag, offset, u64::from(len), class),
+                    Some(verifier) => verifier.begin_write(tag, offset, len, class),
                     None => self.sequence.wrapping_add(1),
                 };
                 self.maker.fill(class, offset, self.sequence, self.transfers.bytes(tag, len as usize));
                 (Action::Write, offset, len)
             }
-            BlockOp::Trim { offset, len } => return self.submit_trim(tag, op, offset, len),
-            BlockOp::Flush => (Action::Flush, 0, 0),
+            Command::Trim(ranges) => {
+                // A block device takes one range a request.
+                let &[Extent { offset, len }] = &*ranges else { return Err(self.misplaced(&op)) };
+                return self.submit_trim(tag, op, offset, len);
+            }
+            Command::Flush => (Action::Flush, 0, 0),
         };
         // After the data has been made: that is not the drive's time.
         let issued = since(self.started);
         self.slots[tag as usize] = Slot { op, issued, submitted: issued };
-        self.hand_over(&Transfer { tag, action, offset, len: u64::from(len) })
+        self.hand_over(&Transfer { tag, action, offset, len })
     }
 
     #[inline]

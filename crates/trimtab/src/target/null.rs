@@ -1,7 +1,8 @@
 //! Targets that do nothing, at once, with real time stamps: what remains is the tool's own cost per operation.
 
 use std::time::{Duration, Instant};
-use trimtab_core::op::{BlockOp, Payload};
+use trimtab_core::drive::Command;
+use trimtab_core::op::Payload;
 use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, TargetResult};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -149,7 +150,7 @@ impl BlockTarget for NullBlocks {
     }
 
     #[inline]
-    fn submit(&mut self, tag: u32, _op: BlockOp) -> TargetResult {
+    fn submit(&mut self, tag: u32, _op: Command<'static>) -> TargetResult {
         let issued = self.now();
         self.issued.push((tag, issued));
         Ok(())
@@ -183,13 +184,14 @@ pub(crate) fn sleep_until(started: Instant, instant: Nanos) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_core::drive::Extent;
 
     #[test]
     fn every_operation_completes_with_ordered_stamps() {
         let mut target = NullBlocks::new(Bytes(1 << 20));
         let mut done = Vec::new();
         for tag in 0..3 {
-            target.submit(tag, BlockOp::Read { offset: 0, len: 512 }).unwrap();
+            target.submit(tag, Command::Read(Extent { offset: 0, len: 512 })).unwrap();
         }
         target.reap(1, &mut done).unwrap();
         assert_eq!(done.iter().map(|d| d.tag).collect::<Vec<_>>(), [0, 1, 2]);

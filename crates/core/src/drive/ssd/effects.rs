@@ -63,7 +63,7 @@ impl Host {
     }
 
     fn trim(&mut self, offset: u64, len: u64) -> u64 {
-        self.run(&Command::Trim(&[Extent { offset, len }]))
+        self.run(&Command::trim(&[Extent { offset, len }]))
     }
 
     fn flush(&mut self) -> u64 {

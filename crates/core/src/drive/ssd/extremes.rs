@@ -141,7 +141,7 @@ fn used(drive: &mut dyn Device, rng: &mut Stream) -> (u64, u64) {
         let wait = rng.chance(0.5);
         match rng.below(12) {
             0 => run(drive, &mut now, wait, &Command::Read(extent)),
-            1 => run(drive, &mut now, wait, &Command::Trim(&[extent])),
+            1 => run(drive, &mut now, wait, &Command::trim(&[extent])),
             2 => run(drive, &mut now, wait, &Command::Flush),
             3 => {
                 let kinds = if rng.chance(0.1) { 4 } else { 3 };
@@ -152,7 +152,7 @@ fn used(drive: &mut dyn Device, rng: &mut Stream) -> (u64, u64) {
             _ => run(drive, &mut now, wait, &Command::Write(extent, DataClass::Random)),
         }
     }
-    run(drive, &mut now, true, &Command::Trim(&[Extent { offset: 0, len: size }]));
+    run(drive, &mut now, true, &Command::trim(&[Extent { offset: 0, len: size }]));
     drive.idle(Nanos(u64::MAX));
     assert_eq!(drive.submit(Nanos(u64::MAX), &Command::Flush).result, Err(Refusal::ClockEnd));
     (done, refused)

@@ -198,7 +198,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Read(at, len) => now = ssd.submit(now, &Command::Read(extent_of(spec, *at, *len))).done,
             Step::Trim(ranges) => {
                 let ranges: Vec<Extent> = ranges.iter().map(|(at, len)| extent_of(spec, *at, *len)).collect();
-                let done = ssd.submit(now, &Command::Trim(&ranges));
+                let done = ssd.submit(now, &Command::trim(&ranges));
                 prop_assert_eq!(done.result, Ok(()));
                 now = done.done;
                 let counted = ssd.counters().since(&trimmed_before);
@@ -338,7 +338,7 @@ fn blindly(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
         Step::Read(at, len) => ssd.submit(now, &Command::Read(extent_of(&spec, *at, *len))).done,
         Step::Trim(ranges) => {
             let ranges: Vec<Extent> = ranges.iter().map(|(at, len)| extent_of(&spec, *at, *len)).collect();
-            ssd.submit(now, &Command::Trim(&ranges)).done
+            ssd.submit(now, &Command::trim(&ranges)).done
         }
         Step::Flush => ssd.submit(now, &Command::Flush).done,
         Step::Idle(ns) => {

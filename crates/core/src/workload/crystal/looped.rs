@@ -1,7 +1,7 @@
 //! The test sets as they wear a drive: each round deletes the test file and makes a new one, somewhere on the drive.
 
 use super::{Crystal, PREPARE, SettingsError};
-use crate::op::BlockOp;
+use crate::drive::{Command, Extent, Ranges};
 use crate::rng::Stream;
 use crate::units::Bytes;
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
@@ -127,8 +127,8 @@ impl Looped {
         phase
     }
 
-    fn moved(&self, offset: u64) -> u64 {
-        self.pieces[(offset / self.piece) as usize] + offset % self.piece
+    fn moved(&self, Extent { offset, len }: Extent) -> Extent {
+        Extent { offset: self.pieces[(offset / self.piece) as usize] + offset % self.piece, len }
     }
 }
 
@@ -159,18 +159,18 @@ impl BlockWorkload for Looped {
     }
 
     #[inline]
-    fn next_op(&mut self) -> Option<BlockOp> {
+    fn next_op(&mut self) -> Option<Command<'static>> {
         if self.deleting {
             let offset = self.deleted.pop()?;
             // The last piece may be a short one.
             let before = (self.pieces.len() - 1 - self.deleted.len()) as u64 * self.piece;
-            return Some(BlockOp::Trim { offset, len: self.piece.min(self.size - before) });
+            return Some(Command::Trim(Ranges::One(Extent { offset, len: self.piece.min(self.size - before) })));
         }
         Some(match self.rounds.next_op()? {
-            BlockOp::Read { offset, len } => BlockOp::Read { offset: self.moved(offset), len },
-            BlockOp::Write { offset, len, class } => BlockOp::Write { offset: self.moved(offset), len, class },
-            BlockOp::Trim { offset, len } => BlockOp::Trim { offset: self.moved(offset), len },
-            BlockOp::Flush => BlockOp::Flush,
+            Command::Read(extent) => Command::Read(self.moved(extent)),
+            Command::Write(extent, class) => Command::Write(self.moved(extent), class),
+            // Rounds read and write.
+            other => other,
         })
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// Phases with their operations, each phase as far as its limit.
-    fn phases(mut workload: Looped) -> Vec<(BlockPhase, Vec<BlockOp>)> {
+    fn phases(mut workload: Looped) -> Vec<(BlockPhase, Vec<Command<'static>>)> {
         let mut all = Vec::new();
         while let Some(phase) = workload.next_phase() {
             let mut left = if let Limit::Bytes(bytes) = phase.limit { bytes.0 } else { u64::MAX };
@@ -204,7 +204,7 @@ mod tests {
             while left > 0
                 && let Some(op) = workload.next_op()
             {
-                left = left.saturating_sub(op.len());
+                left = left.saturating_sub(op.bytes());
                 ops.push(op);
             }
             all.push((phase, ops));
@@ -237,12 +237,12 @@ mod tests {
             let mut rounds_seen = 0;
             for (phase, ops) in phases(Looped::new(rounds(size), placement, Bytes(space * MIB), None, seed).unwrap()) {
                 for op in ops {
-                    let (BlockOp::Read { offset, len: small } | BlockOp::Write { offset, len: small, .. }) = op else {
-                        let BlockOp::Trim { offset, len } = op else { unreachable!() };
+                    let (Command::Read(Extent { offset, len: small }) | Command::Write(Extent { offset, len: small }, _)) = op else {
+                        let Command::Trim(Ranges::One(Extent { offset, len })) = op else { unreachable!() };
                         file.retain(|at| !(offset..offset + len).contains(at));
                         continue;
                     };
-                    prop_assert!(offset + u64::from(small) <= space * MIB);
+                    prop_assert!(offset + small <= space * MIB);
                     if phase.name == PREPARE {
                         prop_assert!(!file.contains(&offset), "two parts of the file share a place");
                         file.push(offset);

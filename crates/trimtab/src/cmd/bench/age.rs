@@ -24,8 +24,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::data::DataClass;
-use trimtab_core::drive::Device;
-use trimtab_core::op::{BlockOp, Payload};
+use trimtab_core::drive::{Command, Device};
+use trimtab_core::op::Payload;
 use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::metrics;
 use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
@@ -373,12 +373,12 @@ impl BlockWorkload for Test {
         Some(BlockPhase { name: self.name.to_owned(), idle_before: self.idle, ..phase })
     }
 
-    fn next_op(&mut self) -> Option<BlockOp> {
+    fn next_op(&mut self) -> Option<Command<'static>> {
         if self.left == 0 {
             return None;
         }
         let op = self.inner.next_op()?;
-        self.left = self.left.saturating_sub(op.len());
+        self.left = self.left.saturating_sub(op.bytes());
         Some(op)
     }
 }

@@ -90,7 +90,7 @@ pub fn recovery(configuration: &Configuration, drive: &Drive, seed: u64) -> anyh
     let now = in_order(device.as_mut(), Nanos::ZERO, filled)?;
     let now = at_random(device.as_mut(), now, filled, seed)?;
     let (dirty, now) = all(device.as_mut(), now)?;
-    let trimmed = device.submit(now, &Command::Trim(&[Extent { offset: 0, len: capacity }])).done;
+    let trimmed = device.submit(now, &Command::trim(&[Extent { offset: 0, len: capacity }])).done;
     let now = trimmed + IDLE_TIME;
     device.idle(now);
     let (after, _) = all(device.as_mut(), now)?;

@@ -13,7 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{IoSliceMut, Write as _};
 use std::path::Path;
 use std::time::Instant;
-use trimtab_core::op::BlockOp;
+use trimtab_core::drive::Command;
 use trimtab_core::run::{Field, Severity, TargetKind, Warning};
 use trimtab_core::target::BlockInfo;
 use trimtab_core::units::{Bytes, Nanos};
@@ -118,7 +118,7 @@ impl BlockFile {
         if lone_calls && transfers.is_ring() {
             warnings.push(lone_calls_used());
         }
-        let idle = Slot { op: BlockOp::Flush, issued: Nanos::ZERO, submitted: Nanos::ZERO };
+        let idle = Slot { op: Command::Flush, issued: Nanos::ZERO, submitted: Nanos::ZERO };
         Ok(Self {
             transfers,
             label,

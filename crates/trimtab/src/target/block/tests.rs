@@ -106,20 +106,20 @@ fn a_file_that_is_cut_under_way_is_an_error_that_says_so() {
 fn operations_outside_or_across_blocks_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut target = file(dir.path(), &options(EngineChoice::Auto));
-    let block = target.info().block_size;
+    let block = u64::from(target.info().block_size);
     for op in [
-        BlockOp::Read { offset: SIZE, len: block },
-        BlockOp::Read { offset: SIZE - u64::from(block), len: 2 * block },
-        BlockOp::Write { offset: 1, len: block, class: DataClass::Zero },
-        BlockOp::Write { offset: 0, len: block / 2, class: DataClass::Zero },
-        BlockOp::Trim { offset: u64::MAX - u64::from(block) + 1, len: u64::from(block) },
-        BlockOp::Read { offset: 0, len: 0 },
+        Command::Read(Extent { offset: SIZE, len: block }),
+        Command::Read(Extent { offset: SIZE - block, len: 2 * block }),
+        Command::Write(Extent { offset: 1, len: block }, DataClass::Zero),
+        Command::Write(Extent { offset: 0, len: block / 2 }, DataClass::Zero),
+        Command::Trim(Ranges::One(Extent { offset: u64::MAX - block + 1, len: block })),
+        Command::Read(Extent { offset: 0, len: 0 }),
     ] {
         let error = target.submit(0, op).unwrap_err();
         assert!(error.reason.contains("whole blocks"), "{error}");
     }
     // More than the memory prepared for what is in flight.
-    assert!(target.submit(15, BlockOp::Read { offset: 0, len: 1 << 20 }).unwrap_err().reason.contains("memory prepared"));
+    assert!(target.submit(15, Command::Read(Extent { offset: 0, len: 1 << 20 })).unwrap_err().reason.contains("memory prepared"));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn dropping_a_target_waits_for_what_is_in_flight() {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
         for tag in 0..16 {
-            target.submit(tag, BlockOp::Write { offset: u64::from(tag) << 16, len: 1 << 16, class: DataClass::Random }).unwrap();
+            target.submit(tag, Command::Write(Extent { offset: u64::from(tag) << 16, len: 1 << 16 }, DataClass::Random)).unwrap();
         }
         drop(target);
         let data = std::fs::read(dir.path().join("data")).unwrap();
@@ -157,8 +157,8 @@ fn flushes_complete_and_stamps_are_ordered() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
-        target.submit(0, BlockOp::Write { offset: 0, len: 4096, class: DataClass::Zero }).unwrap();
-        target.submit(1, BlockOp::Flush).unwrap();
+        target.submit(0, Command::Write(Extent { offset: 0, len: 4096 }, DataClass::Zero)).unwrap();
+        target.submit(1, Command::Flush).unwrap();
         let mut done = Vec::new();
         target.reap(2, &mut done).unwrap();
         assert_eq!(done.len(), 2);
@@ -197,7 +197,7 @@ fn a_lone_call_that_fails_is_explained() {
     let dir = tempfile::tempdir().unwrap();
     let mut target = file(dir.path(), &options(EngineChoice::Threads));
     std::fs::File::options().write(true).open(dir.path().join("data")).unwrap().set_len(0).unwrap();
-    target.submit(0, BlockOp::Read { offset: 0, len: 4096 }).unwrap();
+    target.submit(0, Command::Read(Extent { offset: 0, len: 4096 })).unwrap();
     let mut done = Vec::new();
     target.reap(1, &mut done).unwrap();
     let error = done[0].result.as_ref().unwrap_err().to_string();

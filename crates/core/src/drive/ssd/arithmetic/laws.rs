@@ -2,6 +2,7 @@
 //! that was counted.
 
 use super::*;
+use crate::drive::Ranges;
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
@@ -34,7 +35,7 @@ fn under(load: Load, ssd: &mut Ssd, count: u64) -> Vec<(u64, u64)> {
             Load::Reads => Command::Read(random),
             Load::Mixed if kind < 45 => Command::Read(random),
             Load::Mixed if kind < 90 => Command::Write(random, DataClass::Random),
-            Load::Mixed if kind < 97 => Command::Trim(&[random]),
+            Load::Mixed if kind < 97 => Command::Trim(Ranges::One(random)),
             Load::Mixed => Command::Flush,
         };
         let done = ssd.submit(Nanos(now), &command).done.0;

@@ -13,9 +13,9 @@ fn trims_cost_what_the_specification_says() {
     host.idle(1000 * MS);
     let ranges = [Extent { offset: 0, len: MIB }, Extent { offset: 4 * MIB, len: MIB }, Extent { offset: 8 * MIB, len: 4096 }];
     let covered = 2 * MIB + 4096;
-    assert_eq!(host.run(&Command::Trim(&ranges)), 1_000_000 + 3 * 20_000 + 513 * 300 + covered);
+    assert_eq!(host.run(&Command::trim(&ranges)), 1_000_000 + 3 * 20_000 + 513 * 300 + covered);
     // Again: nothing is mapped any more, the rest is due all the same.
-    assert_eq!(host.run(&Command::Trim(&ranges)), 1_000_000 + 3 * 20_000 + covered);
+    assert_eq!(host.run(&Command::trim(&ranges)), 1_000_000 + 3 * 20_000 + covered);
     let counters = host.ssd.counters();
     assert_eq!((counters.trim_effective_units, counters.trim_repeated_units), (513, 513));
     assert_eq!((counters.trim_asked_bytes, counters.trim_ignored_bytes, counters.trim_ranges), (2 * covered, 0, 6));
@@ -30,7 +30,7 @@ fn a_trim_that_is_not_queued_stops_everything_else() {
         host.idle(1000 * MS);
         // A slow read is under way when the TRIM comes; another read comes right after.
         let first = host.ssd.submit(host.now, &Command::Read(Extent { offset: 0, len: 128 * KIB })).done;
-        let trim = host.ssd.submit(host.now, &Command::Trim(&[Extent { offset: 32 * MIB, len: MIB }])).done;
+        let trim = host.ssd.submit(host.now, &Command::trim(&[Extent { offset: 32 * MIB, len: MIB }])).done;
         let second = host.ssd.submit(host.now, &Command::Read(Extent { offset: MIB, len: 4096 })).done;
         (first - host.now, trim - host.now, second - host.now, host.ssd.counters().stall_trim_ns)
     };
@@ -76,12 +76,12 @@ fn refusals_say_why() {
     let mut host = drive(|_, flash| flash.trim = Trim { ranges_per_command_max: 2, ..Trim::default() });
     let range = Extent { offset: 0, len: 4096 };
     let mut refused = |command: Command<'_>| host.ssd.submit(Nanos(0), &command).result.unwrap_err();
-    assert_eq!(refused(Command::Trim(&[range; 3])), Refusal::TooManyRanges);
+    assert_eq!(refused(Command::trim(&[range; 3])), Refusal::TooManyRanges);
     assert_eq!(refused(Command::Read(Extent { offset: 100, len: 4096 })), Refusal::Misaligned);
     assert_eq!(refused(Command::Read(Extent { offset: 64 * MIB, len: 512 })), Refusal::OutOfRange);
     assert_eq!(refused(Command::Write(Extent { offset: u64::MAX - 511, len: 512 }, DataClass::Zero)), Refusal::OutOfRange);
     let mut without = drive(|_, flash| flash.trim.supported = false);
-    assert_eq!(without.ssd.submit(Nanos(0), &Command::Trim(&[range])).result, Err(Refusal::TrimUnsupported));
+    assert_eq!(without.ssd.submit(Nanos(0), &Command::trim(&[range])).result, Err(Refusal::TrimUnsupported));
     assert_eq!(host.ssd.counters().host_read_bytes, 0, "what is refused is not counted");
 }
 

@@ -159,7 +159,7 @@ fn differs(seed: u64) -> Option<String> {
         let done = match ask {
             Ask::Write(offset, len) => model.submit(Nanos(now), &Command::Write(extent(offset, len), DataClass::Random)),
             Ask::Read(offset, len) => model.submit(Nanos(now), &Command::Read(extent(offset, len))),
-            Ask::Trim(offset, len) => model.submit(Nanos(now), &Command::Trim(&[extent(offset, len)])),
+            Ask::Trim(offset, len) => model.submit(Nanos(now), &Command::trim(&[extent(offset, len)])),
             Ask::Flush => model.submit(Nanos(now), &Command::Flush),
         };
         let signal = reference.submit(now, &ask);
