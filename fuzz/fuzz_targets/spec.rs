@@ -8,7 +8,7 @@ use trimtab_core::drive::hdd::Hdd;
 use trimtab_core::drive::spec::file;
 use trimtab_core::drive::spec::{DriveSpec, Medium};
 use trimtab_core::drive::ssd::Ssd;
-use trimtab_core::drive::{Command, Device, Extent};
+use trimtab_core::drive::{Command, Device, Extent, Ranges};
 use trimtab_core::rng::Stream;
 use trimtab_core::units::Nanos;
 
@@ -42,7 +42,7 @@ fn used(drive: &mut dyn Device) {
         let extent = Extent { offset: draw.below(blocks - len + 1) * block, len: len * block };
         let command = match draw.below(10) {
             0 => Command::Read(extent),
-            1 => Command::trim(&[extent]),
+            1 => Command::Trim(Ranges::One(extent)),
             2 => Command::Flush,
             n => Command::Write(extent, DataClass::Measured(n as u16 * 100)),
         };
