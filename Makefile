@@ -83,7 +83,8 @@ SOAK_TRIES ?= 1000
 SOAK_KILLS ?= 200
 SOAK_STUDIES ?= 20
 SOAK_FULL_STUDIES ?= 5
-SOAK_STUDY_KILLS ?= 30
+# In each phase of a study.
+SOAK_STUDY_KILLS ?= 20
 SOAK_SEEDS ?= $(shell seq 1001 1060)
 soak: packages msrv
 	for seed in $(SOAK_SEEDS); do \

@@ -18,8 +18,9 @@ fn is_clean(path: &Path) -> bool {
 }
 
 /// A study under the online policy, disturbed once the filesystem has been remounted and files are there.
-fn while_remounted(path: &Path) -> Child {
+fn while_remounted(path: &Path, runtime: &Path) -> Child {
     let child = process()
+        .env("TRIMTAB_RUNTIME_DIR", runtime)
         .args(["study", "--policies", "online", "--repeats", "50", "--reserve", "0", "--yes"])
         .arg(path)
         .stdout(Stdio::null())
@@ -118,7 +119,8 @@ fn without_consent_nothing_is_remounted_and_the_result_says_so() {
 fn an_interrupt_puts_the_mount_option_back() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let before = options(&mount.path());
-    let mut child = while_remounted(&mount.path());
+    let runtime = tempfile::tempdir().unwrap();
+    let mut child = while_remounted(&mount.path(), runtime.path());
     signal(&child, rustix::process::Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(options(&mount.path()), before);
@@ -129,8 +131,15 @@ fn an_interrupt_puts_the_mount_option_back() {
 fn after_a_kill_the_next_command_of_any_kind_puts_the_mount_option_back() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let before = options(&mount.path());
+    // Apart from everybody else's: any other command would put it back, too.
+    let runtime = tempfile::tempdir().unwrap();
+    let trimtab = || {
+        let mut command = trimtab();
+        command.env("TRIMTAB_RUNTIME_DIR", runtime.path());
+        command
+    };
     let kill = || {
-        let mut child = while_remounted(&mount.path());
+        let mut child = while_remounted(&mount.path(), runtime.path());
         signal(&child, rustix::process::Signal::KILL);
         child.wait().unwrap();
         assert_ne!(options(&mount.path()), before);

@@ -1,7 +1,7 @@
 //! Studies of real filesystems, again and again: none fails, and the mount is as it was before, also when they are killed at any moment.
 //!
 //! `TRIMTAB_SOAK_STUDIES=20` runs the default study so often on each filesystem, `TRIMTAB_SOAK_FULL=5` the full one, and
-//! `TRIMTAB_SOAK_STUDY_KILLS=30` kills so many quick ones, instead of one quick study and a few kills.
+//! `TRIMTAB_SOAK_STUDY_KILLS=20` kills so many quick ones in each phase, instead of one quick study and a few kills.
 
 use crate::support::{LoopMount, process, skip};
 use rustix::process::{Pid, Signal, kill_process};
@@ -104,9 +104,54 @@ fn at_work(path: &Path) -> (&'static str, &'static str) {
     (online, work)
 }
 
+/// Kills a study begun in `home` as soon as `now` says so of what it is at. Gives what that was; `None` if it had ended before.
+fn killed(home: &Home, path: &Path, mut now: impl FnMut((&'static str, &'static str)) -> bool) -> Option<(&'static str, &'static str)> {
+    let mut child = home.study(&["--quick"], path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    loop {
+        let at = at_work(path);
+        if now(at) {
+            kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+            return (!child.wait().unwrap().success()).then_some(at);
+        }
+        if child.try_wait().unwrap().is_some() {
+            return None;
+        }
+    }
+}
+
+/// In each phase that a study has here, as often as is asked for; phases that no study came to are not in it.
+fn kill_in_each_phase(
+    home: &Home,
+    path: &Path,
+    each: u32,
+    took: Duration,
+    mut check: impl FnMut((&'static str, &'static str)),
+) -> BTreeMap<(&'static str, &'static str), u32> {
+    const ONLINE: [&str; 2] = ["as mounted", "remounted"];
+    const WORK: [&str; 4] = ["before, or between runs", "making files", "removing files", "syncing or trimming"];
+    let mut seen = BTreeMap::new();
+    for wanted in ONLINE.iter().flat_map(|online| WORK.iter().map(move |work| (*online, *work))) {
+        let mut missed = 0;
+        let mut share = 0.0_f64;
+        while seen.get(&wanted).copied().unwrap_or(0) < each && missed < 3 {
+            // From another moment on each time, all over the study.
+            share = (share + 0.618_034).fract();
+            let (began, from) = (Instant::now(), took.mul_f64(share * 0.9));
+            match killed(home, path, |at| began.elapsed() >= from && at == wanted) {
+                Some(at) => {
+                    *seen.entry(at).or_insert(0) += 1;
+                    check(at);
+                }
+                None => missed += 1,
+            }
+        }
+    }
+    seen
+}
+
 #[test]
 fn killed_at_any_moment_a_study_leaves_nothing_that_the_next_command_does_not_put_back() {
-    let kills = number("TRIMTAB_SOAK_STUDY_KILLS").unwrap_or(3);
+    let each = number("TRIMTAB_SOAK_STUDY_KILLS");
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = mount(fs_type, false) else { return skip("root, loop devices and mkfs") };
         let (path, home) = (mount.path(), Home::new());
@@ -114,28 +159,34 @@ fn killed_at_any_moment_a_study_leaves_nothing_that_the_next_command_does_not_pu
         let started = Instant::now();
         check(fs_type, &home.study(&["--quick"], &path).output().unwrap(), &path, &before);
         let took = started.elapsed();
-        let mut seen = BTreeMap::new();
-        for kill in 0..kills {
-            let mut child = home.study(&["--quick"], &path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            // Evenly over the time that a study takes, ends apart.
-            std::thread::sleep(took.mul_f64(f64::from(2 * kill + 1) / f64::from(2 * kills)));
-            let at = at_work(&path);
-            kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-            if child.wait().unwrap().success() {
-                continue;
-            }
-            *seen.entry(at).or_insert(0) += 1;
+        let put_back = |at| {
             // Whatever comes next, here nothing that has to do with it.
             let next = home.command(&["results", "list"]).output().unwrap();
             assert!(next.status.success(), "{fs_type}, {at:?}: {}", String::from_utf8_lossy(&next.stderr));
             assert_eq!(options(&path), before, "{fs_type}, killed {at:?}");
-        }
+        };
+        let seen = match each {
+            Some(each) => kill_in_each_phase(&home, &path, each, took, put_back),
+            // Evenly over the time that a study takes, ends apart.
+            None => {
+                let mut seen = BTreeMap::new();
+                for kill in 0..3 {
+                    let (began, from) = (Instant::now(), took.mul_f64(f64::from(2 * kill + 1) / 6.0));
+                    if let Some(at) = killed(&home, &path, |_| began.elapsed() >= from) {
+                        *seen.entry(at).or_insert(0) += 1;
+                        put_back(at);
+                    }
+                }
+                seen
+            }
+        };
         // And the next study finds what they left, removes it, and is a study like any other.
         check(fs_type, &home.study(&["--quick"], &path).output().unwrap(), &path, &before);
         println!("{fs_type}: killed {} times, of a study of {took:.1?}: {seen:?}", seen.values().sum::<u32>());
         assert!(!seen.is_empty(), "none was killed in time: this proves nothing");
-        let during = |online: &str| seen.keys().any(|(o, work)| *o == online && *work != "before, or between runs");
-        let enough = kills < 20 || (during("as mounted") && (fs_type == "xfs" || during("remounted")));
+        let during =
+            |online: &str| seen.iter().any(|((o, work), n)| *o == online && *work != "before, or between runs" && Some(*n) >= each);
+        let enough = each.is_none() || (during("as mounted") && (fs_type == "xfs" || during("remounted")));
         assert!(enough, "{fs_type}: phases that were missed, in {seen:?}");
     }
 }
