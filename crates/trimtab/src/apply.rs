@@ -183,11 +183,16 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> 
     }
     let mut plan = Plan { mount_point, fs_type, policy: policy.to_owned(), edits: Vec::new(), remarks: Vec::new() };
     let listed = fstab.as_deref().is_some_and(|text| fstab::fs_type(text, &plan.mount_point).is_some());
-    if let Wanted::Be(wanted) = wanted_option(&spec, &plan, mounted.as_ref()) {
-        if listed || matches!(spec, PolicySpec::Online) {
-            plan.edits.extend(fstab_edit(fstab, &plan, wanted.as_deref())?);
+    match wanted_option(&spec, &plan, mounted.as_ref()) {
+        Wanted::Be(wanted) => {
+            let discards = mounted.as_ref().is_some_and(Discard::is_on);
+            if listed || matches!(spec, PolicySpec::Online) || matches!(spec, PolicySpec::None) && discards {
+                plan.edits.extend(fstab_edit(fstab, &plan, wanted.as_deref())?);
+            }
+            plan.remarks.extend(remount(&plan, mounted.as_ref(), wanted.as_deref(), listed));
+            plan.remarks.extend((!listed && wanted.is_some()).then(|| by_default(&plan)).flatten());
         }
-        plan.remarks.extend(remount(&plan, mounted.as_ref(), wanted.as_deref(), listed));
+        Wanted::Leave => plan.remarks.extend(goes_on(&plan, mounted.as_ref(), listed)),
     }
     let config = system.read(&system.config)?;
     plan.edits.extend(config_edit(system, config, &spec, &plan)?);
@@ -229,11 +234,7 @@ fn fstab_edit(fstab: Option<String>, plan: &Plan, wanted: Option<&str>) -> anyho
     let after = match fstab::with_discard(&text, &plan.mount_point, wanted) {
         Ok(after) => after,
         Err(fstab::Problem::Twice) => bail!("{shown} is in {FSTAB} more than once: remove one of the lines"),
-        Err(fstab::Problem::NotListed) => bail!(
-            "{shown} is not in {FSTAB}: set the option {} where it is mounted from (a mount unit, an automounter){}",
-            wanted.unwrap_or_default(),
-            if plan.fs_type == "ext4" { ", or in the filesystem itself: tune2fs -o discard DEVICE" } else { "" }
-        ),
+        Err(fstab::Problem::NotListed) => bail!("{shown} is not in {FSTAB}: {}", where_it_is_mounted_from(plan, wanted)),
     };
     // A btrfs that discards asynchronously on purpose keeps that: it is not a second mechanism but the steered one.
     if wanted.is_none()
@@ -242,6 +243,39 @@ fn fstab_edit(fstab: Option<String>, plan: &Plan, wanted: Option<&str>) -> anyho
         return Ok(None);
     }
     Ok((after != text).then(|| Edit { file: FSTAB.into(), before: Some(text), after: Some(after) }))
+}
+
+/// What to do where no line of fstab mounts it; without a wanted option it is one to take away.
+fn where_it_is_mounted_from(plan: &Plan, wanted: Option<&str>) -> String {
+    let (verb, option) = wanted.map_or(("take away", "discard"), |option| ("set", option));
+    let sign = if wanted.is_some() { "" } else { "^" };
+    let itself = format!(", or in the filesystem itself: tune2fs -o {sign}discard DEVICE");
+    let itself = if plan.fs_type == "ext4" { &itself } else { "" };
+    format!("{verb} the option {option} where it is mounted from (a mount unit, an automounter){itself}")
+}
+
+/// What is not said where it is mounted from, the filesystem decides.
+fn by_default(plan: &Plan) -> Option<String> {
+    let since = match plan.fs_type.as_str() {
+        "btrfs" => "btrfs discards by default (discard=async, since Linux 6.2)",
+        "f2fs" => "f2fs discards by default",
+        _ => return None,
+    };
+    Some(format!("it is not in {FSTAB}, and {since}: nodiscard has to stand where it is mounted from (a mount unit, an automounter)"))
+}
+
+/// The filesystem's own discards, which the policy leaves as they are.
+fn goes_on(plan: &Plan, mounted: Option<&Discard>, listed: bool) -> Option<String> {
+    let now = mounted.filter(|now| now.is_on())?;
+    let also = match plan.fs_type.as_str() {
+        "btrfs" => "the daemon sets the pace of that (iops_limit) and trims nothing itself",
+        _ => "it takes note of trims, and sends when the device is idle",
+    };
+    let from = if listed { format!("in {FSTAB}") } else { format!("where it is mounted from, which is not {FSTAB}") };
+    let path = doctor::quoted(&plan.mount_point.display().to_string());
+    Some(format!(
+        "it is mounted with {now} now, and goes on to discard of its own accord: {also}; to end that: the option nodiscard {from}, and mount -o remount,nodiscard {path}"
+    ))
 }
 
 /// The daemon's part. Policies that the daemon has nothing to do with are written down only where it would do something else.

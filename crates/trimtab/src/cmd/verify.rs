@@ -20,8 +20,8 @@ const EXAMPLES: &str = "\
 Examples:
   trimtab verify /home                  write, delete, trim, and read the raw blocks back
   trimtab verify /home --wait 1min      for drives that take their time
-  trimtab verify /home --as-mounted --wait 10s
-                                        trim nothing: does the discard mount option do it?
+  trimtab verify /home --as-mounted --wait 3min
+                                        trim nothing: does the discard mount option do it? (btrfs and f2fs take minutes)
 
 Small files of random data are written side by side in a directory of its own. Every other one is deleted, and the part of the
 filesystem that held it is trimmed (other free space in that part too). Then the raw blocks are read back past all caches, and the discard

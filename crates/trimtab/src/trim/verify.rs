@@ -17,6 +17,7 @@ use crate::host::drive;
 use crate::host::mountinfo::DevNumber;
 use crate::host::stat::DiskStat;
 use crate::session::directories::run_directory;
+use crate::session::discard_option::Discard;
 use crate::session::safety::Workspace;
 use crate::sys::interrupt;
 use crate::trim::filesystem::Filesystem;
@@ -39,7 +40,7 @@ use trimtab_core::data::DataClass;
 use trimtab_core::rng::Stream;
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::Bytes;
-use verdict::{Observed, Promise, VerdictKind};
+use verdict::{Later, Observed, Promise, VerdictKind};
 
 /// The smallest file.
 const PIECE_MIN: u64 = 1 << 20;
@@ -158,7 +159,9 @@ fn tries(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &
         let probe = Probe::write(workspace, fs, proof, options)?;
         match probe.finish(fs, options, proof)? {
             Try::Reused => reused += 1,
-            Try::AmongOthers if proof.verdict != VerdictKind::Zeroed => seen.push(proof.verdict),
+            Try::AmongOthers if !matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent) => {
+                seen.push(proof.verdict);
+            }
             Try::Alone | Try::AmongOthers => {
                 if reused > 0 {
                     proof.remarks.push(format!("others had reused what was freed in {reused} of {number} tries; it was tried again"));
@@ -341,6 +344,7 @@ impl Probe {
         let stack = meter.stack();
         let without_use = fs.diagnosis().map(|diagnosis| diagnosis.without_use(stack)).unwrap_or_default();
         let arrival = arrival::arrival(stack, &meter.layers(), &self.freed_on(stack), &Tables::read(fs.root()), &without_use);
+        let sent = stack.tops.iter().filter_map(|&top| arrival.layers.get(top)?.discards.bytes).sum::<u64>();
         proof.freed = self.read(&self.freed)?;
         proof.freed_again = self.read(&self.freed)?;
         proof.kept = self.read(&self.kept)?;
@@ -350,7 +354,7 @@ impl Probe {
             kept: proof.kept,
             arrival,
             promise: proof.promise,
-            sends_later: fs.sends_later(),
+            later: sends_later(fs, options).filter(|_| sent < proof.expected_bytes),
             sends_nothing: remedy_for_silence(fs, options),
         };
         (proof.verdict, proof.text) = verdict::judge(&observed);
@@ -474,6 +478,16 @@ impl Probe {
         }
         Ok(content)
     }
+}
+
+/// When the filesystem sends discards that it only takes note of at first.
+fn sends_later(fs: &Filesystem, options: &Options) -> Option<Later> {
+    if fs.sends_later() {
+        return Some(Later::new("when the device has been idle for a while", 2, options.wait));
+    }
+    // What was freed is left alone for 120 s, in case it is used again (BTRFS_DISCARD_DELAY); FITRIM does not wait for that.
+    let queues = options.as_mounted && Discard::of(fs.mount()) == Discard::online("btrfs");
+    queues.then(|| Later::new("what was freed two minutes later (discard=async)", 3, options.wait))
 }
 
 /// How the filesystem would send discards of its own accord, if it is to be seen whether it does and is mounted so that it cannot.

@@ -4,6 +4,7 @@
 
 use crate::sysroot::{Sysroot, fixtures, unpack};
 use std::path::Path;
+use std::time::Duration;
 use trimtab::doctor::{Doctor, Tables, VerdictKind};
 use trimtab::host::Place;
 use trimtab::host::block::{Kind, Layer, Stack};
@@ -14,7 +15,7 @@ use trimtab::trim::delivery::{judge_on, sends_later};
 use trimtab::trim::verify::agree;
 use trimtab::trim::verify::arrival::arrival;
 use trimtab::trim::verify::readback::Content;
-use trimtab::trim::verify::verdict::{Observed, Promise, judge};
+use trimtab::trim::verify::verdict::{Later, Observed, Promise, judge};
 use trimtab_core::units::Bytes;
 
 const FREED: u64 = 400 << 20;
@@ -86,7 +87,7 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
         kept: Content { written: 1000, ..Content::default() },
         arrival: arrival(&stack, &layers, &freed, &tables, &diagnosis.without_use(&stack)),
         promise: Promise::Unknown,
-        sends_later: later,
+        later: later.then(|| Later::new("when idle", 2, Duration::ZERO)),
         sends_nothing: None,
     };
     let (mut kind, text) = judge(&observed);

@@ -8,9 +8,11 @@ use std::fs;
 use std::path::Path;
 
 const FSTAB: &str = "# <what> <where>\nUUID=1 / ext4 errors=remount-ro 0 1\nUUID=2\t/home\txfs\trw,discard\t0\t2\nUUID=3 /my\\040data btrfs \
-    subvol=a,discard=async\n";
+    subvol=a,discard=async\nUUID=7 /bare btrfs\n";
 const MOUNTS: &str = "25 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n26 25 8:2 / /home rw,relatime - xfs /dev/sda2 rw,discard\n\
-    27 25 0:40 /a /my\\040data rw - btrfs /dev/sda3 rw,discard=async\n28 25 0:5 / /proc rw - proc proc rw\n29 25 8:4 / /loose rw - ext4 /dev/sda4 rw\n";
+    27 25 0:40 /a /my\\040data rw - btrfs /dev/sda3 rw,discard=async\n28 25 0:5 / /proc rw - proc proc rw\n29 25 8:4 / /loose rw - ext4 /dev/sda4 rw\n\
+    30 25 0:41 / /pool rw - btrfs /dev/sda5 rw,ssd,discard=async\n31 25 0:42 / /off rw - btrfs /dev/sda6 rw,ssd\n\
+    32 25 0:43 / /bare rw - btrfs /dev/sda7 rw,ssd,discard=async\n";
 
 struct System(tempfile::TempDir);
 
@@ -116,6 +118,32 @@ fn policies_of_the_daemon_go_to_its_configuration_and_do_not_stack() {
         system.json(&["--undo"]);
     }
     assert_eq!(system.files(), before);
+}
+
+/// Since Linux 6.2 btrfs discards asynchronously without being told to.
+#[test]
+fn a_default_that_discards_is_no_configured_none() {
+    let system = System::new();
+    let before = system.files();
+    let one_line = || predicate::str::contains("\n").count(1);
+    let refused = predicate::str::contains("/pool is not in /etc/fstab: set the option nodiscard where it is mounted from");
+    system.apply(&["none", "/pool"]).code(1).stdout("").stderr(refused.and(one_line()));
+    assert_eq!(system.files(), before);
+    // Switched off for now, by whatever mounts it; or only by hand.
+    let off = system.json(&["none", "/off"]);
+    assert!(off["remarks"].to_string().contains("nodiscard has to stand where it is mounted from"), "{off}");
+    let listed = system.json(&["none", "/bare"]);
+    assert!(system.text("etc/fstab").contains("UUID=7 /bare btrfs nodiscard\n"), "{}", system.text("etc/fstab"));
+    assert!(listed["remarks"].to_string().contains("mount -o remount,nodiscard /bare"), "{listed}");
+    for policy in ["batched", "idle", "adaptive"] {
+        for (path, place) in
+            [("/pool", "where it is mounted from, which is not /etc/fstab"), ("/my data", "the option nodiscard in /etc/fstab")]
+        {
+            let remarks = system.json(&[policy, path])["remarks"].to_string();
+            assert!(remarks.contains("goes on to discard of its own accord") && remarks.contains(place), "{policy} {path}: {remarks}");
+        }
+    }
+    assert!(!system.json(&["idle", "/off"])["remarks"].to_string().contains("goes on"), "nothing to go on");
 }
 
 #[test]

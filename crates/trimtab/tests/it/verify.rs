@@ -48,6 +48,17 @@ fn the_discard_option_is_proved_by_itself() {
     assert_eq!(verify(&mount.path(), &["--as-mounted", "--wait", "300ms"], 0)["verdict"], "zeroed");
 }
 
+#[test]
+fn discards_that_are_sent_later_are_not_called_lost() {
+    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
+    let proof = verify(&mount.path(), &["--as-mounted", "--wait", "1s"], 4);
+    assert_eq!(proof["verdict"], "not-yet", "{proof}");
+    let text = proof["text"].as_str().unwrap();
+    assert!(text.contains("nothing has been sent yet") && text.contains("--wait 3min") && !text.contains("never arrived"), "{text}");
+    // A trim waits for nothing.
+    assert_eq!(verify(&mount.path(), &[], 0)["verdict"], "zeroed");
+}
+
 /// A modelled drive with a fault, attached, with ext4 on it; taken away when dropped.
 struct Liar {
     id: String,

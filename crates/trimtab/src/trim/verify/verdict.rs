@@ -4,6 +4,7 @@ use super::arrival::Arrival;
 use super::readback::Content;
 use crate::output::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
+use std::time::Duration;
 use trimtab_core::units::Bytes;
 
 /// What the drive promises about reading trimmed blocks.
@@ -60,6 +61,29 @@ impl VerdictKind {
     }
 }
 
+/// When a filesystem sends what it takes note of first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Later {
+    /// In words: "when the device has been idle for a while".
+    pub when: &'static str,
+    /// Until when that should be done, as `--wait` takes it.
+    pub wait_minutes: u64,
+}
+
+impl Later {
+    /// As the filesystem does it that has been waited for already; longer waits are proposed to those who have waited that long.
+    #[must_use]
+    pub fn new(when: &'static str, wait_minutes: u64, waited: Duration) -> Self {
+        let waited_minutes = waited.as_secs() / 60;
+        Self { when, wait_minutes: if waited_minutes < wait_minutes { wait_minutes } else { waited_minutes.saturating_mul(2) } }
+    }
+
+    fn text(&self, freed: &Content) -> String {
+        let how_much = if freed.written == freed.total() { "nothing" } else { "not everything" };
+        format!("{how_much} has been sent yet: this filesystem sends {}; give --wait {}min", self.when, self.wait_minutes)
+    }
+}
+
 /// Everything that was observed.
 #[derive(Clone, Debug)]
 pub struct Observed {
@@ -73,8 +97,8 @@ pub struct Observed {
     pub arrival: Arrival,
     /// What the drive promises.
     pub promise: Promise,
-    /// The filesystem sends in its own time.
-    pub sends_later: bool,
+    /// The filesystem sends in its own time, and has not sent all yet.
+    pub later: Option<Later>,
     /// Nothing was trimmed, and the filesystem is mounted without discard; by what it would be otherwise.
     pub sends_nothing: Option<String>,
 }
@@ -82,7 +106,7 @@ pub struct Observed {
 /// The verdict with its explanation.
 #[must_use]
 pub fn judge(observed: &Observed) -> (VerdictKind, String) {
-    let Observed { freed, again, kept, arrival, promise, sends_later, sends_nothing } = observed;
+    let Observed { freed, again, kept, arrival, promise, later, sends_nothing } = observed;
     if kept.written != kept.total() {
         let text = format!(
             "{} of {} blocks that were NOT freed have changed: TRIM destroys data on this drive; stop using it here",
@@ -99,9 +123,10 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
     }
     let unsteady = freed != again;
     let lost = arrival.lost.as_ref();
-    if *sends_later && lost.is_some() && freed.written == freed.total() {
-        let text = "nothing has been sent yet: this filesystem sends when the device has been idle for a while; give --wait 2min";
-        return (VerdictKind::NotYet, text.to_owned());
+    // What a layer had and did not hand on is no matter of time.
+    let on_top = lost.is_none_or(|lost| lost.by.is_none());
+    if let Some(later) = later.as_ref().filter(|_| on_top && freed.written > 0) {
+        return (VerdictKind::NotYet, later.text(freed));
     }
     if let Some(remedy) = sends_nothing.as_ref().filter(|_| freed.written == freed.total()) {
         return (VerdictKind::NotSent, not_sent(remedy));
@@ -211,15 +236,7 @@ mod tests {
     fn observed(freed: Content, lost_at: Option<&str>) -> Observed {
         let lost = lost_at.map(|at| Lost { at: at.trim_start_matches('+').to_owned(), by: None, others_got_theirs: at.starts_with('+') });
         let arrival = Arrival { layers: Vec::new(), lost };
-        Observed {
-            freed,
-            again: freed,
-            kept: content(0, 0, 10, 0),
-            arrival,
-            promise: Promise::Unknown,
-            sends_later: false,
-            sends_nothing: None,
-        }
+        Observed { freed, again: freed, kept: content(0, 0, 10, 0), arrival, promise: Promise::Unknown, later: None, sends_nothing: None }
     }
 
     #[test]
@@ -238,8 +255,6 @@ mod tests {
         ] {
             assert_eq!(judge(&observed(freed, lost_at)).0, expected, "{freed:?} {lost_at:?}");
         }
-        let later = Observed { sends_later: true, ..observed(content(0, 0, 10, 0), Some("sda")) };
-        assert_eq!(judge(&later).0, VerdictKind::NotYet);
         let silent = Observed { sends_nothing: Some("mount -o remount,discard /x".into()), ..observed(content(0, 0, 10, 0), Some("sda")) };
         let (kind, text) = judge(&silent);
         assert_eq!((kind, kind.exit_status()), (VerdictKind::NotSent, NOT_PROVED));
@@ -248,6 +263,35 @@ mod tests {
         assert_eq!(judge(&sent_all_the_same).0, VerdictKind::Swallowed);
         let damage = Observed { kept: content(1, 0, 9, 0), ..observed(content(10, 0, 0, 0), None) };
         assert_eq!(judge(&damage).0, VerdictKind::Damage);
+    }
+
+    #[test]
+    fn what_is_sent_later_is_no_fault_of_the_drive() {
+        let later = |waited| Some(Later::new("two minutes later", 3, Duration::from_secs(waited)));
+        let judged = |freed, lost_at, waited| judge(&Observed { later: later(waited), ..observed(freed, lost_at) });
+        for (freed, lost_at, waited, words) in [
+            (content(0, 0, 10, 0), Some("sda"), 10, "nothing has been sent yet: this filesystem sends two minutes later; give --wait 3min"),
+            (
+                content(4, 0, 6, 0),
+                Some("sda"),
+                170,
+                "not everything has been sent yet: this filesystem sends two minutes later; give --wait 3min",
+            ),
+            (content(6, 0, 4, 0), None, 180, "not everything has been sent yet: this filesystem sends two minutes later; give --wait 6min"),
+            (
+                content(4, 0, 6, 0),
+                Some("+sda"),
+                600,
+                "not everything has been sent yet: this filesystem sends two minutes later; give --wait 20min",
+            ),
+        ] {
+            let (kind, text) = judged(freed, lost_at, waited);
+            assert_eq!((kind, kind.exit_status(), text.as_str()), (VerdictKind::NotYet, NOT_PROVED, words));
+        }
+        assert_eq!(judged(content(10, 0, 0, 0), None, 10).0, VerdictKind::Zeroed);
+        let mut swallowed = Observed { later: later(10), ..observed(content(0, 0, 10, 0), Some("sda")) };
+        swallowed.arrival.lost = Some(Lost { at: "sda".into(), by: Some("dm-0 (home)".into()), others_got_theirs: false });
+        assert_eq!(judge(&swallowed).0, VerdictKind::NeverArrived, "the layer above had them");
     }
 
     #[test]
