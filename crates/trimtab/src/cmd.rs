@@ -17,6 +17,7 @@ pub mod verify;
 pub mod volume;
 
 use crate::output::Context;
+use crate::session::notes::Reach;
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -51,9 +52,26 @@ pub enum Command {
     Completions(completions::Args),
 }
 
+impl Command {
+    /// The mounts that it works on.
+    fn reach(&self) -> Reach {
+        match self {
+            Self::Study(args) => args.reach(),
+            Self::Bench(args) => args.reach(),
+            Self::Postmark(_) => Reach::of_targets(["."]),
+            Self::Doctor(args) => args.reach(),
+            Self::Daemon(args) => args.reach(),
+            Self::Apply(args) => args.reach(),
+            Self::Verify(args) => args.reach(),
+            Self::Trim(args) => args.reach(),
+            Self::Drive(_) | Self::Results(_) | Self::History(_) | Self::Volume(_) | Self::Completions(_) => Reach::Nothing,
+        }
+    }
+}
+
 /// Runs the command and says with which status to exit. `whole` is all that can be said, for completion scripts.
 pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
-    crate::session::notes::at_start(context);
+    crate::session::notes::at_start(context, &command.reach());
     if !matches!(command, Command::Apply(_)) {
         apply::at_start(context);
     }

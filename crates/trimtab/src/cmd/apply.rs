@@ -2,6 +2,7 @@
 
 use crate::apply::{self, Plan, System};
 use crate::output::Context;
+use crate::session::notes::Reach;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +47,17 @@ pub struct Args {
     /// The daemon's configuration [default: /etc/trimtab/trimtab.toml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+impl Args {
+    /// The mounts that it works on.
+    pub fn reach(&self) -> Reach {
+        match &self.path {
+            _ if self.sysroot.is_some() || self.dry_run => Reach::Nothing,
+            Some(path) => Reach::Paths(vec![path.clone()]),
+            None => Reach::Everything,
+        }
+    }
 }
 
 #[derive(Serialize)]

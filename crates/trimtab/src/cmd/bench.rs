@@ -10,6 +10,7 @@ pub mod tree;
 pub mod turns;
 
 use crate::output::Context;
+use crate::session::notes::Reach;
 use anyhow::Context as _;
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -30,6 +31,20 @@ Examples:
 pub struct Args {
     #[command(subcommand)]
     workload: Workload,
+}
+
+impl Args {
+    /// The mounts that it works on.
+    pub fn reach(&self) -> Reach {
+        let of = |target: &str, against: &turns::AgainstArgs| Reach::of_targets([Some(target), against.target()].into_iter().flatten());
+        match &self.workload {
+            Workload::Crystal(args) => of(&args.target, &args.against),
+            Workload::Postmark(args) => of(&args.target, &args.against),
+            Workload::Tree(args) => of(&args.target, &args.against),
+            Workload::Age(args) => of(&args.target, &args.against),
+            Workload::Nfs(args) => of(&args.target, &args.against),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,7 @@ use crate::host::mountinfo;
 use crate::host::root::Root;
 use crate::output::error::USAGE;
 use crate::output::{self, Context};
+use crate::session::notes::Reach;
 use crate::sys::beneath::named::{self, Streams};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,13 @@ pub struct Args {
     /// The system is going down: trim what is configured for that, and end.
     #[arg(long, conflicts_with = "check")]
     shutdown: bool,
+}
+
+impl Args {
+    /// The mounts that it works on.
+    pub fn reach(&self) -> Reach {
+        if self.check { Reach::Nothing } else { Reach::Everything }
+    }
 }
 
 #[derive(Serialize)]

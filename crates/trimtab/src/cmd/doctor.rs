@@ -4,6 +4,7 @@ use crate::doctor::{Diagnosis, Doctor, render};
 use crate::host::root::Root;
 use crate::output::Context;
 use crate::output::error::{BLOCKED, NOT_PROVED};
+use crate::session::notes::Reach;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::os::unix::fs::FileTypeExt as _;
@@ -46,6 +47,17 @@ pub struct Args {
     /// Leave the drives' serial numbers in the recorded tree.
     #[arg(long, requires = "record")]
     serials: bool,
+}
+
+impl Args {
+    /// The mounts that it works on.
+    pub fn reach(&self) -> Reach {
+        match &self.sysroot {
+            Some(_) => Reach::Nothing,
+            None if self.paths.is_empty() => Reach::Everything,
+            None => Reach::Paths(self.paths.clone()),
+        }
+    }
 }
 
 #[derive(Serialize)]

@@ -11,6 +11,7 @@ use crate::cmd::options::SafetyArgs;
 use crate::output::Context;
 use crate::report;
 use crate::report::file::Place;
+use crate::session::notes::Reach;
 use crate::session::safety::{self, consent};
 use crate::store;
 use crate::study::checkpoint::{Checkpoints, Kept};
@@ -115,6 +116,11 @@ enum Question {
 }
 
 impl Args {
+    /// The mounts that it works on.
+    pub fn reach(&self) -> Reach {
+        if self.published.published { Reach::Nothing } else { Reach::of_targets(self.target.as_deref()) }
+    }
+
     /// Whether this is to be found out.
     fn asks(&self, question: Question) -> bool {
         self.questions.is_empty() || self.questions.contains(&question)

@@ -10,6 +10,7 @@ use crate::host::root::Root;
 use crate::output::Context;
 use crate::output::progress::{Counting, Progress};
 use crate::session::directories::run_directory;
+use crate::session::notes::Reach;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted as UserInterrupt;
 use crate::trim::delivery::{self, Delivery};
@@ -86,6 +87,13 @@ pub struct Args {
     /// Begin anew even if an earlier trim was interrupted.
     #[arg(long)]
     restart: bool,
+}
+
+impl Args {
+    /// The mounts that it works on.
+    pub fn reach(&self) -> Reach {
+        Reach::Paths(self.paths.clone())
+    }
 }
 
 fn parse_bytes(text: &str) -> Result<Bytes, String> {

@@ -5,6 +5,7 @@ use crate::host::discards::Fate;
 use crate::output::Context;
 use crate::output::lines::prose;
 use crate::report::layout::on_screen;
+use crate::session::notes::Reach;
 use crate::session::safety;
 use crate::trim::verify::verdict::in_words;
 use crate::trim::verify::{self, Options, Proof};
@@ -51,6 +52,13 @@ pub struct Args {
     /// Safety.
     #[command(flatten)]
     safety: SafetyArgs,
+}
+
+impl Args {
+    /// The mounts that it works on.
+    pub fn reach(&self) -> Reach {
+        Reach::Paths(vec![self.path.clone()])
+    }
 }
 
 /// Proves, prints, and exits with the verdict.

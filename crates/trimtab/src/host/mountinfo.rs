@@ -100,6 +100,12 @@ pub fn read(root: &Root) -> std::io::Result<Vec<Mount>> {
     Ok(parse(&root.read_bytes(Path::new("/proc/self/mountinfo"), TABLE_BYTES_MAX)?))
 }
 
+/// The name of this process's mount namespace; empty where the kernel does not say.
+#[must_use]
+pub fn own_namespace() -> String {
+    std::fs::read_link("/proc/self/ns/mnt").map(|name| name.display().to_string()).unwrap_or_default()
+}
+
 /// The mount tables of the other mount namespaces that can be seen from here, each with a process that is in it.
 #[must_use]
 pub fn other_namespaces() -> Vec<(u32, Vec<Mount>)> {

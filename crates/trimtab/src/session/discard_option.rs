@@ -88,7 +88,7 @@ pub fn of_path(path: &Path) -> Option<Discard> {
 }
 
 /// The mount point, if what stands there is still this mount: who owns a directory on the way could have put another in its place.
-fn open(mount: &Mount) -> io::Result<OwnedFd> {
+pub(super) fn open(mount: &Mount) -> io::Result<OwnedFd> {
     let found = Named::look_up(&mount.mount_point)?.into_object();
     let seen = statx(&found, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID) && seen.stx_mnt_id != u64::from(mount.id) {
@@ -130,7 +130,7 @@ impl Changed {
     /// Notes what it is, and sets `wanted` on the filesystem that is mounted at `mount`.
     pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<Self> {
         let (name, point) = (format!("mount-{}", mount.dev), mount.mount_point.display());
-        let note = Notes::here().leave(&name, Change::of_mount(mount, wanted));
+        let note = Change::of_mount(mount, wanted).and_then(|change| Notes::here().leave(&name, change));
         let note = note.with_context(|| format!("cannot note how {point} is mounted, so its options are not changed"))?;
         // If setting it half works, it is put back too.
         let changed = Self { before: mount.clone(), note: Some(note) };
@@ -147,8 +147,11 @@ impl Changed {
         let Some(note) = self.note.take() else { return Ok(()) };
         let (before, point) = (&self.before, self.before.mount_point.display());
         match note.put_back()? {
-            Undone::Changed => bail!("somebody else has changed the discard option of {point} meanwhile: it stays so"),
-            Undone::PutBack | Undone::Nothing | Undone::Failed => {}
+            Undone::Changed => bail!(
+                "somebody else has mounted {point} anew or changed its options meanwhile: they stay so; it had {} before",
+                Discard::of(before)
+            ),
+            Undone::PutBack | Undone::Nothing | Undone::Left | Undone::Failed => {}
         }
         let now = mount_of(&self.before.mount_point)?;
         if (&now.options, &now.fs_options) != (&before.options, &before.fs_options) {

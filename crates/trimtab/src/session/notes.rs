@@ -1,6 +1,7 @@
 //! Whatever is changed outside our own files, and only for a while, leaves a note first: what it was, and what it was made. A note is
-//! locked by who left it. One that nobody holds was left by a process that was killed, and the next command of any kind puts back what
-//! it says, unless somebody else has changed that since.
+//! locked by who left it. One that nobody holds was left by a process that was killed, and the next command puts back what
+//! it says, unless somebody else has changed that since: any command what concerns a drive's switches, one that works on the filesystem how
+//! that is mounted, and only if it is the very same mount.
 //!
 //! ```text
 //!     /run/trimtab/notes/NAME.note         one change, as JSON; locked as long as its process stands by it
@@ -11,8 +12,10 @@
 //! the machine's next start; they have their note beside their copies ([`crate::apply`]).
 
 mod change;
+mod mounted;
 
 pub use change::{Change, Undone};
+pub use mounted::Reach;
 
 use crate::output::Context;
 use crate::session::directories::run_directory;
@@ -88,7 +91,7 @@ impl Notes {
             if found.alive {
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("another process of trimtab has changed {change}")));
             }
-            room.settle(&name, &found)?;
+            room.settle(&name, &found, &Reach::Everything)?;
         }
         let file = room.0.create_new(&name, PRIVATE_FILE)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -106,12 +109,12 @@ impl Notes {
         };
         let name = format!("{}{SUFFIX}", name.replace('/', "!"));
         let Some(found) = room.read(&name)? else { return Ok(None) };
-        let left = room.settle(&name, &found)?;
+        let left = room.settle(&name, &found, &Reach::Everything)?;
         Ok(left.map(|left| (left, !found.alive)))
     }
 
-    /// Puts back what killed processes have left. What could not be put back stays noted.
-    pub fn put_back_left(&self) -> io::Result<Vec<Left>> {
+    /// Puts back what killed processes have left, within `reach`. What was not put back stays noted.
+    pub fn put_back_left(&self, reach: &Reach) -> io::Result<Vec<Left>> {
         let room = match self.open(false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             room => room?,
@@ -121,8 +124,9 @@ impl Notes {
             let Some(name) = name.to_str().filter(|name| name.ends_with(SUFFIX)) else { continue };
             if let Some(found) = room.read(name)?
                 && !found.alive
+                && found.change.as_ref().is_none_or(Change::is_seen_from_here)
             {
-                all.extend(room.settle(name, &found)?);
+                all.extend(room.settle(name, &found, reach)?);
             }
         }
         Ok(all)
@@ -160,9 +164,9 @@ impl Room {
     }
 
     /// Puts back and takes the note away, unless it could not be put back.
-    fn settle(&self, name: &str, found: &Found) -> io::Result<Option<Left>> {
-        let left = found.change.as_ref().map(Change::undo);
-        if !left.as_ref().is_some_and(|left| matches!(left.undone, Undone::Failed)) {
+    fn settle(&self, name: &str, found: &Found, reach: &Reach) -> io::Result<Option<Left>> {
+        let left = found.change.as_ref().map(|change| change.undo(reach));
+        if !left.as_ref().is_some_and(|left| matches!(left.undone, Undone::Failed | Undone::Left)) {
             let _ = self.0.remove_file(name, &found.file)?;
         }
         Ok(left)
@@ -193,7 +197,7 @@ impl Note {
         if !self.is_there() {
             return Ok(Undone::Nothing);
         }
-        let left = self.change.undo();
+        let left = self.change.undo(&Reach::Everything);
         if left.undone == Undone::Failed {
             return Err(io::Error::other(left.text));
         }
@@ -214,9 +218,9 @@ impl Note {
 /// What was found at the start of this process, for who wants to say it again.
 static AT_START: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 
-/// At the start of every command: puts back what killed ones have left, and says so.
-pub fn at_start(context: &Context) {
-    let found = match Notes::here().put_back_left() {
+/// At the start of every command: puts back what killed ones have left, within `reach`, and says so.
+pub fn at_start(context: &Context, reach: &Reach) {
+    let found = match Notes::here().put_back_left(reach) {
         Ok(found) => found,
         // Who may not look there may not put anything back either.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => return,

@@ -160,10 +160,9 @@ fn killed_at_any_moment_a_study_leaves_nothing_that_the_next_command_does_not_pu
         check(fs_type, &home.study(&["--quick"], &path).output().unwrap(), &path, &before);
         let took = started.elapsed();
         let put_back = |at| {
-            // Whatever comes next, here nothing that has to do with it.
-            let next = home.command(&["results", "list"]).output().unwrap();
-            assert!(next.status.success(), "{fs_type}, {at:?}: {}", String::from_utf8_lossy(&next.stderr));
-            assert_eq!(options(&path), before, "{fs_type}, killed {at:?}");
+            // Whatever comes next on it.
+            let next = home.command(&["doctor"]).arg(&path).output().unwrap();
+            assert_eq!(options(&path), before, "{fs_type}, killed {at:?}: {}", String::from_utf8_lossy(&next.stderr));
         };
         let seen = match each {
             Some(each) => kill_in_each_phase(&home, &path, each, took, put_back),

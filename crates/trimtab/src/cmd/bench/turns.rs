@@ -26,6 +26,13 @@ pub struct AgainstArgs {
     turns: Option<u32>,
 }
 
+impl AgainstArgs {
+    /// The other target.
+    pub fn target(&self) -> Option<&str> {
+        self.against.as_deref()
+    }
+}
+
 /// A benchmark that can be run on one target and then on another.
 pub trait InTurns {
     /// The other target.

@@ -184,14 +184,20 @@ mod tests {
         let kill = |mut switch: Switch| drop(switch.held.take());
         kill(Switch::turn(&path, &notes));
         assert_eq!(state(), "Y", "nobody has put it back");
-        assert_eq!(notes.put_back_left().unwrap().len(), 1);
+        assert_eq!(notes.put_back_left(&crate::session::notes::Reach::Nothing).unwrap().len(), 1);
         assert_eq!(state(), "N");
         kill(Switch::turn(&path, &notes));
         drop(Switch::turn(&path, &notes));
         assert_eq!(state(), "N", "the next one knows that it was not the administrator");
         kill(Switch::turn(&path, &notes));
         std::fs::write(&path, "N").unwrap();
-        assert!(notes.put_back_left().unwrap().iter().all(|left| left.undone == crate::session::notes::Undone::Nothing));
+        assert!(
+            notes
+                .put_back_left(&crate::session::notes::Reach::Nothing)
+                .unwrap()
+                .iter()
+                .all(|left| left.undone == crate::session::notes::Undone::Nothing)
+        );
         assert_eq!(std::fs::read_dir(directory.path().join("notes")).unwrap().count(), 0);
     }
 

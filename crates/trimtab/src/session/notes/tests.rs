@@ -42,10 +42,10 @@ fn what_a_living_process_has_changed_is_its_own_and_what_a_killed_one_left_is_pu
     let notes = machine.notes();
     let note = notes.leave("x", machine.change(&["4"])).unwrap();
     machine.set("4\n");
-    assert_eq!(notes.put_back_left().unwrap(), []);
+    assert_eq!(notes.put_back_left(&Reach::Nothing).unwrap(), []);
     assert!(notes.leave("x", machine.change(&["2"])).is_err(), "one at a time");
     drop(note);
-    let left = notes.put_back_left().unwrap();
+    let left = notes.put_back_left(&Reach::Nothing).unwrap();
     assert_eq!((left.len(), left[0].undone, machine.count()), (1, Undone::PutBack, 0));
     assert_eq!(machine.value(), "8");
     assert!(left[0].text.contains("discard_max_bytes is 8 again"), "{}", left[0].text);
@@ -66,7 +66,7 @@ fn only_the_last_two_values_are_taken_for_ours() {
         note.say(machine.change(&["4", "2"])).unwrap();
         machine.set(now);
         drop(note);
-        assert_eq!(notes.put_back_left().unwrap()[0].undone, undone, "{now}");
+        assert_eq!(notes.put_back_left(&Reach::Nothing).unwrap()[0].undone, undone, "{now}");
         assert_eq!((machine.value().as_str(), machine.count()), (after, 0), "{now}");
     }
 }
@@ -77,13 +77,13 @@ fn a_device_that_is_gone_leaves_nothing_and_one_that_cannot_be_written_leaves_it
     let notes = machine.notes();
     drop(notes.leave("x", machine.change(&["4"])).unwrap());
     std::fs::remove_file(machine.file()).unwrap();
-    assert_eq!(notes.put_back_left().unwrap()[0].undone, Undone::Nothing);
+    assert_eq!(notes.put_back_left(&Reach::Nothing).unwrap()[0].undone, Undone::Nothing);
     assert_eq!(machine.count(), 0);
     // Nothing but the attributes that are ever changed is written to, whatever a note says.
     let other = machine.0.path().join("precious");
     std::fs::write(&other, "4").unwrap();
     drop(notes.leave("x", Change::Attribute { file: other.clone(), before: "8".into(), set: vec!["4".into()] }).unwrap());
-    assert_eq!(notes.put_back_left().unwrap()[0].undone, Undone::Failed);
+    assert_eq!(notes.put_back_left(&Reach::Nothing).unwrap()[0].undone, Undone::Failed);
     assert_eq!((std::fs::read_to_string(other).unwrap().as_str(), machine.count()), ("4", 1));
 }
 
@@ -94,7 +94,7 @@ fn a_note_that_was_not_written_yet_means_that_nothing_was_changed() {
     drop(notes.leave("x", machine.change(&["4"])).unwrap());
     let path = machine.0.path().join("notes/x.note");
     std::fs::write(&path, "").unwrap();
-    assert_eq!(notes.put_back_left().unwrap(), []);
+    assert_eq!(notes.put_back_left(&Reach::Nothing).unwrap(), []);
     assert_eq!((machine.value().as_str(), machine.count()), ("4", 0));
 }
 
@@ -119,7 +119,7 @@ fn a_directory_may_be_named_by_a_link() {
     std::os::unix::fs::symlink(machine.0.path(), &link).unwrap();
     drop(Notes::beside(link).leave("x", machine.change(&["4"])).unwrap());
     machine.set("4");
-    assert_eq!(machine.notes().put_back_left().unwrap()[0].undone, Undone::PutBack);
+    assert_eq!(machine.notes().put_back_left(&Reach::Nothing).unwrap()[0].undone, Undone::PutBack);
 }
 
 #[test]
@@ -131,15 +131,15 @@ fn a_link_or_somebody_elses_file_is_no_note() {
     let moved = machine.0.path().join("moved");
     std::fs::rename(&path, &moved).unwrap();
     std::os::unix::fs::symlink(&moved, &path).unwrap();
-    assert!(notes.put_back_left().is_err());
+    assert!(notes.put_back_left(&Reach::Nothing).is_err());
     assert_eq!(machine.value(), "4");
     std::fs::remove_file(&path).unwrap();
     std::fs::rename(&moved, &path).unwrap();
     let writable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     std::fs::set_permissions(&path, writable).unwrap();
-    assert!(notes.put_back_left().is_err());
+    assert!(notes.put_back_left(&Reach::Nothing).is_err());
     assert_eq!(machine.value(), "4");
     let shared: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(machine.0.path().join("notes"), shared).unwrap();
-    assert!(Notes::beside(Path::new(machine.0.path()).to_owned()).put_back_left().is_err());
+    assert!(Notes::beside(Path::new(machine.0.path()).to_owned()).put_back_left(&Reach::Nothing).is_err());
 }

@@ -1,0 +1,112 @@
+//! Which mount it was whose option was changed, and which mounts a command works on.
+
+use crate::host::mountinfo::{DevNumber, Mount, own_namespace};
+use crate::host::processes::boot_id;
+use crate::session::discard_option::{self, mount_of};
+use rustix::fs::{AtFlags, StatxFlags, fstatvfs, statx};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: the mount's number is none that another mount of this boot ever had.
+const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// What tells a mount from any other, also from a later one of the same filesystem at the same place: numbers of mounts and of devices are given out anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Numbers of mounts are those of a boot.
+    boot: String,
+    /// Those of others cannot be seen from everywhere.
+    namespace: String,
+    /// The number that no other mount has had, where the kernel says it.
+    unique: Option<u64>,
+    fs_type: String,
+    /// The filesystem's, from `statvfs`: of ext4 and btrfs a hash of their UUID.
+    fsid: u64,
+    /// Where the kernel says it.
+    uuid: Option<[u8; 16]>,
+    /// All options but those of discards: what they were, and must be when one of those is put back.
+    other_options: String,
+}
+
+impl Identity {
+    /// Of a mount, if it still is what stands at its mount point.
+    pub fn of(mount: &Mount) -> io::Result<Self> {
+        let found = discard_option::open(mount)?;
+        let seen = statx(&found, c"", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE)?;
+        let is_unique = StatxFlags::from_bits_retain(seen.stx_mask).contains(MNT_ID_UNIQUE);
+        Ok(Self {
+            boot: boot_id(),
+            namespace: own_namespace(),
+            unique: is_unique.then_some(seen.stx_mnt_id),
+            fs_type: mount.fs_type.clone(),
+            fsid: fstatvfs(&found)?.f_fsid,
+            uuid: crate::sys::filesystem::uuid(&found),
+            other_options: other_options(mount),
+        })
+    }
+
+    /// Whether it was noted where the same mounts are seen as here; in another boot nothing is what it was, and that is seen from everywhere.
+    pub fn is_seen_from_here(&self) -> bool {
+        self.namespace == own_namespace() || !self.is_of_this_boot()
+    }
+
+    /// Whether mounts still have the numbers that they had.
+    pub fn is_of_this_boot(&self) -> bool {
+        self.boot == boot_id()
+    }
+
+    /// What is not as it was, in words; `None` if this is the very same mount with the same options, but for those of discards.
+    pub fn difference(&self, now: &Self) -> Option<&'static str> {
+        let options_differ = self.other_options != now.other_options;
+        let same_but_options = Self { other_options: self.other_options.clone(), ..now.clone() } == *self;
+        match (same_but_options, options_differ) {
+            (false, _) => Some("it has been mounted anew since"),
+            (true, true) => Some("its options have been changed since"),
+            (true, false) => None,
+        }
+    }
+}
+
+fn other_options(mount: &Mount) -> String {
+    let is_other = |option: &&str| !option.starts_with("discard") && *option != "nodiscard";
+    let others = |options: &str| options.split(',').filter(is_other).collect::<Vec<_>>().join(",");
+    format!("{} {}", others(&mount.options), others(&mount.fs_options))
+}
+
+/// The mounts that a command works on. Only theirs are ever changed by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// None: it reads what is stored, or models.
+    Nothing,
+    /// Those of these paths.
+    Paths(Vec<PathBuf>),
+    /// All.
+    Everything,
+}
+
+impl Reach {
+    /// Of targets as benchmarks and studies take them.
+    pub fn of_targets<'a>(targets: impl IntoIterator<Item = &'a str>) -> Self {
+        let is_real = |target: &&str| !target.starts_with("drive:") && !target.starts_with("null:");
+        Self::Paths(targets.into_iter().filter(is_real).map(PathBuf::from).collect())
+    }
+
+    /// Whether it works on what is mounted from a device.
+    pub fn includes(&self, device: DevNumber) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Everything => true,
+            Self::Paths(paths) => paths.iter().any(|path| is_on(path, device)),
+        }
+    }
+}
+
+/// Whether a path is on a device, or is that device.
+fn is_on(path: &Path, device: DevNumber) -> bool {
+    let is_it =
+        std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device() && DevNumber::from_raw(found.rdev()) == device);
+    is_it || mount_of(path).is_ok_and(|mount| mount.dev == device)
+}
