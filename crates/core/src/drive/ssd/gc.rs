@@ -149,15 +149,16 @@ impl Ftl {
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
         let valid = self.blocks[block as usize].valid;
         debug_assert!(valid <= slots);
-        if self.packed.is_some() {
-            self.move_packed(clock, block, now);
+        let rows_read = if self.packed.is_some() {
+            self.move_packed(clock, block, now)
         } else if valid > 0 {
-            self.move_valid(clock, block, slots, valid, now);
-        }
+            self.move_valid(clock, block, slots, valid, now)
+        } else {
+            0
+        };
         self.collecting = was_collecting;
-        let row = u64::from(self.layout.row_slots);
         let work = Work {
-            rows_read: (u64::from(slots) / row).min(u64::from(valid)),
+            rows_read,
             rows_programmed: core::mem::take(&mut self.rows_relocated),
             erases: 1,
             bytes_moved: 2 * u64::from(valid) * self.layout.slot_bytes,
@@ -207,8 +208,8 @@ impl Ftl {
         }
     }
 
-    /// Relocates the `valid` units of `block`.
-    fn move_valid(&mut self, clock: &mut Clock, block: u32, slots: u32, valid: u32, now: u64) {
+    /// Relocates the `valid` units of `block`. Gives the rows in which they lay.
+    fn move_valid(&mut self, clock: &mut Clock, block: u32, slots: u32, valid: u32, now: u64) -> u64 {
         let first = (block as usize - 1) * self.layout.superblock_slots as usize;
         // A copy, so that source and destination can be borrowed at once; the padding is prefetched, never looked at.
         let mut units = core::mem::take(&mut self.scratch);
@@ -216,7 +217,8 @@ impl Ftl {
         units.extend_from_slice(&self.back[first..first + slots as usize]);
         units.resize(slots as usize + PREFETCH_AHEAD, 0);
         let base = block << self.layout.shift;
-        let (mut from, mut left) = (0, valid);
+        let mut source = Source::new(&units, base, self.layout.row_slots as usize);
+        let mut left = valid;
         while left > 0 {
             let at = self.gc_frontier();
             self.ensure_open(clock, at, 1, now);
@@ -224,20 +226,28 @@ impl Ftl {
             let frontier = &self.frontiers[at];
             let want = left.min(frontier.end - frontier.next);
             let target = &mut self.back[frontier.back..frontier.back + want as usize];
-            from = move_units(&mut self.map, &units, from, base, target, frontier.next);
+            source.move_units(&mut self.map, target, frontier.next);
             self.free_slots -= u64::from(want);
             self.advance_relocated(clock, at, want, now);
             left -= want;
         }
+        let rows = source.rows();
         self.scratch = units;
+        rows
     }
 
-    /// Relocates what is valid in `block` of a compressing drive.
-    fn move_packed(&mut self, clock: &mut Clock, block: u32, now: u64) {
-        let Some(packed) = &mut self.packed else { return };
+    /// Relocates what is valid in `block` of a compressing drive. Gives the rows in which that lay.
+    fn move_packed(&mut self, clock: &mut Clock, block: u32, now: u64) -> u64 {
+        let Some(packed) = &mut self.packed else { return 0 };
+        let (mut rows, mut rows_end) = (0, 0);
         for unit in packed.take(block, &self.map) {
-            let Some(packed) = &self.packed else { return };
+            let Some(packed) = &self.packed else { return rows };
             let slots = packed.slots_of(unit, 1);
+            // Units lie one behind the other, across the bounds of rows; the first of its rows may have been read for the one before.
+            let slot = self.map[unit as usize] & ((1 << self.layout.shift) - 1);
+            let end = (slot + slots).div_ceil(self.layout.row_slots);
+            rows += u64::from(end - rows_end.max(slot / self.layout.row_slots));
+            rows_end = end;
             let at = self.gc_frontier();
             self.ensure_open(clock, at, slots, now);
             self.age_like(at, block);
@@ -250,6 +260,7 @@ impl Ftl {
             self.free_slots -= u64::from(slots);
             self.advance_relocated(clock, at, slots, now);
         }
+        rows
     }
 
     /// The superblock open at frontier `at`, if it is collection's own, is as young as the youngest data moved there.
@@ -308,23 +319,51 @@ impl Ftl {
     }
 }
 
-/// Moves the next valid units of a superblock at physical address `base`, which names `units`, from its slot `from` on, until `target`
-/// at address `to` is full. Gives the slot after the last one looked at. There are at least that many.
-///
-/// Without a branch on what is valid, which would be mispredicted every few units.
-#[inline]
-fn move_units(map: &mut [u32], units: &[u32], mut from: usize, base: u32, target: &mut [u32], to: u32) -> usize {
-    let mut moved = 0;
-    while let Some(place) = target.get_mut(moved) {
-        let unit = units[from];
-        prefetch(map, units[from + PREFETCH_AHEAD] as usize);
-        *place = unit;
-        let entry = &mut map[unit as usize];
-        let valid = *entry == base.wrapping_add(from as u32);
-        debug_assert!(*entry != TRIMMED || !valid);
-        *entry = if valid { to.wrapping_add(moved as u32) } else { *entry };
-        moved += usize::from(valid);
-        from += 1;
+/// A superblock whose valid units are moved: `units` is what its slots were written with, `base` its physical address.
+struct Source<'a> {
+    units: &'a [u32],
+    base: u32,
+    row_slots: usize,
+    /// The slot to be looked at next, and where the row ends in which it lies.
+    from: usize,
+    row_end: usize,
+    /// Whether something valid was found in this row, and rows before it of which that is true.
+    found: bool,
+    rows: u64,
+}
+
+impl<'a> Source<'a> {
+    fn new(units: &'a [u32], base: u32, row_slots: usize) -> Self {
+        Self { units, base, row_slots, from: 0, row_end: row_slots, found: false, rows: 0 }
     }
-    from
+
+    /// Moves the next valid units until `target` at address `to` is full. There are at least that many.
+    ///
+    /// Without a branch on what is valid, which would be mispredicted every few units.
+    #[inline]
+    fn move_units(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
+        let (mut from, mut found, mut moved) = (self.from, self.found, 0);
+        while let Some(place) = target.get_mut(moved) {
+            let unit = self.units[from];
+            prefetch(map, self.units[from + PREFETCH_AHEAD] as usize);
+            *place = unit;
+            let entry = &mut map[unit as usize];
+            let valid = *entry == self.base.wrapping_add(from as u32);
+            debug_assert!(*entry != TRIMMED || !valid);
+            *entry = if valid { to.wrapping_add(moved as u32) } else { *entry };
+            moved += usize::from(valid);
+            found |= valid;
+            from += 1;
+            if from == self.row_end {
+                self.rows += u64::from(core::mem::take(&mut found));
+                self.row_end += self.row_slots;
+            }
+        }
+        (self.from, self.found) = (from, found);
+    }
+
+    /// Rows in which something valid was found.
+    fn rows(&self) -> u64 {
+        self.rows + u64::from(self.found)
+    }
 }

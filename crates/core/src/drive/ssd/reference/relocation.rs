@@ -3,6 +3,7 @@
 use super::engine::{Job, Signal};
 use super::{Reference, Superblock, ns};
 use crate::drive::spec::GcPacing;
+use alloc::vec::Vec;
 
 impl Reference {
     pub(super) fn make_room(&mut self, at: usize, now: Signal) {
@@ -38,6 +39,8 @@ impl Reference {
     pub(super) fn relocate(&mut self, block: usize, now: Signal, waited_for: bool) {
         let was_collecting = core::mem::replace(&mut self.collecting, true);
         let valid = self.valid(block);
+        let mut rows: Vec<usize> = valid.iter().map(|unit| self.map[unit].1 / self.row_slots).collect();
+        rows.dedup();
         for unit in &valid {
             let at = if self.heads.len() > self.host_heads() { self.host_heads() } else { self.turn[0] };
             if self.room(at) == 0 {
@@ -58,8 +61,7 @@ impl Reference {
         self.collecting = was_collecting;
         let nand = &self.flash.nand;
         let slc = self.flash.slc_cache.as_ref().filter(|_| self.superblocks[block].slc);
-        let rows_read = (self.capacity(block) / self.row_slots).min(valid.len()) as u64;
-        let dies = rows_read * slc.map_or(nand.read_ns, |slc| slc.read_ns)
+        let dies = rows.len() as u64 * slc.map_or(nand.read_ns, |slc| slc.read_ns)
             + core::mem::take(&mut self.rows_moved) * nand.program_ns
             + self.group_dies as u64 * nand.erase_ns;
         let channels = if nand.copyback { 0 } else { ns(2 * valid.len() as u64 * self.unit, nand.channel_bytes_per_s) };
