@@ -10,7 +10,7 @@ use crate::analysis::change_points::{Options, knees};
 use crate::analysis::steady::{SteadyState, steady_state};
 use crate::data::DataClass;
 use crate::drive::interface::Interface;
-use crate::drive::model::{self, Model, SlowsLater};
+use crate::drive::model::{self, Model, Unlasting};
 use crate::drive::spec::{DriveSpec, SpecError};
 use crate::policy::PolicySpec;
 use crate::run::metrics;
@@ -450,7 +450,7 @@ fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bo
     if !in_rounds {
         run.metrics.extend(levels(sampled, capacity));
         if !run.metrics.iter().any(|metric| metric.name == metrics::WRITE_RATE_STEADY) {
-            let later = sampled.slows_later(group_of(sampled.write_rates().len())).pop().flatten();
+            let later = sampled.unlasting(group_of(sampled.write_rates().len())).pop().flatten();
             run.warnings.push(not_steady(written, capacity, later));
         }
     }
@@ -474,7 +474,7 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     let group = group_of(rates.len());
     let mut rounds: Vec<f64> = rates.chunks(group).map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>()).collect();
     // No rate lasts that heat or the flash's life has yet to bring down.
-    rounds.iter_mut().zip(sampled.slows_later(group)).filter(|(_, later)| later.is_some()).for_each(|(round, _)| *round = f64::NAN);
+    rounds.iter_mut().zip(sampled.unlasting(group)).filter(|(_, later)| later.is_some()).for_each(|(round, _)| *round = f64::NAN);
     let round_bytes: Vec<Bytes> = bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
     if let SteadyState::Reached(window) = steady_state(&rounds, &round_bytes, capacity) {
         metrics.push(rate(metrics::WRITE_RATE_STEADY, window.average));
@@ -487,9 +487,9 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     metrics
 }
 
-fn not_steady(written: u64, capacity: Bytes, later: Option<SlowsLater>) -> Warning {
+fn not_steady(written: u64, capacity: Bytes, later: Option<Unlasting>) -> Warning {
     let (code, facts, text) = match later {
-        Some(SlowsLater::Heat { heads_for_c, throttles_c }) => (
+        Some(Unlasting::Heat { heads_for_c, throttles_c }) => (
             "steady-state.warming-up",
             vec![
                 Field::new("heads-for-celsius", three_digits(heads_for_c)),
@@ -499,13 +499,19 @@ fn not_steady(written: u64, capacity: Bytes, later: Option<SlowsLater>) -> Warni
                 "no rate is called steady: the drive is still warming up, to {heads_for_c:.0} degrees Celsius if it goes on like this, and is throttled at {throttles_c:.0}; write more"
             ),
         ),
-        Some(SlowsLater::Life { credit_bytes }) => (
+        Some(Unlasting::Life { credit_bytes }) => (
             "steady-state.life-throttle",
             vec![Field::new("credit-left-bytes", credit_bytes.to_string())],
             format!(
                 "no rate is called steady: after {} more to its flash the drive throttles for the sake of its life; write more",
                 Bytes(credit_bytes)
             ),
+        ),
+        Some(Unlasting::Resumes) => (
+            "steady-state.swings",
+            Vec::new(),
+            "no rate is called steady: the drive is throttled, and will not stay so if it goes on like this: it swings between two rates; write more, so that each fiftieth holds whole swings"
+                .to_owned(),
         ),
         None => (
             "steady-state.not-reached",

@@ -128,20 +128,24 @@ pub trait Model: Device + Send {
     fn power_cut(&mut self, now: Nanos) -> Vec<Extent>;
 }
 
-/// What may slow a drive down later.
+/// What may change a drive's speed later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strain {
     /// Nanoseconds in which it has been throttled so far, for whatever reason.
     pub throttled_ns: u64,
     /// How warm it is, in thousandths of a degree Celsius, if that is modelled.
     pub temperature_mc: Option<i32>,
-    /// Bytes that may still be written to the flash before it throttles for the sake of its life, if it does that and has not begun.
+    /// Whether it is throttled because it is too warm.
+    pub throttled_by_heat: bool,
+    /// Bytes that may still be written to the flash before it throttles for the sake of its life; while it does, what it has earned back. `None` without that rule.
     pub life_credit_bytes: Option<u64>,
+    /// Whether it is throttled for the sake of its life.
+    pub throttled_for_life: bool,
 }
 
 /// Why a rate will not last.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum SlowsLater {
+pub enum Unlasting {
     /// The drive warms up to so many degrees Celsius if it goes on like this, and is throttled at so many.
     Heat {
         /// Degrees Celsius.
@@ -149,29 +153,43 @@ pub enum SlowsLater {
         /// Degrees Celsius.
         throttles_c: f64,
     },
-    /// What it may write before it throttles for the sake of its life gets less; so many bytes are left.
+    /// What it may write before it throttles for the sake of its life gets less.
     Life {
-        /// Bytes written to the flash, for whatever cause.
+        /// Bytes written to the flash, for whatever cause, that are left.
         credit_bytes: u64,
     },
+    /// It is throttled, and will not stay so: it cools below where it goes on at full speed, or earns its credit back.
+    Resumes,
 }
 
 impl Strain {
-    /// What will slow `drive` down if it goes on as in the `took_ns` from `from` to this. Heat does no more than it has done once the drive has been throttled
-    /// for longer than `cool_ns` in all.
-    pub fn slows_later(&self, drive: &dyn Model, from: &Self, took_ns: u64, cool_ns: u64) -> Option<SlowsLater> {
-        let heat = || {
-            let (thermal, _) = drive.heat()?;
-            let heads_for = thermal.heads_for_mc(from.temperature_mc?, self.temperature_mc?, took_ns)?;
-            let throttles = f64::from(thermal.throttle_mc);
-            (self.throttled_ns <= cool_ns && heads_for >= throttles)
-                .then_some(SlowsLater::Heat { heads_for_c: heads_for / 1e3, throttles_c: throttles / 1e3 })
-        };
-        let life = || {
-            let credit_bytes = self.life_credit_bytes?;
-            (credit_bytes < from.life_credit_bytes?).then_some(SlowsLater::Life { credit_bytes })
-        };
-        heat().or_else(life)
+    /// What will change the speed of `drive` if it goes on as in the `took_ns` from `from` to this. A time in which it was throttled in part says nothing.
+    pub fn unlasting(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<Unlasting> {
+        self.unlasting_heat(drive, from, took_ns).or_else(|| self.unlasting_life(from))
+    }
+
+    fn unlasting_heat(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<Unlasting> {
+        let (thermal, _) = drive.heat()?;
+        let heads_for = thermal.heads_for_mc(from.temperature_mc?, self.temperature_mc?, took_ns)?;
+        let throttled = self.throttled_ns - from.throttled_ns;
+        let (throttles, resumes) = (f64::from(thermal.throttle_mc), f64::from(thermal.resume_mc));
+        match (from.throttled_by_heat, self.throttled_by_heat) {
+            (false, false) if heads_for >= throttles && (throttled == 0 || self.throttled_for_life) => {
+                Some(Unlasting::Heat { heads_for_c: heads_for / 1e3, throttles_c: throttles / 1e3 })
+            }
+            // All of the time, but for the last step that is not counted yet.
+            (true, true) if heads_for < resumes && throttled >= took_ns / 10 * 9 => Some(Unlasting::Resumes),
+            _ => None,
+        }
+    }
+
+    fn unlasting_life(&self, from: &Self) -> Option<Unlasting> {
+        let (before, credit_bytes) = (from.life_credit_bytes?, self.life_credit_bytes?);
+        match (from.throttled_for_life, self.throttled_for_life) {
+            (false, false) if credit_bytes < before => Some(Unlasting::Life { credit_bytes }),
+            (true, true) if credit_bytes > before => Some(Unlasting::Resumes),
+            _ => None,
+        }
     }
 }
 
@@ -247,7 +265,7 @@ impl Model for Ssd {
             ("now_slc_superblocks", now.slc_superblocks.into()),
             ("now_worn_out_superblocks", now.worn_out_superblocks.into()),
             ("now_read_only", now.read_only.into()),
-            ("now_throttled", now.throttled.into()),
+            ("now_throttled", now.throttled().into()),
             ("erases_of_a_superblock_min", erases_at(0)),
             ("erases_of_a_superblock_p10", erases_at(10)),
             ("erases_of_a_superblock_median", erases_at(50)),
@@ -276,8 +294,15 @@ impl Model for Ssd {
 
     fn strain(&self) -> Strain {
         let now = self.occupancy();
-        Strain { throttled_ns: self.counters().throttled_ns, temperature_mc: now.temperature_mc, life_credit_bytes: now.life_credit_bytes }
+        Strain {
+            throttled_ns: self.counters().throttled_ns,
+            temperature_mc: now.temperature_mc,
+            throttled_by_heat: now.throttled_by_heat,
+            life_credit_bytes: now.life_credit_bytes,
+            throttled_for_life: now.throttled_for_life,
+        }
     }
+
 
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
         self.superblocks(needed)

@@ -124,10 +124,20 @@ pub struct Occupancy {
     pub read_only: bool,
     /// Temperature in thousandths of a degree Celsius, if the specification says how the drive heats.
     pub temperature_mc: Option<i32>,
-    /// Bytes that may still be written to the flash before the drive is throttled for the sake of its life; `None` while it is, and without such a rule.
+    /// The drive is throttled because it is too warm.
+    pub throttled_by_heat: bool,
+    /// Bytes that may still be written to the flash before it is throttled for the sake of its life; while it is, what it has earned back.
     pub life_credit_bytes: Option<u64>,
-    /// The drive is throttled.
-    pub throttled: bool,
+    /// It is throttled for the sake of its life.
+    pub throttled_for_life: bool,
+}
+
+impl Occupancy {
+    /// The drive is throttled, for whatever reason.
+    #[must_use]
+    pub const fn throttled(&self) -> bool {
+        self.throttled_by_heat || self.throttled_for_life
+    }
 }
 
 /// What a logical block holds.
@@ -263,8 +273,9 @@ impl Ssd {
             worn_out_superblocks: ftl.pool.worn_out,
             read_only: ftl.read_only,
             temperature_mc: self.heat.as_ref().map(Heat::temperature_mc),
-            life_credit_bytes: self.life.as_ref().filter(|life| !life.is_throttled()).map(|life| life.credit),
-            throttled: self.heat.as_ref().is_some_and(Heat::is_throttled) || self.life.as_ref().is_some_and(Life::is_throttled),
+            throttled_by_heat: self.heat.as_ref().is_some_and(Heat::is_throttled),
+            life_credit_bytes: self.life.as_ref().map(|life| life.credit),
+            throttled_for_life: self.life.as_ref().is_some_and(Life::is_throttled),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A modelled drive that is looked into every so many bytes written.
 
-use crate::drive::model::{Model, SlowsLater, Strain};
+use crate::drive::model::{Model, Unlasting, Strain};
 use crate::drive::{Command, Completion, Device};
 use crate::run::metrics;
 use crate::run::{Axis, Series, Unit};
@@ -126,13 +126,12 @@ impl Sampled {
         self.steps().map(|(a, b)| rate(a, b)).collect()
     }
 
-    /// Why the rate of each round of `group` steps will not last; `None` for rounds in which heat and the flash's life have done what they will.
-    pub fn slows_later(&self, group: usize) -> Vec<Option<SlowsLater>> {
+    /// Why the rate of each round of `group` steps will not last; `None` for rounds after which heat and the flash's life go on as in them.
+    pub fn unlasting(&self, group: usize) -> Vec<Option<Unlasting>> {
         let steps: Vec<(&Sample, &Sample)> = self.steps().collect();
-        let cool_ns = self.samples.first().map_or(0, |first| first.strain.throttled_ns);
         let of_round = |round: &[(&Sample, &Sample)]| {
             let ((from, _), (_, to)) = (round.first()?, round.last()?);
-            to.strain.slows_later(self.drive.as_ref(), &from.strain, to.at.0 - from.at.0, cool_ns)
+            to.strain.unlasting(self.drive.as_ref(), &from.strain, to.at.0 - from.at.0)
         };
         steps.chunks(group).map(of_round).collect()
     }

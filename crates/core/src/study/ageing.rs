@@ -8,7 +8,7 @@ use super::random_writes::{FILE, RandomWrites, Sustained};
 use super::small::{self, Small};
 use crate::data::DataClass;
 use crate::drive::Device as _;
-use crate::drive::model::{Model, SlowsLater};
+use crate::drive::model::{Model, Unlasting};
 use crate::drive::spec::{DriveSpec, Medium};
 use crate::op::Payload;
 use crate::policy::{PolicySpec, State};
@@ -370,12 +370,12 @@ impl Months {
             });
         };
         let later = self.sustained.iter().find_map(|one| one.later);
-        if let Some(SlowsLater::Heat { .. }) = later {
+        if let Some(Unlasting::Heat { .. }) = later {
             note(
                 "steady-state.warming-up",
                 "random writes under load are shown as they are before heat sets in: the drive was still warming up, towards a temperature at which it throttles",
             );
-        } else if let Some(SlowsLater::Life { .. }) = later {
+        } else if let Some(Unlasting::Life { .. }) = later {
             note(
                 "steady-state.life-throttle",
                 "random writes under load are shown as they are before the drive throttles for the sake of its life, which it would if the load went on",

@@ -4,7 +4,7 @@
 use super::small::Small;
 use crate::analysis::steady::{ROUNDS, steady_state};
 use crate::data::DataClass;
-use crate::drive::model::{Model, SlowsLater, Strain};
+use crate::drive::model::{Model, Unlasting, Strain};
 use crate::drive::spec::{Medium, SlcSize};
 use crate::policy::PolicySpec;
 use crate::runner::{End, blocks};
@@ -74,7 +74,7 @@ pub struct Sustained {
     /// Whether the window satisfies SNIA's rule, and was written on no credit.
     pub steady: bool,
     /// What would throttle the drive if that went on, and had not in the window.
-    pub later: Option<SlowsLater>,
+    pub later: Option<Unlasting>,
 }
 
 /// One measurement.
@@ -92,7 +92,7 @@ struct Tried {
     /// Erased bytes before and after.
     free: (u64, u64),
     trim_seconds: f64,
-    later: Option<SlowsLater>,
+    later: Option<Unlasting>,
 }
 
 impl Tried {
@@ -254,7 +254,7 @@ impl RandomWrites {
         tried.seconds_min = tried.writes as f64 * self.write_seconds_min;
         tried.trim_seconds = (after.trim_ns - before.trim_ns) as f64 / 1e9;
         let took_ns = after.at.0 - before.at.0;
-        tried.later = after.strain.slows_later(file.volume().drive().as_ref(), &before.strain, took_ns, before.strain.throttled_ns);
+        tried.later = after.strain.unlasting(file.volume().drive().as_ref(), &before.strain, took_ns);
         Ok(tried)
     }
 }

@@ -126,13 +126,13 @@ fn heat_throttles_and_rest_cools() {
     };
     let mut host = drive(|_, flash| flash.thermal = Some(thermal));
     let cool = host.sequential(0, 16 * MIB, DataClass::Random);
-    assert!(!host.ssd.occupancy().throttled);
+    assert!(!host.ssd.occupancy().throttled());
     host.fill();
-    assert!(host.ssd.occupancy().throttled, "{:?}", host.ssd.occupancy());
+    assert!(host.ssd.occupancy().throttled(), "{:?}", host.ssd.occupancy());
     let hot = host.sequential(0, 4 * MIB, DataClass::Random);
     assert!(hot < 0.4 * cool, "{cool} {hot}");
     host.idle(100_000 * MS);
-    assert!(!host.ssd.occupancy().throttled);
+    assert!(!host.ssd.occupancy().throttled());
     assert_eq!(host.ssd.occupancy().temperature_mc, Some(30_000 + (host.ssd.occupancy().temperature_mc.unwrap() - 30_000)));
     assert!(host.ssd.occupancy().temperature_mc.unwrap() < 31_000);
 }
@@ -169,21 +169,21 @@ fn a_drive_that_has_used_up_its_credit_writes_slowly_until_it_has_earned_it_back
     let rate = |host: &mut Host| host.sequential(0, 8 * MIB, DataClass::Random);
     let fresh = rate(&mut host);
     host.sequential(8 * MIB, 16 * MIB, DataClass::Random);
-    assert!(!host.ssd.occupancy().throttled, "24 of 32 MiB are used up");
+    assert!(!host.ssd.occupancy().throttled(), "24 of 32 MiB are used up");
     host.sequential(24 * MIB, 16 * MIB, DataClass::Random);
-    assert!(host.ssd.occupancy().throttled);
+    assert!(host.ssd.occupancy().throttled());
     let throttled = rate(&mut host);
     assert!(throttled < 0.35 * fresh, "{fresh} {throttled}");
     host.idle(20_000 * MS);
-    assert!(host.ssd.occupancy().throttled, "20 of 32 MiB have been earned back");
+    assert!(host.ssd.occupancy().throttled(), "20 of 32 MiB have been earned back");
     host.idle(20_000 * MS);
-    assert!(!host.ssd.occupancy().throttled && rate(&mut host) > 0.9 * fresh);
+    assert!(!host.ssd.occupancy().throttled() && rate(&mut host) > 0.9 * fresh);
     host.sequential(0, 32 * MIB, DataClass::Random);
-    assert!(host.ssd.occupancy().throttled);
+    assert!(host.ssd.occupancy().throttled());
     let copy = Ssd::restore(host.ssd.spec(), &host.ssd.snapshot()).unwrap();
     assert_eq!(copy.snapshot(), host.ssd.snapshot());
     host.ssd.secure_erase(host.now);
-    assert!(!host.ssd.occupancy().throttled);
+    assert!(!host.ssd.occupancy().throttled());
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn the_shipped_fast_drive_throttles_when_it_is_written_for_long() {
     for at in 0..8 * (spec.capacity_bytes >> 22) {
         let offset = (at << 22) % (spec.capacity_bytes >> 22 << 22);
         now = ssd.submit(now, &Command::Write(Extent { offset, len: 4 << 20 }, DataClass::Random)).done;
-        if ssd.occupancy().throttled {
+        if ssd.occupancy().throttled() {
             throttled_at = Some((at << 22) as f64 / 1e9);
             break;
         }
