@@ -303,7 +303,6 @@ impl Model for Ssd {
         }
     }
 
-
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
         self.superblocks(needed)
     }

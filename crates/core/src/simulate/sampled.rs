@@ -1,6 +1,6 @@
 //! A modelled drive that is looked into every so many bytes written.
 
-use crate::drive::model::{Model, Unlasting, Strain};
+use crate::drive::model::{Model, Strain, Unlasting};
 use crate::drive::{Command, Completion, Device};
 use crate::run::metrics;
 use crate::run::{Axis, Series, Unit};

@@ -4,7 +4,7 @@
 use super::small::Small;
 use crate::analysis::steady::{ROUNDS, steady_state};
 use crate::data::DataClass;
-use crate::drive::model::{Model, Unlasting, Strain};
+use crate::drive::model::{Model, Strain, Unlasting};
 use crate::drive::spec::{Medium, SlcSize};
 use crate::policy::PolicySpec;
 use crate::runner::{End, blocks};

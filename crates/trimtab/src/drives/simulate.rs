@@ -214,6 +214,26 @@ mod tests {
         assert!((steady / expected - 1.0).abs() < 0.05, "{steady} MB/s, arithmetic says {expected}");
     }
 
+    /// It earns 100 MB/s, which throttled it does not spend and otherwise it does: over long it writes what it earns, whatever it does in between.
+    #[test]
+    fn no_half_of_a_swing_is_called_steady() {
+        let mut spec = small();
+        let trimtab_core::drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        let rule =
+            trimtab_core::drive::spec::LifeThrottle { credit_bytes: 250_000_000, earned_bytes_per_s: 100_000_000, throttled_permille: 300 };
+        flash.life_throttle = Some(rule);
+        let sequential = |capacities| {
+            let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
+            let plan =
+                Plan { load: Load::Synthetic(load), until_written: Some(Amount::Capacities(capacities)), fill_permille: 0, ..plan() };
+            run(&spec, "drive:small", &plan, &mut ()).unwrap().0
+        };
+        let steady = |run: &Run| run.metrics.iter().find(|metric| metric.name == "write.rate.steady").map(|metric| metric.samples[0]);
+        let rates: Vec<Option<f64>> = [1.5, 3.0, 6.0, 20.0, 80.0].into_iter().map(|capacities| steady(&sequential(capacities))).collect();
+        assert!(rates.iter().flatten().all(|rate| (rate / 100.0 - 1.0).abs() < 0.1), "{rates:?}");
+        assert!(rates[0].is_none() && rates[4].is_some(), "{rates:?}");
+    }
+
     #[test]
     fn a_policy_on_a_drive_without_trim_is_refused() {
         let mut spec = small();

@@ -342,7 +342,7 @@ impl<'a> Source<'a> {
     /// Without a branch on what is valid, which would be mispredicted every few units.
     #[inline]
     fn move_units(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
-        let (mut from, mut found, mut moved) = (self.from, self.found, 0);
+        let (mut from, mut row_end, mut moved, mut moved_before_row) = (self.from, self.row_end, 0, 0);
         while let Some(place) = target.get_mut(moved) {
             let unit = self.units[from];
             prefetch(map, self.units[from + PREFETCH_AHEAD] as usize);
@@ -352,14 +352,14 @@ impl<'a> Source<'a> {
             debug_assert!(*entry != TRIMMED || !valid);
             *entry = if valid { to.wrapping_add(moved as u32) } else { *entry };
             moved += usize::from(valid);
-            found |= valid;
             from += 1;
-            if from == self.row_end {
-                self.rows += u64::from(core::mem::take(&mut found));
-                self.row_end += self.row_slots;
+            if from == row_end {
+                self.rows += u64::from(moved > moved_before_row || self.found);
+                (self.found, moved_before_row, row_end) = (false, moved, row_end + self.row_slots);
             }
         }
-        (self.from, self.found) = (from, found);
+        (self.from, self.row_end) = (from, row_end);
+        self.found |= moved > moved_before_row;
     }
 
     /// Rows in which something valid was found.
