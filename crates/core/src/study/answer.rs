@@ -47,7 +47,7 @@ pub fn of(study: &Study, around: &Around) -> Answer {
     Answer {
         subject: subject(study),
         origin: origin(study, around),
-        uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning: meaning.to_owned(), sure: sure(study) }],
+        uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning, sure: sure(study) }],
         why: why(study),
         tables: tables(study),
         notes: notes(study),
@@ -107,8 +107,8 @@ fn origin(study: &Study, around: &Around) -> String {
 }
 
 /// What to use, and what that is.
-pub(super) fn choice(study: &Study) -> (&'static str, &'static str) {
-    match verdict::recommendation(study) {
+pub(super) fn choice(study: &Study) -> (&'static str, String) {
+    let (choice, meaning) = match verdict::recommendation(study) {
         Recommendation::Batched if verdict::too_few_repeats(study) => (policy::BATCHED, "trim everything now and then: the safe choice"),
         Recommendation::Idle => (policy::IDLE, "trim in idle time, in small pieces"),
         Recommendation::Adaptive => (policy::ADAPTIVE, "trim when three quarters of the free space have been written"),
@@ -120,9 +120,10 @@ pub(super) fn choice(study: &Study) -> (&'static str, &'static str) {
         Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
         Recommendation::NeverDone => ("no policy", "a TRIM costs so much here that not even a batched trim is done before the next is due"),
         Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; that has to be mended first"),
-        Recommendation::NotTested => ("no policy yet", "no discard was counted, so what trimming does was not tested here"),
+        Recommendation::NotTested => return ("no policy yet", verdict::untested(study)),
         Recommendation::Unknown => ("no policy yet", "too little could be tried to compare anything"),
-    }
+    };
+    (choice, meaning.to_owned())
 }
 
 /// How sure that is.

@@ -63,19 +63,19 @@ pub fn answer(studies: &[Study], around: &Around, height: fn(&Answer) -> usize) 
 
 /// What to use on which drives; those for which the same is said share a line.
 fn uses(studies: &[Study]) -> Vec<Use> {
-    let mut uses: Vec<(&str, &str, Vec<String>)> = Vec::new();
+    let mut uses: Vec<(&str, String, Vec<String>)> = Vec::new();
     for study in studies {
         let (choice, meaning) = answer::choice(study);
-        let meaning = in_short(verdict::recommendation(study)).unwrap_or(meaning);
-        match uses.iter_mut().find(|(other, same, _)| (*other, *same) == (choice, meaning)) {
+        let meaning = in_short(verdict::recommendation(study)).map_or(meaning, str::to_owned);
+        match uses.iter_mut().find(|(other, same, _)| *other == choice && *same == meaning) {
             Some((.., names)) => names.push(name(study)),
             None => uses.push((choice, meaning, vec![name(study)])),
         }
     }
-    let one = |(choice, meaning, names): (&str, &str, Vec<String>)| Use {
+    let one = |(choice, meaning, names): (&str, String, Vec<String>)| Use {
         choice: choice.to_owned(),
         on: together(&names),
-        meaning: meaning.to_owned(),
+        meaning,
         sure: String::new(),
     };
     uses.into_iter().map(one).collect()

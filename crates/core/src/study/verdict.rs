@@ -315,14 +315,29 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
 
 /// What could not be judged, and why.
 fn not_tested(cells: &Cells<'_>, batch: &str) -> String {
+    let (_, what, why) = untested_of(cells);
+    format!("{what} was not tested here: {why}. {}", if cells.tested(policy::BATCHED) { batch } else { "" })
+}
+
+/// The same in a clause: "online discard was not tested here: not one discard was counted".
+pub(super) fn untested(study: &Study) -> String {
+    let (what, _, why) = untested_of(&Cells(&study.runs));
+    format!("{what} was not tested here: {why}")
+}
+
+/// What could not be judged, within a sentence and at its beginning; and why.
+fn untested_of(cells: &Cells<'_>) -> (&'static str, &'static str, &'static str) {
     let online = cells.has(policy::ONLINE) && !cells.tested(policy::ONLINE);
-    let (policy, what) = if online { (policy::ONLINE, "Online discard") } else { (policy::BATCHED, "Batched trimming") };
+    let (policy, what, first) = match online {
+        true => (policy::ONLINE, "online discard", "Online discard"),
+        false => (policy::BATCHED, "batched trimming", "Batched trimming"),
+    };
     let why = match cells.of(policy).next() {
         Some(run) if queues(run) => "the filesystem sends its discards minutes later, and none was counted until then",
         Some(run) if sent_nothing(run) => "not one discard was counted",
         _ => "nothing here counts discards",
     };
-    format!("{what} was not tested here: {why}. {}", if cells.tested(policy::BATCHED) { batch } else { "" })
+    (what, first, why)
 }
 
 /// A sentence on the phase that online discard slows down most.
@@ -643,6 +658,12 @@ mod tests {
         let headline = of(&study).headline;
         assert!(headline.starts_with("Online discard was not tested here: the filesystem sends its discards minutes later"), "{headline}");
         assert!(headline.ends_with("A batched trim takes 100 ms."), "{headline}");
+        // The first screen blames nothing that was counted in the table below it.
+        let meaning = super::super::answer::of(&study, &super::super::answer::Around::default()).uses[0].meaning.clone();
+        assert_eq!(
+            meaning,
+            "online discard was not tested here: the filesystem sends its discards minutes later, and none was counted until then"
+        );
         assert!(of(&study).caveats.iter().any(|c| c.contains("minutes later")));
     }
 
