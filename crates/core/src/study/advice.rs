@@ -23,6 +23,8 @@ pub struct Gain<'a> {
     pub fill: &'a str,
     /// Random writes in steady state against those under `none`.
     pub rate: f64,
+    /// Whether both rates are steady.
+    pub steady: bool,
     /// Those writes per second, under the policy and under `none`.
     pub rates: (f64, f64),
     /// Bytes that can be written before the drive is worn out, against those under `none`; `None` for a medium that does not wear.
@@ -61,7 +63,8 @@ pub fn gains<'a>(study: &'a Study, policy: &str) -> Vec<Gain<'a>> {
         let (mine, none) = (cell(study, fill, policy)?, cell(study, fill, policy::NONE)?);
         let rates = (mean(mine, RATE_STEADY)?, mean(none, RATE_STEADY)?);
         let cycles = mean(none, CYCLES_PER_TB).zip(mean(mine, CYCLES_PER_TB)).filter(|(_, mine)| *mine > 0.0);
-        (rates.1 > 0.0).then(|| Gain { fill, rate: rates.0 / rates.1, rates, life: cycles.map(|(none, mine)| none / mine) })
+        let steady = is_steady(mine) && is_steady(none);
+        (rates.1 > 0.0).then(|| Gain { fill, rate: rates.0 / rates.1, steady, rates, life: cycles.map(|(none, mine)| none / mine) })
     };
     fills(&study.ageing).into_iter().filter_map(gain).collect()
 }

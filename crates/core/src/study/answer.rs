@@ -4,7 +4,7 @@
 use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::job::Job;
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
-use super::months::{fills, setting};
+use super::months::{NOT_STEADY, NOT_STEADY_LEGEND, fills, is_steady, mark, setting};
 use super::table::{FOREGROUND, jobs, mean, policy_title};
 use super::verdict::{self, Recommendation};
 use super::{Study, advice, document, kernels, policy, sensitivity, waits};
@@ -210,12 +210,14 @@ fn gains(study: &Study, chosen: Option<&str>) -> Option<String> {
     let Some(policy) = chosen.filter(|policy| *policy != policy::NONE) else {
         let fill = fills(&study.ageing).first().copied()?.to_owned();
         let most = policies(study).into_iter().flat_map(|policy| advice::gains(study, policy));
-        let most = most.map(|gain| gain.rate.max(gain.life.unwrap_or(1.0))).reduce(f64::max)?;
-        return Some(format!("random writes and life at most {} against no trimming {}", percent(most), after(&fill)));
+        let most = most.flat_map(|gain| [(gain.rate, gain.steady), (gain.life.unwrap_or(1.0), true)]);
+        let (most, steady) = most.reduce(|a, b| if b.0 > a.0 { b } else { a })?;
+        let most = format!("{}{}", percent(most), mark(steady));
+        return Some(format!("random writes and life at most {most} against no trimming {}", after(&fill)));
     };
     let gains = advice::gains(study, policy);
     let gain = gains.iter().find(|gain| gain.counts()).or(gains.first())?;
-    let rate = format!("random writes {}", percent(gain.rate));
+    let rate = format!("random writes {}{}", percent(gain.rate), mark(gain.steady));
     let life = gain.life.map_or_else(String::new, |life| format!(", life {}", percent(life)));
     Some(format!("{rate}{life} against no trimming {}", after(gain.fill)))
 }
@@ -310,17 +312,21 @@ fn tables(study: &Study) -> Vec<Table> {
 
 /// What months under `policy` come to at `fill`, as it stands in a table: a rate, an amplification, or the life against none.
 pub(super) fn figure(study: &Study, policy: &str, metric: &str, fill: &str) -> String {
-    let of = |policy: &str| {
-        let run = study.ageing.iter().find(|run| run.policy == policy && setting(run, "fill") == Some(fill))?;
-        mean(run, metric)
-    };
+    let run = |policy: &str| study.ageing.iter().find(|run| run.policy == policy && setting(run, "fill") == Some(fill));
+    let of = |policy: &str| mean(run(policy)?, metric);
     let life = || of(policy::NONE).zip(of(policy)).filter(|(_, mine)| *mine > 0.0).map(|(none, mine)| percent(none / mine));
     let shown = match metric {
         CYCLES_PER_TB => life().filter(|_| policy != policy::NONE),
-        RATE_STEADY => of(policy).map(rate),
+        RATE_STEADY => of(policy).map(|value| format!("{}{}", rate(value), mark(run(policy).is_none_or(is_steady)))),
         _ => of(policy).map(|value| format!("{value:.2}")),
     };
     shown.unwrap_or_else(|| "-".to_owned())
+}
+
+/// What stands in the corner of such a table: what a mark in it says.
+pub(super) fn corner(table: &Table) -> String {
+    let marked = table.rows.iter().flatten().any(|cell| cell.ends_with(NOT_STEADY));
+    if marked { NOT_STEADY_LEGEND.to_owned() } else { String::new() }
 }
 
 /// The policies by what others wait, and by what months of use come to at each fill.
@@ -355,6 +361,7 @@ fn months(study: &Study) -> Table {
             table.chosen.push(table.rows.len() - 1);
         }
     }
+    table.groups[0] = corner(&table);
     table
 }
 
@@ -483,6 +490,38 @@ fn more(study: &Study, around: &Around) -> Vec<(String, String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Warning;
+    use crate::study::fixtures::{around, whole};
+    use crate::study::overview;
+
+    /// A rate that did not become steady, under one policy at one fill.
+    #[test]
+    fn rates_that_are_not_steady_are_marked() {
+        let all_steady = of(&whole(), &around());
+        let text = |answer: &Answer| format!("{:?} {:?}", answer.why, answer.tables);
+        assert!(!text(&all_steady).contains('~'), "{}", text(&all_steady));
+        let mut study = whole();
+        let run = study.ageing.iter_mut().find(|run| run.policy == policy::IDLE && setting(run, "fill") == Some("60%")).unwrap();
+        run.warnings.push(Warning {
+            code: "steady-state.not-reached".into(),
+            severity: Severity::Note,
+            text: String::new(),
+            facts: Vec::new(),
+        });
+        let answer = of(&study, &around());
+        assert!(answer.why[0].starts_with("random writes +30 %~, life +47 % against"), "{:?}", answer.why);
+        let table = &answer.tables[0];
+        assert_eq!(table.groups[0], "~ not steady");
+        let marked: Vec<&String> = table.rows.iter().flatten().filter(|cell| cell.contains('~')).collect();
+        assert_eq!(marked, ["36,200~"], "no other cell, and neither WAF nor life");
+        let three = overview::answer(&[study, whole()], &around(), |_| 0);
+        assert!(three.why[0].contains("OCZ +30 %~, OCZ +30 % against"), "{:?}", three.why);
+        assert_eq!(
+            (three.tables[0].groups[0].as_str(), three.tables[0].rows[2].join(" ").matches('~').count()),
+            ("~ not steady", 1),
+            "{three:?}"
+        );
+    }
 
     #[test]
     fn numbers_as_people_write_them() {

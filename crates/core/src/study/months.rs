@@ -160,6 +160,16 @@ pub fn is_steady(run: &Run) -> bool {
     !run.warnings.iter().any(|warning| warning.code.starts_with("steady-state."))
 }
 
+/// Behind a figure that such a rate is in, where there is no room for words.
+pub const NOT_STEADY: &str = "~";
+/// What that says.
+pub const NOT_STEADY_LEGEND: &str = "~ not steady";
+
+/// [`NOT_STEADY`] behind what is not.
+pub const fn mark(steady: bool) -> &'static str {
+    if steady { "" } else { NOT_STEADY }
+}
+
 fn series<'a>(run: &'a Run, name: &str) -> Option<&'a Series> {
     run.series.iter().find(|series| series.name == name && !series.x.is_empty())
 }

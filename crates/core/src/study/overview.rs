@@ -2,7 +2,7 @@
 
 use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::answer::{self, Around, figure, longest_wait, percent, policies, spaced};
-use super::months::fills;
+use super::months::{fills, mark};
 use super::verdict::{self, Recommendation};
 use super::{Study, advice, document, policy, sensitivity};
 use crate::document::{Answer, Document, Section, Table, Use};
@@ -202,23 +202,21 @@ fn why(studies: &[Study]) -> Vec<String> {
         let chosen = verdict::recommended_policy(study).filter(|chosen| *chosen != policy::NONE)?;
         let gains = advice::gains(study, chosen);
         let gain = gains.iter().find(|gain| gain.counts()).or(gains.first())?;
-        Some((gain.rate, gain.life))
+        let rate = format!("{}{}", percent(gain.rate), mark(gain.steady));
+        Some([Some(rate), gain.life.map(percent)])
     };
-    let line = |of: fn((f64, Option<f64>)) -> Option<f64>| {
+    let line = |which: usize| {
         let each = studies.iter().map(|study| {
             let chosen = verdict::recommended_policy(study).filter(|chosen| *chosen != policy::NONE);
             let gained = match gain(study) {
                 None if chosen.is_some() => "not tried".to_owned(),
-                gain => gain.and_then(of).map_or_else(|| "no gain".to_owned(), percent),
+                gain => gain.and_then(|[rate, life]| if which == 0 { rate } else { life }).unwrap_or_else(|| "no gain".to_owned()),
             };
             format!("{} {gained}", short_name(study))
         });
         each.collect::<Vec<_>>().join(", ")
     };
-    vec![
-        format!("random writes: {} against no trimming", line(|(rate, _)| Some(rate))),
-        format!("life: {} ({fill} full{days})", line(|(_, life)| life)),
-    ]
+    vec![format!("random writes: {} against no trimming", line(0)), format!("life: {} ({fill} full{days})", line(1))]
 }
 
 /// Which policies of each drive to show in at most `most` rows: none and the recommended one of each, or where that is none the best; and as far as
@@ -293,6 +291,7 @@ fn table(studies: &[Study], most: usize) -> Table {
             }
         }
     }
+    table.groups[0] = answer::corner(&table);
     table
 }
 

@@ -7,7 +7,7 @@ use crate::report::{html, text};
 use fixtures::{around, met, run, three, whole};
 use trimtab_core::analysis::compare::Options;
 use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document};
-use trimtab_core::run::{Better, Field, Metric, Provenance, TargetKind, Unit, metrics};
+use trimtab_core::run::{Better, Field, Metric, Provenance, Severity, TargetKind, Unit, Warning, metrics};
 use trimtab_core::study::ageing::RATE_STEADY;
 use trimtab_core::study::beside::{self, Named};
 use trimtab_core::study::table::FOREGROUND;
@@ -82,6 +82,31 @@ fn the_first_screen_at_three_widths() {
     }
     let shown = screen(&whole(), 80);
     assert!(shown.lines().count() <= 23, "one screen of 24 lines, with the prompt:\n{shown}");
+}
+
+/// Marks of rates that are not steady take their room within the 24 lines.
+#[test]
+fn marks_fit_on_the_first_screen() {
+    let unsteady = |mut study: Study| {
+        for run in &mut study.ageing {
+            run.warnings.push(Warning {
+                code: "steady-state.not-reached".into(),
+                severity: Severity::Note,
+                text: String::new(),
+                facts: Vec::new(),
+            });
+        }
+        study
+    };
+    let three: Vec<Study> = three().into_iter().map(unsteady).collect();
+    for width in [60, 80, 120] {
+        let overview = text::answer_at(&overview::answer(&three, &around(), text::height), Some(width));
+        for shown in [screen(&unsteady(whole()), width), anstream::adapter::strip_str(&overview).to_string()] {
+            assert!(shown.contains("~ not steady") && shown.contains("+30 %~") && shown.contains("36,200~"), "{shown}");
+            assert!(shown.lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{shown}");
+            assert!(width < 80 || shown.lines().count() <= 23, "one screen of 24 lines, with the prompt:\n{shown}");
+        }
+    }
 }
 
 #[test]

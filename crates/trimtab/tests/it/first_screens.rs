@@ -75,6 +75,26 @@ fn aged<'a>(study: &'a Value, policy: &str, fill: &str) -> Option<&'a Value> {
     of(study, "ageing", policy).find(|run| run["settings"]["fill"] == percent.as_str())
 }
 
+/// What stands behind a figure that the rate of random writes of such runs is in.
+fn mark(runs: &[&Value]) -> &'static str {
+    let unsteady = |run: &&Value| {
+        run["warnings"].as_array().is_some_and(|all| all.iter().any(|one| one["code"].as_str().unwrap().starts_with("steady-state.")))
+    };
+    if runs.iter().any(unsteady) { "~" } else { "" }
+}
+
+/// What a gain of random writes is marked with.
+fn gain_mark(study: &Value, policy: &str, fill: &str) -> &'static str {
+    mark(&[aged(study, policy, fill).unwrap(), aged(study, "none", fill).unwrap()])
+}
+
+/// Without its mark, which has to be this one.
+#[track_caller]
+fn unmarked<'a>(shown: &'a str, mark: &str) -> &'a str {
+    assert_eq!(&shown[shown.trim_end_matches('~').len()..], mark, "{shown}");
+    shown.trim_end_matches('~')
+}
+
 /// How many times the rate and the life of no trimming.
 fn gain(study: &Value, policy: &str, fill: &str) -> Option<(f64, f64)> {
     let (mine, none) = (aged(study, policy, fill)?, aged(study, "none", fill)?);
@@ -156,6 +176,7 @@ fn check_row(study: &Value, policy: &str, header: &[String], cells: &[String]) {
         let what = format!("{policy} at {fill}");
         let run = aged(study, policy, fill).unwrap_or_else(|| panic!("no {what}"));
         let (rate, waf, life) = (&cells[1 + at], &cells[1 + fills + at], &cells[1 + 2 * fills + at]);
+        let rate = unmarked(rate, mark(&[run]));
         same(rate.replace(',', "").parse().unwrap(), metric(run, "random-write.steady-state").unwrap(), &what);
         assert!((waf.parse::<f64>().unwrap() - metric(run, "waf.steady").unwrap()).abs() <= 0.00501, "{what}: {waf}");
         match policy {
@@ -206,7 +227,9 @@ fn of_one_drive() {
         let why = paragraph(screen, "WHY");
         let fill = between(&why, "against no trimming (", " full");
         let (rate, life) = gain(&study, used, fill).unwrap();
-        same_percent(between(&why, "random writes ", ","), rate, "random writes");
+        let shown = unmarked(between(&why, "random writes ", ","), gain_mark(&study, used, fill));
+        same_percent(shown, rate, "random writes");
+        assert_eq!(screen.contains("~ not steady"), rows.iter().flat_map(|(_, cells)| cells).any(|cell| cell.ends_with('~')), "{screen}");
         same_percent(between(&why, "life ", " against"), life, "life");
         let churn = &aged(&study, used, fill).unwrap()["settings"];
         let number = |key: &str| churn[key].as_str().unwrap().parse::<f64>().unwrap();
@@ -281,12 +304,14 @@ fn of_three_drives() {
                 match study["use"].as_str().filter(|used| *used != "none") {
                     Some(used) => {
                         let gain = gain(study, used, &header[1]).unwrap();
+                        let shown = unmarked(shown, if which == 0 { gain_mark(study, used, &header[1]) } else { "" });
                         same_percent(shown, if which == 0 { gain.0 } else { gain.1 }, &format!("{name}: {line}"));
                     }
                     None => assert_eq!(shown, "no gain", "{name}: {line}"),
                 }
             }
         }
+        assert_eq!(screen.contains("~ not steady"), rows.iter().flat_map(|(_, cells)| cells).any(|cell| cell.ends_with('~')), "{screen}");
         let runs: usize =
             studies.iter().map(|study| ["runs", "ageing"].iter().map(|part| study[*part].as_array().unwrap().len()).sum::<usize>()).sum();
         assert!(screen.contains(&format!("({runs} runs; ")), "{runs} runs:\n{screen}");
