@@ -167,8 +167,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     each_once(&args.policies)?;
     crate::store::check(context)?;
-    if let Some(report) = args.report.as_deref().filter(|_| !args.force) {
-        report::file::check_new(report)?;
+    if let Some(report) = &args.report {
+        report::file::check(report, args.force)?;
     }
     let Some(target) = args.target.as_deref() else { return three::run(args, context) };
     let path = match TargetSpec::resolve_as(target, TAKES)? {

@@ -2,6 +2,8 @@
 
 use crate::sys::beneath::{Dir, PRIVATE_FILE, named, umask};
 use anyhow::Context as _;
+use rustix::fs::FileType;
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -60,16 +62,21 @@ fn mode() -> u32 {
     umask().map_or(PRIVATE_FILE, |umask| 0o666 & !umask)
 }
 
-/// An error if [`write`] could not make a new file there: asked before hours of work.
-pub fn check_new(path: &Path) -> anyhow::Result<()> {
+/// An error if [`write`] could not write there: asked before hours of work.
+pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
     check_again(path)?;
-    if named::open_stream_to_write(path)?.is_some() {
+    // A pipe that is opened twice has an end after the first time.
+    if !force && named::open_stream_to_write(path)?.is_some() {
         return Ok(());
     }
-    let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot write the report {}", path.display()))?;
-    match directory.look(&name)? {
-        None => Ok(()),
-        Some(_) => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),
+    let cannot = || format!("cannot write the report {}", path.display());
+    let (directory, name) = Dir::of_file(path).with_context(cannot)?;
+    match directory.look(&name).with_context(cannot)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Some(_) if !force => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),
+        Some(FileType::Directory) => Err(io::Error::from(Errno::ISDIR)).with_context(cannot),
+        None | Some(FileType::RegularFile) => directory.try_to_make(&name).with_context(cannot),
+        // A link may be `/dev/stdout`.
+        Some(_) => Ok(()),
     }
 }
 
@@ -118,13 +125,32 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
+    fn a_place_where_nothing_can_be_made_is_found_out_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("old.html"), "old").unwrap();
+        std::fs::create_dir(at("directory")).unwrap();
+        for force in [false, true] {
+            assert!(check(&at("new.html"), force).is_ok());
+            for place in
+                [Path::new("/proc/x.html"), Path::new("/proc/self/fd/x.html"), &at("nowhere/x.html"), &at("directory"), &at("old.html/x")]
+            {
+                assert!(check(place, force).is_err(), "{} {force}", place.display());
+            }
+            assert!(check(&at(&"x".repeat(300)), force).is_err());
+        }
+        assert!(check(&at("old.html"), true).is_ok() && check(&at("old.html"), false).is_err());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left");
+    }
+
+    #[test]
     fn no_link_is_followed_and_nothing_written_over_unless_told() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         std::fs::write(at("canary"), "precious").unwrap();
         symlink(at("canary"), at("a.html")).unwrap();
         symlink(at("nowhere"), at("a-2.html")).unwrap();
-        assert!(check_new(&at("a.html")).unwrap_err().to_string().contains("there already"));
+        assert!(check(&at("a.html"), false).unwrap_err().to_string().contains("there already"));
         assert!(write(&at("a.html"), b"new", Place::New).unwrap_err().is::<UsageError>());
         assert_eq!(write(&at("a.html"), b"new", Place::Free).unwrap(), at("a-3.html"));
         assert_eq!(write(&at("a.html"), b"new", Place::Replace).unwrap(), at("a.html"));

@@ -417,6 +417,16 @@ impl Dir {
         rustix::fs::openat(&self.fd, c".", flags, Mode::from_raw_mode(PRIVATE_FILE)).ok().map(File::from)
     }
 
+    /// An error if no file can be made here; leaves nothing behind.
+    pub fn try_to_make(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        let name = component(name.as_ref())?;
+        if self.unnamed().is_some() {
+            return Ok(());
+        }
+        let (file, new) = self.new_temporary(name)?;
+        self.remove_file(&new, &file).map(drop)
+    }
+
     /// Whether `found` is named like a file that was about to take the place of `name`.
     #[must_use]
     pub fn is_temporary_name(found: &OsStr, name: &OsStr) -> bool {

@@ -304,6 +304,11 @@ fn what_cannot_be_kept_or_studied_is_refused_before_anything_runs() {
     let missing = trimtab().args(["study", "/no/such/path"]).assert().code(1).get_output().stderr.clone();
     let missing = String::from_utf8(missing).unwrap();
     assert!(missing.contains("drive:NAME") && !missing.contains("null:"), "{missing}");
+    for force in [&[][..], &["--force"][..]] {
+        let mut study = trimtab();
+        study.args(["study", "--quick", "drive:intel-x25-m-160gb", "--report", "/proc/x.html"]).args(force);
+        study.assert().code(1).stdout("").stderr(predicate::str::contains("cannot write the report /proc/x.html"));
+    }
     let Some(full) = crate::support::LoopMount::tmpfs(8) else { return skip("root and tmpfs") };
     let store = full.path().join("results.db");
     let bench = |store: &std::path::Path| {

@@ -199,8 +199,8 @@ const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let files = [args.cdm_text.as_ref().filter(|path| path.as_os_str() != "-"), args.picture.as_ref()];
-    for path in files.into_iter().flatten().filter(|_| !args.force) {
-        file::check_new(path)?;
+    for path in files.into_iter().flatten() {
+        file::check(path, args.force)?;
     }
     let picture = args.picture.as_deref().map(Picture::of).transpose()?;
     let spec = TargetSpec::resolve(&args.target)?;

@@ -75,8 +75,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.format == Format::Cdm && args.runs.is_empty() {
         return Err(UsageError::new("--format cdm needs the runs to be named, since only those of bench crystal have that format").into());
     }
-    if let Some(path) = args.output.as_ref().filter(|_| !args.force) {
-        file::check_new(path)?;
+    if let Some(path) = &args.output {
+        file::check(path, args.force)?;
     }
     let store = super::open(context)?;
     let runs: Vec<(RunId, Run)> = if args.runs.is_empty() {
