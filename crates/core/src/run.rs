@@ -74,6 +74,9 @@ named! {
 /// Key of the environment that says which cell of which study a run is: the same for all that decides its result.
 pub const STUDY_CELL: &str = "study.cell";
 
+/// Key of the environment that says how much of a run was taken from an interrupted study, and from when that is.
+pub const STUDY_TAKEN: &str = "study.taken";
+
 /// One `key = value` of settings or environment. Keys are dotted (`drive.model`, `queue.scheduler`), values are as a person reads them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Field {

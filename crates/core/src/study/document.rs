@@ -61,6 +61,7 @@ fn in_full(study: &Study) -> Vec<Section> {
     }));
     sections.extend(kernels::section(study));
     sections.extend(study.sensitivity().as_ref().map(sensitivity::Sensitivity::section));
+    sections.extend(taken(study));
     sections.extend(environment(study));
     let warnings = warnings(study.all());
     if !warnings.is_empty() {
@@ -167,11 +168,21 @@ fn with_settings(run: &Run) -> String {
     }
 }
 
+/// What was not run now but taken from an interrupted study.
+fn taken(study: &Study) -> Option<Section> {
+    let mut table = Table::new("Measured earlier, on this filesystem at this fill.", &["workload", "policy", "taken"]);
+    let found = |run: &Run| Field::find(&run.environment, crate::run::STUDY_TAKEN).map(String::from);
+    for (run, taken) in study.all().filter_map(|run| Some((run, found(run)?))) {
+        table.row([run.workload.clone(), run.policy.clone(), taken]);
+    }
+    (!table.rows.is_empty()).then(|| Section::new("Taken from an interrupted study", vec![Block::Table(table)]))
+}
+
 /// What the runs were made on; what they do not share is left out.
 fn environment(study: &Study) -> Option<Section> {
     let first = study.all().next()?;
     let shared = |field: &&Field| {
-        field.key != crate::run::STUDY_CELL
+        ![crate::run::STUDY_CELL, crate::run::STUDY_TAKEN].contains(&field.key.as_str())
             && study.all().all(|run| run.environment.iter().all(|other| other.key != field.key || other.value == field.value))
     };
     let mut table = Table::new("The same for all runs.", &["what", "value"]);

@@ -85,7 +85,8 @@ pub struct Args {
     /// decides [default: all, the last not with --quick].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     questions: Vec<Question>,
-    /// Go on with an interrupted study of the same settings: what it had finished is not run again.
+    /// Go on with an interrupted study of the same settings: what it had finished is not run again. On a directory only what was measured on this
+    /// filesystem, mounted as it is now and filled to within 3 % of it.
     #[arg(long)]
     resume: bool,
     /// Make only the run of this cell: for 'trimtab results rerun'.

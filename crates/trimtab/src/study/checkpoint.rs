@@ -2,16 +2,21 @@
 
 use crate::output::Context;
 use crate::store::{self, Filter, RunId, Store};
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use trimtab_core::run::STUDY_CELL as CELL;
-use trimtab_core::run::{Field, Run};
+use trimtab_core::run::{Field, Provenance, Run};
 use trimtab_core::study::matrix::repeats;
 
 /// Where finished runs go.
 pub trait Checkpoints: Sync {
     /// A run of this cell that was finished earlier, if it may be taken.
     fn find(&self, cell: &str) -> Option<Run>;
+
+    /// How many finished runs there are to choose from.
+    fn found(&self) -> usize {
+        0
+    }
 
     /// Keeps a finished run.
     ///
@@ -40,46 +45,60 @@ impl Checkpoints for NoShelf {
 #[derive(Debug)]
 pub struct Kept {
     store: Mutex<Store>,
-    found: BTreeMap<String, (RunId, Run)>,
+    found: Mutex<BTreeMap<String, (RunId, Run)>>,
 }
 
 impl Kept {
-    /// Opens the store. With `resume` the runs of `target` that are in it may be taken.
+    /// Opens the store. With `resume` the runs of `target` that are in it may be taken: of measured ones those whose study has not come to its end,
+    /// for what is measured again is to be measured.
     ///
     /// # Errors
     /// A store that cannot be opened or read.
     pub fn open(context: &Context, target: &str, resume: bool) -> anyhow::Result<Self> {
         let store = store::open_to_write(context)?;
         let mut found: BTreeMap<String, (RunId, Run)> = BTreeMap::new();
+        let ended: BTreeSet<RunId> = if resume { ended(&store)? } else { BTreeSet::new() };
         let filter = Filter { target: Some(target.to_owned()), ..Filter::default() };
         for summary in if resume { store.list(&filter)? } else { Vec::new() } {
             let run = store.load(summary.id)?;
             let Some(cell) = cell_of(&run).map(str::to_owned) else { continue };
+            if run.provenance == Provenance::Measured && ended.contains(&summary.id) {
+                continue;
+            }
             if run.complete && found.get(&cell).is_none_or(|(_, known)| repeats(known) <= repeats(&run)) {
                 found.insert(cell, (summary.id, run));
             }
         }
-        Ok(Self { store: Mutex::new(store), found })
+        Ok(Self { store: Mutex::new(store), found: Mutex::new(found) })
     }
+}
 
-    /// How many finished runs there are to take.
-    pub fn found(&self) -> usize {
-        self.found.len()
-    }
+/// The runs of all studies that came to their end.
+fn ended(store: &Store) -> anyhow::Result<BTreeSet<RunId>> {
+    let complete = store.studies()?.into_iter().map(|(_, study)| study).filter(|study| study.complete);
+    Ok(complete.flat_map(|study| study.runs).map(|(_, id)| id).collect())
 }
 
 impl Checkpoints for Kept {
     fn find(&self, cell: &str) -> Option<Run> {
-        self.found.get(cell).map(|(_, run)| run.clone())
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).get(cell).map(|(_, run)| run.clone())
+    }
+
+    fn found(&self) -> usize {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     fn put(&self, run: &Run) -> anyhow::Result<()> {
         // A thread that panicked left no half-done transaction behind: the lock is as good as before.
-        let mut store = self.store.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = store.save(run)?;
         // The run that this one goes on from is contained in it.
-        if let Some((before, _)) = cell_of(run).and_then(|cell| self.found.get(cell)).filter(|(before, _)| *before != saved.id) {
-            store.delete(&[*before])?;
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = cell_of(run).and_then(|cell| found.get_mut(cell)) {
+            let before = std::mem::replace(known, (saved.id, run.clone())).0;
+            if before != saved.id {
+                store.delete(&[before])?;
+            }
         }
         Ok(())
     }

@@ -4,9 +4,10 @@ use super::others::{self, Places};
 use super::run::{Offer, Rig};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
-use crate::host::{Observer, Place};
+use crate::host::{Observer, Place, environment};
 use crate::output::Context;
 use crate::output::progress::Part;
+use crate::report::run::instant;
 use crate::session::directories::run_directory;
 use crate::session::discard_option::{Changed, Discard, mount_of};
 use crate::session::runner::starts_now;
@@ -19,22 +20,29 @@ use crate::trim::fitrim;
 use crate::trim::limit::CommandLimit;
 use crate::trim::lock::DriveLocks;
 use anyhow::Context as _;
+use rustix::fs::statvfs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trimtab_core::run::{Field, Run, TargetKind};
+use trimtab_core::run::{Field, Run, STUDY_TAKEN, TargetKind};
 use trimtab_core::runner::End;
 use trimtab_core::runner::header::Header;
 use trimtab_core::study::job::{self, Job};
+use trimtab_core::study::matrix::repeats;
 use trimtab_core::study::policy;
 use trimtab_core::study::policy_events::PolicyEvents;
 use trimtab_core::workload::FileWorkload as _;
 use trimtab_core::workload::tree::{Tree, TreeList};
 
+/// By how much the fill may differ where a study goes on: what others write meanwhile decides little.
+const FILL_TOLERANCE_PERCENT: f64 = 3.0;
+
 /// What can be done with the filesystem of a directory.
 #[derive(Debug)]
 pub struct Possibilities {
     mount: Mount,
+    /// What tells this filesystem, as it is mounted, from others.
+    identity: String,
     discard: Discard,
     trim_obstacle: Option<String>,
     remount_obstacle: Option<String>,
@@ -49,7 +57,8 @@ impl Possibilities {
         let dir = crate::sys::beneath::Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let trim_obstacle = fitrim::obstacle(&dir).map(|obstacle| obstacle.to_string());
         let remount_obstacle = remount_obstacle(&mount);
-        Ok(Self { discard: Discard::of(&mount), mount, trim_obstacle, remount_obstacle, locks: None })
+        let identity = identity(&mount, path, &dir)?;
+        Ok(Self { discard: Discard::of(&mount), identity, mount, trim_obstacle, remount_obstacle, locks: None })
     }
 
     /// Whether a policy that trims is going to be tried. Only then is anything trimmed at all.
@@ -119,6 +128,17 @@ impl Possibilities {
         }
         Ok(())
     }
+}
+
+/// Type, UUID, size, options and drives of the filesystem that is mounted there.
+fn identity(mount: &Mount, path: &Path, dir: &crate::sys::beneath::Dir) -> anyhow::Result<String> {
+    let stat = statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let place = Place::of_path(&Root::live()?, path).with_context(|| format!("cannot find {}", path.display()))?;
+    let uuid = crate::sys::filesystem::uuid(dir);
+    let size = stat.f_blocks.saturating_mul(stat.f_frsize);
+    let stack = environment::describe(&place.stack);
+    let Mount { dev, fs_type, options, fs_options, .. } = mount;
+    Ok(format!("{fs_type} {uuid:?} {} {size} {options} {fs_options} {dev} {stack}", stat.f_fsid))
 }
 
 /// The locks of the drives below `path`, which whoever trims them takes.
@@ -243,7 +263,28 @@ impl Rig for RealRig<'_> {
         let mut header = starts_now(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, self.possibilities.discard_under(policy).to_string()));
         let place = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        (header, format!("{} {}", place.display(), self.trim_before))
+        (header, format!("{} {} {}", place.display(), self.trim_before, self.possibilities.identity))
+    }
+
+    fn accepts(&self, earlier: &Run) -> bool {
+        let fill = |run: &Run| Field::find(&run.environment, "fs.fill")?.trim_end_matches(" %").parse::<f64>().ok();
+        let now = statvfs(&self.path).ok().filter(|stat| stat.f_blocks > 0);
+        let now = now.map(|stat| 100.0 * stat.f_blocks.saturating_sub(stat.f_bfree) as f64 / stat.f_blocks as f64);
+        now.zip(fill(earlier)).is_some_and(|(now, then)| (now - then).abs() <= FILL_TOLERANCE_PERCENT)
+    }
+
+    fn takes(&self, found: usize, taken: &mut [Run]) {
+        for run in &mut *taken {
+            let n = repeats(run);
+            let s = if n == 1 { "" } else { "s" };
+            let text = format!("{n} repeat{s}, begun {}", instant(run.started_unix_ms));
+            self.context.remark(&format!("Taken from an interrupted study: {} {}, {text}.", run.workload, run.policy));
+            run.environment.retain(|field| field.key != STUDY_TAKEN);
+            run.environment.push(Field::new(STUDY_TAKEN, text));
+        }
+        if taken.is_empty() && found > 0 {
+            self.context.remark("None of them is of these settings and this filesystem, mounted and filled as it is now: all is measured.");
+        }
     }
 
     fn run(&mut self, job: &Job, policy: &str, part: &Part) -> anyhow::Result<(Run, End)> {

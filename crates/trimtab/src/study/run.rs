@@ -209,6 +209,14 @@ pub trait Rig {
     /// What is known of a run of `job` under `policy` before it begins, and whatever else decides its result.
     fn identity(&self, job: &Job, policy: &str) -> (Header, String);
 
+    /// Whether a run of the same cell was measured on what is here now, as far as that can change.
+    fn accepts(&self, _earlier: &Run) -> bool {
+        true
+    }
+
+    /// These runs, of so many that were found, were finished earlier and are taken: notes that in them, and says so.
+    fn takes(&self, _found: usize, _taken: &mut [Run]) {}
+
     /// Runs `job` once under `policy`, from a state that is the same for all policies as far as that is possible.
     /// `part` is for progress. An error means that nothing was measured.
     fn run(&mut self, job: &Job, policy: &str, part: &Part) -> anyhow::Result<(Run, End)>;
@@ -247,16 +255,7 @@ pub fn real(rig: &mut dyn Rig, asked: &Asked, checkpoints: &dyn Checkpoints) -> 
             Some(reason) => study.untried.push(Untried { policy: offer.policy, reason }),
         }
     }
-    let (mut cells, mut matrix) = (Vec::new(), Matrix::new(asked.repeats));
-    for (job, policy) in asked.jobs.iter().flat_map(|job| policies.iter().map(move |policy| (job, policy))) {
-        let (header, detail) = rig.identity(job, policy);
-        let name = checkpoint::name(header, &detail);
-        if asked.only.as_ref().is_none_or(|only| *only == name) {
-            let kept = checkpoints.find(&name);
-            matrix.add(policy, Some(name), kept);
-            cells.push((job, policy));
-        }
-    }
+    let (cells, mut matrix) = cells(rig, asked, &policies, checkpoints)?;
     let visits = matrix.visits();
     if !visits.is_empty() {
         warm_up(rig, asked, &policies)?;
@@ -302,6 +301,32 @@ pub fn real(rig: &mut dyn Rig, asked: &Asked, checkpoints: &dyn Checkpoints) -> 
     study.runs = runs.into_iter().flatten().collect();
     study.untried.extend(untried);
     Ok(study)
+}
+
+/// Every job under every policy, and the books of these cells with what was finished earlier.
+fn cells<'a>(
+    rig: &dyn Rig,
+    asked: &'a Asked,
+    policies: &'a [String],
+    checkpoints: &dyn Checkpoints,
+) -> anyhow::Result<(Vec<(&'a Job, &'a String)>, Matrix)> {
+    let named = asked.jobs.iter().flat_map(|job| policies.iter().map(move |policy| (job, policy))).map(|(job, policy)| {
+        let (header, detail) = rig.identity(job, policy);
+        (job, policy, checkpoint::name(header, &detail))
+    });
+    let named: Vec<_> = named.filter(|(_, _, name)| asked.only.as_ref().is_none_or(|only| only == name)).collect();
+    let mut taken: Vec<Run> =
+        named.iter().filter_map(|(_, _, name)| checkpoints.find(name)).filter(|earlier| rig.accepts(earlier)).collect();
+    rig.takes(checkpoints.found(), &mut taken);
+    let mut matrix = Matrix::new(asked.repeats);
+    for run in &taken {
+        checkpoints.put(run)?;
+    }
+    for (_, policy, name) in &named {
+        let kept = taken.iter().find(|run| checkpoint::cell_of(run) == Some(name.as_str())).cloned();
+        matrix.add(*policy, Some(name.clone()), kept);
+    }
+    Ok((named.into_iter().map(|(job, policy, _)| (job, policy)).collect(), matrix))
 }
 
 /// The first run finds caches cold and the filesystem's structures unmade; it is thrown away where policies are compared.

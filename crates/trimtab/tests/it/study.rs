@@ -66,26 +66,106 @@ fn all_policies_of_ext4_end_in_one_table_and_the_mount_is_as_before() {
     assert!(is_clean(&mount.path()));
 }
 
+/// How many repeats a run has, and what is said of those that were taken.
+type Repeats = (String, Option<String>);
+
+/// A store, and studies of filesystems in memory into it.
+struct Studies(tempfile::TempDir);
+
+impl Studies {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn command(&self, args: &[&str], path: &Path) -> std::process::Command {
+        let mut study = process();
+        study.args(["study", "--quick", "--reserve", "0", "--json", "--store"]).arg(self.0.path().join("r.db")).args(args).arg(path);
+        study
+    }
+
+    /// The ids of its runs, how many repeats each had, how many of them were taken, and what was said.
+    fn study(&self, args: &[&str], path: &Path) -> (Vec<String>, Vec<Repeats>, String) {
+        let output = self.command(args, path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let runs = json["runs"].as_array().unwrap();
+        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+        let ids = runs.iter().map(|run| text(&run["id"]).unwrap()).collect();
+        let taken = |run: &serde_json::Value| text(&run["environment"]["study.taken"]);
+        (ids, runs.iter().map(|run| (text(&run["settings"]["repeats"]).unwrap(), taken(run))).collect(), said)
+    }
+
+    /// Begins a study and interrupts it once so many of its runs are kept.
+    fn interrupted(&self, args: &[&str], path: &Path, runs: usize) {
+        let mut child = self.command(args, path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let started = Instant::now();
+        while self.listed().len() < runs {
+            assert!(child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60), "it ended before");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        signal(&child, rustix::process::Signal::INT);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+    }
+
+    fn listed(&self) -> Vec<String> {
+        let output = trimtab().args(["results", "list", "--json", "--store"]).arg(self.0.path().join("r.db")).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        json["runs"].as_array().into_iter().flatten().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
 #[test]
-fn every_run_is_kept_once_under_the_id_that_is_shown() {
+fn an_interrupted_study_goes_on_with_what_it_had_and_says_what_and_from_when() {
     let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
-    let scratch = tempfile::tempdir().unwrap();
-    let store = scratch.path().join("r.db");
-    let listed = || -> Vec<String> {
-        let output = trimtab().args(["results", "list", "--json", "--store"]).arg(&store).output().unwrap();
-        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        json["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+    let (studies, path) = (Studies::new(), mount.path());
+    let before = studies.listed().len();
+    assert_eq!(before, 0);
+    studies.interrupted(&["--repeats", "2"], &path, 1);
+    let there = studies.listed().len();
+    let (shown, runs, said) = studies.study(&["--repeats", "3", "--resume"], &path);
+    let taken: Vec<&String> = runs.iter().filter_map(|(_, taken)| taken.as_ref()).collect();
+    assert_eq!(taken.len(), there, "{said}");
+    assert!(taken[0].contains(" repeat") && taken[0].contains("begun 20"), "{taken:?}");
+    assert!(said.contains(&format!("Taken from an interrupted study: tree as-mounted, {}", taken[0])), "{said}");
+    assert!(runs.iter().all(|(repeats, _)| repeats == "3"), "{runs:?}");
+    // Three repeats take the place of those that they go on from.
+    assert_eq!(studies.listed(), shown);
+    let show = |args: &[&str]| {
+        trimtab().args(["results", "show", "study:last"]).args(args).arg("--store").arg(studies.0.path().join("r.db")).assert()
     };
-    for (repeats, resume) in [("2", None), ("3", Some("--resume"))] {
-        let mut study = trimtab();
-        study.args(["study", "--quick", "--repeats", repeats, "--reserve", "0", "--json", "--store"]).arg(&store).args(resume);
-        let output = study.arg(mount.path()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let shown: Vec<String> = json["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect();
-        assert_eq!(shown.len(), 2);
-        // Three repeats take the place of the two that they go on from.
-        assert_eq!(listed(), shown);
+    show(&["--details"]).success().stdout(contains("Taken from an interrupted study").and(contains(taken[0].as_str())));
+    // That study came to its end: what is asked for again is measured again.
+    let (again, runs, said) = studies.study(&["--repeats", "3", "--resume"], &path);
+    assert!(runs.iter().all(|(_, taken)| taken.is_none()) && again.iter().all(|id| !shown.contains(id)), "{said}");
+    assert_eq!(studies.listed().len(), 4);
+}
+
+#[test]
+fn a_study_takes_nothing_that_was_measured_on_another_filesystem_or_at_another_fill_or_with_other_options() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let (path, device) = (mount.path(), mount.device());
+    let at = path.to_str().unwrap();
+    let only = ["--repeats", "2", "--policies", "as-mounted"];
+    let resume = ["--repeats", "2", "--policies", "as-mounted", "--resume"];
+    type Change<'a> = (&'a str, &'a dyn Fn());
+    let changes: [Change<'_>; 4] = [
+        ("nothing", &|| ()),
+        ("fill", &|| std::fs::write(path.join("more"), vec![1; 100 << 20]).unwrap()),
+        ("options", &|| mount.remount("noatime")),
+        ("filesystem", &|| {
+            run("umount", &[at]).unwrap();
+            run("mkfs", &["-t", "ext4", "-q", "-F", &device]).unwrap();
+            run("mount", &["-o", "nodiscard", &device, at]).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let studies = Studies::new();
+        studies.interrupted(&only, &path, 1);
+        change();
+        let (_, runs, said) = studies.study(&resume, &path);
+        let taken = runs.iter().filter(|(_, taken)| taken.is_some()).count();
+        assert_eq!((taken > 0, said.contains("all is measured")), (what == "nothing", what != "nothing"), "{what}: {said}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Comparison, Options, Verdict, compare, exactly};
 use crate::run::histogram::Histogram;
-use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, STUDY_CELL, Severity, Unit, Warning};
+use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Severity, Unit, Warning};
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -213,7 +213,7 @@ fn by_key(sides: &[Side<'_>], fields: fn(&Run) -> &[Field]) -> Vec<(String, Vec<
     ordered
         .into_iter()
         // Two runs of a study are two cells by their settings, which differ beside it.
-        .filter(|(key, _)| *key != STUDY_CELL)
+        .filter(|(key, _)| *key != STUDY_CELL && *key != STUDY_TAKEN)
         .map(|(key, _)| (key.to_owned(), sides.iter().map(|side| side.runs.iter().map(|run| value(run, key)).collect()).collect()))
         .collect()
 }
