@@ -12,6 +12,7 @@ pub mod document;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod job;
+pub mod judged;
 pub mod kernels;
 pub mod light_work;
 pub mod matrix;

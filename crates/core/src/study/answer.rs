@@ -3,6 +3,7 @@
 
 use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::job::Job;
+use super::judged::Judged;
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::months::{NOT_STEADY, NOT_STEADY_LEGEND, fills, is_steady, mark, setting};
 use super::table::{FOREGROUND, jobs, mean, policy_title};
@@ -42,7 +43,7 @@ pub struct Around {
 }
 
 /// The answer.
-pub fn of(study: &Study, around: &Around) -> Answer {
+pub fn of(study: &Judged<'_>, around: &Around) -> Answer {
     let (choice, meaning) = choice(study);
     Answer {
         subject: subject(study),
@@ -57,7 +58,7 @@ pub fn of(study: &Study, around: &Around) -> Answer {
             .take(1)
             .map(|command| command.split("    #").next().unwrap_or_default().to_owned())
             .collect(),
-        undo: verdict::recommended_policy(study).map(|_| UNDO.to_owned()),
+        undo: study.policy().map(|_| UNDO.to_owned()),
         more: more(study, around),
     }
 }
@@ -107,8 +108,8 @@ fn origin(study: &Study, around: &Around) -> String {
 }
 
 /// What to use, and what that is.
-pub(super) fn choice(study: &Study) -> (&'static str, String) {
-    let (choice, meaning) = match verdict::recommendation(study) {
+pub(super) fn choice(study: &Judged<'_>) -> (&'static str, String) {
+    let (choice, meaning) = match study.recommendation {
         Recommendation::Batched if verdict::too_few_repeats(study) => (policy::BATCHED, "trim everything now and then: the safe choice"),
         Recommendation::Idle => (policy::IDLE, "trim in idle time, in small pieces"),
         Recommendation::Adaptive => (policy::ADAPTIVE, "trim when three quarters of the free space have been written"),
@@ -127,8 +128,8 @@ pub(super) fn choice(study: &Study) -> (&'static str, String) {
 }
 
 /// How sure that is.
-fn sure(study: &Study) -> String {
-    if let Some(policy) = verdict::recommended_policy(study).filter(|policy| !verdict::was_tried(study, policy)) {
+fn sure(study: &Judged<'_>) -> String {
+    if let Some(policy) = study.policy().filter(|policy| !verdict::was_tried(study, policy)) {
         return format!("{policy} was not tried");
     }
     match first(study).map(|run| run.provenance) {
@@ -140,7 +141,7 @@ fn sure(study: &Study) -> String {
             if repeats == 0 { String::new() } else { format!("{repeats} repeat{} each", if repeats == 1 { "" } else { "s" }) }
         }
         Some(_) => match study.sensitivity() {
-            Some(sensitivity) => sensitivity.short(verdict::recommendation(study)),
+            Some(sensitivity) => sensitivity.short(study.recommendation),
             None => sensitivity::NOT_TRIED.to_owned(),
         },
         None => String::new(),
@@ -173,8 +174,8 @@ pub fn policies(study: &Study) -> Vec<&str> {
 }
 
 /// Two lines: what it gains, and what others wait.
-fn why(study: &Study) -> Vec<String> {
-    let chosen = verdict::recommended_policy(study);
+fn why(study: &Judged<'_>) -> Vec<String> {
+    let chosen = study.policy();
     let mut lines: Vec<String> = gains(study, chosen).into_iter().chain(waits(study, chosen)).collect();
     if lines.len() < 2 {
         lines.extend(deleting(study).map(|(what, text)| format!("{} takes {text}", what.to_lowercase())));
@@ -306,7 +307,7 @@ pub(super) fn rate(value: f64) -> String {
     three_digits(value)
 }
 
-fn tables(study: &Study) -> Vec<Table> {
+fn tables(study: &Judged<'_>) -> Vec<Table> {
     if study.ageing.is_empty() { measured(study) } else { vec![months(study)] }
 }
 
@@ -330,9 +331,9 @@ pub(super) fn corner(table: &Table) -> String {
 }
 
 /// The policies by what others wait, and by what months of use come to at each fill.
-fn months(study: &Study) -> Table {
+fn months(study: &Judged<'_>) -> Table {
     let fills: Vec<String> = fills(&study.ageing).into_iter().map(str::to_owned).collect();
-    let chosen = verdict::recommended_policy(study);
+    let chosen = study.policy();
     let waits = policies(study).iter().any(|policy| longest_wait(study, policy).is_some());
     let (mut groups, mut header) = (vec![String::new()], vec!["policy".to_owned()]);
     if waits {
@@ -376,7 +377,7 @@ struct Column<'a> {
 }
 
 /// What was measured of each policy: what is waited for, what others wait, what trimming takes, what reached the drive.
-fn measured(study: &Study) -> Vec<Table> {
+fn measured(study: &Judged<'_>) -> Vec<Table> {
     let jobs = jobs(&study.runs);
     let show = |seconds: f64| quantity(seconds, Unit::Seconds);
     let mut columns: Vec<Column<'_>> = Vec::new();
@@ -407,7 +408,7 @@ fn measured(study: &Study) -> Vec<Table> {
     let header: Vec<&str> = core::iter::once("policy").chain(columns.iter().map(|column| column.header)).collect();
     let mut table = Table::new("", &header);
     table.groups = core::iter::once(String::new()).chain(columns.iter().map(|column| column.group.to_owned())).collect();
-    let chosen = verdict::recommended_policy(study);
+    let chosen = study.policy();
     for title in titles {
         let runs = of(&title);
         let cells = columns.iter().map(|column| (column.figure)(&runs).unwrap_or_else(|| "-".to_owned()));
@@ -420,7 +421,7 @@ fn measured(study: &Study) -> Vec<Table> {
 }
 
 /// What deleting costs, what to check first, what to be careful about.
-fn notes(study: &Study) -> Vec<(String, String)> {
+fn notes(study: &Judged<'_>) -> Vec<(String, String)> {
     // Without months it is among the reasons already.
     let mut notes: Vec<(String, String)> = deleting(study).into_iter().filter(|_| !study.ageing.is_empty()).collect();
     let check = match advice::misaligned(study) {
@@ -428,7 +429,7 @@ fn notes(study: &Study) -> Vec<(String, String)> {
         None => "'trimtab doctor PATH' says whether TRIM reaches the drive at all".to_owned(),
     };
     notes.push(("Check first".to_owned(), check));
-    if verdict::recommendation(study) == Recommendation::NoDifference {
+    if study.recommendation == Recommendation::NoDifference {
         // Over months nothing was looked at where nothing was modelled: that nothing trims at all is no finding then.
         let what = if study.ageing.is_empty() {
             "nothing, where something trims it already: 'trimtab doctor PATH' says"
@@ -456,11 +457,11 @@ fn untried(study: &Study) -> String {
 }
 
 /// The most serious warning, of the recommended policy before those of others.
-fn caution(study: &Study) -> Option<String> {
+fn caution(study: &Judged<'_>) -> Option<String> {
     if let Some(behind) = advice::behind(study).first() {
         return Some(format!("'{}' never gets done at {} full, so it is not recommended", behind.policy, spaced(behind.fill)));
     }
-    let chosen = verdict::recommended_policy(study);
+    let chosen = study.policy();
     let warnings = study.all().flat_map(|run| {
         let policy = verdict::effective_policy(run);
         run.warnings.iter().map(move |warning| (policy, warning))
@@ -497,7 +498,7 @@ mod tests {
     /// A rate that did not become steady, under one policy at one fill.
     #[test]
     fn rates_that_are_not_steady_are_marked() {
-        let all_steady = of(&whole(), &around());
+        let all_steady = of(&Judged::of(&whole()), &around());
         let text = |answer: &Answer| format!("{:?} {:?}", answer.why, answer.tables);
         assert!(!text(&all_steady).contains('~'), "{}", text(&all_steady));
         let mut study = whole();
@@ -508,13 +509,13 @@ mod tests {
             text: String::new(),
             facts: Vec::new(),
         });
-        let answer = of(&study, &around());
+        let answer = of(&Judged::of(&study), &around());
         assert!(answer.why[0].starts_with("random writes +30 %~, life +47 % against"), "{:?}", answer.why);
         let table = &answer.tables[0];
         assert_eq!(table.groups[0], "~ not steady");
         let marked: Vec<&String> = table.rows.iter().flatten().filter(|cell| cell.contains('~')).collect();
         assert_eq!(marked, ["36,200~"], "no other cell, and neither WAF nor life");
-        let three = overview::answer(&[study, whole()], &around(), |_| 0);
+        let three = overview::answer(&Judged::all(&[study, whole()]), &around(), |_| 0);
         assert!(three.why[0].contains("OCZ +30 %~, OCZ +30 % against"), "{:?}", three.why);
         assert_eq!(
             (three.tables[0].groups[0].as_str(), three.tables[0].rows[2].join(" ").matches('~').count()),

@@ -3,10 +3,11 @@
 
 use super::ageing::{BURST_SERIES, CYCLES_PER_TB, RATE_STEADY, WAF_SERIES, WAF_STEADY};
 use super::answer::{self, Around};
+use super::judged::Judged;
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::months::{self, fills, setting};
 use super::table::{FOREGROUND, mean};
-use super::{Study, document, pictures, policy, verdict};
+use super::{Study, document, pictures, policy};
 use crate::analysis::compare::Options;
 use crate::analysis::compare::runs::{Row, Side, against};
 use crate::document::{Block, Chart, ChartKind, Document, Film, Heat, Section, Table};
@@ -27,7 +28,7 @@ pub struct Named<'a> {
     /// First digits of its id.
     pub id: &'a str,
     /// The study.
-    pub study: &'a Study,
+    pub study: &'a Judged<'a>,
 }
 
 /// What tells a run apart from the others of its study.
@@ -176,7 +177,7 @@ fn cost_and_gain(studies: &[Named<'_>]) -> Option<Section> {
 /// Which policies are looked at over time: none, and those that any of them recommends.
 fn looked_at<'a>(studies: &[Named<'a>]) -> Vec<&'a str> {
     let mut wanted = vec![policy::NONE];
-    wanted.extend(studies.iter().filter_map(|named| verdict::recommended_policy(named.study)));
+    wanted.extend(studies.iter().filter_map(|named| named.study.policy()));
     wanted.dedup();
     let mut all: Vec<&str> = Vec::new();
     for policy in wanted {

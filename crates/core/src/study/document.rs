@@ -1,8 +1,9 @@
 //! A study as a report.
 
 use super::answer::{self, Around};
+use super::judged::Judged;
 use super::table::{self, policy_title};
-use super::verdict::{self, Recommendation};
+use super::verdict::Recommendation;
 use super::{Study, ageing, kernels, light_work, months, pictures, policy, sensitivity};
 use crate::document::{Block, Chart, ChartKind, Document, Section, Table};
 use crate::policy::PolicySpec;
@@ -16,7 +17,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// The report: the answer, the pictures that carry it, and folded away all else.
-pub fn of(study: &Study, around: &Around) -> Document {
+pub fn of(study: &Judged<'_>, around: &Around) -> Document {
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(pictures::cost_and_gain(study));
     sections.extend(months::lines(study));
@@ -25,7 +26,7 @@ pub fn of(study: &Study, around: &Around) -> Document {
     if sections.is_empty() {
         sections.extend(charts(study));
     }
-    sections.push(Section::new("Why, in full", vec![Block::Verdict(verdict::of(study))]).folded());
+    sections.push(Section::new("Why, in full", vec![Block::Verdict(study.verdict.clone())]).folded());
     sections.extend(in_full(study).into_iter().map(Section::folded));
     Document {
         title: format!("Trim policies on {}", study.target),
@@ -36,7 +37,7 @@ pub fn of(study: &Study, around: &Around) -> Document {
 }
 
 /// Every table, for those who want to know.
-fn in_full(study: &Study) -> Vec<Section> {
+fn in_full(study: &Judged<'_>) -> Vec<Section> {
     let mut sections = Vec::new();
     if !study.runs.is_empty() {
         sections.push(Section::new("Policies by phase", vec![Block::Table(table::by_phase(study))]));
@@ -50,7 +51,7 @@ fn in_full(study: &Study) -> Vec<Section> {
         sections.extend(charts(study));
         sections.push(Section::new("Latency by operation", vec![Block::Table(table::latencies(study))]));
     }
-    sections.extend(months::states(study, verdict::recommended_policy(study)).or_else(|| {
+    sections.extend(months::states(study, study.policy()).or_else(|| {
         not_measured("State of the drive's blocks", "a real drive does not say which of its blocks are mapped, stale or free.")
     }));
     sections.extend(months::tuning(study).or_else(|| {
@@ -132,13 +133,12 @@ fn workloads(study: &Study) -> Block {
 }
 
 /// What to type to follow the verdict, on a real filesystem.
-pub fn commands(study: &Study) -> Vec<String> {
+pub fn commands(study: &Judged<'_>) -> Vec<String> {
     let place = match study.runs.first() {
         Some(run) if run.target == TargetKind::Directory => study.target.as_str(),
         _ => "MOUNTPOINT",
     };
-    let recommendation = verdict::recommendation(study);
-    let policy = match recommendation {
+    let policy = match study.recommendation {
         Recommendation::Blocked => return vec![format!("trimtab doctor {place}")],
         Recommendation::NoDifference | Recommendation::NeverDone | Recommendation::NotTested | Recommendation::Unknown => {
             return Vec::new();

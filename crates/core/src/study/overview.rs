@@ -2,8 +2,9 @@
 
 use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::answer::{self, Around, figure, longest_wait, percent, policies, spaced};
+use super::judged::Judged;
 use super::months::{fills, mark};
-use super::verdict::{self, Recommendation};
+use super::verdict::Recommendation;
 use super::{Study, advice, document, policy, sensitivity};
 use crate::document::{Answer, Document, Section, Table, Use};
 use crate::run::Unit;
@@ -23,7 +24,7 @@ const HEADER: usize = 4;
 const CHECK_FIRST: &str = "Check first";
 
 /// The answer for all of them; `height` says how many lines an answer takes on a screen of [`COLUMNS`].
-pub fn answer(studies: &[Study], around: &Around, height: fn(&Answer) -> usize) -> Answer {
+pub fn answer(studies: &[Judged<'_>], around: &Around, height: fn(&Answer) -> usize) -> Answer {
     let shown = studies.iter().find(|study| !study.complete).or(studies.first());
     let one = shown.map(|study| answer::of(study, &Around { took: around.took, ..Around::default() }));
     let mut more = Vec::new();
@@ -62,11 +63,11 @@ pub fn answer(studies: &[Study], around: &Around, height: fn(&Answer) -> usize) 
 }
 
 /// What to use on which drives; those for which the same is said share a line.
-fn uses(studies: &[Study]) -> Vec<Use> {
+fn uses(studies: &[Judged<'_>]) -> Vec<Use> {
     let mut uses: Vec<(&str, String, Vec<String>)> = Vec::new();
     for study in studies {
         let (choice, meaning) = answer::choice(study);
-        let meaning = in_short(verdict::recommendation(study)).map_or(meaning, str::to_owned);
+        let meaning = in_short(study.recommendation).map_or(meaning, str::to_owned);
         match uses.iter_mut().find(|(other, same, _)| *other == choice && *same == meaning) {
             Some((.., names)) => names.push(name(study)),
             None => uses.push((choice, meaning, vec![name(study)])),
@@ -102,7 +103,7 @@ fn listed(words: &[&str]) -> String {
 }
 
 /// How far the recommendations can be trusted: what was assumed otherwise, and where that changes them.
-fn sure(studies: &[Study]) -> String {
+fn sure(studies: &[Judged<'_>]) -> String {
     let looked: Vec<_> = studies.iter().filter_map(|study| Some((study, study.sensitivity()?))).collect();
     let Some((_, first)) = looked.first() else {
         return format!("modelled; {}", sensitivity::NOT_TRIED);
@@ -117,7 +118,7 @@ fn sure(studies: &[Study]) -> String {
     for (study, sensitivity) in &looked {
         let (short, decisive) = (short_name(study), sensitivity.decisive());
         match &decisive[..] {
-            _ if !sensitivity.is_about(verdict::recommendation(study)) => {
+            _ if !sensitivity.is_about(study.recommendation) => {
                 rest.push(format!("smaller studies of {short} come to {}", sensitivity.recommended));
             }
             [] => hold.push(short),
@@ -135,7 +136,7 @@ fn sure(studies: &[Study]) -> String {
 }
 
 /// The report: the answer, then each drive.
-pub fn document(studies: &[Study], around: &Around, height: fn(&Answer) -> usize) -> Document {
+pub fn document(studies: &[Judged<'_>], around: &Around, height: fn(&Answer) -> usize) -> Document {
     let mut sections: Vec<Section> = Vec::new();
     for study in studies {
         let of_drive = document::of(study, &Around::default());
@@ -166,8 +167,8 @@ fn in_words(number: usize) -> String {
     }
 }
 
-fn filesystem(studies: &[Study]) -> String {
-    let run = studies.first().and_then(answer::first);
+fn filesystem(studies: &[Judged<'_>]) -> String {
+    let run = studies.first().and_then(|study| answer::first(study));
     run.and_then(|run| answer::environment(run, "volume.name")).unwrap_or_default().to_owned()
 }
 
@@ -195,11 +196,11 @@ const fn in_short(recommendation: Recommendation) -> Option<&'static str> {
 }
 
 /// What the recommended policies gain, drive by drive: a line for random writes, a line for life.
-fn why(studies: &[Study]) -> Vec<String> {
+fn why(studies: &[Judged<'_>]) -> Vec<String> {
     let Some(fill) = studies.first().and_then(|study| fills(&study.ageing).first().map(|fill| spaced(fill))) else { return Vec::new() };
-    let days = studies.first().and_then(answer::days).map_or_else(String::new, |days| format!(", {days:.0} days"));
-    let gain = |study: &Study| {
-        let chosen = verdict::recommended_policy(study).filter(|chosen| *chosen != policy::NONE)?;
+    let days = studies.first().and_then(|study| answer::days(study)).map_or_else(String::new, |days| format!(", {days:.0} days"));
+    let gain = |study: &Judged<'_>| {
+        let chosen = study.policy().filter(|chosen| *chosen != policy::NONE)?;
         let gains = advice::gains(study, chosen);
         let gain = gains.iter().find(|gain| gain.counts()).or(gains.first())?;
         let rate = format!("{}{}", percent(gain.rate), mark(gain.steady));
@@ -207,7 +208,7 @@ fn why(studies: &[Study]) -> Vec<String> {
     };
     let line = |which: usize| {
         let each = studies.iter().map(|study| {
-            let chosen = verdict::recommended_policy(study).filter(|chosen| *chosen != policy::NONE);
+            let chosen = study.policy().filter(|chosen| *chosen != policy::NONE);
             let gained = match gain(study) {
                 None if chosen.is_some() => "not tried".to_owned(),
                 gain => gain.and_then(|[rate, life]| if which == 0 { rate } else { life }).unwrap_or_else(|| "no gain".to_owned()),
@@ -221,13 +222,13 @@ fn why(studies: &[Study]) -> Vec<String> {
 
 /// Which policies of each drive to show in at most `most` rows: none and the recommended one of each, or where that is none the best; and as far as
 /// there is room, where the difference is largest, the one beside which others wait longest.
-fn shown(studies: &[Study], most: usize) -> Vec<Vec<&str>> {
+fn shown<'a>(studies: &'a [Judged<'a>], most: usize) -> Vec<Vec<&'a str>> {
     let gain = |study: &Study, name: &str| {
         advice::gains(study, name).iter().map(|gain| gain.rate.max(gain.life.unwrap_or(1.0))).fold(1.0, f64::max)
     };
-    let two = |study| {
+    let two = |study: &'a Judged<'a>| {
         let all = policies(study);
-        let chosen = verdict::recommended_policy(study).filter(|chosen| *chosen != policy::NONE);
+        let chosen = study.policy().filter(|chosen| *chosen != policy::NONE);
         let best = || all.iter().copied().filter(|name| *name != policy::NONE).max_by(|a, b| gain(study, a).total_cmp(&gain(study, b)));
         let other = chosen.or_else(best);
         all.iter().copied().filter(|name| *name == policy::NONE || other == Some(*name)).collect::<Vec<_>>()
@@ -267,7 +268,7 @@ fn shown(studies: &[Study], most: usize) -> Vec<Vec<&str>> {
 }
 
 /// A row for each drive and policy that differs, as many as there is room for.
-fn table(studies: &[Study], most: usize) -> Table {
+fn table(studies: &[Judged<'_>], most: usize) -> Table {
     let fills: Vec<String> = studies.first().map(|study| fills(&study.ageing).into_iter().map(str::to_owned).collect()).unwrap_or_default();
     let (mut groups, mut header) =
         (vec![String::new(), answer::SPARSE_APPENDS.to_owned()], vec!["policy".to_owned(), "waits at most".to_owned()]);
@@ -278,7 +279,7 @@ fn table(studies: &[Study], most: usize) -> Table {
     let mut table = Table::new("", &header.iter().map(String::as_str).collect::<Vec<_>>());
     table.groups = groups;
     for (study, names) in studies.iter().zip(shown(studies, most)) {
-        let chosen = verdict::recommended_policy(study);
+        let chosen = study.policy();
         for policy in names {
             let mut row = vec![format!("{} {policy}", short_name(study))];
             row.push(longest_wait(study, policy).map_or_else(|| "-".to_owned(), |seconds| quantity(seconds, Unit::Seconds)));
@@ -305,7 +306,7 @@ mod tests {
         let said = |change: &dyn Fn(&mut Vec<Study>)| {
             let mut studies = three();
             change(&mut studies);
-            sure(&studies)
+            sure(&Judged::all(&studies))
         };
         assert_eq!(said(&|_| {}), "SATA, NVMe hold with other TRIM costs and fills; OCZ depends on both");
         let one = said(&|studies| assume(&mut studies[0], "idle", &[("what a TRIM costs", "online"), ("how full it is", "idle")]));
@@ -326,10 +327,10 @@ mod tests {
     #[test]
     fn there_are_as_many_rows_as_the_screen_has_room_for() {
         let studies = three();
-        let rows = |most| shown(&studies, most).iter().map(Vec::len).collect::<Vec<_>>();
+        let rows = |most| shown(&Judged::all(&studies), most).iter().map(Vec::len).collect::<Vec<_>>();
         assert_eq!(rows(0), [3, 2, 2], "none and another one of each, and always the one beside which others wait longest");
         assert_eq!(rows(7), [3, 2, 2], "3.10 s instead of 153 ms is the largest difference");
-        assert_eq!(shown(&studies, 7)[0], ["none", "online", "idle"]);
+        assert_eq!(shown(&Judged::all(&studies), 7)[0], ["none", "online", "idle"]);
         assert_eq!(rows(100), [3, 3, 3]);
     }
 
@@ -349,12 +350,12 @@ mod tests {
             studies[0].ageing.retain(|run| run.policy != left);
         };
         without(&mut studies, "batched");
-        assert_eq!(verdict::recommended_policy(&studies[0]), Some("idle"));
+        assert_eq!(Judged::of(&studies[0]).policy(), Some("idle"));
         without(&mut studies, "idle");
-        assert_eq!(verdict::recommended_policy(&studies[0]), Some("adaptive"));
+        assert_eq!(Judged::of(&studies[0]).policy(), Some("adaptive"));
         without(&mut studies, "adaptive");
         // Nothing but online discard is left, which costs too much: batches would be next.
-        let shown = answer(&studies, &around(), |_| 20).why.join("\n");
+        let shown = answer(&Judged::all(&studies), &around(), |_| 20).why.join("\n");
         assert!(shown.contains("OCZ not tried") && !shown.contains("OCZ no gain"), "{shown}");
     }
 }

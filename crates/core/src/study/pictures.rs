@@ -1,10 +1,10 @@
 //! The pictures of a study: what each policy costs against what it gains, the drive itself over months, latencies beside a trim.
 
 use super::answer::{longest_wait, policies};
+use super::judged::Judged;
 use super::light_work::BUSY;
 use super::months::{fills, setting};
-use super::verdict;
-use super::{Study, advice, policy};
+use super::{advice, policy};
 use crate::document::{Block, Chart, ChartKind, Dot, Film, Heat, Section};
 use crate::run::pictures::LatencyMap;
 use crate::run::{Field, Run};
@@ -15,9 +15,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// One mark a policy: the longest wait of others against what is gained over months.
-pub fn cost_and_gain(study: &Study) -> Option<Section> {
+pub fn cost_and_gain(study: &Judged<'_>) -> Option<Section> {
     let fill = fills(&study.ageing).first().copied()?;
-    let chosen = verdict::recommended_policy(study);
+    let chosen = study.policy();
     let dot = |name: &str| {
         let gains = advice::gains(study, name);
         let gain = gains.iter().find(|gain| gain.fill == fill)?;
@@ -64,7 +64,7 @@ fn two(names: &[&str], first: &str, second: Option<&str>) -> [usize; 2] {
 }
 
 /// The superblocks of the drive under each policy.
-pub fn drive(study: &Study) -> Option<Section> {
+pub fn drive(study: &Judged<'_>) -> Option<Section> {
     let fill = fills(&study.ageing).first().copied()?;
     let runs: Vec<&Run> = study.ageing.iter().filter(|run| setting(run, "fill") == Some(fill)).collect();
     let drives: Vec<_> = runs.iter().filter_map(|run| Some((run.policy.clone(), run.pictures.superblocks.clone()?))).collect();
@@ -77,7 +77,7 @@ pub fn drive(study: &Study) -> Option<Section> {
         title: format!("What the superblocks of the drive hold in the end, {fill} full"),
         x_label: "GB written since filled".to_owned(),
         x_scale: 1e-9,
-        shown: two(&names, policy::NONE, verdict::recommended_policy(study).filter(|name| *name != policy::NONE)),
+        shown: two(&names, policy::NONE, study.policy().filter(|name| *name != policy::NONE)),
         drives,
     };
     let text = format!(
@@ -90,13 +90,13 @@ pub fn drive(study: &Study) -> Option<Section> {
 }
 
 /// How long 50 appends a second take while a trim is under way.
-pub fn beside_a_trim(study: &Study) -> Option<Section> {
+pub fn beside_a_trim(study: &Judged<'_>) -> Option<Section> {
     let job = study.runs.first()?.workload.as_str();
     let busy = |run: &&Run| run.pictures.latencies.iter().find(|map| map.phase == BUSY.phase).cloned().map(|map| (run.policy.clone(), map));
     let maps: Vec<(String, LatencyMap)> = study.runs.iter().filter(|run| run.workload == job).filter_map(|run| busy(&run)).collect();
     let names: Vec<&str> = maps.iter().map(|(name, _)| name.as_str()).collect();
     let longest = |map: &LatencyMap| map.cells.iter().map(|cell| cell.1).max().unwrap_or(0);
-    let chosen = verdict::recommended_policy(study);
+    let chosen = study.policy();
     let worst = maps.iter().filter(|(name, _)| Some(name.as_str()) != chosen).max_by_key(|(_, map)| longest(map))?.0.clone();
     let heat = Heat {
         title: format!("50 appends a second beside a trim after '{job}': how long each took from when it was due"),

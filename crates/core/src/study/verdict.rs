@@ -121,6 +121,20 @@ pub enum Recommendation {
     Unknown,
 }
 
+impl Recommendation {
+    /// The policy that it is about, as runs name it.
+    pub const fn policy(self) -> Option<&'static str> {
+        match self {
+            Self::Online => Some(policy::ONLINE),
+            Self::Batched => Some(policy::BATCHED),
+            Self::Adaptive => Some(policy::ADAPTIVE),
+            Self::Idle => Some(policy::IDLE),
+            Self::NotWorthIt => Some(policy::NONE),
+            Self::NoDifference | Self::NeverDone | Self::Blocked | Self::NotTested | Self::Unknown => None,
+        }
+    }
+}
+
 /// What to do, from the runs.
 pub fn recommendation(study: &Study) -> Recommendation {
     let cells = Cells(&study.runs);
@@ -173,31 +187,15 @@ pub(super) fn repeats_in_words(study: &Study) -> String {
     }
 }
 
-/// The policy that the recommendation is about, as runs name it.
-pub fn recommended_policy(study: &Study) -> Option<&'static str> {
-    match recommendation(study) {
-        Recommendation::Online => Some(policy::ONLINE),
-        Recommendation::Batched => Some(policy::BATCHED),
-        Recommendation::Adaptive => Some(policy::ADAPTIVE),
-        Recommendation::Idle => Some(policy::IDLE),
-        Recommendation::NotWorthIt => Some(policy::NONE),
-        Recommendation::NoDifference
-        | Recommendation::NeverDone
-        | Recommendation::Blocked
-        | Recommendation::NotTested
-        | Recommendation::Unknown => None,
-    }
-}
-
 /// Whether a run of `policy` is in the study: what was left out may be all that remains.
 pub fn was_tried(study: &Study, policy: &str) -> bool {
     study.all().any(|run| effective_policy(run) == policy)
 }
 
-/// The verdict.
-pub fn of(study: &Study) -> Verdict {
+/// The verdict, in full.
+pub(super) fn of(study: &Study, recommendation: Recommendation) -> Verdict {
     let cells = Cells(&study.runs);
-    let mut verdict = Verdict { headline: headline(study, &cells), evidence: advice::evidence(study), caveats: Vec::new() };
+    let mut verdict = Verdict { headline: headline(study, recommendation, &cells), evidence: advice::evidence(study), caveats: Vec::new() };
     for job in jobs(&study.runs) {
         for run in study.runs.iter().filter(|run| run.workload == job) {
             verdict.evidence.extend(evidence(run));
@@ -209,7 +207,7 @@ pub fn of(study: &Study) -> Verdict {
         to.push(waits.evidence(policy));
     }
     verdict.caveats.extend(advice::never_done(study));
-    if let Some(chosen) = recommended_policy(study) {
+    if let Some(chosen) = recommendation.policy() {
         verdict.caveats.extend(advice::changes(study, chosen, stalls(study, &cells), STALL_SECONDS));
     }
     caveats(study, &cells, &mut verdict.caveats);
@@ -228,12 +226,12 @@ fn queues(run: &Run) -> bool {
     run.policy_settings.iter().any(|f| f.key == policy::DISCARD && f.value == "discard=async")
 }
 
-fn headline(study: &Study, cells: &Cells<'_>) -> String {
+fn headline(study: &Study, recommendation: Recommendation, cells: &Cells<'_>) -> String {
     let Some(first) = study.all().next() else { return "Nothing was measured to its end, so there is nothing to say.".to_owned() };
     let batch =
         if cells.has(policy::BATCHED) { format!("A batched trim takes {}{}.", trim_cost(cells), beside_it(study)) } else { String::new() };
     let months = |policy: &str| advice::sentence(study, policy);
-    let text = match recommendation(study) {
+    let text = match recommendation {
         Recommendation::Blocked => format!(
             "TRIM does not reach the device: under '{}' not one discard arrived, although files were deleted. 'trimtab doctor' says where it is blocked.",
             blocked(cells).unwrap_or_default()
@@ -308,8 +306,8 @@ fn headline(study: &Study, cells: &Cells<'_>) -> String {
             format!("Only '{}' could be tried here, so there is nothing to compare it with.", super::table::policy_title(first))
         }
     };
-    let price = price(cells, recommended_policy(study));
-    let robust = study.sensitivity().map(|s| s.sentence(sensitivity::name(recommendation(study)))).unwrap_or_default();
+    let price = price(cells, recommendation.policy());
+    let robust = study.sensitivity().map(|s| s.sentence(sensitivity::name(recommendation))).unwrap_or_default();
     format!("{text} {price} {robust}").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -574,6 +572,14 @@ mod tests {
         run("tree", policy, discard, &metrics)
     }
 
+    fn of(study: &Study) -> Verdict {
+        super::of(study, recommendation(study))
+    }
+
+    fn recommended(study: &Study) -> Option<&'static str> {
+        recommendation(study).policy()
+    }
+
     fn study(runs: Vec<Run>) -> Study {
         Study { target: "/mnt".into(), runs, complete: true, ..Study::default() }
     }
@@ -654,12 +660,14 @@ mod tests {
             tree("none", "nodiscard", &[0.17], 0.0, None),
             tree("batched", "nodiscard", &[0.17], 16.0, Some(0.1)),
         ]);
-        assert_eq!((recommendation(&study), recommended_policy(&study)), (Recommendation::NotTested, None));
+        assert_eq!((recommendation(&study), recommended(&study)), (Recommendation::NotTested, None));
         let headline = of(&study).headline;
         assert!(headline.starts_with("Online discard was not tested here: the filesystem sends its discards minutes later"), "{headline}");
         assert!(headline.ends_with("A batched trim takes 100 ms."), "{headline}");
         // The first screen blames nothing that was counted in the table below it.
-        let meaning = super::super::answer::of(&study, &super::super::answer::Around::default()).uses[0].meaning.clone();
+        let meaning = super::super::answer::of(&super::super::judged::Judged::of(&study), &super::super::answer::Around::default()).uses[0]
+            .meaning
+            .clone();
         assert_eq!(
             meaning,
             "online discard was not tested here: the filesystem sends its discards minutes later, and none was counted until then"
@@ -709,7 +717,7 @@ mod tests {
         assert!(of(&none).evidence.iter().any(|e| e.contains("beside 'online' 0 of 52 appends of others took longer than 50.0 ms")));
         // A third of 60 take 900 ms beside online discard, none of 52 without: 20 of 20 by chance in C(60, 20) / C(112, 20), less than 0.01 %.
         let online = waited(&quick, &quick, &[(40, 1), (20, 900)]);
-        assert_eq!((recommendation(&online), recommended_policy(&online)), (Recommendation::Batched, Some(policy::BATCHED)));
+        assert_eq!((recommendation(&online), recommended(&online)), (Recommendation::Batched, Some(policy::BATCHED)));
         let verdict = of(&online);
         assert!(
             verdict.headline.contains("With online discard tree's longest append beside it, 50 a second, takes 900 ms instead of 8.0"),
@@ -749,10 +757,10 @@ mod tests {
             tree("none", "nodiscard", &[0.17, 0.17, 0.17], 0.0, None),
             tree("online", "discard", &[11.0, 11.0, 11.0], 500.0, None),
         ]);
-        let chosen = recommended_policy(&study).unwrap();
+        let chosen = recommended(&study).unwrap();
         assert_eq!((chosen, was_tried(&study, chosen)), (policy::BATCHED, false));
         study.runs.push(tree("batched", "nodiscard", &[0.17, 0.17, 0.17], 120.0, Some(0.8)));
-        assert!(was_tried(&study, recommended_policy(&study).unwrap()));
+        assert!(was_tried(&study, recommended(&study).unwrap()));
     }
 
     #[test]
@@ -805,7 +813,7 @@ mod tests {
         // Gains, and costs nothing; or costs.
         let gains = vec![aged("none", 28e3, 11.0), aged("online", 36e3, 7.0), aged("batched", 35e3, 7.8), aged("adaptive", 35e3, 7.7)];
         let online = with(0.17, gains.clone());
-        assert_eq!((recommendation(&online), recommended_policy(&online)), (Recommendation::Online, Some(policy::ONLINE)));
+        assert_eq!((recommendation(&online), recommended(&online)), (Recommendation::Online, Some(policy::ONLINE)));
         assert!(
             of(&online)
                 .headline
@@ -865,7 +873,7 @@ mod tests {
         assert_eq!(recommendation(&instead), Recommendation::Batched);
         assert!(of(&instead).caveats.iter().any(|line| line.contains("'idle' never gets done at 60% full")), "{:?}", of(&instead).caveats);
         let none = study(100.0, 100.0);
-        assert_eq!((recommendation(&none), recommended_policy(&none)), (Recommendation::NeverDone, None));
+        assert_eq!((recommendation(&none), recommended(&none)), (Recommendation::NeverDone, None));
         assert!(of(&none).headline.starts_with("No policy is recommended"), "{}", of(&none).headline);
     }
 

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use trimtab_core::document::Document;
 use trimtab_core::study::answer::Around;
 use trimtab_core::study::job::Job;
+use trimtab_core::study::judged::Judged;
 use trimtab_core::study::scale::{DEFAULT, FULL, QUICK, Scale};
 use trimtab_core::study::{Study, document, policy};
 use trimtab_core::usage::UsageError;
@@ -254,9 +255,10 @@ fn conclude(args: &Args, context: &Context, study: &Study, began: Instant) -> an
     let kept = kept::keep(context, study);
     let id = kept.as_ref().ok().copied().flatten();
     let mut around = Around { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()) };
-    let report = write_report(args, context, study, &around);
+    let judged = Judged::of(study);
+    let report = write_report(args, context, &judged, &around);
     around.report = report.as_ref().ok().and_then(|path| path.as_ref().map(|path| path.display().to_string()));
-    kept::print(context, id, study, &around, args.details)?;
+    kept::print(context, id, &judged, &around, args.details)?;
     // The first screen says both, and is to stay on the screen.
     let first_screen = !args.details && !context.json;
     if let Some(id) = kept.context("the result above could not be kept")?.filter(|_| !first_screen) {
@@ -274,7 +276,7 @@ fn conclude(args: &Args, context: &Context, study: &Study, began: Instant) -> an
 }
 
 /// Writes the report as one HTML file and says where. A report that cannot be written does not touch the runs, which are kept.
-fn write_report(args: &Args, context: &Context, study: &Study, around: &Around) -> anyhow::Result<Option<PathBuf>> {
+fn write_report(args: &Args, context: &Context, study: &Judged<'_>, around: &Around) -> anyhow::Result<Option<PathBuf>> {
     if study.is_empty() {
         return Ok(None);
     }

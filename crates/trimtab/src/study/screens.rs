@@ -10,6 +10,7 @@ use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document};
 use trimtab_core::run::{Better, Field, Metric, Provenance, Severity, TargetKind, Unit, Warning, metrics};
 use trimtab_core::study::ageing::RATE_STEADY;
 use trimtab_core::study::beside::{self, Named};
+use trimtab_core::study::judged::Judged;
 use trimtab_core::study::table::FOREGROUND;
 use trimtab_core::study::{Study, Untried, answer, document, overview, policy};
 
@@ -70,7 +71,7 @@ fn the_first_screen_of_a_filesystem_at_three_widths() {
 }
 
 fn screen(study: &Study, width: usize) -> String {
-    anstream::adapter::strip_str(&text::answer_at(&answer::of(study, &around()), Some(width))).to_string()
+    anstream::adapter::strip_str(&text::answer_at(&answer::of(&Judged::of(study), &around()), Some(width))).to_string()
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn marks_fit_on_the_first_screen() {
     };
     let three: Vec<Study> = three().into_iter().map(unsteady).collect();
     for width in [60, 80, 120] {
-        let overview = text::answer_at(&overview::answer(&three, &around(), text::height), Some(width));
+        let overview = text::answer_at(&overview::answer(&Judged::all(&three), &around(), text::height), Some(width));
         for shown in [screen(&unsteady(whole()), width), anstream::adapter::strip_str(&overview).to_string()] {
             assert!(shown.contains("~ not steady") && shown.contains("+30 %~") && shown.contains("36,200~"), "{shown}");
             assert!(shown.lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{shown}");
@@ -168,14 +169,14 @@ fn answers_ten_questions(section: &str, answer: &Answer, document: &Document) {
 #[test]
 fn first_reader() {
     let one = whole();
-    answers_ten_questions("One drive", &answer::of(&one, &around()), &document::of(&one, &around()));
+    answers_ten_questions("One drive", &answer::of(&Judged::of(&one), &around()), &document::of(&Judged::of(&one), &around()));
     let real = filesystem();
-    answers_ten_questions("A filesystem", &answer::of(&real, &around()), &document::of(&real, &around()));
+    answers_ten_questions("A filesystem", &answer::of(&Judged::of(&real), &around()), &document::of(&Judged::of(&real), &around()));
     let three = three();
     answers_ten_questions(
         "Three drives",
-        &overview::answer(&three, &around(), text::height),
-        &overview::document(&three, &around(), text::height),
+        &overview::answer(&Judged::all(&three), &around(), text::height),
+        &overview::document(&Judged::all(&three), &around(), text::height),
     );
 }
 
@@ -204,7 +205,8 @@ fn whatever_was_tried_there_is_an_answer() {
 #[test]
 fn one_sees_where_it_matters_and_where_it_does_not() {
     let shown = |width| {
-        anstream::adapter::strip_str(&text::answer_at(&overview::answer(&three(), &around(), text::height), Some(width))).to_string()
+        anstream::adapter::strip_str(&text::answer_at(&overview::answer(&Judged::all(&three()), &around(), text::height), Some(width)))
+            .to_string()
     };
     for width in [60, 80, 120] {
         assert!(shown(width).lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{}", shown(width));
@@ -230,7 +232,8 @@ fn ratios_are_those_of_the_runs_and_pictures_have_both() {
         }
     }
     second.runs.retain(|run| run.policy != "adaptive");
-    let named = [Named { label: "A", id: "aaaa", study: &first }, Named { label: "B", id: "bbbb", study: &second }];
+    let named =
+        [Named { label: "A", id: "aaaa", study: &Judged::of(&first) }, Named { label: "B", id: "bbbb", study: &Judged::of(&second) }];
     let document = beside::document(&named, &Options::default());
     let shown = anstream::adapter::strip_str(&text::render_at(&document, None)).to_string();
     let row = |cell: &str, figure: &str| {
@@ -258,7 +261,7 @@ fn ratios_are_those_of_the_runs_and_pictures_have_both() {
 
 #[test]
 fn the_report_has_each_of_them_and_is_small() {
-    let page = html::render(&overview::document(&three(), &around(), text::height));
+    let page = html::render(&overview::document(&Judged::all(&three()), &around(), text::height));
     for title in ["OCZ: what it costs and what it gains", "SATA: what it costs and what it gains", "NVMe: why, in full"] {
         assert!(page.contains(title), "{title}");
     }

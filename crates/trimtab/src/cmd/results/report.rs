@@ -13,6 +13,7 @@ use trimtab_core::document::{Document, Section};
 use trimtab_core::run::Run;
 use trimtab_core::study::answer::Around;
 use trimtab_core::study::beside::Named;
+use trimtab_core::study::judged::Judged;
 use trimtab_core::study::{self, Study};
 use trimtab_core::usage::UsageError;
 
@@ -50,7 +51,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             let hint = "its runs are in 'trimtab results list --study'";
             return Err(UsageError::new("a study can be compared with another study only").hint(hint).into());
         }
-        [(id, study)] => study::document::of(study, &Around { kept: Some(id.clone()), ..Around::default() }),
+        [(id, study)] => study::document::of(&Judged::of(study), &Around { kept: Some(id.clone()), ..Around::default() }),
         several => beside_each_other(several),
     });
     if args.output.as_os_str() == "-" {
@@ -66,7 +67,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn beside_each_other(studies: &[(String, Study)]) -> Document {
     let labels: Vec<String> = (0..studies.len()).map(super::compare::label).collect();
-    let named: Vec<Named<'_>> = studies.iter().zip(&labels).map(|((id, study), label)| Named { label, id, study }).collect();
+    let judged: Vec<Judged<'_>> = studies.iter().map(|(_, study)| Judged::of(study)).collect();
+    let named = studies.iter().zip(&judged).zip(&labels).map(|(((id, _), study), label)| Named { label, id, study });
+    let named: Vec<Named<'_>> = named.collect();
     study::beside::document(&named, &Options::default())
 }
 

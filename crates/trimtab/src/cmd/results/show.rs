@@ -8,6 +8,7 @@ use crate::store::Reference;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use std::process::ExitCode;
 use trimtab_core::run::Run;
+use trimtab_core::study::judged::Judged;
 use trimtab_core::usage::UsageError;
 
 /// Show a stored study, or all of a stored run: figures, phases, latencies, discards, settings, environment, warnings.
@@ -38,7 +39,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if let Some((id, study)) = super::study(&store, &args.run)? {
         let around = trimtab_core::study::answer::Around { kept: Some(id.short()), ..Default::default() };
         if form == Form::Markdown {
-            return crate::output::print(&markdown::render(&trimtab_core::study::document::of(&study, &around)))
+            return crate::output::print(&markdown::render(&trimtab_core::study::document::of(&Judged::of(&study), &around)))
                 .map(|()| ExitCode::SUCCESS);
         }
         if form == Form::Tsv {

@@ -7,8 +7,9 @@ use crate::store::{self, RunId, StudyRecord};
 use serde::Serialize;
 use trimtab_core::run::{Field, Run};
 use trimtab_core::study::answer::{self, Around};
+use trimtab_core::study::judged::Judged;
 use trimtab_core::study::sensitivity::Sensitivity;
-use trimtab_core::study::{Study, document, verdict};
+use trimtab_core::study::{Study, document};
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
@@ -67,7 +68,7 @@ pub fn keep(context: &Context, study: &Study) -> store::Result<Option<RunId>> {
 }
 
 /// What `--json` prints of a study.
-pub fn shape(id: Option<RunId>, study: &Study, around: &Around) -> StudyV1 {
+pub fn shape(id: Option<RunId>, study: &Judged<'_>, around: &Around) -> StudyV1 {
     let shapes = |runs: &[Run]| -> Vec<RunV1> {
         let shape = |run: &Run| {
             let mut shape = RunV1::from(run);
@@ -76,16 +77,15 @@ pub fn shape(id: Option<RunId>, study: &Study, around: &Around) -> StudyV1 {
         };
         runs.iter().map(shape).collect()
     };
-    let verdict = verdict::of(study);
     StudyV1 {
         id: id.map(|id| id.to_string()),
         target: study.target.clone(),
         complete: study.complete,
-        recommended: verdict::recommended_policy(study),
+        recommended: study.policy(),
         why: answer::of(study, around).why,
-        verdict: verdict.headline,
-        evidence: verdict.evidence,
-        caveats: verdict.caveats,
+        verdict: study.verdict.headline.clone(),
+        evidence: study.verdict.evidence.clone(),
+        caveats: study.verdict.caveats.clone(),
         untried: study.untried.iter().map(|u| UntriedV1 { policy: u.policy.clone(), reason: u.reason.clone() }).collect(),
         runs: shapes(&study.runs),
         ageing: shapes(&study.ageing),
@@ -99,7 +99,7 @@ pub fn shape(id: Option<RunId>, study: &Study, around: &Around) -> StudyV1 {
 ///
 /// # Errors
 /// Standard output that cannot be written.
-pub fn print(context: &Context, id: Option<RunId>, study: &Study, around: &Around, details: bool) -> anyhow::Result<()> {
+pub fn print(context: &Context, id: Option<RunId>, study: &Judged<'_>, around: &Around, details: bool) -> anyhow::Result<()> {
     let shape = shape(id, study, around);
     context.report_styled("study", 2, &shape, || match details {
         true => report::text::render(&document::of(study, around)),
@@ -113,5 +113,5 @@ pub fn print(context: &Context, id: Option<RunId>, study: &Study, around: &Aroun
 /// Standard output that cannot be written.
 pub fn print_kept(context: &Context, id: RunId, study: &Study, details: bool) -> anyhow::Result<()> {
     let around = Around { kept: Some(id.short()), ..Around::default() };
-    print(context, Some(id), study, &around, details)
+    print(context, Some(id), &Judged::of(study), &around, details)
 }

@@ -16,6 +16,7 @@ use std::time::Instant;
 use trimtab_core::run::Run;
 use trimtab_core::study::answer::Around;
 use trimtab_core::study::cells::Extent;
+use trimtab_core::study::judged::Judged;
 use trimtab_core::study::scale::{FULL, QUICK, Scale};
 use trimtab_core::study::sensitivity::Breadth;
 use trimtab_core::study::{Study, overview};
@@ -92,12 +93,13 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -
     let ids: Vec<_> = kept.as_ref().map(|ids| ids.iter().flatten().copied().collect()).unwrap_or_default();
     let names: Vec<String> = ids.iter().map(|id: &crate::store::RunId| id.short()).collect();
     let mut around = Around { took: Some(began.elapsed()), report: None, kept: (!names.is_empty()).then(|| names.join(" ")) };
-    let report = write_html(args, context, &overview::document(studies, &around, report::text::height));
+    let judged = Judged::all(studies);
+    let report = write_html(args, context, &overview::document(&judged, &around, report::text::height));
     around.report = report.as_ref().ok().map(|path| path.display().to_string());
-    let shapes: Vec<_> = studies.iter().enumerate().map(|(at, study)| kept::shape(ids.get(at).copied(), study, &around)).collect();
+    let shapes: Vec<_> = judged.iter().enumerate().map(|(at, study)| kept::shape(ids.get(at).copied(), study, &around)).collect();
     context.report_styled("study-overview", 1, &serde_json::json!({ "studies": shapes }), || match args.details {
-        true => report::text::render(&overview::document(studies, &around, report::text::height)),
-        false => report::text::answer(&overview::answer(studies, &around, report::text::height)),
+        true => report::text::render(&overview::document(&judged, &around, report::text::height)),
+        false => report::text::answer(&overview::answer(&judged, &around, report::text::height)),
     })?;
     kept.context("the result above could not be kept")?;
     let path = report?;
