@@ -141,7 +141,12 @@ pub struct Table {
     pub chosen: Vec<usize>,
     /// What becomes of it where it does not fit.
     pub narrow: Narrow,
+    /// A heat map: how dark each cell behind the first of a row is, up to [`SHADES`]; none, or as many rows as there are.
+    pub shades: Vec<Vec<u8>>,
 }
+
+/// The darkest shade of a cell.
+pub const SHADES: u8 = 8;
 
 /// What becomes of a table on a screen that it does not fit on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,6 +23,7 @@ pub mod run;
 pub mod runner;
 pub mod simulate;
 pub mod study;
+pub mod sweep;
 pub mod target;
 pub mod trace;
 pub mod units;

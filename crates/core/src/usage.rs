@@ -1,6 +1,7 @@
 //! What a user asked for and cannot have, in words for that user.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// What was asked cannot be done as it was asked: a bad value, a bad combination, a missing consent (exit status 2), or a name behind which
@@ -59,3 +60,31 @@ impl fmt::Display for UsageError {
 }
 
 impl core::error::Error for UsageError {}
+
+/// That of the `known` words which is much like `word`, if there is one.
+#[must_use]
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let near = |known: &&&str| edits(&word, known) * 2 < known.chars().count();
+    known.iter().filter(near).min_by_key(|known| edits(&word, known)).copied()
+}
+
+/// How many characters have to be put in, taken out, replaced, or swapped with the next one (optimal string alignment distance). Of `a`
+/// only as much is looked at as matters for names.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = alloc::vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = alloc::vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}

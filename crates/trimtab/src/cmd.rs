@@ -12,6 +12,7 @@ pub mod options;
 pub mod postmark;
 pub mod results;
 pub mod study;
+pub mod sweep;
 pub mod trim;
 pub mod verify;
 pub mod volume;
@@ -28,6 +29,8 @@ pub enum Command {
     Study(study::Args),
     /// Run one benchmark on one target.
     Bench(bench::Args),
+    /// Thousands of modelled runs from one plan, on all processors.
+    Sweep(sweep::Args),
     /// PostMark's own command language, exact operations and reports.
     Postmark(postmark::Args),
     /// Modelled drives: specifications, simulation, and drives attached as block devices.
@@ -64,7 +67,9 @@ impl Command {
             Self::Apply(args) => args.reach(),
             Self::Verify(args) => args.reach(),
             Self::Trim(args) => args.reach(),
-            Self::Drive(_) | Self::Results(_) | Self::History(_) | Self::Volume(_) | Self::Completions(_) => Reach::Nothing,
+            Self::Drive(_) | Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Volume(_) | Self::Completions(_) => {
+                Reach::Nothing
+            }
         }
     }
 }
@@ -78,6 +83,7 @@ pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow:
     match command {
         Command::Study(args) => study::run(&args, context),
         Command::Bench(args) => bench::run(args, context),
+        Command::Sweep(args) => sweep::run(&args, context),
         Command::Postmark(args) => postmark::run(&args, context),
         Command::Drive(args) => drive::run(&args, context),
         Command::Doctor(args) => doctor::run(&args, context),

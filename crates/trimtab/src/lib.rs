@@ -17,6 +17,7 @@ pub mod session;
 mod skip;
 pub mod store;
 pub mod study;
+pub mod sweep;
 pub mod sys;
 pub mod target;
 pub mod trim;

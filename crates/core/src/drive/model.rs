@@ -3,7 +3,7 @@
 use super::spec::SpecError;
 use super::ssd::SnapshotError;
 use crate::drive::hdd::Hdd;
-use crate::drive::spec::{DriveSpec, Medium, SlcSize, Thermal};
+use crate::drive::spec::{DriveSpec, Geometry, Medium, SlcSize, Thermal};
 use crate::drive::ssd::Ssd;
 use crate::drive::{Device, Extent};
 use crate::run::pictures::Superblock;
@@ -42,13 +42,19 @@ fn enough(spec: &DriveSpec) -> Option<Bytes> {
         .find(|size| scaled(spec.clone(), *size).validate().is_ok())
 }
 
-fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
+/// Over-provisioning (T - U) / U of a geometry, in per mille, rounded up.
+pub(crate) fn over_provisioning_permille(geometry: &Geometry, capacity_bytes: u64) -> u32 {
+    let permille = (geometry.raw_bytes() * 1000).div_ceil(u128::from(capacity_bytes.max(1))).saturating_sub(1000);
+    u32::try_from(permille).unwrap_or(u32::MAX)
+}
+
+/// As [`sized`], but whether there can be such a drive is not asked yet.
+pub(crate) fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
     let block = u64::from(spec.logical_block_bytes);
     let capacity = size / block * block;
     if let Medium::Flash(flash) = &mut spec.medium {
-        let raw = flash.geometry.raw_bytes();
-        let permille = (raw * 1000).div_ceil(u128::from(spec.capacity_bytes.max(1))).saturating_sub(1000);
-        flash.geometry = flash.geometry.clone().with_over_provisioning(capacity, permille as u32);
+        let permille = over_provisioning_permille(&flash.geometry, spec.capacity_bytes);
+        flash.geometry = flash.geometry.clone().with_over_provisioning(capacity, permille);
         let whole = u128::from(spec.capacity_bytes.max(1));
         let share = |bytes: u64| (u128::from(bytes) * u128::from(capacity) / whole).min(u128::from(u64::MAX)) as u64;
         if let Some(slc) = &mut flash.slc_cache {

@@ -3,6 +3,7 @@
 use super::{Adaptive, AdaptiveSettings, Batched, BatchedSettings, ByHand, Idle, IdleSettings, Online, Policy, Schedule, State};
 use crate::run::Field;
 use crate::units::{Bytes, Nanos, exact};
+use crate::usage::nearest;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -82,9 +83,7 @@ impl PolicySpec {
     /// The policy that is called much like `name`, if there is one.
     #[must_use]
     pub fn nearest(name: &str) -> Option<&'static str> {
-        let name = name.to_lowercase();
-        let near = |known: &&&str| edits(&name, known) * 2 < known.len();
-        Self::NAMES.iter().filter(near).min_by_key(|known| edits(&name, known)).copied()
+        nearest(name, &Self::NAMES)
     }
 
     /// Its name, as on the command line.
@@ -224,26 +223,6 @@ impl PolicySpec {
 /// `; did you mean 'idle'?`, if one of the policies is meant.
 fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or(String::new(), |known| format!("; did you mean '{known}'?"))
-}
-
-/// How many characters have to be put in, taken out, replaced, or swapped with the next one (optimal string alignment distance). Of `a`
-/// only as much is looked at as matters for names.
-fn edits(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(32).collect(), b.chars().collect());
-    let mut rows: Vec<Vec<usize>> = alloc::vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = alloc::vec![i];
-        for j in 1..=b.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 fn common(min_extent: Bytes, on_battery: bool) -> [(&'static str, String); 2] {

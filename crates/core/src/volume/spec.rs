@@ -1,5 +1,7 @@
 //! What a modelled volume is: its filesystem, its mount options, and the host that runs it.
 
+mod set;
+
 use crate::data::DataClass;
 use crate::run::Field;
 use crate::units::{Bytes, Nanos, exact};

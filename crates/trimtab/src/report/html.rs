@@ -273,7 +273,12 @@ fn write_table(html: &mut String, table: &Table) {
         html.push_str(if table.chosen.contains(&at) { "<tr class=\"chosen\">" } else { "<tr>" });
         for (i, cell) in row.iter().enumerate() {
             let cell = prose(cell);
-            let _ = if i == 0 { write!(html, "<th scope=\"row\">{cell}</th>") } else { write!(html, "<td>{cell}</td>") };
+            let shade = i.checked_sub(1).and_then(|behind| table.shades.get(at)?.get(behind).copied());
+            let _ = match (i, shade) {
+                (0, _) => write!(html, "<th scope=\"row\">{cell}</th>"),
+                (_, None) => write!(html, "<td>{cell}</td>"),
+                (_, Some(shade)) => write!(html, "<td class=\"shade{shade}\">{cell}</td>"),
+            };
         }
         html.push_str("</tr>\n");
     }

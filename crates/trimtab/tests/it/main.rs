@@ -45,6 +45,7 @@ mod study_again;
 mod study_drives;
 mod study_modelled;
 mod support;
+mod sweep;
 mod sysroot;
 mod tidy;
 mod trim;

@@ -1,0 +1,31 @@
+//! Names the model: by a hash of what it is made of, so that results of different models are never taken for each other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("the sources are beside this file").flatten() {
+        let path = entry.path();
+        if path.is_dir() { sources(&path, found) } else { found.push(path) }
+    }
+}
+
+/// FNV-1a.
+fn add(hash: &mut u64, bytes: &[u8]) {
+    for byte in bytes {
+        *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=src");
+    let mut found = Vec::new();
+    sources(Path::new("src"), &mut found);
+    found.sort();
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    for path in found.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        add(&mut hash, path.to_string_lossy().as_bytes());
+        add(&mut hash, &fs::read(path).expect("it was there a moment ago"));
+    }
+    println!("cargo::rustc-env=TRIMTAB_MODEL={}-{hash:016x}", env!("CARGO_PKG_VERSION"));
+}

@@ -1,0 +1,169 @@
+//! One cell of a sweep: everything that decides its result, and nothing else.
+
+use crate::drive::spec::{DriveSpec, Medium};
+use crate::policy::PolicySpec;
+use crate::run::{Run, TargetKind};
+use crate::runner::End;
+use crate::runner::header::Header;
+use crate::simulate::{self, Load, Plan, Trace, Watcher};
+use crate::study::ageing::Ageing;
+use crate::units::Bytes;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use core::fmt::Display;
+
+/// The model: its version, and a hash of what it is made of. Results of different models are never put together.
+pub const MODEL: &str = env!("TRIMTAB_MODEL");
+
+/// A cell. Who runs it, when, and beside which others, decides nothing.
+#[derive(Clone, Debug)]
+pub struct Cell<T> {
+    /// The drive, at the size that was asked for.
+    pub drive: DriveSpec,
+    /// What is done to it.
+    pub work: Work<T>,
+}
+
+/// What is done to the drive of a cell.
+#[derive(Clone, Debug)]
+pub enum Work<T> {
+    /// Requests on the drive itself.
+    Requests {
+        /// What is simulated, under which policy.
+        plan: Box<Plan<T>>,
+        /// What the trace holds, if it is one: a hash of it.
+        content: String,
+    },
+    /// Files on a filesystem.
+    Files {
+        /// Months of use.
+        ageing: Box<Ageing>,
+        /// The trim policy.
+        policy: PolicySpec,
+    },
+}
+
+impl<T: Trace<Error: Display>> Cell<T> {
+    /// All that decides the result, as text: the same for the same cell of the same model, wherever its drive or trace came from.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        let drive = DriveSpec { name: String::new(), description: String::new(), ..self.drive.clone() };
+        let work = match &self.work {
+            Work::Requests { plan, content } => {
+                let load = match &plan.load {
+                    Load::Trace(trace) => format!("{content} {:?}", trace.fields()),
+                    Load::Synthetic(addresses) => format!("{addresses:?}"),
+                    Load::Crystal(loops) => format!("{loops:?}"),
+                };
+                let Plan { name: _, load: _, data, fill_permille, until_written, trim, seed } = plan.as_ref();
+                format!("requests {load} {data:?} {fill_permille} {until_written:?} {trim:?} {seed}")
+            }
+            Work::Files { ageing, policy } => {
+                let Ageing { setup, fill, mix, drive_writes, daily, size, thorough, notes: _, pictured: _ } = ageing.as_ref();
+                let (volume, seed) = (&setup.volume, setup.seed);
+                format!("files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} {daily} {size:?} {thorough} {seed}")
+            }
+        };
+        format!("{MODEL}\n{drive:?}\n{work}")
+    }
+
+    /// Its seed.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        match &self.work {
+            Work::Requests { plan, .. } => plan.seed,
+            Work::Files { ageing, .. } => ageing.setup.seed,
+        }
+    }
+
+    /// Makes the run. Only when it began is for whoever has a clock to add.
+    ///
+    /// # Errors
+    /// A drive, a filesystem or a workload that cannot be made, or that fails; being stopped is no error.
+    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, End), String> {
+        let label = format!("drive:{}", self.drive.name);
+        match &self.work {
+            Work::Requests { plan, .. } => {
+                let mut simulated = match simulate::run(&self.drive, plan, watcher) {
+                    Ok(simulated) => simulated,
+                    Err(_) if watcher.stopped() => return Ok((self.empty(&label), End::Interrupted)),
+                    Err(error) => return Err(error.to_string()),
+                };
+                let mut header =
+                    Header::new("simulate", core::mem::take(&mut simulated.settings), TargetKind::ModelledDrive, &label, "", plan.seed);
+                (header.policy, header.policy_settings) = core::mem::take(&mut simulated.policy);
+                let end = simulated.end.clone();
+                let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == End::Complete);
+                simulated.describe(&mut run);
+                Ok((run, end))
+            }
+            Work::Files { ageing, policy } => ageing.run(policy, watcher).map_err(|problem| problem.to_string()),
+        }
+    }
+
+    fn empty(&self, label: &str) -> Run {
+        let header = Header::new("simulate", alloc::vec::Vec::new(), TargetKind::ModelledDrive, label, "", self.seed());
+        header.into_run(crate::runner::recorder::Recorded::default(), false)
+    }
+
+    /// Bytes that it writes to its drive before its workload, and by that; `None` where only the trace says how much.
+    #[must_use]
+    pub fn writes(&self) -> (Bytes, Option<Bytes>) {
+        let capacity = Bytes(self.drive.capacity_bytes);
+        match &self.work {
+            Work::Requests { plan, .. } => {
+                let fill = (u128::from(capacity.0) * u128::from(plan.fill_permille) / 1000) as u64;
+                (Bytes(fill), plan.until_written.map(|amount| amount.of(capacity)))
+            }
+            Work::Files { ageing, .. } => {
+                let size = capacity.0.min(ageing.size.0) as f64;
+                (Bytes((size * ageing.fill) as u64), Some(Bytes((size * ageing.drive_writes) as u64)))
+            }
+        }
+    }
+
+    /// About the memory that running it takes: 4 bytes for each mapped unit and each place that one can be in, and what the workload and its figures need besides.
+    #[must_use]
+    pub fn memory(&self) -> Bytes {
+        /// What a run without any drive takes: histograms, series, code that is run for the first time.
+        const BASE: u64 = 8 << 20;
+        let tables = |spec: &DriveSpec| match &spec.medium {
+            Medium::Flash(flash) => {
+                let unit = flash.ftl.mapping_unit_bytes.max(1);
+                let raw = u64::try_from(flash.geometry.raw_bytes()).unwrap_or(u64::MAX);
+                4 * (spec.capacity_bytes / unit + raw / unit)
+            }
+            Medium::Disk(_) => 1 << 20,
+        };
+        match &self.work {
+            Work::Requests { plan, .. } => {
+                let places = match &plan.load {
+                    Load::Synthetic(a) if a.trims_of == crate::workload::synthetic::TrimsOf::InUse && a.mix.trim_percent > 0 => {
+                        let smallest = a.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(4096).max(1);
+                        self.drive.capacity_bytes / smallest / 8
+                    }
+                    _ => 0,
+                };
+                // What a policy knows of each block: whether it is in use, and whether the drive was told.
+                let steered = if plan.trim.is_some() { self.drive.capacity_bytes / 4096 / 4 } else { 0 };
+                Bytes(BASE + tables(&self.drive) + places + steered)
+            }
+            // A drive of that size at most, and copies of drive and filesystem for what is measured beside the months.
+            Work::Files { ageing, .. } => {
+                let small = crate::study::small::Small::of(&self.drive, ageing.size);
+                Bytes(8 * BASE + 3 * small.map_or_else(|_| tables(&self.drive), |small| tables(&small.spec)))
+            }
+        }
+    }
+}
+
+/// What is to be known of a drive beside its figures.
+impl<T> Cell<T> {
+    /// Over-provisioning (T - U) / U of the drive as it is made, in per cent: whole superblocks give what was asked for or a little more.
+    #[must_use]
+    pub fn over_provisioning_percent(&self) -> Option<f64> {
+        let raw = self.drive.flash()?.geometry.raw_bytes() as f64;
+        Some(100.0 * (raw / self.drive.capacity_bytes as f64 - 1.0))
+    }
+}

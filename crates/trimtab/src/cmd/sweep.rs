@@ -1,0 +1,423 @@
+//! `trimtab sweep`: thousands of modelled runs from one plan.
+
+use crate::output::Context;
+use crate::report;
+use crate::report::file::Place;
+use crate::report::layout::on_screen;
+use crate::sweep::calibrate::{self, Calibration};
+use crate::sweep::directory::{Directory, RESULTS, Shard};
+use crate::sweep::run::{self, Asked};
+use crate::sweep::{self, Checked, Looked, csv, parquet};
+use crate::sys::interrupt::{self, Interrupted};
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trimtab_core::document::Table;
+use trimtab_core::sweep::Value;
+use trimtab_core::sweep::report::document;
+use trimtab_core::sweep::table::{Outcome, Row};
+use trimtab_core::units::{Bytes, Nanos, grouped};
+use trimtab_core::usage::{UsageError, nearest};
+
+/// Arguments of `trimtab sweep`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A plan is a TOML file. What all cells have in common is its base, what differs its axes:
+
+  [base]
+  drive.name = \"crucial-m4-128gb\"           # a shipped drive, or a file: ./mine.toml
+  drive.capacity = \"8GiB\"                   # the same drive, smaller
+  workload.name = \"random\"                  # sequential, hot-cold, zipf, crystal, trace:FILE; churn: files on a filesystem
+  workload.drive_writes = 4
+
+  [axes]
+  drive.over_provisioning_percent = { from = 7, to = 35, steps = 5 }
+  policy = [\"none\", \"batched:every=1h\", \"idle\"]
+
+  [design]                                  # a full grid without it
+  kind = \"sobol\"                            # grid, random, latin-hypercube, sobol, sensitivity
+  points = 64
+
+Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under churn (volume.atime) and of workloads. docs/method/sweeps.md has all of them.
+
+Examples:
+  trimtab sweep plan plan.toml                     how many cells, how long, how much memory
+  trimtab sweep run plan.toml --output out         runs them; the same again goes on where it was stopped
+  trimtab sweep run plan.toml --output a --shard 1/2       half of them, and elsewhere the other half
+  trimtab sweep merge a b --output all
+  trimtab sweep report out                          trimtab-sweep.html, a page that needs no network
+  trimtab sweep export out --output cells.csv")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Say what a plan asks for: its cells, and what they will take. Nothing is kept.
+    Plan(PlanArgs),
+    /// Run the cells of a plan on all processors, and keep each as it is finished.
+    Run(RunArgs),
+    /// Put the shards of a sweep together.
+    Merge(MergeArgs),
+    /// Say how far a sweep is.
+    Status(StatusArgs),
+    /// Write a page that opens offline: which policy is best where, how figures answer to each axis, what decides them.
+    Report(ReportArgs),
+    /// Write the table of a sweep as CSV or Parquet.
+    Export(ExportArgs),
+}
+
+/// Arguments of `trimtab sweep plan`.
+#[derive(Debug, clap::Args)]
+pub struct PlanArgs {
+    /// The plan.
+    #[arg(value_name = "PLAN.toml")]
+    plan: PathBuf,
+    /// Try no cells: what they take is not said.
+    #[arg(long)]
+    no_calibration: bool,
+}
+
+/// Arguments of `trimtab sweep run`.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// The plan.
+    #[arg(value_name = "PLAN.toml")]
+    plan: PathBuf,
+    /// Where results go; made if it is not there. Finished cells that are there already are not run again.
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// Only this share of the cells: 1/8 … 8/8.
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    shard: Shard,
+    /// Cells at once [default: as many as there are processors]; fewer where memory is short.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    threads: Option<u16>,
+}
+
+/// Arguments of `trimtab sweep merge`.
+#[derive(Debug, clap::Args)]
+pub struct MergeArgs {
+    /// Directories of shards.
+    #[arg(value_name = "DIR", required = true)]
+    from: Vec<PathBuf>,
+    /// Where the whole goes.
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+}
+
+/// Arguments of `trimtab sweep status`.
+#[derive(Debug, clap::Args)]
+pub struct StatusArgs {
+    /// The directory of the sweep.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+/// Arguments of `trimtab sweep export`.
+#[derive(Debug, clap::Args)]
+pub struct ExportArgs {
+    /// The directory of the sweep, finished or not.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// The form.
+    #[arg(long, value_enum, default_value = "csv")]
+    format: Format,
+    /// The file; - for standard output.
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// Write over a file that is there.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Arguments of `trimtab sweep report`.
+#[derive(Debug, clap::Args)]
+pub struct ReportArgs {
+    /// The directory of the sweep, finished or not.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Show this column of the table, instead of the usual figures. Repeat for more.
+    #[arg(long = "figure", value_name = "COLUMN")]
+    figures: Vec<String>,
+    /// The file; - for standard output.
+    #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-sweep.html")]
+    output: PathBuf,
+    /// Write over a file that is there.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A line a cell.
+    Csv,
+    /// Columns, with the plan in the metadata.
+    Parquet,
+}
+
+/// Does it.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install().context("cannot install signal handlers")?;
+    match &args.action {
+        Action::Plan(args) => plan(args, context),
+        Action::Run(args) => run_cells(args, context),
+        Action::Merge(args) => merge(args, context),
+        Action::Status(args) => status(args, context),
+        Action::Report(args) => write_report(args, context),
+        Action::Export(args) => export(args, context),
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What a plan asks for.
+#[derive(Debug, serde::Serialize)]
+struct Estimate {
+    name: String,
+    cells: u64,
+    points: u64,
+    repeats: u64,
+    /// Cells that were made, and those of them that cannot be run.
+    looked_at: u64,
+    impossible: u64,
+    impossible_reason: Option<String>,
+    /// The most that a cell takes, and what can be used here.
+    cell_memory_bytes_max: u64,
+    memory_bytes: u64,
+    /// Cells at once.
+    threads: u64,
+    /// Cells that were run to find out how long they take, and how long that took.
+    calibration_cells: u64,
+    calibration_s: f64,
+    /// Seconds of a cell on one thread, and of all of them here; null if that was not found out.
+    cell_s: Option<f64>,
+    all_s: Option<f64>,
+}
+
+impl Estimate {
+    fn of(checked: &Checked, looked: Looked, calibration: Calibration) -> Self {
+        let cells = checked.plan.cells();
+        let memory = sweep::usable_memory();
+        let threads = (memory.0 / looked.memory_max.max(1)).min(processors() as u64);
+        let all_s = calibration.cell_s.map(|cell| cell * cells as f64 / threads.max(1) as f64);
+        Self {
+            name: checked.plan.name.clone(),
+            cells,
+            points: cells / checked.plan.repeats,
+            repeats: checked.plan.repeats,
+            looked_at: looked.looked_at,
+            impossible: looked.impossible,
+            impossible_reason: looked.reason,
+            cell_memory_bytes_max: looked.memory_max,
+            memory_bytes: memory.0,
+            threads,
+            calibration_cells: calibration.tried,
+            calibration_s: calibration.took_s,
+            cell_s: calibration.cell_s,
+            all_s,
+        }
+    }
+
+    fn text(&self, checked: &Checked) -> String {
+        let mut table = Table::new(format!("axes of {}", self.name), &["axis", "values", "from", "to"]);
+        for axis in &checked.plan.axes {
+            let probes = axis.probes();
+            let end = |probe: Option<&(Value, usize)>| probe.map_or_else(String::new, |(value, _)| value.to_string());
+            let count = axis.len().map_or_else(|| "drawn".to_owned(), grouped);
+            table.row([axis.key.clone(), count, end(probes.first()), end(probes.last())]);
+        }
+        let seconds = |s: f64| Nanos((s * 1e9) as u64).to_string();
+        let repeats =
+            if self.repeats > 1 { format!(" ({} points, {} repeats)", grouped(self.points), self.repeats) } else { String::new() };
+        let time = match (self.cell_s, self.all_s) {
+            (Some(cell), Some(all)) => format!(
+                "about {} here with {} at once, {} each ({} cells were run for {})",
+                seconds(all),
+                self.threads,
+                seconds(cell),
+                self.calibration_cells,
+                seconds(self.calibration_s)
+            ),
+            _ if self.calibration_cells == 0 => "not tried".to_owned(),
+            _ => format!(
+                "not known: {} cells were run for {}, and none came far enough",
+                self.calibration_cells,
+                seconds(self.calibration_s)
+            ),
+        };
+        let memory = format!("{} a cell at most; {} can be used here", Bytes(self.cell_memory_bytes_max), Bytes(self.memory_bytes));
+        let mut text = format!("{}\ncells   {}{repeats}\ntime    {time}\nmemory  {memory}\n", on_screen(&table), grouped(self.cells));
+        if self.threads == 0 {
+            text.push_str("        too little for a cell\n");
+        }
+        if let Some(reason) = &self.impossible_reason {
+            let of = if self.looked_at < self.cells {
+                format!("{} of {} that were looked at", self.impossible, self.looked_at)
+            } else {
+                grouped(self.impossible)
+            };
+            text.push_str(&format!("fail    {of} cannot be run: {reason}\n"));
+        }
+        text
+    }
+}
+
+fn plan(args: &PlanArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let checked = sweep::read(&args.plan)?;
+    let looked = checked.look()?;
+    let calibration = if args.no_calibration { Calibration::default() } else { calibrate::calibrate(&checked) };
+    interrupt::check()?;
+    let estimate = Estimate::of(&checked, looked, calibration);
+    context.report("sweep.plan", 1, &estimate, || estimate.text(&checked))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How far a sweep is.
+#[derive(Debug, serde::Serialize)]
+struct Progress {
+    name: String,
+    directory: PathBuf,
+    cells: u64,
+    finished: u64,
+    failed: u64,
+    missing: u64,
+    /// The reasons of cells that failed, and how many have each.
+    reasons: Vec<(String, u64)>,
+    /// Where the results are, once all cells are finished.
+    results: Option<PathBuf>,
+}
+
+impl Progress {
+    fn of(path: &Path, directory: &Directory, rows: &[Row]) -> Self {
+        let mut reasons: Vec<(String, u64)> = Vec::new();
+        for reason in rows.iter().filter_map(|row| if let Outcome::Failed(reason) = &row.outcome { Some(reason) } else { None }) {
+            match reasons.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, count)) => *count += 1,
+                None => reasons.push((reason.clone(), 1)),
+            }
+        }
+        let failed: u64 = reasons.iter().map(|(_, count)| count).sum();
+        let (cells, rows) = (directory.about.cells, rows.len() as u64);
+        Self {
+            name: directory.about.name.clone(),
+            directory: path.to_owned(),
+            cells,
+            finished: rows - failed,
+            failed,
+            missing: cells.saturating_sub(rows),
+            reasons,
+            results: (rows == cells).then(|| path.join(RESULTS)),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}: {} of {} cells are finished", self.name, grouped(self.finished), grouped(self.cells));
+        if self.failed > 0 {
+            text.push_str(&format!(", {} failed", grouped(self.failed)));
+        }
+        if self.missing > 0 {
+            text.push_str(&format!(", {} are missing", grouped(self.missing)));
+        }
+        text.push('\n');
+        /// More reasons are in the table.
+        const SHOWN: usize = 5;
+        for (reason, count) in self.reasons.iter().take(SHOWN) {
+            text.push_str(&format!("  failed, {}: {reason}\n", grouped(*count)));
+        }
+        if let Some(results) = &self.results {
+            text.push_str(&format!("results: {}\n", results.display()));
+        }
+        text
+    }
+}
+
+fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let checked = sweep::read(&args.plan)?;
+    checked.look()?;
+    let directory = Directory::of_plan(&args.output, &checked)?;
+    let asked = Asked { shard: args.shard, threads: args.threads.map_or_else(processors, usize::from) };
+    let done = run::run(context, &checked, &directory, asked)?;
+    if done.found > 0 {
+        context.remark(&format!("{} of {} cells were finished before", grouped(done.found), grouped(done.cells)));
+    }
+    if interrupt::requested() {
+        context.remark(&format!("{} cells are finished; the same command goes on", grouped(done.found + done.run)));
+        return Err(Interrupted.into());
+    }
+    say(context, &args.output, &directory, &directory.conclude()?)
+}
+
+fn say(context: &Context, path: &Path, directory: &Directory, rows: &[Row]) -> anyhow::Result<ExitCode> {
+    let progress = Progress::of(path, directory, rows);
+    context.report("sweep.status", 1, &progress, || progress.text())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn merge(args: &MergeArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let from: Vec<Directory> = args.from.iter().map(|path| Directory::open(path)).collect::<anyhow::Result<_>>()?;
+    let (merged, rows) = Directory::merge(&from, &args.output)?;
+    say(context, &args.output, &merged, &rows)
+}
+
+fn status(args: &StatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let directory = Directory::open(&args.directory)?;
+    say(context, &args.directory, &directory, &directory.rows()?)
+}
+
+/// A sweep of which something is finished.
+fn begun(path: &Path) -> anyhow::Result<(Directory, Vec<Row>)> {
+    let directory = Directory::open(path)?;
+    let rows = directory.rows()?;
+    match rows.is_empty() {
+        true => Err(UsageError::missing(format!("no cell of {} is finished", path.display())).into()),
+        false => Ok((directory, rows)),
+    }
+}
+
+fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let (directory, rows) = begun(&args.directory)?;
+    let columns = directory.columns(&rows);
+    let bytes = match args.format {
+        Format::Csv => csv::file(&columns)?,
+        Format::Parquet => parquet::file(&columns, &directory.provenance()?)?,
+    };
+    write_to(
+        &args.output,
+        &bytes,
+        args.force,
+        context,
+        &format!("{} of {} cells", grouped(rows.len() as u64), grouped(directory.about.cells)),
+    )
+}
+
+fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let (directory, rows) = begun(&args.directory)?;
+    let columns = directory.columns(&rows);
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    if let Some(unknown) =
+        args.figures.iter().find(|figure| !rows.iter().any(|row| row.figures().is_some_and(|has| has.contains_key(*figure))))
+    {
+        let error = UsageError::new(format!("no cell has a figure '{unknown}'"));
+        let near = nearest(unknown, &names);
+        return Err(error
+            .hint(near.map_or_else(|| "'trimtab sweep export DIR' has all columns".to_owned(), |near| format!("did you mean '{near}'?")))
+            .into());
+    }
+    let page = report::html::render(&document(&directory.plan, &rows, &args.figures));
+    write_to(&args.output, page.as_bytes(), args.force, context, "report")
+}
+
+fn write_to(output: &Path, bytes: &[u8], force: bool, context: &Context, what: &str) -> anyhow::Result<ExitCode> {
+    if output.as_os_str() == "-" {
+        crate::output::write_stdout(bytes)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let place = if force { Place::Replace } else { Place::New };
+    let written = report::file::write(output, bytes, place).with_context(|| format!("cannot write {}", output.display()))?;
+    context.remark(&format!("{what}: {}", written.display()));
+    Ok(ExitCode::SUCCESS)
+}

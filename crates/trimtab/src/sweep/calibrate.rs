@@ -1,0 +1,90 @@
+//! What a sweep will take: a few of its cells are really run, for a moment each.
+
+use super::Checked;
+use crate::drives::model;
+use crate::drives::simulate::traced::Traced;
+use crate::sys::interrupt;
+use std::time::{Duration, Instant};
+use trimtab_core::drive::model::Model;
+use trimtab_core::drive::spec::{DriveSpec, SpecError};
+use trimtab_core::runner::End;
+use trimtab_core::simulate::Watcher;
+use trimtab_core::sweep::{Cell, Work};
+use trimtab_core::units::Bytes;
+
+/// Cells that are tried, spread over the plan.
+const CELLS: u64 = 6;
+/// So long each.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Months of files are on a small drive, and do not say how far they are: they are waited for longer.
+const PATIENCE_FILES: Duration = Duration::from_secs(20);
+
+/// What was found out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Calibration {
+    /// Cells that were tried.
+    pub tried: u64,
+    /// How long that took, seconds.
+    pub took_s: f64,
+    /// Seconds that a cell takes on one thread, on average; `None` if none could be tried, or none said how far it was.
+    pub cell_s: Option<f64>,
+}
+
+struct Stopwatch {
+    began: Instant,
+    patience: Duration,
+    /// When something was last said, and how much had been written by then: at half of the patience, and now.
+    half: Option<(Duration, u64)>,
+    now: Option<(Duration, u64)>,
+}
+
+impl Watcher for Stopwatch {
+    fn written(&mut self, bytes: Bytes) {
+        let said = Some((self.began.elapsed(), bytes.0));
+        if self.began.elapsed() < self.patience / 2 || self.half.is_none() {
+            self.half = said;
+        }
+        self.now = said;
+    }
+
+    fn stopped(&self) -> bool {
+        self.began.elapsed() > self.patience || interrupt::requested()
+    }
+
+    fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
+        model::build(spec, seed)
+    }
+}
+
+impl Stopwatch {
+    /// How long it takes to write so much, if it goes on as in the second half: a drive is slower once it has to collect garbage.
+    fn until(&self, bytes: u64) -> Option<f64> {
+        let ((then, before), (now, written)) = (self.half?, self.now?);
+        let rate = (written.checked_sub(before)? as f64 / (now.checked_sub(then)?).as_secs_f64()).max(0.0);
+        (rate.is_finite() && rate > 0.0).then(|| now.as_secs_f64() + bytes.saturating_sub(written) as f64 / rate)
+    }
+}
+
+/// How long a cell takes, in seconds.
+fn time(cell: &Cell<Traced>) -> Option<f64> {
+    let patience = if matches!(cell.work, Work::Files { .. }) { PATIENCE_FILES } else { PATIENCE };
+    let mut watch = Stopwatch { began: Instant::now(), patience, half: None, now: None };
+    match (cell.run(&mut watch), cell.writes()) {
+        (Ok((_, End::Complete)), _) => Some(watch.began.elapsed().as_secs_f64()),
+        (Ok((_, End::Interrupted)), (_, Some(bytes))) => watch.until(bytes.0),
+        _ => None,
+    }
+}
+
+/// Runs a few cells of a plan.
+#[must_use]
+pub fn calibrate(checked: &Checked) -> Calibration {
+    let (plan, last) = (&checked.plan, u128::from(checked.plan.cells() - 1));
+    let mut numbers: Vec<u64> = (0..CELLS).map(|n| (u128::from(n) * last / u128::from(CELLS - 1)) as u64).collect();
+    numbers.dedup();
+    let began = Instant::now();
+    let cells: Vec<_> = numbers.into_iter().filter_map(|number| plan.cell(&plan.place(number), &checked.files).ok()).collect();
+    let seconds: Vec<f64> = cells.iter().filter_map(time).collect();
+    let cell_s = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
+    Calibration { tried: cells.len() as u64, took_s: began.elapsed().as_secs_f64(), cell_s }
+}

@@ -1,0 +1,174 @@
+//! What is finished, line by line: each with a checksum, so that a line that a crash cut off, or that was damaged, is known.
+
+use crate::sys::beneath::{Dir, umask};
+use anyhow::Context as _;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::time::{Duration, Instant};
+use trimtab_core::sweep::table::{Outcome, Row};
+use trimtab_core::usage::UsageError;
+
+/// What was written is made durable this often: a power cut costs no more than that; a killed process costs nothing.
+const SYNC_EVERY: Duration = Duration::from_secs(5);
+
+/// A line.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    cell: u64,
+    id: String,
+    outcome: Outcome,
+}
+
+/// A journal that is written to. No other process writes to it meanwhile.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    /// Bytes that are whole lines.
+    len: u64,
+    synced: Instant,
+}
+
+impl Journal {
+    /// Opens or makes it; gives the rows that are in it. What a crash cut off at its end is cut away.
+    ///
+    /// # Errors
+    /// Another process writes to it; a damaged line that is not the last.
+    pub fn open(directory: &Dir, name: &str) -> anyhow::Result<(Self, Vec<Row>)> {
+        let shown = || directory.path().join(name).display().to_string();
+        let mode = umask().map_or(0o600, |umask| 0o666 & !umask);
+        let (mut file, _) = directory.open_or_create(name, mode).with_context(|| format!("cannot open {}", shown()))?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let error = UsageError::missing(format!("another process runs this shard into {}", shown()));
+            return Err(error.hint("wait for it, or give this one another --shard or --output").into());
+        }
+        let (rows, len) = rows(&mut file, &shown())?;
+        file.set_len(len)?;
+        file.seek(SeekFrom::Start(len))?;
+        Ok((Self { file, len, synced: Instant::now() }, rows))
+    }
+
+    /// Adds a row. What cannot be written whole is not there.
+    pub fn put(&mut self, row: &Row) -> io::Result<()> {
+        let line = Line { cell: row.cell, id: row.id.clone(), outcome: row.outcome.clone() };
+        let json = serde_json::to_string(&line)?;
+        let text = format!("{:08x} {json}\n", checksum(&json));
+        if let Err(error) = self.file.write_all(text.as_bytes()) {
+            // The first error is the one that counts; what is left of the line is cut away at the next start otherwise.
+            let _ = self.file.set_len(self.len).and_then(|()| self.file.seek(SeekFrom::Start(self.len)));
+            return Err(error);
+        }
+        self.len += text.len() as u64;
+        if self.synced.elapsed() >= SYNC_EVERY {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Makes all of it durable.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.synced = Instant::now();
+        self.file.sync_data()
+    }
+}
+
+/// The rows of a journal that may be written to meanwhile.
+///
+/// # Errors
+/// A damaged line that is not the last.
+pub fn read(directory: &Dir, name: &str) -> anyhow::Result<Vec<Row>> {
+    let shown = directory.path().join(name).display().to_string();
+    let mut file = directory.open_read(name).with_context(|| format!("cannot open {shown}"))?;
+    Ok(rows(&mut file, &shown)?.0)
+}
+
+/// The rows, and how many bytes hold them. A last line without its end is none.
+fn rows(file: &mut File, shown: &str) -> anyhow::Result<(Vec<Row>, u64)> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
+    let (mut rows, mut len) = (Vec::new(), 0);
+    for (at, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        if line.last() != Some(&b'\n') {
+            break;
+        }
+        match row(line) {
+            Some(row) => rows.push(row),
+            None => {
+                let error = UsageError::missing(format!("{shown}, line {}: it is damaged", at + 1));
+                return Err(error.hint("remove that line, and the next 'sweep run' makes its cell again").into());
+            }
+        }
+        len += line.len() as u64;
+    }
+    Ok((rows, len))
+}
+
+fn row(line: &[u8]) -> Option<Row> {
+    let (sum, json) = std::str::from_utf8(line).ok()?.trim_end_matches('\n').split_once(' ')?;
+    if u32::from_str_radix(sum, 16).ok()? != checksum(json) {
+        return None;
+    }
+    let Line { cell, id, outcome } = serde_json::from_str(json).ok()?;
+    Some(Row { cell, id, outcome })
+}
+
+fn checksum(json: &str) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(json.as_bytes());
+    crc.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn some(cell: u64) -> Row {
+        let figures = BTreeMap::from([("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64), ("small".to_owned(), 5e-324)]);
+        let outcome = if cell.is_multiple_of(2) {
+            Outcome::Finished { figures, warnings: vec!["w".into()] }
+        } else {
+            Outcome::Failed("no\n\"room\"".into())
+        };
+        Row { cell, id: format!("id{cell}"), outcome }
+    }
+
+    #[test]
+    fn what_is_put_is_found_again_and_a_torn_end_is_cut_away() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Dir::open(scratch.path()).unwrap();
+        let all: Vec<Row> = (0..10).map(some).collect();
+        let (mut journal, found) = Journal::open(&directory, "j").unwrap();
+        assert!(found.is_empty());
+        all.iter().for_each(|row| journal.put(row).unwrap());
+        assert!(Journal::open(&directory, "j").unwrap_err().to_string().contains("another process"));
+        drop(journal);
+        let path = scratch.path().join("j");
+        let whole = std::fs::read(&path).unwrap();
+        // Cut anywhere, what was whole before is there, and new lines follow it.
+        for cut in (0..=whole.len()).step_by(17) {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let (mut journal, found) = Journal::open(&directory, "j").unwrap();
+            assert_eq!(found, all[..found.len()], "{cut}");
+            assert_eq!(found.len(), whole[..cut].iter().filter(|byte| **byte == b'\n').count());
+            journal.put(&some(77)).unwrap();
+            drop(journal);
+            assert_eq!(read(&directory, "j").unwrap().last(), Some(&some(77)));
+        }
+    }
+
+    #[test]
+    fn a_damaged_line_is_named() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Dir::open(scratch.path()).unwrap();
+        let (mut journal, _) = Journal::open(&directory, "j").unwrap();
+        (0..4).for_each(|cell| journal.put(&some(cell)).unwrap());
+        drop(journal);
+        let path = scratch.path().join("j");
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, whole.replacen("id1", "id7", 1)).unwrap();
+        let error = read(&directory, "j").unwrap_err().to_string();
+        assert!(error.contains("line 2: it is damaged"), "{error}");
+    }
+}
