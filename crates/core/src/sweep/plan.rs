@@ -168,10 +168,14 @@ impl Reader<'_> {
     }
 
     fn plan(&self) -> Result<Plan, PlanError> {
-        let whole = DeTable::parse(self.text).map_err(|error| PlanError {
-            line: error.span().map(|span| self.line(span.start)),
-            key: String::new(),
-            text: error.message().replace('\n', " "),
+        let whole = DeTable::parse(self.text).map_err(|error| {
+            let more = "; write drive.name = \"…\" beside other parameters of the drive (policy.name, workload.name, volume.name)";
+            let more = if error.message().contains("cannot extend value") { more } else { "" };
+            PlanError {
+                line: error.span().map(|span| self.line(span.start)),
+                key: String::new(),
+                text: format!("{}{more}", error.message().replace('\n', " ")),
+            }
         })?;
         let table = whole.get_ref();
         self.known(table, "", &KEYS)?;

@@ -234,10 +234,13 @@ impl<'a> Look<'a> {
         let mut blocks = alloc::vec![Block::Text(text.to_owned())];
         for figure in &self.figures {
             let Some(indices) = self.indices(figure, rows) else { continue };
-            let mut table = Table::new(format!("What decides {figure}"), &["axis", "alone", "with others", "standard error"]);
+            let estimated = indices.iter().any(|(.., error)| error.is_some());
+            let header: &[&str] =
+                if estimated { &["axis", "alone", "with others", "standard error"] } else { &["axis", "alone", "with others"] };
+            let mut table = Table::new(format!("What decides {figure}"), header);
             for (key, (first, total, error)) in keys.iter().zip(indices) {
                 let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-                table.row([(*key).to_owned(), percent(first), percent(total), error.map_or_else(String::new, percent)]);
+                table.row([Some((*key).to_owned()), Some(percent(first)), Some(percent(total)), error.map(percent)].into_iter().flatten());
             }
             blocks.push(Block::Table(table));
         }
@@ -325,7 +328,8 @@ impl Bins {
 /// A value as headings have it.
 fn label(value: &Value) -> String {
     match value {
-        Value::Number(number) => three_digits(*number),
+        // What was drawn has sixteen digits; what somebody wrote is short.
+        Value::Number(number) if value.to_string().len() > 6 => three_digits(*number),
         other => other.to_string(),
     }
 }

@@ -188,6 +188,7 @@ fn mistakes_are_named_with_line_and_key() {
         ("[axes]\nworkload.size = [1]\n[design]\nkind = \"sobol\"\npoints = 100000\n", "at most 65536 points"),
         ("", "axes: a plan without axes is a single run"),
         ("[axes\n", "line 5: "),
+        ("policy = \"idle\"\npolicy.budget = \"1ms\"\n", "write drive.name = "),
         (
             "[axes]\ndrive.flash.nand.read_ns = { from = 1, to = 1000000, steps = 1000000 }\nworkload.queue_depth = { from = 1, to = 1000, steps = 1000 }\n",
             "the plan has 1,000,000,000 cells, and no plan has more than 10,000,000",
@@ -371,4 +372,23 @@ fn a_design_for_sensitivity_gives_indices() {
     let crate::document::Block::Table(table) = &section.blocks[1] else { panic!() };
     let shares: Vec<f64> = table.rows.iter().map(|row| row[2].trim_end_matches(" %").parse().unwrap()).collect();
     assert!((shares[0] - 20.0).abs() <= 2.0 && (shares[1] - 80.0).abs() <= 3.0, "{shares:?}");
+}
+
+/// What a researcher would sweep first: over-provisioning against write amplification. Greedy collection of 2048 units a superblock, uniform writes: the formula of Bux and Iliadis
+/// at the utilisation that the table says.
+#[test]
+fn a_sweep_over_over_provisioning_shows_what_theory_says() {
+    let text = BASE.replace("8GiB", "1GiB");
+    let plan = Plan::parse(&format!(
+        "{text}drive.flash.geometry.pages_per_block = 32\nworkload.drive_writes = 4\n[axes]\ndrive.over_provisioning_percent = [10, 28]\n"
+    ))
+    .unwrap();
+    for cell in 0..2 {
+        let cell = plan.cell(&plan.place(cell), &Shipped).unwrap();
+        let (run, _) = cell.run(&mut ()).unwrap();
+        let Outcome::Finished { figures, .. } = outcome(&cell, &run) else { panic!() };
+        let (u, waf) = (figures["flash_utilisation_last_quarter_ratio"], figures["waf_last_quarter_ratio"]);
+        let theory = crate::drive::theory::greedy(u, 2048);
+        assert!((waf / theory - 1.0).abs() < 0.01, "{waf} at u = {u}, theory {theory}");
+    }
 }

@@ -152,6 +152,28 @@ fn what_was_finished_before_a_kill_is_found_again() {
     assert!(results(&killed) == results(&whole) && csv(&killed) == csv(&whole));
 }
 
+#[test]
+fn an_interrupt_keeps_what_is_finished_and_says_so() {
+    let plan = format!("{}{}", BASE.replace("0.5", "3"), AXES.replace("steps = 3", "steps = 11"));
+    let (scratch, plan) = place(&plan);
+    let out = at(&scratch, "out");
+    let mut command = process();
+    let child =
+        command.args(["sweep", "run", plan.to_str().unwrap(), "--output", &out]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while finished(&out) == 0 && started.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let count = finished(&out);
+    assert!(count < 44 && ended.status.code() == Some(130), "{count}: {ended:?}");
+    assert!(text(&ended.stderr).contains(&format!("{count} cells are finished; the same command goes on")), "{ended:?}");
+    assert!(!Path::new(&out).join("results.parquet").exists());
+    let said = sweep(&["status", &out]).success();
+    assert!(text(&said.get_output().stdout).contains(&format!("{count} of 44 cells are finished, {} are missing", 44 - count)), "{said}");
+}
+
 /// Whole lines of the journal.
 fn finished(directory: &str) -> usize {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
