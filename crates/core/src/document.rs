@@ -289,6 +289,13 @@ impl Heat {
     }
 }
 
+/// `text` as one word of a shell command. Names of devices and paths come from outside.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 /// The label of a vertical axis without its unit, and how its values are read: times have units of their own.
 #[must_use]
 pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {
@@ -371,6 +378,14 @@ pub fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_from_outside_stay_one_word_of_the_shell() {
+        assert_eq!(quoted("vg-home"), "vg-home");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("$(reboot)'; x"), r"'$(reboot)'\''; x'");
+        assert_eq!(quoted(""), "''");
+    }
 
     #[test]
     fn thinning_keeps_extremes_and_order() {

@@ -8,6 +8,7 @@ pub mod ageing;
 pub mod answer;
 pub mod beside;
 pub mod cells;
+mod costs;
 pub mod document;
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -29,6 +30,7 @@ pub mod table;
 pub mod used;
 pub mod verdict;
 pub mod waits;
+mod why;
 
 use crate::drive::spec::SpecError;
 use crate::run::Run;

@@ -22,6 +22,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
+use trimtab_core::document::quoted;
 use trimtab_core::policy::{PolicySpec, Schedule};
 use trimtab_core::usage::UsageError;
 
@@ -272,7 +273,7 @@ fn goes_on(plan: &Plan, mounted: Option<&Discard>, listed: bool) -> Option<Strin
         _ => "it takes note of trims, and sends when the device is idle",
     };
     let from = if listed { format!("in {FSTAB}") } else { format!("where it is mounted from, which is not {FSTAB}") };
-    let path = doctor::quoted(&plan.mount_point.display().to_string());
+    let path = quoted(&plan.mount_point.display().to_string());
     Some(format!(
         "it is mounted with {now} now, and goes on to discard of its own accord: {also}; to end that: the option nodiscard {from}, and mount -o remount,nodiscard {path}"
     ))
@@ -299,7 +300,7 @@ fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>, listed:
     if now.to_string() == wanted {
         return None;
     }
-    let path = doctor::quoted(&plan.mount_point.display().to_string());
+    let path = quoted(&plan.mount_point.display().to_string());
     let when = if plan.fs_type == "xfs" {
         "XFS takes that up when it is next mounted".to_owned()
     } else {

@@ -373,13 +373,6 @@ fn blank(layer: &Layer) -> LayerReport {
     }
 }
 
-/// `text` as one word of a shell command. Names of devices come from outside.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
-
 /// `major.minor` of the kernel.
 fn kernel_version(root: &Root) -> Option<(u32, u32)> {
     let release = root.read("/proc/sys/kernel/osrelease")?;
@@ -398,14 +391,6 @@ fn drive_name(root: &Root, layer: &Layer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_from_outside_stay_one_word_of_the_shell() {
-        assert_eq!(quoted("vg-home"), "vg-home");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("$(reboot)'; x"), r"'$(reboot)'\''; x'");
-        assert_eq!(quoted(""), "''");
-    }
 
     #[test]
     fn the_running_machine_can_be_examined() {

@@ -182,9 +182,17 @@ pub fn compare(a: &[f64], b: &[f64], better: Better, options: &Options) -> Compa
     let verdict = match interval {
         Some(interval) => verdict(interval, better),
         None if both_zero => Verdict::NoDifference,
+        None if never_and_always(a, b, options) => direction(better, sb > sa),
         None => Verdict::CannotTell,
     };
     Comparison { a: sa, b: sb, ratio, interval, verdict }
+}
+
+/// Whether one side is zero each time and the other never, often enough to believe it: there is no ratio, and yet a difference.
+fn never_and_always(a: &[f64], b: &[f64], options: &Options) -> bool {
+    let never = |side: &[f64]| side.iter().all(|value| *value == 0.0);
+    let always = |side: &[f64]| side.iter().all(|value| value.is_finite() && *value > 0.0);
+    a.len().min(b.len()) >= options.statistic.repeats_min() && (never(a) && always(b) || always(a) && never(b))
 }
 
 fn verdict(interval: Interval, better: Better) -> Verdict {
@@ -288,6 +296,18 @@ mod tests {
         libm::sqrt(-2.0 * libm::log(1.0 - rng.unit())) * libm::cos(2.0 * core::f64::consts::PI * rng.unit())
     }
 
+    /// Seen: from no discard to 72, and "cannot tell".
+    #[test]
+    fn what_is_never_there_and_always_there_differs() {
+        let said = |a: &[f64], b: &[f64], better| compare(a, b, better, &Options::default()).verdict;
+        assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Neither), Verdict::Different);
+        assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Lower), Verdict::Worse);
+        assert_eq!(said(&[72.0, 70.0, 75.0], &[0.0; 3], Better::Lower), Verdict::Better);
+        // One of three may be chance, and one repeat says nothing.
+        assert_eq!(said(&[0.0; 3], &[72.0, 0.0, 75.0], Better::Neither), Verdict::CannotTell);
+        assert_eq!(said(&[0.0], &[72.0], Better::Neither), Verdict::CannotTell);
+    }
+
     #[test]
     fn intervals_cover_the_truth_as_often_as_they_say() {
         let quick = |statistic| Options { statistic, resamples: 1000, ..Options::default() };
@@ -342,7 +362,8 @@ mod tests {
         assert_eq!(super::verdict(Interval { low: 0.95, high: 1.78 }, Better::Lower), Verdict::CannotTell);
         assert_eq!(super::verdict(Interval { low: 0.92, high: 1.09 }, Better::Lower), Verdict::NoDifference);
         assert_eq!(verdict(&[0.0; 3], &[0.0; 3]), Verdict::NoDifference);
-        assert_eq!(verdict(&[0.0; 3], &[1.0; 3]), Verdict::CannotTell, "nothing is a multiple of zero");
+        let from_nothing = compare(&[0.0; 3], &[1.0; 3], Better::Lower, &Options::default());
+        assert_eq!((from_nothing.verdict, from_nothing.ratio), (Verdict::Worse, None), "nothing is a multiple of zero");
         assert_eq!(verdict(&[f64::NAN; 3], &[1.0; 3]), Verdict::CannotTell);
         let exact = compare(&[5.0; 3], &[5.0; 3], Better::Lower, &Options::default());
         assert_eq!((exact.verdict, exact.interval), (Verdict::NoDifference, Some(Interval { low: 1.0, high: 1.0 })));

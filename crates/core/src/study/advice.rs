@@ -1,8 +1,8 @@
 //! What ageing adds to the verdict: what a policy gains over months, for the rate and for the life of the drive, and what would change the choice.
 
-use super::ageing::{BEHIND, BURST, CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
+use super::ageing::{BEHIND, BURST, CYCLES_PER_TB, RATE_STEADY, TRIM_TIME, WAF_STEADY};
 use super::cells::{CHOICE, QUESTION};
-use super::months::{fills, is_steady, setting};
+use super::months::{fills, is_steady, setting, spaced};
 use super::table::mean;
 use super::{Study, policy};
 use crate::run::shown::quantity;
@@ -90,11 +90,44 @@ pub fn any_gain(study: &Study) -> bool {
     policies(study).iter().any(|policy| gains(study, policy).iter().any(Gain::counts))
 }
 
+/// Whether `policy` gains anything that counts, or was not looked at over months.
+pub fn is_worth_it(study: &Study, policy: &str) -> bool {
+    let gains = gains(study, policy);
+    gains.is_empty() || gains.iter().any(Gain::counts)
+}
+
 /// Whether `a` gains more than `b` by what counts, at some fill, and less at none.
 pub fn beats(study: &Study, a: &str, b: &str) -> bool {
     let (a, b) = (gains(study, a), gains(study, b));
     let ratios: Vec<f64> = a.iter().zip(&b).map(|(a, b)| a.best() / b.best()).collect();
     ratios.iter().any(|ratio| *ratio >= GAIN) && ratios.iter().all(|ratio| *ratio > 1.0 / GAIN)
+}
+
+/// How much of the time of use a policy trims.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TimeTrimming {
+    /// Trimming, seconds.
+    pub seconds: f64,
+    /// Of all, seconds.
+    pub of_seconds: f64,
+}
+
+impl TimeTrimming {
+    /// The share, in per cent.
+    pub fn percent(self) -> f64 {
+        100.0 * self.seconds / self.of_seconds
+    }
+}
+
+/// From here on it is told before anything is applied, in per cent.
+const TRIMMING_TOLD_PERCENT: f64 = 1.0;
+
+/// How much of the time `policy` trims, at the fill where it is most; `None` where that is too little to tell, or not known.
+pub fn time_trimming(study: &Study, policy: &str) -> Option<TimeTrimming> {
+    let of_seconds = super::answer::days(study)? * 86_400.0;
+    let all = study.ageing.iter().filter(|run| run.policy == policy).filter_map(|run| mean(run, TRIM_TIME));
+    let seconds = all.reduce(f64::max)?;
+    Some(TimeTrimming { seconds, of_seconds }).filter(|time| time.percent() > TRIMMING_TOLD_PERCENT)
 }
 
 /// A sentence on what `policy` gains over months; empty if that was not looked at.
@@ -106,7 +139,7 @@ pub fn sentence(study: &Study, policy: &str) -> String {
             .then(|| format!("{} 4 KiB random writes a second under load instead of {}", whole(gain.rates.0), whole(gain.rates.1)));
         let life = gain.longer_life().map(|life| format!("{}× the drive's life", three_digits(life)));
         let all: Vec<String> = faster.into_iter().chain(life).collect();
-        format!("{} at {}", all.join(" and "), gain.fill)
+        format!("{} at {}", all.join(" and "), spaced(gain.fill))
     };
     match gains.iter().filter(|gain| gain.counts()).map(at).collect::<Vec<_>>() {
         _ if gains.is_empty() => String::new(),
@@ -143,7 +176,9 @@ pub fn never_done(study: &Study) -> Vec<String> {
     let line = |behind: &Behind<'_>| {
         format!(
             "'{}' never gets done at {} full: when the next work began, hours later, its trimming was still under way {:.0} times out of 100, so it is not recommended",
-            behind.policy, behind.fill, behind.percent
+            behind.policy,
+            spaced(behind.fill),
+            behind.percent
         )
     };
     behind(study).iter().map(line).collect()
@@ -175,7 +210,7 @@ pub fn evidence(study: &Study) -> Vec<String> {
                 ))
             })
             .collect();
-        format!("churn at {fill} full, 4 KiB random writes under load: {}", each.join("; "))
+        format!("churn at {} full, 4 KiB random writes under load: {}", spaced(fill), each.join("; "))
     };
     fills(&study.ageing).into_iter().map(line).collect()
 }
@@ -203,7 +238,7 @@ pub fn changes(study: &Study, chosen: &str, stall: Option<(f64, f64)>, stall_lim
     for gain in gains.iter().filter(|gain| !gain.counts()) {
         changes.push(format!(
             "at {} full trimming makes no measurable difference to the drive (random writes {}×)",
-            gain.fill,
+            spaced(gain.fill),
             three_digits(gain.rate)
         ));
     }

@@ -2,22 +2,21 @@
 //! apply it and where the rest is. A pure function of the runs, the same for real and modelled targets.
 
 use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
-use super::job::Job;
 use super::judged::Judged;
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
-use super::months::{NOT_STEADY, NOT_STEADY_LEGEND, fills, is_steady, mark, setting};
-use super::table::{FOREGROUND, jobs, mean, policy_title};
+use super::months::{NOT_STEADY, NOT_STEADY_LEGEND, fills, is_steady, mark, setting, spaced};
+use super::table::{FOREGROUND, jobs, mean, samples, short_title};
 use super::verdict::{self, Recommendation};
-use super::{Study, advice, document, kernels, policy, sensitivity, waits};
+use super::{Study, advice, document, policy, sensitivity, waits, why};
 use crate::document::{Answer, Table, Use};
 use crate::run::metrics;
 use crate::run::shown::quantity;
 use crate::run::{Field, Provenance, Run, Severity, Unit};
-use crate::units::{grouped, three_digits};
+use crate::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString as _};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -44,12 +43,16 @@ pub struct Around {
 
 /// The answer.
 pub fn of(study: &Judged<'_>, around: &Around) -> Answer {
-    let (choice, meaning) = choice(study);
+    let (choice, mut meaning) = choice(study);
+    if let Some(time) = study.policy().and_then(|policy| advice::time_trimming(study, policy)) {
+        let of = three_digits(time.of_seconds / 86_400.0);
+        meaning += &format!("; that takes {} of {} days", three_digits(time.seconds / 86_400.0), of.strip_suffix(".0").unwrap_or(&of));
+    }
     Answer {
         subject: subject(study),
         origin: origin(study, around),
         uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning, sure: sure(study) }],
-        why: why(study),
+        why: why::lines(study),
         tables: tables(study),
         notes: notes(study),
         // What else has to be done is said by that command.
@@ -83,7 +86,9 @@ pub(super) fn subject(study: &Study) -> String {
             let device = drive.or_else(|| environment(run, "device").map(str::to_owned));
             let fill = environment(run, "fs.fill").and_then(|fill| fill.trim_end_matches(" %").parse::<f64>().ok());
             let fill = fill.map(|fill| format!("{fill:.0} % full"));
-            [Some(study.target.as_str()), filesystem, device.as_deref(), fill.as_deref()]
+            // "." says nothing to whoever reads it later.
+            let place = Some(study.target.as_str()).filter(|target| target.starts_with('/')).or_else(|| environment(run, "mount.point"));
+            [place.or(Some(&study.target)), filesystem, device.as_deref(), fill.as_deref()]
                 .into_iter()
                 .flatten()
                 .collect::<Vec<_>>()
@@ -117,11 +122,14 @@ pub(super) fn choice(study: &Judged<'_>) -> (&'static str, String) {
         Recommendation::Online => (policy::ONLINE, "let the filesystem discard as it frees (mount option discard)"),
         Recommendation::NotWorthIt => (policy::NONE, "do not trim: it costs something here and gains nothing"),
         // Without months nothing but the waiting was looked at.
-        Recommendation::NoDifference if study.ageing.is_empty() => ("online or batched", "with online the work takes measurably as long"),
+        Recommendation::NoDifference if study.ageing.is_empty() => ("online or batched", "with online nothing takes measurably longer"),
         Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
         Recommendation::NeverDone => ("no policy", "a TRIM costs so much here that not even a batched trim is done before the next is due"),
         Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; that has to be mended first"),
         Recommendation::NotTested => return ("no policy yet", verdict::untested(study)),
+        Recommendation::Unknown if study.runs.is_empty() && !study.ageing.is_empty() => {
+            ("no policy yet", "what trimming costs those who wait was not asked (--questions deleting)")
+        }
         Recommendation::Unknown => ("no policy yet", "too little could be tried to compare anything"),
     };
     (choice, meaning.to_owned())
@@ -129,12 +137,15 @@ pub(super) fn choice(study: &Judged<'_>) -> (&'static str, String) {
 
 /// How sure that is.
 fn sure(study: &Judged<'_>) -> String {
+    if !study.recommendation.is_one() {
+        return String::new();
+    }
     if let Some(policy) = study.policy().filter(|policy| !verdict::was_tried(study, policy)) {
         return format!("{policy} was not tried");
     }
     match first(study).map(|run| run.provenance) {
         Some(Provenance::Measured) => {
-            let repeats = study.runs.iter().filter_map(|run| super::table::samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0);
+            let repeats = study.runs.iter().filter_map(|run| samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0);
             if verdict::too_few_repeats(study) && repeats > 0 {
                 return format!("{} cannot tell more", verdict::repeats_in_words(study));
             }
@@ -155,10 +166,7 @@ pub(super) fn percent(ratio: f64) -> String {
 
 /// The longest that one operation of somebody else took beside `policy`, seconds.
 pub fn longest_wait(study: &Study, policy: &str) -> Option<f64> {
-    let runs = || study.runs.iter().filter(|run| verdict::effective_policy(run) == policy);
-    // On real filesystems only the busier of the two loads is measured.
-    let of = |metric: &str| runs().filter_map(|run| mean(run, metric)).reduce(f64::max);
-    of(SPARSE_WAIT).or_else(|| of(BUSY_WAIT))
+    waits::longest(study, policy).map(|longest| longest.seconds)
 }
 
 /// The policies that were tried, in the order of the runs.
@@ -171,17 +179,6 @@ pub fn policies(study: &Study) -> Vec<&str> {
         }
     }
     policies
-}
-
-/// Two lines: what it gains, and what others wait.
-fn why(study: &Judged<'_>) -> Vec<String> {
-    let chosen = study.policy();
-    let mut lines: Vec<String> = gains(study, chosen).into_iter().chain(waits(study, chosen)).collect();
-    if lines.len() < 2 {
-        lines.extend(deleting(study).map(|(what, text)| format!("{} takes {text}", what.to_lowercase())));
-    }
-    lines.truncate(2);
-    lines
 }
 
 /// How many days of use were looked at.
@@ -199,107 +196,6 @@ pub(super) fn time_of_use(study: &Study) -> String {
         Some(days) => format!("{:.0} hours", days * 24.0),
         None => "months".to_owned(),
     }
-}
-
-/// What the recommended policy gains over months; without one, what the best gains.
-fn gains(study: &Study, chosen: Option<&str>) -> Option<String> {
-    let days = days(study);
-    let after = |fill: &str| {
-        let days = days.map_or_else(String::new, |days| format!(", {days:.0} days"));
-        format!("({} full{days})", spaced(fill))
-    };
-    let Some(policy) = chosen.filter(|policy| *policy != policy::NONE) else {
-        let fill = fills(&study.ageing).first().copied()?.to_owned();
-        let most = policies(study).into_iter().flat_map(|policy| advice::gains(study, policy));
-        let most = most.flat_map(|gain| [(gain.rate, gain.steady), (gain.life.unwrap_or(1.0), true)]);
-        let (most, steady) = most.reduce(|a, b| if b.0 > a.0 { b } else { a })?;
-        let most = format!("{}{}", percent(most), mark(steady));
-        return Some(format!("random writes and life at most {most} against no trimming {}", after(&fill)));
-    };
-    let gains = advice::gains(study, policy);
-    let gain = gains.iter().find(|gain| gain.counts()).or(gains.first())?;
-    let rate = format!("random writes {}{}", percent(gain.rate), mark(gain.steady));
-    let life = gain.life.map_or_else(String::new, |life| format!(", life {}", percent(life)));
-    Some(format!("{rate}{life} against no trimming {}", after(gain.fill)))
-}
-
-/// "60%" as people write it.
-pub(super) fn spaced(fill: &str) -> String {
-    fill.strip_suffix('%').map_or_else(|| fill.to_owned(), |number| format!("{number} %"))
-}
-
-/// What others wait beside the recommended policy, and beside the worst of the rest.
-fn waits(study: &Study, chosen: Option<&str>) -> Option<String> {
-    let mut others: Vec<(&str, f64)> = policies(study)
-        .into_iter()
-        .filter(|policy| Some(*policy) != chosen)
-        .filter_map(|policy| Some((policy, longest_wait(study, policy)?)))
-        .collect();
-    let show = |seconds: f64| quantity(seconds, Unit::Seconds);
-    let mark = |policy: &str| waits::beside(study, policy).map_or("", |waits| waits.mark());
-    let beside = |(policy, seconds): &(&str, f64)| {
-        let whose = match *policy {
-            policy::NONE => "without trimming".to_owned(),
-            policy::ONLINE => policy.to_string(),
-            policy::IDLE => "beside an idle trim".to_owned(),
-            policy => format!("beside {} {policy} trim", if policy == policy::ADAPTIVE { "an" } else { "a" }),
-        };
-        format!("{whose} {}{}", show(*seconds), mark(policy))
-    };
-    let Some((policy, mine)) = chosen.and_then(|policy| Some((policy, longest_wait(study, policy)?))) else {
-        others.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let named: Vec<String> = others.iter().take(3).map(beside).collect();
-        return (!named.is_empty()).then(|| format!("others wait at most: {}", named.join("; ")));
-    };
-    let worse: Vec<(&str, f64)> = others.iter().copied().filter(|(_, wait)| *wait > mine * 1.5).collect();
-    // The quickest and the slowest of the worse ones say what the choice saves; where none is worse, what none costs is told.
-    let mut named: Vec<(&str, f64)> = if worse.is_empty() { others } else { worse };
-    named.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let named: Vec<String> = match &named[..] {
-        [first, .., last] => vec![beside(first), beside(last)],
-        rest => rest.iter().map(beside).collect(),
-    };
-    let tail = if named.is_empty() { String::new() } else { format!("; {}", named.join(", ")) };
-    let alone = if policy == policy::NONE { " without trimming" } else { "" };
-    Some(format!("others wait at most {}{}{alone}{tail}", show(mine), mark(policy)))
-}
-
-/// Deleting, without discards and with online discard: label and sentence.
-fn deleting(study: &Study) -> Option<(String, String)> {
-    let time = |job: &str, policy: &str| {
-        let run = study.runs.iter().find(|run| run.workload == job && verdict::effective_policy(run) == policy)?;
-        Job::deleting(job).iter().filter_map(|phase| mean(run, &format!("{phase}.seconds"))).reduce(|a, b| a + b)
-    };
-    let job = jobs(&study.runs).into_iter().find(|job| *job == "tree").or_else(|| jobs(&study.runs).into_iter().next())?;
-    let files = study.runs.iter().find(|run| run.workload == job).and_then(|run| setting(run, "files").or_else(|| setting(run, "number")));
-    let what = files.map_or_else(|| "Deleting".to_owned(), |files| format!("Deleting {} files", with_commas(files)));
-    let show = |seconds: f64| quantity(seconds, Unit::Seconds);
-    let text = match (time(job, policy::NONE), time(job, policy::ONLINE)) {
-        (Some(none), Some(online)) => {
-            let alike = (online - none).abs() <= none * 0.02;
-            let here = (!alike && none > 0.0).then(|| format!("{}×", three_digits(online / none)));
-            // "ext4 of Linux 2.6.39": that it is ext4 is known.
-            let linux = |name: &str| name.rsplit_once(" of ").map_or_else(|| name.to_owned(), |(_, linux)| linux.to_owned());
-            let other = kernels::ratio(study, job).map(|(ratio, name)| (three_digits(ratio), linux(name)));
-            if alike {
-                // Against what the ratio is has to be said where no other time stands beside it.
-                let other = other.map_or_else(String::new, |(ratio, linux)| format!(" ({linux}: {ratio}× none's time)"));
-                return Some((what, format!("{}; online as long{other}", show(none))));
-            }
-            let other = other.map(|(ratio, linux)| format!("{ratio}× on {linux}"));
-            let ratios: Vec<String> = here.into_iter().chain(other).collect();
-            let ratios = if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join("; ")) };
-            format!("{}; online {}{ratios}", show(none), show(online))
-        }
-        (Some(only), None) | (None, Some(only)) => show(only),
-        (None, None) => return None,
-    };
-    Some((what, text))
-}
-
-/// A number that a setting holds, with commas.
-fn with_commas(digits: &str) -> String {
-    digits.parse().map_or_else(|_| digits.to_owned(), grouped)
 }
 
 /// A rate with three digits: 27,900.
@@ -386,17 +282,22 @@ fn measured(study: &Judged<'_>) -> Vec<Table> {
         columns.push(Column { group: "waited for", header: job, figure: Box::new(figure) });
     }
     let wait = if study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some()) { SPARSE_WAIT } else { BUSY_WAIT };
-    let longest = |metric: &'static str| move |runs: &[&Run]| runs.iter().filter_map(|run| mean(run, metric)).reduce(f64::max).map(show);
+    let longest = |metric: &'static str| {
+        move |runs: &[&Run]| runs.iter().filter_map(|run| samples(run, metric)).flatten().copied().reduce(f64::max).map(show)
+    };
     let group = if wait == SPARSE_WAIT { SPARSE_APPENDS } else { "50 appends/s" };
     columns.push(Column { group, header: "wait at most", figure: Box::new(longest(wait)) });
-    columns.push(Column { group: "a trim takes", header: "at most", figure: Box::new(longest(metrics::TRIM_SECONDS)) });
+    columns.push(Column { group: "", header: "trim at most", figure: Box::new(longest(metrics::TRIM_SECONDS)) });
     let counted = |runs: &[&Run]| {
         runs.iter().filter_map(|run| mean(run, metrics::DISCARD_COMMANDS)).reduce(|a, b| a + b).map(|sum| quantity(sum, Unit::Count))
     };
-    columns.push(Column { group: "discards", header: "counted", figure: Box::new(counted) });
-    let of = |title: &str| study.runs.iter().filter(|run| policy_title(run) == title).collect::<Vec<_>>();
+    // So many a time; of one time that is what was counted.
+    let once = study.runs.iter().filter_map(|run| samples(run, metrics::DISCARD_COMMANDS)).all(|counts| counts.len() == 1);
+    let header = if once { "counted" } else { "mean count" };
+    columns.push(Column { group: "discards", header, figure: Box::new(counted) });
+    let of = |title: &str| study.runs.iter().filter(|run| short_title(run) == title).collect::<Vec<_>>();
     let mut titles: Vec<String> = Vec::new();
-    for title in study.runs.iter().map(policy_title) {
+    for title in study.runs.iter().map(short_title) {
         if !titles.contains(&title) {
             titles.push(title);
         }
@@ -423,7 +324,8 @@ fn measured(study: &Judged<'_>) -> Vec<Table> {
 /// What deleting costs, what to check first, what to be careful about.
 fn notes(study: &Judged<'_>) -> Vec<(String, String)> {
     // Without months it is among the reasons already.
-    let mut notes: Vec<(String, String)> = deleting(study).into_iter().filter(|_| !study.ageing.is_empty()).collect();
+    let deletes = why::deleting(study).filter(|_| !study.ageing.is_empty());
+    let mut notes: Vec<(String, String)> = deletes.map(|deletes| (deletes.what, deletes.text)).into_iter().collect();
     let check = match advice::misaligned(study) {
         Some(times) => format!("a partition at sector 63 costs more than any policy ({}× slower)", three_digits(times)),
         None => "'trimtab doctor PATH' says whether TRIM reaches the drive at all".to_owned(),
@@ -524,9 +426,81 @@ mod tests {
         );
     }
 
+    /// Seen: 40.4 ms on the first screen (beside postmark), 39.6 ms in the reasons (beside the tree).
+    #[test]
+    fn what_others_wait_at_most_is_one_figure_wherever_it_stands() {
+        let mut study = whole();
+        let mut postmark = study.runs.clone();
+        for run in &mut postmark {
+            run.workload = "postmark".into();
+            let wait = run.metrics.iter_mut().find(|m| m.name == crate::study::light_work::SPARSE_WAIT).unwrap();
+            wait.samples = vec![wait.samples[0] * if run.policy == policy::IDLE { 1.05 } else { 0.9 }];
+        }
+        study.runs.extend(postmark);
+        let (answer, full) = (of(&Judged::of(&study), &around()), Judged::of(&study).verdict);
+        // 153 ms × 1.05 is 160.65 ms, three digits of it 161 ms; the batched trim's 680 ms are beside the tree.
+        let row = answer.tables[0].rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
+        assert_eq!(row[1], "161 ms");
+        assert!(answer.why.iter().any(|line| line.contains("at most 161 ms; beside a batched trim 680 ms")), "{:?}", answer.why);
+        assert!(full.headline.contains("up to 680 ms beside a batched trim, up to 161 ms beside an idle one"), "{}", full.headline);
+    }
+
+    /// Seen: "no policy yet" beside "robust: 10 of 10 assumptions".
+    #[test]
+    fn where_no_policy_is_recommended_nothing_is_robust() {
+        let mut study = whole();
+        study.runs.clear();
+        let using = of(&Judged::of(&study), &around()).uses.remove(0);
+        assert_eq!((using.choice.as_str(), using.sure.as_str()), ("no policy yet", ""));
+        assert!(using.meaning.contains("--questions deleting"), "{}", using.meaning);
+        let headline = Judged::of(&study).verdict.headline;
+        assert!(headline.contains("was not asked") && !headline.contains("assumptions"), "{headline}");
+        let three = overview::answer(&Judged::all(&[study]), &around(), |_| 0);
+        assert!(!three.notes.iter().any(|(_, note)| note.contains("assumptions,") || note.contains("depends")), "{:?}", three.notes);
+    }
+
+    /// 301,536 s are 3.49 days, 6.98 % of 50.
+    #[test]
+    fn a_policy_that_trims_much_of_the_time_says_so_where_it_is_recommended() {
+        let mut study = whole();
+        assert_eq!(of(&Judged::of(&study), &around()).uses[0].meaning, "trim in idle time, in small pieces");
+        for (fill, seconds) in [("60%", 43_200.0), ("90%", 301_536.0)] {
+            let run = study.ageing.iter_mut().find(|run| run.policy == policy::IDLE && setting(run, "fill") == Some(fill)).unwrap();
+            run.metrics.push(crate::run::Metric {
+                name: metrics::TRIM_SECONDS.into(),
+                unit: Unit::Seconds,
+                better: crate::run::Better::Lower,
+                samples: vec![seconds],
+            });
+        }
+        assert_eq!(of(&Judged::of(&study), &around()).uses[0].meaning, "trim in idle time, in small pieces; that takes 3.49 of 50 days");
+        let three = overview::answer(&Judged::all(&[study.clone()]), &around(), |_| 0);
+        assert_eq!(three.uses[0].meaning, "in idle time, in small pieces, 6.98 % of the time");
+        // Half a day is 1 %, and no more.
+        study
+            .ageing
+            .iter_mut()
+            .flat_map(|run| &mut run.metrics)
+            .filter(|m| m.name == metrics::TRIM_SECONDS)
+            .for_each(|m| m.samples = vec![43_200.0]);
+        assert_eq!(of(&Judged::of(&study), &around()).uses[0].meaning, "trim in idle time, in small pieces");
+    }
+
+    /// Seen: `trimtab apply batched my dir`, of a directory that was named from where the study began.
+    #[test]
+    fn what_is_to_be_typed_names_an_absolute_path_as_one_word() {
+        let mut study = whole();
+        for run in &mut study.runs {
+            run.target = crate::run::TargetKind::Directory;
+            run.environment.push(Field::new("mount.point", "/mnt/it's mine"));
+        }
+        study.target = "my dir".into();
+        assert_eq!(of(&Judged::of(&study), &around()).apply, [r"trimtab apply idle '/mnt/it'\''s mine' --dry-run"]);
+    }
+
     #[test]
     fn numbers_as_people_write_them() {
-        assert_eq!(["5", "999", "1000", "36706", "1234567"].map(with_commas), ["5", "999", "1,000", "36,706", "1,234,567"]);
+        assert_eq!(["5", "999", "1000", "36706", "1234567"].map(why::with_commas), ["5", "999", "1,000", "36,706", "1,234,567"]);
         assert_eq!([27_891.3, 999.6, 555_417.0, 12.34, 0.0].map(rate), ["27,900", "1,000", "555,000", "12.3", "0.00"]);
         assert_eq!([1.3, 1.474, 0.9, 1.0].map(percent), ["+30 %", "+47 %", "-10 %", "+0 %"]);
         assert_eq!(spaced("60%"), "60 %");

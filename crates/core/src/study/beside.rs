@@ -227,7 +227,7 @@ fn lines(studies: &[Named<'_>]) -> Vec<Block> {
                 looked_at(studies).into_iter().flat_map(|policy| studies.iter().filter_map(move |named| of(named, policy))).collect();
             if lines.len() > 1 {
                 blocks.push(Block::Chart(Chart {
-                    title: format!("{title}, {fill} full, over bytes written"),
+                    title: format!("{title}, {} full, over bytes written", months::spaced(fill)),
                     x_label: "written since filled, GB (10^9 bytes)".to_owned(),
                     y_label: unit.to_owned(),
                     kind: ChartKind::Lines { lines, marks: Vec::new() },

@@ -5,7 +5,7 @@ use super::judged::Judged;
 use super::table::{self, policy_title};
 use super::verdict::Recommendation;
 use super::{Study, ageing, kernels, light_work, months, pictures, policy, sensitivity};
-use crate::document::{Block, Chart, ChartKind, Document, Section, Table};
+use crate::document::{Block, Chart, ChartKind, Document, Section, Table, quoted};
 use crate::policy::PolicySpec;
 use crate::run::metrics;
 use crate::run::shown::{readable, readable_place};
@@ -134,9 +134,10 @@ fn workloads(study: &Study) -> Block {
 
 /// What to type to follow the verdict, on a real filesystem.
 pub fn commands(study: &Judged<'_>) -> Vec<String> {
+    // Where it is mounted is an absolute path, whatever was named.
     let place = match study.runs.first() {
-        Some(run) if run.target == TargetKind::Directory => study.target.as_str(),
-        _ => "MOUNTPOINT",
+        Some(run) if run.target == TargetKind::Directory => quoted(Field::find(&run.environment, "mount.point").unwrap_or(&study.target)),
+        _ => "MOUNTPOINT".to_owned(),
     };
     let policy = match study.recommendation {
         Recommendation::Blocked => return vec![format!("trimtab doctor {place}")],
@@ -218,7 +219,7 @@ fn warnings<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<Warning> {
                     ageing::CHURN => format!(
                         "churn under '{}', {} full: {}",
                         policy_title(run),
-                        months::setting(run, "fill").unwrap_or("?"),
+                        months::spaced(months::setting(run, "fill").unwrap_or("?")),
                         warning.text
                     ),
                     other => format!("{other} under '{}': {}", policy_title(run), warning.text),

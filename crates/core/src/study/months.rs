@@ -51,9 +51,9 @@ pub fn lines(study: &Study) -> Option<Section> {
     let mut blocks = Vec::new();
     for fill in fills(&study.ageing) {
         let runs = at(&study.ageing, fill);
-        let title = format!("Burst of 4 KiB random writes after idle time, {fill} full");
-        blocks.extend(over_written(&title, "writes/s", BURST_SERIES, &runs, true));
-        let title = format!("Write amplification, {fill} full");
+        let title = format!("Burst of 4 KiB random writes after idle time, {} full", spaced(fill));
+        blocks.extend(over_written(&title, "writes/s", BURST_SERIES, &runs, true).map(|chart| told_if_flat(&title, chart)));
+        let title = format!("Write amplification, {} full", spaced(fill));
         blocks.extend(over_written(&title, "bytes to flash per byte written", WAF_SERIES, &runs, false));
     }
     (!blocks.is_empty()).then(|| Section::new(format!("Over {}", super::answer::time_of_use(study)), blocks))
@@ -101,7 +101,8 @@ fn explanation(runs: &[Run]) -> String {
 fn table(after: &str, fill: &str, runs: &[&Run]) -> Table {
     let mut table = Table::new(
         format!(
-            "After {after} of churn, {fill} full; means of the last quarter. Under load: 4 KiB random writes when they are steady by SNIA's rule, or, where that is said, of the later rounds, with the write amplification there; that of the churn is another, and wear is the churn's. Burst: the same after hours of idle time. Life: erase cycles per TB without trimming over those under the policy."
+            "After {after} of churn, {} full; means of the last quarter. Under load: 4 KiB random writes when they are steady by SNIA's rule, or, where that is said, of the later rounds, with the write amplification there; that of the churn is another, and wear is the churn's. Burst: the same after hours of idle time. Life: erase cycles per TB without trimming over those under the policy.",
+            spaced(fill)
         ),
         &[
             "policy",
@@ -143,6 +144,11 @@ fn table(after: &str, fill: &str, runs: &[&Run]) -> Table {
         ]);
     }
     table
+}
+
+/// "60%" as people write it.
+pub fn spaced(fill: &str) -> String {
+    fill.strip_suffix('%').map_or_else(|| fill.to_owned(), |number| format!("{number} %"))
 }
 
 /// Erase cycles per TB; where nothing was erased so far that is no sign that nothing wears.
@@ -201,6 +207,21 @@ fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool
     })
 }
 
+/// Lines that nobody could tell from one that does not move: less than this apart, as a share of the highest.
+const FLAT: f64 = 0.03;
+
+/// A sentence in place of a picture in which there is nothing to see.
+fn told_if_flat(title: &str, block: Block) -> Block {
+    let Block::Chart(Chart { kind: ChartKind::Lines { lines, marks }, y_label, .. }) = &block else { return block };
+    let values = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).filter(|value| value.is_finite());
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    if !marks.is_empty() || high <= 0.0 || high - low > FLAT * high {
+        return block;
+    }
+    let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+    Block::Text(format!("{title}: {} to {} {y_label} all the time, under {}.", three_digits(low), three_digits(high), names.join(", ")))
+}
+
 /// Where a rate falls most.
 fn knee(run: &Run, name: &str) -> Option<Mark> {
     let series = series(run, name)?;
@@ -239,7 +260,7 @@ pub fn states(study: &Study, recommended: Option<&str>) -> Option<Section> {
             .collect();
         if !lines.is_empty() {
             blocks.push(Block::Chart(Chart {
-                title: format!("State of the drive under '{}', {fill} full", run.policy),
+                title: format!("State of the drive under '{}', {} full", run.policy, spaced(&fill)),
                 x_label: "written since filled, GB (10^9 bytes)".to_owned(),
                 y_label: "GB (10^9 bytes)".to_owned(),
                 kind: ChartKind::Lines { lines, marks: Vec::new() },
@@ -264,7 +285,7 @@ pub fn tuning(study: &Study) -> Option<Section> {
     }
     let first = &study.tuning[0];
     let mut table = Table::new(
-        format!("One thing changed at a time, under '{}', {} full.", first.policy, setting(first, "fill").unwrap_or_default()),
+        format!("One thing changed at a time, under '{}', {} full.", first.policy, spaced(setting(first, "fill").unwrap_or_default())),
         &[
             "question",
             "choice",
@@ -310,4 +331,29 @@ fn judged(study: &Study, question: &str, run: &Run) -> String {
         })
         .collect();
     if changes.is_empty() { "no difference above 5 %".to_owned() } else { changes.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(values: &[f64], marks: usize) -> Block {
+        let points = values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect();
+        let line = |name: &str| Line { name: name.to_owned(), points: Vec::clone(&points) };
+        let marks = (0..marks).map(|at| Mark { x: at as f64, label: String::new() }).collect();
+        let kind = ChartKind::Lines { lines: ["none", "idle"].map(line).to_vec(), marks };
+        told_if_flat("Burst", Block::Chart(Chart { title: String::new(), x_label: String::new(), y_label: "writes/s".to_owned(), kind }))
+    }
+
+    /// Seen: four pictures of straight lines.
+    #[test]
+    fn what_never_moves_is_told_and_not_drawn() {
+        let told = |block: Block| if let Block::Text(text) = block { Some(text) } else { None };
+        let text = told(drawn(&[36_000.0, 36_200.0, f64::NAN, 35_990.0], 0));
+        assert_eq!(text.as_deref(), Some("Burst: 36,000 to 36,200 writes/s all the time, under none, idle."));
+        // 4 % is seen, and so is a knee.
+        for block in [drawn(&[36_000.0, 34_500.0], 0), drawn(&[36_000.0; 3], 1), drawn(&[0.0; 3], 0), drawn(&[], 0)] {
+            assert_eq!(told(block), None);
+        }
+    }
 }

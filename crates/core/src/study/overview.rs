@@ -1,14 +1,15 @@
 //! Several modelled drives beside each other: where TRIM policy matters, and where it does not. A pure function of their studies.
 
 use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
-use super::answer::{self, Around, figure, longest_wait, percent, policies, spaced};
+use super::answer::{self, Around, figure, longest_wait, percent, policies};
 use super::judged::Judged;
-use super::months::{fills, mark};
+use super::months::{fills, mark, spaced};
 use super::verdict::Recommendation;
 use super::{Study, advice, document, policy, sensitivity};
 use crate::document::{Answer, Document, Section, Table, Use};
 use crate::run::Unit;
 use crate::run::shown::quantity;
+use crate::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -67,7 +68,10 @@ fn uses(studies: &[Judged<'_>]) -> Vec<Use> {
     let mut uses: Vec<(&str, String, Vec<String>)> = Vec::new();
     for study in studies {
         let (choice, meaning) = answer::choice(study);
-        let meaning = in_short(study.recommendation).map_or(meaning, str::to_owned);
+        let mut meaning = in_short(study.recommendation).map_or(meaning, str::to_owned);
+        if let Some(time) = study.policy().and_then(|policy| advice::time_trimming(study, policy)) {
+            meaning += &format!(", {} % of the time", three_digits(time.percent()));
+        }
         match uses.iter_mut().find(|(other, same, _)| *other == choice && *same == meaning) {
             Some((.., names)) => names.push(name(study)),
             None => uses.push((choice, meaning, vec![name(study)])),
@@ -104,7 +108,8 @@ fn listed(words: &[&str]) -> String {
 
 /// How far the recommendations can be trusted: what was assumed otherwise, and where that changes them.
 fn sure(studies: &[Judged<'_>]) -> String {
-    let looked: Vec<_> = studies.iter().filter_map(|study| Some((study, study.sensitivity()?))).collect();
+    let said = studies.iter().filter(|study| study.recommendation.is_one());
+    let looked: Vec<_> = said.filter_map(|study| Some((study, study.sensitivity()?))).collect();
     let Some((_, first)) = looked.first() else {
         return format!("modelled; {}", sensitivity::NOT_TRIED);
     };
@@ -203,8 +208,10 @@ fn why(studies: &[Judged<'_>]) -> Vec<String> {
         let chosen = study.policy().filter(|chosen| *chosen != policy::NONE)?;
         let gains = advice::gains(study, chosen);
         let gain = gains.iter().find(|gain| gain.counts()).or(gains.first())?;
-        let rate = format!("{}{}", percent(gain.rate), mark(gain.steady));
-        Some([Some(rate), gain.life.map(percent)])
+        // Where it gains nothing at the fill that is named behind, it gains something at another.
+        let at = if spaced(gain.fill) == fill { String::new() } else { format!(" at {} full", spaced(gain.fill)) };
+        let rate = format!("{}{}{at}", percent(gain.rate), mark(gain.steady));
+        Some([Some(rate), gain.life.map(|life| format!("{}{at}", percent(life)))])
     };
     let line = |which: usize| {
         let each = studies.iter().map(|study| {

@@ -2,9 +2,9 @@
 
 use super::answer::{longest_wait, policies};
 use super::judged::Judged;
-use super::light_work::BUSY;
-use super::months::{fills, setting};
-use super::{advice, policy};
+use super::light_work::{BUSY, SPARSE};
+use super::months::{fills, setting, spaced};
+use super::{advice, policy, waits};
 use crate::document::{Block, Chart, ChartKind, Dot, Film, Heat, Section};
 use crate::run::pictures::LatencyMap;
 use crate::run::{Field, Run};
@@ -42,7 +42,7 @@ pub fn cost_and_gain(study: &Judged<'_>) -> Option<Section> {
         }
     }
     let chart = Chart {
-        title: format!("What each policy costs and gains, {fill} full"),
+        title: format!("What each policy costs and gains, {} full", spaced(fill)),
         x_label: axes[0].clone(),
         y_label: "longest wait of others, s".to_owned(),
         kind: ChartKind::Dots { axes, dots },
@@ -74,7 +74,7 @@ pub fn drive(study: &Judged<'_>) -> Option<Section> {
     }
     let aged = runs.first().and_then(|run| Field::find(&run.environment, "drive.aged-size")).map(str::to_owned);
     let film = Film {
-        title: format!("What the superblocks of the drive hold in the end, {fill} full"),
+        title: format!("What the superblocks of the drive hold in the end, {} full", spaced(fill)),
         x_label: "GB written since filled".to_owned(),
         x_scale: 1e-9,
         shown: two(&names, policy::NONE, study.policy().filter(|name| *name != policy::NONE)),
@@ -106,5 +106,11 @@ pub fn beside_a_trim(study: &Judged<'_>) -> Option<Section> {
     };
     let text = "Each column is a moment, each row a latency, darker where there were more. A stall is a wall: whoever comes during it waits until it is over, \
                 and those behind them too.";
-    Some(Section::new("Beside a trim", vec![Block::Heat(heat), Block::Caption(text.to_owned())]))
+    let mut blocks = vec![Block::Heat(heat), Block::Caption(text.to_owned())];
+    if waits::longest(study, policy::NONE).is_some_and(|longest| longest.every == SPARSE.interval) {
+        let other = "This is another load than that of the first screen, where one append comes every 5 s and finds the one before done: here 50 a second \
+                     queue up behind a stall, and their waits are counted from when they were due.";
+        blocks.push(Block::Text(other.to_owned()));
+    }
+    Some(Section::new("Beside a trim", blocks))
 }

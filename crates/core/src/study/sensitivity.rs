@@ -139,7 +139,7 @@ impl Sensitivity {
 
     /// Whether the small study with nothing changed comes to the same as the study itself: otherwise it says nothing of that.
     pub fn is_about(&self, recommendation: Recommendation) -> bool {
-        self.recommended == name(recommendation) || recommendation == Recommendation::Unknown
+        self.recommended == name(recommendation)
     }
 
     /// A few words: "robust: 10 of 10 assumptions", on what it depends, or that it is close.

@@ -40,6 +40,15 @@ pub fn policy_title(run: &Run) -> String {
     }
 }
 
+/// The same where few words have to do: what it amounts to, by which everything else calls it.
+pub fn short_title(run: &Run) -> String {
+    match (run.policy.as_str(), super::verdict::effective_policy(run)) {
+        (policy::AS_MOUNTED, policy::AS_MOUNTED) => "as mounted".to_owned(),
+        (policy::AS_MOUNTED, amounts_to) => format!("{amounts_to} (as mounted)"),
+        (name, _) => name.to_owned(),
+    }
+}
+
 /// Titles of the policies: the columns.
 fn titles(study: &Study) -> Vec<String> {
     let mut titles: Vec<String> = Vec::new();
@@ -92,7 +101,8 @@ pub fn latencies(study: &Study) -> Table {
 /// The table.
 pub fn by_phase(study: &Study) -> Table {
     let titles = titles(study);
-    let mut table = empty("Mean time of each phase, and how often that of the first column.", "phase", &titles);
+    let mut table =
+        empty("Means: the time of each phase, and how often that of the first column; what the device counted.", "phase", &titles);
     for job in jobs(&study.runs) {
         let runs = columns(study, job, &titles);
         for name in row_names(&runs) {

@@ -4,7 +4,7 @@
 //! often beside a policy than without trimming is asked of Fisher's exact test. Where even a tenth of long ones could not be told from none, or a few came
 //! and may be chance, nothing can be said, and that is said.
 
-use super::light_work::{BUSY, BUSY_WAIT, SPARSE_WAIT};
+use super::light_work::{BUSY, BUSY_WAIT, SPARSE, SPARSE_WAIT};
 use super::table::{mean, samples};
 use super::verdict::{BLINK_SECONDS, effective_policy};
 use super::{Study, policy};
@@ -49,6 +49,30 @@ pub struct Waits {
     pub chance: f64,
 }
 
+/// The longest that one operation of somebody else took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Longest<'a> {
+    /// From issue to completion.
+    pub seconds: f64,
+    /// After which workload.
+    pub job: &'a str,
+    /// One operation came each time so much had passed: another load has other waits.
+    pub every: Nanos,
+}
+
+/// The longest wait of others beside `policy`, over all workloads and repeats: the one figure for it wherever it stands. Of the loads the sparser, which
+/// only modelled drives have.
+pub fn longest<'a>(study: &'a Study, policy: &str) -> Option<Longest<'a>> {
+    let of = |metric: &str, every: Nanos| {
+        let all = study.runs.iter().filter(|run| effective_policy(run) == policy).flat_map(|run| {
+            let waits = samples(run, metric).unwrap_or_default();
+            waits.iter().map(|seconds| Longest { seconds: *seconds, job: &run.workload, every })
+        });
+        all.reduce(|a, b| if b.seconds > a.seconds { b } else { a })
+    };
+    of(SPARSE_WAIT, SPARSE.interval).or_else(|| of(BUSY_WAIT, BUSY.interval))
+}
+
 /// What was measured beside `policy`; `None` where nothing was, where no discard was counted, or where the waits were modelled.
 pub fn beside(study: &Study, policy: &str) -> Option<Waits> {
     let (with, without) = (appends(study, policy)?, appends(study, policy::NONE)?);
@@ -64,7 +88,9 @@ pub fn beside(study: &Study, policy: &str) -> Option<Waits> {
     };
     let long = (share(&with), share(&without));
     let chance = more_often(long.0, long.1);
-    Some(Waits { finding: finding(long, chance), longest: (seconds(with.max()), seconds(without.max())), limit, long, chance })
+    let most = |policy: &str| of(study, policy).filter_map(|run| samples(run, BUSY_WAIT)).flatten().copied().reduce(f64::max);
+    let longest = (most(policy)?, most(policy::NONE)?);
+    Some(Waits { finding: finding(long, chance), longest, limit, long, chance })
 }
 
 fn finding((with, without): (Share, Share), chance: f64) -> Finding {
@@ -101,6 +127,7 @@ impl Waits {
             (Finding::TooFew, _) => " (may be chance)",
             // The longest is one event; that it is longer says nothing where no more of them were long.
             (Finding::Alike, _) if self.longest.0 > 1.5 * self.longest.1 => " (long no more often)",
+            (Finding::Longer, _) if self.longest.0 <= self.longest.1 => " (long more often)",
             (Finding::Longer | Finding::Alike, _) => "",
         }
     }
@@ -160,6 +187,7 @@ mod tests {
         assert_eq!(waits(Finding::Alike, 0.224, 0.078).mark(), " (long no more often)");
         assert_eq!(waits(Finding::Alike, 0.08, 0.078).mark(), "");
         assert_eq!(waits(Finding::Longer, 0.224, 0.078).mark(), "");
+        assert_eq!(waits(Finding::Longer, 0.078, 0.224).mark(), " (long more often)");
     }
 
     #[test]

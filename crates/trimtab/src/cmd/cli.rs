@@ -29,7 +29,8 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        let (said, document) = match refused::value(error, &words, &command()) {
+        let joined = refused::joined(error, &words, &command());
+        let (said, document) = match joined.or_else(|| refused::value(error, &words, &command())) {
             Some((what, hint)) => (format!("error: {what}; {hint}"), format!("error: {what}\n\n  tip: {hint}")),
             None => (text.to_string(), text.to_string()),
         };
@@ -118,6 +119,30 @@ mod tests {
         ] {
             let said = refused(args);
             assert!(said.contains("invalid value '-5'") && !said.contains("tip:"), "{args:?}: {said}");
+        }
+    }
+
+    /// Seen: five lines, and a tip that leads to another error.
+    #[test]
+    fn what_begins_like_a_negative_number_is_a_value_of_its_option_too() {
+        let said = |words: &[&str]| {
+            let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
+            let error = command().try_get_matches_from(&words).unwrap_err();
+            refused::joined(&error, &words, &command())
+        };
+        for (words, what) in [
+            (&["verify", "/", "--wait", "-1s"][..], "invalid value '-1s' for '--wait <"),
+            (&["trim", "/", "--window", "-1+5"], "invalid value '-1+5' for '--window <"),
+            (&["drive", "simulate", "--drive", "x", "--until-written", "-3x"], "invalid value '-3x' for '--until-written <"),
+            (&["drive", "simulate", "--drive", "x", "--data", "-3%"], "invalid value '-3%' for '--data <"),
+            (&["results", "list", "--since", "-5d", "--json"], "'-5d' is taken for an option"),
+        ] {
+            let (said, hint) = said(words).unwrap_or_else(|| panic!("{words:?}"));
+            assert!(said.starts_with(what), "{words:?}: {said}");
+            assert!(!said.contains('\n') && !hint.contains('\n') && !hint.contains("-- "), "{words:?}: {hint}");
+        }
+        for words in [&["verify", "/", "--wait", "--json", "-1s"][..], &["study", "--nonsense", "-1s"], &["verify", "/", "-1s"]] {
+            assert_eq!(said(words), None, "{words:?}");
         }
     }
 

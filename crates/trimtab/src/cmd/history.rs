@@ -32,7 +32,9 @@ Each trim is a run: trimtab results show ID --store /var/lib/trimtab/history.db 
 Examples:
   trimtab history
   trimtab history /home --since 7d
-  trimtab history | tail -n 1      tab-separated where it is no terminal")]
+  trimtab history | tail -n 1      tab-separated where it is no terminal
+
+Where it is no terminal, the columns are unix_ms (when it began, in milliseconds since 1970-01-01 UTC), what, path, policy, by, sent_bytes, sent_commands, seconds, outcome and id; --as tsv prints the same.")]
 pub struct Args {
     /// Only of this filesystem: its mount point, or a directory on it.
     path: Option<PathBuf>,

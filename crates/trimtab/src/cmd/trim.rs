@@ -335,7 +335,15 @@ fn remember(policy: &How, fs: &Filesystem, account: &Account, began: Nanos, outc
         _ => Ending::Complete,
     };
     let by_hand = outcome.policy.split(':').next().unwrap_or_default();
-    let pass = Pass { by: "hand", policy: by_hand, policy_settings: policy.settings(), started: began, ended: unix_now(), account, ending };
+    let pass = Pass {
+        by: "hand",
+        policy: by_hand,
+        policy_settings: policy.settings(),
+        started: began,
+        took: Nanos((outcome.seconds * 1e9) as u64),
+        account,
+        ending,
+    };
     if let Err(error) = History::new(&state_directory()).save(fs, &pass) {
         outcome.remarks.push(format!("this trim is not in the history: {error:#}"));
     }

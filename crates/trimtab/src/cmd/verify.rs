@@ -75,6 +75,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         lock_wait: Duration::from_nanos(args.lock_wait.0),
         as_mounted: args.as_mounted,
     };
+    safety::Ground::open(&args.path)?;
     let space = verify::space(&args.path, &options)?;
     // Where others use what was freed it is tried again.
     let plan = Plan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };

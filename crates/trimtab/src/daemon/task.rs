@@ -390,13 +390,14 @@ impl Task {
         let complete = ending == Ending::Complete;
         let account = std::mem::take(&mut self.account);
         let started = self.started.take().unwrap_or(ended);
-        say(&self.summary(&account, &ending, ended.saturating_sub(started)));
+        let took = ended.saturating_sub(started);
+        say(&self.summary(&account, &ending, took));
         if let Some(remark) = self.driver.policy().remark() {
             say(&format!("{}: {remark}", self.shown));
         }
         let policy = &self.rule.policy;
         let pass =
-            Pass { by: "daemon", policy: policy.name(), policy_settings: policy.settings(), started, ended, account: &account, ending };
+            Pass { by: "daemon", policy: policy.name(), policy_settings: policy.settings(), started, took, account: &account, ending };
         if let Err(error) = self.common.history.save(&self.fs, &pass).context("the history cannot be kept") {
             say(&format!("{}: {error:#}", self.shown));
         }

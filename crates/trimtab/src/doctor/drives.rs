@@ -2,12 +2,13 @@
 
 use super::limits::Limits;
 use super::quirks::{self, Quirk};
-use super::{Finding, Gate, LayerReport, Severity, drive_name, quoted};
+use super::{Finding, Gate, LayerReport, Severity, drive_name};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive::{self, AtaIdentify};
 use crate::host::environment::chosen;
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
+use trimtab_core::document::quoted;
 
 pub use crate::host::block::bus as bus_of;
 

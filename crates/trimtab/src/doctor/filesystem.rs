@@ -77,8 +77,10 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == Online::Off => {
             report.gate = Gate::Blocks;
             report.why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard".to_owned();
-            let remedy =
-                format!("mount -o remount,discard {}, and the option discard in /etc/fstab", super::quoted(&shown(&mount.mount_point)));
+            let remedy = format!(
+                "mount -o remount,discard {}, and the option discard in /etc/fstab",
+                trimtab_core::document::quoted(&shown(&mount.mount_point))
+            );
             report.findings.push(Finding::new("ntfs3.no-discard", Severity::Serious, report.why.clone()).remedy(remedy));
         }
         Some(Support { fitrim: true, .. }) => {
@@ -165,7 +167,8 @@ fn plain(mount: &Mount) -> Online {
 fn access_time(mount: &Mount, report: &mut LayerReport) {
     if mount.is_writable() && !mount.has_option("relatime") && !mount.has_option("noatime") {
         let text = "strict access times: every read of a file becomes a write";
-        let remedy = format!("mount -o remount,relatime {}, and relatime in /etc/fstab", super::quoted(&shown(&mount.mount_point)));
+        let remedy =
+            format!("mount -o remount,relatime {}, and relatime in /etc/fstab", trimtab_core::document::quoted(&shown(&mount.mount_point)));
         report.findings.push(Finding::new("fs.strictatime", Severity::Caution, text).remedy(remedy));
     }
 }
@@ -179,7 +182,7 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
         let text = "the filesystem has recorded errors; it does not trim groups with damaged bitmaps";
         report.findings.push(
             Finding::new("ext4.errors", Severity::Caution, text)
-                .remedy(format!("e2fsck -f on {}, unmounted", super::quoted(&format!("/dev/{device}")))),
+                .remedy(format!("e2fsck -f on {}, unmounted", trimtab_core::document::quoted(&format!("/dev/{device}")))),
         );
     }
     if mount.has_option("noload") || mount.has_option("norecovery") {
@@ -220,8 +223,10 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
     match online {
         Online::Sync => {
             let text = "discard without =async discards within each commit: deleting much can stall for minutes";
-            let remedy =
-                format!("mount -o remount,discard=async {}, and the same in /etc/fstab", super::quoted(&shown(&mount.mount_point)));
+            let remedy = format!(
+                "mount -o remount,discard=async {}, and the same in /etc/fstab",
+                trimtab_core::document::quoted(&shown(&mount.mount_point))
+            );
             report.findings.push(Finding::new("btrfs.sync-discard", Severity::Caution, text).remedy(remedy));
         }
         Online::Async => {

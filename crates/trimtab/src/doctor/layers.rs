@@ -2,10 +2,11 @@
 
 use super::limits::Limits;
 use super::mapper::{Tables, Target};
-use super::{Doctor, Finding, Gate, LayerReport, Severity, blank, drives, quoted};
+use super::{Doctor, Finding, Gate, LayerReport, Severity, blank, drives};
 use crate::host::block::{Bus, Kind, Layer, Stack};
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
+use trimtab_core::document::quoted;
 use trimtab_core::units::Bytes;
 
 /// Judges the layer at `index`.

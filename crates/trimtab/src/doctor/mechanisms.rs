@@ -1,13 +1,14 @@
 //! What trims the filesystem now: online discard, fstrim.timer, cron, this program's own daemon. And what they leave out.
 
 use super::filesystem::{self, Online};
-use super::{Doctor, Finding, Severity, Verdict, VerdictKind, quoted, shown};
+use super::{Doctor, Finding, Severity, Verdict, VerdictKind, shown};
 use crate::host::block::Stack;
 use crate::host::mountinfo::{Mount, unescape};
 use crate::host::root::Root;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use trimtab_core::document::quoted;
 
 /// Exists exactly where systemd runs (sd_booted(3)).
 const SYSTEMD_RUNS: &str = "/run/systemd/system";

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use trimtab_core::run::{Field, Severity, Warning};
-use trimtab_core::units::Bytes;
+use trimtab_core::units::{Bytes, three_digits};
 
 /// I/O of others below this is never worth a warning.
 const OTHER_IO_BYTES_MIN: u64 = 4 << 20;
@@ -250,17 +250,23 @@ impl Others {
             sum.ticks += ticks;
             if ticks > busiest {
                 busiest = ticks;
-                sum.busiest = Some(now.name.clone());
+                sum.busiest = Some(named(now, *key));
             }
             let io = now.io_bytes.map(|io| io.saturating_sub(then.and_then(|p| p.io_bytes).unwrap_or(0)));
             sum.io_bytes = sum.io_bytes.zip(io).map(|(a, b)| a.saturating_add(b));
             if io.unwrap_or(0) > greediest {
                 greediest = io.unwrap_or(0);
-                sum.greediest = Some(now.name.clone());
+                sum.greediest = Some(named(now, *key));
             }
         }
         sum
     }
+}
+
+/// Which program: its name says little where several have it, as several of these may be under way.
+fn named(process: &Process, (pid, _): (u32, u64)) -> String {
+    let another = if process.name == env!("CARGO_PKG_NAME") { "another " } else { "" };
+    format!("{another}'{}' (process {pid})", process.name)
 }
 
 fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &Others, report: &mut Report) {
@@ -284,7 +290,7 @@ fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &Others
         (false, None) => (excess.0, UNEXPLAINED_IO_SHARE),
     };
     if other > OTHER_IO_BYTES_MIN && other as f64 > share * total.as_f64() {
-        let who = others.greediest.as_deref().map(|name| format!(" ('{name}' did the most I/O)")).unwrap_or_default();
+        let who = others.greediest.as_deref().map(|name| format!(" ({name} did the most I/O)")).unwrap_or_default();
         let facts = [("other_bytes", other.to_string()), ("device_bytes", total.0.to_string())];
         let text = format!("{} of {} on {name} were not of this run{who}: the figures may be too low", Bytes(other), total);
         report.warn("interference.other-io", &facts, text);
@@ -302,7 +308,7 @@ fn judge_cpu(before: &Sample, after: &Sample, others: &Others, report: &mut Repo
     report.field("interference.steal", percent(steal));
     // Two clock ticks decide nothing.
     if share > OTHER_CPU_SHARE && others.ticks > 2 {
-        let who = others.busiest.as_deref().map(|name| format!(", '{name}' most")).unwrap_or_default();
+        let who = others.busiest.as_deref().map(|name| format!(", {name} most")).unwrap_or_default();
         let text = format!("other programs used {} of all CPU time{who}: latencies may be too high", percent(share));
         report.warn("interference.cpu", &[("share", percent(share))], text);
     }
@@ -349,7 +355,7 @@ fn judge_heat(before: &Sample, after: &Sample, report: &mut Report) {
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
+    format!("{} %", three_digits(100.0 * share))
 }
 
 #[cfg(test)]

@@ -95,12 +95,17 @@ fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<Block> {
             y_label: name.to_owned(),
             // A word a line below the bars.
             kind: ChartKind::Bars {
-                categories: picture.iter().map(|(name, _)| name.replace('.', " ")).collect(),
+                categories: picture.iter().map(|(name, _)| without_unit(name).replace('.', " ")).collect(),
                 series: series.collect(),
             },
         })
     };
     pictures.into_iter().map(drawn).collect()
+}
+
+/// The name of a figure without the unit that it is kept in: the picture has its own.
+fn without_unit(name: &str) -> &str {
+    [".seconds", ".bytes", ".ns"].iter().find_map(|unit| name.strip_suffix(unit)).unwrap_or(name)
 }
 
 /// What a picture of figures up to `high` is drawn in: factor and name.
@@ -117,7 +122,7 @@ fn scale_of(high: f64, unit: Unit) -> (f64, &'static str) {
 fn lines(runs: &[(&str, &Run)], series: &Series) -> Option<Block> {
     let like = |other: &&Series| (&other.name, other.axis, other.unit) == (&series.name, series.axis, series.unit);
     let found: Vec<(&str, &Series)> =
-        runs.iter().filter_map(|(label, run)| Some((*label, run.series.iter().find(like)?))).filter(|(_, s)| !s.x.is_empty()).collect();
+        runs.iter().filter_map(|(label, run)| Some((*label, run.series.iter().find(like)?))).filter(|(_, s)| s.x.len() > 1).collect();
     (found.len() > 1).then(|| super::series::together(&series.name, &found))
 }
 
@@ -193,11 +198,7 @@ mod tests {
         let own = |text: (&str, &str, &str)| (text.0.to_owned(), text.1.to_owned(), text.2.to_owned());
         assert_eq!(
             drawn.iter().map(seen).collect::<Vec<_>>(),
-            [
-                own(("s", "late seconds; wait longest seconds", "3.74 1.80")),
-                own(("ms", "wait p99 seconds", "66.7")),
-                own(("µs", "tiny seconds", "20.0"))
-            ]
+            [own(("s", "late; wait longest", "3.74 1.80")), own(("ms", "wait p99", "66.7")), own(("µs", "tiny", "20.0"))]
         );
         assert!(bars(&[("A", &a), ("A", &a)], &a, Unit::Seconds).is_empty());
     }

@@ -31,9 +31,16 @@ pub fn write(path: &Path, bytes: &[u8], place: Place) -> anyhow::Result<PathBuf>
     write_with(path, place, |file| file.write_all(bytes))
 }
 
-/// As [`write`], with what `content` writes.
-pub fn write_with(path: &Path, place: Place, mut content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
+/// As [`write`], with what `content` writes. An error names the file.
+pub fn write_with(path: &Path, place: Place, content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
     check_again(path)?;
+    put(path, place, content).map_err(|error| match error.is::<UsageError>() {
+        true => error,
+        false => error.context(format!("cannot write {}", path.display())),
+    })
+}
+
+fn put(path: &Path, place: Place, mut content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
     if place != Place::Free
         && let Some(mut stream) = named::open_stream_to_write(path)?
     {
@@ -65,11 +72,11 @@ fn mode() -> u32 {
 /// An error if [`write`] could not write there: asked before hours of work.
 pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
     check_again(path)?;
+    let cannot = || format!("cannot write {}", path.display());
     // A pipe that is opened twice has an end after the first time.
-    if !force && named::open_stream_to_write(path)?.is_some() {
+    if !force && named::open_stream_to_write(path).with_context(cannot)?.is_some() {
         return Ok(());
     }
-    let cannot = || format!("cannot write the report {}", path.display());
     let (directory, name) = Dir::of_file(path).with_context(cannot)?;
     match directory.look(&name).with_context(cannot)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Some(_) if !force => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),

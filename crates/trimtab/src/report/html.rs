@@ -6,6 +6,7 @@ use crate::output::lines::atoms;
 use std::fmt::Write as _;
 use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, dots_table, thinned};
 use trimtab_core::run::{Severity, Warning};
+use trimtab_core::study::months::NOT_STEADY;
 
 /// Points of a line that are drawn and listed; the store has all of them.
 const POINTS_MAX: usize = 240;
@@ -258,10 +259,16 @@ fn write_verdict(html: &mut String, verdict: &Verdict) {
     html.push_str("</div>\n");
 }
 
+/// A table of more columns than this is set closer, so that none is cut where the page has room for it.
+const COLUMNS_PLAIN: usize = 9;
+/// A cell of more characters than this is text, and may break.
+const FIGURE_CHARS: usize = 50;
+
 fn write_table(html: &mut String, table: &Table) {
     html.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
     html.push_str(&escape(&table.caption));
-    html.push_str("\"><table>\n");
+    let wide = if table.header.len() > COLUMNS_PLAIN { " class=\"wide\"" } else { "" };
+    let _ = writeln!(html, "\"><table{wide}>");
     let _ = writeln!(html, "<caption>{} <button type=\"button\" class=\"csv\">CSV</button></caption>\n<thead>", escape(&table.caption));
     write_groups(html, table);
     html.push_str("<tr>");
@@ -272,10 +279,15 @@ fn write_table(html: &mut String, table: &Table) {
     for (at, row) in table.rows.iter().enumerate() {
         html.push_str(if table.chosen.contains(&at) { "<tr class=\"chosen\">" } else { "<tr>" });
         for (i, cell) in row.iter().enumerate() {
-            let cell = prose(cell);
+            let marked = i > 0 && table.rows.iter().any(|row| row.get(i).is_some_and(|cell| cell.ends_with(NOT_STEADY)));
+            // A mark hangs behind its figure, whose digits stay below each other.
+            let hung = if marked && !cell.ends_with(NOT_STEADY) { "<span class=\"hung\" aria-hidden=\"true\"></span>" } else { "" };
+            let is_text = cell.chars().count() > FIGURE_CHARS;
+            let cell = format!("{}{hung}", prose(cell));
             let shade = i.checked_sub(1).and_then(|behind| table.shades.get(at)?.get(behind).copied());
             let _ = match (i, shade) {
                 (0, _) => write!(html, "<th scope=\"row\">{cell}</th>"),
+                (_, None) if is_text => write!(html, "<td class=\"text\">{cell}</td>"),
                 (_, None) => write!(html, "<td>{cell}</td>"),
                 (_, Some(shade)) => write!(html, "<td class=\"shade{shade}\">{cell}</td>"),
             };

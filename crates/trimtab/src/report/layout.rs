@@ -7,6 +7,7 @@ use super::text::clean;
 use crate::output::lines::{atoms, lines, paragraph, width_of};
 use std::ops::Range;
 use trimtab_core::document::{Narrow, Table};
+use trimtab_core::study::months::NOT_STEADY;
 
 /// Columns between two columns.
 const GAP: usize = 2;
@@ -97,6 +98,11 @@ impl Grid {
                     cell.push_str(CHOSEN);
                 }
             }
+            let marked = cells.iter().any(|cell| cell.ends_with(NOT_STEADY));
+            // A mark hangs behind its figure, whose digits stay below each other.
+            for cell in cells.iter_mut().filter(|cell| marked && is_figure(cell) && !cell.is_empty() && !cell.ends_with(NOT_STEADY)) {
+                cell.push(' ');
+            }
             let right = at > 0 && cells.iter().all(|cell| is_figure(cell)) && cells.iter().any(|cell| !cell.is_empty());
             Column { group: table.groups.get(at).map(one_line).unwrap_or_default(), heading: one_line(heading), cells, right }
         };
@@ -107,24 +113,23 @@ impl Grid {
     /// much higher than wide.
     fn widths(&self, width: usize) -> Option<Vec<usize>> {
         let room = width.checked_sub(GAP * (self.columns.len() - 1))?;
-        let (least, whole): (Vec<usize>, Vec<usize>) = self.columns.iter().map(|c| (c.least(), c.whole())).unzip();
+        let (mut least, whole): (Vec<usize>, Vec<usize>) = self.columns.iter().map(|c| (c.least(), c.whole())).unzip();
+        // The title of a group is on one line, so its columns are as wide together before the room is shared out.
+        for (title, span) in self.groups() {
+            let missing = width_of(title).saturating_sub(across(&least[span.clone()]));
+            let columns = span.len();
+            for (nth, at) in span.enumerate() {
+                least[at] += (missing + nth) / columns;
+            }
+        }
+        let whole: Vec<usize> = whole.iter().zip(&least).map(|(whole, least)| *whole.max(least)).collect();
         if least.iter().sum::<usize>() > room {
             return None;
         }
         // The widest columns give way first: as high a limit as fits.
         let at = |limit: usize| -> Vec<usize> { least.iter().zip(&whole).map(|(least, whole)| limit.clamp(*least, *whole)).collect() };
         let fits = |limit: &usize| at(*limit).iter().sum::<usize>() <= room;
-        let mut widths = at((0..=room).rev().find(fits)?);
-        for (title, span) in self.groups() {
-            let missing = width_of(title).saturating_sub(across(&widths[span.clone()]));
-            let columns = span.len();
-            for (nth, at) in span.enumerate() {
-                widths[at] += (missing + nth) / columns;
-            }
-        }
-        if widths.iter().sum::<usize>() > room {
-            return None;
-        }
+        let widths = at((0..=room).rev().find(fits)?);
         let low = |(column, width): (&Column, &usize)| column.height(*width) <= CELL_LINES_MAX;
         self.columns.iter().zip(&widths).all(low).then_some(widths)
     }
@@ -276,6 +281,36 @@ mod tests {
              policy   what it is\n────────────────────────\nnone     nothing is\n         trimmed\nbatched  one trim of the\n         whole\n         filesystem\n"
         );
         assert_eq!(table(&sample(Narrow::Records), Some(24)).lines().next_back(), Some("      filesystem"));
+    }
+
+    /// Seen: a table of five columns in two panels at 80 columns, though all of them fit when the first one wraps.
+    #[test]
+    fn titles_of_groups_leave_the_table_whole_as_long_as_it_fits() {
+        let mut measured = Table::new("", &["policy", "tree", "postmark", "wait at most", "trim at most", "counted"]);
+        measured.groups = ["", "waited for", "waited for", "50 appends/s", "", "discards"].map(str::to_owned).to_vec();
+        measured.row(["as-mounted (discard=async)", "152 ms", "152 ms", "8.00 ms", "-", "0"]);
+        measured.row(["batched", "155 ms", "155 ms", "410 ms", "480 ms", "12"]);
+        let lines = |width| table(&measured, Some(width)).lines().map(str::to_owned).collect::<Vec<_>>();
+        // Longest words: 15, and 6, 8, 12, 6, 8 with gaps of 2.
+        let least = 15 + 6 + 8 + 12 + 6 + 8 + 5 * 2;
+        for width in [least, 70, 75, 80, 90] {
+            let all = lines(width);
+            assert_eq!(all.iter().filter(|line| line.starts_with('─')).count(), 1, "{width}: {all:#?}");
+            assert!(all.iter().all(|line| width_of(line) <= width), "{width}: {all:#?}");
+        }
+        assert!(lines(least - 1).iter().filter(|line| line.starts_with('─')).count() > 1);
+    }
+
+    /// Seen: `36,200~` above `27,900 ` with its digits one place to the left.
+    #[test]
+    fn digits_stay_below_each_other_where_some_figures_have_a_mark() {
+        let mut rates = Table::new("", &["policy", "writes/s", "WAF"]);
+        rates.row(["none", "27,900", "1.49"]);
+        rates.row(["idle", "36,200~", "1.02"]);
+        rates.row(["never", "-", "1.00"]);
+        let shown = table(&rates, Some(80));
+        let ends: Vec<usize> = ["27,900", "36,200"].map(|figure| shown.lines().find_map(|line| line.find(figure)).unwrap()).into();
+        assert_eq!(ends[0], ends[1], "{shown}");
     }
 
     #[test]

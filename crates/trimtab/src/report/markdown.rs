@@ -61,7 +61,14 @@ pub fn of_table(table: &Table) -> String {
     let rule = (0..table.header.len()).map(|at| if is_figures(table, at) { "---:" } else { "---" }).collect::<Vec<_>>().join("|");
     let caption = if table.caption.is_empty() { String::new() } else { format!("{}\n\n", escaped(&table.caption)) };
     let rows = table.rows.iter().map(|cells| row(cells)).collect::<String>();
-    format!("{caption}{}|{rule}|\n{rows}", row(&table.headings()))
+    // What stands in the corner says what marks mean; in a heading of the first column it would be its name.
+    let mut headings = table.headings();
+    let corner = table.groups.first().filter(|corner| !corner.is_empty());
+    if let (Some(_), Some(first)) = (corner, headings.first_mut()) {
+        first.clone_from(&table.header[0]);
+    }
+    let legend = corner.map_or_else(String::new, |corner| format!("\n{}\n", escaped(corner)));
+    format!("{caption}{}|{rule}|\n{rows}{legend}", row(&headings))
 }
 
 fn is_figures(table: &Table, column: usize) -> bool {

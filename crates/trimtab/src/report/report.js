@@ -215,7 +215,7 @@ const chart = (figure, data, index) => {
       return;
     }
     const x = u.data[0][idx];
-    const write = (value) => (/\bs$|seconds|wait/.test(data.y) && dots ? seconds(value) : short(value));
+    const write = (value) => (dots ? seconds(value) : short(value));
     const values = named.map((series, at) => [series, u.data[at + 1][idx], at]).filter(([, y, at]) => y !== null && y !== undefined && !state.off.has(at));
     readout.textContent = `${short(x)} ${dots ? data.axes[state.axis] : data.x}: ` + values.map(([series, y]) => `${series.name} ${write(y)}`).join(", ");
   };
@@ -228,6 +228,7 @@ const chart = (figure, data, index) => {
       pen.font = `${12 * ratio}px system-ui, sans-serif`;
       if (dots) {
         const seen = data.dots.filter((dot, at) => !state.off.has(at) && dot.x[state.axis] !== null);
+        state.names = [];
         const taken = seen.map((dot) => {
           const x = u.valToPos(dot.x[state.axis], "x", true);
           return [x - 9 * ratio, x + 9 * ratio, u.valToPos(dot.y, "y", true)];
@@ -243,15 +244,22 @@ const chart = (figure, data, index) => {
             pen.arc(x, y, 14 * ratio, 0, 2 * Math.PI);
             pen.stroke();
           }
-          const right = x > u.bbox.left + u.bbox.width - 80 * ratio;
-          pen.textAlign = right ? "right" : "left";
-          // A name goes below where it would lie on a mark or on another name.
+          // A name stands right, left, above or below of its mark, where nothing else is; where there is no such place, the list above says whose mark it is.
           const width = pen.measureText(dot.name).width;
-          const from = right ? x - 18 * ratio - width : x + 18 * ratio;
-          let line = y;
-          while (taken.some(([left, end, at]) => from < end && left < from + width && Math.abs(at - line) < 13 * ratio)) line += 2 * ratio;
+          const beside = dot.chosen ? 18 : 13;
+          const places = [[beside * ratio, 0], [-beside * ratio - width, 0], [-width / 2, -20 * ratio], [-width / 2, 20 * ratio]];
+          const free = ([left, down]) => {
+            const [from, line] = [x + left, y + down];
+            const inside = from >= u.bbox.left && from + width <= u.bbox.left + u.bbox.width && line >= u.bbox.top && line + 6 * ratio <= u.bbox.top + u.bbox.height;
+            return inside && !taken.some(([start, end, at]) => from < end && start < from + width && Math.abs(at - line) < 14 * ratio);
+          };
+          const place = places.find(free);
+          if (!place) return;
+          const [from, line] = [x + place[0], y + place[1]];
           taken.push([from - 4 * ratio, from + width + 4 * ratio, line]);
-          pen.fillText(dot.name, x + (right ? -18 : 18) * ratio, line + 4 * ratio);
+          pen.textAlign = "left";
+          pen.fillText(dot.name, from, line + 4 * ratio);
+          state.names.push({ name: dot.name, left: from, right: from + width, at: line });
         });
       } else {
         data.marks.forEach((knee, row) => {
@@ -296,7 +304,7 @@ const chart = (figure, data, index) => {
         x: { time: false, range: dots ? (u, min, max) => (max - min > wide * 0.98 || wide === 0 ? [Math.min(0, min) - pad, max + pad * 1.6] : [min, max]) : undefined },
         y: state.log ? { distr: 3, log: 10, range: dots ? (u, min, max) => [min / 2, max * 2] : above } : { range: (u, min, max) => [Math.min(0, min ?? 0), (max ?? 1) > 0 ? max * Math.max(1.08, free) : 1] },
       },
-      axes: [axis(dots ? data.axes[state.axis] : data.x, short, 34), upright(data.y, dots ? seconds : short, state.log)],
+      axes: [axis(dots ? data.axes[state.axis] : data.x, short, 34), upright(dots ? data.y.replace(/, s$/, "") : data.y, dots ? seconds : short, state.log)],
       series: [{}, ...named.map((series, at) => ({
         label: series.name, show: !state.off.has(at), stroke: () => css(`--look${series.look}`), width: 2, dash: DASHES[series.look], spanGaps: false,
         points: { show: !dots && series.points.length < 3 }, ...(dots ? { paths: () => null, points: { show: false } } : {}),
@@ -376,7 +384,7 @@ const chart = (figure, data, index) => {
   figure.classList.add("alive");
   draw();
   pictures.push({ draw });
-  figure.chart = { plot: () => plot, index };
+  figure.chart = { plot: () => plot, index, names: () => state.names };
 };
 
 // ---- two pictures beside each other, each of what is chosen --------------------------------------------------------------------------------------

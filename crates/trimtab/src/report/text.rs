@@ -167,7 +167,8 @@ impl Screen {
         let (choice, sure) = (clean(&what.in_words()), clean(&what.sure));
         let room = self.width.map_or(SCREEN, |width| width.min(SCREEN));
         let taken = label.len() + choice.width() + sure.width();
-        if !sure.is_empty() && taken + 2 <= room {
+        // Closer together they would read as one sentence.
+        if !sure.is_empty() && taken + 4 <= room {
             let _ = writeln!(self.text, "{}{}{sure}", format!("{label}{choice}").bold(), " ".repeat(room - taken));
             return;
         }

@@ -15,9 +15,11 @@ use crate::host::{self, block};
 use crate::output::Context;
 use crate::sys::beneath;
 use anyhow::Context as _;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::StatVfsMountFlags;
 use std::path::{Path, PathBuf};
 use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
 
 /// A directory that a command is about to write into; looked at, nothing made yet.
@@ -36,6 +38,7 @@ impl Ground {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let dir =
             OwnedFd::from(beneath::Dir::open(path).with_context(|| format!("cannot use {} as a directory to write in", path.display()))?);
+        require_writable(&dir, path)?;
         let path = beneath::named::real_path(&dir).with_context(|| format!("cannot find out where {} is", path.display()))?;
         let place = Root::live().and_then(|root| host::Place::of_path(&root, &path)).ok();
         let drive = place.and_then(|place| drive_size(&place.stack));
@@ -47,6 +50,17 @@ impl Ground {
         let fd = self.dir.try_clone().context("cannot keep the directory open")?;
         Ok(beneath::Dir::from_fd(fd, &self.path))
     }
+}
+
+/// An error if what `dir` is on is mounted read-only: found out before anything is looked at, remarked or asked.
+pub fn require_writable(dir: impl AsFd, path: &Path) -> anyhow::Result<()> {
+    let stat = rustix::fs::fstatvfs(dir).with_context(|| format!("cannot look at {}", path.display()))?;
+    if !stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Ok(());
+    }
+    Err(UsageError::missing(format!("cannot write in {}: it is mounted read-only", path.display()))
+        .hint("name a directory that can be written to")
+        .into())
 }
 
 /// The smallest drive; without one, the smallest device of the filesystem, unless all of it is in memory.

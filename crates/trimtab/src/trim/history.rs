@@ -50,8 +50,8 @@ pub struct Pass<'a> {
     pub policy_settings: Vec<Field>,
     /// When it began, or went on, nanoseconds since 1970.
     pub started: Nanos,
-    /// When it ended.
-    pub ended: Nanos,
+    /// How long it took, as whoever trimmed was told.
+    pub took: Nanos,
     /// What it did.
     pub account: &'a Account,
     /// How it ended.
@@ -79,7 +79,7 @@ impl History {
 
 fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
     let account = pass.account;
-    let took = pass.ended.saturating_sub(pass.started);
+    let took = pass.took;
     let place = Place { mount: Some(fs.mount().clone()), stack: fs.stack().clone() };
     let mut environment = environment::capture(fs.root(), &place, &fs.mount().mount_point);
     environment.push(Field::new("fs.id", fs.id()));

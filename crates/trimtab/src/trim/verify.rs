@@ -37,6 +37,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_core::data::DataClass;
+use trimtab_core::document::quoted;
 use trimtab_core::rng::Stream;
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::Bytes;
@@ -494,7 +495,7 @@ fn sends_later(fs: &Filesystem, options: &Options) -> Option<Later> {
 fn remedy_for_silence(fs: &Filesystem, options: &Options) -> Option<String> {
     let silent = options.as_mounted && !doctor::discards_online(fs.root(), fs.mount(), fs.stack());
     let option = if fs.mount().fs_type == "btrfs" { "discard=async" } else { "discard" };
-    silent.then(|| format!("mount -o remount,{option} {}", doctor::quoted(&fs.mount().mount_point.display().to_string())))
+    silent.then(|| format!("mount -o remount,{option} {}", quoted(&fs.mount().mount_point.display().to_string())))
 }
 
 /// What was freed lay where discards get to; the doctor knows devices of the same filesystem where they do not.

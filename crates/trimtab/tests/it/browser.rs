@@ -243,6 +243,57 @@ fn on_a_phone_in_the_dark_and_on_paper() {
     }
 }
 
+/// Seen: the table of months cut off at its ninth column, beside a margin that had room for the rest.
+#[test]
+fn no_table_is_cut_on_a_wide_screen() {
+    if !have_tool("chromium") {
+        return skip("chromium");
+    }
+    for path in [&MADE.1, &MADE.2] {
+        let mut browser = open(path, 1200);
+        browser.value("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
+        let cut = "[...document.querySelectorAll('.scroll')].filter((s) => s.offsetParent && s.scrollWidth > s.clientWidth).map((s) => s.innerText.slice(0, 80))";
+        assert_eq!(browser.value(cut), json!([]));
+        check_quiet(&browser);
+    }
+}
+
+/// Seen at 400 pixels: the names of five marks in a pile, the last ones below the axis; and an axis of seconds with milliseconds beside it.
+#[test]
+fn names_of_marks_stand_apart_and_inside_the_picture() {
+    if !have_tool("chromium") {
+        return skip("chromium");
+    }
+    let mut browser = open(&MADE.1, 400);
+    for width in [400, 600, 1200] {
+        browser.size(width, 900);
+        browser.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+        let names = browser.value(
+            "(() => { const chart = document.querySelector('#s0 figure[data-chart]').chart; const box = chart.plot().bbox; \
+             return chart.names().map((n) => [n.name, n.left - box.left, n.right - box.left, n.at - box.top, box.width, box.height]); })()",
+        );
+        let names = names.as_array().unwrap();
+        let number = |name: &serde_json::Value, at: usize| name[at].as_f64().unwrap();
+        assert!(!names.is_empty(), "{width}");
+        for (at, a) in names.iter().enumerate() {
+            assert!(
+                number(a, 1) >= 0.0 && number(a, 2) <= number(a, 4) && number(a, 3) >= 0.0 && number(a, 3) <= number(a, 5),
+                "{width}: {a}"
+            );
+            for b in &names[at + 1..] {
+                let apart = number(a, 2) <= number(b, 1) || number(b, 2) <= number(a, 1) || (number(a, 3) - number(b, 3)).abs() >= 12.0;
+                assert!(apart, "{width}: {a} {b}");
+            }
+        }
+        // Whoever has no name beside the mark has it in the list above, with the mark's shape.
+        let listed = browser.text("document.querySelector('#s0 .toggles').innerText");
+        assert!(["none", "online", "batched"].iter().all(|name| listed.contains(name)), "{listed}");
+    }
+    let label = browser.text("document.querySelector('#s0 figure[data-chart]').chart.plot().axes[1].label");
+    assert_eq!(label, "longest wait of others", "the numbers beside it have units");
+    check_quiet(&browser);
+}
+
 /// Seen at 400 columns and on paper: a line that ended between a number and its unit.
 #[test]
 fn no_line_ends_between_a_number_and_its_unit() {

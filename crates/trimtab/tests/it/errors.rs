@@ -307,7 +307,7 @@ fn what_cannot_be_kept_or_studied_is_refused_before_anything_runs() {
     for force in [&[][..], &["--force"][..]] {
         let mut study = trimtab();
         study.args(["study", "--quick", "drive:intel-x25-m-160gb", "--report", "/proc/x.html"]).args(force);
-        study.assert().code(1).stdout("").stderr(predicate::str::contains("cannot write the report /proc/x.html"));
+        study.assert().code(1).stdout("").stderr(predicate::str::contains("cannot write /proc/x.html"));
     }
     let Some(full) = crate::support::LoopMount::tmpfs(8) else { return skip("root and tmpfs") };
     let store = full.path().join("results.db");
@@ -355,4 +355,27 @@ fn what_a_drive_cannot_do_is_said_at_once() {
             .code(2)
             .stderr(predicate::str::contains("from 10 to 90"));
     }
+}
+
+/// Seen: "No space left on device" of a report, and nobody knew where; and JSON without `use`.
+#[test]
+fn what_cannot_be_written_is_named_and_what_was_found_out_is_printed_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut study = trimtab();
+    study.args(["study", "--quick", "drive:ocz-vertex-le-100gb", "--policies", "none", "--questions", "deleting", "--json", "--store"]);
+    let output = study.arg(dir.path().join("s.db")).args(["--report", "/dev/full"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write /dev/full: No space left on device") && said.contains("the runs are kept"), "{said}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // One policy alone has nothing to be compared with.
+    assert_eq!(json["use"], Value::Null);
+    assert!(json.as_object().unwrap().contains_key("use"), "null, and not left out");
+    assert_eq!(json["reason"], "no policy yet: too little could be tried to compare anything");
+    let export = |place: &str| {
+        let mut export = trimtab();
+        export.args(["results", "export", "--output", place, "--store"]).arg(dir.path().join("s.db")).assert()
+    };
+    let full = export("/dev/full");
+    full.code(1).stderr(predicates::str::contains("cannot write /dev/full: No space left on device"));
 }

@@ -2,6 +2,7 @@
 
 use super::{Comparison, Options, Verdict, compare, exactly};
 use crate::run::histogram::Histogram;
+use crate::run::metrics;
 use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Severity, Unit, Warning};
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -121,6 +122,11 @@ fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &
                 if systems.0 != systems.1 {
                     comparison.verdict = Verdict::CannotTell;
                 }
+            }
+            // Who does not trim at all is no quicker at it.
+            let trims = comparison.a > 0.0 && comparison.b > 0.0;
+            if left.name == metrics::TRIM_SECONDS && !trims && matches!(comparison.verdict, Verdict::Better | Verdict::Worse) {
+                comparison.verdict = Verdict::Different;
             }
             let (name, unit, better) = (left.name.clone(), left.unit, left.better);
             Row { name, unit, better, repeats: (left.samples.len(), right.samples.len()), comparison, per_system }

@@ -33,6 +33,26 @@ pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> 
     Some((format!("invalid value '{value}' for '{option}': {expected}"), format!("'{} --help' says more", path.join(" "))))
 }
 
+/// The same of a word that begins like a negative number and is none, which the parser takes for an option: `--wait -1s`. Behind an option it is its value.
+pub fn joined(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<(String, String)> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
+    let digit = |word: &str| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'));
+    let at = words.iter().position(|word| digit(word) && word.starts_with(unknown.as_str()))?;
+    let option = words.get(at.checked_sub(1)?).filter(|option| option.starts_with('-') && !option.contains('=') && !digit(option))?;
+    let value_of = format!("{option}={}", words[at]);
+    let mut again = words.to_vec();
+    again.splice(at - 1..=at, [value_of.clone()]);
+    match command.clone().try_get_matches_from(&again) {
+        Err(error) if error.kind() == ErrorKind::ValueValidation => value(&error, &again, command),
+        // An option that is not there, or that takes no value.
+        Err(error) if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::TooManyValues | ErrorKind::InvalidValue) => None,
+        _ => Some((format!("'{}' is taken for an option", words[at]), format!("write {value_of} if it is a value of {option}"))),
+    }
+}
+
 /// The command of a line, with its subcommands.
 fn path(words: &[String], command: &clap::Command) -> Vec<String> {
     let (mut at, mut path) = (command, vec![command.get_name().to_owned()]);

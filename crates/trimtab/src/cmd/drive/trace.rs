@@ -4,7 +4,6 @@ use crate::drives::trace::{ExportFormat, Kind, Source, export};
 use crate::output::Context;
 use crate::report::file::{self, Place};
 use crate::report::layout::on_screen;
-use anyhow::Context as _;
 use serde::Serialize;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
@@ -85,7 +84,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
                 if let Some(error) = failed {
                     return Err(error);
                 }
-                written.with_context(|| format!("cannot write {}", path.display()))?;
+                written?;
             }
             None => {
                 let mut out = BufWriter::new(crate::output::stdout());

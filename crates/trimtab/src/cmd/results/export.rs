@@ -7,7 +7,6 @@ use crate::store::shape::csv;
 use crate::store::shape::import::{RUNS_SCHEMA, Results, RunsV1};
 use crate::store::shape::run::VERSION;
 use crate::store::{self, Filter, Reference, RunId, Store};
-use anyhow::Context as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -96,7 +95,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         None => crate::output::write_stdout(text.as_bytes())?,
         Some(path) => {
             let place = if args.force { Place::Replace } else { Place::New };
-            file::write(path, text.as_bytes(), place).with_context(|| format!("cannot write {}", path.display()))?;
+            file::write(path, text.as_bytes(), place)?;
             context.remark(&format!("{} written to {}", counted(runs.len()), path.display()));
         }
     }

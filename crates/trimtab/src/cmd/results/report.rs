@@ -4,7 +4,6 @@ use crate::output::Context;
 use crate::report;
 use crate::report::file::Place;
 use crate::store::{Reference, RunId};
-use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::analysis::compare::Options;
@@ -59,8 +58,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let place = if args.force { Place::Replace } else { Place::New };
-    let written = report::file::write(&args.output, html.as_bytes(), place);
-    let written = written.with_context(|| format!("cannot write the report {}", args.output.display()))?;
+    let written = report::file::write(&args.output, html.as_bytes(), place)?;
     context.remark(&format!("report: {}", written.display()));
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId, StudyRecord};
 use serde::Serialize;
+use trimtab_core::document::Use;
 use trimtab_core::run::{Field, Run};
 use trimtab_core::study::answer::{self, Around};
 use trimtab_core::study::judged::Judged;
@@ -18,9 +19,12 @@ pub struct StudyV1 {
     id: Option<String>,
     target: String,
     complete: bool,
-    /// The policy that is recommended, if one is.
-    #[serde(rename = "use", skip_serializing_if = "Option::is_none")]
+    /// The policy that is recommended; null where no single one is.
+    #[serde(rename = "use")]
     recommended: Option<&'static str>,
+    /// Why none is, then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     /// The figures that decide, in two lines.
     why: Vec<String>,
     verdict: String,
@@ -77,12 +81,14 @@ pub fn shape(id: Option<RunId>, study: &Judged<'_>, around: &Around) -> StudyV1 
         };
         runs.iter().map(shape).collect()
     };
+    let answer = answer::of(study, around);
     StudyV1 {
         id: id.map(|id| id.to_string()),
         target: study.target.clone(),
         complete: study.complete,
         recommended: study.policy(),
-        why: answer::of(study, around).why,
+        reason: answer.uses.first().filter(|_| study.policy().is_none()).map(Use::in_words),
+        why: answer.why,
         verdict: study.verdict.headline.clone(),
         evidence: study.verdict.evidence.clone(),
         caveats: study.verdict.caveats.clone(),

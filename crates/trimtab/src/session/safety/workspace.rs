@@ -44,7 +44,7 @@ impl Workspace {
         let pid = std::process::id();
         let (name, dir) = parent
             .mkdir_unique(|n| format!("{PREFIX}{pid}-{n}"))
-            .with_context(|| format!("cannot make a directory to work in in {}", ground.path.display()))?;
+            .with_context(|| format!("cannot make a working directory in {}", ground.path.display()))?;
         let path = ground.path.join(&name);
         match furnish(&dir) {
             Ok(marker) => Ok(Self { parent, name, path, dir, reserve, _marker: marker, removed: false }),
