@@ -149,7 +149,9 @@ fn told(line: &str, chosen: Option<&'static str>) -> Vec<Told> {
     ];
     // Deleting is what everybody waits for who does not discard as files go.
     let deleting = !line.starts_with("others");
-    let all_doubtful = line.contains("too little to count)") || deleting && DOUBTS.iter().any(|doubt| line.contains(doubt));
+    let all_doubtful = line.contains("too little to count)")
+        || line.ends_with("(long ones no more often)")
+        || deleting && DOUBTS.iter().any(|doubt| line.contains(doubt));
     let others = [
         ("online", policy::ONLINE),
         ("batched trim", policy::BATCHED),
