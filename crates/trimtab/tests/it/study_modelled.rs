@@ -112,7 +112,7 @@ fn an_aged_drive_is_the_same_twice_and_what_was_finished_is_taken_again() {
     assert!(value(0, "waf") > value(1, "waf") * 1.03, "without trimming more is moved");
     assert!(value(0, "mapped.steady") > 90.0 && value(1, "mapped.steady") < 62.0, "what the drive takes for data");
     let html = std::fs::read_to_string(&report).unwrap();
-    assert!(html.contains("Write amplification, 60% full") && html.contains("State of the drive under"));
+    assert!(html.contains("Write amplification, 60 % full") && html.contains("State of the drive under"));
 }
 
 #[test]
