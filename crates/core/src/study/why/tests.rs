@@ -218,7 +218,7 @@ fn contradiction(study: &Study) -> Option<String> {
     }
     // That trimming costs something is why it has to gain something, where that was looked at.
     let trims = chosen != policy::NONE;
-    let excused = |other: &str| trims && other == policy::NONE && (gains.is_empty() || gained) || other == policy::NONE && gained;
+    let excused = |other: &str| other == policy::NONE && (gained || trims && gains.is_empty());
     let bad = sums.into_iter().find(|(other, (against, speaking_for))| *against > 0 && *speaking_for == 0 && !excused(other));
     bad.map(|bad| format!("{choice}: {bad:?}"))
 }
