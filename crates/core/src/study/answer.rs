@@ -475,7 +475,7 @@ mod tests {
         }
         assert_eq!(of(&Judged::of(&study), &around()).uses[0].meaning, "trim in idle time, in small pieces; that takes 3.49 of 50 days");
         let three = overview::answer(&Judged::all(&[study.clone()]), &around(), |_| 0);
-        assert_eq!(three.uses[0].meaning, "in idle time, in small pieces, 6.98 % of the time");
+        assert_eq!(three.uses[0].meaning, "in idle time, 6.98 % of all time");
         // Half a day is 1 %, and no more.
         study
             .ageing

@@ -70,7 +70,9 @@ fn uses(studies: &[Judged<'_>]) -> Vec<Use> {
         let (choice, meaning) = answer::choice(study);
         let mut meaning = in_short(study.recommendation).map_or(meaning, str::to_owned);
         if let Some(time) = study.policy().and_then(|policy| advice::time_trimming(study, policy)) {
-            meaning += &format!(", {} % of the time", three_digits(time.percent()));
+            // A line is short: what comes first says it.
+            let first = meaning.split(", ").next().unwrap_or_default();
+            meaning = format!("{first}, {} % of all time", three_digits(time.percent()));
         }
         match uses.iter_mut().find(|(other, same, _)| *other == choice && *same == meaning) {
             Some((.., names)) => names.push(name(study)),

@@ -103,7 +103,12 @@ fn read_only_and_immutable_directories_are_errors_with_the_systems_reason() {
     std::fs::create_dir(&fixed).unwrap();
     let chattr = |flag: &str| Command::new("chattr").arg(flag).arg(&fixed).status().unwrap().success();
     assert!(chattr("+i"));
-    trimtab().args(SMALL).arg(&fixed).assert().code(1).stderr(contains("cannot make a working directory").and(contains("Operation not permitted")));
+    trimtab()
+        .args(SMALL)
+        .arg(&fixed)
+        .assert()
+        .code(1)
+        .stderr(contains("cannot make a working directory").and(contains("Operation not permitted")));
     assert!(chattr("-i"));
     mount.remount("ro");
     trimtab().args(SMALL).arg(mount.path()).assert().code(1).stderr(contains("it is mounted read-only"));

@@ -287,21 +287,7 @@ fn of_three_drives() {
     three_drives("of-three-drives", &["--quick", "--policies", "none,online,idle"]);
 }
 
-/// What is asked for by nothing but `trimtab study`: two fills, and months twice as long. Three policies, and no other assumptions, are what there is time for.
-#[test]
-fn of_three_drives_by_default() {
-    let studies = three_drives("of-three-drives-by-default", &["--policies", "none,online,idle", "--questions", "deleting,ageing"]);
-    for study in &studies {
-        let settings = |run: &Value| {
-            (run["settings"]["fill"].as_str().unwrap().to_owned(), run["settings"]["drive-writes"].as_str().unwrap().to_owned())
-        };
-        let aged: Vec<_> = study["ageing"].as_array().unwrap().iter().map(settings).collect();
-        let default = |fill: &str| (fill.to_owned(), "2".to_owned());
-        assert_eq!(aged, [default("60%"), default("60%"), default("60%"), default("90%"), default("90%"), default("90%")]);
-    }
-}
-
-fn three_drives(golden: &str, args: &[&str]) -> Vec<Value> {
+fn three_drives(golden: &str, args: &[&str]) {
     let (all, screens) = made(args);
     let studies = all["studies"].as_array().unwrap();
     for (screen, columns) in screens.iter().zip(WIDTHS) {
@@ -347,5 +333,4 @@ fn three_drives(golden: &str, args: &[&str]) -> Vec<Value> {
         assert!(columns < 80 || screen.lines().count() <= 23, "one screen:\n{screen}");
         insta::assert_snapshot!(format!("{golden}-{columns}"), screen);
     }
-    studies.clone()
 }
