@@ -14,6 +14,7 @@ extern crate self as trimtab_core;
 
 pub mod analysis;
 pub mod data;
+pub mod discards;
 pub mod document;
 pub mod drive;
 pub mod op;

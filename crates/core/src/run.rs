@@ -5,6 +5,7 @@ pub mod metrics;
 pub mod pictures;
 pub mod shown;
 
+use crate::discards::Discards;
 use crate::op::OpKind;
 use crate::units::{Bytes, Nanos};
 use alloc::string::String;
@@ -206,27 +207,6 @@ impl Series {
     }
 }
 
-/// Discards: asked, accepted, refused and effective, each on its own. A missing one is unknown, not zero.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiscardAccount {
-    /// Requests made.
-    pub asked_commands: u64,
-    /// Bytes of them.
-    pub asked: Bytes,
-    /// Commands that the device accepted, where it counts them.
-    pub accepted_commands: Option<u64>,
-    /// Bytes of them.
-    pub accepted: Option<Bytes>,
-    /// Requests refused.
-    pub refused_commands: u64,
-    /// The error numbers of the refusals, each once.
-    pub refused_errnos: Vec<i32>,
-    /// Bytes that were mapped before and not after, where that is known.
-    pub effective: Option<Bytes>,
-    /// Bytes that the workload freed meanwhile, where that is known; discard amplification is accepted / freed.
-    pub freed: Option<Bytes>,
-}
-
 /// One phase of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
@@ -245,7 +225,7 @@ pub struct Phase {
     /// Latencies.
     pub latencies: Vec<Latency>,
     /// Discards meanwhile, if anybody looked.
-    pub discards: Option<DiscardAccount>,
+    pub discards: Option<Discards>,
 }
 
 impl Phase {

@@ -527,10 +527,10 @@ fn account_for(run: &mut Run, account: &Account) {
     let discards = &account.discards;
     let counted = [
         ("trim.commands", discards.commands),
-        ("trim.asked.bytes", discards.asked.bytes),
-        ("trim.effective.bytes", discards.effective_bytes),
+        ("trim.asked.bytes", discards.ranges.asked.bytes.0),
+        ("trim.effective.bytes", discards.effective_bytes()),
         ("trim.repeated.bytes", discards.repeated_bytes),
-        ("trim.refused.bytes", discards.refused.bytes),
+        ("trim.refused.bytes", discards.ranges.refused.bytes.0),
         ("trim.never-told.bytes", account.never_told.0),
     ];
     run.counters.extend(counted.map(|(name, value)| (name.to_owned(), value)));

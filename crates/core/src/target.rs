@@ -4,6 +4,7 @@
 
 pub mod drive;
 
+use crate::discards::Amount;
 use crate::drive::Command;
 use crate::op::Payload;
 use crate::units::{Bytes, Nanos};
@@ -128,7 +129,7 @@ pub trait Trimmable: FileTarget {
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)>;
 
     /// Discards since the last call (or since the target was opened); `None` if nobody counts.
-    fn take_discards(&mut self) -> Option<Counted>;
+    fn take_discards(&mut self) -> Option<Amount>;
 
     /// Waits until discards in the background have ended; for how long they went on.
     fn wait_for_discards(&mut self) -> Nanos;
@@ -144,37 +145,6 @@ pub struct TrimWindow {
     pub len: u64,
 }
 
-/// Discards that somebody counted: a device, a model, a layer of the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Commands.
-    pub commands: u64,
-    /// Bytes of them.
-    pub bytes: Bytes,
-}
-
-impl Counted {
-    /// What came since `before`; nothing of a counter that went back.
-    #[must_use]
-    pub const fn since(self, before: Self) -> Self {
-        Self { commands: self.commands.saturating_sub(before.commands), bytes: self.bytes.saturating_sub(before.bytes) }
-    }
-}
-
-impl core::ops::Add for Counted {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { commands: self.commands.saturating_add(other.commands), bytes: self.bytes.saturating_add(other.bytes) }
-    }
-}
-
-impl core::iter::Sum for Counted {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |sum, one| sum + one)
-    }
-}
-
 /// What one trim request did: everything that is known, nothing that is guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrimOutcome {
@@ -183,7 +153,7 @@ pub struct TrimOutcome {
     /// What the filesystem returned; means different things per filesystem and is no proof.
     pub returned: Bytes,
     /// What the device counted meanwhile, where it counts.
-    pub counted: Option<Counted>,
+    pub counted: Option<Amount>,
     /// How long it took.
     pub took: Nanos,
 }

@@ -80,7 +80,7 @@ fn counted(path: &Path, action: impl FnOnce()) -> (u64, u64, f64) {
     action();
     let seconds = started.elapsed().as_secs_f64();
     let counted = fitrim::settle(&meter, Duration::from_secs(30)).counted.unwrap();
-    (counted.commands, counted.bytes.0, seconds)
+    (counted.count, counted.bytes.0, seconds)
 }
 
 fn fstrim(path: &Path) {
@@ -325,7 +325,7 @@ fn alongside(beside: &Beside, how: &str, deadline: Duration) -> Outcome {
         during_ms: during,
         seconds: vec![(ended - started).as_secs_f64()],
         share: 100.0 * counted.bytes.0 as f64 / all as f64,
-        commands: counted.commands,
+        commands: counted.count,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The discard ledger: what the host asked to trim, and what of it meant anything.
 
+use crate::discards::{Amount, Discards};
+use crate::units::Bytes;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -192,51 +194,36 @@ pub const SIZE_CLASSES: &[(u64, &str)] = &[
     (u64::MAX, "over 128 MiB"),
 ];
 
-/// Commands or ranges, and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Tally {
-    /// How many.
-    pub count: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl Tally {
-    /// Counts one more.
-    pub fn add(&mut self, bytes: u64) {
-        self.count += 1;
-        self.bytes += bytes;
-    }
-}
-
-/// Sums of the ledger. `asked = refused + ignored + effective + repeated + partial`, in bytes.
+/// Sums of the ledger. In bytes `asked = refused + ignored + effective + repeated + partial`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Discards {
+pub struct Sums {
     /// TRIM commands of the host.
     pub commands: u64,
-    /// Ranges in them.
-    pub asked: Tally,
-    /// Those ranges by size, as in [`SIZE_CLASSES`].
-    pub by_size: Vec<Tally>,
-    /// Bytes that held data before and not after.
-    pub effective_bytes: u64,
+    /// Ranges in them, those refused, and what was effective.
+    #[serde(flatten)]
+    pub ranges: Discards,
+    /// The ranges asked for by size, as in [`SIZE_CLASSES`].
+    pub by_size: Vec<Amount>,
     /// Bytes that held no data before: never written, or trimmed already.
     pub repeated_bytes: u64,
     /// Ranges all of which held no data before.
     pub repeated_ranges: u64,
     /// Bytes at the ends of ranges that cover only part of a unit of the ledger.
     pub partial_bytes: u64,
-    /// Commands that the drive refused.
-    pub refused: Tally,
     /// Ranges that the drive accepted and did not carry out (a fault that was asked for).
-    pub ignored: Tally,
+    pub ignored: Amount,
 }
 
-impl Discards {
+impl Sums {
+    /// Bytes that held data before and not after.
+    pub fn effective_bytes(&self) -> u64 {
+        self.ranges.effective.unwrap_or_default().0
+    }
+
     /// Bytes discarded over bytes freed; `None` as long as nothing was freed.
     pub fn amplification(&self) -> Option<f64> {
-        let accepted = self.asked.bytes.saturating_sub(self.refused.bytes);
-        (self.effective_bytes > 0).then(|| accepted as f64 / self.effective_bytes as f64)
+        let accepted = self.ranges.asked.bytes.saturating_sub(self.ranges.refused.bytes);
+        (self.effective_bytes() > 0).then(|| accepted.as_f64() / self.effective_bytes() as f64)
     }
 }
 
@@ -246,7 +233,7 @@ pub struct Ledger {
     map: UnitMap,
     unit: u64,
     /// The sums.
-    pub discards: Discards,
+    pub sums: Sums,
 }
 
 impl Ledger {
@@ -257,8 +244,9 @@ impl Ledger {
         while size / unit / 8 > MAP_BYTES_MAX {
             unit *= 2;
         }
-        let discards = Discards { by_size: vec![Tally::default(); SIZE_CLASSES.len()], ..Discards::default() };
-        Self { map: UnitMap::new(size.div_ceil(unit)), unit, discards }
+        let ranges = Discards { effective: Some(Bytes::ZERO), ..Discards::default() };
+        let sums = Sums { ranges, by_size: vec![Amount::default(); SIZE_CLASSES.len()], ..Sums::default() };
+        Self { map: UnitMap::new(size.div_ceil(unit)), unit, sums }
     }
 
     /// Whether there are data at the byte `at`, and where that ends, at most at `end`.
@@ -307,33 +295,33 @@ impl Ledger {
         let (first, end) = (offset.div_ceil(self.unit), (offset + len) / self.unit);
         let whole = end.saturating_sub(first) * self.unit;
         let effective = if first < end { self.map.remove(first..end) * self.unit } else { 0 };
-        self.discards.effective_bytes += effective;
-        self.discards.repeated_bytes += whole - effective;
-        self.discards.partial_bytes += len - whole;
-        self.discards.repeated_ranges += u64::from(effective == 0);
+        *self.sums.ranges.effective.get_or_insert_default() += Bytes(effective);
+        self.sums.repeated_bytes += whole - effective;
+        self.sums.partial_bytes += len - whole;
+        self.sums.repeated_ranges += u64::from(effective == 0);
     }
 
     /// One range of a TRIM command that the drive refused.
     pub fn refused(&mut self, len: u64) {
         self.asked(len);
-        self.discards.refused.add(len);
+        self.sums.ranges.refused += Amount::new(1, len);
     }
 
     /// One range of a TRIM command that the drive only pretended to carry out.
     pub fn ignored(&mut self, len: u64) {
         self.asked(len);
-        self.discards.ignored.add(len);
+        self.sums.ignored += Amount::new(1, len);
     }
 
     /// One TRIM command, whatever became of it.
     pub fn command(&mut self) {
-        self.discards.commands += 1;
+        self.sums.commands += 1;
     }
 
     fn asked(&mut self, len: u64) {
-        self.discards.asked.add(len);
+        self.sums.ranges.asked += Amount::new(1, len);
         let class = SIZE_CLASSES.iter().position(|(max, _)| len <= *max).unwrap_or(SIZE_CLASSES.len() - 1);
-        self.discards.by_size[class].add(len);
+        self.sums.by_size[class] += Amount::new(1, len);
     }
 }
 
@@ -351,12 +339,13 @@ mod tests {
         ledger.trimmed(1000, 5000);
         ledger.refused(4096);
         ledger.ignored(4096);
-        let d = &ledger.discards;
-        assert_eq!(d.effective_bytes, 512 << 10);
+        let d = &ledger.sums;
+        assert_eq!(d.effective_bytes(), 512 << 10);
         assert_eq!(d.repeated_bytes, (512 << 10) + (1 << 20));
         assert_eq!(d.partial_bytes, 5000, "no whole unit");
-        assert_eq!(d.asked.bytes, d.effective_bytes + d.repeated_bytes + d.partial_bytes + d.refused.bytes + d.ignored.bytes);
-        assert_eq!(d.by_size.iter().map(|t| t.count).sum::<u64>(), d.asked.count);
+        let (asked, refused) = (d.ranges.asked, d.ranges.refused);
+        assert_eq!(asked.bytes.0, d.effective_bytes() + d.repeated_bytes + d.partial_bytes + refused.bytes.0 + d.ignored.bytes.0);
+        assert_eq!(d.by_size.iter().map(|t| t.count).sum::<u64>(), asked.count);
         assert_eq!(ledger.mapped_bytes(), 512 << 10);
     }
 

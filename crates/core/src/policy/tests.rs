@@ -1,8 +1,8 @@
 //! The policies against a small filesystem of their own, whose trim costs they do not know.
 
 use super::*;
+use crate::discards::Amount;
 use crate::rng::Stream;
-use crate::target::Counted;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -183,7 +183,7 @@ impl Rig {
         self.outcome = (!failed).then(|| TrimOutcome {
             asked: Bytes((at as u64 * UNIT).min(window.start + window.len) - window.start),
             returned: Bytes(bytes),
-            counted: Some(Counted { commands, bytes: Bytes(bytes) }),
+            counted: Some(Amount::new(commands, bytes)),
             took: Nanos(self.now - from),
         });
     }
@@ -584,7 +584,7 @@ fn idle_is_not_misled_by_one_trial_that_waited_for_others() {
     rig.outcome = Some(TrimOutcome {
         asked: Bytes(UNIT),
         returned: Bytes(UNIT),
-        counted: Some(Counted { commands: 1, bytes: Bytes(UNIT) }),
+        counted: Some(Amount { count: 1, bytes: Bytes(UNIT) }),
         took: Nanos(6 * MS),
     });
     rig.run(&mut policy, 100 * S);

@@ -246,13 +246,13 @@ mod tests {
     #[test]
     fn each_policy_tells_the_drive_in_its_own_time() {
         let recorded = replayed(&freeing(), None);
-        assert_eq!((recorded.account.discards.effective_bytes, recorded.account.discards.repeated_bytes), (8 << 20, 8 << 20));
+        assert_eq!((recorded.account.discards.effective_bytes(), recorded.account.discards.repeated_bytes), (8 << 20, 8 << 20));
         assert_eq!(replayed(&freeing(), Some("online")).account.discards, recorded.account.discards);
         let none = replayed(&freeing(), Some("none"));
-        assert_eq!((none.account.discards.asked.bytes, none.account.never_told), (0, Bytes(8 << 20)));
+        assert_eq!((none.account.discards.ranges.asked.bytes.0, none.account.never_told), (0, Bytes(8 << 20)));
         for policy in ["batched", "adaptive", "idle"] {
             let outcome = replayed(&freeing(), Some(policy));
-            assert_eq!((outcome.account.discards.effective_bytes, outcome.account.discards.repeated_bytes), (8 << 20, 0), "{policy}");
+            assert_eq!((outcome.account.discards.effective_bytes(), outcome.account.discards.repeated_bytes), (8 << 20, 0), "{policy}");
             assert_eq!(outcome.account.never_told, Bytes::ZERO, "{policy}");
         }
     }
@@ -262,8 +262,8 @@ mod tests {
         let events = &freeing()[..18];
         for policy in ["batched:every=1h", "idle"] {
             let (short, long) = (replayed(events, Some(policy)), rested(events, Some(policy), Nanos::from_secs(2 * 86_400)));
-            assert_eq!((short.account.discards.effective_bytes, short.account.never_told), (0, Bytes(8 << 20)), "{policy}");
-            assert_eq!((long.account.discards.effective_bytes, long.account.never_told), (8 << 20, Bytes::ZERO), "{policy}");
+            assert_eq!((short.account.discards.effective_bytes(), short.account.never_told), (0, Bytes(8 << 20)), "{policy}");
+            assert_eq!((long.account.discards.effective_bytes(), long.account.never_told), (8 << 20, Bytes::ZERO), "{policy}");
             assert_eq!((long.took, long.account.counts.write.bytes), (short.took, short.account.counts.write.bytes), "{policy}");
         }
     }
@@ -273,7 +273,7 @@ mod tests {
         let mut events = freeing();
         events.insert(18, event(Nanos::from_millis(300), Kind::Write, 6 << 20, 2 << 20, Nanos::ZERO));
         let outcome = replayed(&events, Some("batched"));
-        assert_eq!(outcome.account.discards.effective_bytes, 6 << 20);
+        assert_eq!(outcome.account.discards.effective_bytes(), 6 << 20);
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //! A TRIM that arrives here says what the host has freed. Under `online` it goes to the drive at once; under `none` never; other
 //! policies decide when, window by window, the drive is told what it has not been told yet. Nothing else arrives while a policy trims.
 
+use crate::discards::Amount;
 use crate::drive::interface::Interface;
-use crate::drive::ledger::{Discards, Ledger, UnitMap};
+use crate::drive::ledger::{Ledger, Sums, UnitMap};
 use crate::drive::requests::Counts;
 use crate::drive::{Command, Completion, Device, Extent};
 use crate::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
-use crate::target::Counted;
 use crate::target::{TrimOutcome, TrimWindow};
 use crate::units::{Bytes, Nanos};
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ pub struct Account {
     /// What the drive was sent, the policy's trims among it.
     pub counts: Counts,
     /// What was trimmed, by whomever.
-    pub discards: Discards,
+    pub discards: Sums,
     /// Bytes that the host had freed and the drive was never told.
     pub never_told: Bytes,
 }
@@ -145,7 +145,7 @@ impl Steering {
 
     fn account(self) -> Account {
         let Host { untold, ledger, counts, .. } = self.host;
-        Account { never_told: Bytes(untold.count() * ledger.unit()), counts, discards: ledger.discards }
+        Account { never_told: Bytes(untold.count() * ledger.unit()), counts, discards: ledger.sums }
     }
 
     fn submit(&mut self, drive: &mut impl Device, arrival: Nanos, command: &Command<'_>) -> Completion {
@@ -310,7 +310,7 @@ impl Host {
         TrimOutcome {
             asked: Bytes(asked),
             returned: Bytes(bytes),
-            counted: Some(Counted { commands, bytes: Bytes(bytes) }),
+            counted: Some(Amount::new(commands, bytes)),
             took: self.now.saturating_sub(began),
         }
     }
@@ -365,6 +365,6 @@ mod tests {
         assert_eq!(read(&mut drive, 20_500), Nanos::from_secs(21) + OTHER);
         assert_eq!(read(&mut drive, 21_500), Nanos::from_secs(22) + OTHER + OTHER);
         drive.idle(Nanos::from_secs(40));
-        assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes, 4 << 20);
+        assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes(), 4 << 20);
     }
 }

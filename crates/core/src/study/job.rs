@@ -1,6 +1,7 @@
 //! The workloads of a study.
 
 use super::Problem;
+use crate::discards::Amount;
 use crate::run::metrics;
 use crate::run::{Better, Field, Metric, Phase, Unit};
 use crate::runner::{Events, Outcome, files};
@@ -124,10 +125,10 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     metrics.push(seconds("foreground.seconds".to_owned(), sum(is_foreground)));
     let counted = |phase: &&Phase| phase.name != super::policy_events::TRIM_BEFORE;
     let discards: Vec<_> = phases.iter().filter(counted).filter_map(|p| p.discards.as_ref()).collect();
-    let commands: Option<u64> = discards.iter().map(|d| d.accepted_commands).sum();
-    let bytes: Option<f64> = discards.iter().map(|d| d.accepted.map(|b| b.as_f64())).sum();
-    if let (Some(commands), Some(bytes), false) = (commands, bytes, discards.is_empty()) {
-        metrics.push(metric(metrics::DISCARD_COMMANDS.to_owned(), Unit::Count, Better::Neither, commands as f64));
+    let accepted: Option<Amount> = discards.iter().map(|d| d.accepted).sum();
+    if let Some(Amount { count, bytes }) = accepted.filter(|_| !discards.is_empty()) {
+        let bytes = bytes.as_f64();
+        metrics.push(metric(metrics::DISCARD_COMMANDS.to_owned(), Unit::Count, Better::Neither, count as f64));
         metrics.push(metric(metrics::DISCARD_BYTES.to_owned(), Unit::Bytes, Better::Neither, bytes));
         // Everything that a job writes, it also frees.
         let freed: f64 = phases.iter().map(|p| p.written.as_f64()).sum();

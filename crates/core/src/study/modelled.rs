@@ -218,7 +218,7 @@ fn idle_until_trimmed(target: &mut Steered<Box<dyn Model>>, watcher: &dyn Watche
     while target.now() < started + IDLE_MAX && !watcher.stopped() {
         let step = target.now() + STEP;
         target.idle_until(step);
-        let now = target.log().sent().commands;
+        let now = target.log().sent().count;
         if now > 0 && now == last && !target.trimming() {
             break;
         }

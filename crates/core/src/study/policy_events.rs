@@ -1,11 +1,10 @@
 //! What a policy does around the phases of a job, and counting what reached the device.
 
 use super::policy;
+use crate::discards::{Amount, Discards};
 use crate::op::OpKind;
-use crate::run::DiscardAccount;
 use crate::runner::recorder::Recorder;
 use crate::runner::{Events, Progress};
-use crate::target::Counted;
 use crate::target::TargetResult;
 use crate::target::Trimmable;
 
@@ -65,15 +64,11 @@ impl<T: Trimmable, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
 /// Gives the phase that just ended the discards that the device counted during it.
 pub(super) fn account<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
     let counted = target.take_discards();
-    if let (Some(counted), Some(phase)) = (counted, recorder.last_phase())
+    if let (Some(_), Some(phase)) = (counted, recorder.last_phase())
         && phase.discards.is_none()
     {
-        phase.discards = Some(account_of(counted));
+        phase.discards = Some(Discards { accepted: counted, ..Discards::default() });
     }
-}
-
-fn account_of(counted: Counted) -> DiscardAccount {
-    DiscardAccount { accepted_commands: Some(counted.commands), accepted: Some(counted.bytes), ..DiscardAccount::default() }
 }
 
 /// A phase of one trim, which lasts until the device is done with it.
@@ -86,8 +81,8 @@ pub fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -
     recorder.end_phase(returned + went_on);
     let counted = target.take_discards();
     if let Some(phase) = recorder.last_phase() {
-        let account = outcome.counted.or(counted).map(account_of).unwrap_or_default();
-        phase.discards = Some(DiscardAccount { asked_commands: 1, asked: outcome.asked, ..account });
+        let asked = Amount { count: 1, bytes: outcome.asked };
+        phase.discards = Some(Discards { asked, accepted: outcome.counted.or(counted), ..Discards::default() });
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! A volume under a trim policy, which is asked between operations and in idle time, and whose trims go on beside the foreground.
 
 use super::{BLOCK, Volume};
+use crate::discards::Amount;
 use crate::drive::Device;
 use crate::op::Payload;
 use crate::policy::{Driver, Observation, Patience, Policy, Surface, Trim, TrimRequest, Turn};
-use crate::target::{Clock, Counted, FileTarget, TargetResult, TrimOutcome, TrimTarget as _, TrimWindow, Trimmable};
+use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget as _, TrimWindow, Trimmable};
 use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,7 +34,7 @@ pub struct Span {
     /// Windows.
     pub windows: u64,
     /// What was sent.
-    pub sent: Counted,
+    pub sent: Amount,
 }
 
 /// What the policy had done.
@@ -50,7 +51,7 @@ pub struct TrimLog {
 impl TrimLog {
     /// What was sent in all spans.
     #[must_use]
-    pub fn sent(&self) -> Counted {
+    pub fn sent(&self) -> Amount {
         self.spans.iter().map(|span| span.sent).sum()
     }
 
@@ -84,7 +85,7 @@ pub struct Steered<D> {
     last_start: u64,
     log: TrimLog,
     /// How many of the volume's discards have been told.
-    taken: Counted,
+    taken: Amount,
 }
 
 /// The volume as the policy sees it.
@@ -230,9 +231,9 @@ impl<D: Device> Steered<D> {
     }
 }
 
-fn discards<D: Device>(volume: &Volume<D>) -> Counted {
+fn discards<D: Device>(volume: &Volume<D>) -> Amount {
     let traffic = volume.counters().traffic;
-    Counted { commands: traffic.discards, bytes: Bytes(traffic.discarded) }
+    Amount { count: traffic.discards, bytes: Bytes(traffic.discarded) }
 }
 
 impl<D: Device> Trimmable for Steered<D> {
@@ -249,7 +250,7 @@ impl<D: Device> Trimmable for Steered<D> {
         Ok((all, Nanos::ZERO))
     }
 
-    fn take_discards(&mut self) -> Option<Counted> {
+    fn take_discards(&mut self) -> Option<Amount> {
         let now = discards(self.volume());
         let before = core::mem::replace(&mut self.taken, now);
         Some(now.since(before))

@@ -472,7 +472,7 @@ fn trims_with_small_commands_let_others_through() {
         drop(file);
         reads += 1;
     }
-    assert_eq!(v.take_trimmed().unwrap().outcome.counted.map(|c| c.commands), Some(128));
+    assert_eq!(v.take_trimmed().unwrap().outcome.counted.map(|c| c.count), Some(128));
     assert!(reads >= 64, "{reads}");
     assert!(v.foreground().wait_max.unwrap() <= Nanos::from_micros(2100));
 }

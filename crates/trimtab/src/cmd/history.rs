@@ -144,7 +144,7 @@ fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Re
 
 fn of_run(run: &Run, id: String) -> Event {
     let discards = run.phases.first().and_then(|phase| phase.discards.as_ref());
-    let refused = discards.map_or(0, |d| d.refused_commands);
+    let refused = discards.map_or(0, |d| d.refused.count);
     let by = Field::find(&run.settings, BY).unwrap_or("daemon");
     Event {
         unix_ms: run.started_unix_ms,
@@ -152,8 +152,8 @@ fn of_run(run: &Run, id: String) -> Event {
         path: run.target_label.clone(),
         policy: run.policy.clone(),
         by: Some(by.to_owned()),
-        sent_bytes: discards.and_then(|d| d.accepted).map(|b| b.0),
-        sent_commands: discards.and_then(|d| d.accepted_commands),
+        sent_bytes: discards.and_then(|d| d.accepted).map(|a| a.bytes.0),
+        sent_commands: discards.and_then(|d| d.accepted).map(|a| a.count),
         seconds: run.phases.first().map(|phase| phase.took.as_secs_f64()),
         outcome: match (run.complete, refused) {
             (true, _) => "complete".to_owned(),

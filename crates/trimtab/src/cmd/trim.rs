@@ -351,7 +351,7 @@ fn remember(policy: &How, fs: &Filesystem, account: &Account, began: Nanos, outc
 
 /// How far the discards came.
 fn deliver(outcome: &mut Outcome, fs: &Filesystem, meter: &Meter) {
-    if meter.count().is_some_and(|c| c.commands == 0) {
+    if meter.count().is_some_and(|c| c.count == 0) {
         // They may still be on their way down.
         fitrim::settle(meter, LATE);
     }

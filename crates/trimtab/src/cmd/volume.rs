@@ -295,7 +295,7 @@ fn read(device: LoopDevice) -> anyhow::Result<Counts> {
         written: stat.written.0,
         writes: stat.writes,
         flushes: stat.flushes.unwrap_or(0),
-        discards: discards.commands,
+        discards: discards.count,
         discarded: discards.bytes.0,
     })
 }
@@ -303,7 +303,7 @@ fn read(device: LoopDevice) -> anyhow::Result<Counts> {
 /// What discards of the device have taken in all. Those of mkfs are few and quick.
 fn discard_time(device: LoopDevice) -> anyhow::Result<Nanos> {
     let stat = DiskStat::read(&Root::live()?, Path::new(&device.sysfs())).context("the loop device has no counters")?;
-    Ok(stat.discards.unwrap_or_default().took)
+    Ok(stat.discard_time)
 }
 
 /// The counters, once no discard has come for half a second.

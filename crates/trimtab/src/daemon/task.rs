@@ -377,7 +377,7 @@ impl Task {
         let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         figures.requests += now.requests.saturating_sub(before.requests);
         figures.refused += (now.refused.len() - before.refused.len()) as u64;
-        figures.sent_commands += sent(now).commands.saturating_sub(sent(before).commands);
+        figures.sent_commands += sent(now).count.saturating_sub(sent(before).count);
         figures.sent_bytes += sent(now).bytes.saturating_sub(sent(before).bytes).0;
         figures.trimming_seconds += now.trimming.saturating_sub(before.trimming).as_secs_f64();
         figures.wait_seconds_max = figures.wait_seconds_max.max(now.wait_during.map_or(0.0, Nanos::as_secs_f64));
@@ -421,7 +421,7 @@ impl Task {
         };
         let sent = account
             .sent
-            .map_or("discards are not counted".to_owned(), |s| format!("{} in {} discards reached the drives", s.bytes, s.commands));
+            .map_or("discards are not counted".to_owned(), |s| format!("{} in {} discards reached the drives", s.bytes, s.count));
         let wait = account.wait_during.map_or(String::new(), |w| format!(", others waited up to {w}"));
         format!("{}: {what}: {sent} in {took}, {} of it in requests{wait}", self.shown, account.trimming)
     }

@@ -8,16 +8,16 @@
 use super::block::{Kind, Stack};
 use super::environment::kind_name;
 use super::root::Root;
-use super::stat::{Discards, DiskStat};
+use super::stat::DiskStat;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use trimtab_core::target::Counted;
+use trimtab_core::discards::Amount;
 use trimtab_core::units::Bytes;
 
 /// The discard counters of every layer of a stack, at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    layers: Vec<(PathBuf, Option<Discards>)>,
+    layers: Vec<(PathBuf, Option<Amount>)>,
     /// What the files below loop devices occupy.
     occupied: Vec<Option<u64>>,
 }
@@ -71,11 +71,11 @@ impl Snapshot {
     /// What every layer got since `before`, in the order of the stack.
     #[must_use]
     pub fn since(&self, before: &Self, stack: &Stack) -> Vec<LayerDiscards> {
-        let own: Vec<Option<Discards>> = self
+        let own: Vec<Option<Amount>> = self
             .layers
             .iter()
             .enumerate()
-            .map(|(i, now)| now.1.zip(before.layers.get(i).and_then(|l| l.1)).map(|(now, then)| now.since(&then)))
+            .map(|(i, now)| now.1.zip(before.layers.get(i).and_then(|l| l.1)).map(|(now, then)| now.since(then)))
             .collect();
         let mut layers = fates(stack, &own);
         for (layer, (now, then)) in layers.iter_mut().zip(self.occupied.iter().zip(&before.occupied)) {
@@ -94,7 +94,7 @@ fn occupied(root: &Root, name: &str) -> Option<u64> {
 
 /// What the counts of all layers, in the order of the stack, mean beside each other.
 #[must_use]
-pub fn fates(stack: &Stack, own: &[Option<Discards>]) -> Vec<LayerDiscards> {
+pub fn fates(stack: &Stack, own: &[Option<Amount>]) -> Vec<LayerDiscards> {
     let ends = stack.ends();
     let bytes_of = |i: usize| own.get(i).copied().flatten().map(|d| d.bytes);
     let ends_below = |i: usize| stack.ends_of(i).into_iter().filter(move |&e| e != i);
@@ -117,7 +117,7 @@ pub fn fates(stack: &Stack, own: &[Option<Discards>]) -> Vec<LayerDiscards> {
         kind: kind_name(&layer.kind),
         lowest: ends.contains(&i),
         fate: fate(i),
-        commands: own.get(i).copied().flatten().map(|d| d.commands),
+        commands: own.get(i).copied().flatten().map(|d| d.count),
         bytes: bytes_of(i).map(|b| b.0),
         given_back_bytes: None,
     };
@@ -156,20 +156,20 @@ impl Meter {
     /// What reached the drives since the start, all of them together: mirrors count as often as they are. `None` if one of the lowest
     /// layers does not count.
     #[must_use]
-    pub fn count(&self) -> Option<Discards> {
+    pub fn count(&self) -> Option<Amount> {
         self.sum(&self.ends)
     }
 
     /// What the devices that the filesystem itself is on counted, whatever that means there; `None` if one of them does not count.
     #[must_use]
-    pub fn on_top(&self) -> Option<Discards> {
+    pub fn on_top(&self) -> Option<Amount> {
         self.sum(&self.stack.tops)
     }
 
-    fn sum(&self, layers: &[usize]) -> Option<Discards> {
+    fn sum(&self, layers: &[usize]) -> Option<Amount> {
         let since = |&i: &usize| {
             let (sys, then) = self.before.layers.get(i)?;
-            Some(DiskStat::read(&self.root, sys)?.discards?.since(then.as_ref()?))
+            Some(DiskStat::read(&self.root, sys)?.discards?.since((*then)?))
         };
         layers.iter().map(since).reduce(|a, b| Some(a? + b?))?
     }
@@ -213,8 +213,8 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
 }
 
 impl crate::output::progress::CountsDiscards for Meter {
-    fn discards(&self) -> Option<Counted> {
-        self.count().map(Discards::in_short)
+    fn discards(&self) -> Option<Amount> {
+        self.count()
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
     }
 
     fn judged(stack: &Stack, bytes: &[Option<u64>]) -> Vec<Fate> {
-        let discards = |b: &Option<u64>| b.map(|b| Discards { commands: 1, bytes: Bytes(b), ..Discards::default() });
+        let discards = |b: &Option<u64>| b.map(|b| Amount::new(1, b));
         fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>()).iter().map(|l| l.fate).collect()
     }
 

@@ -4,7 +4,7 @@ use super::root::Root;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use trimtab_core::target::Counted;
+use trimtab_core::discards::Amount;
 use trimtab_core::units::{Bytes, Nanos};
 
 /// The unit of sector counts in `stat`, whatever the device's block size.
@@ -28,54 +28,11 @@ pub struct DiskStat {
     /// Time during which the device had requests.
     pub busy: Nanos,
     /// Discards completed; `None` before Linux 4.18.
-    pub discards: Option<Discards>,
+    pub discards: Option<Amount>,
+    /// Time that discards took, summed over commands.
+    pub discard_time: Nanos,
     /// Flushes completed; `None` before Linux 5.5.
     pub flushes: Option<u64>,
-}
-
-/// The discard fields of `stat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Discards {
-    /// Commands completed (after merging).
-    pub commands: u64,
-    /// Requests that were merged into others before they were sent.
-    pub merged: u64,
-    /// Bytes.
-    pub bytes: Bytes,
-    /// Time they took, summed over commands.
-    pub took: Nanos,
-}
-
-impl Discards {
-    /// Commands and bytes alone.
-    #[must_use]
-    pub const fn in_short(self) -> Counted {
-        Counted { commands: self.commands, bytes: self.bytes }
-    }
-
-    /// What happened since `before`. A counter that went back counts from zero.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            commands: delta(self.commands, before.commands),
-            merged: delta(self.merged, before.merged),
-            bytes: Bytes(delta(self.bytes.0, before.bytes.0)),
-            took: Nanos(delta(self.took.0, before.took.0)),
-        }
-    }
-}
-
-impl std::ops::Add for Discards {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            commands: self.commands.saturating_add(other.commands),
-            merged: self.merged.saturating_add(other.merged),
-            bytes: self.bytes.saturating_add(other.bytes),
-            took: self.took.saturating_add(other.took),
-        }
-    }
 }
 
 /// The advance of a counter; one that went back (device replaced, reset) started from zero.
@@ -113,12 +70,8 @@ impl DiskStat {
             read_write_time: millis(field[3].saturating_add(field[7])),
             in_flight: field[8],
             busy: millis(field[9]),
-            discards: (count >= 15).then(|| Discards {
-                commands: field[11],
-                merged: field[12],
-                bytes: sectors(field[13]),
-                took: millis(field[14]),
-            }),
+            discards: (count >= 15).then(|| Amount { count: field[11], bytes: sectors(field[13]) }),
+            discard_time: millis(field[14]),
             flushes: (count >= 16).then_some(field[15]),
         })
     }
@@ -134,7 +87,8 @@ impl DiskStat {
             read_write_time: Nanos(delta(self.read_write_time.0, before.read_write_time.0)),
             in_flight: self.in_flight,
             busy: Nanos(delta(self.busy.0, before.busy.0)),
-            discards: self.discards.map(|now| now.since(&before.discards.unwrap_or_default())),
+            discards: self.discards.map(|now| now.since(before.discards.unwrap_or_default())),
+            discard_time: Nanos(delta(self.discard_time.0, before.discard_time.0)),
             flushes: self.flushes.map(|now| delta(now, before.flushes.unwrap_or_default())),
         }
     }
@@ -173,8 +127,8 @@ mod tests {
         assert_eq!((stat.reads, stat.read), (145_503, Bytes(12_804_546 * 512)));
         assert_eq!((stat.writes, stat.written), (202_464, Bytes(45_285_664 * 512)));
         assert_eq!((stat.in_flight, stat.busy), (2, Nanos::from_millis(30_876)));
-        let discards = stat.discards.unwrap();
-        assert_eq!((discards.commands, discards.merged, discards.bytes), (10_581, 36, Bytes(1_474_152 * 512)));
+        assert_eq!(stat.discards, Some(Amount { count: 10_581, bytes: Bytes(1_474_152 * 512) }));
+        assert_eq!(stat.discard_time, Nanos::from_millis(1287));
         assert_eq!(stat.flushes, Some(4080));
     }
 

@@ -1,9 +1,10 @@
 //! One run: its phases, its latencies, its figures.
 
 use crate::store::recipe;
+use trimtab_core::discards::Amount;
 use trimtab_core::document::{Block, Document, Section, Table};
 use trimtab_core::run::shown::{self, by_name, health, histograms, quantity, readable_place};
-use trimtab_core::run::{Better, DiscardAccount, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
+use trimtab_core::run::{Better, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
 use trimtab_core::units::{Bytes, grouped, three_digits};
 
 /// A report about one run.
@@ -158,27 +159,24 @@ fn series(series: &[Series]) -> Table {
 /// What was asked of the drive, what it took, and what came of it, one row a phase that looked.
 pub fn discards(phases: &[Phase]) -> Table {
     let mut table = Table::new("", &["phase", "asked", "accepted", "refused", "effective", "freed", "amplification"]);
-    let of = |commands: Option<u64>, bytes: Option<Bytes>| match (commands, bytes) {
-        (None, None) => "not known".to_owned(),
-        (Some(n), Some(bytes)) => format!("{}: {bytes}", grouped(n)),
-        (Some(n), None) => grouped(n),
-        (None, Some(bytes)) => bytes.to_string(),
-    };
+    let not_known = || "not known".to_owned();
+    let of = |amount: Amount| format!("{}: {}", grouped(amount.count), amount.bytes);
+    let bytes = |bytes: Option<Bytes>| bytes.map_or_else(not_known, |bytes| bytes.to_string());
     for phase in phases {
         let Some(account) = &phase.discards else { continue };
-        let reasons: Vec<String> = account.refused_errnos.iter().map(|&n| std::io::Error::from_raw_os_error(n).to_string()).collect();
+        let reasons: Vec<String> = account.errnos.iter().map(|&n| std::io::Error::from_raw_os_error(n).to_string()).collect();
         let refused = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
         let amplification = match (account.accepted, account.freed) {
-            (Some(accepted), Some(freed)) if freed > Bytes::ZERO => quantity(accepted.as_f64() / freed.as_f64(), Unit::Ratio),
+            (Some(accepted), Some(freed)) if freed > Bytes::ZERO => quantity(accepted.bytes.as_f64() / freed.as_f64(), Unit::Ratio),
             _ => String::new(),
         };
         table.row([
             phase.name.clone(),
-            of(Some(account.asked_commands), Some(account.asked)),
-            of(account.accepted_commands, account.accepted),
-            format!("{}{refused}", grouped(account.refused_commands)),
-            of(None, account.effective),
-            of(None, account.freed),
+            of(account.asked),
+            account.accepted.map_or_else(not_known, of),
+            format!("{}{refused}", grouped(account.refused.count)),
+            bytes(account.effective),
+            bytes(account.freed),
             amplification,
         ]);
     }
@@ -237,10 +235,9 @@ pub fn phases(phases: &[Phase]) -> Table {
         ];
         if discards {
             let known: Vec<_> = group.iter().filter_map(|p| p.discards.as_ref()).collect();
-            let sum = |of: fn(&DiscardAccount) -> Option<u64>| known.iter().try_fold(0_u64, |sum, d| of(d).map(|n| sum.saturating_add(n)));
-            let (commands, bytes) = (sum(|d| d.accepted_commands), sum(|d| d.accepted.map(|b| b.0)).map(Bytes));
-            row.push(commands.filter(|_| !known.is_empty()).map_or_else(String::new, grouped));
-            row.push(bytes.filter(|_| !known.is_empty()).map_or_else(String::new, |b| b.to_string()));
+            let accepted = known.iter().map(|d| d.accepted).sum::<Option<Amount>>().filter(|_| !known.is_empty());
+            row.push(accepted.map_or_else(String::new, |a| grouped(a.count)));
+            row.push(accepted.map_or_else(String::new, |a| a.bytes.to_string()));
         }
         table.row(row);
     }

@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_core::data::DataClass;
-use trimtab_core::drive::ledger::{Discards, Ledger};
+use trimtab_core::drive::ledger::{Ledger, Sums};
 use trimtab_core::drive::spec::TrimmedReads;
 use trimtab_core::drive::{Command, Extent, Refusal};
 use trimtab_core::units::Nanos;
@@ -96,7 +96,7 @@ pub struct Snapshot {
     /// Requests since the engine was made.
     pub counts: Counts,
     /// The discard ledger.
-    pub discards: Discards,
+    pub discards: Sums,
     /// Bytes that hold data.
     pub mapped_bytes: u64,
     /// Host bytes written, and medium bytes written for them, since the drive was new.
@@ -130,7 +130,7 @@ impl Engine {
         let mut modelled = self.lock();
         Snapshot {
             counts: modelled.counts.clone(),
-            discards: modelled.ledger.discards.clone(),
+            discards: modelled.ledger.sums.clone(),
             mapped_bytes: modelled.ledger.mapped_bytes(),
             written: modelled.device.written(),
             model: modelled.device.counters(),
@@ -161,7 +161,7 @@ impl Engine {
     pub fn tick(&self) {
         let mut modelled = self.lock();
         let modelled = &mut *modelled;
-        let (written, freed) = (modelled.device.written(), modelled.ledger.discards.effective_bytes);
+        let (written, freed) = (modelled.device.written(), modelled.ledger.sums.effective_bytes());
         modelled.seconds.tick(written, freed);
         if let Some(recorder) = &mut modelled.recorder {
             recorder.flush();

@@ -465,8 +465,8 @@ mod tests {
             assert_eq!(read(&faulty, 4096), Ok(expected), "{fault}");
             let snapshot = engine.snapshot();
             assert_eq!(snapshot.mapped_bytes, mapped, "{fault}");
-            assert_eq!(snapshot.discards.asked.bytes, 4096, "{fault}");
-            assert_eq!(snapshot.discards.ignored.bytes, mapped, "{fault}");
+            assert_eq!(snapshot.discards.ranges.asked.bytes.0, 4096, "{fault}");
+            assert_eq!(snapshot.discards.ignored.bytes.0, mapped, "{fault}");
             write(&faulty, 4096, 6).unwrap();
             assert_eq!(read(&faulty, 4096), Ok(6), "{fault}: written again");
         }

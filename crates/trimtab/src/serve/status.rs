@@ -4,7 +4,7 @@ use crate::serve::fuse::Transport;
 use crate::serve::runtime::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trimtab_core::drive::ledger::Discards;
+use trimtab_core::drive::ledger::Sums;
 use trimtab_core::run::histogram::Histogram;
 
 /// Latencies in model time, in nanoseconds.
@@ -101,7 +101,7 @@ pub struct Status {
     #[serde(default)]
     pub host_wait: Option<HostWait>,
     /// The discard ledger since it was attached.
-    pub discards: Discards,
+    pub discards: Sums,
     /// Bytes discarded over bytes freed; `None` as long as nothing was freed.
     pub discard_amplification: Option<f64>,
     /// Bytes that hold data by the ledger.

@@ -4,10 +4,11 @@ use super::{blob, body};
 use crate::store::shape::Named;
 use crate::store::shape::pictures::PicturesV1;
 use rusqlite::{Connection, Params, Row, params};
+use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::op::OpKind;
 use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::pictures::Pictures;
-use trimtab_core::run::{DiscardAccount, Field, Latency, Metric, Phase, Run, Series, Warning};
+use trimtab_core::run::{Field, Latency, Metric, Phase, Run, Series, Warning};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// Gives every run its body. One that cannot be read has the reason instead, and is said to be damaged whenever it is asked for.
@@ -146,26 +147,24 @@ impl Old<'_> {
         list.into_iter().map(latency).collect()
     }
 
-    fn discards(&self, row: i64, phase: usize) -> Result<Option<DiscardAccount>> {
+    fn discards(&self, row: i64, phase: usize) -> Result<Option<Discards>> {
         let sql = "SELECT * FROM discards WHERE run = ?1 AND phase = ?2";
         let mut found = self.rows(sql, params![row, phase], |r| {
             let maybe = |name: &str| Ok::<_, rusqlite::Error>(r.get::<_, Option<i64>>(name)?.map(i64::cast_unsigned));
-            let account = DiscardAccount {
-                asked_commands: unsigned(r, "asked_commands")?,
-                asked: Bytes(unsigned(r, "asked_bytes")?),
-                accepted_commands: maybe("accepted_commands")?,
-                accepted: maybe("accepted_bytes")?.map(Bytes),
-                refused_commands: unsigned(r, "refused_commands")?,
-                refused_errnos: Vec::new(),
+            let discards = Discards {
+                asked: Amount::new(unsigned(r, "asked_commands")?, unsigned(r, "asked_bytes")?),
+                accepted: maybe("accepted_commands")?.zip(maybe("accepted_bytes")?).map(|(count, bytes)| Amount::new(count, bytes)),
+                refused: Amount::new(unsigned(r, "refused_commands")?, 0),
+                errnos: Vec::new(),
                 effective: maybe("effective_bytes")?.map(Bytes),
                 freed: maybe("freed_bytes")?.map(Bytes),
             };
-            Ok((account, r.get::<_, String>("refused_errnos")?))
+            Ok((discards, r.get::<_, String>("refused_errnos")?))
         })?;
-        let Some((mut account, errnos)) = found.pop() else { return Ok(None) };
+        let Some((mut discards, errnos)) = found.pop() else { return Ok(None) };
         let errnos: Result<Vec<i32>, _> = errnos.split_whitespace().map(str::parse).collect();
-        account.refused_errnos = errnos.map_err(|_| Bad::Content(format!("an error number of run {row} is none")))?;
-        Ok(Some(account))
+        discards.errnos = errnos.map_err(|_| Bad::Content(format!("an error number of run {row} is none")))?;
+        Ok(Some(discards))
     }
 
     fn metrics(&self, row: i64) -> Result<Vec<Metric>> {

@@ -2,14 +2,14 @@
 
 use super::dir::DirTarget;
 use crate::host::discards::Meter;
-use crate::host::stat::Discards;
 use crate::sys::interrupt;
 use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
 use crate::trim::surface::{Account, at_once};
 use std::time::{Duration, Instant};
+use trimtab_core::discards::Amount;
 use trimtab_core::op::Payload;
-use trimtab_core::target::{Clock, Counted, FileTarget, TargetError, TargetResult, TrimOutcome, Trimmable};
+use trimtab_core::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, Trimmable};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// How long discards in the background are waited for.
@@ -21,14 +21,14 @@ pub struct MountedDir {
     dir: DirTarget,
     meter: Option<Meter>,
     /// What has been handed out of the meter's count.
-    taken: Discards,
+    taken: Amount,
 }
 
 impl MountedDir {
     /// `dir`, with the counters of the devices of its filesystem, if they count.
     pub fn new(dir: DirTarget) -> Self {
         let meter = Meter::start(dir.path()).ok();
-        Self { dir, meter, taken: Discards::default() }
+        Self { dir, meter, taken: Amount::default() }
     }
 
     /// The directory.
@@ -60,16 +60,13 @@ impl Trimmable for MountedDir {
         }
         let took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let settled = self.meter.as_ref().map_or_else(fitrim::Settled::default, |meter| fitrim::settle(meter, PATIENCE));
-        let counted = settled.counted.zip(before).map(|(now, before)| now.since(&before));
-        let counted = counted.map(Discards::in_short);
+        let counted = settled.counted.zip(before).map(|(now, before)| now.since(before));
         Ok((TrimOutcome { asked: account.asked, returned: account.returned, counted, took }, settled.went_on))
     }
 
-    fn take_discards(&mut self) -> Option<Counted> {
+    fn take_discards(&mut self) -> Option<Amount> {
         let now = self.meter.as_ref()?.count()?;
-        let new = now.since(&self.taken);
-        self.taken = now;
-        Some(new.in_short())
+        Some(now.since(std::mem::replace(&mut self.taken, now)))
     }
 
     fn wait_for_discards(&mut self) -> Nanos {

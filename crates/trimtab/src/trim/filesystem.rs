@@ -15,13 +15,14 @@ use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
 use crate::host::processes::read_by_this_thread;
 use crate::host::root::Root;
-use crate::host::stat::{Discards, DiskStat, StatFile};
+use crate::host::stat::{DiskStat, StatFile};
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::io::Errno;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_core::discards::Amount;
 use trimtab_core::policy::TrimRequest;
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
@@ -363,7 +364,7 @@ impl Filesystem {
     #[must_use]
     pub fn has_nothing_for(&self, request: &TrimRequest, outcome: &TrimOutcome) -> bool {
         let one_group = self.layout.group.is_some_and(|group| request.window.len <= group.0);
-        let nothing = outcome.returned == Bytes::ZERO && outcome.counted.is_none_or(|counted| counted.commands == 0);
+        let nothing = outcome.returned == Bytes::ZERO && outcome.counted.is_none_or(|counted| counted.count == 0);
         self.ext4.is_some() && one_group && nothing && !request.trial
     }
 
@@ -424,7 +425,7 @@ impl Filesystem {
         if self.kernel_log.failed_discards() > 0 {
             return Err(Refused { errno: Errno::IO, cut_short: false });
         }
-        let outcome = TrimOutcome { asked: Bytes(window.len), returned, counted: counted.map(|c| c.in_short()), took };
+        let outcome = TrimOutcome { asked: Bytes(window.len), returned, counted, took };
         Ok(WindowTrim { outcome, seen, excess: self.excess(returned) })
     }
 
@@ -437,7 +438,7 @@ impl Filesystem {
     }
 
     /// Waits until the device has no requests, or the number of discards stands still. Gives the discards since the request.
-    fn drain(&self) -> Option<Discards> {
+    fn drain(&self) -> Option<Amount> {
         let started = Instant::now();
         let mut counted = self.meter.count()?;
         let mut still = Instant::now();

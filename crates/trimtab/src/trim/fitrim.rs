@@ -4,12 +4,12 @@
 //! devices, before and after, are ([`crate::host::discards`]).
 
 use crate::host::discards::Meter;
-use crate::host::stat::Discards;
 use crate::sys;
 use crate::sys::interrupt;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
+use trimtab_core::discards::Amount;
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -28,7 +28,7 @@ pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settled {
     /// What the meter counted since its start; `None` if the devices do not count.
-    pub counted: Option<Discards>,
+    pub counted: Option<Amount>,
     /// How long after the call the counters moved last.
     pub went_on: Nanos,
     /// False if they still moved at the end of the patience.

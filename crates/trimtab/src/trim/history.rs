@@ -9,10 +9,11 @@ use crate::sys::beneath::Dir;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::op::OpKind;
 use trimtab_core::run::metrics;
 use trimtab_core::run::pictures::Pictures;
-use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_core::run::{Better, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// The store's file, in the directory of what survives a reboot.
@@ -86,15 +87,13 @@ fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
     let mut errnos: Vec<i32> = account.refused.iter().map(|(_, r)| r.errno.raw_os_error()).collect();
     errnos.sort_unstable();
     errnos.dedup();
-    let discards = DiscardAccount {
-        asked_commands: account.requests.saturating_add(account.refused.len() as u64),
-        asked: account.asked,
-        accepted_commands: account.sent.map(|s| s.commands),
-        accepted: account.sent.map(|s| s.bytes),
-        refused_commands: account.refused.len() as u64,
-        refused_errnos: errnos,
-        effective: None,
-        freed: None,
+    let refused = account.refused.len() as u64;
+    let discards = Discards {
+        asked: Amount { count: account.requests.saturating_add(refused), bytes: account.asked },
+        accepted: account.sent,
+        refused: Amount::new(refused, 0),
+        errnos,
+        ..Discards::default()
     };
     let phase = Phase {
         name: "trim".into(),
@@ -139,7 +138,7 @@ fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
     ];
     if let Some(sent) = account.sent {
         metrics.push(metric("trim.sent.bytes", Unit::Bytes, Better::Neither, sent.bytes.as_f64()));
-        metrics.push(metric("trim.sent.commands", Unit::Count, Better::Neither, sent.commands as f64));
+        metrics.push(metric("trim.sent.commands", Unit::Count, Better::Neither, sent.count as f64));
         if account.trials > Bytes::ZERO {
             metrics.push(metric("trim.sent-twice.bytes", Unit::Bytes, Better::Lower, account.trials.as_f64()));
         }

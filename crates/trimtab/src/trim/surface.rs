@@ -1,8 +1,8 @@
 //! A mounted filesystem as the surface that a trim policy works on: looks at it, trims it, accounts for it.
 
 use super::filesystem::{Filesystem, Refused, unix_now};
+use trimtab_core::discards::Amount;
 use trimtab_core::policy::{Driver, Now, Observation, Patience, State, Surface, Then, Trim, TrimRequest, Turn};
-use trimtab_core::target::Counted;
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -31,7 +31,7 @@ pub struct Account {
     /// What the filesystem said it did; no proof.
     pub returned: Bytes,
     /// What the devices counted; `None` if they do not count.
-    pub sent: Option<Counted>,
+    pub sent: Option<Amount>,
     /// Of these bytes, what trials sent: the tails of windows by which a policy learns what a command costs. The windows send them again.
     pub trials: Bytes,
     /// What the devices counted above what the filesystem says it sent; see [`WindowTrim::excess`](super::filesystem::WindowTrim).
@@ -154,7 +154,7 @@ mod tests {
         let outcome = |asked, bytes| TrimOutcome {
             asked: Bytes(asked),
             returned: Bytes(bytes),
-            counted: Some(Counted { commands: 1, bytes: Bytes(bytes) }),
+            counted: Some(Amount { count: 1, bytes: Bytes(bytes) }),
             took: Nanos(7),
         };
         let mut account = Account::default();

@@ -10,12 +10,12 @@ use trimtab::host::Place;
 use trimtab::host::block::{Kind, Layer, Stack};
 use trimtab::host::discards::{LayerDiscards, fates};
 use trimtab::host::root::Root;
-use trimtab::host::stat::Discards;
 use trimtab::trim::delivery::{judge_on, sends_later};
 use trimtab::trim::verify::agree;
 use trimtab::trim::verify::arrival::arrival;
 use trimtab::trim::verify::readback::Content;
 use trimtab::trim::verify::verdict::{Later, Observed, Promise, judge};
+use trimtab_core::discards::Amount;
 use trimtab_core::units::Bytes;
 
 const FREED: u64 = 400 << 20;
@@ -37,7 +37,7 @@ fn keeps(tree: &Sysroot, layer: &Layer) -> bool {
 }
 
 /// What each layer counts of a trim: `None` where it has no counter.
-fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Discards>> {
+fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
     let mut bytes: Vec<u64> = vec![0; stack.layers.len()];
     let mut todo: Vec<usize> = stack.tops.clone();
     while let Some(at) = todo.pop() {
@@ -53,8 +53,8 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Discards>> 
     let one = |(layer, bytes): (&Layer, u64)| match &layer.kind {
         Kind::File { .. } => None,
         // These do not count, as was found on the machines that the trees are of.
-        Kind::Md(level) if level == "raid0" || level == "raid5" => Some(Discards::default()),
-        _ => Some(Discards { commands: bytes / (1 << 20), bytes: Bytes(bytes), ..Discards::default() }),
+        Kind::Md(level) if level == "raid0" || level == "raid5" => Some(Amount::default()),
+        _ => Some(Amount::new(bytes / (1 << 20), bytes)),
     };
     stack.layers.iter().zip(bytes).map(one).collect()
 }
@@ -74,7 +74,7 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
         return [doctor, status, status];
     }
     let later = sends_later(&root, &mount, &stack);
-    let own = if later { vec![Some(Discards::default()); stack.layers.len()] } else { counted(tree, &root, &stack) };
+    let own = if later { vec![Some(Amount::default()); stack.layers.len()] } else { counted(tree, &root, &stack) };
     let layers: Vec<LayerDiscards> = fates(&stack, &own);
     let (delivery, _) = judge_on(&root, &mount, &stack, &layers, Bytes(if later { 0 } else { FREED }), Some(&diagnosis));
     // A proof sees zeros where the topmost layer took the discard.

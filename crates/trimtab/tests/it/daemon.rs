@@ -386,7 +386,7 @@ fn a_freeze_in_the_middle_loses_nothing() {
     }
     daemon.wait_for("pass complete");
     daemon.end();
-    assert!(meter.count().unwrap().commands >= 2000, "{:?}", meter.count());
+    assert!(meter.count().unwrap().count >= 2000, "{:?}", meter.count());
 }
 
 struct Freezer(PathBuf);
@@ -440,7 +440,7 @@ fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
     daemon.wait_for("[ext4]: idle");
     // The kernel counts commands that failed like others.
     let meter = Meter::start(mount.path()).unwrap();
-    let failed = || meter.count().unwrap().commands;
+    let failed = || meter.count().unwrap().count;
     daemon.signal(Signal::USR1);
     let line = daemon.wait_for("was refused");
     assert!(line.contains("error 5"), "{line}");

@@ -143,9 +143,9 @@ fn data_come_back_and_trims_are_accounted() {
     assert!(back[..trimmed.start] == content[..trimmed.start] && back[trimmed.end..] == content[trimmed.end..]);
     let snapshot = engine.snapshot();
     let discards = snapshot.discards;
-    assert_eq!(discards.asked.bytes, 40 << 20);
+    assert_eq!(discards.ranges.asked.bytes.0, 40 << 20);
     assert_eq!(snapshot.counts.trim.bytes, 40 << 20);
-    assert_eq!((discards.effective_bytes, discards.repeated_bytes), (20 << 20, 20 << 20));
+    assert_eq!((discards.effective_bytes(), discards.repeated_bytes), (20 << 20, 20 << 20));
     assert_eq!(discards.amplification(), Some(2.0));
     assert!(snapshot.counts.flush.count >= 1, "fsync of the device is a flush of the drive");
 }

@@ -47,7 +47,7 @@ fn counted(path: &Path, action: impl FnOnce()) -> (u64, u64) {
     let meter = Meter::start(path).unwrap();
     action();
     let counted = fitrim::settle(&meter, Duration::from_secs(20)).counted.unwrap();
-    (counted.commands, counted.bytes.0)
+    (counted.count, counted.bytes.0)
 }
 
 fn trim(path: &Path, more: &[&str]) -> Value {
@@ -140,7 +140,7 @@ fn a_number_of_commands_ends_behind_an_extent_and_nothing_is_left_out() {
                     assert!(part.len > 0 && part.len <= rest.len);
                     from += part.len;
                     requests += 1;
-                    most = most.max(outcome.counted.unwrap().commands);
+                    most = most.max(outcome.counted.unwrap().count);
                 }
             }
         });

@@ -318,7 +318,7 @@ impl Cost {
     /// Of a window that can be divided further it is that of all its commands together: others may wait for all of them.
     fn of(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes, divisible: bool) -> Option<Self> {
         let took = outcome.took.0;
-        let commands = match outcome.counted.map(|counted| counted.commands) {
+        let commands = match outcome.counted.map(|counted| counted.count) {
             Some(0) => return None,
             Some(n) => n,
             None if outcome.returned == Bytes::ZERO => return None,

@@ -197,8 +197,8 @@ fn in_words(outcomes: &[(String, Outcome)]) -> String {
             p99(&outcome.account.counts.write),
             p99(&outcome.account.counts.read),
             outcome.account.counts.trim.count.to_string(),
-            Bytes(outcome.account.discards.asked.bytes).to_string(),
-            Bytes(outcome.account.discards.effective_bytes).to_string(),
+            outcome.account.discards.ranges.asked.bytes.to_string(),
+            Bytes(outcome.account.discards.effective_bytes()).to_string(),
             outcome.account.never_told.to_string(),
         ]);
     }

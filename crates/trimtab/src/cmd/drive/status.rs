@@ -118,17 +118,17 @@ fn ledger_in_words(status: &Status) -> String {
         return String::new();
     }
     let mut ledger = Table::new("", &["discards", "ranges", "bytes"]);
-    ledger.row(["asked", &grouped(discards.asked.count), &Bytes(discards.asked.bytes).to_string()]);
+    ledger.row(["asked", &grouped(discards.ranges.asked.count), &discards.ranges.asked.bytes.to_string()]);
     for ((_, class), tally) in SIZE_CLASSES.iter().zip(&discards.by_size) {
         if tally.count > 0 {
-            ledger.row([format!("  {class}"), grouped(tally.count), Bytes(tally.bytes).to_string()]);
+            ledger.row([format!("  {class}"), grouped(tally.count), tally.bytes.to_string()]);
         }
     }
-    ledger.row(["effective", "", &Bytes(discards.effective_bytes).to_string()]);
+    ledger.row(["effective", "", &Bytes(discards.effective_bytes()).to_string()]);
     ledger.row(["held no data before", &grouped(discards.repeated_ranges), &Bytes(discards.repeated_bytes).to_string()]);
     ledger.row(["part of a block only", "", &Bytes(discards.partial_bytes).to_string()]);
-    ledger.row(["refused", &grouped(discards.refused.count), &Bytes(discards.refused.bytes).to_string()]);
-    ledger.row(["ignored (fault)", &grouped(discards.ignored.count), &Bytes(discards.ignored.bytes).to_string()]);
+    ledger.row(["refused", &grouped(discards.ranges.refused.count), &discards.ranges.refused.bytes.to_string()]);
+    ledger.row(["ignored (fault)", &grouped(discards.ignored.count), &discards.ignored.bytes.to_string()]);
     let amplification = status.discard_amplification.map_or("-".to_owned(), three_digits);
     format!("{}discard amplification (bytes discarded / bytes freed): {amplification}\n", on_screen(&ledger))
 }

@@ -98,7 +98,7 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     outcome.asked_bytes = account.asked.0;
     outcome.returned_bytes = account.returned.0;
     outcome.sent_bytes = account.sent.map(|s| s.bytes.0);
-    outcome.sent_commands = account.sent.map(|s| s.commands);
+    outcome.sent_commands = account.sent.map(|s| s.count);
     outcome.sent_twice_bytes = account.trials.0;
     if account.trials > Bytes::ZERO {
         outcome.remarks.push(format!(

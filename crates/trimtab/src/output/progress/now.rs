@@ -5,9 +5,9 @@ use crate::output::plain;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use trimtab_core::discards::Amount;
 use trimtab_core::run::histogram::Histogram;
 use trimtab_core::runner;
-use trimtab_core::target::Counted;
 use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
 
 /// "Now" is the last few seconds.
@@ -20,7 +20,7 @@ const NAMES_MAX: usize = 4;
 /// Counts the discards that reach the drives.
 pub trait CountsDiscards: std::fmt::Debug + Send {
     /// Commands and bytes until now; `None` if the drives do not count.
-    fn discards(&self) -> Option<Counted>;
+    fn discards(&self) -> Option<Amount>;
 }
 
 /// What is known of this moment.
@@ -33,7 +33,7 @@ pub struct Now {
     pub words: Vec<String>,
     /// Who counts discards.
     pub counter: Option<Box<dyn CountsDiscards>>,
-    discards: Option<Counted>,
+    discards: Option<Amount>,
 }
 
 /// A look at a run: when, operations, bytes, and all latencies of the phase so far.
@@ -94,7 +94,7 @@ impl Now {
             // One long call: a sync, a trim.
             words.push(super::whole_seconds(at.saturating_duration_since(began).as_secs_f64()));
         }
-        words.extend(self.discards.map(|Counted { commands, bytes }| format!("discards {}, {bytes}", grouped(commands))));
+        words.extend(self.discards.map(|Amount { count, bytes }| format!("discards {}, {bytes}", grouped(count))));
         (self.phase.clone(), words)
     }
 }

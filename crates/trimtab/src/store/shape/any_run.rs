@@ -3,11 +3,12 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::op::OpKind;
 use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::pictures::{LatencyMap, Pictures, SHARE_MAX, SuperblockMap};
 use trimtab_core::run::{
-    Axis, Better, DiscardAccount, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
+    Axis, Better, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
 };
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -18,13 +19,11 @@ pub fn example() -> Run {
         histogram.record(Nanos::from_micros(us));
     }
     let latency = Latency { kind: OpKind::Delete, part: LatencyPart::Total, histogram };
-    let discards = DiscardAccount {
-        asked_commands: 1,
-        asked: Bytes(4 << 30),
-        accepted_commands: Some(6470),
-        accepted: Some(Bytes(410_000_000_000)),
-        refused_commands: 1,
-        refused_errnos: vec![95],
+    let discards = Discards {
+        asked: Amount::new(1, 4 << 30),
+        accepted: Some(Amount::new(6470, 410_000_000_000)),
+        refused: Amount::new(1, 0),
+        errnos: vec![95],
         effective: None,
         freed: Some(Bytes(493_000_000)),
     };
@@ -90,16 +89,19 @@ fn histogram() -> impl Strategy<Value = Histogram> {
     })
 }
 
-fn discards() -> impl Strategy<Value = DiscardAccount> {
+fn amount() -> impl Strategy<Value = Amount> {
+    any::<[u64; 2]>().prop_map(|[count, bytes]| Amount::new(count, bytes))
+}
+
+fn discards() -> impl Strategy<Value = Discards> {
     let maybe = || prop::option::of(any::<u64>());
-    let counts = (any::<u64>(), any::<u64>(), maybe(), maybe(), any::<u64>());
-    (counts, vec(any::<i32>(), 0..3), maybe(), maybe()).prop_map(|(counts, refused_errnos, effective, freed)| DiscardAccount {
-        asked_commands: counts.0,
-        asked: Bytes(counts.1),
-        accepted_commands: counts.2,
-        accepted: counts.3.map(Bytes),
-        refused_commands: counts.4,
-        refused_errnos,
+    let counts = (amount(), prop::option::of(amount()), any::<u64>());
+    (counts, vec(any::<i32>(), 0..3), maybe(), maybe()).prop_map(|((asked, accepted, refused), errnos, effective, freed)| Discards {
+        asked,
+        accepted,
+        // Bytes of refusals are not stored.
+        refused: Amount::new(refused, 0),
+        errnos,
         effective: effective.map(Bytes),
         freed: freed.map(Bytes),
     })

@@ -6,11 +6,12 @@
 use super::pictures::PicturesV1;
 use super::{Entries, Float, Name};
 use serde::{Deserialize, Serialize};
+use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::op::OpKind;
 use trimtab_core::run::histogram::Histogram;
 use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{
-    Axis, Better, DiscardAccount, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
+    Axis, Better, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
 };
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -377,37 +378,35 @@ impl From<PhaseV1> for Phase {
             read: Bytes(phase.read_bytes),
             written: Bytes(phase.written_bytes),
             latencies: phase.latencies.into_iter().map(latency).collect(),
-            discards: phase.discards.map(DiscardAccount::from),
+            discards: phase.discards.map(Discards::from),
         }
     }
 }
 
-impl From<&DiscardAccount> for DiscardsV1 {
-    fn from(account: &DiscardAccount) -> Self {
+impl From<&Discards> for DiscardsV1 {
+    fn from(discards: &Discards) -> Self {
         Self {
-            asked_commands: account.asked_commands,
-            asked_bytes: account.asked.0,
-            accepted_commands: account.accepted_commands,
-            accepted_bytes: account.accepted.map(|b| b.0),
-            refused_commands: account.refused_commands,
-            refused_errnos: account.refused_errnos.clone(),
-            effective_bytes: account.effective.map(|b| b.0),
-            freed_bytes: account.freed.map(|b| b.0),
+            asked_commands: discards.asked.count,
+            asked_bytes: discards.asked.bytes.0,
+            accepted_commands: discards.accepted.map(|a| a.count),
+            accepted_bytes: discards.accepted.map(|a| a.bytes.0),
+            refused_commands: discards.refused.count,
+            refused_errnos: discards.errnos.clone(),
+            effective_bytes: discards.effective.map(|b| b.0),
+            freed_bytes: discards.freed.map(|b| b.0),
         }
     }
 }
 
-impl From<DiscardsV1> for DiscardAccount {
-    fn from(account: DiscardsV1) -> Self {
+impl From<DiscardsV1> for Discards {
+    fn from(shape: DiscardsV1) -> Self {
         Self {
-            asked_commands: account.asked_commands,
-            asked: Bytes(account.asked_bytes),
-            accepted_commands: account.accepted_commands,
-            accepted: account.accepted_bytes.map(Bytes),
-            refused_commands: account.refused_commands,
-            refused_errnos: account.refused_errnos,
-            effective: account.effective_bytes.map(Bytes),
-            freed: account.freed_bytes.map(Bytes),
+            asked: Amount::new(shape.asked_commands, shape.asked_bytes),
+            accepted: shape.accepted_commands.zip(shape.accepted_bytes).map(|(count, bytes)| Amount::new(count, bytes)),
+            refused: Amount::new(shape.refused_commands, 0),
+            errnos: shape.refused_errnos,
+            effective: shape.effective_bytes.map(Bytes),
+            freed: shape.freed_bytes.map(Bytes),
         }
     }
 }

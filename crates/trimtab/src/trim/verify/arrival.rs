@@ -185,7 +185,7 @@ mod tests {
     use crate::host::block::Bus;
     use crate::host::discards::fates;
     use crate::host::mountinfo::DevNumber;
-    use crate::host::stat::Discards;
+    use trimtab_core::discards::Amount;
     use trimtab_core::units::Bytes;
 
     fn layer(name: &str, kind: Kind, below: &[usize]) -> Layer {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn lost(stack: &Stack, bytes: &[Option<u64>], expected: u64, table: &str) -> Option<(String, Option<String>, bool)> {
-        let discards = |b: &Option<u64>| b.map(|b| Discards { commands: 1, bytes: Bytes(b), ..Discards::default() });
+        let discards = |b: &Option<u64>| b.map(|b| Amount::new(1, b));
         let counts = fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>());
         let freed: Vec<(usize, u64)> = stack.tops.iter().map(|&t| (t, expected)).collect();
         let lost = arrival(stack, &counts, &freed, &Tables::of_text(table), &[]).lost?;
@@ -259,7 +259,7 @@ mod tests {
             |level: &str| Stack { layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
         let mib = |n: u64| Some(n << 20);
         let lost = |stack: &Stack, bytes: &[Option<u64>], table: &str| {
-            let discards = |b: &Option<u64>| b.map(|b| Discards { commands: 1, bytes: Bytes(b), ..Discards::default() });
+            let discards = |b: &Option<u64>| b.map(|b| Amount::new(1, b));
             let counts = fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>());
             onward(stack, &counts, &Tables::of_text(table), &[]).lost.map(|l| l.at.replace(" [ata]", ""))
         };
@@ -280,7 +280,7 @@ mod tests {
     fn a_hard_disk_in_a_mirror_is_expected_to_get_none() {
         let legs = vec![layer("md0", Kind::Md("raid1".into()), &[1, 2]), drive("sda"), drive("sdb")];
         let stack = Stack { layers: legs, tops: vec![0] };
-        let bytes = [400_u64 << 20, 400 << 20, 0].map(|b| Some(Discards { commands: 1, bytes: Bytes(b), ..Discards::default() }));
+        let bytes = [400_u64 << 20, 400 << 20, 0].map(|b| Some(Amount::new(1, b)));
         let counts = fates(&stack, &bytes);
         let tables = Tables::of_text("");
         let freed = [(0, 400 << 20)];

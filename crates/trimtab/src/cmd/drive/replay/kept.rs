@@ -6,11 +6,10 @@ use crate::session::runner::starts_now;
 use crate::store::recipe;
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::metrics;
-use trimtab_core::run::{Better, DiscardAccount, Field, Metric, Run, TargetKind, Unit};
+use trimtab_core::run::{Better, Field, Metric, Run, TargetKind, Unit};
 use trimtab_core::runner::header::Header;
 use trimtab_core::runner::recorder::Recorded;
 use trimtab_core::simulate::replay::Outcome;
-use trimtab_core::units::Bytes;
 
 /// What is known before it starts.
 pub fn header(args: &Args, drive: &Drive, trim: &Trim) -> Header {
@@ -31,13 +30,7 @@ pub fn header(args: &Args, drive: &Drive, trim: &Trim) -> Header {
 pub fn run(header: Header, recorded: Recorded, outcome: &Outcome) -> Run {
     let mut run = header.into_run(recorded, true);
     if let Some(phase) = run.phases.last_mut() {
-        phase.discards = Some(DiscardAccount {
-            asked_commands: outcome.account.discards.asked.count,
-            asked: Bytes(outcome.account.discards.asked.bytes),
-            refused_commands: outcome.account.discards.refused.count,
-            effective: Some(Bytes(outcome.account.discards.effective_bytes)),
-            ..DiscardAccount::default()
-        });
+        phase.discards = Some(outcome.account.discards.ranges.clone());
     }
     let metric = |name: &str, unit, better, value| Metric { name: name.to_owned(), unit, better, samples: vec![value] };
     run.metrics = vec![metric("replay.seconds", Unit::Seconds, Better::Lower, outcome.took.as_secs_f64())];

@@ -210,14 +210,15 @@ fn discards(status: &Status, area: Rect) -> Paragraph<'static> {
     let block = Block::bordered().title(" discards since attached ");
     let inner = block.inner(area);
     let discards = &status.discards;
+    let (asked, refused) = (discards.ranges.asked, discards.ranges.refused);
     let rows: [Discarded; 7] = [
-        ("commands", Some(discards.commands), discards.asked.bytes, true),
-        ("ranges asked", Some(discards.asked.count), discards.asked.bytes, false),
-        ("effective", None, discards.effective_bytes, true),
+        ("commands", Some(discards.commands), asked.bytes.0, true),
+        ("ranges asked", Some(asked.count), asked.bytes.0, false),
+        ("effective", None, discards.effective_bytes(), true),
         ("held no data", Some(discards.repeated_ranges), discards.repeated_bytes, true),
         ("part of a block", None, discards.partial_bytes, false),
-        ("refused", Some(discards.refused.count), discards.refused.bytes, true),
-        ("ignored (fault)", Some(discards.ignored.count), discards.ignored.bytes, false),
+        ("refused", Some(refused.count), refused.bytes.0, true),
+        ("ignored (fault)", Some(discards.ignored.count), discards.ignored.bytes.0, false),
     ];
     let low = usize::from(inner.height) <= rows.len();
     let mut lines: Vec<Line<'static>> = rows
@@ -240,7 +241,8 @@ mod tests {
     use crate::serve::status::ByKind;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use trimtab_core::drive::ledger::{Discards, Tally};
+    use trimtab_core::discards::{Amount, Discards};
+    use trimtab_core::drive::ledger::Sums;
 
     #[test]
     fn no_figure_is_cut_at_60_columns_or_more() {
@@ -248,7 +250,7 @@ mod tests {
             let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
             let mut busy = status();
             busy.discards.commands = 123_456_789;
-            busy.discards.asked.bytes = 999_000_000_000;
+            busy.discards.ranges.asked.bytes = Bytes(999_000_000_000);
             terminal.draw(|frame| draw(frame, &busy)).unwrap();
             let text = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect::<String>().replace('\u{a0}', " ");
             for figure in ["1,000", "4.10 MB/s", "WAF 1.25", "q leaves", "123,456,789     999 GB", "amplification         4.00", "30.0 %"] {
@@ -283,11 +285,10 @@ mod tests {
             waiting: 3,
             requests,
             host_wait: None,
-            discards: Discards {
+            discards: Sums {
                 commands: 7,
-                asked: Tally { count: 8, bytes: 10_000_000 },
-                effective_bytes: 2_500_000,
-                ..Discards::default()
+                ranges: Discards { asked: Amount::new(8, 10_000_000), effective: Some(Bytes(2_500_000)), ..Discards::default() },
+                ..Sums::default()
             },
             discard_amplification: Some(4.0),
             waf: Some(1.25),
