@@ -1,20 +1,17 @@
 //! One thread that takes requests from its rings, has them served, and answers when they are due.
 
 use super::Share;
-use crate::serve::awake::{Awake, REST};
+use crate::serve::awake::REST;
 use crate::serve::fuse::MAX_REQUEST_BYTES;
 use crate::serve::fuse::node::Node;
-use crate::serve::pace::SPIN;
+use crate::serve::pace::{Due, Wait, wake_in_time};
 use crate::sys::fuse_ring::FuseRing;
 use rustix::thread::CpuSet;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io;
-use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Requests that one queue holds at once: as many as the loop driver sends.
 const DEPTH: usize = 128;
@@ -27,8 +24,8 @@ pub struct Worker {
     node: Arc<Node>,
     /// Requests that have come, or errors.
     arrived: Vec<(usize, i32)>,
-    /// What is answered but not due: when, and the request's index.
-    due: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Indices of requests that are answered but not due.
+    due: Due<usize>,
     waiting: Arc<AtomicUsize>,
     /// Requests that can still come.
     alive: usize,
@@ -36,8 +33,6 @@ pub struct Worker {
     ending: bool,
     /// Memory of requests has been used since it was given back.
     used: bool,
-    /// From the first answer that is not due at once until the drive has had nothing to do for a while.
-    awake: Option<Awake>,
     /// Requests at hand, on average over the last times.
     depth: f64,
     roaming: bool,
@@ -51,19 +46,17 @@ impl Worker {
         let mut here = CpuSet::new();
         here.set(share.processor);
         rustix::thread::sched_setaffinity(None, &here)?;
-        // The default slack of 50 µs is what a drive needs for a whole read.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        wake_in_time();
         let ring = FuseRing::new(device, &share.queues, DEPTH, MAX_REQUEST_BYTES as usize)?;
         Ok(Self {
             arrived: Vec::with_capacity(ring.requests()),
             ring,
             node,
-            due: BinaryHeap::new(),
+            due: Due::new(),
             waiting,
             alive: 0,
             ending: false,
             used: false,
-            awake: None,
             depth: 0.0,
             roaming: false,
             here,
@@ -120,22 +113,22 @@ impl Worker {
 
     /// Submits what is to be submitted, and waits for a request or until an answer is due.
     fn wait(&mut self) -> io::Result<()> {
-        let next = self.due.peek().map(|Reverse((due, _))| *due);
-        let left = next.map(|due| if self.ending { Duration::ZERO } else { due.saturating_duration_since(Instant::now()) });
-        match (next, left) {
-            (Some(due), Some(left)) if left <= SPIN => {
+        match self.due.wait(Instant::now()) {
+            Some(Wait::Sleep(time)) if !self.ending => drop(self.ring.enter(1, Some(time))?),
+            Some(Wait::Spin(due)) => {
                 self.ring.enter(0, None)?;
                 while !self.ring.has_come() && !self.ending && Instant::now() < due {
                     std::hint::spin_loop();
                 }
             }
-            (_, Some(left)) => drop(self.ring.enter(1, Some(left - SPIN))?),
-            _ => {
+            // All is answered at once.
+            Some(Wait::Sleep(_)) => drop(self.ring.enter(0, None)?),
+            None => {
                 let rested = self.ring.enter(1, self.used.then_some(REST))?;
                 if rested {
                     self.ring.give_back();
                     self.used = false;
-                    self.awake = None;
+                    self.due.rest();
                 }
             }
         }
@@ -148,8 +141,7 @@ impl Worker {
         let due = self.node.answer(headers, payload);
         match due {
             Some(due) if due > Instant::now() => {
-                self.awake.get_or_insert_with(Awake::hold);
-                self.due.push(Reverse((due, request)));
+                self.due.push(due, request);
                 self.waiting.fetch_add(1, Ordering::Relaxed);
             }
             _ => self.commit(request),
@@ -169,11 +161,7 @@ impl Worker {
 
     fn answer_due(&mut self) {
         let now = Instant::now();
-        while let Some(Reverse((due, request))) = self.due.peek()
-            && (*due <= now || self.ending)
-        {
-            let request = *request;
-            self.due.pop();
+        while let Some(request) = self.due.take(now, self.ending) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             self.commit(request);
         }
