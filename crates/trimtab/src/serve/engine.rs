@@ -11,7 +11,7 @@ use crate::drives::trace::{Event, Kind};
 use crate::serve::classify::classify;
 use crate::serve::pace::{ModelClock, Speed};
 use crate::serve::recording::Recorder;
-use crate::serve::request::{Geometry, Request, Serve, Served, Stretch};
+use crate::serve::request::{Effect, Geometry, Powered, Request, Serve, Served, Stretch};
 use crate::serve::status::Second;
 use crate::serve::store::Store;
 use counts::Seconds;
@@ -189,41 +189,6 @@ impl Engine {
         &self.settings
     }
 
-    /// The data.
-    pub const fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// A TRIM that the drive accepts and does not carry out: it costs a command, and the ledger knows.
-    pub fn pretend_trim(&self, extents: &[Extent]) -> Served {
-        let mut modelled = self.lock();
-        let served = modelled.submit(&Command::trim(&[]));
-        modelled.record(Kind::Trim, extents, served, DataClass::Random, false);
-        modelled.ledger.command();
-        extents.iter().for_each(|extent| modelled.ledger.ignored(extent.len));
-        served.answer
-    }
-
-    /// A TRIM that the drive carries out but whose old data can still be read.
-    pub fn trim_but_keep_data(&self, extents: &[Extent]) -> Served {
-        match extents.iter().try_for_each(|extent| self.valid(*extent)) {
-            Ok(()) => self.lock().trim(extents, self.settings.trim),
-            Err(errno) => Served::refused(errno),
-        }
-    }
-
-    /// To be called before the first write if the power may be cut.
-    pub fn expect_power_cuts(&self) {
-        self.lock().device.expect_power_cuts();
-    }
-
-    /// The power fails: gives the ranges that were only in the drive's volatile cache.
-    pub fn power_cut(&self) -> Vec<Extent> {
-        let mut modelled = self.lock();
-        let now = modelled.clock.now();
-        modelled.device.power_cut(now)
-    }
-
     fn lock(&self) -> MutexGuard<'_, Modelled> {
         self.modelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -256,7 +221,16 @@ impl Engine {
         Ok(served)
     }
 
-    fn trim(&self, extents: &[Extent], reads: TrimmedReads) -> Result<Served, Errno> {
+    fn trim(&self, extents: &[Extent], effect: Effect) -> Result<Served, Errno> {
+        match effect {
+            Effect::Usual => self.trim_to_read(extents, self.settings.trimmed_reads),
+            Effect::DataStay => self.trim_to_read(extents, TrimmedReads::OldData),
+            Effect::Nothing => Ok(self.lock().pretend_trim(extents)),
+        }
+    }
+
+    /// A TRIM after which reads return that.
+    fn trim_to_read(&self, extents: &[Extent], reads: TrimmedReads) -> Result<Served, Errno> {
         extents.iter().try_for_each(|extent| self.valid(*extent))?;
         let mut served = self.lock().trim(extents, self.settings.trim);
         if served.result.is_ok() {
@@ -271,7 +245,7 @@ impl Engine {
 
     fn zero(&self, extent: Extent, may_unmap: bool, fua: bool) -> Result<Served, Errno> {
         if may_unmap && self.settings.geometry.discard_granularity > 0 {
-            let trimmed = self.trim(&[extent], TrimmedReads::Zeros)?;
+            let trimmed = self.trim_to_read(&[extent], TrimmedReads::Zeros)?;
             if !fua || trimmed.result.is_err() {
                 return Ok(trimmed);
             }
@@ -325,7 +299,7 @@ impl Serve for Engine {
         let served = catch_unwind(AssertUnwindSafe(|| match request {
             Request::Read { offset, into } => self.read(offset, into),
             Request::Write { offset, data, fua } => self.write(offset, data, fua),
-            Request::Trim(extents) => self.trim(extents, self.settings.trimmed_reads),
+            Request::Trim(extents, effect) => self.trim(extents, effect),
             Request::Zero { extent, may_unmap, fua } => self.zero(extent, may_unmap, fua),
             Request::Flush => Ok(self.lock().flush()),
         }));
@@ -338,6 +312,22 @@ impl Serve for Engine {
                 Served::refused(Errno::IO)
             }
         }
+    }
+}
+
+impl Powered for Engine {
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn expect_power_cuts(&self) {
+        self.lock().device.expect_power_cuts();
+    }
+
+    fn power_cut(&self) -> Vec<Extent> {
+        let mut modelled = self.lock();
+        let now = modelled.clock.now();
+        modelled.device.power_cut(now)
     }
 }
 
@@ -367,6 +357,15 @@ impl Modelled {
         self.seconds.current().of(command).count(completion.result.is_ok(), bytes, latency);
         let answer = Served { result: completion.result.map_err(errno_of), due: self.clock.completes(completion.done, barrier) };
         Submitted { answer, arrival, done: completion.done }
+    }
+
+    /// A TRIM that is taken and not carried out: it costs a command, and the ledger knows.
+    fn pretend_trim(&mut self, extents: &[Extent]) -> Served {
+        let served = self.submit(&Command::trim(&[]));
+        self.record(Kind::Trim, extents, served, DataClass::Random, false);
+        self.ledger.command();
+        extents.iter().for_each(|extent| self.ledger.ignored(extent.len));
+        served.answer
     }
 
     fn read(&mut self, extent: Extent) -> Served {

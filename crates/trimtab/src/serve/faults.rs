@@ -1,13 +1,12 @@
-//! Faults, wrapped around the engine: it knows nothing of them, and neither do the front ends.
+//! Faults, a filter around anything that serves requests: neither that nor the front ends know of them.
 
 mod power;
 mod spec;
 
 pub use spec::{Cut, Fault, GRAMMAR, KEEP_DEFAULT, On, TrimLie, When};
 
-use crate::serve::engine::Engine;
 use crate::serve::pace::Speed;
-use crate::serve::request::{Geometry, Request, Serve, Served, Stretch};
+use crate::serve::request::{Effect, Geometry, Powered, Request, Serve, Served, Stretch};
 use power::Undo;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +16,9 @@ use trimtab_core::drive::Extent;
 use trimtab_core::drive::ledger::UnitMap;
 use trimtab_core::rng::{Stream, derive_seed};
 
-/// An engine with faults around it.
+/// Whatever serves requests, with faults around it.
 pub struct Faulty {
-    engine: Arc<Engine>,
+    inner: Arc<dyn Powered>,
     geometry: Geometry,
     speed: Speed,
     /// Whether anything has to be looked at; without faults requests go straight to the engine.
@@ -74,13 +73,13 @@ struct Decision {
 }
 
 impl Faulty {
-    /// Wraps `faults` around `engine`. `seed` decides everything that is left to chance.
-    pub fn new(engine: Arc<Engine>, faults: &[Fault], seed: u64, speed: Speed) -> Self {
-        let geometry = engine.geometry();
+    /// Wraps `faults` around `inner`. `seed` decides everything that is left to chance.
+    pub fn new(inner: Arc<dyn Powered>, faults: &[Fault], seed: u64, speed: Speed) -> Self {
+        let geometry = inner.geometry();
         let armed: Vec<Armed> = faults.iter().enumerate().map(|(index, fault)| Armed::new(*fault, seed, index)).collect();
         let may_cut = faults.iter().any(|fault| matches!(fault, Fault::PowerCut { .. }));
         if may_cut {
-            engine.expect_power_cuts();
+            inner.expect_power_cuts();
         }
         let pattern = faults.iter().find_map(|fault| match fault {
             Fault::Trim(TrimLie::Pattern(byte)) => Some(*byte),
@@ -94,7 +93,7 @@ impl Faulty {
             written: 0,
             patterned: pattern.map(|byte| (byte, UnitMap::new(blocks))),
         };
-        Self { engine, geometry, speed, active: AtomicBool::new(!faults.is_empty()), seed, state: Mutex::new(state) }
+        Self { inner, geometry, speed, active: AtomicBool::new(!faults.is_empty()), seed, state: Mutex::new(state) }
     }
 
     /// Lets the power be cut also where `--fault power-cut` was not asked for: what was written until now is made durable first, since
@@ -104,8 +103,8 @@ impl Faulty {
             return true;
         }
         // Nobody waits for its answer: the power fails next.
-        let _ = self.engine.serve(Request::Flush);
-        self.engine.expect_power_cuts();
+        let _ = self.inner.serve(Request::Flush);
+        self.inner.expect_power_cuts();
         state.undo = Some(Undo::new(self.geometry.atomic_write));
         let index = state.faults.len();
         state.faults.push(Armed::new(Fault::PowerCut { cut: Cut::OnDemand, on: On::Any, keep: KEEP_DEFAULT }, self.seed, index));
@@ -162,7 +161,7 @@ impl Faulty {
 
     fn cut(&self, state: &mut State, torn: Option<Extent>) -> Result<u64, Errno> {
         state.off = true;
-        let lost = self.engine.power_cut();
+        let lost = self.inner.power_cut();
         let State { faults, undo, .. } = state;
         let Some(Armed { fault: Fault::PowerCut { keep, .. }, rng, hits, .. }) =
             faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }))
@@ -170,7 +169,7 @@ impl Faulty {
             return Ok(0);
         };
         *hits += 1;
-        undo.as_mut().map_or(Ok(0), |undo| undo.cut(self.engine.store(), &lost, torn, *keep, rng))
+        undo.as_mut().map_or(Ok(0), |undo| undo.cut(self.inner.store(), &lost, torn, *keep, rng))
     }
 
     fn serve_trim(&self, state: &mut State, extents: &[Extent]) -> Served {
@@ -178,25 +177,25 @@ impl Faulty {
             Fault::Trim(lie) => Some((lie, armed)),
             _ => None,
         });
-        let Some((lie, armed)) = lie else { return self.engine.serve(Request::Trim(extents)) };
+        let Some((lie, armed)) = lie else { return self.inner.serve(Request::Trim(extents, Effect::Usual)) };
         armed.hits += 1;
         match lie {
-            TrimLie::Ignore => self.engine.pretend_trim(extents),
+            TrimLie::Ignore => self.inner.serve(Request::Trim(extents, Effect::Nothing)),
             TrimLie::Half(share) => {
                 let (obeyed, ignored): (Vec<Extent>, Vec<Extent>) = extents.iter().partition(|_| armed.rng.chance(share));
                 let mut served = Served { result: Ok(()), due: None };
                 if !ignored.is_empty() {
-                    served = self.engine.pretend_trim(&ignored);
+                    served = self.inner.serve(Request::Trim(&ignored, Effect::Nothing));
                 }
                 if !obeyed.is_empty() {
-                    let other = self.engine.serve(Request::Trim(&obeyed));
+                    let other = self.inner.serve(Request::Trim(&obeyed, Effect::Usual));
                     served = Served { result: served.result.and(other.result), due: served.due.max(other.due) };
                 }
                 served
             }
-            TrimLie::Stale => self.engine.trim_but_keep_data(extents),
+            TrimLie::Stale => self.inner.serve(Request::Trim(extents, Effect::DataStay)),
             TrimLie::Pattern(_) => {
-                let served = self.engine.serve(Request::Trim(extents));
+                let served = self.inner.serve(Request::Trim(extents, Effect::Usual));
                 if let (Ok(()), Some((_, map))) = (served.result, &mut state.patterned) {
                     for extent in extents {
                         map.insert(blocks_of(*extent, self.geometry.logical_block));
@@ -224,15 +223,17 @@ impl Faulty {
         }
         let served = match request {
             Request::Read { offset, into } => {
-                let served = self.engine.serve(Request::Read { offset, into: &mut *into });
+                let served = self.inner.serve(Request::Read { offset, into: &mut *into });
                 state.lay_pattern_over(offset, into, self.geometry.logical_block);
                 served
             }
-            Request::Trim(extents) => self.serve_trim(&mut state, extents),
+            Request::Trim(extents, Effect::Usual) => self.serve_trim(&mut state, extents),
+            // A fault further out has decided.
+            Request::Trim(..) => self.inner.serve(request),
             Request::Flush => match state.ignored_flush() {
                 true => Served { result: Ok(()), due: None },
                 false => {
-                    let served = self.engine.serve(Request::Flush);
+                    let served = self.inner.serve(Request::Flush);
                     if let (Ok(()), Some(undo)) = (served.result, &mut state.undo) {
                         undo.flushed();
                     }
@@ -252,7 +253,7 @@ impl Faulty {
     fn serve_write(&self, state: &mut State, request: Request<'_>, extent: Extent) -> Served {
         let is_data = matches!(request, Request::Write { .. });
         if let (true, Some(undo)) = (is_data, &mut state.undo)
-            && let Err(errno) = undo.before_write(self.engine.store(), extent)
+            && let Err(errno) = undo.before_write(self.inner.store(), extent)
         {
             return Served::refused(errno);
         }
@@ -260,7 +261,7 @@ impl Faulty {
             Request::Write { offset, data, fua: true } if state.ignored_flush() => Request::Write { offset, data, fua: false },
             request => request,
         };
-        let served = self.engine.serve(request);
+        let served = self.inner.serve(request);
         if served.result.is_ok() {
             state.written += extent.len;
             if let (true, Some(undo)) = (is_data, &mut state.undo) {
@@ -360,7 +361,7 @@ impl Serve for Faulty {
         if state.off {
             return Err(Errno::IO);
         }
-        let mut found = self.engine.stretches(extent, most)?;
+        let mut found = self.inner.stretches(extent, most)?;
         if state.patterned.is_some() {
             // Trimmed space reads as something else.
             found.iter_mut().for_each(|stretch| stretch.zeros = false);
@@ -369,7 +370,7 @@ impl Serve for Faulty {
     }
 
     fn serve(&self, request: Request<'_>) -> Served {
-        if self.active.load(Ordering::Acquire) { self.serve_with_faults(request) } else { self.engine.serve(request) }
+        if self.active.load(Ordering::Acquire) { self.serve_with_faults(request) } else { self.inner.serve(request) }
     }
 }
 
@@ -379,7 +380,7 @@ fn describe(request: &Request<'_>) -> (On, Extent) {
         Request::Read { offset, into } => (On::Read, Extent { offset: *offset, len: into.len() as u64 }),
         Request::Write { offset, data, .. } => (On::Write, Extent { offset: *offset, len: data.len() as u64 }),
         Request::Zero { extent, .. } => (On::Write, *extent),
-        Request::Trim(extents) => {
+        Request::Trim(extents, _) => {
             let offset = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
             let end = extents.iter().map(|extent| extent.offset.saturating_add(extent.len)).max().unwrap_or(0);
             (On::Trim, Extent { offset, len: end - offset })
@@ -396,6 +397,7 @@ fn blocks_of(extent: Extent, logical_block: u32) -> std::ops::Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::engine::Engine;
     use crate::drives::model;
     use crate::serve::engine::Settings;
     use crate::serve::persist;
@@ -409,7 +411,7 @@ mod tests {
         let settings = Settings::of(&spec, Speed::Unpaced);
         let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
-        let faulty = Faulty::new(Arc::clone(&engine), &faults, 7, Speed::Unpaced);
+        let faulty = Faulty::new(engine.clone(), &faults, 7, Speed::Unpaced);
         (engine, faulty)
     }
 
@@ -425,7 +427,7 @@ mod tests {
     }
 
     fn trim(drive: &Faulty, offset: u64) {
-        drive.serve(Request::Trim(&[Extent { offset, len: 4096 }])).result.unwrap();
+        drive.serve(Request::Trim(&[Extent { offset, len: 4096 }], Effect::Usual)).result.unwrap();
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod room;
 mod wire;
 
 use crate::serve::pace::Pacer;
-use crate::serve::request::{Geometry, Request, Serve, Served};
+use crate::serve::request::{Effect, Geometry, Request, Serve, Served};
 use crate::serve::seldom::Seldom;
 use crate::sys::beneath::{Dir, Identity};
 use anyhow::Context as _;
@@ -241,7 +241,7 @@ impl Connection {
     }
 
     fn trim(&self, extent: Extent, fua: bool) -> Served {
-        let trimmed = self.drive.serve(Request::Trim(&[extent]));
+        let trimmed = self.drive.serve(Request::Trim(&[extent], Effect::Usual));
         if !fua || trimmed.result.is_err() {
             return trimmed;
         }

@@ -3,6 +3,7 @@
 use crate::drives::model;
 use crate::serve::classify::classify;
 use crate::serve::engine::{Drive, Engine, Settings};
+use crate::serve::request::Powered as _;
 use crate::serve::state::{self, Header, Saved};
 use crate::serve::store::Store;
 use anyhow::Context as _;

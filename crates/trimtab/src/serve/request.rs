@@ -1,5 +1,6 @@
 //! What front ends ask, and what they are answered.
 
+use crate::serve::store::Store;
 use rustix::io::Errno;
 use std::time::Instant;
 use trimtab_core::drive::Extent;
@@ -24,8 +25,8 @@ pub enum Request<'a> {
         /// Durable when answered ("force unit access").
         fua: bool,
     },
-    /// TRIM of these ranges in one command.
-    Trim(&'a [Extent]),
+    /// TRIM of these ranges in one command, and what becomes of it.
+    Trim(&'a [Extent], Effect),
     /// Makes a range read as zeros.
     Zero {
         /// The range.
@@ -37,6 +38,17 @@ pub enum Request<'a> {
     },
     /// Makes everything answered so far durable.
     Flush,
+}
+
+/// What becomes of a TRIM: for a drive it is a hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// What this drive does.
+    Usual,
+    /// The ranges count as trimmed, and what was in them can still be read.
+    DataStay,
+    /// The command costs what one does, and nothing else happens.
+    Nothing,
 }
 
 /// How a request ended and when the host may hear of it.
@@ -78,4 +90,16 @@ pub trait Serve: Send + Sync {
 
     /// Does it, and says when to answer.
     fn serve(&self, request: Request<'_>) -> Served;
+}
+
+/// Whatever serves requests and loses what was only in its cache when the power fails.
+pub trait Powered: Serve {
+    /// The data, as they lie on the medium: a look at them is no request.
+    fn store(&self) -> &Store;
+
+    /// To be called before the first write if the power may be cut.
+    fn expect_power_cuts(&self);
+
+    /// The power fails: gives the ranges that were only in the volatile cache.
+    fn power_cut(&self) -> Vec<Extent>;
 }

@@ -12,7 +12,7 @@ use crate::serve::nbd::NbdFront;
 use crate::serve::pace::{Pacer, Speed};
 use crate::serve::persist;
 use crate::serve::recording::Recorder;
-use crate::serve::request::Serve;
+use crate::serve::request::{Powered as _, Serve};
 use crate::serve::runtime::{self, Home, Record, Runtime};
 use crate::serve::status::{ByKind, Status};
 use crate::serve::waits::Waits;
@@ -134,7 +134,7 @@ impl Server {
             data: options.data.map(std::path::absolute).transpose()?,
             attached_unix_ms,
         };
-        let faults = Arc::new(Faulty::new(Arc::clone(&engine), &options.faults, options.seed, options.speed));
+        let faults = Arc::new(Faulty::new(engine.clone(), &options.faults, options.seed, options.speed));
         let mut server = Self {
             home,
             record,

@@ -19,7 +19,7 @@ mod tests {
     use crate::drives::model;
     use crate::serve::engine::Engine;
     use crate::serve::persist;
-    use crate::serve::request::{Request, Serve as _};
+    use crate::serve::request::{Effect, Request, Serve as _};
     use trimtab_core::drive::Extent;
     use trimtab_core::drive::spec::{Medium, TrimmedReads};
     use trimtab_core::units::Bytes;
@@ -41,7 +41,10 @@ mod tests {
             for offset in [0, 4096, 8192] {
                 engine.serve(Request::Write { offset, data: &[7; 4096], fua: false }).result.unwrap();
             }
-            engine.serve(Request::Trim(&[Extent { offset: 0, len: 4096 }, Extent { offset: 1 << 20, len: 64 << 20 }])).result.unwrap();
+            engine
+                .serve(Request::Trim(&[Extent { offset: 0, len: 4096 }, Extent { offset: 1 << 20, len: 64 << 20 }], Effect::Usual))
+                .result
+                .unwrap();
             engine.serve(Request::Zero { extent: Extent { offset: 4096, len: 4096 }, may_unmap: true, fua: false }).result.unwrap();
             assert_eq!([byte(0), byte(4096), byte(8192), byte(1 << 20)], [expected, 0, 7, 0], "{reads:?}");
         }

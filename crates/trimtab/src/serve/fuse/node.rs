@@ -2,7 +2,7 @@
 
 use super::FILE;
 use super::wire::{self, Operation};
-use crate::serve::request::{Geometry, Request, Serve, Served};
+use crate::serve::request::{Effect, Geometry, Request, Serve, Served};
 use crate::sys::fuse_ring::Headers;
 use fuser::{FileAttr, FileType, INodeNo};
 use rustix::io::Errno;
@@ -67,7 +67,7 @@ impl Node {
                 // Discard is switched off at the device, so this is a zero-write, which the loop driver sends in the same words.
                 self.drive.serve(Request::Zero { extent, may_unmap: false, fua: false })
             } else {
-                self.drive.serve(Request::Trim(&[extent]))
+                self.drive.serve(Request::Trim(&[extent], Effect::Usual))
             }
         } else if mode & libc::FALLOC_FL_ZERO_RANGE != 0 {
             self.drive.serve(Request::Zero { extent, may_unmap: false, fua: false })
@@ -150,7 +150,7 @@ mod tests {
             self.asked.lock().unwrap().push(match &request {
                 Request::Read { offset, into } => format!("read {} at {offset}", into.len()),
                 Request::Write { offset, data, .. } => format!("write {} at {offset}", data.len()),
-                Request::Trim(extents) => format!("trim {extents:?}"),
+                Request::Trim(extents, _) => format!("trim {extents:?}"),
                 Request::Zero { extent, .. } => format!("zero {extent:?}"),
                 Request::Flush => "flush".to_owned(),
             });
