@@ -397,8 +397,8 @@ fn blocks_of(extent: Extent, logical_block: u32) -> std::ops::Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::engine::Engine;
     use crate::drives::model;
+    use crate::serve::engine::Engine;
     use crate::serve::engine::Settings;
     use crate::serve::persist;
 
