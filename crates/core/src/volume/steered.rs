@@ -65,7 +65,7 @@ impl TrimLog {
             Some(last) if full || began <= last.ended + gap => {
                 last.ended = ended;
                 last.windows += 1;
-                last.sent = last.sent + sent;
+                last.sent += sent;
             }
             _ => self.spans.push(Span { began, ended, windows: 1, sent }),
         }
