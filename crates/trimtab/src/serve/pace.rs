@@ -39,12 +39,14 @@ pub enum Wait {
     Spin(Instant),
 }
 
-impl<T> Due<T> {
+impl<T> Default for Due<T> {
     /// Nothing waits.
-    pub const fn new() -> Self {
+    fn default() -> Self {
         Self { waiting: BinaryHeap::new(), order: 0, awake: None }
     }
+}
 
+impl<T> Due<T> {
     /// Keeps `answer` back until `due`; says whether it is the first now.
     pub fn push(&mut self, due: Instant, answer: T) -> bool {
         self.awake.get_or_insert_with(Awake::hold);
@@ -68,7 +70,7 @@ impl<T> Due<T> {
     }
 
     /// How many answers wait.
-    pub fn len(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
@@ -134,7 +136,7 @@ pub struct Pacer {
 impl Pacer {
     /// Starts the thread that waits.
     pub fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { queue: Mutex::new(Queue { due: Due::new(), closed: false }), changed: Condvar::new() });
+        let shared = Arc::new(Shared { queue: Mutex::new(Queue { due: Due::default(), closed: false }), changed: Condvar::new() });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("pacer".into()).spawn(move || run(&theirs))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -150,7 +152,7 @@ impl Pacer {
 
     /// How many answers are being kept back.
     pub fn waiting(&self) -> usize {
-        self.shared.lock().due.len()
+        self.shared.lock().due.waiting()
     }
 }
 
@@ -182,7 +184,7 @@ fn run(shared: &Shared) {
             (None, Some(rest)) => {
                 let (guard, rested) = shared.changed.wait_timeout(queue, rest).unwrap_or_else(PoisonError::into_inner);
                 queue = guard;
-                if rested.timed_out() && queue.due.len() == 0 {
+                if rested.timed_out() && queue.due.waiting() == 0 {
                     queue.due.rest();
                 }
             }
@@ -207,16 +209,16 @@ mod tests {
 
     #[test]
     fn what_is_due_comes_first_and_equals_in_the_order_they_came() {
-        let (mut due, now) = (Due::new(), Instant::now());
+        let (mut due, now) = (Due::default(), Instant::now());
         let at = |us| now + Duration::from_micros(us);
         assert_eq!((due.wait(now), due.take(now, true), due.rest_after()), (None, None, None));
         assert!(due.push(at(500), 'c') && due.push(at(100), 'a') && !due.push(at(100), 'b'));
-        assert_eq!((due.len(), due.take(now, false), due.rest_after()), (3, None, Some(REST)));
+        assert_eq!((due.waiting(), due.take(now, false), due.rest_after()), (3, None, Some(REST)));
         assert_eq!(due.wait(now), Some(Wait::Sleep(Duration::from_micros(85))));
         assert_eq!(due.wait(at(85)), Some(Wait::Spin(at(100))));
         assert_eq!(due.wait(at(200)), Some(Wait::Spin(at(100))), "over");
         assert_eq!([due.take(at(100), false), due.take(at(100), false), due.take(at(100), false)], [Some('a'), Some('b'), None]);
-        assert_eq!((due.take(now, true), due.len()), (Some('c'), 0));
+        assert_eq!((due.take(now, true), due.waiting()), (Some('c'), 0));
         due.rest();
         assert_eq!(due.rest_after(), None);
     }

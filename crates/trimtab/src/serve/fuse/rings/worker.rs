@@ -52,7 +52,7 @@ impl Worker {
             arrived: Vec::with_capacity(ring.requests()),
             ring,
             node,
-            due: Due::new(),
+            due: Due::default(),
             waiting,
             alive: 0,
             ending: false,
@@ -86,7 +86,7 @@ impl Worker {
                 }
                 self.ring.take(&mut self.arrived);
             }
-            self.settle(self.arrived.len() + self.due.len());
+            self.settle(self.arrived.len() + self.due.waiting());
             let mut arrived = std::mem::take(&mut self.arrived);
             for (request, result) in arrived.drain(..) {
                 match result {
