@@ -10,7 +10,7 @@
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test check packages lint fuzz-check deny golden msrv bench soak lab fuzz
+.PHONY: test check packages lint fuzz-check deny golden msrv bench soak mutants lab fuzz
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -96,6 +96,23 @@ soak: packages msrv
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture
 	TRIMTAB_SOAK_STUDIES=$(SOAK_STUDIES) TRIMTAB_SOAK_FULL=$(SOAK_FULL_STUDIES) TRIMTAB_SOAK_STUDY_KILLS=$(SOAK_STUDY_KILLS) \
 	  $(CARGO) test -p trimtab --release --test it study_again -- --nocapture
+	$(MAKE) mutants
+
+# Changes to the code that some test should notice, one at a time, where cargo-mutants is (cargo install --locked cargo-mutants). Of each module only its own
+# unit tests are run. All of them take hours: MUTANTS_SHARD=0/12 tries every twelfth. docs/method/mutants.md has the figures.
+MUTANTS_SHARD ?= 0/1
+MUTANTS = nice -n 15 $(CARGO) mutants -j1 --shard $(MUTANTS_SHARD) --sharding round-robin --timeout 120 --no-shuffle
+mutants:
+	@if $(CARGO) mutants --version >/dev/null 2>&1; then \
+	  export PROPTEST_RNG_SEED=1; failed=0; \
+	  try() { out=target/mutants/$$1; mkdir -p $$out; shift; $(MUTANTS) -o $$out "$$@" || [ $$? -le 3 ] || failed=1; }; \
+	  try policy -p trimtab-core -f 'crates/core/src/policy.rs' -f 'crates/core/src/policy/**/*.rs' -- --lib -- policy; \
+	  try analysis -p trimtab-core -f 'crates/core/src/analysis/**/*.rs' -- --lib -- analysis; \
+	  try ledger -p trimtab-core -f crates/core/src/drive/ledger.rs -f crates/core/src/discards.rs -- --lib -- ledger discards; \
+	  try windows -p trimtab -f crates/trimtab/src/trim/layout.rs -f crates/trimtab/src/trim/free_space.rs -- --lib -- trim::; \
+	  try power-cuts -p trimtab -f crates/trimtab/src/serve/faults/power.rs -- --lib -- serve::faults; \
+	  exit $$failed; \
+	else echo "cargo-mutants is not installed: no mutants were tried"; fi
 
 # The guest is built once, in target/lab.
 LAB_PACKAGES := qemu-system-x86 debootstrap zstd xz-utils cpio

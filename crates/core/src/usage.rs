@@ -88,3 +88,20 @@ fn edits(a: &str, b: &str) -> usize {
     }
     rows[a.len()][b.len()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted() {
+        for (a, b, n) in
+            [("idle", "idle", 0), ("", "idle", 4), ("idel", "idle", 1), ("dile", "idle", 1), ("ide", "idle", 1), ("idlex", "idle", 1)]
+        {
+            assert_eq!((edits(a, b), edits(b, a)), (n, n), "{a} {b}");
+        }
+        assert_eq!((edits("kitten", "sitting"), edits("ab", "ba"), edits("abc", "cab"), edits("xline", "online")), (3, 1, 2, 2));
+        // Half of the letters wrong is no slip.
+        assert_eq!((nearest("nonx", &["none"]), nearest("noxx", &["none"]), nearest("onlxxx", &["online"])), (Some("none"), None, None));
+    }
+}

@@ -355,7 +355,94 @@ mod tests {
         assert_eq!(Ledger::new(4_000_000_000_000, 512).unit(), 16384);
     }
 
+    #[test]
+    fn ranges_are_counted_in_the_class_of_their_size() {
+        let mut ledger = Ledger::new(1 << 40, 4096);
+        let (kib, mib) = (1 << 10, 1 << 20);
+        let largest = [4 * kib, 16 * kib, 64 * kib, 256 * kib, mib, 16 * mib, 128 * mib];
+        for (class, len) in largest.into_iter().enumerate() {
+            ledger.refused(len);
+            ledger.ignored(len + 1);
+            assert_eq!(
+                (ledger.sums.by_size[class].count, ledger.sums.by_size[class + 1].count),
+                (if class == 0 { 1 } else { 2 }, 1),
+                "{len}"
+            );
+        }
+        assert_eq!(ledger.sums.by_size.last(), Some(&Amount::new(1, 128 * mib + 1)));
+    }
+
+    #[test]
+    fn amplification_is_what_was_accepted_over_what_was_freed() {
+        let mut ledger = Ledger::new(1 << 30, 4096);
+        assert_eq!(ledger.sums.amplification(), None);
+        ledger.trimmed(0, 4096);
+        assert_eq!(ledger.sums.amplification(), None, "nothing was freed");
+        ledger.wrote(0, 8192);
+        ledger.trimmed(0, 8192);
+        ledger.refused(1 << 20);
+        assert_eq!(ledger.sums.amplification(), Some(1.5), "12 KiB for 8");
+        ledger.command();
+        ledger.command();
+        assert_eq!((ledger.sums.commands, ledger.sums.repeated_ranges), (2, 1));
+    }
+
     proptest! {
+        /// Against a bit for each unit and a sum for each fate.
+        #[test]
+        fn the_ledger_is_what_a_list_of_units_says(
+            resumed in prop::collection::vec((0_u64..300, 0_u64..40), 0..4),
+            changes in prop::collection::vec((0_u8..5, 0_u64..150_000, 1_u64..30_000), 1..60),
+        ) {
+            const UNIT: u64 = 512;
+            let size = 180_000 / UNIT * UNIT;
+            let mut ledger = Ledger::new(size, UNIT as u32);
+            let mut held = vec![false; (size / UNIT) as usize];
+            let resumed: Vec<Range<u64>> = resumed.into_iter().map(|(start, len)| start..start + len).collect();
+            ledger.resume(&resumed);
+            resumed.into_iter().for_each(|units| held[units.start as usize..units.end as usize].fill(true));
+            let (mut asked, mut effective, mut whole_bytes, mut trimmed_bytes, mut ignored) = (0, 0, 0, 0, 0);
+            for (what, offset, len) in changes {
+                let touched = offset / UNIT..(offset + len).div_ceil(UNIT).min(size / UNIT);
+                let whole: Vec<u64> = touched.clone().filter(|unit| unit * UNIT >= offset && (unit + 1) * UNIT <= offset + len).collect();
+                match what {
+                    0 => {
+                        ledger.wrote(offset, len);
+                        held[touched.start as usize..touched.end as usize].fill(true);
+                    }
+                    1 | 2 => {
+                        ledger.trimmed(offset, len);
+                        (asked, trimmed_bytes, whole_bytes) = (asked + len, trimmed_bytes + len, whole_bytes + whole.len() as u64 * UNIT);
+                        effective += whole.iter().filter(|unit| core::mem::take(&mut held[**unit as usize])).count() as u64 * UNIT;
+                    }
+                    3 => {
+                        ledger.ignored(len);
+                        (asked, ignored) = (asked + len, ignored + len);
+                    }
+                    _ => {
+                        ledger.forget(offset, len);
+                        whole.iter().for_each(|unit| held[*unit as usize] = false);
+                    }
+                }
+                let units = held.iter().filter(|held| **held).count() as u64;
+                prop_assert_eq!(ledger.mapped_bytes(), units * UNIT);
+                let sums = &ledger.sums;
+                prop_assert_eq!((sums.ranges.asked.bytes.0, sums.effective_bytes(), sums.ignored.bytes.0), (asked, effective, ignored));
+                prop_assert_eq!((sums.repeated_bytes, sums.partial_bytes), (whole_bytes - effective, trimmed_bytes - whole_bytes));
+                // What is around the place is alike up to where it is said to be, and no further.
+                let end = (offset + len).min(size);
+                let (data, until) = ledger.stretch(offset, end);
+                let first = (offset / UNIT) as usize;
+                let alike = held[first..].iter().take_while(|unit| **unit == held[first]).count();
+                prop_assert_eq!((data, until), (held[first], ((first + alike) as u64 * UNIT).min(end)));
+            }
+            for (unit, held) in held.iter().enumerate() {
+                prop_assert_eq!(ledger.map().contains(unit as u64), *held);
+            }
+            prop_assert!(!ledger.map().contains(size / UNIT + CHUNK));
+            prop_assert_eq!((ledger.map().len(), ledger.map().is_empty(), UnitMap::new(0).is_empty()), (size / UNIT, false, true));
+        }
+
         #[test]
         fn a_map_is_a_set(changes in prop::collection::vec((0_u64..150_000, 0_u64..140_000, any::<bool>()), 1..40)) {
             let units = 140_000;

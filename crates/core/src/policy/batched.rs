@@ -60,7 +60,7 @@ impl Batched {
         match self.settings.schedule {
             Schedule::Every(period) => now.saturating_add(period),
             Schedule::Nightly(time) => {
-                let ahead = (time.0 % DAY.0 + DAY.0 - now.0 % DAY.0) % DAY.0;
+                let ahead = (time.0 + DAY.0 - now.0 % DAY.0) % DAY.0;
                 now.saturating_add(Nanos(if ahead == 0 { DAY.0 } else { ahead }))
             }
             Schedule::AtShutdown => Nanos::MAX,

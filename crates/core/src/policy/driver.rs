@@ -324,11 +324,14 @@ mod tests {
         let (mut driver, mut fake) = (Driver::new(now(), Patience::ENDLESS), Fake::new(3, vec![]));
         assert_eq!(run(&mut driver, &mut fake).len(), 4);
         assert_eq!(fake.asked, [0, 100, 200]);
-        assert!(!driver.running() && driver.ask_at().is_none());
+        assert!(!driver.running() && !driver.another_follows() && driver.ask_at().is_none());
         driver.force();
         assert!(driver.is_due(Nanos::ZERO));
+        assert!(matches!(driver.turn(&mut fake), Turn::Trimmed(_)) && driver.running() && !driver.another_follows());
+        driver.force();
+        assert!(matches!(driver.turn(&mut fake), Turn::Trimmed(_)) && driver.running() && driver.another_follows());
         run(&mut driver, &mut fake);
-        assert_eq!(fake.asked, [0, 100, 200, 0, 100, 200]);
+        assert_eq!(fake.asked, [0, 100, 200, 0, 100, 200, 0, 100, 200]);
     }
 
     #[test]

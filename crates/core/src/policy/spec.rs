@@ -334,6 +334,44 @@ mod tests {
         assert_eq!("batched:every=168h".parse::<PolicySpec>().unwrap().to_string(), "batched", "the default is not repeated");
     }
 
+    /// Each setting stands where it belongs, and nowhere else; so does what is at the ends of its range.
+    #[test]
+    fn every_setting_is_read_and_written() {
+        for (policy, settings) in [
+            (
+                "batched",
+                &["every=1ms", "every=3660d", "nightly=0s", "nightly=86399s", "shutdown=yes", "min-extent=4096", "battery=yes"][..],
+            ),
+            (
+                "adaptive",
+                &["share=1%", "share=100%", "at-most=0s", "at-least=3660d", "poll=1ms", "poll=1d", "min-extent=4096", "battery=yes"],
+            ),
+            (
+                "idle",
+                &["budget=10us", "budget=1min", "share=1%", "at-least=1ms", "quiet=0s", "quiet=1h", "patience=366d", "piece-min=4096"],
+            ),
+            ("idle", &["piece-max=1125899906842624", "poll=1ms", "min-extent=1125899906842624", "battery=yes"]),
+        ] {
+            for setting in settings {
+                let text = format!("{policy}:{setting}");
+                let read: PolicySpec = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+                assert_eq!(read.to_string(), text);
+                let (key, value) = setting.split_once('=').unwrap();
+                assert!(read.settings().contains(&Field::new(format!("policy.{key}"), value)), "{text}: {:?}", read.settings());
+            }
+        }
+        for (text, same) in [("batched:shutdown=no", "batched"), ("batched:shutdown", "batched:shutdown=yes"), ("idle:battery=off", "idle")]
+        {
+            assert_eq!(text.parse::<PolicySpec>(), same.parse(), "{text}");
+        }
+        for right in ["adaptive:at-most=7d", "idle:piece-min=1MiB:piece-max=1MiB"] {
+            assert!(right.parse::<PolicySpec>().is_ok(), "{right}: both are the same");
+        }
+        for wrong in ["batched:nightly=86400s", "batched:every=3661d", "idle:patience=367d", "adaptive:at-most=3661d:at-least=3660d"] {
+            assert!(wrong.parse::<PolicySpec>().is_err(), "{wrong}");
+        }
+    }
+
     #[test]
     fn the_nearest_policy_is_suggested() {
         for (text, nearest) in [

@@ -161,3 +161,89 @@ fn rest_of(window: TrimWindow, next: u64, piece: Bytes) -> TrimWindow {
     // Inside a window only after a part of it.
     TrimWindow { start, len: left.min(piece.0.max(1)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn seen(windows: &[TrimWindow]) -> Observation<'_> {
+        Observation {
+            now: Nanos::ZERO,
+            written: None,
+            written_step: Bytes(1),
+            free: Bytes(1000),
+            windows,
+            granule: Bytes::MAX,
+            tail: Bytes::MAX,
+            in_flight: 0,
+            idle_since: None,
+            foreground_wait_max: None,
+            last_trim: None,
+            forced: false,
+            shutting_down: false,
+            on_battery: false,
+        }
+    }
+
+    fn window(start: u64, len: u64) -> TrimWindow {
+        TrimWindow { start, len }
+    }
+
+    #[test]
+    fn windows_come_in_the_order_of_their_addresses_and_empty_ones_not_at_all() {
+        let windows = [window(300, 50), window(0, 100), window(200, 0), window(100, 100)];
+        let mut sweep = Sweep::default();
+        assert!(matches!(sweep.step(&seen(&windows), Bytes::MAX), Step::Done), "none is under way");
+        sweep.start();
+        let mut came = Vec::new();
+        while let Step::Window(next) = sweep.step(&seen(&windows), Bytes(60)) {
+            sweep.send(TrimRequest::whole(next, Bytes::ZERO));
+            let outcome = crate::target::TrimOutcome { asked: Bytes(next.len), ..Default::default() };
+            sweep.settle(&Observation { last_trim: Some(&outcome), ..seen(&windows) });
+            came.push((next.start, next.len));
+        }
+        assert_eq!(came, [(0, 60), (60, 40), (100, 60), (160, 40), (300, 50)]);
+        assert!(!sweep.running());
+    }
+
+    #[test]
+    fn scattered_windows_are_all_of_them_and_far_from_each_other() {
+        for count in 1..60_u64 {
+            let windows: Vec<TrimWindow> = (0..count).map(|n| window(n * 100, 100)).collect();
+            let mut sweep = Sweep::default();
+            assert_eq!(sweep.scattered(&seen(&windows), 0, Bytes(10)), None, "none is under way");
+            sweep.start();
+            let at = |n| sweep.scattered(&seen(&windows), n, Bytes(99)).map(|w| w.start / 100);
+            let places: Vec<u64> = (0..count as u32).filter_map(at).collect();
+            let mut sorted = places.clone();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..count), "each once: {places:?}");
+            // The golden section of a circle leaves at least a fifth of it between neighbours, as long as there are several.
+            for pair in places.windows(2).filter(|_| count >= 10) {
+                let apart = pair[0].abs_diff(pair[1]);
+                assert!(apart.min(count - apart) * 5 >= count, "{count}: {places:?}");
+            }
+            assert_eq!(sweep.scattered(&seen(&windows), 0, Bytes(100)), None, "none is longer than that");
+        }
+    }
+
+    #[test]
+    fn a_window_that_fails_waits_twice_as_long_each_time_up_to_a_day() {
+        let windows = [window(0, 100)];
+        let mut sweep = Sweep::default();
+        sweep.start();
+        let (mut now, mut waits) = (Nanos::ZERO, Vec::new());
+        for _ in 0..14 {
+            let Step::Window(next) = sweep.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("due at {now}") };
+            sweep.send(TrimRequest::whole(next, Bytes::ZERO));
+            sweep.settle(&Observation { now, ..seen(&windows) });
+            let Step::Later(until) = sweep.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("not at once") };
+            let just_before = Observation { now: until.saturating_sub(Nanos(1)), ..seen(&windows) };
+            assert!(matches!(sweep.step(&just_before, Bytes::MAX), Step::Later(_)));
+            waits.push((until - now).0 / 1_000_000_000);
+            now = until;
+        }
+        assert_eq!(waits, [60, 120, 240, 480, 960, 1920, 3840, 7680, 15360, 30720, 61440, 86400, 86400, 86400]);
+    }
+}

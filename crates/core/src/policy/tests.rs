@@ -694,3 +694,148 @@ fn idle_waits_for_quiet_but_less_where_there_never_is_any() {
     assert_eq!(rig.freed(), 0);
     assert!(rig.passes[0] > 400 * MS, "not before it had waited for more quiet: {:?}", rig.passes);
 }
+
+/// What a policy says of a pass while it is under way, and what it remembers of it.
+#[test]
+fn every_policy_says_where_its_pass_stands_also_after_a_restart() {
+    let mut now: Box<dyn Policy> = Box::new(Now::new(Bytes::ZERO, &State::default()));
+    assert_eq!((now.name(), now.running()), ("now", false));
+    for text in PolicySpec::NAMES.into_iter().chain(["now"]) {
+        let (spec, is_now) = (text.parse::<PolicySpec>().unwrap_or(PolicySpec::None), text == "now");
+        let build = |state: &State| if is_now { Box::new(Now::new(Bytes::ZERO, state)) } else { spec.build(state) };
+        let mut policy = if is_now { core::mem::replace(&mut now, build(&State::default())) } else { build(&State::default()) };
+        let mut rig = Rig::new(3, Bytes::MAX, CHEAP, 1);
+        rig.now = S;
+        let said = |policy: &dyn Policy| (policy.running(), policy.another_follows(), policy.remark());
+        assert_eq!(said(&*policy), (false, false, None), "{text}");
+        let ask = |rig: &mut Rig, policy: &mut dyn Policy| {
+            rig.forced = true;
+            match rig.decide(policy) {
+                Action::Trim(request) => rig.trim(request),
+                other => panic!("{text}: {other:?}"),
+            }
+        };
+        ask(&mut rig, &mut *policy);
+        assert_eq!(said(&*policy), (true, false, None), "{text}");
+        let mut again = build(&policy.state());
+        assert_eq!((said(&*again), again.state()), ((true, false, None), policy.state()), "{text}");
+        ask(&mut rig, &mut *policy);
+        assert_eq!(said(&*policy), (true, true, None), "{text}");
+        again = build(&policy.state());
+        assert_eq!((said(&*again), again.state()), ((true, true, None), policy.state()), "{text}");
+        // What is under way is gone over to its end, and then once more.
+        rig.run(&mut *again, 100 * S);
+        assert_eq!((said(&*again), rig.freed(), rig.passes.len()), ((false, false, None), 0, 2), "{text}");
+    }
+}
+
+#[test]
+fn a_pass_of_the_user_is_remembered_as_what_it_is() {
+    // Neither battery nor schedule hold it back, also not after a restart.
+    let window = [TrimWindow { start: 0, len: WINDOW }, TrimWindow { start: WINDOW, len: WINDOW }];
+    let observation = |forced| Observation {
+        now: Nanos::from_secs(100),
+        written: None,
+        written_step: Bytes(512),
+        free: Bytes(1 << 30),
+        windows: &window,
+        granule: Bytes::MAX,
+        tail: Bytes::MAX,
+        in_flight: 0,
+        idle_since: Some(Nanos::ZERO),
+        foreground_wait_max: None,
+        last_trim: None,
+        forced,
+        shutting_down: false,
+        on_battery: true,
+    };
+    for text in PolicySpec::NAMES {
+        let mut policy = build(text);
+        assert!(matches!(policy.decide(&observation(true)), Action::Trim(_)), "{text}");
+        let mut again = text.parse::<PolicySpec>().unwrap().build(&policy.state());
+        assert!(matches!(again.decide(&observation(false)), Action::Trim(_)), "{text}");
+    }
+}
+
+#[test]
+fn a_trigger_that_has_fired_keeps_its_distance_after_a_restart() {
+    let spec: PolicySpec = "adaptive:at-most=1h:at-least=10h".parse().unwrap();
+    let mut rig = Rig::new(1, Bytes::MAX, CHEAP, 1);
+    let mut policy = spec.build(&State::default());
+    rig.run(&mut *policy, S);
+    rig.written += 1 << 40;
+    rig.run(&mut *policy, 60 * S);
+    assert_eq!(rig.passes.len(), 1, "the first needs no distance");
+    policy = spec.build(&policy.state());
+    rig.written += 1 << 40;
+    rig.run(&mut *policy, 3500 * S);
+    assert_eq!(rig.passes.len(), 1, "an hour has not passed");
+    rig.run(&mut *policy, 3700 * S);
+    assert_eq!(rig.passes.len(), 2);
+}
+
+#[test]
+fn before_windows_that_cannot_be_divided_their_tails_are_tried_one_command_at_a_time() {
+    let windows = [TrimWindow { start: 0, len: 64 << 20 }, TrimWindow { start: 64 << 20, len: 64 << 20 }];
+    let observation = Observation {
+        now: Nanos::from_secs(1),
+        written: None,
+        written_step: Bytes(512),
+        free: Bytes(1 << 30),
+        windows: &windows,
+        granule: Bytes::MAX,
+        tail: Bytes(4096),
+        in_flight: 0,
+        idle_since: Some(Nanos::ZERO),
+        foreground_wait_max: None,
+        last_trim: None,
+        forced: false,
+        shutting_down: false,
+        on_battery: false,
+    };
+    let mut policy = build("idle:budget=5ms");
+    let mut action = policy.decide(&Observation { forced: true, ..observation.clone() });
+    let mut tried = Vec::new();
+    let whole = loop {
+        let Action::Trim(request) = action else { panic!("{action:?}") };
+        if !request.trial {
+            break request;
+        }
+        assert_eq!(request.commands_max, if tried.is_empty() { 1 } else { 4 }, "before anything is known one tells enough");
+        assert!(windows.iter().any(|w| w.start + w.len == request.window.start + request.window.len), "{request:?}");
+        tried.push(request.window.len);
+        // Each takes a millisecond, whatever its size: four of them are within four fifths of the budget.
+        let bytes = request.window.len;
+        let outcome =
+            TrimOutcome { asked: Bytes(bytes), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos::from_millis(1) };
+        action = policy.decide(&Observation { last_trim: Some(&outcome), ..observation.clone() });
+    };
+    assert_eq!(tried, [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20], "four times as much each time");
+    assert_eq!((whole.window, whole.commands_max, whole.command_max), (windows[0], 4, Bytes::MAX));
+}
+
+#[test]
+fn a_full_filesystem_that_nobody_writes_to_is_left_alone_and_a_shutdown_is_not_waited_for() {
+    let windows = [TrimWindow { start: 0, len: WINDOW }];
+    let observation = |now: u64, written: u64| Observation {
+        now: Nanos::from_secs(now),
+        written: Some(Bytes(written)),
+        written_step: Bytes(512),
+        free: Bytes::ZERO,
+        windows: &windows,
+        granule: Bytes::MAX,
+        tail: Bytes::MAX,
+        in_flight: 0,
+        idle_since: Some(Nanos::ZERO),
+        foreground_wait_max: None,
+        last_trim: None,
+        forced: false,
+        shutting_down: false,
+        on_battery: false,
+    };
+    let mut policy = build("adaptive:at-most=0s:at-least=1d:poll=1s");
+    assert!(matches!(policy.decide(&observation(1, 1000)), Action::WaitUntil(_)));
+    assert!(matches!(policy.decide(&observation(2, 1000)), Action::WaitUntil(_)), "nothing was written");
+    assert!(matches!(policy.decide(&observation(3, 1512)), Action::Trim(_)), "all that is free was");
+    assert_eq!(build("batched:shutdown").decide(&observation(1, 0)), Action::Nothing);
+}

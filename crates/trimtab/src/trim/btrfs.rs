@@ -151,6 +151,12 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Chunk {
+    /// One on no device.
+    #[cfg(test)]
+    pub const fn of(logical: u64, len: u64) -> Self {
+        Self { logical, len, kind: 0, stripe_len: 0, sub_stripes: 0, stripes: Vec::new() }
+    }
+
     /// Ids of the devices that hold parts of it.
     pub fn devices(&self) -> impl Iterator<Item = u64> {
         self.stripes.iter().map(|s| s.device)

@@ -34,7 +34,7 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
     for _ in 0..CALLS_MAX {
         let (extents, next) = free_extents::<RECORDS>(&file, device, from, end)?;
         if let Some(cut) = extents.iter().find_map(|extent| cut.next(*extent)) {
-            return Ok(TrimWindow { start: window.start, len: cut.clamp(window.start, end) - window.start });
+            return Ok(up_to(window, cut));
         }
         match next {
             Some(next) => from = next,
@@ -42,6 +42,11 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
         }
     }
     Ok(window)
+}
+
+/// The part of `window` before `end`.
+fn up_to(window: TrimWindow, end: u64) -> TrimWindow {
+    TrimWindow { start: window.start, len: end.saturating_sub(window.start).min(window.len) }
 }
 
 /// Free space that a trim would send.
@@ -131,6 +136,9 @@ mod tests {
         // The last one is two commands.
         assert_eq!(cut(&holes, counting(3)), Some(35));
         assert_eq!(cut(&holes, counting(4)), None);
+        let window = TrimWindow { start: 10, len: 90 };
+        assert_eq!([0, 10, 15, 100, 200].map(|end| up_to(window, end).len), [0, 0, 5, 90, 90]);
+        assert_eq!(up_to(window, 15).start, 10);
         // One extent at least, however many commands that is.
         assert_eq!(cut(&[(0, 100), (200, 1)], Counting { least: 0, ..counting(1) }), Some(100));
     }
@@ -146,6 +154,8 @@ mod tests {
         assert_eq!(sum(&[(0, 1000)], 0), (300, 3));
         assert_eq!(sum(&[(0, 105), (190, 20), (300, 100)], 0), (5 + 20, 3));
         assert_eq!(sum(&[(0, 105), (190, 20), (450, 7)], 10), (20, 2), "each part by itself has to be long enough");
+        assert_eq!(sum(&[(190, 10), (200, 10)], 0), (20, 2), "what ends at a border is not in the next window");
+        assert_eq!(sum(&[(250, 150), (500, 5), (0, 100)], 0), (50, 1), "nothing outside of all");
     }
 
     #[test]

@@ -243,6 +243,110 @@ mod tests {
         assert_eq!(layout.granule, Bytes::MAX);
     }
 
+    /// 1024 groups of 128 MiB are windows by themselves; 2^15 of them are too many, so two stand together.
+    #[test]
+    fn the_number_of_ext4_groups_in_a_window_is_said() {
+        let of =
+            |groups: u64| Layout::ext4(&ext4::Superblock { block_size: 4096, blocks: groups << 15, blocks_per_group: 32_768 }, Bytes(64));
+        let (few, most, many) = (of(1024), of(1 << 14), of((1 << 14) + 1));
+        assert_eq!((few.windows.len(), few.windows[1].len, few.unit.as_str()), (1024, 128 << 20, "block groups of 128 MiB"));
+        assert_eq!((most.windows.len(), most.unit.as_str()), (1 << 14, "block groups of 128 MiB"));
+        assert_eq!((many.windows.len(), many.windows[1].len), ((1 << 13) + 1, 256 << 20));
+        assert_eq!((many.unit.as_str(), many.tail, many.sure_until), ("2 block groups each of 128 MiB", Bytes(64), u64::MAX));
+    }
+
+    #[test]
+    fn xfs_groups_are_cut_at_a_gigabyte_and_the_realtime_device_lies_behind_them() {
+        let geometry =
+            xfs::Geometry { block_size: 4096, ag_blocks: 1 << 19, data_blocks: 1 << 20, realtime_blocks: 1 << 18, uuid: [0; 16] };
+        let layout = Layout::xfs(&geometry, Bytes(64 << 10));
+        let gib = |n: u64| n << 30;
+        let starts: Vec<(u64, u64)> = layout.windows.iter().map(|w| (w.start, w.len)).collect();
+        // Windows are at least an allocation group; what is behind the data is cut alike.
+        assert_eq!(starts, [(0, gib(2)), (gib(2), gib(2)), (gib(4), gib(1))]);
+        assert_eq!((layout.sure_until, layout.group, layout.granule), (gib(4), Some(Bytes(gib(2))), Bytes(64 << 10)));
+    }
+
+    #[test]
+    fn chunks_and_ranges() {
+        let chunk = btrfs::Chunk::of;
+        let chunks = Layout::btrfs(&[chunk(1 << 20, 1 << 30), chunk(7, 0), chunk(1 << 40, 5)]);
+        let window = |start, len| TrimWindow { start, len };
+        assert_eq!(chunks.windows, [window(1 << 20, 1 << 30), window(1 << 40, 5)], "where they lie; empty ones are none");
+        let ranges = Layout::ranges(1000 << 20, 1 << 30);
+        assert_eq!((ranges.windows.len(), ranges.windows[3].len, ranges.sure_until), (4, 256 << 20, 1000 << 20));
+        assert!(covered(&ranges.windows, 0, 1 << 30));
+        let large = Layout::ranges(0, 1 << 50);
+        assert_eq!((large.windows.len(), large.windows[0].len), (WINDOWS_MAX, 1 << 36));
+        let whole = Layout::whole("why".to_owned());
+        assert_eq!((whole.windows, whole.remark.as_deref()), (vec![TrimWindow { start: 0, len: u64::MAX }], Some("why")));
+    }
+
+    #[test]
+    fn large_filesystems_have_larger_windows_and_none_where_cuts_lose_space() {
+        let gib = 1_u64 << 30;
+        assert_eq!([0, gib, (1 << 14) * gib].map(|total| cut_size(total, Bytes(4096))), [gib; 3]);
+        assert_eq!(cut_size(((1 << 14) + 1) * gib, Bytes(4096)), gib * 2);
+        assert_eq!(cut_size((1 << 15) * gib, Bytes(4096)), gib * 2);
+        assert_eq!(cut_size(gib, Bytes::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn sizes_stand_in_the_largest_unit_that_is_whole() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1 << 10, "1 KiB"),
+            (1025, "1025 B"),
+            (3 << 20, "3 MiB"),
+            ((3 << 20) + 1024, "3073 KiB"),
+            (1 << 30, "1 GiB"),
+            ((1 << 30) + (1 << 20), "1025 MiB"),
+        ] {
+            assert_eq!(binary(bytes), text);
+        }
+    }
+
+    #[test]
+    fn groups_of_old_kernels_are_marked_by_any_trim_to_their_end() {
+        let tree = tempfile::tempdir().unwrap();
+        let file = tree.path().join("proc/sys/kernel/osrelease");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        for (release, whole) in
+            [("6.6.0-1-amd64", true), ("6.5.13", false), ("6.18.3\n", true), ("5.15.0-91-generic", false), ("7.0", true), ("", false)]
+        {
+            std::fs::write(&file, release).unwrap();
+            let root = Root::recorded(tree.path()).unwrap();
+            assert_eq!(marks_whole_groups_only(&root), whole, "{release}");
+        }
+    }
+
+    #[test]
+    fn windows_are_cut_at_the_discard_unit_of_every_device() {
+        let tree = tempfile::tempdir().unwrap();
+        let layer = |name: &str, granularity: &str, alignment: &str| {
+            let sys = std::path::PathBuf::from("/sys/block").join(name);
+            let at = tree.path().join("sys/block").join(name);
+            std::fs::create_dir_all(at.join("queue")).unwrap();
+            std::fs::write(at.join("queue/discard_granularity"), granularity).unwrap();
+            std::fs::write(at.join("discard_alignment"), alignment).unwrap();
+            let dev = crate::host::mountinfo::DevNumber { major: 8, minor: 0 };
+            let kind = crate::host::block::Kind::Drive(crate::host::block::Bus::Ata);
+            crate::host::block::Layer { name: name.into(), label: None, kind, sys, dev, size: Bytes::ZERO, below: vec![] }
+        };
+        let layers = vec![
+            layer("small", "512", "0"),
+            layer("large", "1048576", "0"),
+            layer("odd", "3145728", "0"),
+            layer("shifted", "4096", "512"),
+            layer("none", "0", "0"),
+        ];
+        let root = Root::recorded(tree.path()).unwrap();
+        let unit = |tops: &[usize]| cut_unit(&root, &Stack { layers: layers.clone(), tops: tops.to_vec() });
+        assert_eq!([unit(&[0]), unit(&[1]), unit(&[0, 1]), unit(&[1, 0]), unit(&[4])], [64 << 10, 1 << 20, 1 << 20, 1 << 20, 64 << 10]);
+        assert_eq!([unit(&[2]), unit(&[0, 3]), unit(&[3])], [u64::MAX; 3], "cuts would lose space");
+    }
+
     proptest! {
         #[test]
         fn slices_cover_exactly(start in 0_u64..1 << 50, len in 0_u64..1 << 30, size in 1_u64 << 16..1 << 31) {

@@ -136,4 +136,58 @@ mod tests {
         assert!(content.chunks(512).all(|page| page.iter().all(|b| *b == page[0])), "a page is never torn");
         assert_eq!(content.iter().filter(|b| **b == 0).count() as u64, back * 512);
     }
+
+    #[test]
+    fn an_answer_under_way_may_be_lost_and_one_that_was_given_not() {
+        let (store, soon) = (Store::in_memory(1 << 20).unwrap(), std::time::Duration::from_secs(3600));
+        let mut undo = Undo::new(512);
+        let write = |undo: &mut Undo, offset: u64, byte: u8, due: Option<Instant>| {
+            let extent = Extent { offset, len: 512 };
+            undo.before_write(&store, extent).unwrap();
+            store.write(offset, &[byte; 512]).unwrap();
+            undo.wrote(extent, due);
+        };
+        let now = Instant::now();
+        write(&mut undo, 0, 1, None);
+        write(&mut undo, 512, 2, Some(now));
+        write(&mut undo, 1024, 3, Some(now + soon));
+        write(&mut undo, 1536, 4, Some(now));
+        assert_eq!(undo.unanswered.len(), 2, "those answered before the first that was not are forgotten");
+        // Away from the beginning, so that a page's place counts.
+        assert_eq!(undo.cut(&store, &[], None, 0.0, &mut Stream::new(1, "cut")), Ok(1), "the model said that nothing was lost");
+        let mut content = [0; 2048];
+        store.read(0, &mut content).unwrap();
+        assert_eq!([content[0], content[512], content[1024], content[1536]], [1, 2, 0, 4]);
+    }
+
+    #[test]
+    fn what_was_there_before_comes_back_from_its_own_place() {
+        let store = Store::in_memory(1 << 20).unwrap();
+        let mut undo = Undo::new(512);
+        let content = |byte: u8| [[byte; 512], [byte + 1; 512]].concat();
+        store.write(2048, &content(1)).unwrap();
+        let extent = Extent { offset: 2048, len: 1024 };
+        undo.before_write(&store, extent).unwrap();
+        store.write(2048, &content(7)).unwrap();
+        assert_eq!(undo.cut(&store, &[extent], None, 0.0, &mut Stream::new(1, "cut")), Ok(2));
+        let mut back = [0; 1024];
+        store.read(2048, &mut back).unwrap();
+        assert_eq!(back.to_vec(), content(1));
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_any_cache_holds() {
+        // Four pages of 64 MiB are the most; the oldest of five is given up.
+        let (page, size) = (64 << 20, 6 * (64_u64 << 20));
+        let store = Store::in_memory(size).unwrap();
+        let mut undo = Undo::new(page as u32);
+        let of = |n: u64| Extent { offset: n * page, len: 512 };
+        for n in 0..4 {
+            undo.before_write(&store, of(n)).unwrap();
+        }
+        assert_eq!((undo.pages.len(), undo.order.len()), (4, 4), "256 MiB are all kept");
+        undo.before_write(&store, of(4)).unwrap();
+        assert_eq!(undo.pages.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(undo.order, [1, 2, 3, 4]);
+    }
 }
