@@ -2,6 +2,7 @@
 //! longer than a budget. The cost of a trim is not known beforehand; it is learned from what the pieces took.
 
 mod pace;
+mod quiet;
 
 use super::adaptive::Trigger;
 use super::sweep::{Step, Sweep};
@@ -11,6 +12,7 @@ use crate::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::String;
 use pace::{Pace, TRIALS_VAIN};
+use quiet::Quiet;
 
 /// Settings of [`Idle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +74,20 @@ pub struct Idle {
     trigger: Trigger,
     sweep: Sweep,
     pace: Pace,
+    quiet: Quiet,
 }
 
 impl Idle {
     /// The policy, as it was when `state` was taken.
     #[must_use]
     pub fn new(settings: IdleSettings, state: &State) -> Self {
-        Self { settings, trigger: Trigger::restore(state), sweep: Sweep::restore(state), pace: Pace::restore(&settings, state) }
+        Self {
+            settings,
+            trigger: Trigger::restore(state),
+            sweep: Sweep::restore(state),
+            pace: Pace::restore(&settings, state),
+            quiet: Quiet::new(&settings),
+        }
     }
 
     /// The size of the pieces now: the largest that is expected to stay within the budget.
@@ -93,17 +102,16 @@ impl Idle {
         let part = whole_units(piece, observation.granule).unwrap_or(Bytes::MAX);
         match self.sweep.step(observation, part) {
             Step::Done => {
-                self.pace.waiting = None;
-                // The next pass may meet another load.
-                self.pace.quiet = self.settings.quiet;
+                self.quiet.forget(&self.settings);
                 None
             }
             Step::Later(instant) => Some(Action::WaitUntil(instant)),
-            Step::Window(window) => Some(match self.pace.must_wait(&self.settings, observation) {
+            Step::Window(window) => Some(match self.quiet.must_wait(&self.settings, observation) {
                 Some(until) => Action::WaitUntil(until),
                 None => {
                     let tail = self.trial(observation, window);
-                    self.pace.sent(tail.unwrap_or(window), tail.map(|_| window.start), observation.now);
+                    self.pace.sent(tail.unwrap_or(window), tail.map(|_| window.start));
+                    self.quiet.sent(observation.now);
                     let (min_extent, commands_max) = (self.settings.min_extent, self.pace.commands_max(&self.settings));
                     match tail {
                         // Before anything is known one command tells enough.
@@ -148,7 +156,8 @@ impl Policy for Idle {
     }
 
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
-        self.pace.learn(&self.settings, observation);
+        let pause = self.pace.learn(&self.settings, observation);
+        self.quiet.pause(&self.settings, observation.now, pause);
         self.sweep.settle(observation);
         self.trigger.observe(observation);
         if observation.forced {

@@ -28,10 +28,10 @@ pub trait Checkpoints: Sync {
 #[cfg(test)]
 /// Keeps nothing and knows nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct NoShelf;
+pub struct NotKept;
 
 #[cfg(test)]
-impl Checkpoints for NoShelf {
+impl Checkpoints for NotKept {
     fn find(&self, _cell: &str) -> Option<Run> {
         None
     }
@@ -41,7 +41,7 @@ impl Checkpoints for NoShelf {
     }
 }
 
-/// The store of results as a checkpoints.
+/// Checkpoints in the store of results.
 #[derive(Debug)]
 pub struct Kept {
     store: Mutex<Store>,

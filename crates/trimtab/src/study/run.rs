@@ -345,7 +345,7 @@ fn warm_up(rig: &mut dyn Rig, asked: &Asked, policies: &[String]) -> anyhow::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::checkpoint::NoShelf;
+    use crate::study::checkpoint::NotKept;
     use trimtab_core::run::{Better, Metric, TargetKind, Unit};
     use trimtab_core::runner::recorder::Recorded;
     use trimtab_core::workload::postmark::Settings;
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn repeats_go_there_and_back_and_a_policy_that_fails_is_tried_no_more() {
         let mut rig = Fake::default();
-        let study = real(&mut rig, &asked(&[], None), &NoShelf).unwrap();
+        let study = real(&mut rig, &asked(&[], None), &NotKept).unwrap();
         // One to warm up, there, back, and there again without the policy that failed.
         assert_eq!(rig.log, ["as-mounted", "as-mounted", "online", "online", "as-mounted", "as-mounted"]);
         let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
@@ -399,8 +399,8 @@ mod tests {
     #[test]
     fn one_policy_alone_needs_no_warming_up_and_no_patience_means_no_runs() {
         let mut rig = Fake::default();
-        assert_eq!(real(&mut rig, &asked(&["as-mounted"], None), &NoShelf).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
-        let study = real(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)), &NoShelf).unwrap();
+        assert_eq!(real(&mut rig, &asked(&["as-mounted"], None), &NotKept).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
+        let study = real(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)), &NotKept).unwrap();
         assert!(study.runs.is_empty());
         let untried: Vec<_> = study.untried.iter().map(|u| u.policy.as_str()).collect();
         assert_eq!(untried, ["as-mounted, postmark"]);

@@ -1,4 +1,4 @@
-//! How large the pieces of idle trims may be, and when one may be sent: what is learned from those before.
+//! How large the pieces of idle trims may be: what commands cost, learned from those before. Whether the device is quiet is another question (`quiet`).
 
 use super::{IdleSettings, whole_units};
 use crate::policy::{Observation, State};
@@ -10,11 +10,6 @@ const GROW_AFTER: u32 = 4;
 /// Where others have waited for a queue of commands that each cost less than this part of the budget, fewer commands that are as
 /// many times larger will do.
 const QUEUE_FACTOR: u64 = 8;
-/// How much longer than the required quiet to wait for it before less will do.
-const QUIET_TRIES: u64 = 4;
-/// The least quiet that is waited for; below it only that nothing is in flight counts.
-const QUIET_LEAST: Nanos = Nanos::from_micros(500);
-
 /// So many smallest pieces in a row above the budget show that no size keeps it.
 const FIXED_AFTER: u32 = 4;
 /// Then a piece may cost this many times the smallest.
@@ -44,7 +39,7 @@ pub(super) struct Search {
     pub(super) own: Option<u64>,
 }
 
-/// How large a piece may be, and when one may be sent.
+/// How large a piece may be.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     pub(super) piece: Bytes,
@@ -56,14 +51,6 @@ pub(super) struct Pace {
     pub(super) fixed: Option<u64>,
     /// What a command cost lately, in nanoseconds: falls slowly and rises at once.
     pub(super) mean: Option<u64>,
-    /// Until when there is a pause after the last window.
-    pause_until: Nanos,
-    /// Idle time that is required now.
-    pub(super) quiet: Nanos,
-    /// The longest idle time seen since the present quiet has been asked for.
-    idle_max: Nanos,
-    /// Since when a piece has been waiting to be sent, and since when the present quiet has been asked for.
-    pub(super) waiting: Option<(Nanos, Nanos)>,
     /// The piece that was sent and has not been answered, and whether it is a trial.
     sent: Option<(TrimWindow, bool)>,
     /// Under way until the size is known.
@@ -80,49 +67,42 @@ impl Pace {
             hopeless: 0,
             fixed: state.get("idle.fixed").filter(|fixed| *fixed > budget_of(settings)),
             mean: state.get("idle.mean"),
-            pause_until: Nanos::ZERO,
-            quiet: settings.quiet,
-            idle_max: Nanos::ZERO,
-            waiting: None,
             sent: None,
             search: searching.then(Search::default),
         }
     }
 
     /// Notes what is sent; if it is a trial, before which window.
-    pub(super) fn sent(&mut self, window: TrimWindow, trial_before: Option<u64>, now: Nanos) {
+    pub(super) fn sent(&mut self, window: TrimWindow, trial_before: Option<u64>) {
         self.sent = Some((window, trial_before.is_some()));
         if let Some(search) = self.search.as_mut().filter(|search| search.vain >= TRIALS_VAIN) {
             search.own = trial_before.or(search.own);
         }
-        self.waiting = Some((now, now));
-        self.idle_max = Nanos::ZERO;
     }
 
-    /// Takes what the last piece cost, and whether somebody waited too long for it.
-    pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) {
-        let Some((sent, trial)) = self.sent.take() else { return };
+    /// Takes what the last piece cost, and whether somebody waited too long for it. Gives how long the device is to be left alone for that.
+    pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Nanos {
+        let Some((sent, trial)) = self.sent.take() else { return Nanos::ZERO };
         let Some(outcome) = observation.last_trim else {
             if trial {
                 // Windows are tried again after a while, trials are not.
                 self.search = None;
             }
-            return;
+            return Nanos::ZERO;
         };
         if trial {
-            return self.learn_from_trial(settings, observation, outcome, sent);
+            return self.learn_from_trial(settings, outcome, sent);
         }
         let (budget, least) = (budget_of(settings), settings.piece_min);
         let most = settings.piece_max.max(least);
         let divisible = whole_units(self.piece, observation.granule).is_some();
-        let Some(cost) = Cost::of(outcome, sent, self.piece, divisible) else { return };
+        let Some(cost) = Cost::of(outcome, sent, self.piece, divisible) else { return Nanos::ZERO };
         // What windows cost is better than what trials would say.
         self.search = None;
         self.note_mean(cost.mean_ns);
         if self.is_fixed(settings, cost.mean_ns) {
-            self.pause(settings, observation.now, outcome.took);
             self.fit_fixed(&cost, least, most);
-            return;
+            return pause_after(outcome);
         }
         let waited = observation.foreground_wait_max.map_or(0, |wait| wait.0);
         let queue = cost.worst_ns < waited / 2 && outcome.took.0 >= waited / 2 && cost.mean_ns <= budget / QUEUE_FACTOR;
@@ -130,7 +110,7 @@ impl Pace {
             // No single command explains the wait, all of them together do: they were in the queue before whoever waited.
             self.piece = Bytes(self.piece.0.saturating_mul(QUEUE_FACTOR)).clamp(least, most);
             self.cheap = 0;
-            return;
+            return Nanos::ZERO;
         }
         // Others may wait for reasons of their own: their waiting counts only where a command of the trim can explain half of it.
         let explained = waited > budget && cost.worst_ns >= waited / 2;
@@ -148,6 +128,7 @@ impl Pace {
         } else if worst >= budget / 10 * 4 {
             self.cheap = 0;
         }
+        Nanos::ZERO
     }
 
     /// How many commands may follow each other without a pause, so that all of them together stay within the budget: a device without
@@ -176,25 +157,23 @@ impl Pace {
     }
 
     /// Takes what a trial cost. It is one command, or several one after another.
-    fn learn_from_trial(&mut self, settings: &IdleSettings, observation: &Observation<'_>, outcome: &TrimOutcome, sent: TrimWindow) {
-        let Some(mut search) = self.search.take() else { return };
+    fn learn_from_trial(&mut self, settings: &IdleSettings, outcome: &TrimOutcome, sent: TrimWindow) -> Nanos {
+        let Some(mut search) = self.search.take() else { return Nanos::ZERO };
         search.tried = search.tried.saturating_add(1);
         let Some(cost) = Cost::of(outcome, sent, self.piece, false) else {
             search.vain = search.vain.saturating_add(1);
             self.search = Some(search);
-            return;
+            return Nanos::ZERO;
         };
         self.note_mean(cost.mean_ns);
         let (budget, before) = (budget_of(settings), self.piece);
         let (least, most) = (settings.piece_min, settings.piece_max.max(settings.piece_min));
         let fixed = self.is_fixed(settings, cost.mean_ns);
-        if fixed || cost.worst_ns > budget / 10 * 9 {
-            self.pause(settings, observation.now, outcome.took);
-        }
+        let pause = if fixed || cost.worst_ns > budget / 10 * 9 { pause_after(outcome) } else { Nanos::ZERO };
         if !cost.is_of(self.piece) {
             search.vain = search.vain.saturating_add(1);
             self.search = Some(search);
-            return;
+            return pause;
         }
         if search.vain < TRIALS_VAIN {
             search.vain = 0;
@@ -206,7 +185,7 @@ impl Pace {
             let larger = if self.is_variable(cost.mean_ns) { before.0 } else { before.0.saturating_mul(TRIAL_FACTOR) };
             self.piece = Bytes(larger).clamp(least, most);
             self.search = (self.piece > before && self.piece < most).then_some(search);
-            return;
+            return pause;
         }
         // As if all of the cost grew with the size: it may be less, but not more.
         let factor = (budget / 10 * 8).checked_div(cost.worst_ns).unwrap_or(TRIAL_FACTOR).min(TRIAL_FACTOR);
@@ -215,7 +194,7 @@ impl Pace {
             search.dear = 0;
             self.piece = Bytes(larger).clamp(least, most);
             self.search = (self.piece < most).then_some(search);
-            return;
+            return pause;
         }
         search.dear += 1;
         // Whether every size costs as much takes some more to know.
@@ -224,12 +203,7 @@ impl Pace {
         if self.search.is_none() && cost.worst_ns > budget / 10 * 9 {
             self.piece = Bytes(before.0 / 2).clamp(least, most);
         }
-    }
-
-    /// The device is left alone for a while after a window that took so long.
-    fn pause(&mut self, settings: &IdleSettings, now: Nanos, took: Nanos) {
-        let pause = Nanos(took.0.saturating_mul(FIXED_PAUSE)).min(settings.patience);
-        self.pause_until = now.saturating_add(pause);
+        pause
     }
 
     /// Whether shrinking gains nothing, with what a command of the last window cost on average.
@@ -262,39 +236,11 @@ impl Pace {
     fn is_variable(&self, mean_ns: u64) -> bool {
         mean_ns > self.fixed.unwrap_or(mean_ns).saturating_mul(FIXED_FACTOR) / 10 * 6
     }
+}
 
-    /// Until when a piece has to wait, if it has to.
-    pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Nanos> {
-        let now = observation.now;
-        if now < self.pause_until {
-            return Some(self.pause_until);
-        }
-        let idle = match observation.idle_since {
-            Some(since) if observation.in_flight == 0 => Some(now.saturating_sub(since)),
-            _ => None,
-        };
-        if idle.is_some_and(|idle| idle >= self.quiet) {
-            let asked = self.quiet.max(QUIET_LEAST);
-            if idle.is_some_and(|idle| idle.0 >= asked.0.saturating_mul(4)) {
-                self.quiet = Nanos(asked.0.saturating_mul(2)).min(settings.quiet);
-            }
-            return None;
-        }
-        self.idle_max = self.idle_max.max(idle.unwrap_or_default());
-        let (waiting_since, quiet_since) = self.waiting.get_or_insert((now, now));
-        if now.saturating_sub(*waiting_since) >= settings.patience {
-            return None;
-        }
-        if now.saturating_sub(*quiet_since).0 >= self.quiet.0.saturating_mul(QUIET_TRIES) {
-            // Gaps of that length come and go; half of one is quiet enough.
-            let seen = Nanos(self.idle_max.0 / 2).max(QUIET_LEAST);
-            self.quiet = if self.quiet > QUIET_LEAST { Nanos(self.quiet.0 / 2).min(seen) } else { Nanos::ZERO };
-            self.idle_max = Nanos::ZERO;
-            *quiet_since = now;
-        }
-        let wait = self.quiet.saturating_sub(idle.unwrap_or_default()).max(QUIET_LEAST);
-        Some(now.saturating_add(wait).min(waiting_since.saturating_add(settings.patience)))
-    }
+/// After a window or a trial that cost more than can be helped the device is left alone for a while.
+fn pause_after(outcome: &TrimOutcome) -> Nanos {
+    Nanos(outcome.took.0.saturating_mul(FIXED_PAUSE))
 }
 
 const fn budget_of(settings: &IdleSettings) -> u64 {

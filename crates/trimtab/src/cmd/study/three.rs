@@ -71,7 +71,7 @@ fn asked(args: &Args) -> Asked {
     Asked { scale, extent, only_tree: !args.full, assumptions }
 }
 
-/// Counts what is put on a checkpoints.
+/// Counts the checkpoints that are found and put.
 struct Counted<'a> {
     inner: &'a dyn Checkpoints,
     bar: &'a Tally,
