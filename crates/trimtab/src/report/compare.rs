@@ -122,7 +122,7 @@ fn scale_of(high: f64, unit: Unit) -> (f64, &'static str) {
 fn lines(runs: &[(&str, &Run)], series: &Series) -> Option<Block> {
     let like = |other: &&Series| (&other.name, other.axis, other.unit) == (&series.name, series.axis, series.unit);
     let found: Vec<(&str, &Series)> =
-        runs.iter().filter_map(|(label, run)| Some((*label, run.series.iter().find(like)?))).filter(|(_, s)| s.x.len() > 1).collect();
+        runs.iter().filter_map(|(label, run)| Some((*label, run.series.iter().find(like)?))).filter(|(_, s)| !s.x.is_empty()).collect();
     (found.len() > 1).then(|| super::series::together(&series.name, &found))
 }
 

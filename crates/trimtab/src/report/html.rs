@@ -366,7 +366,7 @@ fn write_film(html: &mut String, film: &Film, live: usize) {
     let _ = writeln!(
         html,
         "<figure class=\"film\" data-chart=\"{live}\">\n<figcaption>{}</figcaption>\n<div class=\"still\">",
-        escape(&film.title)
+        prose(&film.title)
     );
     match svg::film(film) {
         Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
@@ -399,7 +399,7 @@ fn write_heat(html: &mut String, heat: &Heat, live: usize) {
     let _ = writeln!(
         html,
         "<figure class=\"heat\" data-chart=\"{live}\">\n<figcaption>{}</figcaption>\n<div class=\"still\">",
-        escape(&heat.title)
+        prose(&heat.title)
     );
     match svg::heat(heat) {
         Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
