@@ -167,23 +167,24 @@ impl Allocator {
     }
 
     /// What [`Criterion::LongRuns`] finds in a range of groups, those with the shortest free runs that will do first, and each by number.
-    fn search_lists(&self, range: core::ops::Range<usize>, len: u32) -> Option<Run> {
+    fn search_lists(&mut self, range: core::ops::Range<usize>, len: u32) -> Option<Run> {
         let mut tried = None;
         loop {
             let next = range.clone().filter_map(|number| {
                 let mean = self.groups[number].run_mean();
                 let place = (list(mean), number);
-                (mean >= len && tried.is_none_or(|tried| place > tried)).then_some(place)
+                (mean >= len && self.groups[number].may_hold(len) && tried.is_none_or(|tried| place > tried)).then_some(place)
             });
             let (list, number) = next.min()?;
             if let Some((start, found)) = Criterion::LongRuns.find(&self.groups[number], len) {
                 return Some((number as u32 * GROUP_BLOCKS + start, found));
             }
+            self.groups[number].holds_none(len);
             tried = Some((list, number));
         }
     }
 
-    fn search_groups(&self, first: usize, len: u32, data: bool) -> Option<Run> {
+    fn search_groups(&mut self, first: usize, len: u32, data: bool) -> Option<Run> {
         for criterion in Criterion::ALL {
             if criterion == Criterion::WholeBuddy && !(len.is_power_of_two() && len.ilog2() >= ORDER_MIN) {
                 continue;
@@ -204,6 +205,9 @@ impl Allocator {
                 }
                 if let Some((start, found)) = criterion.find(group, len) {
                     return Some((number as u32 * GROUP_BLOCKS + start, found));
+                }
+                if criterion.wants_whole_runs() {
+                    self.groups[number].holds_none(len);
                 }
             }
         }
@@ -240,11 +244,16 @@ impl Criterion {
             // The first group of a flexible group is left to directories while that is possible.
             Self::WholeBuddy if data && number.is_multiple_of(FLEX as usize) => false,
             Self::WholeBuddy => group.largest_order().is_some_and(|largest| largest >= len.ilog2() as usize),
-            Self::LongRuns => group.run_mean() >= len,
+            Self::LongRuns => group.run_mean() >= len && group.may_hold(len),
             // A run holds a buddy of at least a quarter of its length: where the largest is smaller, no run is long enough.
-            Self::EnoughFree => group.free() >= len && group.largest_order().is_some_and(|largest| len >> largest < 4),
+            Self::EnoughFree => group.free() >= len && group.may_hold(len) && group.largest_order().is_some_and(|largest| len >> largest < 4),
             Self::Anything => true,
         }
+    }
+
+    /// Whether only free runs of the whole length will do. Every one is found, because as many buddies follow one another in it.
+    fn wants_whole_runs(self) -> bool {
+        matches!(self, Self::LongRuns | Self::EnoughFree)
     }
 
     /// The extent that the criterion picks in a group that suits.
@@ -256,7 +265,7 @@ impl Criterion {
         let mut compared = 0;
         let mut at = 0;
         while let Some(start) = group.next_free(at) {
-            if self != Self::Anything {
+            if self.wants_whole_runs() {
                 // Runs that are too short are passed over without being compared.
                 let end = group.next_used(start);
                 if end - start < len {

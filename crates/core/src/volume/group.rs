@@ -23,6 +23,8 @@ pub struct Group {
     orders: [u32; ORDERS],
     /// No block below is free.
     first_free: u32,
+    /// No free run is longer. How long the longest is, nobody counts: this is what was last found out, and what became longer since.
+    run_max: u32,
     /// All its free space has been trimmed since the volume was mounted, and nothing freed since (`EXT4_GROUP_INFO_WAS_TRIMMED`).
     pub trimmed: bool,
 }
@@ -37,7 +39,7 @@ impl Group {
         for block in blocks..GROUP_BLOCKS {
             words[block as usize / 64] |= 1 << (block % 64);
         }
-        let mut group = Self { words, blocks, free: blocks, runs: 1, orders: [0; ORDERS], first_free: 0, trimmed: false };
+        let mut group = Self { words, blocks, free: blocks, runs: 1, orders: [0; ORDERS], first_free: 0, run_max: blocks, trimmed: false };
         group.count_buddies(0, blocks, true);
         group
     }
@@ -61,6 +63,18 @@ impl Group {
             Some(mean) => mean,
             None => 0,
         }
+    }
+
+    /// Whether a free run of `len` blocks is not known to be missing.
+    #[must_use]
+    pub const fn may_hold(&self, len: u32) -> bool {
+        self.run_max >= len
+    }
+
+    /// Notes that all of the group was searched and no free run of `len` blocks found.
+    pub fn holds_none(&mut self, len: u32) {
+        debug_assert!(self.runs_from(0, GROUP_BLOCKS).all(|(_, run)| run < len), "there is a run of {len} blocks");
+        self.run_max = self.run_max.min(len - 1);
     }
 
     /// The order of the largest buddy; `None` if nothing is free.
@@ -140,6 +154,7 @@ impl Group {
         self.free += len;
         self.runs = self.runs + 1 - u32::from(before < start) - u32::from(end < after);
         self.first_free = self.first_free.min(start);
+        self.run_max = self.run_max.max(after - before);
     }
 
     fn set(&mut self, start: u32, len: u32) {

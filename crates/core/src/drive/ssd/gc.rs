@@ -324,9 +324,9 @@ struct Source<'a> {
     units: &'a [u32],
     base: u32,
     row_slots: usize,
-    /// The slot to be looked at next, and where the row ends in which it lies.
+    /// The slot to be looked at next, and how many its row still has.
     from: usize,
-    row_end: usize,
+    row_left: usize,
     /// Whether something valid was found in this row, and rows before it of which that is true.
     found: bool,
     rows: u64,
@@ -334,15 +334,25 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn new(units: &'a [u32], base: u32, row_slots: usize) -> Self {
-        Self { units, base, row_slots, from: 0, row_end: row_slots, found: false, rows: 0 }
+        Self { units, base, row_slots, from: 0, row_left: row_slots, found: false, rows: 0 }
     }
 
     /// Moves the next valid units until `target` at address `to` is full. There are at least that many.
-    ///
-    /// Without a branch on what is valid, which would be mispredicted every few units.
     #[inline]
     fn move_units(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
-        let (mut from, mut row_end, mut moved, mut moved_before_row) = (self.from, self.row_end, 0, 0);
+        if self.row_slots == 1 {
+            // What is valid is a row of its own.
+            self.rows += target.len() as u64;
+            self.move_rows::<false>(map, target, to);
+        } else {
+            self.move_rows::<true>(map, target, to);
+        }
+    }
+
+    /// Without a branch on what is valid, which would be mispredicted every few units, and counting rows only where that is asked for.
+    #[inline(always)]
+    fn move_rows<const COUNT: bool>(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
+        let (mut from, mut row_left, mut found, mut moved, mut rows) = (self.from, self.row_left, self.found, 0, 0);
         while let Some(place) = target.get_mut(moved) {
             let unit = self.units[from];
             prefetch(map, self.units[from + PREFETCH_AHEAD] as usize);
@@ -353,13 +363,17 @@ impl<'a> Source<'a> {
             *entry = if valid { to.wrapping_add(moved as u32) } else { *entry };
             moved += usize::from(valid);
             from += 1;
-            if from == row_end {
-                self.rows += u64::from(moved > moved_before_row || self.found);
-                (self.found, moved_before_row, row_end) = (false, moved, row_end + self.row_slots);
+            if COUNT {
+                found |= valid;
+                row_left -= 1;
+                if row_left == 0 {
+                    rows += u64::from(found);
+                    (found, row_left) = (false, self.row_slots);
+                }
             }
         }
-        (self.from, self.row_end) = (from, row_end);
-        self.found |= moved > moved_before_row;
+        (self.from, self.row_left, self.found) = (from, row_left, found);
+        self.rows += rows;
     }
 
     /// Rows in which something valid was found.
