@@ -40,6 +40,8 @@ const SECTOR_63: Bytes = Bytes(63 * 512);
 pub struct Extent {
     /// How often the drive is written over.
     pub drive_writes: f64,
+    /// The capacity at which that is modelled, if the drive is not smaller.
+    pub aged: Bytes,
     /// Shares of the filesystem in use.
     pub fills: Vec<f64>,
     /// Whether to look at ageing.
@@ -175,7 +177,11 @@ pub fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Ce
     let possible = policies.iter().filter(|policy| setup.trims() || matches!(policy, PolicySpec::None));
     let at = |fill: f64, policy: &PolicySpec| {
         let ageing = Ageing::new(setup.clone(), fill, DATA, extent.drive_writes);
-        Cell { question: Question::Ageing, work: Work::Months(Box::new(Ageing { pictured: true, ..ageing })), policy: *policy }
+        Cell {
+            question: Question::Ageing,
+            work: Work::Months(Box::new(Ageing { size: extent.aged, pictured: true, ..ageing })),
+            policy: *policy,
+        }
     };
     possible.flat_map(|policy| extent.fills.iter().map(move |fill| at(*fill, policy))).collect()
 }
@@ -187,6 +193,7 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Ce
     let fill = extent.fills.first().copied().unwrap_or(0.6);
     let months = |setup: Setup, class, question: &str, choice: &str| {
         let mut ageing = Ageing::new(setup, fill, class, extent.drive_writes.min(TUNING_DRIVE_WRITES));
+        ageing.size = extent.aged;
         ageing.notes = vec![Field::new(QUESTION, question), Field::new(CHOICE, choice)];
         ageing
     };

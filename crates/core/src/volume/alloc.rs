@@ -246,7 +246,9 @@ impl Criterion {
             Self::WholeBuddy => group.largest_order().is_some_and(|largest| largest >= len.ilog2() as usize),
             Self::LongRuns => group.run_mean() >= len && group.may_hold(len),
             // A run holds a buddy of at least a quarter of its length: where the largest is smaller, no run is long enough.
-            Self::EnoughFree => group.free() >= len && group.may_hold(len) && group.largest_order().is_some_and(|largest| len >> largest < 4),
+            Self::EnoughFree => {
+                group.free() >= len && group.may_hold(len) && group.largest_order().is_some_and(|largest| len >> largest < 4)
+            }
             Self::Anything => true,
         }
     }

@@ -28,7 +28,8 @@ use trimtab_core::study::answer::Around;
 use trimtab_core::study::job::Job;
 use trimtab_core::study::judged::Judged;
 use trimtab_core::study::scale::{DEFAULT, FULL, QUICK, Scale};
-use trimtab_core::study::{Study, document, policy};
+use trimtab_core::study::{Study, document, policy, small};
+use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
 
@@ -82,6 +83,10 @@ pub struct Args {
     /// screen [default: deleting at 60; use at 60 and 90, with --quick at 60].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(10..=90))]
     fill: Option<u8>,
+    /// The capacity at which months of use are modelled, at most the drive's own. What is said is for the drive's own; the larger this is the nearer
+    /// it comes, and the longer it takes [default: 2GB].
+    #[arg(long, value_name = "SIZE")]
+    aged_size: Option<Bytes>,
     /// What to find out of a modelled drive: what deleting costs, what months of use do, what data and tuning change, which assumption
     /// decides [default: all, the last not with --quick].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
@@ -133,9 +138,15 @@ impl Args {
         self.fill.map_or(otherwise, |percent| vec![f64::from(percent) / 100.0])
     }
 
+    /// At which capacity it is used.
+    fn aged(&self) -> Bytes {
+        self.aged_size.unwrap_or(small::SIZE)
+    }
+
     /// An error for what only modelled drives can be asked.
     fn check_for_directory(&self, target: &str) -> anyhow::Result<()> {
-        let given = [("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some())];
+        let given =
+            [("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some()), ("--aged-size", self.aged_size.is_some())];
         let hint = "on a directory deleting is measured, on the filesystem as it is; 'trimtab bench age' ages a real drive";
         let question = self.questions.iter().find(|question| **question != Question::Deleting);
         let option = given.into_iter().find(|(_, given)| *given).map(|(name, _)| name).or(question.map(|_| "--questions ageing or tuning"));

@@ -230,3 +230,34 @@ fn the_fill_that_was_asked_for_is_that_of_the_first_screen() {
     // 40,000-byte figures, nanoseconds and bytes as they are stored are for JSON.
     assert!(!details.contains("1073741824") && !details.contains("2146959360"), "{details}");
 }
+
+#[test]
+fn months_are_modelled_at_the_capacity_that_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let aged = |size: &str| {
+        let questions =
+            ["study", "drive:ocz-vertex-le-100gb", "--quick", "--questions", "ageing", "--policies", "none", "--json", "--quiet"];
+        let mut command = trimtab();
+        command.args(questions).args(["--aged-size", size, "--store"]).arg(dir.path().join("store.db"));
+        let output = command.arg("--report").arg(dir.path().join(format!("{size}.html"))).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let run = &json["ageing"][0];
+        let metric =
+            |name: &str| run["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name).unwrap()["samples"][0].as_f64();
+        let setting = |key: &str| run["settings"][key].as_str().unwrap().parse::<f64>().unwrap();
+        (setting("capacity"), setting("scale"), metric("erase-cycles.per-tb").unwrap())
+    };
+    let (small, large) = (aged("1GB"), aged("3GB"));
+    for ((capacity, scale, _), wanted) in [(small, 1e9), (large, 3e9)] {
+        assert!((capacity / wanted - 1.0).abs() < 0.01 && (capacity * scale / 100_030_242_816.0 - 1.0).abs() < 1e-3, "{capacity} {scale}");
+    }
+    // What is said is for the full drive at either.
+    assert!((small.2 / large.2 - 1.0).abs() < 0.2, "{small:?} {large:?}");
+    trimtab()
+        .args(["study", "--aged-size", "4GB"])
+        .arg(dir.path())
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("--aged-size is for modelled drives"));
+}

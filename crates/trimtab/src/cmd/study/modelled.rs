@@ -129,7 +129,7 @@ fn extent(args: &Args) -> Extent {
         (_, true) => (12.0, vec![0.6, 0.9]),
         _ => (5.0, vec![0.6, 0.9]),
     };
-    Extent { drive_writes, fills: args.fills(fills), ageing: true, tuning: true }
+    Extent { drive_writes, aged: args.aged(), fills: args.fills(fills), ageing: true, tuning: true }
 }
 
 /// Refuses a drive that the filesystem does not fit on, before anything is run.

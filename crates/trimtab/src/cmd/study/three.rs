@@ -60,7 +60,7 @@ fn asked(args: &Args) -> Asked {
         (_, true) => (5.0, vec![0.6, 0.9]),
         _ => (2.0, vec![0.6, 0.9]),
     };
-    let extent = Extent { drive_writes, fills: args.fills(fills), ageing: args.asks(Question::Ageing), tuning: false };
+    let extent = Extent { drive_writes, aged: args.aged(), fills: args.fills(fills), ageing: args.asks(Question::Ageing), tuning: false };
     let scale = Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };
     let assumptions = match (args.questions.is_empty(), args.quick, args.full) {
         (true, true, _) => None,
