@@ -292,7 +292,7 @@ fn full_and_read_only_filesystems_are_left_as_they_were() {
     small(store.path(), &["--yes", place.to_str().unwrap()]).code(1).stderr(contains("do not fit"));
     std::fs::remove_file(place.join("filler")).unwrap();
     mount.remount("ro");
-    small(store.path(), &["--yes", place.to_str().unwrap()]).code(1).stderr(contains("Read-only"));
+    small(store.path(), &["--yes", place.to_str().unwrap()]).code(1).stderr(contains("it is mounted read-only"));
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
 }
 
