@@ -1,5 +1,6 @@
 //! Workloads on modelled drives, behind layers that are drives themselves, with what the drive's insides did meanwhile.
 
+pub mod few;
 pub mod loops;
 pub mod replay;
 pub mod sampled;

@@ -26,6 +26,7 @@ use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::{Command, Extent};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::runner::recorder::{Recorded, Recorder};
+use trimtab_core::simulate::few;
 use trimtab_core::simulate::replay::{self, Outcome};
 use trimtab_core::trace::Format;
 use trimtab_core::units::{Bytes, Nanos};
@@ -107,6 +108,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     store::check(context)?;
     let drive = drives::load(&args.drive)?;
     let spec = model::sized(drive.spec.clone(), args.size)?;
+    let few = few::superblocks(&drive.spec, &spec);
+    if let Some(warning) = &few {
+        context.remark(&warning.text);
+    }
     let interface = Interface::of(&spec);
     timing::check(args.timing.timing(), &args.trace, args.format, args.volume)?;
     let mut outcomes = Vec::new();
@@ -114,7 +119,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     for trim in &args.policies {
         let header = kept::header(args, &drive, trim);
         let (outcome, recorded) = replay(args, &spec, interface, trim, context)?;
-        kept.push(store::save(context, &kept::run(header, recorded, &outcome)));
+        let mut run = kept::run(header, recorded, &outcome);
+        run.warnings.extend(few.clone());
+        kept.push(store::save(context, &run));
         outcomes.push((trim.to_string(), outcome));
     }
     let document = json!({ "drive": spec.name, "size": spec.capacity_bytes, "replays": outcomes.iter().map(|(trim, outcome)| as_json(trim, outcome)).collect::<Vec<_>>() });

@@ -25,6 +25,7 @@ use trimtab_core::drive::spec::{DriveSpec, SpecError};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
 use trimtab_core::runner::End;
+use trimtab_core::simulate::few;
 use trimtab_core::trace::Format;
 use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;
@@ -236,8 +237,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     drop(bar);
     let mut runs = Vec::new();
     let mut end = End::Complete;
-    for (result, drive) in results.into_iter().zip(&loaded) {
+    for ((result, drive), (_, spec)) in results.into_iter().zip(&loaded).zip(&specs) {
         let (mut run, this_end) = result?;
+        run.warnings.extend(few::superblocks(&drive.spec, spec));
         recipe::note_drive(&mut run, drive);
         runs.push(run);
         if end == End::Complete {
