@@ -305,7 +305,11 @@ impl Months {
         let due = self.looks.len().is_multiple_of(looks.div_ceil(MOMENTS)) || self.looks.len() == looks;
         if self.pictured && due {
             let volume = target.volume();
-            self.moments.push((written, volume.drive().superblocks(&|bytes| volume.needs(bytes))));
+            let all = volume.drive().superblocks(&|bytes| volume.needs(bytes));
+            // A disk has none.
+            if !all.is_empty() {
+                self.moments.push((written, all));
+            }
         }
         self.looks.push(Look { written, medium, erases: count("erases"), states: STATES.map(|(counter, _)| count(counter)), burst });
         Ok(())
@@ -517,6 +521,16 @@ mod tests {
                 let (least, most) = nand_arithmetic(&small.spec, waf);
                 assert!(rate > least * 0.9 && rate < most * 1.1, "{name} {policy}: {rate:.0} of {least:.0} to {most:.0}, WAF {waf:.2}");
             }
+        }
+    }
+
+    #[test]
+    fn a_disk_has_no_map_of_superblocks_and_an_ssd_has() {
+        for (name, has) in [("laptop-7200rpm", false), ("ocz-vertex-le-100gb", true)] {
+            let mut ageing = Ageing::new(setup(name), 0.6, DataClass::Random, 0.2);
+            (ageing.size, ageing.pictured) = (Bytes(1_000_000_000), true);
+            let (run, end) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
+            assert_eq!((end, run.pictures.superblocks.is_some()), (End::Complete, has), "{name}");
         }
     }
 
