@@ -513,6 +513,7 @@ impl Dir {
     /// Removes all that is in the directory that the caller holds open, which is taken to be all ours, and then `name` if that is
     /// what it stands for. No link is followed and no mount entered.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>, held: &Self) -> io::Result<Removal> {
+        remove::require_same_mount(self.fd.as_fd(), held.fd.as_fd())?;
         remove::contents(&held.fd, 0)?;
         self.remove_dir(name, held)
     }

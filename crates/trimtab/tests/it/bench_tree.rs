@@ -1,6 +1,6 @@
 //! `bench tree`, and with it what every command that writes into a directory owes to the drive.
 
-use crate::support::{LoopMount, process, skip, trimtab};
+use crate::support::{LoopMount, have_root, process, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use std::path::{Path, PathBuf};
@@ -165,6 +165,38 @@ fn what_a_killed_run_left_is_found_and_removed_with_consent() {
     assert!(workspace.exists(), "nobody agreed to remove it");
     trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().success();
     assert!(entries(dir.path()).is_empty());
+}
+
+/// A bind mount has the device number of the filesystem that it is on.
+#[test]
+fn what_is_mounted_in_what_a_killed_run_left_is_not_touched() {
+    if !have_root() {
+        return skip("root");
+    }
+    struct Unmounted(std::path::PathBuf);
+    impl Drop for Unmounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(&self.0).status();
+        }
+    }
+    let dir = scratch();
+    let (mut child, workspace) = long_run(dir.path());
+    signal(&child, rustix::process::Signal::KILL);
+    child.wait().unwrap();
+    let (photos, inside) = (dir.path().join("photos"), workspace.join("a/inside"));
+    std::fs::create_dir_all(&inside).unwrap();
+    std::fs::create_dir_all(workspace.join("directly")).unwrap();
+    std::fs::create_dir(&photos).unwrap();
+    std::fs::write(photos.join("precious"), "x").unwrap();
+    for place in [inside, workspace.join("directly")] {
+        assert!(Command::new("mount").arg("--bind").args([&photos, &place]).status().unwrap().success());
+        let mounted = Unmounted(place);
+        trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().code(1).stderr(contains("something is mounted in it"));
+        assert!(photos.join("precious").exists());
+        drop(mounted);
+    }
+    trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().success();
+    assert_eq!(entries(dir.path()), [photos]);
 }
 
 #[test]

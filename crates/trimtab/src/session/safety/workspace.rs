@@ -118,7 +118,13 @@ fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()
         std::io::Result::Ok(())
     };
     let removal = contents().and_then(|()| parent.remove_tree(name, dir));
-    match removal.with_context(|| format!("cannot remove {}; please remove it by hand", path.display()))? {
+    let what_to_do = match &removal {
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
+            "something is mounted in it, which was not touched: unmount that, and remove the rest by hand"
+        }
+        _ => "please remove it by hand",
+    };
+    match removal.with_context(|| format!("cannot remove {}; {what_to_do}", path.display()))? {
         Removal::Done | Removal::Absent => Ok(()),
         Removal::Foreign(at) => Err(anyhow!(
             "{} is not the directory that was made there, so it was left alone (it is at {}); somebody has moved ours, which is empty now",

@@ -1,7 +1,7 @@
 //! Removing a directory and all that is in it, and nothing else: no link is followed, no mount is entered.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::CString;
 
@@ -59,6 +59,17 @@ fn names(dir: &OwnedFd) -> Result<Vec<(CString, FileType)>, Errno> {
     Ok(batch)
 }
 
+/// `EXDEV` if a directory is not on the mount that another is on: of another filesystem, or of another part of the same one, as a bind mount is.
+pub fn require_same_mount(parent: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mount = |fd: BorrowedFd<'_>| {
+        let seen = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+        // Before Linux 5.8 there is only the device.
+        let known = StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID);
+        Ok::<_, Errno>((known.then_some(seen.stx_mnt_id), seen.stx_dev_major, seen.stx_dev_minor))
+    };
+    if mount(parent)? == mount(dir)? { Ok(()) } else { Err(Errno::XDEV) }
+}
+
 /// Opens a directory, but neither through a link nor across a mount.
 fn open_inside<P: rustix::path::Arg + Copy>(parent: BorrowedFd<'_>, name: P) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -67,8 +78,8 @@ fn open_inside<P: rustix::path::Arg + Copy>(parent: BorrowedFd<'_>, name: P) -> 
         // Before Linux 5.6, or where a sandbox does not know the call.
         Err(Errno::NOSYS | Errno::PERM) => {
             let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-            let device = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|stat| stat.st_dev);
-            if device(dir.as_fd())? == device(parent)? { Ok(dir) } else { Err(Errno::XDEV) }
+            require_same_mount(parent, dir.as_fd())?;
+            Ok(dir)
         }
         result => result,
     }
