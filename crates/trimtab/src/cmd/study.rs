@@ -11,7 +11,7 @@ use crate::cmd::options::SafetyArgs;
 use crate::output::Context;
 use crate::report;
 use crate::report::file::Place;
-use crate::session::notes::Reach;
+use crate::session::notes::{Change, Notes, Reach};
 use crate::session::safety::{self, consent};
 use crate::store;
 use crate::study::checkpoint::{Checkpoints, Kept};
@@ -198,6 +198,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .hint(format!("it tries {}; a modelled drive takes all of them", REAL.join(", ")))
             .into());
     }
+    nobody_changes_it(&args.reach())?;
     let mut possibilities = Possibilities::find(&path)?;
     possibilities.ask(context, &args.policies)?;
     possibilities.lock(context, &path, &args.policies);
@@ -221,6 +222,20 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let study = run::real(&mut rig, &asked, &*checkpoints(args, context, target)?)?;
     rig.close()?;
     conclude(args, context, &study, began)
+}
+
+/// Refuses a mount whose options another process has changed for a while: they would be taken for those it has, and put back at the end.
+fn nobody_changes_it(reach: &Reach) -> anyhow::Result<()> {
+    let changed = match Notes::here().changed_meanwhile(reach) {
+        // Who may not look there may not change anything either.
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => return Ok(()),
+        changed => changed.context("cannot see what other processes of trimtab have changed")?,
+    };
+    // What a trim does to a drive's limits meanwhile is another matter, and told apart by a lock.
+    match changed.iter().find(|change| matches!(change, Change::MountOption { .. })) {
+        None => Ok(()),
+        Some(change) => anyhow::bail!("another process of trimtab has changed {change} for a while; wait until it has ended"),
+    }
 }
 
 /// Refuses a policy that is named twice, with other settings too: runs, tables and the verdict know policies by name.

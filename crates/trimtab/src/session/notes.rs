@@ -113,6 +113,21 @@ impl Notes {
         Ok(left.map(|left| (left, !found.alive)))
     }
 
+    /// What living processes have changed for a while, within `reach`.
+    pub fn changed_meanwhile(&self, reach: &Reach) -> io::Result<Vec<Change>> {
+        let room = match self.open(false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            room => room?,
+        };
+        let mut all = Vec::new();
+        for name in room.0.names()? {
+            let Some(name) = name.to_str().filter(|name| name.ends_with(SUFFIX)) else { continue };
+            let living = room.read(name)?.filter(|found| found.alive);
+            all.extend(living.and_then(|found| found.change).filter(|change| change.is_within(reach)));
+        }
+        Ok(all)
+    }
+
     /// Puts back what killed processes have left, within `reach`. What was not put back stays noted.
     pub fn put_back_left(&self, reach: &Reach) -> io::Result<Vec<Left>> {
         let room = match self.open(false) {

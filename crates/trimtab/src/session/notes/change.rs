@@ -93,7 +93,7 @@ impl Change {
     }
 
     /// Whether a command that reaches so far may put it back. Switches of drives concern no mount: any may.
-    fn is_within(&self, reach: &Reach) -> bool {
+    pub(super) fn is_within(&self, reach: &Reach) -> bool {
         let Self::MountOption { device: (major, minor), .. } = self else { return true };
         reach.includes(DevNumber { major: *major, minor: *minor })
     }

@@ -44,7 +44,9 @@ fn what_a_living_process_has_changed_is_its_own_and_what_a_killed_one_left_is_pu
     machine.set("4\n");
     assert_eq!(notes.put_back_left(&Reach::Nothing).unwrap(), []);
     assert!(notes.leave("x", machine.change(&["2"])).is_err(), "one at a time");
+    assert_eq!(notes.changed_meanwhile(&Reach::Nothing).unwrap(), [machine.change(&["4"])]);
     drop(note);
+    assert_eq!(notes.changed_meanwhile(&Reach::Nothing).unwrap(), [], "it is nobody's any more");
     let left = notes.put_back_left(&Reach::Nothing).unwrap();
     assert_eq!((left.len(), left[0].undone, machine.count()), (1, Undone::PutBack, 0));
     assert_eq!(machine.value(), "8");
