@@ -99,7 +99,8 @@ impl Entry {
 
     fn merged(self) -> Option<Run> {
         let mut run = merge(self.runs)?;
-        if let Some(name) = self.name {
+        // A run that was kept already stays as it is, to the byte: it is the same run.
+        if let Some(name) = self.name.filter(|name| Field::find(&run.environment, CELL) != Some(name)) {
             run.environment.retain(|field| field.key != CELL);
             run.environment.push(Field::new(CELL, name));
         }
@@ -180,6 +181,11 @@ mod tests {
         assert_eq!((last.metrics[0].samples.as_slice(), repeats(&last)), ([7.0, 8.0, 9.0].as_slice(), 3));
         assert_eq!(Field::find(&last.environment, CELL), Some("cell b"));
         assert_eq!(matrix.finished(0, run(1.0)), None);
+        let mut taken = last.clone();
+        taken.environment.push(Field::new("later", "x"));
+        let mut whole = Matrix::new(3);
+        whole.add("b", Some("cell b".into()), Some(taken.clone()));
+        assert_eq!(whole.close().0, [Some(taken)], "nothing was added: it is the same run");
         assert_eq!(matrix.unfinished().map(|run| repeats(&run)).collect::<Vec<_>>(), [1]);
         matrix.failed(2, "gone".into());
         assert!(matrix.is_given_up(2) && !matrix.is_given_up(0));

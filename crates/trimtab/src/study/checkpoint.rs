@@ -92,9 +92,10 @@ impl Checkpoints for Kept {
         // A thread that panicked left no half-done transaction behind: the lock is as good as before.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = store.save(run)?;
-        // The run that this one goes on from is contained in it.
+        // The run that this one goes on from is contained in it. What was measured anew began later, and takes nothing away.
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = cell_of(run).and_then(|cell| found.get_mut(cell)) {
+        let goes_on = |known: &&mut (RunId, Run)| known.1.started_unix_ms == run.started_unix_ms;
+        if let Some(known) = cell_of(run).and_then(|cell| found.get_mut(cell)).filter(goes_on) {
             let before = std::mem::replace(known, (saved.id, run.clone())).0;
             if before != saved.id {
                 store.delete(&[before])?;
@@ -123,4 +124,40 @@ pub fn name(header: trimtab_core::runner::header::Header, detail: &str) -> Strin
     run.specification.clear();
     run.environment.push(Field::new("detail", detail));
     RunId::of(&run).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_core::run::TargetKind;
+    use trimtab_core::runner::header::Header;
+    use trimtab_core::runner::recorder::Recorded;
+
+    #[test]
+    fn a_run_that_goes_on_replaces_what_it_holds_and_one_that_was_begun_anew_takes_nothing_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |started_unix_ms, repeats: &str| {
+            let settings = vec![Field::new("repeats", repeats)];
+            let mut run = Header::new("tree", settings, TargetKind::Directory, "x", "none", 1).into_run(Recorded::default(), true);
+            run.started_unix_ms = started_unix_ms;
+            mark(&mut run, "cell");
+            run
+        };
+        let mut store = Store::create_or_open(&dir.path().join("results.db")).unwrap();
+        let old = run(1000, "1");
+        let id = store.save(&old).unwrap().id;
+        let kept = Kept { store: Mutex::new(store), found: Mutex::new([("cell".to_owned(), (id, old))].into()) };
+        let starts = || {
+            let store = kept.store.lock().unwrap();
+            let all = store.list(&Filter::default()).unwrap();
+            let mut starts: Vec<(u64, u32)> =
+                all.iter().map(|s| store.load(s.id).unwrap()).map(|r| (r.started_unix_ms, repeats(&r))).collect();
+            starts.sort_unstable();
+            starts
+        };
+        kept.put(&run(2000, "1")).unwrap();
+        assert_eq!(starts(), [(1000, 1), (2000, 1)], "the first is no part of the second");
+        kept.put(&run(1000, "3")).unwrap();
+        assert_eq!(starts(), [(1000, 3), (2000, 1)], "the first is part of the third");
+    }
 }
