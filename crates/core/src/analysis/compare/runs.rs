@@ -287,13 +287,17 @@ fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
                 let text = format!("{} was interrupted: its figures cover what was done until then", side.label);
                 found.push(Warning { code: "run.incomplete".to_owned(), severity: Severity::Serious, facts: Vec::new(), text });
             }
-            let own = run.warnings.iter().filter(|warning| warning.severity > Severity::Note);
+            // That a rate is not steady is a note beside its mark; where rates are compared there is no mark.
+            let own = run.warnings.iter().filter(|warning| warning.severity > Severity::Note || warning.code.starts_with("steady-state."));
             found.extend(own.map(|warning| Warning { text: format!("{}: {}", side.label, warning.text), ..warning.clone() }));
         }
     }
     let modelled = |side: &&Side<'_>| side.runs.iter().any(|run| run.provenance == Provenance::Modelled);
-    if let Some(side) = sides.iter().find(modelled) {
-        let text = format!("{} was modelled: the figures have no spread, and how far real ones would scatter they do not say", side.label);
+    let labels: Vec<&str> = sides.iter().filter(modelled).map(|side| side.label).collect();
+    if let Some((last, others)) = labels.split_last() {
+        let (labels, were) = if others.is_empty() { (String::new(), "was") } else { (format!("{} and ", others.join(", ")), "were") };
+        let text =
+            format!("{labels}{last} {were} modelled: the figures have no spread, and how far real ones would scatter they do not say");
         found.push(Warning { code: "run.modelled".to_owned(), severity: Severity::Note, facts: Vec::new(), text });
     }
 }
@@ -401,6 +405,18 @@ mod tests {
         assert_eq!(verdict(&[modelled(1, 2.0)], &[one(Provenance::Measured, 1, 2.001)]), Verdict::CannotTell);
         let seeds = |v: f64| [modelled(1, v), modelled(2, v * 1.01), modelled(3, v * 0.99)];
         assert_eq!(verdict(&seeds(2.0), &seeds(2.001)), Verdict::NoDifference, "repeats under several seeds have a spread");
+    }
+
+    #[test]
+    fn that_a_rate_is_not_steady_and_who_was_modelled_is_said_where_rates_are_compared() {
+        let note = Warning { code: "steady-state.not-reached".into(), severity: Severity::Note, facts: vec![], text: "not steady".into() };
+        let a = [Run { provenance: Provenance::Modelled, warnings: vec![note], ..run("x", &[]) }];
+        let b = [Run { provenance: Provenance::Modelled, ..run("x", &[]) }];
+        let said: Vec<String> = warnings(&two(&a, &b)).into_iter().map(|warning| warning.text).collect();
+        assert!(
+            said.contains(&"A: not steady".to_owned()) && said.iter().any(|text| text.starts_with("A and B were modelled")),
+            "{said:?}"
+        );
     }
 
     #[test]
