@@ -271,18 +271,30 @@ fn data(study: &Study) -> Option<String> {
     }
 }
 
-/// How many times slower random writes are where the partition begins at sector 63, if they are.
-pub fn misaligned(study: &Study) -> Option<f64> {
+/// What a partition that begins at sector 63 costs.
+pub struct Misaligned<'a> {
+    /// How many times slower 4 KiB random writes are.
+    pub times: f64,
+    /// The policy under which that was tried.
+    pub policy: &'a str,
+    /// That is more than any policy gains at any fill.
+    pub most: bool,
+}
+
+/// What a partition at sector 63 costs, if it costs something.
+pub fn misaligned(study: &Study) -> Option<Misaligned<'_>> {
     let (aligned, moved) = (choice(study, "alignment", 0)?, choice(study, "alignment", 1)?);
     let (a, b) = (mean(aligned, RATE_STEADY)?, mean(moved, RATE_STEADY)?);
-    (a > b * GAIN && b > 0.0).then(|| a / b)
+    let times = Some(a / b).filter(|times| b > 0.0 && *times > GAIN)?;
+    let most = study.ageing.iter().flat_map(|run| gains(study, &run.policy)).all(|gain| gain.rate < times);
+    Some(Misaligned { times, policy: &moved.policy, most })
 }
 
 /// A misaligned partition can cost more than any policy gains.
 fn alignment(study: &Study) -> Option<String> {
-    misaligned(study).map(|times| {
+    misaligned(study).map(|Misaligned { times, policy, .. }| {
         format!(
-            "a partition that begins at sector 63 makes 4 KiB random writes {}× slower, whatever the policy: check the alignment first ('trimtab doctor')",
+            "a partition that begins at sector 63 makes 4 KiB random writes {}× slower (tried under '{policy}'): check the alignment first ('trimtab doctor')",
             three_digits(times)
         )
     })

@@ -2,6 +2,7 @@
 //! apply it and where the rest is. A pure function of the runs, the same for real and modelled targets.
 
 use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
+use super::cells::NO_TRIM;
 use super::judged::Judged;
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::months::{NOT_STEADY, NOT_STEADY_LEGEND, fills, is_steady, mark, setting, spaced};
@@ -130,9 +131,15 @@ pub(super) fn choice(study: &Judged<'_>) -> (&'static str, String) {
         Recommendation::Unknown if study.runs.is_empty() && !study.ageing.is_empty() => {
             ("no policy yet", "what trimming costs those who wait was not asked (--questions deleting)")
         }
+        Recommendation::Unknown if no_trim(study) => ("no policy", "the drive does not know TRIM, so there is nothing to choose"),
         Recommendation::Unknown => ("no policy yet", "too little could be tried to compare anything"),
     };
     (choice, meaning.to_owned())
+}
+
+/// Whether every policy but no trimming was left out because the drive takes no TRIM.
+fn no_trim(study: &Study) -> bool {
+    !study.untried.is_empty() && study.untried.iter().all(|untried| untried.reason == NO_TRIM)
 }
 
 /// How sure that is.
@@ -327,7 +334,11 @@ fn notes(study: &Judged<'_>) -> Vec<(String, String)> {
     let deletes = why::deleting(study).filter(|_| !study.ageing.is_empty());
     let mut notes: Vec<(String, String)> = deletes.map(|deletes| (deletes.what, deletes.text)).into_iter().collect();
     let check = match advice::misaligned(study) {
-        Some(times) => format!("a partition at sector 63 costs more than any policy ({}× slower)", three_digits(times)),
+        Some(found) => {
+            let what = if found.most { "costs more than any policy" } else { "makes random writes slow" };
+            format!("a partition at sector 63 {what} ({}× slower)", three_digits(found.times))
+        }
+        None if no_trim(study) => "the drive takes no TRIM: no policy does anything for it".to_owned(),
         None => "'trimtab doctor PATH' says whether TRIM reaches the drive at all".to_owned(),
     };
     notes.push(("Check first".to_owned(), check));

@@ -166,10 +166,13 @@ pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec]) -> Vec<Cel
     jobs.iter().flat_map(|job| policies.iter().filter(possible).map(move |policy| cell(job, policy))).collect()
 }
 
+/// Why.
+pub const NO_TRIM: &str = "the drive does not know TRIM";
+
 /// The policies that a drive which takes no TRIM cannot be under.
 pub fn impossible(setup: &Setup, policies: &[PolicySpec]) -> Vec<Untried> {
     let others = policies.iter().filter(|policy| !setup.trims() && !matches!(policy, PolicySpec::None));
-    others.map(|policy| Untried { policy: policy.name().to_owned(), reason: "the drive does not know TRIM".to_owned() }).collect()
+    others.map(|policy| Untried { policy: policy.name().to_owned(), reason: NO_TRIM.to_owned() }).collect()
 }
 
 /// Each policy at each fill.

@@ -3,6 +3,7 @@
 use super::answer::{longest_wait, policies};
 use super::judged::Judged;
 use super::light_work::{BUSY, SPARSE};
+use super::matrix::repeats;
 use super::months::{fills, setting, spaced};
 use super::{advice, policy, waits};
 use crate::document::{Block, Chart, ChartKind, Dot, Film, Heat, Section};
@@ -107,6 +108,12 @@ pub fn beside_a_trim(study: &Judged<'_>) -> Option<Section> {
     let text = "Each column is a moment, each row a latency, darker where there were more. A stall is a wall: whoever comes during it waits until it is over, \
                 and those behind them too.";
     let mut blocks = vec![Block::Heat(heat), Block::Caption(text.to_owned())];
+    let repeats = study.runs.iter().filter(|run| run.workload == job).map(repeats).max().unwrap_or(1);
+    if repeats > 1 {
+        blocks.push(Block::Text(format!(
+            "Shown is the first of {repeats} repeats; the longest wait on the first screen is that of all of them."
+        )));
+    }
     if waits::longest(study, policy::NONE).is_some_and(|longest| longest.every == SPARSE.interval) {
         let other = "This is another load than that of the first screen, where one append comes every 5 s and finds the one before done: here 50 a second \
                      queue up behind a stall, and their waits are counted from when they were due.";

@@ -52,7 +52,7 @@ fn gains(study: &Study, chosen: Option<&str>) -> Option<String> {
         format!("({} full{days})", spaced(fill))
     };
     let Some(policy) = chosen.filter(|policy| *policy != policy::NONE) else {
-        let most = policies(study).into_iter().flat_map(|policy| advice::gains(study, policy));
+        let most = policies(study).into_iter().filter(|policy| *policy != policy::NONE).flat_map(|policy| advice::gains(study, policy));
         let most = most.flat_map(|gain| [(gain.rate, gain.steady, gain.fill), (gain.life.unwrap_or(1.0), true, gain.fill)]);
         let (most, steady, fill) = most.reduce(|a, b| if b.0 > a.0 { b } else { a })?;
         let most = format!("{}{}", percent(most), mark(steady));
