@@ -13,7 +13,7 @@ pub use files::Files;
 
 use sha2::Digest as _;
 use std::path::Path;
-use trimtab_core::sweep::{Cell, MODEL, Plan};
+use trimtab_core::sweep::{Cell, MODEL, Place, Plan};
 use trimtab_core::usage::UsageError;
 
 use crate::drives::simulate::traced::Traced;
@@ -94,9 +94,9 @@ pub fn id(cell: &Cell<Traced>) -> String {
     short_hash(&cell.identity())
 }
 
-/// The name of a cell that cannot be made: a hash of why.
-fn id_of_impossible(reason: &str) -> String {
-    short_hash(&format!("{MODEL}\nimpossible {reason}"))
+/// The name of a cell that cannot be made: a hash of where it stands on the axes, and why.
+fn id_of_impossible(place: &Place, reason: &str) -> String {
+    short_hash(&format!("{MODEL}\nimpossible {:?} {} {reason}", place.values, place.seed))
 }
 
 /// 128 bits of SHA-256.

@@ -338,6 +338,14 @@ impl Progress {
 fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let checked = sweep::read(&args.plan)?;
     checked.look()?;
+    if let Some(other) = Directory::of_another(&args.output, &checked) {
+        context.remark(&format!(
+            "{} held the sweep '{}' of another plan or model, {} cells. What is finished of it stays and is found again; the plan and the table there are this one's now.",
+            args.output.display(),
+            other.name,
+            grouped(other.cells)
+        ));
+    }
     let directory = Directory::of_plan(&args.output, &checked)?;
     let asked = Asked { shard: args.shard, threads: args.threads.map_or_else(processors, usize::from) };
     let done = run::run(context, &checked, &directory, asked)?;

@@ -142,6 +142,13 @@ impl Directory {
         Self::make(path, &About::of(checked), &checked.text, checked.plan.clone())
     }
 
+    /// What stands there now, if it is of another plan or model.
+    #[must_use]
+    pub fn of_another(path: &Path, checked: &Checked) -> Option<About> {
+        let there = Dir::open(path).ok().and_then(|dir| about_in(&dir).ok());
+        there.filter(|about| *about != About::of(checked))
+    }
+
     fn make(path: &Path, about: &About, text: &str, plan: Plan) -> anyhow::Result<Self> {
         let cannot = || format!("cannot use the directory {}", path.display());
         let dir = Dir::open_or_make(path).with_context(cannot)?;

@@ -113,8 +113,9 @@ impl<'a> Crew<'a> {
 
     fn cell(&self, number: u64) -> anyhow::Result<()> {
         let plan = &self.checked.plan;
-        let (id, outcome, fresh) = match plan.cell(&plan.place(number), &self.checked.files) {
-            Err(wrong) => (id_of_impossible(&wrong.text), Outcome::Failed(wrong.text), true),
+        let place = plan.place(number);
+        let (id, outcome, fresh) = match plan.cell(&place, &self.checked.files) {
+            Err(wrong) => (id_of_impossible(&place, &wrong.text), Outcome::Failed(wrong.text), true),
             Ok(cell) => {
                 let id = id(&cell);
                 match self.found.get(&id) {
