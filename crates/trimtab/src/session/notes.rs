@@ -115,36 +115,39 @@ impl Notes {
 
     /// What living processes have changed for a while, within `reach`.
     pub fn changed_meanwhile(&self, reach: &Reach) -> io::Result<Vec<Change>> {
-        let room = match self.open(false) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            room => room?,
-        };
         let mut all = Vec::new();
-        for name in room.0.names()? {
-            let Some(name) = name.to_str().filter(|name| name.ends_with(SUFFIX)) else { continue };
-            let living = room.read(name)?.filter(|found| found.alive);
-            all.extend(living.and_then(|found| found.change).filter(|change| change.is_within(reach)));
-        }
+        self.each(|_, _, found| {
+            all.extend(found.change.filter(|change| found.alive && change.is_within(reach)));
+            Ok(())
+        })?;
         Ok(all)
     }
 
     /// Puts back what killed processes have left, within `reach`. What was not put back stays noted.
     pub fn put_back_left(&self, reach: &Reach) -> io::Result<Vec<Left>> {
-        let room = match self.open(false) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            room => room?,
-        };
         let mut all = Vec::new();
-        for name in room.0.names()? {
-            let Some(name) = name.to_str().filter(|name| name.ends_with(SUFFIX)) else { continue };
-            if let Some(found) = room.read(name)?
-                && !found.alive
-                && found.change.as_ref().is_none_or(Change::is_seen_from_here)
-            {
+        self.each(|room, name, found| {
+            if !found.alive && found.change.as_ref().is_none_or(Change::is_seen_from_here) {
                 all.extend(room.settle(name, &found, reach)?);
             }
-        }
+            Ok(())
+        })?;
         Ok(all)
+    }
+
+    /// Looks at every note there is.
+    fn each(&self, mut look: impl FnMut(&Room, &str, Found) -> io::Result<()>) -> io::Result<()> {
+        let room = match self.open(false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            room => room?,
+        };
+        for name in room.0.names()? {
+            let Some(name) = name.to_str().filter(|name| name.ends_with(SUFFIX)) else { continue };
+            if let Some(found) = room.read(name)? {
+                look(&room, name, found)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -96,7 +96,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Some(path) => {
             let place = if args.force { Place::Replace } else { Place::New };
             file::write(path, text.as_bytes(), place)?;
-            context.remark(&format!("{} written to {}", counted(runs.len()), path.display()));
+            let without = match args.format {
+                Format::Csv if !args.series => runs.iter().filter(|run| run.metrics.is_empty()).count(),
+                _ => 0,
+            };
+            let left_out = if without > 0 { format!("; {without} without a figure have no row") } else { String::new() };
+            context.remark(&format!("{} written to {}{left_out}", counted(runs.len() - without), path.display()));
         }
     }
     Ok(ExitCode::SUCCESS)
