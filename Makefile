@@ -16,10 +16,13 @@ PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 SKIPS := $(CURDIR)/target/skipped-tests
 SAY_SKIPS = if [ -s "$(SKIPS)" ]; then echo "$$(wc -l < "$(SKIPS)") skipped:"; sort "$(SKIPS)"; else echo "no test was skipped"; fi
 
+# Many tests wait for a device or a process: one more at a time than there are processors.
+TEST_THREADS ?= $(shell expr $$(nproc) + 1)
+
 # Property tests draw the same cases every time here; `make soak` draws others.
 test: packages lint fuzz-check deny
 	@mkdir -p target && rm -f "$(SKIPS)"
-	PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
+	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
 
 check: lint
 	@mkdir -p target && rm -f "$(SKIPS)"

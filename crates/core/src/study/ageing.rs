@@ -58,6 +58,8 @@ pub const MAPPED: &str = "mapped.steady";
 pub const BEHIND: &str = "trim.behind";
 /// Metric: time during which a trim of the policy was under way, on the drive of full size.
 pub const TRIM_TIME: &str = metrics::TRIM_SECONDS;
+/// Environment: the share of their size that the superblocks of the aged drive have, where that is not all of it.
+pub const SUPERBLOCK_SHARE: &str = "drive.aged-superblock-share";
 /// Series of the bursts.
 pub const BURST_SERIES: &str = "random-write.burst.rate";
 /// Series of write amplification.
@@ -169,6 +171,9 @@ impl Ageing {
         run.environment.retain(|field| field.key != "fs.fill");
         run.environment.push(Field::new("fs.fill", format!("{:.0}%", self.fill * 100.0)));
         run.environment.push(Field::new("drive.aged-size", Bytes(small.spec.capacity_bytes).to_string()));
+        if small.block_share < 1.0 {
+            run.environment.push(Field::new(SUPERBLOCK_SHARE, format!("{:.3}", small.block_share)));
+        }
         Ok((run, end))
     }
 
@@ -531,6 +536,20 @@ mod tests {
             (ageing.size, ageing.pictured) = (Bytes(1_000_000_000), true);
             let (run, end) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
             assert_eq!((end, run.pictures.superblocks.is_some()), (End::Complete, has), "{name}");
+        }
+    }
+
+    #[test]
+    fn that_superblocks_are_smaller_is_said_where_they_are() {
+        for (name, share) in [("ocz-vertex-le-100gb", None), ("crucial-m4-128gb", Some("0.199"))] {
+            let mut ageing = Ageing::new(setup(name), 0.6, DataClass::Random, 0.1);
+            ageing.size = Bytes(SMALL);
+            let (run, _) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
+            // Of 256 pages 51 are left: 2 GB in 160 superblocks.
+            assert_eq!(Field::find(&run.environment, SUPERBLOCK_SHARE), share, "{name}");
+            let study = crate::study::Study { ageing: vec![run], ..crate::study::Study::default() };
+            let text = format!("{:?}", crate::study::months::ageing(&study).unwrap());
+            assert_eq!(text.contains("to 19.9 % of their size"), share.is_some(), "{name}");
         }
     }
 

@@ -29,11 +29,7 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        let joined = refused::joined(error, &words, &command());
-        let (said, document) = match joined.or_else(|| refused::value(error, &words, &command())) {
-            Some((what, hint)) => (format!("error: {what}; {hint}"), format!("error: {what}\n\n  tip: {hint}")),
-            None => (text.to_string(), text.to_string()),
-        };
+        let (said, document) = said(error, &words, &command());
         anstream::eprint!("{}", output::on_stderr(output::plain(&said).trim_end()));
         if asks_for_json() {
             crate::output::error::print_usage_document(&document);
@@ -42,6 +38,14 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     }
     anstream::print!("{}", output::styled(&text.ansi().to_string()));
     ExitCode::SUCCESS
+}
+
+/// What is said of `words` that `whole` refuses: on standard error, and in a document.
+pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (String, String) {
+    match refused::joined(error, words, whole).or_else(|| refused::value(error, words, whole)) {
+        Some((what, hint)) => (format!("error: {what}; {hint}"), format!("error: {what}\n\n  tip: {hint}")),
+        None => (error.render().to_string(), error.render().to_string()),
+    }
 }
 
 /// All that can be said, as it is parsed: options take negative numbers and say what is wrong with them, and help is wrapped once, to the

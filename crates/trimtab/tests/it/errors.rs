@@ -267,35 +267,48 @@ fn options(command: &clap::Command, path: &[String], found: &mut Vec<(Vec<String
 
 #[test]
 fn every_number_that_is_none_is_refused_in_one_line_that_says_what_is_wanted() {
+    use trimtab::cmd::cli;
+    let whole = cli::command();
     let mut all = Vec::new();
-    options(&trimtab::cmd::cli::command(), &[], &mut all);
-    let mut numbers = 0;
+    options(&whole, &[], &mut all);
+    let (mut numbers, mut parser) = (0, cli::command());
     for (path, option) in all {
-        let parsed = |value: &str| {
-            let words = ["trimtab".to_owned()].into_iter().chain(path.iter().cloned()).chain([format!("{option}={value}")]);
-            trimtab::cmd::cli::command().try_get_matches_from(words).map_err(|error| error.kind())
+        let words = |value: &str| -> Vec<String> {
+            ["trimtab".to_owned()].into_iter().chain(path.iter().cloned()).chain([format!("{option}={value}")]).collect()
         };
-        let refused = |value: &str| parsed(value).err() == Some(clap::error::ErrorKind::ValueValidation);
+        let mut refused = |value: &str| {
+            parser.try_get_matches_from_mut(words(value)).err().filter(|error| error.kind() == clap::error::ErrorKind::ValueValidation)
+        };
         // What takes any text, or no number at all, wants none.
-        if !refused("abc") || ["1", "60", "4096", "0.5", "10s", "4096:8192", "0+4096"].into_iter().all(refused) {
+        if refused("abc").is_none()
+            || ["1", "60", "4096", "0.5", "10s", "4096:8192", "0+4096"].into_iter().all(|value| refused(value).is_some())
+        {
             continue;
         }
         numbers += 1;
         for value in ["-5", "abc", "NaN", "", "99999999999999999999999"] {
-            assert!(refused(value), "{path:?} {option} takes '{value}'");
-            let refused = trimtab().args(&path).arg(format!("{option}={value}")).env("HOME", "/nonexistent").assert().code(2);
-            let said = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
-            let what = format!("{path:?} {option}={value}: {said}");
-            assert_eq!(said.lines().count(), 1, "{what}");
-            assert!(said.contains(&format!("invalid value '{value}' for '{option} <")), "{what}");
-            for riddle in ["digit", "literal", "target type", "empty string", "not in "] {
-                assert!(!said.contains(riddle), "{what}");
-            }
-            let wanted = said.split("': ").nth(1).unwrap_or_default();
-            assert!(wanted.len() > "; 'trimtab --help' says more\n".len() + 10, "{what}");
+            let error = refused(value).unwrap_or_else(|| panic!("{path:?} {option} takes '{value}'"));
+            says_what_is_wanted(&cli::said(&error, &words(value), &whole).0, &path, &option, value);
+        }
+        // As a process says it.
+        if numbers % 8 == 0 {
+            let refused = trimtab().args(&words("abc")[1..]).env("HOME", "/nonexistent").assert().code(2);
+            says_what_is_wanted(&String::from_utf8(refused.get_output().stderr.clone()).unwrap(), &path, &option, "abc");
         }
     }
     assert!(numbers > 80, "{numbers} options want a number or something like it");
+}
+
+#[track_caller]
+fn says_what_is_wanted(said: &str, path: &[String], option: &str, value: &str) {
+    let what = format!("{path:?} {option}={value}: {said}");
+    assert_eq!(said.lines().count(), 1, "{what}");
+    assert!(said.contains(&format!("invalid value '{value}' for '{option} <")), "{what}");
+    for riddle in ["digit", "literal", "target type", "empty string", "not in "] {
+        assert!(!said.contains(riddle), "{what}");
+    }
+    let wanted = said.split("': ").nth(1).unwrap_or_default();
+    assert!(wanted.len() > "; 'trimtab --help' says more".len() + 10, "{what}");
 }
 
 /// Seen: a benchmark ran to its end and only then found no room for its result; a study without a target offered what no study takes.
