@@ -17,6 +17,7 @@ pub mod data;
 pub mod discards;
 pub mod document;
 pub mod drive;
+pub mod learn;
 pub mod op;
 pub mod policy;
 pub mod rng;

@@ -4,6 +4,7 @@ pub mod again;
 pub mod model;
 pub mod simulate;
 pub mod trace;
+pub mod twin;
 
 use crate::sys::beneath::named;
 use anyhow::Context as _;

@@ -44,6 +44,23 @@ impl<D: Device> DriveTarget<D> {
         self
     }
 
+    /// Starts `op`, as [`BlockTarget::submit`] does, also a TRIM of many ranges, which nobody but the drive has to keep.
+    ///
+    /// # Errors
+    /// A drive that refuses it.
+    pub fn start(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
+        let completion = self.drive.submit(self.now, op);
+        completion.result.map_err(|refusal| TargetError {
+            action: op.kind().name(),
+            object: describe(op),
+            reason: refusal.to_string(),
+            errno: None,
+        })?;
+        self.in_flight.push(Reverse(InFlight { done: completion.done, sequence: self.submitted, tag, issued: self.now }));
+        self.submitted += 1;
+        Ok(())
+    }
+
     /// The drive, to look at its counters.
     pub fn drive(&self) -> &D {
         &self.drive
@@ -74,16 +91,7 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
     }
 
     fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
-        let completion = self.drive.submit(self.now, &op);
-        completion.result.map_err(|refusal| TargetError {
-            action: op.kind().name(),
-            object: describe(&op),
-            reason: refusal.to_string(),
-            errno: None,
-        })?;
-        self.in_flight.push(Reverse(InFlight { done: completion.done, sequence: self.submitted, tag, issued: self.now }));
-        self.submitted += 1;
-        Ok(())
+        self.start(tag, &op)
     }
 
     fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {

@@ -3,6 +3,7 @@
 mod attach;
 mod detach;
 mod end_to_end;
+mod learn;
 mod list;
 mod power;
 mod replay;
@@ -32,6 +33,8 @@ enum Command {
     Simulate(simulate::Args),
     /// Show a specification: every figure with its source.
     Show(show::Args),
+    /// Learn a twin of a drive: probe it, and find the modelled drives that show the same.
+    Learn(learn::Args),
     /// Compare the model's write amplification with theory.
     Validate(validate::Args),
     /// Attach a modelled drive as a block device.
@@ -56,6 +59,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Command::List => list::run(context),
         Command::Simulate(args) => simulate::run(args, context),
         Command::Show(args) => show::run(args, context),
+        Command::Learn(args) => learn::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Attach(args) => attach::run(args, context),
         Command::Status(args) => status::run(args, context),

@@ -104,7 +104,7 @@ fn uncertain(spec: &DriveSpec, alternative: &Alternative) -> toml::Value {
 }
 
 /// The values of a table under their dotted names.
-fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table) {
+pub fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table) {
     match value {
         toml::Value::Table(table) => {
             for (key, value) in table {
@@ -116,7 +116,7 @@ fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table) {
 }
 
 /// A specification as the file that `trimtab_core::drive::spec::file` reads, every field with its value.
-fn table_of(spec: &DriveSpec) -> toml::Table {
+pub fn table_of(spec: &DriveSpec) -> toml::Table {
     let value = |value: Result<toml::Value, toml::ser::Error>| value.expect("specifications hold numbers, texts, lists and tables only");
     let mut table = toml::Table::new();
     table.insert("name".to_owned(), spec.name.clone().into());

@@ -23,6 +23,7 @@ mod health;
 mod history;
 mod hostile;
 mod hostile_text;
+mod learn;
 mod named;
 mod nbd_clients;
 mod nbd_protocol;

@@ -1,5 +1,6 @@
 //! The text of a drive specification, in TOML: the figures, and where each comes from.
 
+use super::twin::{self, Twin};
 use super::{Disk, DriveSpec, Flash, Interface, Medium};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub struct Drive {
     pub sources: BTreeMap<String, Source>,
     /// Other values that fit what is known as well.
     pub alternatives: Vec<Alternative>,
+    /// What is known of it as a twin of a drive that was measured, if it is one.
+    pub twin: Option<Twin>,
 }
 
 /// The same drive with other values for what cannot be told from the outside.
@@ -47,6 +50,8 @@ pub enum SourceKind {
     Fitted,
     /// Typical of the class; not known for this drive.
     Assumed,
+    /// Found by probes of this very drive.
+    Measured,
 }
 
 impl SourceKind {
@@ -57,6 +62,7 @@ impl SourceKind {
             Self::Published => "published",
             Self::Fitted => "fitted",
             Self::Assumed => "assumed",
+            Self::Measured => "measured",
         }
     }
 }
@@ -78,6 +84,7 @@ struct File {
     sources: BTreeMap<String, String>,
     #[serde(default)]
     uncertain: Vec<Uncertain>,
+    twin: Option<twin::Written>,
 }
 
 /// Values that would fit what is known as well, all together.
@@ -102,7 +109,23 @@ pub fn parse(text: &str) -> Result<Drive, String> {
     })?;
     let alternatives = file.uncertain.iter().map(|one| alternative(text, one)).collect::<Result<_, String>>()?;
     let sources = file.sources.iter().map(|(field, text)| Ok((field.clone(), source(field, text)?))).collect::<Result<_, String>>()?;
-    Ok(Drive { spec: spec_of(file)?, sources, alternatives })
+    let twin = file.twin.as_ref().map(|written| members(text, written)).transpose()?;
+    Ok(Drive { spec: spec_of(file)?, sources, alternatives, twin })
+}
+
+/// A twin with its members, each the file with other values in place of its own.
+fn members(text: &str, written: &twin::Written) -> Result<Twin, String> {
+    let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
+    for part in ["twin", "uncertain", "sources"] {
+        table.remove(part);
+    }
+    let one = |values: &Vec<toml::Value>| {
+        let file: File = written.member(&table, values)?.try_into().map_err(|error: toml::de::Error| error.message().replace('\n', " "))?;
+        spec_of(file)
+    };
+    let numbered = |(nth, values)| one(values).map_err(|problem| format!("twin.members.values, list {nth}: {problem}"));
+    let members = (1..).zip(&written.members.values).map(numbered).collect::<Result<Vec<_>, String>>()?;
+    Ok(Twin { origin: written.origin.clone(), parameters: written.parameters.clone(), members })
 }
 
 /// The file with other values in place of its own.
@@ -142,12 +165,13 @@ fn spec_of(file: File) -> Result<DriveSpec, String> {
 }
 
 fn source(field: &str, text: &str) -> Result<Source, String> {
-    let wrong = || format!("sources.{field} must begin with 'published:', 'fitted:' or 'assumed:' and say which");
+    let wrong = || format!("sources.{field} must begin with 'published:', 'fitted:', 'assumed:' or 'measured:' and say which");
     let (kind, text) = text.split_once(':').ok_or_else(wrong)?;
     let kind = match kind.trim() {
         "published" => SourceKind::Published,
         "fitted" => SourceKind::Fitted,
         "assumed" => SourceKind::Assumed,
+        "measured" => SourceKind::Measured,
         _ => return Err(wrong()),
     };
     let text = text.trim();

@@ -20,6 +20,7 @@ struct Entry<'a> {
     published: usize,
     fitted: usize,
     assumed: usize,
+    measured: usize,
 }
 
 /// Prints the shipped drives.
@@ -36,6 +37,7 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
                 published: of(SourceKind::Published),
                 fitted: of(SourceKind::Fitted),
                 assumed: of(SourceKind::Assumed),
+                measured: of(SourceKind::Measured),
             }
         })
         .collect();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::Medium;
+use trimtab_core::drive::spec::twin::Parameter;
 use trimtab_core::units::{Bytes, Nanos};
 
 /// Arguments of `trimtab drive show`.
@@ -35,6 +36,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let document = json!({
         "name": drive.spec.name,
         "description": drive.spec.description,
+        "twin": drive.twin.as_ref().map(|twin| json!({ "origin": twin.origin, "parameters": twin.parameters, "members": twin.members.len() })),
         "fields": rows.iter().map(|(field, value)| json!({ "field": field, "value": value, "source": drive.source_of(field) })).collect::<Vec<_>>(),
     });
     context.report("drive", 1, &document, || {
@@ -44,9 +46,37 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
                 drive.source_of(field).map_or_else(|| "default".to_owned(), |source| format!("{}: {}", source.kind.name(), source.text));
             table.row([field.clone(), shown(field, value), source]);
         }
-        [prose(&format!("{}: {}", drive.spec.name, drive.spec.description)), on_screen(&table)].concat()
+        [prose(&format!("{}: {}", drive.spec.name, drive.spec.description)), on_screen(&table), learned(&drive)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a twin says besides.
+fn learned(drive: &Drive) -> String {
+    let Some(twin) = &drive.twin else { return String::new() };
+    let origin = &twin.origin;
+    let head = format!(
+        "Learned from {} on {} ({} budget, seed {}, {} written); {} drives explain what was measured.",
+        origin.model,
+        origin.learned,
+        origin.budget,
+        origin.seed,
+        Bytes(origin.written_bytes),
+        twin.members.len()
+    );
+    let notes: String = origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
+    ["\n".to_owned(), prose(&head), on_screen(&parameters(&twin.parameters)), notes].concat()
+}
+
+/// What is known of each figure of a twin.
+pub(super) fn parameters(parameters: &[Parameter]) -> Table {
+    let mut table = Table::new("", &["field", "estimate", "90 % of the drives that fit", "known", "from"]).when_narrow(Narrow::Records);
+    for one in parameters {
+        let of = |value: u64| shown(&one.field, &Value::from(value));
+        let between = if one.low == one.high { of(one.low) } else { format!("{} to {}", of(one.low), of(one.high)) };
+        table.row([one.field.clone(), of(one.estimate), between, one.known.name().to_owned(), one.source.clone()]);
+    }
+    table
 }
 
 /// The specification with every field, defaults included.

@@ -1,0 +1,156 @@
+//! A twin: a specification that was learned from a drive, with what is known of each figure, and other drives that show the same.
+
+use super::DriveSpec;
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// In place of a value: a member has no such field.
+pub const NONE: &str = "none";
+
+/// A twin as it stands in a file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    pub(super) origin: Origin,
+    #[serde(default)]
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) members: Members,
+}
+
+/// What differs between the members and the drive itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Members {
+    /// Dotted fields.
+    fields: Vec<String>,
+    /// A list for each member, a value for each field.
+    pub(super) values: Vec<Vec<toml::Value>>,
+}
+
+impl Written {
+    /// `table` with the values of a member.
+    pub(super) fn member(&self, table: &toml::Table, values: &[toml::Value]) -> Result<toml::Table, String> {
+        let fields = &self.members.fields;
+        if fields.len() != values.len() {
+            return Err(format!("has {} values for {} fields", values.len(), fields.len()));
+        }
+        let is_none = |value: &toml::Value| value.as_str() == Some(NONE);
+        let mut table = table.clone();
+        // What is left out first: another kind of the same thing may come in its place.
+        for (field, _) in fields.iter().zip(values).filter(|(_, value)| is_none(value)) {
+            remove(&mut table, field);
+        }
+        for (field, value) in fields.iter().zip(values).filter(|(_, value)| !is_none(value)) {
+            insert(&mut table, field, value)?;
+        }
+        Ok(table)
+    }
+}
+
+/// Removes a dotted field, and tables that it leaves empty.
+fn remove(table: &mut toml::Table, field: &str) {
+    match field.split_once('.') {
+        None => drop(table.remove(field)),
+        Some((first, rest)) => {
+            if let Some(inner) = table.get_mut(first).and_then(toml::Value::as_table_mut) {
+                remove(inner, rest);
+                if inner.is_empty() {
+                    table.remove(first);
+                }
+            }
+        }
+    }
+}
+
+/// Sets a dotted field.
+fn insert(table: &mut toml::Table, field: &str, value: &toml::Value) -> Result<(), String> {
+    match field.split_once('.') {
+        None => drop(table.insert(field.to_owned(), value.clone())),
+        Some((first, rest)) => {
+            let inner = table.entry(first).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            let inner = inner.as_table_mut().ok_or_else(|| format!("{first} is a value, and twin.members.fields has {field}"))?;
+            insert(inner, rest, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a specification that was learned says besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Twin {
+    /// From what, when and how.
+    pub origin: Origin,
+    /// What is known of each figure.
+    pub parameters: Vec<Parameter>,
+    /// Drives that all explain what was measured.
+    pub members: Vec<DriveSpec>,
+}
+
+/// From what a twin was learned, when and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// What the drive calls itself.
+    pub model: String,
+    /// Its firmware, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// The day, as 2026-11-22.
+    pub learned: String,
+    /// How much was probed.
+    pub budget: String,
+    /// Seed of addresses and draws.
+    pub seed: u64,
+    /// Bytes that the probes wrote.
+    pub written_bytes: u64,
+    /// Mean of the squares of the differences between found and explained, in units of what figures may be off by, in per mille.
+    pub misfit_permille: u64,
+    /// What was noticed.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// What is known of a figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// The dotted field.
+    pub field: String,
+    /// The best value, in the field's unit.
+    pub estimate: u64,
+    /// One member in twenty has less.
+    pub low: u64,
+    /// One member in twenty has more.
+    pub high: u64,
+    /// How it is known.
+    pub known: Known,
+    /// By which probes, or from what.
+    pub source: String,
+}
+
+/// How a figure is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Known {
+    /// Probes tell it.
+    Measured,
+    /// Probes bound it, and within the bounds it is typical of the class.
+    Bounded,
+    /// Probes say nothing of it: it is what such drives have.
+    Typical,
+}
+
+impl Known {
+    /// As it is shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Bounded => "bounded",
+            Self::Typical => "typical",
+        }
+    }
+}

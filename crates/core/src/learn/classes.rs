@@ -1,0 +1,107 @@
+//! What drives are like, before one is measured: from where a fit starts, what is drawn where no probe can tell, and the space from which
+//! drives are drawn to try the whole. The shipped specifications and the rates of 36 real models (docs/real-drives.csv) lie within it.
+
+use super::Reported;
+use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
+use crate::drive::spec::VictimPolicy;
+use crate::rng::{Stream, normal_quantile};
+
+/// Where a number is thought to lie: the median, and the standard deviation of its natural logarithm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prior {
+    /// Half of the drives have less.
+    pub median: f64,
+    /// Nine of ten lie within 1.64 of it to either side.
+    pub sigma: f64,
+}
+
+/// Of each number, for a drive that says so of itself.
+#[must_use]
+pub fn priors(reported: &Reported) -> [Prior; NUMBERS] {
+    let pcie = reported.full_duplex;
+    let of = |sata: f64, nvme: f64, sigma: f64| Prior { median: if pcie { nvme } else { sata }, sigma };
+    let mut all = [Prior { median: 1.0, sigma: 1.0 }; NUMBERS];
+    all[at::RATE] = of(450e6, 3e9, 0.6);
+    all[at::OVERHEAD] = of(9e3, 2.5e3, 0.7);
+    all[at::WRITE_OVERHEAD] = of(9e3, 2.5e3, 0.9);
+    all[at::LATENCY] = of(30e3, 12e3, 0.6);
+    all[at::READ] = of(65e3, 60e3, 0.45);
+    all[at::PROGRAM] = of(1.1e6, 0.8e6, 0.5);
+    all[at::CHANNEL] = of(250e6, 900e6, 0.7);
+    all[at::SUSPEND] = of(40e3, 40e3, 0.7);
+    all[at::READ_AHEAD] = of(512e3, 512e3, 1.0);
+    all[at::CACHE] = of(3e6, 8e6, 1.2);
+    all[at::FLUSH] = of(150e3, 100e3, 1.2);
+    all[at::SLC_PROGRAM] = of(150e3, 110e3, 0.4);
+    all[at::SLC_READ] = of(25e3, 24e3, 0.3);
+    all[at::STORED] = of(200.0, 200.0, 0.5);
+    all[at::TRIM_COMMAND] = of(500e3, 60e3, 2.0);
+    all[at::TRIM_RANGE] = of(30e3, 3e3, 2.0);
+    all[at::TRIM_UNIT] = of(20.0, 20.0, 2.0);
+    all[at::TRIM_GB] = of(1e6, 1e6, 2.0);
+    all
+}
+
+/// What no probe tells. `slc` and what is stored behind it go together: such caches are for cells of three bits and more.
+pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
+    let bits = if slc { 3 + u8::from(random.chance(0.35)) } else { 2 + u8::from(random.chance(0.4)) };
+    let least = random.between(5, 25) as u32;
+    let most = if random.chance(0.5) { least } else { least + random.between(20, 150) as u32 };
+    Hidden {
+        over_provisioning_permille: random.log_normal(95.0, 0.35).clamp(70.0, 280.0) as u32,
+        bits_per_cell: bits,
+        pages_per_block: 12 * [16, 32, 64][random.below(3) as usize],
+        erase_ns: random.log_normal(4e6, 0.4) as u64,
+        slc_permille: (least, most),
+        slc_direct: reported.full_duplex || random.chance(0.6),
+        victim: match random.below(10) {
+            0..=6 => VictimPolicy::Greedy,
+            7 => VictimPolicy::CostBenefit,
+            8 => VictimPolicy::Fifo,
+            _ => VictimPolicy::DChoices(8),
+        },
+        separate_gc: random.chance(0.7),
+        read_spread_permille: if random.chance(0.5) { 0 } else { random.between(100, 400) as u16 },
+    }
+}
+
+/// Truncated so that no drawn drive lies where none is sold.
+const SIGMAS_MAX: f64 = 1.8;
+
+/// A drive of the class.
+pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
+    let pcie = reported.full_duplex;
+    let slc = random.chance(0.5);
+    let mut logs = [0.0; NUMBERS];
+    for (log, prior) in logs.iter_mut().zip(priors(reported)) {
+        let normal = normal_quantile(random.unit().clamp(1e-9, 1.0 - 1e-9)).clamp(-SIGMAS_MAX, SIGMAS_MAX);
+        *log = libm::log(prior.median) + prior.sigma * normal;
+    }
+    // Writes take the command processor as reads do, or longer.
+    logs[at::WRITE_OVERHEAD] = logs[at::OVERHEAD] + if random.chance(0.5) { 0.0 } else { random.unit() };
+    // One way in which a TRIM is dear, or none: the others cost next to nothing.
+    let dear = random.below(5) as usize;
+    for number in [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB] {
+        if number != at::TRIM_COMMAND + dear {
+            logs[number] = logs[number].min(libm::log(priors(reported)[number].median)) - random.unit();
+        } else {
+            logs[number] = logs[number].max(libm::log(priors(reported)[number].median)) + random.unit();
+        }
+    }
+    let unit_bytes = 4096 << [0, 0, 0, 1, 2, 3][random.below(6) as usize];
+    let kind = Kind {
+        channels: 8 >> random.below(2),
+        dies_per_channel: 1 << random.between(0, 3),
+        planes: 1 << random.between(0, 2),
+        page_bytes: 16 << 10,
+        unit_bytes,
+        suspends: random.chance(if pcie { 0.6 } else { 0.3 }),
+        protected: random.chance(0.25),
+        slc,
+        compresses: !slc && !pcie && random.chance(0.3),
+        trim_queued: random.chance(if pcie { 0.7 } else { 0.25 }),
+        trim_bytes_min: if random.chance(0.7) { 0 } else { 8192 << random.below(5) },
+        trim_alignment_bytes: if random.chance(0.8) { 0 } else { unit_bytes * 2 },
+    };
+    Candidate { kind, logs, hidden: hidden(random, reported, slc) }
+}

@@ -1,0 +1,357 @@
+//! Which modelled drives explain what was found: the one that does it best, and others that do it as well.
+//!
+//! Residuals are differences of logarithms in units of what a figure may be off by; what is thought of the class counts as further figures. Kinds (dies, rows, mapping
+//! unit ...) are tried one change at a time, numbers fitted by Levenberg's and Marquardt's steps. The ensemble is made by randomised maximum likelihood (Oliver, He and
+//! Reynolds 1996): each member is fitted to figures, and to a class, that are off by as much as they may be; whoever then does not explain the figures is left out.
+
+mod kinds;
+mod linear;
+
+use super::candidate::{Candidate, FIELDS, NUMBERS};
+use super::classes::{self, Prior};
+use super::invert::invert;
+use super::lab::Lab;
+use super::probes::{self, Findings, Plan};
+use super::{Observation, Observer};
+use crate::drive::model;
+use crate::rng::{Stream, normal_quantile};
+use crate::target::drive::DriveTarget;
+use alloc::vec;
+use alloc::vec::Vec;
+use linear::Matrix;
+
+/// Members of an ensemble.
+pub const MEMBERS: usize = 64;
+/// A residual never counts for more than a figure that is off by this much in its logarithm: one that cannot be explained does not decide all.
+const ODD: f64 = 0.7;
+/// Rounds of Levenberg and Marquardt.
+const ROUNDS: u32 = 8;
+/// Changes of kind in a row.
+const CHANGES: u32 = 8;
+/// Step of a difference quotient, in the logarithm.
+const STEP: f64 = 0.04;
+
+/// Puts candidates through the probes of a plan. Whoever has threads does several at once; in whatever order, the answers are the same.
+pub trait Tries: Sync {
+    /// What each of `candidates` shows; `None` of a drive that cannot be.
+    fn all(&self, candidates: &[Candidate], plan: &Plan) -> Vec<Option<Vec<f64>>>;
+}
+
+/// One after another.
+#[derive(Clone, Copy, Debug)]
+pub struct OneByOne;
+
+impl Tries for OneByOne {
+    fn all(&self, candidates: &[Candidate], plan: &Plan) -> Vec<Option<Vec<f64>>> {
+        candidates.iter().map(|candidate| shown(candidate, plan)).collect()
+    }
+}
+
+/// Logarithms of what the probes find on a candidate, in their order.
+#[must_use]
+pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
+    let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
+    let mut target = DriveTarget::new(drive, probes::DEPTH_MAX);
+    let found = probes::run(&mut Lab::new(&mut target), plan, &mut ()).ok()?;
+    Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
+}
+
+/// What a fit ends with.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The one that explains the figures best.
+    pub best: Candidate,
+    /// Others that do, too.
+    pub members: Vec<Candidate>,
+    /// Sum of the squares of the residuals of the figures, by their number: 1 is as good as figures are thought to be.
+    pub misfit: f64,
+    /// Of each number, the share of what was not known of it that the figures took away, from 0 to 1.
+    pub learned: [f64; NUMBERS],
+    /// Figures that the best does not explain: the name, found, shown by the best.
+    pub odd: Vec<(Observation, f64)>,
+    /// Candidates that were tried.
+    pub tried: u32,
+    /// Members that were left out, because they did not explain the figures.
+    pub rejected: u32,
+}
+
+/// Somewhere in the space, and what is shown there.
+#[derive(Clone, Debug)]
+struct Point {
+    candidate: Candidate,
+    shown: Vec<f64>,
+    cost: f64,
+}
+
+/// What is asked.
+struct Problem<'a> {
+    plan: &'a Plan,
+    found: &'a Findings,
+    priors: [Prior; NUMBERS],
+    tries: &'a dyn Tries,
+    observer: &'a mut dyn Observer,
+    tried: u32,
+}
+
+/// Fits drives to `found`. `None` if it was stopped, or if no candidate could be tried.
+pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
+    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), tries, observer, tried: 0 };
+    let (best, others) = problem.best()?;
+    let slopes = problem.slopes(&best)?;
+    let spread = problem.spread(&best.candidate, &slopes)?;
+    let (members, rejected) = problem.ensemble(&best, &others, &slopes, &spread)?;
+    let learned = core::array::from_fn(|number| {
+        let prior = problem.priors[number].sigma;
+        let left = libm::sqrt(spread.at(number, number).max(0.0)) / prior;
+        if best.candidate.kind.has(number) { (1.0 - left * left).clamp(0.0, 1.0) } else { 0.0 }
+    });
+    let residuals = problem.residuals(&best.shown);
+    let odd = found.observations.iter().zip(&best.shown).zip(&residuals).filter(|(_, residual)| libm::fabs(**residual) > 4.0);
+    let misfit = residuals.iter().map(|one| one * one).sum::<f64>() / residuals.len().max(1) as f64;
+    Some(Fitted {
+        misfit,
+        learned,
+        odd: odd.map(|((one, shown), _)| (one.clone(), libm::exp(*shown))).collect(),
+        tried: problem.tried,
+        rejected,
+        best: best.candidate,
+        members,
+    })
+}
+
+impl Problem<'_> {
+    fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
+        if self.observer.stopped() {
+            return None;
+        }
+        let shown = self.tries.all(&candidates, self.plan);
+        self.tried += candidates.len() as u32;
+        self.observer.tried(self.tried);
+        let expected = self.found.observations.len();
+        let point = |(candidate, shown): (Candidate, Option<Vec<f64>>)| {
+            let shown = shown.filter(|shown| shown.len() == expected)?;
+            let cost = self.cost(&candidate, &shown);
+            Some(Point { candidate, shown, cost })
+        };
+        Some(candidates.into_iter().zip(shown).map(point).collect())
+    }
+
+    /// Found less shown, in units of what each may be off by.
+    fn residuals(&self, shown: &[f64]) -> Vec<f64> {
+        self.found.observations.iter().zip(shown).map(|(one, shown)| tame(libm::log(one.value_ns) - shown) / one.sigma).collect()
+    }
+
+    fn cost(&self, candidate: &Candidate, shown: &[f64]) -> f64 {
+        self.residuals(shown).iter().map(|one| one * one).sum::<f64>() + self.oddity(candidate)
+    }
+
+    /// How far a candidate is from what is thought of its class.
+    fn oddity(&self, candidate: &Candidate) -> f64 {
+        let of = |number: &usize| {
+            let prior = self.priors[*number];
+            let off = (candidate.logs[*number] - libm::log(prior.median)) / prior.sigma;
+            off * off
+        };
+        (0..NUMBERS).filter(|number| candidate.kind.has(*number)).map(|number| of(&number)).sum()
+    }
+
+    /// How what is shown changes with each number: a row for each.
+    fn slopes(&mut self, point: &Point) -> Option<Vec<Vec<f64>>> {
+        let steps: Vec<f64> = (0..NUMBERS).map(|number| step(&point.candidate, number)).collect();
+        let moved = |number: usize| {
+            let mut candidate = point.candidate.clone();
+            candidate.logs[number] += steps[number];
+            candidate
+        };
+        let active: Vec<usize> = (0..NUMBERS).filter(|number| point.candidate.kind.has(*number)).collect();
+        let points = self.try_all(active.iter().map(|number| moved(*number)).collect())?;
+        let mut slopes = vec![vec![0.0; point.shown.len()]; NUMBERS];
+        for (number, moved) in active.into_iter().zip(points) {
+            if let Some(moved) = moved {
+                slopes[number] = moved.shown.iter().zip(&point.shown).map(|(there, here)| (there - here) / steps[number]).collect();
+            }
+        }
+        Some(slopes)
+    }
+
+    /// The matrix of the normal equations, with what is thought of the class.
+    fn curvature(&self, candidate: &Candidate, slopes: &[Vec<f64>], damping: f64) -> Matrix {
+        let mut matrix = Matrix::new(NUMBERS);
+        for row in 0..NUMBERS {
+            for column in 0..=row {
+                let both = slopes[row].iter().zip(&slopes[column]).zip(&self.found.observations);
+                let sum = both.map(|((a, b), one)| a * b / (one.sigma * one.sigma)).sum::<f64>();
+                matrix.set(row, column, sum);
+            }
+            let prior = self.priors[row].sigma;
+            let held = if candidate.kind.has(row) { 1.0 / (prior * prior) } else { 1e6 };
+            matrix.set(row, row, (matrix.at(row, row) + held) * (1.0 + damping));
+        }
+        matrix
+    }
+
+    /// What remains unknown around `candidate`, to first order.
+    fn spread(&self, candidate: &Candidate, slopes: &[Vec<f64>]) -> Option<Matrix> {
+        self.curvature(candidate, slopes, 0.0).inverse()
+    }
+
+    /// The step that would explain `residuals` and be as near to `means` of the class as that allows.
+    fn step(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &[Vec<f64>], damping: f64) -> Option<Candidate> {
+        let pulls: Vec<f64> = (0..NUMBERS)
+            .map(|number| {
+                let by_figures: f64 = slopes[number]
+                    .iter()
+                    .zip(residuals)
+                    .zip(&self.found.observations)
+                    .map(|((slope, off), one)| slope * off / one.sigma)
+                    .sum();
+                let prior = self.priors[number].sigma;
+                by_figures + (means[number] - from.logs[number]) / (prior * prior)
+            })
+            .collect();
+        let moves = self.curvature(from, slopes, damping).solve(&pulls)?;
+        let mut to = from.clone();
+        for (number, moved) in moves.into_iter().enumerate() {
+            if from.kind.has(number) {
+                to.logs[number] += moved.clamp(-1.5, 1.5);
+            }
+        }
+        Some(to)
+    }
+
+    fn means(&self) -> [f64; NUMBERS] {
+        self.priors.map(|prior| libm::log(prior.median))
+    }
+
+    /// Improves the numbers of a candidate until nothing is gained.
+    fn improve(&mut self, mut point: Point, rounds: u32) -> Option<Point> {
+        let means = self.means();
+        for _ in 0..rounds {
+            let slopes = self.slopes(&point)?;
+            let residuals = self.residuals(&point.shown);
+            let steps =
+                [0.0, 0.1, 1.0, 10.0].iter().filter_map(|damping| self.step(&point.candidate, &residuals, &means, &slopes, *damping));
+            let steps: Vec<Candidate> = steps.collect();
+            let better = self.try_all(steps)?.into_iter().flatten().min_by(|a, b| a.cost.total_cmp(&b.cost));
+            let Some(better) = better.filter(|better| better.cost < point.cost) else { break };
+            let gained = point.cost - better.cost;
+            point = better;
+            if gained < 0.3 {
+                break;
+            }
+        }
+        Some(point)
+    }
+
+    /// Members of the ensemble, among kinds by how well they explain the figures.
+    fn ensemble(&mut self, best: &Point, others: &[Point], slopes: &[Vec<f64>], spread: &Matrix) -> Option<(Vec<Candidate>, u32)> {
+        let mut random = Stream::new(self.plan.seed, "ensemble");
+        let kinds: Vec<&Point> = core::iter::once(best).chain(others).collect();
+        let weights: Vec<f64> = kinds.iter().map(|point| libm::exp(-0.5 * (point.cost - best.cost)).min(1.0)).collect();
+        let known = (0..NUMBERS).filter(|number| best.candidate.kind.has(*number)).count() as f64;
+        // A chi-squared of so many degrees of freedom stays below that in 99 of 100 cases, nearly (Wilson and Hilferty).
+        let most = known * libm::pow(1.0 - 2.0 / (9.0 * known) + 2.33 * libm::sqrt(2.0 / (9.0 * known)), 3.0);
+        let (mut members, mut rejected, mut shrunk) = (Vec::new(), 0, 1.0);
+        for _ in 0..6 {
+            let missing = MEMBERS - members.len();
+            let starts: Vec<&Point> = (0..missing).map(|_| kinds[pick(&mut random, &weights)]).collect();
+            let first: Vec<Draw> = starts.iter().map(|start| self.draw(start, shrunk, &mut random)).collect();
+            let candidates = first.iter().zip(&starts).map(|(draw, start)| self.towards(draw, start, slopes, spread)).collect();
+            let points = self.try_all(candidates)?;
+            // Once more from where that led: what is shown is not linear in the numbers.
+            let again = first.iter().zip(&points).map(|(draw, point)| match point {
+                Some(point) => self.towards(draw, point, slopes, spread),
+                None => best.candidate.clone(),
+            });
+            let again: Vec<Candidate> = again.collect();
+            let later = self.try_all(again)?;
+            for (one, two) in points.into_iter().zip(later) {
+                let better = [one, two].into_iter().flatten().min_by(|a, b| self.misfit(a).total_cmp(&self.misfit(b)));
+                match better.filter(|point| self.misfit(point) <= self.misfit(best) + most) {
+                    Some(mut point) => {
+                        point.candidate.hidden = classes::hidden(&mut random, &self.plan.reported, point.candidate.kind.slc);
+                        members.push(point.candidate);
+                    }
+                    None => rejected += 1,
+                }
+            }
+            if members.len() >= MEMBERS {
+                return Some((members, rejected));
+            }
+            shrunk *= 0.7;
+        }
+        while members.len() < MEMBERS {
+            let mut again = members.get(random.below(members.len() as u64) as usize).unwrap_or(&best.candidate).clone();
+            again.hidden = classes::hidden(&mut random, &self.plan.reported, again.kind.slc);
+            members.push(again);
+        }
+        Some((members, rejected))
+    }
+
+    /// The part of the cost that the figures make.
+    fn misfit(&self, point: &Point) -> f64 {
+        self.residuals(&point.shown).iter().map(|one| one * one).sum()
+    }
+
+    /// Figures and a class that are off by as much as they may be, times `scale`.
+    fn draw(&self, start: &Point, scale: f64, random: &mut Stream) -> Draw {
+        let mut normal = || scale * normal_quantile(random.unit().clamp(1e-9, 1.0 - 1e-9));
+        let noise = start.shown.iter().map(|_| normal()).collect();
+        let means = core::array::from_fn(|number| libm::log(self.priors[number].median) + self.priors[number].sigma * normal());
+        Draw { noise, means }
+    }
+
+    fn towards(&self, draw: &Draw, from: &Point, slopes: &[Vec<f64>], spread: &Matrix) -> Candidate {
+        let residuals: Vec<f64> = self.residuals(&from.shown).iter().zip(&draw.noise).map(|(residual, noise)| residual + noise).collect();
+        let mut to = from.candidate.clone();
+        let pulls: Vec<f64> = (0..NUMBERS)
+            .map(|number| {
+                let by_figures: f64 = slopes[number]
+                    .iter()
+                    .zip(&residuals)
+                    .zip(&self.found.observations)
+                    .map(|((slope, off), one)| slope * off / one.sigma)
+                    .sum();
+                let prior = self.priors[number].sigma;
+                by_figures + (draw.means[number] - from.candidate.logs[number]) / (prior * prior)
+            })
+            .collect();
+        for (number, moved) in spread.times(&pulls).into_iter().enumerate() {
+            if to.kind.has(number) {
+                to.logs[number] += moved.clamp(-3.0, 3.0);
+            }
+        }
+        to
+    }
+}
+
+/// By how much figures and class are off, for one member.
+struct Draw {
+    noise: Vec<f64>,
+    means: [f64; NUMBERS],
+}
+
+/// A difference of logarithms that never counts for more than [`ODD`].
+fn tame(off: f64) -> f64 {
+    off / libm::sqrt(1.0 + off * off / (ODD * ODD))
+}
+
+/// A step large enough to change a whole number.
+fn step(candidate: &Candidate, number: usize) -> f64 {
+    let one = libm::log(1.0 + 1.5 / candidate.number(number).max(1.0));
+    STEP.max(one)
+}
+
+/// The number of one of `weights`, drawn by them.
+fn pick(random: &mut Stream, weights: &[f64]) -> usize {
+    let mut left = random.unit() * weights.iter().sum::<f64>();
+    for (nth, weight) in weights.iter().enumerate() {
+        left -= weight;
+        if left < 0.0 {
+            return nth;
+        }
+    }
+    0
+}
+
+const _: () = assert!(FIELDS.len() == NUMBERS, "each number is a field");

@@ -1,0 +1,34 @@
+//! Sequential writes of zeros, of data of which half can be compressed away, and of such that cannot be compressed.
+
+use super::{Findings, Lab, Plan, Probe, sequential};
+use crate::data::DataClass;
+use crate::drive::Command;
+use crate::target::TargetResult;
+use alloc::format;
+
+/// The classes.
+const CLASSES: [(DataClass, &str); 3] =
+    [(DataClass::Zero, "zeros"), (DataClass::Compressible(50), "half compressible"), (DataClass::Random, "random")];
+
+/// Writes that a compressing controller makes smaller.
+pub struct Compression;
+
+impl Probe for Compression {
+    fn name(&self) -> &'static str {
+        "compression"
+    }
+
+    fn identifies(&self) -> &'static [&'static str] {
+        &["flash.compression", "flash.compression.stored_permille_min"]
+    }
+
+    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+        for (nth, (class, name)) in (0_u64..).zip(CLASSES) {
+            let extent = plan.part(8 + 2 * nth, 10 + 2 * nth);
+            let stream = lab.stream(4, sequential(extent, class))?;
+            let flush = lab.one(Command::Flush)?;
+            found.add(self.name(), format!("write {name}"), (stream.took + flush).0 as f64 / extent.len as f64, 0.02);
+        }
+        Ok(())
+    }
+}

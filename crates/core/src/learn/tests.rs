@@ -1,0 +1,162 @@
+use super::candidate::at;
+use super::fit::{self, Fitted, OneByOne};
+use super::lab::Lab;
+use super::probes::{self, Findings, Plan};
+use super::{Budget, Observer, Reported, summary};
+use crate::drive::model;
+use crate::drive::spec::twin::Known;
+use crate::drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, Trim, WriteCache};
+use crate::target::drive::DriveTarget;
+
+/// Nothing about it is what such drives mostly have. TRIMs are dear by the range.
+fn drive(change: impl FnOnce(&mut Flash)) -> DriveSpec {
+    let capacity_bytes = 4 << 30;
+    let geometry = Geometry { channels: 4, dies_per_channel: 2, superblock_dies: 8, pages_per_block: 128, ..Geometry::default() };
+    let mut flash = Flash {
+        geometry: geometry.with_over_provisioning(capacity_bytes, 120),
+        nand: NandTiming { read_ns: 83_000, program_ns: 1_370_000, channel_bytes_per_s: 310_000_000, ..NandTiming::default() },
+        write_cache: WriteCache { bytes: 2 << 20, flush_ns: 230_000, ..WriteCache::default() },
+        trim: Trim { command_ns: 410_000, range_ns: 93_000, unit_ns: 55, gb_ns: 2_900_000, bytes_min: 16 << 10, ..Trim::default() },
+        ..Flash::default()
+    };
+    flash.ftl.mapping_unit_bytes = 8192;
+    change(&mut flash);
+    let interface = Interface { rate_bytes_per_s: 430_000_000, command_overhead_ns: 7_700, latency_ns: 41_000, ..Interface::default() };
+    DriveSpec {
+        name: "x".into(),
+        description: "x".into(),
+        capacity_bytes,
+        logical_block_bytes: 512,
+        interface,
+        medium: Medium::Flash(flash),
+    }
+}
+
+fn plan(spec: &DriveSpec, budget: Budget) -> Plan {
+    Plan::new(budget, Reported::of(spec).unwrap(), 96 << 20, 1).unwrap()
+}
+
+fn probed(spec: &DriveSpec, plan: &Plan) -> (Findings, DriveTarget<alloc::boxed::Box<dyn model::Model>>) {
+    let mut target = DriveTarget::new(model::build(spec, 1).unwrap(), probes::DEPTH_MAX);
+    let found = probes::run(&mut Lab::new(&mut target), plan, &mut ()).unwrap();
+    (found, target)
+}
+
+fn learned(spec: &DriveSpec, plan: &Plan) -> Fitted {
+    fit::fit(&probed(spec, plan).0, plan, &OneByOne, &mut ()).unwrap()
+}
+
+/// What the documentation of the model says that commands take, worked out by hand.
+#[test]
+fn the_probes_find_what_arithmetic_says() {
+    let spec = drive(|_| {});
+    let found = probed(&spec, &plan(&spec, Budget::Small)).0;
+    let host = 7_700.0 + 41_000.0;
+    let link = |bytes: f64| bytes / 0.43;
+    let trim = |ranges: f64, units: f64, bytes: f64| host + 410_000.0 + ranges * 93_000.0 + units * 55.0 + bytes * 2.9e-3;
+    let short = 65_536.0;
+    for (name, expected_ns) in [
+        ("trimmed read 4096 q1", host + link(4096.0)),
+        ("trimmed read 524288 q1", host + link(524_288.0)),
+        ("trimmed read block deep", 7_700.0),
+        ("read 4096 q1", host + 83_000.0 + 8192.0 / 0.31 + link(4096.0)),
+        ("trim one", trim(1.0, 8.0, short)),
+        ("trim one again", trim(1.0, 0.0, short)),
+        ("trim few", trim(8.0, 64.0, 8.0 * short)),
+        ("trim few again", trim(8.0, 0.0, 8.0 * short)),
+        ("trim long", trim(1.0, 256.0, 2_097_152.0)),
+        ("write 65536 q1", host + link(65_536.0)),
+    ] {
+        let value = found.ns(name).unwrap_or_else(|| panic!("no {name}"));
+        assert!((value / expected_ns - 1.0).abs() < 0.01, "{name}: {value}, {expected_ns} by arithmetic");
+    }
+    // Eight dies program 32 KiB each in 1.37 ms: 5.2 ns a byte, and a flush waits for one program.
+    let rate = found.ns("burst 33554432").unwrap();
+    assert!((rate / (1_370_000.0 / (8.0 * 32_768.0)) - 1.0).abs() < 0.02, "{rate}");
+    assert_eq!((found.trim_least, found.trim_granularity), (Some((8192, 16384)), Some(8192)));
+}
+
+#[test]
+fn no_more_is_written_than_was_allowed_and_reads_write_nothing() {
+    for (budget, limit) in [(Budget::Small, 24 << 20), (Budget::Small, 96 << 20), (Budget::Small, 1 << 30), (Budget::Reads, 0)] {
+        let spec = drive(|_| {});
+        let plan = Plan::new(budget, Reported::of(&spec).unwrap(), limit, 1).unwrap();
+        let (found, target) = probed(&spec, &plan);
+        // By the drive's own count. What a drive in use would hold already is put there first.
+        let there = if budget == Budget::Reads { plan.area } else { 0 };
+        let written = target.drive().written().0 - there;
+        assert_eq!(written, found.written);
+        assert!(written <= limit, "{written} of {limit}");
+        assert_eq!(budget == Budget::Reads, written == 0);
+    }
+    let spec = drive(|_| {});
+    assert_eq!(Plan::new(Budget::Small, Reported::of(&spec).unwrap(), (24 << 20) - 1, 1), None);
+    assert_eq!(Plan::write_limit(120_000_000_000), 1_200_000_000);
+    assert_eq!(Plan::write_limit(2_000_000_000_000), 4_000_000_000);
+}
+
+#[test]
+fn a_drive_that_is_unlike_its_class_is_found_again() {
+    let spec = drive(|_| {});
+    let plan = plan(&spec, Budget::Small);
+    let fitted = learned(&spec, &plan);
+    let kind = fitted.best.kind;
+    assert_eq!((kind.unit_bytes, kind.trim_bytes_min, kind.trim_queued, kind.slc, kind.compresses), (8192, 16384, false, false, false));
+    for (number, value, within) in [
+        (at::RATE, 430e6, 0.02),
+        (at::OVERHEAD, 7700.0, 0.02),
+        (at::LATENCY, 41e3, 0.03),
+        (at::READ, 83e3, 0.08),
+        (at::PROGRAM, 1.37e6, 0.05),
+        (at::CACHE, (2 << 20) as f64, 0.15),
+        (at::TRIM_COMMAND, 410e3, 0.1),
+        (at::TRIM_RANGE, 93e3, 0.1),
+        (at::TRIM_UNIT, 55.0, 0.1),
+        (at::TRIM_GB, 2.9e6, 0.1),
+    ] {
+        let off = fitted.best.number(number) / value - 1.0;
+        assert!(off.abs() < within, "{}: {}, {value} in truth", super::candidate::FIELDS[number], fitted.best.number(number));
+    }
+    assert_eq!(fitted.members.len(), fit::MEMBERS);
+    assert!(fitted.misfit < 1.0, "{}", fitted.misfit);
+    let parameters = summary::parameters(&fitted, &plan);
+    let of = |field: &str| parameters.iter().find(|one| one.field == field).unwrap();
+    assert_eq!((of("flash.trim.range_ns").known, of("flash.nand.erase_ns").known), (Known::Measured, Known::Typical));
+    for one in &parameters {
+        assert!(one.low <= one.estimate && one.estimate <= one.high, "{one:?}");
+    }
+    // Once more, and all is the same.
+    let again = learned(&spec, &plan);
+    assert_eq!((again.best, again.members), (fitted.best, fitted.members));
+}
+
+/// What one budget cannot tell it does not claim to have measured.
+#[test]
+fn reads_tell_nothing_of_writes_and_trims() {
+    let spec = drive(|_| {});
+    let plan = plan(&spec, Budget::Reads);
+    let fitted = learned(&spec, &plan);
+    for one in summary::parameters(&fitted, &plan) {
+        let about = ["flash.trim", "flash.write_cache", "flash.nand.program_ns", "interface.write_overhead_ns", "flash.ftl"];
+        if about.iter().any(|field| one.field.starts_with(field)) {
+            assert_eq!((one.known, one.source.starts_with("the class")), (Known::Typical, true), "{one:?}");
+        }
+    }
+    assert!((fitted.best.number(at::RATE) / 430e6 - 1.0).abs() < 0.1, "{}", fitted.best.number(at::RATE));
+}
+
+#[test]
+fn what_is_stopped_gives_no_twin() {
+    struct Stopped;
+    impl Observer for Stopped {
+        fn tried(&mut self, _candidates: u32) {}
+        fn probed(&mut self, _name: &str, _found: &[super::Observation]) {}
+        fn stopped(&self) -> bool {
+            true
+        }
+    }
+    let spec = drive(|_| {});
+    let plan = plan(&spec, Budget::Small);
+    let found = probed(&spec, &plan).0;
+    assert!(fit::fit(&found, &plan, &OneByOne, &mut Stopped).is_none());
+}

@@ -1,0 +1,206 @@
+//! `trimtab drive learn`.
+
+use super::show::parameters;
+use crate::drives::{self, model, twin};
+use crate::output::lines::prose;
+use crate::output::progress::{Counting, Progress};
+use crate::output::{self, Context};
+use crate::report::file::{self, Place};
+use crate::report::layout::on_screen;
+use crate::sys::interrupt::{self, Interrupted};
+use crate::target::TargetSpec;
+use anyhow::Context as _;
+use rayon::prelude::*;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trimtab_core::drive::spec::twin::{Origin, Twin};
+use trimtab_core::drive::spec::{DriveSpec, IDENTIFIER_MAX};
+use trimtab_core::learn::candidate::Candidate;
+use trimtab_core::learn::fit::{self, Fitted, Tries, shown};
+use trimtab_core::learn::probes::{AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, Plan};
+use trimtab_core::learn::{self, Budget, Observation, Observer, Reported, summary};
+use trimtab_core::target::drive::DriveTarget;
+use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
+
+/// Arguments of `trimtab drive learn`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trimtab drive learn drive:sata-tlc-500gb --output twin.toml
+  trimtab drive show ./twin.toml
+  trimtab study drive:./twin.toml
+
+So far a drive must be a modelled one: it is probed in virtual time, as one that is there would be, and nothing that its specification says is used \
+but what any drive says of itself (its capacity, its queue, the limits of its TRIM). Real drives are refused.")]
+pub struct Args {
+    /// drive:NAME or drive:FILE.toml.
+    target: String,
+    /// How much is probed.
+    #[arg(long, value_enum, default_value_t = BudgetArg::Small)]
+    budget: BudgetArg,
+    /// Most bytes that the probes write [default: 1 % of the drive, 4 GB at most].
+    #[arg(long, value_name = "SIZE")]
+    write_limit: Option<Bytes>,
+    /// Where the twin is written [default: twin-of-NAME.toml].
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write over an older file.
+    #[arg(long)]
+    force: bool,
+    /// Seed of addresses and of the ensemble.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum BudgetArg {
+    /// Nothing is written: reads of data that are there.
+    Reads,
+    /// Little is written; what is trimmed was written by the probes.
+    Small,
+}
+
+/// Probes, fits, writes the twin and says what was found out.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install().context("cannot install signal handlers")?;
+    let TargetSpec::Drive(name) = TargetSpec::resolve_as(&args.target, "drive learn takes drive:NAME or drive:FILE.toml")? else {
+        let hint = "real drives cannot be learned yet; drive learn takes drive:NAME or drive:FILE.toml";
+        return Err(UsageError::new(format!("{} is no modelled drive", args.target)).hint(hint).into());
+    };
+    let drive = drives::load(&name)?;
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("twin-of-{}.toml", drive.spec.name)));
+    file::check(&output, args.force)?;
+    let plan = plan(args, &drive.spec)?;
+    let mut watching = Watching(Progress::new(context, "learn", Counting::Items, 0));
+    let found = probe(&drive.spec, &plan, &mut watching)?;
+    let fitted = fit::fit(&found, &plan, &InParallel, &mut watching);
+    drop(watching);
+    if interrupt::requested() {
+        return Err(Interrupted.into());
+    }
+    let fitted = fitted.ok_or_else(|| UsageError::new(format!("no modelled drive explains what was measured on {}", args.target)))?;
+    let learned = Learned::new(&drive.spec, &plan, &found, &fitted);
+    let place = if args.force { Place::Replace } else { Place::New };
+    let written = file::write(&output, twin::text(&learned.spec, &learned.twin).as_bytes(), place)?;
+    say(&learned, &found, &fitted, &written, context)
+}
+
+fn plan(args: &Args, spec: &DriveSpec) -> anyhow::Result<Plan> {
+    let reported = Reported::of(spec).ok_or_else(|| UsageError::new(format!("{} is a disk, which has no twin", args.target)))?;
+    let limit = args.write_limit.map_or_else(|| Plan::write_limit(spec.capacity_bytes), |limit| limit.0);
+    let budget = match args.budget {
+        BudgetArg::Reads => Budget::Reads,
+        BudgetArg::Small => Budget::Small,
+    };
+    Plan::new(budget, reported, limit, args.seed).ok_or_else(|| {
+        let least = Bytes(AREA_MIN * AREA_WRITES);
+        let what = format!("with {} to be written nothing can be learned of {}", Bytes(limit), args.target);
+        UsageError::new(what).hint(format!("--write-limit {}MiB is the least, on a drive of twice that", least.0 >> 20)).into()
+    })
+}
+
+fn probe(spec: &DriveSpec, plan: &Plan, watching: &mut Watching) -> anyhow::Result<Findings> {
+    let drive = model::build(spec, plan.seed).map_err(|error| UsageError::new(error.to_string()))?;
+    let mut target = DriveTarget::new(drive, DEPTH_MAX);
+    Ok(learn::probe(&mut target, plan, watching)?)
+}
+
+/// Candidates on all processors.
+struct InParallel;
+
+impl Tries for InParallel {
+    fn all(&self, candidates: &[Candidate], plan: &Plan) -> Vec<Option<Vec<f64>>> {
+        candidates.par_iter().map(|candidate| shown(candidate, plan)).collect()
+    }
+}
+
+/// Shows how far it is.
+struct Watching(Progress);
+
+impl Observer for Watching {
+    fn tried(&mut self, candidates: u32) {
+        self.0.set(candidates.into());
+    }
+
+    fn probed(&mut self, name: &str, found: &[Observation]) {
+        self.0.phase(name);
+        if !found.is_empty() {
+            self.0.say(|| vec![format!("{} figures", found.len())]);
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        interrupt::requested()
+    }
+}
+
+/// A twin with its specification.
+struct Learned {
+    spec: DriveSpec,
+    twin: Twin,
+}
+
+impl Learned {
+    fn new(truth: &DriveSpec, plan: &Plan, found: &Findings, fitted: &Fitted) -> Self {
+        let mut name = format!("twin-of-{}", truth.name);
+        name.truncate(IDENTIFIER_MAX);
+        let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let description = format!("Twin of {}, learned by probes ({} budget)", truth.name, plan.budget.name());
+        let of = |candidate: &Candidate| candidate.spec(&name, &description, &plan.reported);
+        let odd = fitted.odd.iter().map(|(one, shown)| {
+            format!(
+                "{}: found {}, the twin shows {}; no drive was found that shows both this and the rest",
+                one.name,
+                time(one.value_ns),
+                time(*shown)
+            )
+        });
+        let origin = Origin {
+            model: format!("drive:{}", truth.name),
+            firmware: None,
+            learned: today,
+            budget: plan.budget.name().to_owned(),
+            seed: plan.seed,
+            written_bytes: found.written,
+            misfit_permille: (fitted.misfit * 1000.0).round() as u64,
+            notes: odd.collect(),
+        };
+        // A drive that could not be is none that explains anything.
+        let members = fitted.members.iter().map(of).filter(|spec| spec.validate().is_ok()).collect();
+        let twin = Twin { origin, parameters: summary::parameters(fitted, plan), members };
+        Self { spec: of(&fitted.best), twin }
+    }
+}
+
+fn time(ns: f64) -> String {
+    if ns < 1000.0 { format!("{ns:.2} ns") } else { Nanos(ns.round() as u64).to_string() }
+}
+
+fn say(learned: &Learned, found: &Findings, fitted: &Fitted, written: &Path, context: &Context) -> anyhow::Result<ExitCode> {
+    let Learned { twin, .. } = learned;
+    let document = json!({
+        "file": written,
+        "origin": twin.origin,
+        "parameters": twin.parameters,
+        "members": twin.members.len(),
+        "candidates_tried": fitted.tried,
+        "candidates_left_out": fitted.rejected,
+        "found": found.observations.iter().map(|one| json!({ "name": one.name, "probe": one.probe, "value_ns": one.value_ns })).collect::<Vec<_>>(),
+    });
+    context.report("twin", 1, &document, || {
+        let head = format!(
+            "{} figures of {} probes; {} written. {} candidates were tried, {} drives explain the figures.",
+            found.observations.len(),
+            twin.origin.budget,
+            Bytes(found.written),
+            fitted.tried,
+            twin.members.len()
+        );
+        let notes: String = twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
+        let end = format!("Written to {0}. Use it as drive:{0}", output::plain(&written.display().to_string()));
+        [prose(&head), on_screen(&parameters(&twin.parameters)), notes, prose(&end)].concat()
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

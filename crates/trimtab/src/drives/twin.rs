@@ -1,0 +1,82 @@
+//! The file of a twin: a specification like any other, with what is known of each figure and the drives that show the same.
+
+use crate::store::recipe::{flatten, table_of};
+use std::collections::BTreeSet;
+use trimtab_core::drive::spec::DriveSpec;
+use trimtab_core::drive::spec::twin::{Known, NONE, Origin, Parameter, Twin};
+
+/// What such files begin with.
+const HEAD: &str = "\
+# A twin: a modelled drive that shows what was measured on the drive named below. It can be used wherever a drive is: drive:THIS_FILE.toml.
+# 'trimtab drive show THIS_FILE.toml' says of each figure how it is known. [twin.members] has other drives that explain the measurements as well:
+# 'none' stands for a field that a member does not have.
+";
+
+/// The file of `twin`, whose best values are `spec`.
+pub fn text(spec: &DriveSpec, twin: &Twin) -> String {
+    let mut table = table_of(spec);
+    table.insert("sources".to_owned(), sources(&twin.parameters).into());
+    let body = toml::to_string(&table).expect("a table of tables is TOML");
+    [HEAD, &body, &origin(&twin.origin), &parameters(&twin.parameters), &members(spec, &twin.members)].concat()
+}
+
+/// Where each figure comes from, in the words of all specifications.
+fn sources(parameters: &[Parameter]) -> toml::Table {
+    let of = |one: &Parameter| match one.known {
+        Known::Measured => format!("measured: {}", one.source),
+        Known::Bounded => format!("measured: bounded by {}", one.source),
+        Known::Typical => format!("assumed: {}", one.source),
+    };
+    let fields = parameters.iter().filter(|one| one.field != SPARE);
+    let mut table: toml::Table = fields.map(|one| (one.field.clone(), of(one).into())).collect();
+    table.insert("capacity_bytes".to_owned(), "published: what the drive says of itself".into());
+    table.insert("logical_block_bytes".to_owned(), "published: what the drive says of itself".into());
+    table
+}
+
+/// Named after what it is, as it stands for several fields.
+const SPARE: &str = "flash.over_provisioning_permille";
+
+fn origin(origin: &Origin) -> String {
+    let mut table = toml::Table::new();
+    table.insert("origin".to_owned(), toml::Value::try_from(origin).expect("texts and numbers are TOML"));
+    section("twin", table)
+}
+
+fn section(name: &str, table: toml::Table) -> String {
+    let whole: toml::Table = [(name.to_owned(), toml::Value::Table(table))].into_iter().collect();
+    format!("\n{}", toml::to_string(&whole).expect("a table of tables is TOML"))
+}
+
+/// A line each.
+fn parameters(parameters: &[Parameter]) -> String {
+    let line = |one: &Parameter| {
+        let table = toml::Table::try_from(one).expect("texts and numbers are TOML");
+        let pairs: Vec<String> = table.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        format!("    {{ {} }},\n", pairs.join(", "))
+    };
+    let lines: String = parameters.iter().map(line).collect();
+    format!("\n[twin]\nparameters = [\n{lines}]\n")
+}
+
+/// What differs in any member, and what it is in each: a line each.
+fn members(spec: &DriveSpec, members: &[DriveSpec]) -> String {
+    let flat = |spec: &DriveSpec| {
+        let mut values = toml::Table::new();
+        let mut table = table_of(spec);
+        table.retain(|key, _| key != "name" && key != "description");
+        flatten("", &toml::Value::Table(table), &mut values);
+        values
+    };
+    let all: Vec<toml::Table> = members.iter().map(flat).collect();
+    let own = flat(spec);
+    let fields: BTreeSet<&String> = own.keys().chain(all.iter().flat_map(toml::Table::keys)).collect();
+    let differ: Vec<&String> = fields.into_iter().filter(|field| all.iter().any(|one| one.get(*field) != own.get(*field))).collect();
+    let named: Vec<String> = differ.iter().map(|field| format!("    \"{field}\",\n")).collect();
+    let line = |member: &toml::Table| {
+        let value = |field: &&String| member.get(*field).map_or_else(|| format!("\"{NONE}\""), ToString::to_string);
+        format!("    [{}],\n", differ.iter().map(value).collect::<Vec<_>>().join(", "))
+    };
+    let lines: String = all.iter().map(line).collect();
+    format!("\n[twin.members]\nfields = [\n{}]\nvalues = [\n{lines}]\n", named.concat())
+}
