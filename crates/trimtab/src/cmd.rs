@@ -76,7 +76,9 @@ impl Command {
 
 /// Runs the command and says with which status to exit. `whole` is all that can be said, for completion scripts.
 pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
-    crate::session::notes::at_start(context, &command.reach());
+    // What the doctor finds is part of its answer.
+    let says_itself = matches!(command, Command::Doctor(_));
+    crate::session::notes::at_start(context, &command.reach(), says_itself);
     if !matches!(command, Command::Apply(_)) {
         apply::at_start(context);
     }

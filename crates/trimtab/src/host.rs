@@ -17,6 +17,7 @@ pub mod processes;
 pub mod record;
 pub mod root;
 pub mod stat;
+pub mod superblock;
 pub mod users;
 
 use block::Stack;

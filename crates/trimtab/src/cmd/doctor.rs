@@ -4,9 +4,12 @@ use crate::doctor::{Diagnosis, Doctor, render};
 use crate::host::root::Root;
 use crate::output::Context;
 use crate::output::error::{BLOCKED, NOT_PROVED};
-use crate::session::notes::Reach;
+use crate::output::lines::paragraph;
+use crate::session::notes::{self, Reach};
+use crate::session::safety;
 use anyhow::Context as _;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,10 +68,22 @@ struct Report {
     diagnoses: Vec<Diagnosis>,
     /// What processes that were killed had left, and what became of it.
     left_by_killed: Vec<String>,
+    /// Mount options that a process has changed for a while, which is at work.
+    changed_for_a_while: Vec<String>,
+    /// Directories that runs have left which crashed.
+    left_directories: Vec<PathBuf>,
 }
 
-/// Diagnoses, prints, and exits with the verdict.
+/// Diagnoses, prints, and exits with the verdict. What killed processes had left is said in any case.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let outcome = examine(args, context);
+    if outcome.is_err() {
+        notes::found_at_start().iter().for_each(|left| context.remark(&left.text));
+    }
+    outcome
+}
+
+fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let root = match &args.sysroot {
         Some(directory) => Root::recorded(directory)
             .map_err(|e| UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory"))?,
@@ -99,16 +114,35 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("{files} files in {}: look at them before you hand them on", directory.display()));
     }
     let code = exit_code(&diagnoses);
-    let left = if root.is_live() { crate::session::notes::found_at_start() } else { Vec::new() };
-    let report = Report { diagnoses, left_by_killed: left.into_iter().map(|left| left.text).collect() };
+    let (left, changed_for_a_while, left_directories) = if root.is_live() {
+        (notes::found_at_start(), notes::changed_now(&args.reach()).unwrap_or_default(), left_directories(&paths, &diagnoses))
+    } else {
+        Default::default()
+    };
+    let left_by_killed = left.into_iter().map(|left| left.text).collect();
+    let report = Report { diagnoses, left_by_killed, changed_for_a_while, left_directories };
     context.report_styled("doctor", 1, &report, || text(&report))?;
     Ok(code)
 }
 
+/// What crashed runs have left in the directories that were asked about, and where filesystems are mounted: they may be anywhere else, too.
+fn left_directories(paths: &[PathBuf], diagnoses: &[Diagnosis]) -> Vec<PathBuf> {
+    let mount_points =
+        diagnoses.iter().filter(|diagnosis| diagnosis.filesystem.is_some()).map(|diagnosis| PathBuf::from(&diagnosis.subject));
+    let asked = paths.iter().filter(|path| path.is_dir()).filter_map(|path| path.canonicalize().ok());
+    let places: BTreeSet<PathBuf> = asked.chain(mount_points).collect();
+    places.iter().flat_map(|place| safety::workspace::left_in(place)).collect()
+}
+
 fn text(report: &Report) -> String {
     let mut text = report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n");
-    for left in &report.left_by_killed {
-        text += &format!("left by a killed process: {}\n", crate::output::plain(left));
+    let mut say =
+        |lead: &str, what: &str| text += &paragraph(&format!("{lead}: {}", crate::output::plain(what)), crate::output::width(), "", "  ");
+    report.left_by_killed.iter().for_each(|left| say("left by a killed process", left));
+    report.changed_for_a_while.iter().for_each(|changed| say("for a while", changed));
+    for left in &report.left_directories {
+        let what = format!("{}; the next study, bench or verify there offers to remove it (--yes: without asking)", left.display());
+        say("left by a run that crashed", &what);
     }
     text
 }

@@ -11,11 +11,11 @@ use crate::cmd::options::SafetyArgs;
 use crate::output::Context;
 use crate::report;
 use crate::report::file::Place;
-use crate::session::notes::{Change, Notes, Reach};
+use crate::session::notes::{self, Reach};
 use crate::session::safety::{self, consent};
 use crate::store;
 use crate::study::checkpoint::{Checkpoints, Kept};
-use crate::study::real::{Possibilities, RealRig};
+use crate::study::real::{Alone, Possibilities, RealRig};
 use crate::study::run::{self, Asked};
 use crate::sys::interrupt::Interrupted;
 use crate::target::TargetSpec;
@@ -198,6 +198,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .hint(format!("it tries {}; a modelled drive takes all of them", REAL.join(", ")))
             .into());
     }
+    // First of all: what another study has changed is no way to be mounted.
+    let _alone = Alone::on(&path)?;
     nobody_changes_it(&args.reach())?;
     let mut possibilities = Possibilities::find(&path)?;
     possibilities.ask(context, &args.policies)?;
@@ -226,15 +228,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// Refuses a mount whose options another process has changed for a while: they would be taken for those it has, and put back at the end.
 fn nobody_changes_it(reach: &Reach) -> anyhow::Result<()> {
-    let changed = match Notes::here().changed_meanwhile(reach) {
-        // Who may not look there may not change anything either.
-        Err(error) if error.raw_os_error() == Some(libc::EACCES) => return Ok(()),
-        changed => changed.context("cannot see what other processes of trimtab have changed")?,
-    };
     // What a trim does to a drive's limits meanwhile is another matter, and told apart by a lock.
-    match changed.iter().find(|change| matches!(change, Change::MountOption { .. })) {
+    let changed = notes::changed_now(reach).context("cannot see what other processes of trimtab have changed")?;
+    match changed.first() {
         None => Ok(()),
-        Some(change) => anyhow::bail!("another process of trimtab has changed {change} for a while; wait until it has ended"),
+        Some(change) => anyhow::bail!("{change}; wait until it has ended"),
     }
 }
 

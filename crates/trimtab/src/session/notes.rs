@@ -1,7 +1,7 @@
 //! Whatever is changed outside our own files, and only for a while, leaves a note first: what it was, and what it was made. A note is
 //! locked by who left it. One that nobody holds was left by a process that was killed, and the next command puts back what
 //! it says, unless somebody else has changed that since: any command what concerns a drive's switches, one that works on the filesystem how
-//! that is mounted, and only if it is the very same mount.
+//! that is mounted, wherever the same superblock is mounted. A note goes only once what it says is settled.
 //!
 //! ```text
 //!     /run/trimtab/notes/NAME.note         one change, as JSON; locked as long as its process stands by it
@@ -12,10 +12,13 @@
 //! the machine's next start; they have their note beside their copies ([`crate::apply`]).
 
 mod change;
+mod mount_option;
 mod mounted;
+mod told;
 
 pub use change::{Change, Undone};
 pub use mounted::Reach;
+pub use told::ToldChange;
 
 use crate::output::Context;
 use crate::session::directories::run_directory;
@@ -25,7 +28,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Names of notes end with this.
@@ -37,8 +40,8 @@ const NOTE_BYTES_MAX: u64 = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Notes(PathBuf);
 
-/// The directory, locked.
-struct Room(Dir);
+/// The directory, locked; and the one that it is in.
+struct Room(Dir, PathBuf);
 
 /// A change of this process. What it says is not put back when it is dropped: see [`Note::put_back`].
 #[derive(Debug)]
@@ -74,16 +77,20 @@ impl Notes {
         Self(real.unwrap_or(run_directory).join("notes"))
     }
 
+    fn run_directory(&self) -> &Path {
+        self.0.parent().unwrap_or(&self.0)
+    }
+
     fn open(&self, make: bool) -> io::Result<Room> {
         let dir = Dir::guarded(&self.0, make)?;
         // Others could see it once.
         rustix::fs::fchmod(&dir, Mode::from_raw_mode(PRIVATE_DIR))?;
         dir.require_private()?;
         flock(&dir, FlockOperation::LockExclusive)?;
-        Ok(Room(dir))
+        Ok(Room(dir, self.run_directory().to_owned()))
     }
 
-    /// Notes what is going to be changed. An error if a living process has changed the same.
+    /// Notes what is going to be changed. An error if a living process has changed the same, or if what a killed one has left is not settled.
     pub fn leave(&self, name: &str, change: Change) -> io::Result<Note> {
         let room = self.open(true)?;
         let name = format!("{}{SUFFIX}", name.replace('/', "!"));
@@ -91,13 +98,22 @@ impl Notes {
             if found.alive {
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("another process of trimtab has changed {change}")));
             }
-            room.settle(&name, &found, &Reach::Everything)?;
+            let left = room.settle(&name, &found, &Reach::Everything)?;
+            if let Some(left) = left.filter(|left| left.undone.is_open()) {
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, left.text));
+            }
         }
         let file = room.0.create_new(&name, PRIVATE_FILE)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let mut note = Note { notes: self.clone(), name, file, change, len: 0 };
         note.write()?;
+        told::tell(self.run_directory(), &note.name, &note.change);
         Ok(note)
+    }
+
+    /// What others are told of mounts within `reach`: for who may not see the notes.
+    pub fn told(&self, reach: &Reach) -> io::Result<Vec<ToldChange>> {
+        told::read(self.run_directory(), reach)
     }
 
     /// Puts back what the note `name` says, whoever left it, and takes it away. For who has made sure that the other one does not go
@@ -117,7 +133,7 @@ impl Notes {
     pub fn changed_meanwhile(&self, reach: &Reach) -> io::Result<Vec<Change>> {
         let mut all = Vec::new();
         self.each(|_, _, found| {
-            all.extend(found.change.filter(|change| found.alive && change.is_within(reach)));
+            all.extend(found.change().filter(|change| found.alive && change.is_within(reach)).cloned());
             Ok(())
         })?;
         Ok(all)
@@ -125,13 +141,15 @@ impl Notes {
 
     /// Puts back what killed processes have left, within `reach`. What was not put back stays noted.
     pub fn put_back_left(&self, reach: &Reach) -> io::Result<Vec<Left>> {
-        let mut all = Vec::new();
+        let (mut all, mut names) = (Vec::new(), Vec::new());
         self.each(|room, name, found| {
-            if !found.alive && found.change.as_ref().is_none_or(Change::is_seen_from_here) {
+            if !found.alive {
                 all.extend(room.settle(name, &found, reach)?);
             }
+            names.push(name.to_owned());
             Ok(())
         })?;
+        told::sweep(self.run_directory(), &names);
         Ok(all)
     }
 
@@ -155,8 +173,25 @@ impl Notes {
 struct Found {
     file: File,
     alive: bool,
-    /// `None` if its process was killed before it had written it, and so before it changed anything.
-    change: Option<Change>,
+    says: Says,
+}
+
+/// What a note says.
+enum Says {
+    /// Nothing yet: its process was killed before it had written it, and so before it changed anything.
+    Nothing,
+    This(Change),
+    /// Something that this version does not understand.
+    Unknown,
+}
+
+impl Found {
+    fn change(&self) -> Option<&Change> {
+        match &self.says {
+            Says::This(change) => Some(change),
+            Says::Nothing | Says::Unknown => None,
+        }
+    }
 }
 
 impl Room {
@@ -178,14 +213,29 @@ impl Room {
         };
         let mut text = String::new();
         (&file).take(NOTE_BYTES_MAX).read_to_string(&mut text)?;
-        Ok(Some(Found { alive, change: serde_json::from_str(&text).ok(), file }))
+        let says = match serde_json::from_str(&text) {
+            Ok(change) => Says::This(change),
+            Err(_) if text.trim().is_empty() => Says::Nothing,
+            Err(_) => Says::Unknown,
+        };
+        Ok(Some(Found { alive, says, file }))
     }
 
     /// Puts back and takes the note away, unless it could not be put back.
     fn settle(&self, name: &str, found: &Found, reach: &Reach) -> io::Result<Option<Left>> {
-        let left = found.change.as_ref().map(|change| change.undo(reach));
-        if !left.as_ref().is_some_and(|left| matches!(left.undone, Undone::Failed | Undone::Left)) {
+        let left = match &found.says {
+            Says::Nothing => None,
+            Says::This(change) => Some(change.undo(reach)),
+            Says::Unknown => {
+                let note = self.0.path().join(name);
+                let text =
+                    format!("{} says what a process that was killed had changed, but not so that it can be read here", note.display());
+                Some(Left { undone: Undone::Failed, text })
+            }
+        };
+        if !left.as_ref().is_some_and(|left| left.undone.is_open()) {
             let _ = self.0.remove_file(name, &found.file)?;
+            told::untell(&self.1, name);
         }
         Ok(left)
     }
@@ -216,10 +266,11 @@ impl Note {
             return Ok(Undone::Nothing);
         }
         let left = self.change.undo(&Reach::Everything);
-        if left.undone == Undone::Failed {
+        if left.undone.is_open() {
             return Err(io::Error::other(left.text));
         }
         let _ = room.0.remove_file(&self.name, &self.file)?;
+        told::untell(&room.1, &self.name);
         Ok(left.undone)
     }
 
@@ -236,19 +287,37 @@ impl Note {
 /// What was found at the start of this process, for who wants to say it again.
 static AT_START: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 
-/// At the start of every command: puts back what killed ones have left, within `reach`, and says so.
-pub fn at_start(context: &Context, reach: &Reach) {
-    let found = match Notes::here().put_back_left(reach) {
+/// At the start of every command: puts back what killed ones have left, within `reach`, and says so unless the command does itself.
+pub fn at_start(context: &Context, reach: &Reach, says_itself: bool) {
+    let notes = Notes::here();
+    let found = match notes.put_back_left(reach) {
         Ok(found) => found,
-        // Who may not look there may not put anything back either.
-        Err(error) if error.raw_os_error() == Some(libc::EACCES) => return,
+        // Who may not look there may not put anything back either, but is told who could.
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+            let told = notes.told(reach).unwrap_or_default().into_iter().filter(|told| !told.alive);
+            told.map(|told| Left { undone: Undone::Left, text: told.text }).collect()
+        }
         Err(error) => {
             crate::output::complain(&format!("cannot see what killed processes may have left: {error}"));
             return;
         }
     };
-    found.iter().filter(|left| left.undone != Undone::Nothing).for_each(|left| context.remark(&left.text));
+    if !says_itself {
+        found.iter().filter(|left| left.undone != Undone::Nothing).for_each(|left| context.remark(&left.text));
+    }
     *AT_START.lock().unwrap_or_else(PoisonError::into_inner) = found;
+}
+
+/// Mount options within `reach` that living processes have changed for a while, in words.
+pub fn changed_now(reach: &Reach) -> io::Result<Vec<String>> {
+    let notes = Notes::here();
+    match notes.changed_meanwhile(reach) {
+        Ok(changes) => Ok(changes.iter().filter_map(Change::meanwhile).collect()),
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+            Ok(notes.told(reach)?.into_iter().filter(|told| told.alive).map(|told| told.text).collect())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Something else was.

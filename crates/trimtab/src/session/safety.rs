@@ -4,6 +4,7 @@
 //! will be written is said first, and much of it needs consent. What a crashed run left behind is found on the next start.
 
 pub mod consent;
+pub mod names;
 pub mod space;
 pub mod workspace;
 

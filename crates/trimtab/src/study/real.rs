@@ -13,15 +13,19 @@ use crate::session::discard_option::{Changed, Discard, mount_of};
 use crate::session::runner::starts_now;
 use crate::session::safety::{Workspace, consent};
 use crate::session::{Watch, assemble};
+use crate::sys::beneath::PRIVATE_FILE;
 use crate::target::dir::{Calls, DirOptions, DirTarget};
 use crate::target::mounted::MountedDir;
 use crate::target::overhead::Overhead;
 use crate::trim::fitrim;
 use crate::trim::limit::CommandLimit;
-use crate::trim::lock::DriveLocks;
+use crate::trim::lock::{DriveLocks, directory_of_locks};
 use anyhow::Context as _;
-use rustix::fs::statvfs;
+use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags, flock, statvfs, statx};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trimtab_core::run::{Field, Run, STUDY_TAKEN, TargetKind};
@@ -130,7 +134,8 @@ impl Possibilities {
     }
 }
 
-/// Type, UUID, size, options and drives of the filesystem that is mounted there.
+/// Type, UUID, size, options and drives of the filesystem that is mounted there, and when and as what its root was made: `mkfs` makes it anew,
+/// whichever UUID it is told to give.
 fn identity(mount: &Mount, path: &Path, dir: &crate::sys::beneath::Dir) -> anyhow::Result<String> {
     let stat = statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let place = Place::of_path(&Root::live()?, path).with_context(|| format!("cannot find {}", path.display()))?;
@@ -138,7 +143,42 @@ fn identity(mount: &Mount, path: &Path, dir: &crate::sys::beneath::Dir) -> anyho
     let size = stat.f_blocks.saturating_mul(stat.f_frsize);
     let stack = environment::describe(&place.stack);
     let Mount { dev, fs_type, options, fs_options, .. } = mount;
-    Ok(format!("{fs_type} {uuid:?} {} {size} {options} {fs_options} {dev} {stack}", stat.f_fsid))
+    let root = statx(CWD, &mount.mount_point, AtFlags::empty(), StatxFlags::BTIME | StatxFlags::INO)
+        .with_context(|| format!("cannot look at {}", mount.mount_point.display()))?;
+    let made = (root.stx_mask & StatxFlags::BTIME.bits() != 0).then_some((root.stx_btime.tv_sec, root.stx_btime.tv_nsec));
+    let made = format!("{} {made:?}", root.stx_ino);
+    Ok(format!("{fs_type} {uuid:?} {} {size} {options} {fs_options} {dev} {stack} {made}", stat.f_fsid))
+}
+
+/// Keeps other studies off a filesystem. Gone when the process is.
+#[derive(Debug)]
+pub struct Alone {
+    _lock: Option<File>,
+}
+
+impl Alone {
+    /// An error if a study is at work on the filesystem of `path`: each would measure the other, and take its mount option for the user's.
+    pub fn on(path: &Path) -> anyhow::Result<Self> {
+        let mount = mount_of(path)?;
+        let Ok(directory) = directory_of_locks(&run_directory()) else { return Ok(Self { _lock: None }) };
+        let mut file = match directory.open_or_create(format!("study-{}", mount.dev), PRIVATE_FILE) {
+            Ok((file, _)) => file,
+            // Who may not keep anything there cannot change the mount either.
+            Err(_) => return Ok(Self { _lock: None }),
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                let mut pid = String::new();
+                let _ = (&mut file).take(20).read_to_string(&mut pid);
+                let who = if pid.trim().is_empty() { String::new() } else { format!(" (process {})", pid.trim()) };
+                anyhow::bail!("another study is at work on {}{who}; wait until it has ended", mount.mount_point.display());
+            }
+            locked => locked.context("cannot keep other studies away")?,
+        }
+        // Only for the message above.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        Ok(Self { _lock: Some(file) })
+    }
 }
 
 /// The locks of the drives below `path`, which whoever trims them takes.

@@ -518,6 +518,12 @@ impl Dir {
         self.remove_dir(name, held)
     }
 
+    /// Removes of what is in it only what `is_ours` knows by name and depth (0 for what is directly in it). No link is followed and no mount
+    /// entered. Gives what stays, by paths from here.
+    pub fn remove_known(&self, is_ours: impl Fn(&OsStr, u32) -> bool) -> io::Result<Vec<PathBuf>> {
+        Ok(remove::known(&self.fd, 0, &is_ours)?)
+    }
+
     /// Looks, moves it to where nobody else can reach it, looks again, and only then removes.
     fn remove_identified(&self, name: &OsStr, held: Identity, flags: AtFlags) -> io::Result<Removal> {
         let name = component(name)?;

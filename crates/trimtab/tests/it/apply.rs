@@ -146,6 +146,22 @@ fn a_default_that_discards_is_no_configured_none() {
     assert!(!system.json(&["idle", "/off"])["remarks"].to_string().contains("goes on"), "nothing to go on");
 }
 
+/// Seen: "idle is configured already", where it was not.
+#[test]
+fn undo_after_an_apply_that_was_killed_before_it_wrote_says_that_there_is_nothing_to_take_back() {
+    let system = System::new();
+    let before = system.files();
+    system.apply(&["idle", "/home"]).success();
+    // As it is when copies are put aside and no file has been replaced yet.
+    let applied = system.0.path().join("var/lib/trimtab/applied");
+    fs::rename(applied.join("0001"), applied.join("pending")).unwrap();
+    fs::write(system.0.path().join("etc/fstab"), FSTAB).unwrap();
+    fs::remove_file(system.0.path().join("etc/trimtab/trimtab.toml")).unwrap();
+    let none = predicate::str::contains("there is nothing to take back").and(predicate::str::contains("configured already").not());
+    system.apply(&["--undo"]).success().stdout(none);
+    assert_eq!(system.files(), before);
+}
+
 #[test]
 fn undo_keeps_its_hands_off_what_has_been_changed_since() {
     let system = System::new();

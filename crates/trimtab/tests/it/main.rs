@@ -44,6 +44,7 @@ mod standing;
 mod study;
 mod study_again;
 mod study_drives;
+mod study_kills;
 mod study_modelled;
 mod support;
 mod sweep;

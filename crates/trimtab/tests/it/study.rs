@@ -3,40 +3,21 @@
 use crate::support::{LoopMount, process, run, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use trimtab::session::discard_option::{Discard, mount_of};
+use trimtab::session::discard_option::mount_of;
 
-fn options(path: &Path) -> (String, String) {
+pub(crate) fn options(path: &Path) -> (String, String) {
     let mount = mount_of(path).unwrap();
     (mount.options, mount.fs_options)
 }
 
-fn is_clean(path: &Path) -> bool {
+pub(crate) fn is_clean(path: &Path) -> bool {
     std::fs::read_dir(path).unwrap().all(|entry| entry.unwrap().file_name() == "lost+found")
 }
 
-/// A study under the online policy, disturbed once the filesystem has been remounted and files are there.
-fn while_remounted(path: &Path, runtime: &Path) -> Child {
-    let child = process()
-        .env("TRIMTAB_RUNTIME_DIR", runtime)
-        .args(["study", "--policies", "online", "--repeats", "50", "--reserve", "0", "--yes"])
-        .arg(path)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let started = Instant::now();
-    while !Discard::of(&mount_of(path).unwrap()).is_on() || is_clean(path) {
-        assert!(started.elapsed() < Duration::from_secs(20), "nothing happens");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    std::thread::sleep(Duration::from_millis(300));
-    child
-}
-
-fn signal(child: &Child, signal: rustix::process::Signal) {
+pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
 }
 
@@ -157,6 +138,13 @@ fn an_interrupted_study_goes_on_with_what_it_had_and_says_what_and_from_when() {
     assert_eq!(studies.listed().len(), 4);
 }
 
+/// What is said of an ext4 filesystem by who made it.
+fn ext4_says(device: &str, what: &str) -> String {
+    let all = run("dumpe2fs", &["-h", device]).unwrap();
+    let line = all.lines().find(|line| line.starts_with("Filesystem") && line.split(':').next().unwrap().ends_with(what)).unwrap();
+    line.split_once(':').unwrap().1.trim().to_owned()
+}
+
 #[test]
 fn a_study_takes_nothing_that_was_measured_on_another_filesystem_or_at_another_fill_or_with_other_options() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -171,7 +159,10 @@ fn a_study_takes_nothing_that_was_measured_on_another_filesystem_or_at_another_f
         ("options", &|| mount.remount("noatime")),
         ("filesystem", &|| {
             run("umount", &[at]).unwrap();
-            run("mkfs", &["-t", "ext4", "-q", "-F", &device]).unwrap();
+            let (uuid, made) = (ext4_says(&device, "UUID"), ext4_says(&device, "created"));
+            std::thread::sleep(Duration::from_millis(1100));
+            run("mkfs", &["-t", "ext4", "-q", "-F", "-U", &uuid, &device]).unwrap();
+            assert!(ext4_says(&device, "UUID") == uuid && ext4_says(&device, "created") != made);
             run("mount", &["-o", "nodiscard", &device, at]).unwrap();
         }),
     ];
@@ -209,173 +200,6 @@ fn without_consent_nothing_is_remounted_and_the_result_says_so() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let study = ["study", "--quick", "--reserve", "0", "--policies", "as-mounted,online"];
     trimtab().args(study).arg(mount.path()).assert().success().stdout(contains("remounting needs your consent (--yes)"));
-}
-
-#[test]
-fn an_interrupt_puts_the_mount_option_back() {
-    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
-    let before = options(&mount.path());
-    let runtime = tempfile::tempdir().unwrap();
-    let mut child = while_remounted(&mount.path(), runtime.path());
-    signal(&child, rustix::process::Signal::INT);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(options(&mount.path()), before);
-    assert!(is_clean(&mount.path()));
-}
-
-/// A filesystem whose study was killed while it was remounted, and the note of that.
-struct Killed {
-    mount: LoopMount,
-    before: (String, String),
-    left: (String, String),
-    /// Apart from everybody else's: any other command would see it, too.
-    runtime: tempfile::TempDir,
-}
-
-impl Killed {
-    fn new() -> Option<Self> {
-        let mount = LoopMount::new("ext4", 1024, "nodiscard")?;
-        let before = options(&mount.path());
-        let mut killed = Self { left: before.clone(), before, mount, runtime: tempfile::tempdir().unwrap() };
-        killed.again();
-        Some(killed)
-    }
-
-    fn again(&mut self) {
-        let mut child = while_remounted(&self.mount.path(), self.runtime.path());
-        signal(&child, rustix::process::Signal::KILL);
-        child.wait().unwrap();
-        self.left = self.now();
-        assert_ne!(self.left, self.before);
-    }
-
-    fn path(&self) -> PathBuf {
-        self.mount.path()
-    }
-
-    fn now(&self) -> (String, String) {
-        options(&self.path())
-    }
-
-    fn trimtab(&self, args: &[&str]) -> assert_cmd::Command {
-        let mut command = trimtab();
-        command.env("TRIMTAB_RUNTIME_DIR", self.runtime.path()).args(args);
-        command
-    }
-
-    fn doctor(&self) -> assert_cmd::assert::Assert {
-        self.trimtab(&["doctor"]).arg(self.path()).assert()
-    }
-
-    fn notes(&self) -> Vec<PathBuf> {
-        let notes = std::fs::read_dir(self.runtime.path().join("notes")).unwrap();
-        notes.map(|entry| entry.unwrap().path()).filter(|path| path.to_string_lossy().contains("mount-")).collect()
-    }
-
-    /// Makes the note say something else.
-    fn edit(&self, change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) {
-        let path = &self.notes()[0];
-        let mut note: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-        change(note.as_object_mut().unwrap());
-        std::fs::write(path, note.to_string()).unwrap();
-    }
-}
-
-fn again() -> impl Predicate<str> {
-    contains("discard option of").and(contains("is nodiscard again"))
-}
-
-#[test]
-fn after_a_kill_the_next_command_on_that_filesystem_puts_the_mount_option_back() {
-    let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
-    killed.doctor().stdout(contains("left by a killed process").and(again()));
-    assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0));
-    killed.doctor().stdout(contains("again").not());
-    // A study looks only once that has been put back: what it takes for "before" is what was there before.
-    killed.again();
-    let study = ["study", "--quick", "--policies", "as-mounted,online", "--reserve", "0", "--yes", "--json"];
-    let output = killed.trimtab(&study).arg(killed.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && again().eval(&said), "{said}");
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["runs"][0]["policy_settings"]["discard"], "nodiscard", "{}", json["runs"][0]["policy_settings"]);
-    assert_eq!(killed.now(), killed.before);
-    assert!(is_clean(&killed.path()), "what the killed ones left is gone, too");
-    // What an administrator has set since stays.
-    killed.again();
-    killed.mount.remount("nodiscard");
-    killed.trimtab(&["results", "list"]).assert().success().stderr(contains("again").not());
-    assert_eq!(killed.now(), killed.before);
-}
-
-#[test]
-fn after_a_kill_a_command_that_does_not_work_on_that_filesystem_changes_nothing_and_says_which_does() {
-    let Some(killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
-    let other = tempfile::tempdir().unwrap();
-    let elsewhere = other.path().to_str().unwrap().to_owned();
-    let remedy = format!("'trimtab doctor {}' puts it back", killed.path().display());
-    let others: [&[&str]; 4] =
-        [&["results", "list"], &["drive", "list"], &["doctor", &elsewhere], &["study", "--quick", "drive:no-such-drive"]];
-    for command in others {
-        let output = killed.trimtab(command).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(&remedy), "{command:?}: {said}");
-        assert_eq!((killed.now(), killed.notes().len()), (killed.left.clone(), 1), "{command:?}");
-    }
-    killed.doctor().stdout(again());
-    assert_eq!(killed.now(), killed.before);
-}
-
-#[test]
-fn after_a_kill_what_somebody_else_has_mounted_or_changed_since_stays_as_it_is() {
-    let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
-    let stays = |killed: &Killed, what: &str, why: &str| {
-        let there = killed.now();
-        assert!(there.1.contains("discard"), "{what}: {there:?}");
-        killed.doctor().stdout(contains(why).and(contains("stays as it is")));
-        assert_eq!((killed.now(), killed.notes().len()), (there, 0), "{what}");
-    };
-    killed.mount.remount("noatime,discard");
-    stays(&killed, "remounted", "its options have been changed since");
-    let (path, device) = (killed.path(), killed.mount.device());
-    let path = path.to_str().unwrap();
-    let clean = |killed: &mut Killed| {
-        run("umount", &[path]).unwrap();
-        run("mount", &["-o", "nodiscard", &device, path]).unwrap();
-        killed.again();
-        run("umount", &[path]).unwrap();
-    };
-    clean(&mut killed);
-    run("mount", &["-o", "discard", &device, path]).unwrap();
-    stays(&killed, "the same filesystem", "mounted anew since");
-    clean(&mut killed);
-    run("mkfs", &["-t", "ext4", "-q", "-F", &device]).unwrap();
-    run("mount", &["-o", "discard", &device, path]).unwrap();
-    stays(&killed, "another filesystem", "mounted anew since");
-    // No mount has the numbers that one of another boot had.
-    clean(&mut killed);
-    run("mount", &["-o", "nodiscard", &device, path]).unwrap();
-    killed.again();
-    killed.edit(|note| note["identity"]["boot"] = "another".into());
-    stays(&killed, "another boot", "mounted anew since");
-}
-
-#[test]
-fn an_older_note_that_does_not_say_which_mount_it_is_holds_only_if_all_that_it_says_does() {
-    let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
-    killed.edit(|note| assert!(note.remove("identity").is_some()));
-    killed.doctor().stdout(again());
-    assert_eq!(killed.now(), killed.before);
-    for (key, value) in [("mount", serde_json::json!(1)), ("device", serde_json::json!([7, 1])), ("mount_point", "/elsewhere".into())] {
-        killed.mount.remount("nodiscard");
-        killed.again();
-        killed.edit(|note| {
-            note.remove("identity");
-            note[key] = value;
-        });
-        killed.doctor().stdout(again().not());
-        assert_eq!((killed.now(), killed.notes().len()), (killed.left.clone(), 0), "{key}");
-    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::output::Context;
 use crate::session::discard_option;
 use crate::session::runner::starts_now;
 use crate::session::safety;
+use crate::session::safety::names::ARCHIVE;
 use crate::store::{self, Reference, RunId};
 use crate::target::TargetSpec;
 use crate::target::dir::{DirOptions, DirTarget};
@@ -200,7 +201,8 @@ fn header(args: &Args, source: &Source, kind: TargetKind) -> Header {
 fn on_directory(args: &Args, context: &Context, source: &Source, mut workload: Tree, path: &Path) -> anyhow::Result<(Run, End)> {
     let workspace = safety::prepare(context, args.safety.reserve, path, "bench tree", &workload.plan())?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    let (dir, dir_path) = workspace.subdirectory("run")?;
+    let name = if args.source.tar.is_some() { ARCHIVE } else { "run" };
+    let (dir, dir_path) = workspace.subdirectory(name)?;
     let options = DirOptions { seed: source.seed, ..DirOptions::default() };
     let mut target = MountedDir::new(DirTarget::new(dir, &dir_path, options));
     let mut header = header(args, source, TargetKind::Directory);

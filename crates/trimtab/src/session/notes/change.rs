@@ -1,10 +1,10 @@
 //! What can be changed for a while, and how it is put back.
 
 use super::Left;
-use super::mounted::{Identity, Reach};
-use crate::host::mountinfo::{self, DevNumber, Mount};
-use crate::host::root::Root;
-use crate::session::discard_option::{self, Discard};
+use super::mount_option::MountOption;
+use super::mounted::Reach;
+use crate::host::mountinfo::Mount;
+use crate::session::discard_option::Discard;
 use crate::sys::beneath::set_attribute;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -25,21 +25,7 @@ pub enum Change {
         set: Vec<String>,
     },
     /// The discard option of a mounted filesystem.
-    MountOption {
-        /// Where it is mounted.
-        mount_point: PathBuf,
-        /// The mount's number.
-        mount: u32,
-        /// The filesystem's device: major and minor number.
-        device: (u32, u32),
-        /// What it was.
-        before: String,
-        /// What it was made.
-        set: String,
-        /// Which mount it is, beyond its numbers; older notes do not say it.
-        #[serde(default)]
-        identity: Option<Box<Identity>>,
-    },
+    MountOption(MountOption),
 }
 
 /// What became of a change that was to be undone.
@@ -57,14 +43,12 @@ pub enum Undone {
     Failed,
 }
 
-/// What there is of what was changed.
-enum Now {
-    /// It is not there any more.
-    Gone,
-    /// It is another one, or was changed otherwise: why nothing is put back.
-    Other(&'static str),
-    /// What it is.
-    Is(String),
+impl Undone {
+    /// Whether something remains to be put back, so that the note has to stay.
+    #[must_use]
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Left | Self::Failed)
+    }
 }
 
 /// Attributes that are ever changed for a while; no note can have another one written to.
@@ -76,147 +60,87 @@ impl Change {
     /// # Errors
     /// A mount that is not what stands at its mount point.
     pub fn of_mount(mount: &Mount, set: &Discard) -> io::Result<Self> {
-        Ok(Self::MountOption {
-            mount_point: mount.mount_point.clone(),
-            mount: mount.id,
-            device: (mount.dev.major, mount.dev.minor),
-            before: Discard::of(mount).to_string(),
-            set: set.to_string(),
-            identity: Some(Box::new(Identity::of(mount)?)),
-        })
-    }
-
-    /// Whether it can be said from here what became of it.
-    pub(super) fn is_seen_from_here(&self) -> bool {
-        let Self::MountOption { identity: Some(identity), .. } = self else { return true };
-        identity.is_seen_from_here()
+        MountOption::of(mount, set).map(Self::MountOption)
     }
 
     /// Whether a command that reaches so far may put it back. Switches of drives concern no mount: any may.
     pub(super) fn is_within(&self, reach: &Reach) -> bool {
-        let Self::MountOption { device: (major, minor), .. } = self else { return true };
-        reach.includes(DevNumber { major: *major, minor: *minor })
-    }
-
-    fn before(&self) -> &str {
         match self {
-            Self::Attribute { before, .. } | Self::MountOption { before, .. } => before,
+            Self::Attribute { .. } => true,
+            Self::MountOption(option) => reach.includes(option.device()),
         }
     }
 
-    fn is_ours(&self, now: &str) -> bool {
-        match self {
-            Self::Attribute { set, .. } => set.iter().any(|set| set == now),
-            Self::MountOption { set, .. } => set == now,
-        }
+    /// What is to be known of a mount option while it is changed; `None` of switches of drives, which a trim changes and puts back.
+    #[must_use]
+    pub fn meanwhile(&self) -> Option<String> {
+        let Self::MountOption(option) = self else { return None };
+        let (before, set) = option.values();
+        Some(format!(
+            "{option} is {set} for a while and was {before} before: a process of trimtab changed it, and puts it back when it ends"
+        ))
     }
 
     /// Puts it back, if it is still what it was made, and if it is within the reach of the command.
     #[must_use]
     pub fn undo(&self, reach: &Reach) -> Left {
-        let before = self.before();
-        let (undone, text) = match self.now() {
-            Ok(Now::Gone) => (Undone::Nothing, format!("{self} is not there any more")),
-            Ok(Now::Other(why)) => {
-                (Undone::Changed, format!("{self} was changed by a process that was killed, but {why}: it stays as it is"))
-            }
-            Ok(Now::Is(now)) if now == before => (Undone::Nothing, format!("{self} is {before}")),
-            Ok(Now::Is(now)) if !self.is_ours(&now) => (
-                Undone::Changed,
-                format!("{self} was changed by a process that was killed, and to {now} by somebody else since: it stays so"),
-            ),
-            Ok(Now::Is(now)) if !self.is_within(reach) => (
-                Undone::Left,
-                format!("{self} is {now} and was {before} before a process changed it that was killed; {} puts it back", self.remedy()),
-            ),
-            Ok(Now::Is(now)) => self.put_back(&now),
-            Err(error) => {
-                (Undone::Failed, format!("{self} was {before} before a process changed it that was killed, and cannot be read: {error}"))
-            }
-        };
-        Left { undone, text }
-    }
-
-    fn put_back(&self, now: &str) -> (Undone, String) {
-        let before = self.before();
-        match self.set(before) {
-            Ok(()) => {
-                let after = if let Ok(Now::Is(after)) = self.now() { after } else { String::new() };
-                let nearest = if after == before { "" } else { " (the nearest that the kernel takes)" };
-                (Undone::PutBack, format!("{self} is {after} again{nearest}: a process that was killed had left it at {now}"))
-            }
-            Err(error) => (
-                Undone::Failed,
-                format!(
-                    "{self} is {now} and was {before} before a process changed it that was killed; {} puts it back as root ({error})",
-                    self.remedy()
-                ),
-            ),
-        }
-    }
-
-    /// Which command puts it back.
-    fn remedy(&self) -> String {
         match self {
-            Self::Attribute { .. } => "any command of trimtab's".to_owned(),
-            Self::MountOption { mount_point, .. } => format!("'trimtab doctor {}'", mount_point.display()),
+            Self::Attribute { file, before, set } => undo_attribute(file, before, set),
+            Self::MountOption(option) => option.undo(reach),
         }
     }
+}
 
-    /// What it is.
-    fn now(&self) -> io::Result<Now> {
-        match self {
-            Self::Attribute { file, .. } => match std::fs::read_to_string(file) {
-                Ok(text) => Ok(Now::Is(text.trim().to_owned())),
-                Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV) => Ok(Now::Gone),
-                Err(error) => Err(error),
-            },
-            Self::MountOption { .. } => self.mount_now(),
+fn undo_attribute(file: &Path, before: &str, set: &[String]) -> Left {
+    let shown = file.display();
+    let (undone, text) = match attribute(file) {
+        Ok(None) => (Undone::Nothing, format!("{shown} is not there any more")),
+        Ok(Some(now)) if now == before => (Undone::Nothing, format!("{shown} is {before}")),
+        Ok(Some(now)) if !set.contains(&now) => (
+            Undone::Changed,
+            format!("{shown} was changed from {before} by a process that was killed, and to {now} by somebody else since: it stays so"),
+        ),
+        Ok(Some(now)) => put_back_attribute(file, before, &now),
+        Err(error) => {
+            (Undone::Failed, format!("{shown} was {before} before a process changed it that was killed, and cannot be read: {error}"))
         }
-    }
+    };
+    Left { undone, text }
+}
 
-    fn mount_now(&self) -> io::Result<Now> {
-        let Self::MountOption { mount_point, device: (major, minor), set, identity, .. } = self else { return Ok(Now::Gone) };
-        let mounts = mountinfo::read(&Root::live()?)?;
-        let Some(mount) = self.mount_among(&mounts) else {
-            let device = DevNumber { major: *major, minor: *minor };
-            let is_like_it = |mount: &&Mount| mount.dev == device || mount.mount_point == *mount_point;
-            let matters = mounts.iter().filter(is_like_it).any(|mount| Discard::of(mount).to_string() == *set);
-            return Ok(if matters { Now::Other("it has been mounted anew since") } else { Now::Gone });
-        };
-        let difference = match identity {
-            Some(identity) => identity.difference(&Identity::of(mount)?),
-            None => None,
-        };
-        Ok(difference.map_or_else(|| Now::Is(Discard::of(mount).to_string()), Now::Other))
-    }
-
-    /// The mount that was changed, as far as numbers say, if it is still there.
-    fn mount_among<'a>(&self, mounts: &'a [Mount]) -> Option<&'a Mount> {
-        let Self::MountOption { mount_point, mount, device: (major, minor), identity, .. } = self else { return None };
-        let device = DevNumber { major: *major, minor: *minor };
-        let is_it = |found: &&Mount| found.id == *mount && found.dev == device && found.mount_point == *mount_point;
-        mounts.iter().find(is_it).filter(|_| identity.as_ref().is_none_or(|identity| identity.is_of_this_boot()))
-    }
-
-    fn set(&self, value: &str) -> io::Result<()> {
-        match self {
-            Self::Attribute { file, .. } => {
-                if !file.file_name().is_some_and(|name| ATTRIBUTES.iter().any(|known| name == *known)) {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "nothing that is ever changed for a while"));
-                }
-                match set_attribute(file, value) {
-                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set_limit(file, value).unwrap_or(Err(error)),
-                    done => done,
-                }
-            }
-            Self::MountOption { .. } => {
-                let wanted: Discard = value.parse().map_err(|what: String| io::Error::new(io::ErrorKind::InvalidData, what))?;
-                let mounts = mountinfo::read(&Root::live()?)?;
-                let Some(mount) = self.mount_among(&mounts) else { return Ok(()) };
-                discard_option::set(mount, &wanted).map_err(|error| io::Error::other(format!("{error:#}")))
-            }
+fn put_back_attribute(file: &Path, before: &str, now: &str) -> (Undone, String) {
+    let shown = file.display();
+    match set_known_attribute(file, before) {
+        Ok(()) => {
+            let after = attribute(file).ok().flatten().unwrap_or_default();
+            let nearest = if after == before { "" } else { " (the nearest that the kernel takes)" };
+            (Undone::PutBack, format!("{shown} is {after} again{nearest}: a process that was killed had left it at {now}"))
         }
+        Err(error) => (
+            Undone::Failed,
+            format!(
+                "{shown} is {now} and was {before} before a process changed it that was killed; any command of trimtab's puts it back as root ({error})"
+            ),
+        ),
+    }
+}
+
+/// What it is; `None` if it is not there any more.
+fn attribute(file: &Path) -> io::Result<Option<String>> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn set_known_attribute(file: &Path, value: &str) -> io::Result<()> {
+    if !file.file_name().is_some_and(|name| ATTRIBUTES.iter().any(|known| name == *known)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "nothing that is ever changed for a while"));
+    }
+    match set_attribute(file, value) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set_limit(file, value).unwrap_or(Err(error)),
+        done => done,
     }
 }
 
@@ -233,7 +157,7 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Attribute { file, .. } => write!(f, "{}", file.display()),
-            Self::MountOption { mount_point, .. } => write!(f, "the discard option of {}", mount_point.display()),
+            Self::MountOption(option) => option.fmt(f),
         }
     }
 }

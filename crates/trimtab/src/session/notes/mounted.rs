@@ -2,6 +2,7 @@
 
 use crate::host::mountinfo::{DevNumber, Mount, own_namespace};
 use crate::host::processes::boot_id;
+use crate::host::superblock::Superblock;
 use crate::session::discard_option::{self, mount_of};
 use rustix::fs::{AtFlags, StatxFlags, fstatvfs, statx};
 use serde::{Deserialize, Serialize};
@@ -27,8 +28,11 @@ pub struct Identity {
     fsid: u64,
     /// Where the kernel says it.
     uuid: Option<[u8; 16]>,
-    /// All options but those of discards: what they were, and must be when one of those is put back.
+    /// All options but those of discards, the mount's and then the superblock's: what they were, and must be when one of those is put back.
     other_options: String,
+    /// The kernel's own, where it shows one; older notes do not say it.
+    #[serde(default)]
+    superblock: Option<Superblock>,
 }
 
 impl Identity {
@@ -37,43 +41,52 @@ impl Identity {
         let found = discard_option::open(mount)?;
         let seen = statx(&found, c"", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE)?;
         let is_unique = StatxFlags::from_bits_retain(seen.stx_mask).contains(MNT_ID_UNIQUE);
+        let uuid = crate::sys::filesystem::uuid(&found);
         Ok(Self {
             boot: boot_id(),
             namespace: own_namespace(),
             unique: is_unique.then_some(seen.stx_mnt_id),
             fs_type: mount.fs_type.clone(),
             fsid: fstatvfs(&found)?.f_fsid,
-            uuid: crate::sys::filesystem::uuid(&found),
-            other_options: other_options(mount),
+            uuid,
+            other_options: format!("{} {}", other_options(&mount.options), other_options(&mount.fs_options)),
+            superblock: Superblock::of(mount, uuid),
         })
     }
 
-    /// Whether it was noted where the same mounts are seen as here; in another boot nothing is what it was, and that is seen from everywhere.
-    pub fn is_seen_from_here(&self) -> bool {
-        self.namespace == own_namespace() || !self.is_of_this_boot()
-    }
-
-    /// Whether mounts still have the numbers that they had.
-    pub fn is_of_this_boot(&self) -> bool {
-        self.boot == boot_id()
-    }
-
-    /// What is not as it was, in words; `None` if this is the very same mount with the same options, but for those of discards.
-    pub fn difference(&self, now: &Self) -> Option<&'static str> {
-        let options_differ = self.other_options != now.other_options;
-        let same_but_options = Self { other_options: self.other_options.clone(), ..now.clone() } == *self;
-        match (same_but_options, options_differ) {
-            (false, _) => Some("it has been mounted anew since"),
-            (true, true) => Some("its options have been changed since"),
-            (true, false) => None,
+    /// Whether the filesystem has been mounted all the time since, somewhere; `None` if the kernel does not say it.
+    pub fn superblock_lives(&self) -> Option<bool> {
+        if self.boot != boot_id() {
+            return Some(false);
         }
+        self.superblock.as_ref()?.lives()
+    }
+
+    /// Whether it was noted where the same mounts are seen as here.
+    pub fn is_of_this_namespace(&self) -> bool {
+        self.namespace == own_namespace()
+    }
+
+    /// Whether a mount is of such a filesystem.
+    pub fn is_of_type(&self, mount: &Mount) -> bool {
+        self.fs_type == mount.fs_type
+    }
+
+    /// Whether this is the very same mount, whatever its options.
+    pub fn is_same_mount(&self, now: &Self) -> bool {
+        Self { other_options: self.other_options.clone(), superblock: self.superblock.clone(), ..now.clone() } == *self
+    }
+
+    /// Whether options other than those of discards are not what they were: those of the superblock, and with `own` those of the mount, too.
+    pub fn has_other_options(&self, mount: &Mount, own: bool) -> bool {
+        let (of_mount, of_superblock) = self.other_options.split_once(' ').unwrap_or_default();
+        other_options(&mount.fs_options) != of_superblock || own && other_options(&mount.options) != of_mount
     }
 }
 
-fn other_options(mount: &Mount) -> String {
+fn other_options(options: &str) -> String {
     let is_other = |option: &&str| !option.starts_with("discard") && *option != "nodiscard";
-    let others = |options: &str| options.split(',').filter(is_other).collect::<Vec<_>>().join(",");
-    format!("{} {}", others(&mount.options), others(&mount.fs_options))
+    options.split(',').filter(is_other).collect::<Vec<_>>().join(",")
 }
 
 /// The mounts that a command works on. Only theirs are ever changed by it.

@@ -101,6 +101,21 @@ fn a_note_that_was_not_written_yet_means_that_nothing_was_changed() {
 }
 
 #[test]
+fn a_note_that_cannot_be_understood_stays_and_nothing_is_noted_over_it() {
+    let machine = Machine::new("4");
+    let notes = machine.notes();
+    drop(notes.leave("x", machine.change(&["4"])).unwrap());
+    let path = machine.0.path().join("notes/x.note");
+    std::fs::write(&path, "{\"what\":\"of a later version\"}").unwrap();
+    assert_eq!(notes.put_back_left(&Reach::Nothing).unwrap()[0].undone, Undone::Failed);
+    assert!(
+        notes.leave("x", machine.change(&["2"])).unwrap_err().to_string().contains("not so that it can be read"),
+        "what it says is not settled"
+    );
+    assert!(std::fs::read_to_string(&path).unwrap().contains("a later version"));
+}
+
+#[test]
 fn who_holds_the_drive_takes_a_note_over_and_the_other_one_sees_it() {
     let machine = Machine::new("8");
     let notes = machine.notes();

@@ -2,6 +2,7 @@
 //!
 //! A workspace holds `marker`, which says whose it is and is locked while that process lives, and the directories of the runs.
 
+use super::names::{self, ARCHIVE, MARKER};
 use super::{Ground, Guard, consent};
 use crate::host::processes::{boot_id, started};
 use crate::output::Context;
@@ -16,9 +17,8 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_core::units::Bytes;
 
-/// Names of workspaces begin with this.
+/// Names of workspaces begin with this, and then with the process that made them.
 const PREFIX: &str = "trimtab-work-";
-const MARKER: &str = "marker";
 /// First line of a marker: what it is, and its version.
 const MAGIC: &str = "trimtab workspace 1";
 /// A marker is never longer.
@@ -139,7 +139,7 @@ fn furnish(dir: &Dir) -> std::io::Result<File> {
     let mut marker = dir.create_new(MARKER, PRIVATE_FILE)?;
     // A filesystem without locks leaves the process id as the sign of life.
     let _ = rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive);
-    marker.write_all(Owner::this_process().to_string().as_bytes())?;
+    marker.write_all(Owner::this_process(dir)?.to_string().as_bytes())?;
     // So that a power cut leaves a directory that is known as ours.
     marker.sync_all()?;
     Ok(marker)
@@ -153,12 +153,21 @@ struct Owner {
     started: u64,
     boot: String,
     host: String,
+    /// The directory's inode: a copy of a workspace is none. Older markers do not say it.
+    directory: Option<u64>,
 }
 
 impl Owner {
-    fn this_process() -> Self {
+    fn this_process(dir: &Dir) -> std::io::Result<Self> {
         let pid = std::process::id();
-        Self { pid, started: started(pid).unwrap_or(0), boot: boot_id(), host: host_name() }
+        let directory = Some(dir.identity()?.inode);
+        Ok(Self { pid, started: started(pid).unwrap_or(0), boot: boot_id(), host: host_name(), directory })
+    }
+
+    /// Whether this is what stands in the marker of that directory, and in no other one's.
+    fn fits(&self, name: &str, dir: &Dir) -> bool {
+        let of_process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) == Some(&*self.pid.to_string());
+        of_process && self.directory.is_none_or(|inode| dir.identity().is_ok_and(|identity| identity.inode == inode))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -172,6 +181,7 @@ impl Owner {
             started: value("started")?.parse().ok()?,
             boot: value("boot")?,
             host: value("host")?,
+            directory: value("directory").and_then(|inode| inode.parse().ok()),
         })
     }
 
@@ -183,7 +193,9 @@ impl Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{MAGIC}\npid {}\nstarted {}\nboot {}\nhost {}\n", self.pid, self.started, self.boot, self.host)
+        let Self { pid, started, boot, host, directory } = self;
+        write!(f, "{MAGIC}\npid {pid}\nstarted {started}\nboot {boot}\nhost {host}\n")?;
+        directory.map_or(Ok(()), |inode| writeln!(f, "directory {inode}"))
     }
 }
 
@@ -212,6 +224,8 @@ enum State {
     Elsewhere(String),
     /// Named like one of ours, but without a marker of ours.
     Unknown,
+    /// Its marker is that of another directory: a copy.
+    Copy,
 }
 
 /// Finds what runs that crashed left in `ground`, and offers to remove it. What lives or is not ours is left alone.
@@ -226,6 +240,9 @@ pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result
             State::Unknown => {
                 context.remark(&format!("{shown} is named like a directory of trimtab's but does not say that it is one; left alone."))
             }
+            State::Copy => context.remark(&format!(
+                "{shown} is named like a directory of trimtab's, but its marker is another one's: it is a copy, or was renamed; left alone."
+            )),
             State::Dead => deal_with_dead(context, ground, leftover, &path)?,
         }
     }
@@ -260,7 +277,38 @@ fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path:
         return Ok(());
     }
     let dir = leftover.dir.as_ref().context("a directory that was looked into is open")?;
-    remove(&ground.directory()?, &leftover.name, dir, path)
+    let stay = remove_ours(dir).with_context(|| format!("cannot remove {shown}; please remove it by hand"))?;
+    if stay.is_empty() {
+        return remove(&ground.directory()?, &leftover.name, dir, path);
+    }
+    let (few, more) = (stay.iter().take(FOREIGN_SHOWN), stay.len().saturating_sub(FOREIGN_SHOWN));
+    let few = few.map(|foreign| path.join(foreign).display().to_string()).collect::<Vec<_>>().join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    context.remark(&format!("{few}{more}: no run has made that, so it stays, and {shown} with it; move it away, and what is left can go."));
+    Ok(())
+}
+
+/// How many of them are named.
+const FOREIGN_SHOWN: usize = 3;
+
+/// Removes from a leftover what runs have made, but for the marker, and gives the rest.
+fn remove_ours(dir: &Dir) -> std::io::Result<Vec<PathBuf>> {
+    // What came out of an archive has the names that are in it.
+    if let Ok(archive) = dir.open_dir(ARCHIVE) {
+        let _ = dir.remove_tree(ARCHIVE, &archive)?;
+    }
+    let mut stay = dir.remove_known(names::is_ours)?;
+    stay.retain(|path| path != Path::new(MARKER));
+    Ok(stay)
+}
+
+/// Directories in `directory` that runs have left which crashed. Nothing is changed.
+pub fn left_in(directory: &Path) -> Vec<PathBuf> {
+    let Ok(parent) = Dir::open(directory) else { return Vec::new() };
+    let names = parent.names().unwrap_or_default();
+    let ours = names.iter().filter_map(|name| name.to_str()).filter(|name| name.starts_with(PREFIX));
+    let dead = ours.filter_map(|name| examine(&parent, name)).filter(|leftover| leftover.state == State::Dead);
+    dead.map(|leftover| directory.join(&leftover.name)).collect()
 }
 
 /// Everything in `ground` that is named like a workspace.
@@ -289,11 +337,11 @@ fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
         }
         Err(_) => return None,
     };
-    let (state, marker) = state(&dir);
+    let (state, marker) = state(&dir, &name);
     Some(Leftover { name, state, dir: Some(dir), _marker: marker })
 }
 
-fn state(dir: &Dir) -> (State, Option<File>) {
+fn state(dir: &Dir, name: &str) -> (State, Option<File>) {
     let ours = rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
     // Where others may write, anybody can have put a marker.
     if !ours || dir.require_unshared().is_err() {
@@ -324,8 +372,9 @@ fn state(dir: &Dir) -> (State, Option<File>) {
         // Killed before it wrote its marker, and so before it made anything else.
         None if text.is_empty() && dir.names().is_ok_and(|names| names == [MARKER]) => State::Dead,
         None => State::Unknown,
-        Some(owner) if owner.lives() => State::Alive,
+        Some(owner) if owner.lives() && owner.fits(name, dir) => State::Alive,
         Some(owner) if owner.host != host_name() => State::Elsewhere(owner.host),
+        Some(owner) if !owner.fits(name, dir) => State::Copy,
         Some(_) => State::Dead,
     };
     (state, Some(marker))
@@ -357,12 +406,19 @@ mod tests {
         (dir, ground)
     }
 
+    fn this_process() -> Owner {
+        let anywhere = tempfile::tempdir().unwrap();
+        Owner { directory: None, ..Owner::this_process(&Dir::open(anywhere.path()).unwrap()).unwrap() }
+    }
+
+    /// What a process leaves that is killed.
     fn crashed(dir: &Path, name: &str, owner: &Owner) -> PathBuf {
-        let path = dir.join(format!("{PREFIX}{name}"));
+        let path = dir.join(format!("{PREFIX}{}-{name}", owner.pid));
         fs::create_dir_all(path.join("run/tree")).unwrap();
         set_mode(&path, 0o700);
-        fs::write(path.join(MARKER), owner.to_string()).unwrap();
-        fs::write(path.join("run/tree/file"), b"left").unwrap();
+        let directory = Some(Dir::open(&path).unwrap().identity().unwrap().inode);
+        fs::write(path.join(MARKER), Owner { directory, ..owner.clone() }.to_string()).unwrap();
+        fs::write(path.join("run/tree/file1"), b"left").unwrap();
         path
     }
 
@@ -392,7 +448,7 @@ mod tests {
     #[test]
     fn a_marker_where_others_may_write_is_none() {
         let (dir, ground) = ground();
-        let dead = Owner { pid: u32::MAX, ..Owner::this_process() };
+        let dead = Owner { pid: u32::MAX, ..this_process() };
         let left = crashed(dir.path(), "shared", &dead);
         let linked = crashed(dir.path(), "linked", &dead);
         fs::hard_link(linked.join(MARKER), dir.path().join("second-name")).unwrap();
@@ -402,7 +458,7 @@ mod tests {
             set_mode(&left, mode);
             deal_with_leftovers(&context(true), &ground).unwrap();
             for path in [&left, &linked, &writable] {
-                assert!(path.join("run/tree/file").exists(), "{} {mode:o}", path.display());
+                assert!(path.join("run/tree/file1").exists(), "{} {mode:o}", path.display());
             }
         }
         set_mode(&left, 0o755);
@@ -484,22 +540,57 @@ mod tests {
     #[test]
     fn leftovers_of_dead_processes_go_with_consent_only() {
         let (dir, ground) = ground();
-        let dead = Owner { pid: u32::MAX, ..Owner::this_process() };
-        let earlier_boot = Owner { boot: "an earlier one".into(), ..Owner::this_process() };
-        let reused_pid = Owner { started: 1, ..Owner::this_process() };
+        let dead = Owner { pid: u32::MAX, ..this_process() };
+        let earlier_boot = Owner { boot: "an earlier one".into(), ..this_process() };
+        let reused_pid = Owner { started: 1, ..this_process() };
         let left = [crashed(dir.path(), "a", &dead), crashed(dir.path(), "b", &earlier_boot), crashed(dir.path(), "c", &reused_pid)];
         deal_with_leftovers(&context(false), &ground).unwrap();
-        assert!(left.iter().all(|path| path.join("run/tree/file").exists()), "nobody said yes");
+        assert!(left.iter().all(|path| path.join("run/tree/file1").exists()), "nobody said yes");
         deal_with_leftovers(&context(true), &ground).unwrap();
         assert!(left.iter().all(|path| !path.exists()));
     }
 
     #[test]
+    fn what_no_run_has_made_stays_in_a_leftover_and_so_does_a_copy_of_one() {
+        let (dir, ground) = ground();
+        let dead = Owner { pid: u32::MAX, ..this_process() };
+        let left = crashed(dir.path(), "1", &dead);
+        fs::create_dir_all(left.join("archive/any/name")).unwrap();
+        let foreign = ["notes.md", "photos/1.jpg", "run/thesis.tex", "run/tree/Holiday.png", "run-x/12"];
+        for file in foreign {
+            fs::create_dir_all(left.join(file).parent().unwrap()).unwrap();
+            fs::write(left.join(file), b"precious").unwrap();
+        }
+        // A copy under its own name elsewhere has its marker, and one that was renamed does not fit it.
+        let copy = dir.path().join("aside").join(left.file_name().unwrap());
+        for path in ["run/tree/file1", MARKER, "notes.md"] {
+            fs::create_dir_all(copy.join(path).parent().unwrap()).unwrap();
+            fs::copy(left.join(path), copy.join(path)).unwrap();
+        }
+        set_mode(&copy, 0o700);
+        let renamed = dir.path().join(format!("{PREFIX}1-1"));
+        fs::rename(crashed(dir.path(), "2", &dead), &renamed).unwrap();
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        deal_with_leftovers(&context(true), &Ground::open(&dir.path().join("aside")).unwrap()).unwrap();
+        for file in foreign {
+            assert_eq!(fs::read(left.join(file)).unwrap(), b"precious", "{file}");
+        }
+        assert!(!left.join("run/tree/file1").exists() && !left.join("archive").exists());
+        assert!(copy.join("run/tree/file1").exists() && renamed.join("run/tree/file1").exists());
+        // Once that has been moved away, the rest goes.
+        for file in ["notes.md", "photos", "run/thesis.tex", "run/tree/Holiday.png", "run-x"] {
+            fs::rename(left.join(file), dir.path().join(file.replace('/', "_"))).unwrap();
+        }
+        deal_with_leftovers(&context(true), &ground).unwrap();
+        assert!(!left.exists());
+    }
+
+    #[test]
     fn what_lives_or_is_not_ours_stays() {
         let (dir, ground) = ground();
-        let mine = crashed(dir.path(), "mine", &Owner::this_process());
-        let elsewhere = crashed(dir.path(), "nfs", &Owner { host: "another".into(), boot: "x".into(), ..Owner::this_process() });
-        let locked = crashed(dir.path(), "locked", &Owner { pid: u32::MAX, ..Owner::this_process() });
+        let mine = crashed(dir.path(), "mine", &this_process());
+        let elsewhere = crashed(dir.path(), "nfs", &Owner { host: "another".into(), boot: "x".into(), ..this_process() });
+        let locked = crashed(dir.path(), "locked", &Owner { pid: u32::MAX, ..this_process() });
         let lock = File::open(locked.join(MARKER)).unwrap();
         rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
         let foreign = dir.path().join(format!("{PREFIX}photos"));
@@ -514,7 +605,7 @@ mod tests {
         deal_with_leftovers(&context(true), &ground).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), before);
         for path in [&mine, &elsewhere, &locked] {
-            assert!(path.join("run/tree/file").exists(), "{}", path.display());
+            assert!(path.join("run/tree/file1").exists(), "{}", path.display());
         }
         assert!(foreign.join("precious").exists());
     }
@@ -537,7 +628,7 @@ mod tests {
 
     #[test]
     fn owners_survive_being_written_and_read() {
-        let owner = Owner::this_process();
+        let owner = this_process();
         assert_eq!(Owner::parse(&owner.to_string()), Some(owner.clone()));
         assert!(owner.lives());
         for text in ["", "trimtab workspace 2\npid 1\n", &owner.to_string()[..30]] {

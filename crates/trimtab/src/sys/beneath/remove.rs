@@ -3,7 +3,9 @@
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 /// Deeper than anything that this program makes; each level keeps a descriptor open meanwhile.
 const DEPTH_MAX: u32 = 512;
@@ -43,6 +45,43 @@ pub fn contents(dir: &OwnedFd, depth: u32) -> Result<(), Errno> {
             }
         }
     }
+}
+
+/// Removes of what is in `dir` the files and directories whose names `is_ours` knows by their depth: nothing else, and no directory that holds anything
+/// else. Gives the paths of what stays, from `dir` on.
+pub fn known(dir: &OwnedFd, depth: u32, is_ours: &dyn Fn(&OsStr, u32) -> bool) -> Result<Vec<PathBuf>, Errno> {
+    if depth > DEPTH_MAX {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let mut all = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        if entry.file_name() != c"." && entry.file_name() != c".." {
+            all.push(entry.file_name().to_owned());
+        }
+    }
+    let mut stay = Vec::new();
+    for name in all {
+        let shown = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+        let kind = match rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(errno),
+        };
+        if !is_ours(shown.as_os_str(), depth) || !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink) {
+            stay.push(shown);
+        } else if kind != FileType::Directory {
+            gone(rustix::fs::unlinkat(dir, &name, AtFlags::empty()))?;
+        } else {
+            let inner = open_inside(dir.as_fd(), &name)?;
+            let inside = known(&inner, depth + 1, is_ours)?;
+            if inside.is_empty() {
+                gone(rustix::fs::unlinkat(dir, &name, AtFlags::REMOVEDIR))?;
+            }
+            stay.extend(inside.into_iter().map(|path| shown.join(path)));
+        }
+    }
+    Ok(stay)
 }
 
 fn names(dir: &OwnedFd) -> Result<Vec<(CString, FileType)>, Errno> {

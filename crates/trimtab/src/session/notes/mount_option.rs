@@ -1,0 +1,213 @@
+//! The discard option of a mounted filesystem, changed for a while. It belongs to the superblock: each of its mounts shows it, and any can put it
+//! back. Once the filesystem is mounted nowhere any more it is gone by itself.
+
+use super::mounted::{Identity, Reach};
+use super::{Left, Undone};
+use crate::host::mountinfo::{self, DevNumber, Mount};
+use crate::host::root::Root;
+use crate::session::discard_option::{self, Discard};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The discard option of a mounted filesystem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MountOption {
+    /// Where it is mounted.
+    mount_point: PathBuf,
+    /// The mount's number.
+    mount: u32,
+    /// The filesystem's device: major and minor number.
+    device: (u32, u32),
+    /// What it was.
+    before: String,
+    /// What it was made.
+    set: String,
+    /// Which mount and superblock it is, beyond its numbers; older notes do not say it.
+    #[serde(default)]
+    identity: Option<Box<Identity>>,
+}
+
+/// Where the superblock that was changed is to be found now.
+enum Whereabouts {
+    /// Mounted here.
+    Here(Mount),
+    /// Mounted here, but its other options are not what they were.
+    Changed(Mount),
+    /// Mounted in the mount namespace of this process, and not here.
+    Namespace(u32, Mount),
+    /// In use, but mounted nowhere that can be seen.
+    Hidden,
+    /// It was noted in another mount namespace, and nothing says from here whether it is there.
+    Unseen,
+    /// Another one is mounted in its place.
+    Anew(Mount),
+    /// It is mounted nowhere any more.
+    Gone,
+}
+
+impl MountOption {
+    /// An error if the mount is not what stands at its mount point.
+    pub fn of(mount: &Mount, set: &Discard) -> io::Result<Self> {
+        Ok(Self {
+            mount_point: mount.mount_point.clone(),
+            mount: mount.id,
+            device: (mount.dev.major, mount.dev.minor),
+            before: Discard::of(mount).to_string(),
+            set: set.to_string(),
+            identity: Some(Box::new(Identity::of(mount)?)),
+        })
+    }
+
+    /// The filesystem's device.
+    pub fn device(&self) -> DevNumber {
+        let (major, minor) = self.device;
+        DevNumber { major, minor }
+    }
+
+    /// What it was, and what it was made.
+    pub fn values(&self) -> (&str, &str) {
+        (&self.before, &self.set)
+    }
+
+    /// Puts it back wherever its superblock is mounted here, if it is still what it was made and within the reach of the command.
+    pub fn undo(&self, reach: &Reach) -> Left {
+        let (before, set) = self.values();
+        let killed = "a process changed it that was killed";
+        let (undone, text) = match self.whereabouts() {
+            Err(error) => (Undone::Failed, format!("{self} was {before} before {killed}, and cannot be read: {error}")),
+            Ok(Whereabouts::Gone) => (Undone::Nothing, format!("{self} is not there any more")),
+            Ok(Whereabouts::Anew(mount)) => self.not_ours(&mount, "it has been mounted anew since"),
+            Ok(Whereabouts::Changed(mount)) => self.not_ours(&mount, "its options have been changed since"),
+            Ok(Whereabouts::Here(mount)) => return self.undo_at(&mount, reach),
+            Ok(Whereabouts::Namespace(pid, mount)) => {
+                if let Some((undone, text)) = self.settled(&mount) {
+                    return Left { undone, text };
+                }
+                let there = format!("'nsenter -t {pid} -m trimtab doctor {}'", mount.mount_point.display());
+                let where_it_is = format!("mounted in the mount namespace of process {pid} only");
+                (Undone::Left, format!("{self}, {where_it_is}, is {set} and was {before} before {killed}; {there} puts it back"))
+            }
+            Ok(Whereabouts::Hidden) => {
+                let what = format!("what is mounted from {} is in use, but not mounted where it can be seen from here", self.device());
+                (Undone::Left, format!("{self} was {before} before {killed}: {what}; where it is, 'trimtab doctor' puts it back"))
+            }
+            Ok(Whereabouts::Unseen) => {
+                let there = "in another mount namespace";
+                (Undone::Left, format!("{self} was {before} before {killed} {there}; {} there puts it back", remedy(&self.mount_point)))
+            }
+        };
+        Left { undone, text }
+    }
+
+    fn undo_at(&self, mount: &Mount, reach: &Reach) -> Left {
+        let (shown, now, before) = (Shown(&mount.mount_point), Discard::of(mount), &self.before);
+        let remedy = remedy(&mount.mount_point);
+        let was = format!("{shown} is {now} and was {before} before a process changed it that was killed");
+        let (undone, text) = if let Some(settled) = self.settled(mount) {
+            settled
+        } else if !reach.includes(mount.dev) {
+            (Undone::Left, format!("{was}; {remedy} puts it back"))
+        } else {
+            match self.put_back(mount) {
+                Ok(()) => (Undone::PutBack, format!("{shown} is {before} again: a process that was killed had left it at {now}")),
+                Err(error) => (Undone::Failed, format!("{was}; {remedy} puts it back as root ({error:#})")),
+            }
+        };
+        Left { undone, text }
+    }
+
+    /// What became of it if it is not what it was made any more.
+    fn settled(&self, mount: &Mount) -> Option<(Undone, String)> {
+        let (before, set) = self.values();
+        let (shown, now) = (Shown(&mount.mount_point), Discard::of(mount).to_string());
+        if now == before {
+            return Some((Undone::Nothing, format!("{shown} is {before}")));
+        }
+        let by_others =
+            format!("{shown} was changed from {before} by a process that was killed, and to {now} by somebody else since: it stays so");
+        (now != set).then_some((Undone::Changed, by_others))
+    }
+
+    fn put_back(&self, mount: &Mount) -> anyhow::Result<()> {
+        let before: Discard = self.before.parse().map_err(anyhow::Error::msg)?;
+        discard_option::set(mount, &before)
+    }
+
+    /// It is not as the killed process left it, so it stays; what it was is said, for the note goes. Nothing is, if it is that now.
+    fn not_ours(&self, mount: &Mount, why: &str) -> (Undone, String) {
+        let (before, set) = self.values();
+        let (shown, now) = (Shown(&mount.mount_point), Discard::of(mount).to_string());
+        if now != set {
+            return (Undone::Nothing, format!("{shown} is {now}"));
+        }
+        let text = format!(
+            "{shown} was changed from {before} to {set} by a process that was killed, but {why}: it stays as it is, {now}; it was {before} before"
+        );
+        (Undone::Changed, text)
+    }
+
+    fn whereabouts(&self) -> io::Result<Whereabouts> {
+        let mounts = mountinfo::read(&Root::live()?)?;
+        let in_its_place = || mounts.iter().find(|mount| mount.dev == self.device() || mount.mount_point == self.mount_point).cloned();
+        let Some(identity) = &self.identity else {
+            let is_it = |found: &&Mount| found.id == self.mount && found.dev == self.device() && found.mount_point == self.mount_point;
+            let here = mounts.iter().find(is_it).cloned().map(Whereabouts::Here);
+            return Ok(here.or_else(|| in_its_place().map(Whereabouts::Anew)).unwrap_or(Whereabouts::Gone));
+        };
+        match identity.superblock_lives() {
+            Some(true) => self.of_superblock(&mounts, identity),
+            Some(false) => Ok(in_its_place().map_or(Whereabouts::Gone, Whereabouts::Anew)),
+            None if !identity.is_of_this_namespace() => Ok(Whereabouts::Unseen),
+            None => match mounts.iter().find(|found| found.id == self.mount && found.dev == self.device()) {
+                Some(mount) if identity.is_same_mount(&Identity::of(mount)?) => Ok(here(mount, identity, true)),
+                _ => Ok(in_its_place().map_or(Whereabouts::Gone, Whereabouts::Anew)),
+            },
+        }
+    }
+
+    /// Where a superblock that lives is mounted: the very same mount first, then another one here, then elsewhere.
+    fn of_superblock(&self, mounts: &[Mount], identity: &Identity) -> io::Result<Whereabouts> {
+        let is_of_it = |found: &&Mount| found.dev == self.device() && identity.is_of_type(found);
+        let is_same = |found: &&Mount| found.id == self.mount && found.mount_point == self.mount_point;
+        if let Some(same) = mounts.iter().filter(is_of_it).find(is_same) {
+            return Ok(here(same, identity, true));
+        }
+        // What another mount hides cannot be reached.
+        let reachable = mounts.iter().filter(is_of_it).find(|mount| discard_option::open(mount).is_ok());
+        if let Some(other) = reachable {
+            return Ok(here(other, identity, false));
+        }
+        let elsewhere = mountinfo::other_namespaces().into_iter().find_map(|(pid, mounts)| {
+            let found = mounts.iter().find(is_of_it)?.clone();
+            Some(Whereabouts::Namespace(pid, found))
+        });
+        Ok(elsewhere.unwrap_or(Whereabouts::Hidden))
+    }
+}
+
+/// A mount of the superblock; `same` if it is the one that was noted, whose own options count, too.
+fn here(mount: &Mount, identity: &Identity, same: bool) -> Whereabouts {
+    if identity.has_other_options(mount, same) { Whereabouts::Changed(mount.clone()) } else { Whereabouts::Here(mount.clone()) }
+}
+
+fn remedy(mount_point: &Path) -> String {
+    format!("'trimtab doctor {}'", mount_point.display())
+}
+
+/// What was changed, in words.
+struct Shown<'a>(&'a Path);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the discard option of {}", self.0.display())
+    }
+}
+
+impl fmt::Display for MountOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Shown(&self.mount_point).fmt(f)
+    }
+}

@@ -1,0 +1,117 @@
+//! Names that runs give to what they make in a workspace: whatever has another one there is somebody else's.
+//!
+//! ```text
+//!     marker                                         whose it is
+//!     run  run-3  beside-3-tree  stream2  test  rounds  verify    one directory for each run, and for others beside one
+//!     run-3/tree/fs/abc12.c                          what a workload makes, by its own rules
+//!     archive                                        what an archive of the user's holds: any names
+//! ```
+
+use std::ffi::OsStr;
+
+/// The marker of a workspace.
+pub const MARKER: &str = "marker";
+/// The directory for what comes out of an archive.
+pub const ARCHIVE: &str = "archive";
+
+/// Directories directly below the top of a synthetic tree, the groups of `bench age`, and what else has one fixed name.
+const FIXED: [&str; 30] = [
+    "tree",
+    "Documentation",
+    "arch",
+    "block",
+    "crypto",
+    "drivers",
+    "firmware",
+    "fs",
+    "include",
+    "init",
+    "ipc",
+    "kernel",
+    "lib",
+    "mm",
+    "net",
+    "samples",
+    "scripts",
+    "security",
+    "sound",
+    "tools",
+    "usr",
+    "virt",
+    "os",
+    "games",
+    "music",
+    "videos",
+    "link",
+    "light-work",
+    "test-file",
+    "data",
+];
+
+/// Whether what is so deep in a workspace can have been made by a run.
+pub fn is_ours(name: &OsStr, depth: u32) -> bool {
+    name.to_str().is_some_and(|name| if depth == 0 { is_of_a_run(name) } else { is_of_a_workload(name) })
+}
+
+/// Whether a run's directory has such a name.
+fn is_of_a_run(name: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let beside = |text: &str| ["-tree", "-others"].iter().any(|what| text.strip_suffix(what).is_some_and(number));
+    [ARCHIVE, "run", "test", "rounds", "verify"].contains(&name)
+        || name.strip_prefix("run-").is_some_and(number)
+        || name.strip_prefix("stream").is_some_and(number)
+        || name.strip_prefix("beside-").is_some_and(beside)
+}
+
+/// Whether a workload gives such a name to a file or directory: a number, one behind a letter or a word (with the ending of a source), or a fixed one.
+fn is_of_a_workload(name: &str) -> bool {
+    if FIXED.contains(&name) {
+        return true;
+    }
+    let stem = [".c", ".h", ".S", ".txt"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+    let word = stem.trim_end_matches(|c: char| c.is_ascii_digit());
+    let numbered = word.len() < stem.len();
+    let is_word = word.len() <= 11 && word.bytes().all(|byte| byte.is_ascii_lowercase());
+    numbered && (is_word || word == "piece-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_core::data::DataClass;
+    use trimtab_core::units::Bytes;
+    use trimtab_core::workload::age::GROUPS;
+    use trimtab_core::workload::tree::TreeList;
+
+    fn all_known<'a>(paths: impl IntoIterator<Item = &'a str>) -> usize {
+        let mut count = 0;
+        for name in paths.into_iter().flat_map(|path| path.split('/')) {
+            assert!(is_ours(name.as_ref(), 1), "{name}");
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn all_names_that_workloads_give_are_known() {
+        for seed in 1..4 {
+            let tree = TreeList::synthetic(36_706, Bytes(493_000_000), DataClass::Random, seed).unwrap();
+            assert!(all_known(tree.entries().iter().map(|entry| tree.path(*entry))) > 36_706);
+        }
+        all_known(GROUPS.iter().map(|group| group.name));
+        all_known(["s12/4711", "l1/s2/3", "d12/f1234", "piece-12", "light-work", "test-file", "data", "s000/d0001/f02", "s000/link"]);
+    }
+
+    #[test]
+    fn what_people_call_their_files_is_not() {
+        for name in ["notes.md", "thesis.tex", "Photo1.jpg", "backup", ".profile", "todo.txt", "a b1", "12.jpg", "file", "x.c"] {
+            assert!(!is_ours(name.as_ref(), 1), "{name}");
+        }
+        for name in ["marker", "run-", "run-1x", "streams", "beside-1", "1", "photos"] {
+            assert!(!is_ours(name.as_ref(), 0), "{name}");
+        }
+        for name in ["run", "run-12", "beside-3-tree", "beside-3-others", "stream7", "test", "rounds", "verify", "archive"] {
+            assert!(is_ours(name.as_ref(), 0), "{name}");
+        }
+    }
+}

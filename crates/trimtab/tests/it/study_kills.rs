@@ -1,0 +1,362 @@
+//! Studies of real filesystems that are interrupted or killed: how it is mounted is put back, wherever it is mounted, and who may know it is told.
+
+use crate::study::{is_clean, options, signal};
+use crate::support::{LoopMount, process, program, run, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use rustix::process::Signal;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use trimtab::session::discard_option::{Discard, mount_of};
+
+/// A study under the online policy, disturbed once the filesystem has been remounted and files are there.
+fn while_remounted(path: &Path, runtime: &Path) -> Child {
+    remounted_by(process(), path, runtime)
+}
+
+/// The same, begun by a command to which the rest of the line belongs.
+fn remounted_by(mut command: Command, path: &Path, runtime: &Path) -> Child {
+    let child = command
+        .env("TRIMTAB_RUNTIME_DIR", runtime)
+        .args(["study", "--policies", "online", "--repeats", "50", "--reserve", "0", "--yes"])
+        .arg(path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while !Discard::of(&mount_of(path).unwrap()).is_on() || is_clean(path) {
+        assert!(started.elapsed() < Duration::from_secs(20), "nothing happens");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    child
+}
+
+#[test]
+fn an_interrupt_puts_the_mount_option_back() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let before = options(&mount.path());
+    let runtime = tempfile::tempdir().unwrap();
+    let mut child = while_remounted(&mount.path(), runtime.path());
+    signal(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(options(&mount.path()), before);
+    assert!(is_clean(&mount.path()));
+}
+
+/// A filesystem whose study was killed while it was remounted, and the note of that.
+struct Killed {
+    mount: LoopMount,
+    before: (String, String),
+    left: (String, String),
+    /// Apart from everybody else's: any other command would see it, too.
+    runtime: tempfile::TempDir,
+}
+
+impl Killed {
+    fn new() -> Option<Self> {
+        let mount = LoopMount::new("ext4", 1024, "nodiscard")?;
+        let before = options(&mount.path());
+        let runtime = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(runtime.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut killed = Self { left: before.clone(), before, mount, runtime };
+        killed.again();
+        Some(killed)
+    }
+
+    fn again(&mut self) {
+        self.again_by(process());
+    }
+
+    fn again_by(&mut self, command: Command) {
+        let mut child = remounted_by(command, &self.mount.path(), self.runtime.path());
+        signal(&child, Signal::KILL);
+        child.wait().unwrap();
+        self.left = self.now();
+        assert_ne!(self.left, self.before);
+    }
+
+    fn path(&self) -> PathBuf {
+        self.mount.path()
+    }
+
+    fn now(&self) -> (String, String) {
+        options(&self.path())
+    }
+
+    fn trimtab(&self, args: &[&str]) -> assert_cmd::Command {
+        let mut command = trimtab();
+        command.env("TRIMTAB_RUNTIME_DIR", self.runtime.path()).args(args);
+        command
+    }
+
+    fn doctor(&self) -> assert_cmd::assert::Assert {
+        self.trimtab(&["doctor"]).arg(self.path()).assert()
+    }
+
+    fn notes(&self) -> Vec<PathBuf> {
+        let notes = std::fs::read_dir(self.runtime.path().join("notes")).unwrap();
+        notes.map(|entry| entry.unwrap().path()).filter(|path| path.to_string_lossy().contains("mount-")).collect()
+    }
+
+    /// Makes the note say something else.
+    fn edit(&self, change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) {
+        let path = &self.notes()[0];
+        let mut note: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        change(note.as_object_mut().unwrap());
+        std::fs::write(path, note.to_string()).unwrap();
+    }
+}
+
+fn again() -> impl Predicate<str> {
+    contains("discard option of").and(contains("is nodiscard again"))
+}
+
+#[test]
+fn after_a_kill_the_next_command_on_that_filesystem_puts_the_mount_option_back() {
+    let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
+    killed.doctor().stdout(contains("left by a killed process").and(again()));
+    assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0));
+    killed.doctor().stdout(contains("again").not());
+    // A study looks only once that has been put back: what it takes for "before" is what was there before.
+    killed.again();
+    let study = ["study", "--quick", "--policies", "as-mounted,online", "--reserve", "0", "--yes", "--json"];
+    let output = killed.trimtab(&study).arg(killed.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && again().eval(&said), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["runs"][0]["policy_settings"]["discard"], "nodiscard", "{}", json["runs"][0]["policy_settings"]);
+    assert_eq!(killed.now(), killed.before);
+    assert!(is_clean(&killed.path()), "what the killed ones left is gone, too");
+    // What an administrator has set since stays.
+    killed.again();
+    killed.mount.remount("nodiscard");
+    killed.trimtab(&["results", "list"]).assert().success().stderr(contains("again").not());
+    assert_eq!(killed.now(), killed.before);
+}
+
+#[test]
+fn after_a_kill_a_command_that_does_not_work_on_that_filesystem_changes_nothing_and_says_which_does() {
+    let Some(killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
+    let other = tempfile::tempdir().unwrap();
+    let elsewhere = other.path().to_str().unwrap().to_owned();
+    let remedy = format!("'trimtab doctor {}' puts it back", killed.path().display());
+    let others: [&[&str]; 4] =
+        [&["results", "list"], &["drive", "list"], &["doctor", &elsewhere], &["study", "--quick", "drive:no-such-drive"]];
+    for command in others {
+        let output = killed.trimtab(command).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&remedy), "{command:?}: {said}");
+        assert_eq!((killed.now(), killed.notes().len()), (killed.left.clone(), 1), "{command:?}");
+    }
+    killed.doctor().stdout(again());
+    assert_eq!(killed.now(), killed.before);
+}
+
+#[test]
+fn after_a_kill_what_somebody_else_has_mounted_or_changed_since_stays_as_it_is() {
+    let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
+    let stays = |killed: &Killed, what: &str, why: &str| {
+        let there = killed.now();
+        assert!(there.1.contains("discard"), "{what}: {there:?}");
+        killed.doctor().stdout(contains(why).and(contains("stays as it is")).and(contains("it was nodiscard before")));
+        assert_eq!((killed.now(), killed.notes().len()), (there, 0), "{what}");
+    };
+    killed.mount.remount("noatime,discard");
+    stays(&killed, "remounted", "its options have been changed since");
+    let (path, device) = (killed.path(), killed.mount.device());
+    let path = path.to_str().unwrap();
+    let clean = |killed: &mut Killed| {
+        run("umount", &[path]).unwrap();
+        run("mount", &["-o", "nodiscard", &device, path]).unwrap();
+        killed.again();
+        run("umount", &[path]).unwrap();
+    };
+    clean(&mut killed);
+    run("mount", &["-o", "discard", &device, path]).unwrap();
+    stays(&killed, "the same filesystem", "mounted anew since");
+    clean(&mut killed);
+    run("mkfs", &["-t", "ext4", "-q", "-F", &device]).unwrap();
+    run("mount", &["-o", "discard", &device, path]).unwrap();
+    stays(&killed, "another filesystem", "mounted anew since");
+    // No mount has the numbers that one of another boot had.
+    clean(&mut killed);
+    run("mount", &["-o", "nodiscard", &device, path]).unwrap();
+    killed.again();
+    killed.edit(|note| note["identity"]["boot"] = "another".into());
+    stays(&killed, "another boot", "mounted anew since");
+}
+
+#[test]
+fn an_older_note_that_does_not_say_which_mount_it_is_holds_only_if_all_that_it_says_does() {
+    let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
+    killed.edit(|note| assert!(note.remove("identity").is_some()));
+    killed.doctor().stdout(again());
+    assert_eq!(killed.now(), killed.before);
+    for (key, value) in [("mount", serde_json::json!(1)), ("device", serde_json::json!([7, 1])), ("mount_point", "/elsewhere".into())] {
+        killed.mount.remount("nodiscard");
+        killed.again();
+        killed.edit(|note| {
+            note.remove("identity");
+            note[key] = value;
+        });
+        killed.doctor().stdout(again().not());
+        assert_eq!((killed.now(), killed.notes().len()), (killed.left.clone(), 0), "{key}");
+    }
+}
+
+/// Everything that a command says.
+fn said(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// What the kernel shows of the filesystem where another process sees it mounted.
+fn options_seen_by(pid: u32, path: &Path) -> String {
+    let table = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
+    table.lines().find(|line| line.split(' ').nth(4) == path.to_str()).unwrap().rsplit(' ').next().unwrap().to_owned()
+}
+
+/// A process in a mount namespace of its own, which holds what is mounted now.
+struct Holder(Child);
+
+impl Holder {
+    fn new(path: &Path) -> Self {
+        let holder = Self(Command::new("unshare").args(["-m", "sleep", "600"]).spawn().unwrap());
+        let own = std::fs::read_link("/proc/self/ns/mnt").unwrap();
+        let started = Instant::now();
+        while std::fs::read_link(format!("/proc/{}/ns/mnt", holder.0.id())).is_ok_and(|there| there == own) {
+            assert!(started.elapsed() < Duration::from_secs(10), "it stays here");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Only then does it sleep, and its mounts are no business of this namespace any more.
+        while !std::fs::read(format!("/proc/{}/cmdline", holder.0.id())).unwrap().starts_with(b"sleep") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(options_seen_by(holder.0.id(), path).contains("rw"));
+        holder
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn after_a_kill_in_another_mount_namespace_the_option_is_put_back_from_wherever_the_filesystem_is_mounted() {
+    let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
+    let path = killed.path();
+    let shown = path.to_str().unwrap();
+    killed.doctor().stdout(again());
+    let mut elsewhere = Command::new("unshare");
+    elsewhere.arg("-m").arg(program()).env("XDG_DATA_HOME", killed.runtime.path());
+    killed.again_by(elsewhere);
+    killed.doctor().stdout(again());
+    assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0));
+    // Mounted in another namespace only: it stays noted, and who can put it back is said.
+    let holder = Holder::new(&path);
+    let pid = holder.0.id();
+    killed.again();
+    run("umount", &[shown]).unwrap();
+    let output = killed.trimtab(&["results", "list"]).output().unwrap();
+    let remedy = format!("'nsenter -t {pid} -m trimtab doctor {shown}' puts it back");
+    assert!(said(&output).contains(&remedy), "{}", said(&output));
+    assert_eq!((options_seen_by(pid, &path).contains("discard"), killed.notes().len()), (true, 1));
+    let mut there = Command::new("nsenter");
+    there.args(["-t", &pid.to_string(), "-m"]).arg(program()).arg("doctor").arg(&path).env("TRIMTAB_RUNTIME_DIR", killed.runtime.path());
+    let output = there.output().unwrap();
+    assert!(again().eval(&said(&output)), "{}", said(&output));
+    assert_eq!((options_seen_by(pid, &path).contains("discard"), killed.notes().len()), (false, 0));
+    run("mount", &[&killed.mount.device(), shown]).unwrap();
+}
+
+#[test]
+fn after_a_kill_what_another_mount_has_kept_is_put_back_and_is_not_taken_for_mounted_anew() {
+    let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
+    let (path, device, second) = (killed.path(), killed.mount.device(), tempfile::tempdir().unwrap());
+    let shown = path.to_str().unwrap();
+    run("mount", &["--bind", shown, second.path().to_str().unwrap()]).unwrap();
+    run("umount", &[shown]).unwrap();
+    // The kernel mounts what is mounted already, whatever it is asked for.
+    run("mount", &["-o", "nodiscard", &device, shown]).unwrap();
+    assert!(Discard::of(&mount_of(&path).unwrap()).is_on());
+    let put_back = killed.trimtab(&["doctor"]).arg(second.path()).output().unwrap();
+    run("umount", &[second.path().to_str().unwrap()]).unwrap();
+    assert!(again().eval(&said(&put_back)), "{}", said(&put_back));
+    assert!(!Discard::of(&mount_of(&path).unwrap()).is_on());
+    assert_eq!(killed.notes().len(), 0);
+    // Nothing of another filesystem is changed that got its place and its number.
+    killed.again();
+    run("umount", &[shown]).unwrap();
+    run("mkfs", &["-t", "ext4", "-q", "-F", &device]).unwrap();
+    run("mount", &["-o", "nodiscard", &device, shown]).unwrap();
+    killed.doctor().stdout(contains("killed").not());
+    assert_eq!(killed.notes().len(), 0);
+}
+
+#[test]
+fn what_a_killed_study_left_is_said_once_and_to_everybody_and_what_a_living_one_does_too() {
+    let Some(killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
+    let reachable = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(reachable.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::copy(program(), reachable.path().join("trimtab")).unwrap();
+    let nobodys = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(nobodys.path(), Some(65_534), Some(65_534)).unwrap();
+    let as_nobody = |path: &Path| {
+        let mut doctor = Command::new(reachable.path().join("trimtab"));
+        doctor.args(["doctor"]).arg(path).uid(65_534).gid(65_534).env("TRIMTAB_RUNTIME_DIR", killed.runtime.path());
+        said(&doctor.env("HOME", nobodys.path()).env("XDG_DATA_HOME", nobodys.path()).output().unwrap())
+    };
+    let path = killed.path();
+    std::fs::set_permissions(path.parent().unwrap(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = as_nobody(&path);
+    let remedy = format!("'trimtab doctor {}' as root puts it back", path.display());
+    let unbroken = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(unbroken(&text).contains("is discard and was nodiscard before a process changed it that was killed"), "{text}");
+    assert!(unbroken(&text).contains(&remedy), "{text}");
+    assert!(!as_nobody(nobodys.path()).contains("killed"), "another filesystem");
+    // A directory is left, too, and each thing is said once.
+    let doctor = || said(&killed.trimtab(&["doctor"]).arg(&path).output().unwrap());
+    let text = doctor();
+    let count = |what: &str| text.matches(what).count();
+    assert_eq!((count("nodiscard again"), count("trimtab-work-"), count("left by a run that crashed")), (1, 1, 1), "{text}");
+    assert!(!as_nobody(&path).contains("killed"), "it is put back");
+    // While a study runs.
+    let mut child = while_remounted(&path, killed.runtime.path());
+    let (text, told) = (doctor(), as_nobody(&path));
+    signal(&child, Signal::INT);
+    child.wait().unwrap();
+    for text in [unbroken(&text), unbroken(&told)] {
+        assert!(text.contains("for a while: the discard option of") && text.contains("was nodiscard before"), "{text}");
+    }
+    assert!(!doctor().contains("for a while") && !as_nobody(&path).contains("for a while"));
+    assert_eq!(std::fs::read_dir(killed.runtime.path().join("changed")).unwrap().count(), 0);
+}
+
+/// Seen: both had looked before either remounted, and the later one failed after minutes.
+#[test]
+fn of_studies_that_begin_at_once_on_one_filesystem_one_goes_on_and_the_others_say_so_before_anything_else() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let (path, runtime, before) = (mount.path(), tempfile::tempdir().unwrap(), options(&mount.path()));
+    let start = |_| {
+        let mut study = process();
+        study.args(["study", "--quick", "--policies", "online", "--reserve", "0", "--yes"]).arg(&path);
+        study.env("TRIMTAB_RUNTIME_DIR", runtime.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children: Vec<Child> = (0..3).map(start).collect();
+    let outputs: Vec<std::process::Output> = children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+    let refused: Vec<String> = outputs.iter().filter(|output| !output.status.success()).map(said).collect();
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    for said in refused {
+        let expected = format!("trimtab: another study is at work on {} (process ", path.display());
+        assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(options(&path), before);
+    assert!(is_clean(&path));
+}
