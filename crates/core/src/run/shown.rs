@@ -88,7 +88,7 @@ pub fn ratio(value: f64) -> String {
 #[must_use]
 pub fn headline(metrics: Vec<Metric>) -> Option<Metric> {
     const SUMS: [&str; 9] = [
-        "random-write.steady",
+        "random-write.steady-state",
         "foreground.seconds",
         "delete+sync.seconds",
         "transactions.rate",

@@ -536,6 +536,8 @@ mod tests {
             (ageing.size, ageing.pictured) = (Bytes(1_000_000_000), true);
             let (run, end) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
             assert_eq!((end, run.pictures.superblocks.is_some()), (End::Complete, has), "{name}");
+            // Seen in lists: the write amplification from the first byte on, which stands nowhere else.
+            assert_eq!(crate::run::shown::headline(run.metrics).map(|metric| metric.name).as_deref(), Some(RATE_STEADY), "{name}");
         }
     }
 

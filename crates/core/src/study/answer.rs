@@ -29,7 +29,7 @@ pub(super) const UNDO: &str = "trimtab apply --undo";
 pub(super) const SPARSE_APPENDS: &str = "append every 5 s";
 
 /// Not that of the random writes, which stand beside it: --details has both.
-pub(super) const CHURN_WAF: &str = "WAF of churn";
+pub const CHURN_WAF: &str = "WAF of churn";
 
 /// What is known of a study besides its runs.
 #[derive(Debug, Clone, Default)]
@@ -293,7 +293,8 @@ fn measured(study: &Judged<'_>) -> Vec<Table> {
         move |runs: &[&Run]| runs.iter().filter_map(|run| samples(run, metric)).flatten().copied().reduce(f64::max).map(show)
     };
     let group = if wait == SPARSE_WAIT { SPARSE_APPENDS } else { "50 appends/s" };
-    columns.push(Column { group, header: "wait at most", figure: Box::new(longest(wait)) });
+    // From when it began, not from when it was due.
+    columns.push(Column { group, header: "one at most", figure: Box::new(longest(wait)) });
     columns.push(Column { group: "", header: "trim at most", figure: Box::new(longest(metrics::TRIM_SECONDS)) });
     let counted = |runs: &[&Run]| {
         runs.iter().filter_map(|run| mean(run, metrics::DISCARD_COMMANDS)).reduce(|a, b| a + b).map(|sum| quantity(sum, Unit::Count))
@@ -331,31 +332,52 @@ fn measured(study: &Judged<'_>) -> Vec<Table> {
 /// What deleting costs, what to check first, what to be careful about.
 fn notes(study: &Judged<'_>) -> Vec<(String, String)> {
     // Without months it is among the reasons already.
-    let deletes = why::deleting(study).filter(|_| !study.ageing.is_empty());
+    let deletes = why::deleting(study, policy::NONE).filter(|_| !study.ageing.is_empty());
     let mut notes: Vec<(String, String)> = deletes.map(|deletes| (deletes.what, deletes.text)).into_iter().collect();
+    let place = document::place(study).unwrap_or_else(|| "PATH".to_owned());
+    // A path with quotes of its own stands without others.
+    let doctor = if place.contains('\'') { format!("trimtab doctor {place}") } else { format!("'trimtab doctor {place}'") };
     let check = match advice::misaligned(study) {
         Some(found) => {
             let what = if found.most { "costs more than any policy" } else { "makes random writes slow" };
             format!("a partition at sector 63 {what} ({}× slower)", three_digits(found.times))
         }
         None if no_trim(study) => "the drive takes no TRIM: no policy does anything for it".to_owned(),
-        None => "'trimtab doctor PATH' says whether TRIM reaches the drive at all".to_owned(),
+        None => format!("{doctor} says whether TRIM reaches the drive"),
     };
+    notes.extend(life(study).map(|text| ("Life".to_owned(), text.to_owned())));
     notes.push(("Check first".to_owned(), check));
     if study.recommendation == Recommendation::NoDifference {
         // Over months nothing was looked at where nothing was modelled: that nothing trims at all is no finding then.
         let what = if study.ageing.is_empty() {
-            "nothing, where something trims it already: 'trimtab doctor PATH' says"
+            format!("nothing, where something trims it already: {doctor} says")
         } else {
-            "nothing; leave it as it is"
+            "nothing; leave it as it is".to_owned()
         };
-        notes.push(("Apply".to_owned(), what.to_owned()));
+        notes.push(("Apply".to_owned(), what));
     }
     notes.extend(caution(study).map(|text| ("Caution".to_owned(), text)));
     if !study.untried.is_empty() {
         notes.push(("Not tried".to_owned(), untried(study)));
     }
     notes
+}
+
+/// From when on a reader who works out life from write amplification sees that it is another.
+const LIFE_APART: f64 = 1.05;
+
+/// Why the life in the table does not follow from the write amplification beside it, where it does not: that counts bytes, life counts erases, and a block
+/// that serves as SLC cache holds a part of what it holds otherwise.
+pub(super) fn life(study: &Study) -> Option<&'static str> {
+    let caches = |run: &Run| run.counters.iter().any(|(name, count)| name == "folded_superblocks" && *count > 0);
+    let apart = |run: &Run| {
+        let none = study.ageing.iter().find(|none| none.policy == policy::NONE && setting(none, "fill") == setting(run, "fill"))?;
+        let ratio = |metric: &str| Some(mean(none, metric)? / mean(run, metric)?);
+        let (bytes, erases) = (ratio(WAF_STEADY)?, ratio(CYCLES_PER_TB)?);
+        Some(bytes / erases).filter(|times| *times > LIFE_APART || *times < 1.0 / LIFE_APART)
+    };
+    let has = study.ageing.iter().any(caches) && study.ageing.iter().any(|run| apart(run).is_some());
+    has.then_some("counts erases, those of blocks used as SLC cache too; WAF counts bytes")
 }
 
 /// Which policies were not tried; why, of the first that could have been, because somebody can do something about it.

@@ -132,13 +132,16 @@ fn workloads(study: &Study) -> Block {
     Block::Table(table)
 }
 
+/// Where it is mounted, as one word of a shell; `None` of a modelled drive.
+pub(super) fn place(study: &Study) -> Option<String> {
+    let run = study.runs.first().filter(|run| run.target == TargetKind::Directory)?;
+    Some(quoted(Field::find(&run.environment, "mount.point").unwrap_or(&study.target)))
+}
+
 /// What to type to follow the verdict, on a real filesystem.
 pub fn commands(study: &Judged<'_>) -> Vec<String> {
     // Where it is mounted is an absolute path, whatever was named.
-    let place = match study.runs.first() {
-        Some(run) if run.target == TargetKind::Directory => quoted(Field::find(&run.environment, "mount.point").unwrap_or(&study.target)),
-        _ => "MOUNTPOINT".to_owned(),
-    };
+    let place = place(study).unwrap_or_else(|| "MOUNTPOINT".to_owned());
     let policy = match study.recommendation {
         Recommendation::Blocked => return vec![format!("trimtab doctor {place}")],
         Recommendation::NoDifference | Recommendation::NeverDone | Recommendation::NotTested | Recommendation::Unknown => {

@@ -46,16 +46,19 @@ pub fn answer(studies: &[Judged<'_>], around: &Around, height: fn(&Answer) -> us
         tables: Vec::new(),
         notes: vec![
             ("How sure".to_owned(), sure(studies)),
+            ("Life".to_owned(), studies.iter().find_map(|study| answer::life(study)).unwrap_or_default().to_owned()),
             (CHECK_FIRST.to_owned(), "'trimtab doctor PATH' says whether TRIM reaches your drive at all".to_owned()),
         ],
         apply: vec!["trimtab apply POLICY MOUNTPOINT --dry-run".to_owned()],
         undo: Some(answer::UNDO.to_owned()),
         more,
     };
+    answer.notes.retain(|(_, text)| !text.is_empty());
     let beside = height(&answer);
     let room = LINES.saturating_sub(beside + HEADER);
     let table = table(studies, room);
-    if table.rows.len() > room {
+    // An empty line can go, too.
+    if table.rows.len() > room + 1 {
         // Beside which policy others wait longest is worth more than what is true of every drive.
         answer.notes.retain(|(label, _)| label != CHECK_FIRST);
     }

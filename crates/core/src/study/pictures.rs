@@ -8,7 +8,8 @@ use super::months::{fills, setting, spaced};
 use super::{advice, policy, waits};
 use crate::document::{Block, Chart, ChartKind, Dot, Film, Heat, Section};
 use crate::run::pictures::LatencyMap;
-use crate::run::{Field, Run};
+use crate::run::shown::quantity;
+use crate::run::{Field, Run, Unit};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -110,11 +111,18 @@ pub fn beside_a_trim(study: &Judged<'_>) -> Option<Section> {
     let mut blocks = vec![Block::Heat(heat), Block::Caption(text.to_owned())];
     let repeats = study.runs.iter().filter(|run| run.workload == job).map(repeats).max().unwrap_or(1);
     if repeats > 1 {
+        blocks.push(Block::Text(format!("Shown is the first of {repeats} repeats; the first screen has the longest time of all of them.")));
+    }
+    let longest_of = |policy| waits::longest(study, policy);
+    let measured = policies(study).into_iter().filter_map(longest_of).filter(|longest| longest.every == BUSY.interval);
+    if let Some(longest) = measured.reduce(|a, b| if b.seconds > a.seconds { b } else { a }) {
         blocks.push(Block::Text(format!(
-            "Shown is the first of {repeats} repeats; the longest wait on the first screen is that of all of them."
+            "The first screen has what one append took by itself, from when it began: at most {}. Here each counts from when it was due: those that queue up \
+             behind a slow one are late, too.",
+            quantity(longest.seconds, Unit::Seconds)
         )));
     }
-    if waits::longest(study, policy::NONE).is_some_and(|longest| longest.every == SPARSE.interval) {
+    if longest_of(policy::NONE).is_some_and(|longest| longest.every == SPARSE.interval) {
         let other = "This is another load than that of the first screen, where one append comes every 5 s and finds the one before done: here 50 a second \
                      queue up behind a stall, and their waits are counted from when they were due.";
         blocks.push(Block::Text(other.to_owned()));

@@ -396,15 +396,16 @@ fn backlogs(cells: &Cells<'_>) -> String {
     })
 }
 
-/// How long batched trims took, over all workloads: "0.2 s", or "0.2 s to 1.3 s".
+/// How long batched trims took, each time of every workload: "at most 0.2 s", or "0.2 s to 1.3 s".
 fn trim_cost(cells: &Cells<'_>) -> String {
-    let times: Vec<f64> = cells.of(policy::BATCHED).filter_map(|run| mean(run, metrics::TRIM_SECONDS)).collect();
+    let times: Vec<f64> = cells.of(policy::BATCHED).filter_map(|run| samples(run, metrics::TRIM_SECONDS)).flatten().copied().collect();
     let least = times.iter().copied().fold(f64::MAX, f64::min);
     let most = times.iter().copied().fold(0.0, f64::max);
     let show = |x| quantity(x, Unit::Seconds);
     match times.len() {
         0 => "an unknown time".to_owned(),
-        _ if most < least * 1.5 => show(most),
+        1 => show(most),
+        _ if most < least * 1.5 => format!("at most {}", show(most)),
         _ => format!("{} to {}", show(least), show(most)),
     }
 }

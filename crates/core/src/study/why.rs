@@ -5,8 +5,9 @@ use super::advice;
 use super::answer::{days, percent, policies};
 use super::costs::{self, Worst};
 use super::judged::Judged;
+use super::light_work::SPARSE_WAIT;
 use super::months::{mark, setting, spaced};
-use super::table::jobs;
+use super::table::{jobs, mean};
 use super::verdict::{self, Recommendation};
 use super::{Study, kernels, policy, waits};
 use crate::run::shown::quantity;
@@ -24,12 +25,15 @@ pub(super) fn lines(study: &Judged<'_>) -> Vec<String> {
         return alloc::vec![verdict::nothing_arrived(study)];
     }
     let mut lines: Vec<String> = gains(study, chosen).into_iter().collect();
-    let waits = waits_of(study, recommendation, chosen);
+    // Where nothing else names it, each line is about what is recommended.
+    let subject = chosen.filter(|policy| lines.is_empty() && *policy != policy::NONE);
+    let named = |text: String| subject.map_or_else(|| text.clone(), |policy| format!("{policy}: {text}"));
+    let waits = waits_of(study, recommendation, chosen).map(|waits| Waits { text: named(waits.text), ..waits });
     // Where it was the work that online discard slows down, and nothing else speaks against it, that is the reason.
     let work = costs::online_cost(study).filter(|worst| worst.of_work);
     // That deleting is quicker where discards are sent with it is nothing that the recommendation stands on.
-    let deletes = deleting(study).filter(|deletes| !deletes.quicker || chosen == Some(policy::ONLINE));
-    let deletes = deletes.map(|deletes| format!("{} takes {}", deletes.what.to_lowercase(), deletes.text));
+    let deletes = deleting(study, subject.unwrap_or(policy::NONE)).filter(|deletes| !deletes.quicker || chosen == Some(policy::ONLINE));
+    let deletes = deletes.map(|deletes| named(format!("{} takes {}", deletes.what.to_lowercase(), deletes.text)));
     match (waits, deletes) {
         (Some(waits), deletes) if waits.decides || work.is_none() || deletes.is_none() => {
             lines.push(waits.text);
@@ -105,7 +109,13 @@ fn waits_of(study: &Study, recommendation: Recommendation, chosen: Option<&str>)
     let tail = if named.is_empty() { String::new() } else { format!("; {}", named.join(", ")) };
     let alone = if chosen == policy::NONE { " without trimming" } else { "" };
     let mine = format!("{}{}", quantity(mine, Unit::Seconds), chance(study, chosen));
-    Some(Waits { text: format!("others wait at most {mine}{alone}{tail}"), decides: decides || online_shown(&tail) })
+    Some(Waits { text: format!("{} {mine}{alone}{tail}", at_most(study)), decides: decides || online_shown(&tail) })
+}
+
+/// Whose longest time it is: of one operation, from when it began. Who saves a file now and then waits for no other; 50 a second also wait for those
+/// before them, which is another figure.
+fn at_most(study: &Study) -> &'static str {
+    if study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some()) { "others wait at most" } else { "one append takes at most" }
 }
 
 /// Whether the tail tells what online discard makes others wait.
@@ -154,7 +164,7 @@ fn without_choice(study: &Study, recommendation: Recommendation, mut waits: Vec<
         true if !modelled && apart(WORSE) && !named.iter().any(|one| one.ends_with(')')) => " (long ones no more often)",
         _ => "",
     };
-    (!named.is_empty()).then(|| format!("others wait at most: {}{aside}", named.join("; ")))
+    (!named.is_empty()).then(|| format!("{}: {}{aside}", at_most(study), named.join("; ")))
 }
 
 /// Deleting, without discards and with online discard.
@@ -167,8 +177,9 @@ pub(super) struct Deletes {
     quicker: bool,
 }
 
-/// What deleting takes, by what counts: where online discard costs most if it costs something.
-pub(super) fn deleting(study: &Study) -> Option<Deletes> {
+/// What deleting takes under `mine` and with online discard, or if that is `mine` without, by what counts: where online discard costs most if it costs
+/// something.
+pub(super) fn deleting(study: &Study, mine: &str) -> Option<Deletes> {
     let worst = costs::online_cost(study).filter(|worst| worst.of_work);
     let all = jobs(&study.runs);
     let usual = || all.iter().find(|job| **job == "tree").or(all.first()).copied();
@@ -177,10 +188,12 @@ pub(super) fn deleting(study: &Study) -> Option<Deletes> {
     let files = setting_of("files").or_else(|| setting_of("number"));
     let what = files.map_or_else(|| "Deleting".to_owned(), |files| format!("Deleting {} files", with_commas(files)));
     let show = |seconds: f64| quantity(seconds, Unit::Seconds);
-    let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len().max(1) as f64;
-    let time = |policy: &str| costs::deleting(study, job, policy).map(|times| mean(&times));
+    let average = |times: &[f64]| times.iter().sum::<f64>() / times.len().max(1) as f64;
+    let time = |policy: &str| costs::deleting(study, job, policy).map(|times| average(&times));
     let mut quicker = false;
-    let text = match (time(policy::NONE), time(policy::ONLINE)) {
+    let online_is_mine = mine == policy::ONLINE;
+    let without = if online_is_mine { None } else { time(mine) }.or_else(|| time(policy::NONE));
+    let text = match (without, time(policy::ONLINE)) {
         (Some(none), Some(online)) => {
             if let Some(worst) = worst.filter(|_| online < none * WORSE) {
                 return Some(Deletes {
@@ -197,7 +210,8 @@ pub(super) fn deleting(study: &Study) -> Option<Deletes> {
             if alike {
                 // Against what the ratio is has to be said where no other time stands beside it.
                 let other = other.map_or_else(String::new, |(ratio, linux)| format!(" ({linux}: {ratio}× none's time)"));
-                return Some(Deletes { what, text: format!("{}; online as long{other}", show(none)), quicker: false });
+                let than = if online_is_mine { "without trimming" } else { policy::ONLINE };
+                return Some(Deletes { what, text: format!("{}; {than} as long{other}", show(none)), quicker: false });
             }
             let doubt = costs::doubt(study, job);
             quicker = online < none && doubt.is_none();
@@ -205,7 +219,10 @@ pub(super) fn deleting(study: &Study) -> Option<Deletes> {
             let here = here.into_iter().map(|ratio| doubt.as_ref().map_or_else(|| ratio.clone(), |doubt| format!("{ratio}, {doubt}")));
             let ratios: Vec<String> = here.chain(other).collect();
             let ratios = if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join("; ")) };
-            format!("{}; online {}{ratios}", show(none), show(online))
+            match online_is_mine {
+                true => format!("{}; without trimming {}{ratios}", show(online), show(none)),
+                false => format!("{}; online {}{ratios}", show(none), show(online)),
+            }
         }
         (Some(only), None) | (None, Some(only)) => show(only),
         (None, None) => return None,

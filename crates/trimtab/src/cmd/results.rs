@@ -23,7 +23,8 @@ use trimtab_core::usage::UsageError;
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A run is named by the first digits of its id, or by last, last~1, last~2 …; a study by study: and the same.
+A run is named by the first digits of its id, a study by study: and those of its own. last is what was kept last, a run or a whole study; last~1, last~2 …
+what was kept before it. study:last is the last study, whatever was kept since.
 
 Examples:
   trimtab results list --workload tree
@@ -97,6 +98,7 @@ fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, R
 
 /// The study that `reference` means, if it means one, with its runs.
 fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<(RunId, Study)>> {
+    let reference = &store.resolve(reference)?;
     let found = match reference {
         Reference::Study(_) | Reference::LastStudy(_) => store.find_study(reference)?,
         Reference::Last(_) | Reference::Other(_) => return Ok(None),

@@ -228,7 +228,7 @@ fn write_answer(html: &mut String, answer: &Answer) {
         let why: Vec<String> = answer.why.iter().map(|line| prose(line)).collect();
         let _ = writeln!(html, "<p class=\"why\"><b>WHY</b> <span>{}</span></p>", why.join("<br>"));
     }
-    answer.tables.iter().for_each(|table| write_table(html, table));
+    answer.tables.iter().for_each(|table| write_stacking_table(html, table));
     html.push_str("<dl class=\"notes\">\n");
     for (label, text) in &answer.notes {
         let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", escape(label), prose(text));
@@ -265,10 +265,27 @@ const COLUMNS_PLAIN: usize = 9;
 const FIGURE_CHARS: usize = 50;
 
 fn write_table(html: &mut String, table: &Table) {
+    write_table_of(html, table, false);
+}
+
+/// A table whose rows are blocks where the screen is narrow, each figure behind the names of its column.
+fn write_stacking_table(html: &mut String, table: &Table) {
+    write_table_of(html, table, true);
+}
+
+/// What stands above a column: `random writes/s 60 %`.
+fn names_of_column(table: &Table, at: usize) -> String {
+    let names = [table.groups.get(at), table.header.get(at)].into_iter().flatten();
+    names.map(String::as_str).filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn write_table_of(html: &mut String, table: &Table, stacks: bool) {
     html.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
     html.push_str(&escape(&table.caption));
-    let wide = if table.header.len() > COLUMNS_PLAIN { " class=\"wide\"" } else { "" };
-    let _ = writeln!(html, "\"><table{wide}>");
+    let classes = [(table.header.len() > COLUMNS_PLAIN, "wide"), (stacks, "stack")];
+    let classes: Vec<&str> = classes.into_iter().filter_map(|(has, class)| has.then_some(class)).collect();
+    let classes = if classes.is_empty() { String::new() } else { format!(" class=\"{}\"", classes.join(" ")) };
+    let _ = writeln!(html, "\"><table{classes}>");
     let _ = writeln!(html, "<caption>{} <button type=\"button\" class=\"csv\">CSV</button></caption>\n<thead>", escape(&table.caption));
     write_groups(html, table);
     html.push_str("<tr>");
@@ -285,11 +302,12 @@ fn write_table(html: &mut String, table: &Table) {
             let is_text = cell.chars().count() > FIGURE_CHARS;
             let cell = format!("{}{hung}", prose(cell));
             let shade = i.checked_sub(1).and_then(|behind| table.shades.get(at)?.get(behind).copied());
+            let of = if stacks { format!(" data-of=\"{}\"", escape(&names_of_column(table, i))) } else { String::new() };
             let _ = match (i, shade) {
                 (0, _) => write!(html, "<th scope=\"row\">{cell}</th>"),
-                (_, None) if is_text => write!(html, "<td class=\"text\">{cell}</td>"),
-                (_, None) => write!(html, "<td>{cell}</td>"),
-                (_, Some(shade)) => write!(html, "<td class=\"shade{shade}\">{cell}</td>"),
+                (_, None) if is_text => write!(html, "<td class=\"text\"{of}>{cell}</td>"),
+                (_, None) => write!(html, "<td{of}>{cell}</td>"),
+                (_, Some(shade)) => write!(html, "<td class=\"shade{shade}\"{of}>{cell}</td>"),
             };
         }
         html.push_str("</tr>\n");
@@ -356,6 +374,19 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
     }
     write_legend(html, chart);
     html.push_str("</div>\n");
+    if let ChartKind::Lines { lines, .. } = &chart.kind {
+        for line in lines {
+            if let [(x, y)] = line.points.iter().filter(|(_, y)| y.is_finite()).collect::<Vec<_>>()[..] {
+                let (name, x_label, y_label) = (prose(&line.name), prose(&chart.x_label), prose(&chart.y_label));
+                let _ = writeln!(
+                    html,
+                    "<p class=\"sub\">Of {name} there is one value, a dot and no line: {} ({y_label}) at {} ({x_label}).</p>",
+                    plain(*y),
+                    plain(*x)
+                );
+            }
+        }
+    }
     let _ = writeln!(html, "<details class=\"numbers\"><summary>The numbers</summary>");
     write_table(html, &numbers(chart));
     html.push_str("</details>\n</figure>\n");

@@ -22,7 +22,10 @@ pub fn document(run: &Run) -> Document {
     if !run.counters.is_empty() {
         let mut table = Table::new("", &["count", "value"]);
         run.counters.iter().for_each(|(name, value)| table.row([name.clone(), grouped(*value)]));
-        sections.push(Section::new("Counts", vec![Block::Table(table)]));
+        // Months are modelled on a smaller drive, and its figures multiplied back.
+        let smaller = Field::find(&run.environment, "drive.aged-size");
+        let of_smaller = |size| Block::Text(format!("Of the drive at {size}, as it was modelled; the figures above are for its own size."));
+        sections.push(Section::new("Counts", [Block::Table(table)].into_iter().chain(smaller.map(of_smaller)).collect()));
     }
     if !run.warnings.is_empty() {
         sections.push(Section::new("Warnings", vec![Block::Warnings(run.warnings.clone())]));

@@ -6,12 +6,15 @@ use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
 use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};
 use trimtab_core::run::{Severity, Warning};
+use trimtab_core::study::answer::CHURN_WAF;
 use trimtab_core::study::overview;
 use trimtab_core::units::three_digits;
 use unicode_width::UnicodeWidthStr as _;
 
 /// Columns of the screen that an answer is laid out for; on wider ones what stands at its right edge stays there.
 const SCREEN: usize = 80;
+/// Lines of it that an answer may take; the prompt takes one more.
+const LINES: usize = 23;
 /// Columns of a sparkline.
 const SPARK_WIDTH: usize = 60;
 /// A sparkline of fewer columns says nothing.
@@ -24,7 +27,7 @@ pub fn render(document: &Document) -> String {
 
 /// The text at a width; `None` breaks no lines.
 pub fn render_at(document: &Document, width: Option<usize>) -> String {
-    let mut screen = Screen { text: String::new(), width };
+    let mut screen = Screen { text: String::new(), width, tight: 0 };
     screen.styled(&document.title, |line| line.bold().to_string());
     for line in &document.subtitle {
         screen.styled(line, |line| line.dimmed().to_string());
@@ -53,11 +56,108 @@ pub fn height(answer: &Answer) -> usize {
     answer_at(answer, Some(overview::COLUMNS)).lines().count()
 }
 
-/// The answer at a width.
+/// The answer at a width. Where lines are short it says less until it fits on a screen: the rest is behind --details.
 pub fn answer_at(answer: &Answer, width: Option<usize>) -> String {
-    let mut screen = Screen { text: String::new(), width };
-    screen.answer(answer);
-    screen.text
+    let shown = |answer: &Answer, tight: u8| {
+        let mut screen = Screen { text: String::new(), width, tight };
+        screen.answer(answer);
+        screen.text
+    };
+    let whole = shown(answer, 0);
+    let fits = |text: &str| text.lines().count() <= LINES;
+    if width.is_none() || fits(&whole) {
+        return whole;
+    }
+    let closer = shown(answer, 1);
+    if width.is_none_or(|width| width >= SCREEN) {
+        return if fits(&closer) { closer } else { whole };
+    }
+    let (mut less, mut tight) = (answer.clone(), 0);
+    for step in &LESS {
+        // Of a table one row at a time.
+        while step(&mut less, &mut tight) {
+            let text = shown(&less, tight);
+            if fits(&text) {
+                return text;
+            }
+        }
+    }
+    shown(&less, tight)
+}
+
+/// No empty line is left in an answer.
+const ALL_TIGHT: u8 = 3;
+
+/// Leaves something out of an answer, or some room; false if there was nothing to leave out.
+type Less = fn(&mut Answer, &mut u8) -> bool;
+
+/// What is left out of an answer where there is no room, first what matters least.
+const LESS: [Less; 8] = [
+    // Further columns of the same figure: those at other fills.
+    |answer, _| answer.tables.iter_mut().any(keep_first_of_groups),
+    // Life is what it comes to.
+    |answer, _| {
+        answer.tables.iter_mut().any(|table| keep_columns(table, &|table, at| table.groups.get(at).is_none_or(|group| group != CHURN_WAF)))
+    },
+    |answer, _| answer.more.iter_mut().fold(false, |any, (_, _, aside)| !std::mem::take(aside).is_empty() || any),
+    // What is to be typed says that itself.
+    |answer, _| answer.undo.take().is_some(),
+    |answer, _| {
+        let before = answer.notes.len();
+        answer.notes.retain(|(label, _)| !label.starts_with("Deleting ") && label != "Life");
+        answer.notes.len() < before
+    },
+    |_, tight| std::mem::replace(tight, ALL_TIGHT) < ALL_TIGHT,
+    // Policies that are neither recommended nor the first, which others are compared with.
+    |answer, _| {
+        let several = several(answer);
+        answer.tables.iter_mut().any(|table| drop_a_row(table, several))
+    },
+    // Of several drives it is about none of them.
+    |answer, _| {
+        let before = answer.notes.len();
+        let several = several(answer);
+        answer.notes.retain(|(label, _)| !several || label != "Check first");
+        answer.notes.len() < before
+    },
+];
+
+/// Whether it is about several drives, whose rows begin with their names.
+fn several(answer: &Answer) -> bool {
+    answer.uses.iter().any(|what| !what.on.is_empty())
+}
+
+/// Of columns that stand below one title, the first.
+fn keep_first_of_groups(table: &mut Table) -> bool {
+    // Different figures below one title are no repetition.
+    let is_fill = |table: &Table, at: usize| table.header.get(at).is_some_and(|name| name.ends_with('%'));
+    let further = |table: &Table, at: usize| at > 0 && is_fill(table, at) && table.groups.get(at - 1) == table.groups.get(at);
+    keep_columns(table, &|table, at| !further(table, at))
+}
+
+/// Leaves columns out; false if all were kept.
+fn keep_columns(table: &mut Table, is_kept: &dyn Fn(&Table, usize) -> bool) -> bool {
+    let keep: Vec<bool> = (0..table.header.len()).map(|at| is_kept(table, at)).collect();
+    let kept = |row: &mut Vec<String>| {
+        let mut keep = keep.iter();
+        row.retain(|_| keep.next().copied().unwrap_or(true));
+    };
+    kept(&mut table.header);
+    kept(&mut table.groups);
+    table.rows.iter_mut().for_each(kept);
+    keep.contains(&false)
+}
+
+/// Leaves out the last policy that is neither recommended nor none, where more than two others stand beside it: of each drive, if there are several.
+fn drop_a_row(table: &mut Table, several: bool) -> bool {
+    let drive = |at: usize| table.rows[at].first().and_then(|name| name.split(' ').next()).filter(|_| several);
+    let beside = |at: usize| (0..table.rows.len()).filter(|other| drive(*other) == drive(at)).count();
+    let is_none = |at: usize| table.rows[at].first().is_some_and(|name| name.split(' ').any(|word| word == "none"));
+    let last = (0..table.rows.len()).rfind(|at| !table.chosen.contains(at) && !is_none(*at) && beside(*at) > if several { 2 } else { 3 });
+    let Some(at) = last else { return false };
+    table.rows.remove(at);
+    table.chosen.iter_mut().filter(|chosen| **chosen > at).for_each(|chosen| *chosen -= 1);
+    true
 }
 
 /// What comes from outside, in text with colours.
@@ -69,6 +169,8 @@ pub fn clean(text: &str) -> String {
 struct Screen {
     text: String,
     width: Option<usize>,
+    /// How many of the empty lines of an answer there is no room for, beginning with the last.
+    tight: u8,
 }
 
 impl Screen {
@@ -97,6 +199,13 @@ impl Screen {
         }
     }
 
+    /// An empty line, where there is room for one of this level.
+    fn blank(&mut self, level: u8) {
+        if self.tight < level {
+            self.text.push('\n');
+        }
+    }
+
     /// What drive; use what, and why; the table; what to check; how to apply; where the rest is.
     fn answer(&mut self, answer: &Answer) {
         let (subject, origin) = (clean(&answer.subject), clean(&answer.origin));
@@ -111,7 +220,7 @@ impl Screen {
                 let _ = writeln!(self.text, "{}{}{}", subject.bold(), " ".repeat(blank), origin.dimmed());
             }
         }
-        self.text.push('\n');
+        self.blank(ALL_TIGHT);
         for (nth, what) in answer.uses.iter().enumerate() {
             self.use_this(what, if nth == 0 { "USE  " } else { "     " });
         }
@@ -119,18 +228,18 @@ impl Screen {
             self.paragraph(line, if nth == 0 { "WHY  " } else { "     " }, "     ");
         }
         for table in &answer.tables {
-            self.text.push('\n');
+            self.blank(2);
             self.paragraph(&table.caption, "", "");
             self.text.push_str(&layout::table(table, self.width));
         }
         if !answer.notes.is_empty() {
-            self.text.push('\n');
+            self.blank(1);
         }
         for (label, text) in &answer.notes {
             self.paragraph(&format!("{label}: {text}"), "", "  ");
         }
         if answer.notes.is_empty() {
-            self.text.push('\n');
+            self.blank(1);
         }
         self.apply(&answer.apply, answer.undo.as_deref());
         for (label, place, aside) in &answer.more {

@@ -90,26 +90,40 @@ impl Store {
         Ok(list)
     }
 
+    /// What `last`, `last~1` … mean: what one command has kept, a run or a whole study. Anything else means itself.
+    pub fn resolve(&self, reference: &Reference) -> Result<Reference> {
+        let Reference::Last(back) = reference else { return Ok(reference.clone()) };
+        // A study stands where the newest of its runs does.
+        let sql = "SELECT id, study FROM (
+                SELECT id, saved, 0 AS study, 0 AS nth FROM runs WHERE run NOT IN (SELECT run FROM study_runs)
+                UNION ALL
+                SELECT studies.id, max(runs.saved), 1, studies.saved FROM studies JOIN study_runs USING (study) JOIN runs USING (run) GROUP BY studies.study
+            ) ORDER BY saved DESC, nth DESC LIMIT 1 OFFSET ?1";
+        let found: Vec<(String, bool)> = self.rows(sql, [back], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let found = found.into_iter().next();
+        Ok(found.map_or_else(|| reference.clone(), |(id, study)| if study { Reference::Study(id) } else { Reference::Prefix(id) }))
+    }
+
     /// The run that `reference` means.
     pub fn find(&self, reference: &Reference) -> Result<RunId> {
-        let ids: Vec<String> = match reference {
-            Reference::Study(_) | Reference::LastStudy(_) | Reference::Other(_) => Vec::new(),
-            Reference::Last(back) => self.rows("SELECT id FROM runs ORDER BY saved DESC LIMIT 1 OFFSET ?1", [back], |row| row.get(0))?,
+        let meant = self.resolve(reference)?;
+        let ids: Vec<String> = match &meant {
+            Reference::Study(_) | Reference::LastStudy(_) | Reference::Last(_) | Reference::Other(_) => Vec::new(),
             // A glob of hexadecimal digits and a star means exactly "begins with".
             Reference::Prefix(prefix) => {
                 self.rows("SELECT id FROM runs WHERE id GLOB ?1 || '*' ORDER BY saved LIMIT 9", [prefix], |row| row.get(0))?
             }
         };
         match &ids[..] {
-            [] => Err(self.no_run(reference)),
+            [] => Err(self.no_run(reference, &meant)),
             [id] => id.parse().map_err(|detail: String| self.damaged(detail)),
             several => Err(StoreError::Ambiguous { reference: reference.to_string(), ids: several.join(", ") }),
         }
     }
 
     /// Why `reference` means no run: another command may take all of a study.
-    fn no_run(&self, reference: &Reference) -> StoreError {
-        match self.find_study(reference) {
+    fn no_run(&self, reference: &Reference, meant: &Reference) -> StoreError {
+        match self.find_study(meant) {
             Ok((id, study)) => StoreError::Study { reference: reference.to_string(), id: id.short(), runs: study.runs.len() },
             Err(_) => StoreError::NoSuchRun { path: self.path.clone(), reference: reference.to_string() },
         }

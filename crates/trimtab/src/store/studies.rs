@@ -94,6 +94,7 @@ impl Store {
 
     /// The runs that `reference` means: one, or all of a study.
     pub fn find_all(&self, reference: &Reference) -> Result<Vec<RunId>> {
+        let reference = &self.resolve(reference)?;
         let of_study = |store: &Self| Ok(store.find_study(reference)?.1.runs.into_iter().map(|(_, id)| id).collect());
         match reference {
             Reference::Study(_) | Reference::LastStudy(_) => of_study(self),

@@ -47,6 +47,32 @@ proptest! {
     }
 }
 
+/// Seen: after a study `last` was whichever of its runs was kept at the end, the assumptions.
+#[test]
+fn last_is_what_was_kept_last_a_run_or_a_whole_study() {
+    let (_directory, path) = scratch();
+    let mut store = Store::create_or_open(&path).unwrap();
+    let saved = |store: &mut Store, seed: u64| store.save(&Run { seed, ..example() }).unwrap().id;
+    let alone = saved(&mut store, 1);
+    let study = |store: &mut Store, seeds: [u64; 2]| {
+        let runs = seeds.map(|seed| ("runs".to_owned(), saved(store, seed))).to_vec();
+        let id = store.save_study(&StudyRecord { target: "x".into(), complete: true, runs: runs.clone(), untried: Vec::new() }).unwrap();
+        (id, runs.into_iter().map(|(_, id)| id).collect::<Vec<_>>())
+    };
+    let first = study(&mut store, [2, 3]);
+    let second = study(&mut store, [4, 5]);
+    let later = store.save(&Run { seed: 6, ..example() }).unwrap().id;
+    let of = |text: &str| store.find_all(&text.parse().unwrap());
+    let all = ["last", "last~1", "last~2", "last~3"].map(|text| of(text).unwrap());
+    assert_eq!(all, [vec![later], second.1.clone(), first.1, vec![alone]]);
+    assert!(of("last~4").is_err());
+    assert_eq!(of("study:last").unwrap(), second.1);
+    // Where one run is wanted, a study is none.
+    assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), later);
+    let none = message(store.find(&"last~1".parse().unwrap()).unwrap_err());
+    assert!(none.contains("'last~1' is a study, and this is for one of its runs (2)") && none.contains(&second.0.short()), "{none}");
+}
+
 #[test]
 fn the_same_run_is_one_entry_and_saving_it_again_makes_it_the_last() {
     let (_directory, path) = scratch();

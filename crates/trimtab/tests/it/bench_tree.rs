@@ -183,12 +183,11 @@ fn what_is_mounted_in_what_a_killed_run_left_is_not_touched() {
     let (mut child, workspace) = long_run(dir.path());
     signal(&child, rustix::process::Signal::KILL);
     child.wait().unwrap();
-    let (photos, inside) = (dir.path().join("photos"), workspace.join("a/inside"));
-    std::fs::create_dir_all(&inside).unwrap();
-    std::fs::create_dir_all(workspace.join("directly")).unwrap();
+    let (photos, inside) = (dir.path().join("photos"), workspace.join("run/tree/inside1"));
     std::fs::create_dir(&photos).unwrap();
     std::fs::write(photos.join("precious"), "x").unwrap();
-    for place in [inside, workspace.join("directly")] {
+    for place in [inside, workspace.join("run-7")] {
+        std::fs::create_dir_all(&place).unwrap();
         assert!(Command::new("mount").arg("--bind").args([&photos, &place]).status().unwrap().success());
         let mounted = Unmounted(place);
         trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().code(1).stderr(contains("something is mounted in it"));

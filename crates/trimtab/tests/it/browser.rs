@@ -14,7 +14,10 @@ static MADE: LazyLock<(tempfile::TempDir, PathBuf, PathBuf)> = LazyLock::new(|| 
     let mut command = trimtab();
     command.args(["study", "--quick", "drive:ocz-vertex-le-100gb", "--policies", "none,online,batched", "--questions", "deleting,ageing"]);
     command.args(["--quiet", "--store"]).arg(&store).arg("--report").arg(&study).assert().success();
-    trimtab().args(["results", "report", "last", "last~1", "--store"]).arg(&store).arg("--output").arg(&stored).assert().success();
+    let listed = trimtab().args(["results", "list", "--json", "--store"]).arg(&store).output().unwrap();
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let ids: Vec<&str> = listed["runs"].as_array().unwrap().iter().rev().take(2).map(|run| run["id"].as_str().unwrap()).collect();
+    trimtab().args(["results", "report"]).args(&ids).arg("--store").arg(&store).arg("--output").arg(&stored).assert().success();
     trimtab().args(["results", "report", "last", "--store"]).arg(&store).arg("--output").arg(&stored).assert().code(2);
     (dir, study, stored)
 });
@@ -225,6 +228,15 @@ fn on_a_phone_in_the_dark_and_on_paper() {
             browser.size(width, 900);
             let wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
             assert_eq!(browser.number(wide), 0.0, "nothing but tables and charts, in boxes of their own, is wider than {width}");
+            let main = "document.querySelector('.answer .scroll')";
+            if browser.value(&format!("{main} !== null")) == json!(true) {
+                assert_eq!(browser.number(&format!("{main}.scrollWidth - {main}.clientWidth")), 0.0, "the main table fits at {width}");
+                // Stacked, each figure has the names of its column before it.
+                let named = format!(
+                    "[...{main}.querySelectorAll('td')].every((c) => (getComputedStyle(c, '::before').content.length > 6) === ({width} < 480))"
+                );
+                assert_eq!(browser.value(&named), json!(true), "{width}");
+            }
             let small = "[...document.querySelectorAll('figure')].filter((f) => f.offsetParent && !f.closest('details') && ![...f.querySelectorAll('canvas, .plot svg')].some((c) => c.getBoundingClientRect().height > 80)).length";
             assert_eq!(browser.number(small), 0.0, "every picture is drawn at {width}");
         }

@@ -177,10 +177,12 @@ fn simulations_and_studies() {
     let text = screen(&simulate, store, Some(60));
     check(&text, &text, 60);
     check_all(&["results", "list", "--as", "text"], store);
-    for run in ["last", "last~5"] {
+    let listed: serde_json::Value = serde_json::from_str(&screen(&["results", "list", "--json"], store, None)).unwrap();
+    let ids: Vec<&str> = listed["runs"].as_array().unwrap().iter().rev().map(|run| run["id"].as_str().unwrap()).collect();
+    for run in [ids[0], ids[5]] {
         check_all(&["results", "show", run], store);
     }
-    check_all(&["results", "compare", "last", "last~1"], store);
+    check_all(&["results", "compare", ids[0], ids[1]], store);
     for columns in WIDTHS {
         // What was kept before is taken, so that this is about what is shown.
         let study =

@@ -147,8 +147,12 @@ fn told(line: &str, chosen: Option<&'static str>) -> Vec<Told> {
         "scatter",
         "whenever files go",
     ];
+    // Of whom the line is, if it says so.
+    let policies = [policy::ONLINE, policy::BATCHED, policy::ADAPTIVE, policy::IDLE];
+    let subject = policies.into_iter().find(|policy| line.strip_prefix(policy).is_some_and(|rest| rest.starts_with(": ")));
+    let line = subject.map_or(line, |subject| &line[subject.len() + 2..]);
     // Deleting is what everybody waits for who does not discard as files go.
-    let deleting = !line.starts_with("others");
+    let deleting = !line.starts_with("others") && !line.starts_with("one append");
     let all_doubtful = line.contains("too little to count)")
         || line.ends_with("(long ones no more often)")
         || deleting && DOUBTS.iter().any(|doubt| line.contains(doubt));
@@ -158,13 +162,14 @@ fn told(line: &str, chosen: Option<&'static str>) -> Vec<Told> {
         ("idle trim", policy::IDLE),
         ("adaptive trim", policy::ADAPTIVE),
         ("without trimming", policy::NONE),
-        ("takes", policy::NONE),
+        ("takes", subject.unwrap_or(policy::NONE)),
     ];
     let mut all = Vec::new();
     let flat = line.replace(", beside", "; beside").replace(", without", "; without").replace(", online", "; online");
     for piece in flat.split("; ") {
         let doubtful = all_doubtful || DOUBTS.iter().any(|doubt| piece.contains(doubt));
-        let first = chosen.filter(|_| piece.starts_with("others wait at most ")).map(|chosen| ("wait at most", chosen));
+        let of_chosen = piece.starts_with("others wait at most ") || piece.starts_with("one append takes at most ");
+        let first = chosen.filter(|_| of_chosen).map(|chosen| ("at most", chosen));
         for (words, policy) in others.into_iter().chain(first) {
             let at = piece.find(words).and_then(|at| seconds(&piece[at + words.len()..]));
             all.extend(at.map(|seconds| Told { policy, seconds, doubtful }));

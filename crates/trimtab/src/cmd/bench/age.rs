@@ -244,13 +244,13 @@ fn open(args: &Args, workspace: &Workspace) -> anyhow::Result<(BlockFile, Mounte
         seed: args.seed,
         ..BlockOptions::default()
     };
-    let blocks = BlockFile::create(&test_dir, &test_path, "file", Bytes(args.test_bytes()), &options)?;
+    let blocks = BlockFile::create(&test_dir, &test_path, TEST_FILE, Bytes(args.test_bytes()), &options)?;
     let (dir, path) = workspace.subdirectory("rounds")?;
     let options = DirOptions { seed: args.seed, write_block: 1 << 20, ..DirOptions::default() };
     Ok((blocks, MountedDir::new(DirTarget::new(dir, &path, options))))
 }
 
-/// Name of the test file on a modelled filesystem.
+/// Name of the test file.
 const TEST_FILE: &str = "test-file";
 
 fn on_model(args: &Args, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, End)> {

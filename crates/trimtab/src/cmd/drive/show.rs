@@ -4,10 +4,12 @@ use crate::drives::{self, Drive};
 use crate::output::lines::prose;
 use crate::output::{self, Context};
 use crate::report::layout::on_screen;
+use anyhow::Context as _;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::Medium;
+use trimtab_core::drive::spec::file::{Source, SourceKind};
 use trimtab_core::drive::spec::twin::Parameter;
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -31,20 +33,18 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let drive = drives::load(&args.drive)?;
-    let mut rows = Vec::new();
-    flatten("", &as_json(&drive)?, &mut rows);
+    let rows = rows(&drive, &drives::text(&args.drive)?)?;
+    let field = |(field, value, source): &(String, Value, Source)| json!({ "field": field, "value": value, "source": source });
     let document = json!({
         "name": drive.spec.name,
         "description": drive.spec.description,
         "twin": drive.twin.as_ref().map(|twin| json!({ "origin": twin.origin, "parameters": twin.parameters, "members": twin.members.len() })),
-        "fields": rows.iter().map(|(field, value)| json!({ "field": field, "value": value, "source": drive.source_of(field) })).collect::<Vec<_>>(),
+        "fields": rows.iter().map(field).collect::<Vec<_>>(),
     });
     context.report("drive", 1, &document, || {
         let mut table = Table::new("", &["field", "value", "source"]).when_narrow(Narrow::Records);
-        for (field, value) in &rows {
-            let source =
-                drive.source_of(field).map_or_else(|| "default".to_owned(), |source| format!("{}: {}", source.kind.name(), source.text));
-            table.row([field.clone(), shown(field, value), source]);
+        for (field, value, source) in &rows {
+            table.row([field.clone(), shown(field, value), format!("{}: {}", source.kind.name(), source.text)]);
         }
         [prose(&format!("{}: {}", drive.spec.name, drive.spec.description)), on_screen(&table), learned(&drive)].concat()
     })?;
@@ -77,6 +77,28 @@ pub(super) fn parameters(parameters: &[Parameter]) -> Table {
         table.row([one.field.clone(), of(one.estimate), between, one.known.name().to_owned(), one.source.clone()]);
     }
     table
+}
+
+/// Every field with its value and what that stands on; `text` is the file.
+fn rows(drive: &Drive, text: &str) -> anyhow::Result<Vec<(String, Value, Source)>> {
+    let given = toml::Value::Table(text.parse().context("what was read before is no TOML now")?);
+    let mut rows = Vec::new();
+    flatten("", &as_json(drive)?, &mut rows);
+    let with_source = |(field, value): (String, Value)| {
+        let source = source(drive, &given, &field);
+        (field, value, source)
+    };
+    Ok(rows.into_iter().map(with_source).collect())
+}
+
+/// What a value stands on. What the file leaves out the model assumes; what it says without a source is nobody's but its own.
+fn source(drive: &Drive, given: &toml::Value, field: &str) -> Source {
+    let of_file = || field.split('.').try_fold(given, |value, part| value.get(part)).is_some();
+    let assumed = |text: &str| Source { kind: SourceKind::Assumed, text: text.to_owned() };
+    drive
+        .source_of(field)
+        .cloned()
+        .unwrap_or_else(|| assumed(if of_file() { "in the file, without a source" } else { "the model's default" }))
 }
 
 /// The specification with every field, defaults included.
@@ -129,5 +151,32 @@ fn shown(field: &str, value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => "none".to_owned(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// README promises it. What a file gives has a source of its own; the rest is assumed, and called so.
+    #[test]
+    fn every_field_of_every_shipped_drive_is_published_fitted_or_assumed() {
+        let mut defaults = 0;
+        for drive in drives::shipped() {
+            let name = &drive.spec.name;
+            let text = drives::text(name).unwrap();
+            let lines: Vec<&str> = text.lines().collect();
+            for (field, _, source) in rows(drive, &text).unwrap() {
+                let last = field.rsplit('.').find(|part| part.parse::<u32>().is_err()).unwrap();
+                let is_default = source.text == "the model's default";
+                defaults += usize::from(is_default);
+                assert!(!is_default || source.kind == SourceKind::Assumed && drive.source_of(&field).is_none(), "{name}: {field}");
+                assert!(source.text != "in the file, without a source", "{name}: {field}");
+                // What is written nowhere in the file cannot have been given there.
+                let written = lines.iter().any(|line| line.trim_start().starts_with(last) || line.contains(&format!(".{last}")));
+                assert!(written || is_default || drive.source_of(&field).is_some(), "{name}: {field}");
+            }
+        }
+        assert!(defaults > 100, "{defaults}");
     }
 }

@@ -31,7 +31,7 @@ Examples:
   trimtab results compare last~1 last --as markdown
   trimtab results compare last~5+last~4+last~3 last~2+last~1+last")]
 pub struct Args {
-    /// The baseline and what to compare with it: first digits of an id, last, last~1 …, several joined by +.
+    /// The baseline and what to compare with it: first digits of an id, several joined by +; study:ID; last, last~1 … for either.
     #[arg(value_name = "RUN", required = true, num_args = 2.., value_parser = side)]
     sides: Vec<References>,
     /// Compare medians instead of means.

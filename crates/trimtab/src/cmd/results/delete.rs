@@ -14,7 +14,7 @@ Examples:
   trimtab results delete 0c4e5df9 bd7f9406
   trimtab results delete study:last")]
 pub struct Args {
-    /// The runs: first digits of an id, last, last~1 …; study:ID for all of a study.
+    /// The runs: first digits of an id, last, last~1 … (of a study all its runs); study:ID for all of a study.
     #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
     runs: Vec<Reference>,
 }

@@ -26,7 +26,7 @@ Examples:
   trimtab results export --series last > series.csv           time series: a row for each point
   trimtab results export --format cdm last                    runs of bench crystal, as forums and reviews show them")]
 pub struct Args {
-    /// The runs: first digits of an id, last, last~1 … [default: all]
+    /// The runs: first digits of an id, last, last~1 … (of a study all its runs); study:ID [default: all]
     #[arg(value_name = "RUN", value_parser = super::reference)]
     runs: Vec<Reference>,
     /// The format.

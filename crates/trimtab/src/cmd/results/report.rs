@@ -25,7 +25,7 @@ Examples:
   trimtab results report study:last~1 study:last       two studies: what each recommends, run by run, in the same pictures
   trimtab results report 0c4e5df9 --output - | less")]
 pub struct Args {
-    /// The runs: first digits of their ids, last, last~1 …; study:ID for a study.
+    /// The runs: first digits of their ids; study:ID for a study; last, last~1 … for either.
     #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
     runs: Vec<Reference>,
     /// The file; - for standard output.

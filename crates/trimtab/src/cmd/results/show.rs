@@ -22,7 +22,7 @@ Examples:
   trimtab results show last --as tsv | cut -f 1,5
   trimtab results show last --json | jq '.metrics[] | {name, samples}'")]
 pub struct Args {
-    /// The run: first digits of its id, last, last~1 …; a study: study:ID, study:last …
+    /// The run: first digits of its id; a study: study:ID, study:last …; either: last, last~1 …
     #[arg(value_name = "RUN", default_value = "last", value_parser = super::reference)]
     run: Reference,
     /// Of a study: everything that was found out, not only the answer. A run is always shown whole.

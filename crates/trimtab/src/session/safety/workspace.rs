@@ -118,13 +118,7 @@ fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()
         std::io::Result::Ok(())
     };
     let removal = contents().and_then(|()| parent.remove_tree(name, dir));
-    let what_to_do = match &removal {
-        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
-            "something is mounted in it, which was not touched: unmount that, and remove the rest by hand"
-        }
-        _ => "please remove it by hand",
-    };
-    match removal.with_context(|| format!("cannot remove {}; {what_to_do}", path.display()))? {
+    match removal.map_err(|error| not_removed(error, path))? {
         Removal::Done | Removal::Absent => Ok(()),
         Removal::Foreign(at) => Err(anyhow!(
             "{} is not the directory that was made there, so it was left alone (it is at {}); somebody has moved ours, which is empty now",
@@ -132,6 +126,16 @@ fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()
             at.display()
         )),
     }
+}
+
+fn not_removed(error: std::io::Error, path: &Path) -> anyhow::Error {
+    let what_to_do = match error.kind() {
+        std::io::ErrorKind::CrossesDevices => {
+            "something is mounted in it, which was not touched: unmount that, and remove the rest by hand"
+        }
+        _ => "please remove it by hand",
+    };
+    anyhow!(error).context(format!("cannot remove {}; {what_to_do}", path.display()))
 }
 
 /// Puts the locked marker into the new directory.
@@ -277,7 +281,7 @@ fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path:
         return Ok(());
     }
     let dir = leftover.dir.as_ref().context("a directory that was looked into is open")?;
-    let stay = remove_ours(dir).with_context(|| format!("cannot remove {shown}; please remove it by hand"))?;
+    let stay = remove_ours(dir).map_err(|error| not_removed(error, path))?;
     if stay.is_empty() {
         return remove(&ground.directory()?, &leftover.name, dir, path);
     }
