@@ -72,6 +72,8 @@ struct Report {
     changed_for_a_while: Vec<String>,
     /// Directories that runs have left which crashed.
     left_directories: Vec<PathBuf>,
+    /// Filesystems on which next to nothing is free.
+    full: Vec<String>,
 }
 
 /// Diagnoses, prints, and exits with the verdict. What killed processes had left is said in any case.
@@ -114,24 +116,29 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("{files} files in {}: look at them before you hand them on", directory.display()));
     }
     let code = exit_code(&diagnoses);
-    let (left, changed_for_a_while, left_directories) = if root.is_live() {
-        (notes::found_at_start(), notes::changed_now(&args.reach()).unwrap_or_default(), left_directories(&paths, &diagnoses))
+    let (left, changed_for_a_while, left_directories, full) = if root.is_live() {
+        let changed = notes::changed_now(&args.reach()).unwrap_or_default();
+        let full = mount_points(&diagnoses).filter_map(|place| safety::space::is_full(&place)).collect();
+        (notes::found_at_start(), changed, left_directories(&paths, &diagnoses), full)
     } else {
         Default::default()
     };
     let left_by_killed = left.into_iter().map(|left| left.text).collect();
-    let report = Report { diagnoses, left_by_killed, changed_for_a_while, left_directories };
+    let report = Report { diagnoses, left_by_killed, changed_for_a_while, left_directories, full };
     context.report_styled("doctor", 1, &report, || text(&report))?;
     Ok(code)
 }
 
 /// What crashed runs have left in the directories that were asked about, and where filesystems are mounted: they may be anywhere else, too.
 fn left_directories(paths: &[PathBuf], diagnoses: &[Diagnosis]) -> Vec<PathBuf> {
-    let mount_points =
-        diagnoses.iter().filter(|diagnosis| diagnosis.filesystem.is_some()).map(|diagnosis| PathBuf::from(&diagnosis.subject));
     let asked = paths.iter().filter(|path| path.is_dir()).filter_map(|path| path.canonicalize().ok());
-    let places: BTreeSet<PathBuf> = asked.chain(mount_points).collect();
+    let places: BTreeSet<PathBuf> = asked.chain(mount_points(diagnoses)).collect();
     places.iter().flat_map(|place| safety::workspace::left_in(place)).collect()
+}
+
+/// Where the filesystems are mounted that were looked at.
+fn mount_points(diagnoses: &[Diagnosis]) -> impl Iterator<Item = PathBuf> {
+    diagnoses.iter().filter(|diagnosis| diagnosis.filesystem.is_some()).map(|diagnosis| PathBuf::from(&diagnosis.subject))
 }
 
 fn text(report: &Report) -> String {
@@ -139,6 +146,7 @@ fn text(report: &Report) -> String {
     let mut say =
         |lead: &str, what: &str| text += &paragraph(&format!("{lead}: {}", crate::output::plain(what)), crate::output::width(), "", "  ");
     report.left_by_killed.iter().for_each(|left| say("left by a killed process", left));
+    report.full.iter().for_each(|full| say("full", full));
     report.changed_for_a_while.iter().for_each(|changed| say("for a while", changed));
     for left in &report.left_directories {
         let what = format!("{}; the next study, bench or verify there offers to remove it (--yes: without asking)", left.display());

@@ -224,7 +224,7 @@ fn on_a_phone_in_the_dark_and_on_paper() {
     }
     for path in [&MADE.1, &MADE.2] {
         let mut browser = open(path, 400);
-        for width in [400, 800, 1200] {
+        for width in [400, 640, 800, 1200] {
             browser.size(width, 900);
             let wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
             assert_eq!(browser.number(wide), 0.0, "nothing but tables and charts, in boxes of their own, is wider than {width}");
@@ -233,7 +233,7 @@ fn on_a_phone_in_the_dark_and_on_paper() {
                 assert_eq!(browser.number(&format!("{main}.scrollWidth - {main}.clientWidth")), 0.0, "the main table fits at {width}");
                 // Stacked, each figure has the names of its column before it.
                 let named = format!(
-                    "[...{main}.querySelectorAll('td')].every((c) => (getComputedStyle(c, '::before').content.length > 6) === ({width} < 480))"
+                    "[...{main}.querySelectorAll('td')].every((c) => (getComputedStyle(c, '::before').content.length > 6) === ({width} < 720))"
                 );
                 assert_eq!(browser.value(&named), json!(true), "{width}");
             }

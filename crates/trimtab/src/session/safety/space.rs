@@ -29,19 +29,39 @@ pub fn check(ground: &Ground, reserve: Option<Bytes>, space: Bytes) -> anyhow::R
         sizes(&ground.dir).map_err(std::io::Error::from).with_context(|| format!("cannot find out how much is free in {path}"))?;
     let reserve = reserve.unwrap_or(RESERVE_MIN.max(Bytes(total.0 / RESERVE_SHARE)));
     if space.saturating_add(reserve) > free {
-        bail!("{space} do not fit in {path}: {}", why_not(total, free, reserve));
+        bail!("{space} do not fit in {path}: {}", why_not(total, free, reserve, space));
     }
     Ok(reserve)
 }
 
-/// Why there is no room beside the reserve, and what to do about it.
-fn why_not(total: Bytes, free: Bytes, reserve: Bytes) -> String {
+/// Why there is no room beside the reserve for `space`, and what to do about it.
+fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
+    let missing = Bytes(space.saturating_add(reserve).0.saturating_sub(free.0));
+    let is = if free == Bytes::ZERO { "nothing is free: the filesystem is full".to_owned() } else { format!("only {free} are free") };
+    if reserve == Bytes::ZERO || space > free {
+        // Without the reserve it would not fit either.
+        let kept = if reserve == Bytes::ZERO { String::new() } else { format!(" ({reserve} of it stay free: --reserve)") };
+        return format!("{is}; delete something, {missing} at least{kept}, or name a directory on another filesystem");
+    }
     if reserve < free {
-        return format!("{free} are free and {reserve} of them stay reserved; free some space, ask for less, or set another --reserve");
+        return format!("{free} are free and {reserve} of them stay reserved; free {missing}, ask for less, or set another --reserve");
     }
     let small = if reserve > total { " (the whole filesystem has less)" } else { "" };
-    format!("only {free} are free, and {reserve} have to stay free{small}; free some space, or set a smaller --reserve")
+    format!("{is}, and {reserve} have to stay free{small}; free some space, or set a smaller --reserve")
 }
+
+/// What is to be said of a filesystem on which next to nothing can be written; `None` of any other.
+pub fn is_full(path: &std::path::Path) -> Option<String> {
+    let stat = rustix::fs::statvfs(path).ok().filter(|stat| stat.f_blocks > 0)?;
+    let (total, free) = (stat.f_frsize.saturating_mul(stat.f_blocks), Bytes(stat.f_frsize.saturating_mul(stat.f_bavail)));
+    let writable = !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+    let (full, shown) = (free.0 < total / FULL_SHARE, path.display());
+    let what_to_do = "the drive has next to nothing to work with beside its own spare; delete what is not needed, then trim";
+    (writable && full).then(|| format!("{shown}: {free} of {} are free: {what_to_do} ('trimtab trim {shown}')", Bytes(total)))
+}
+
+/// A filesystem with less free than one part in so many is as good as full.
+const FULL_SHARE: u64 = 100;
 
 /// Watches that a run does not eat into the reserve, whoever else fills the filesystem meanwhile.
 #[derive(Debug)]
@@ -108,7 +128,7 @@ mod tests {
         let (_, free) = sizes(&ground.dir).unwrap();
         assert_eq!(check(&ground, Some(Bytes(1000)), Bytes(1000)).unwrap(), Bytes(1000));
         let error = check(&ground, Some(free), Bytes(1 << 40)).unwrap_err().to_string();
-        assert!(error.contains("have to stay free"), "{error}");
+        assert!(error.contains("stay free"), "{error}");
         assert!(check(&ground, Some(Bytes::MAX), Bytes::ZERO).is_err());
         assert!(check(&ground, Some(Bytes::ZERO), Bytes::MAX).is_err());
     }
@@ -116,10 +136,24 @@ mod tests {
     #[test]
     fn a_reserve_is_never_more_of_what_is_free_than_there_is() {
         let gb = |n: u64| Bytes(n * 100_000_000);
-        assert!(why_not(gb(100), gb(50), gb(10)).starts_with("5.00 GB are free and 1.00 GB of them stay reserved"));
-        let small = why_not(gb(10), gb(9), gb(11));
+        let beside = why_not(gb(100), gb(50), gb(10), gb(45));
+        assert!(beside.starts_with("5.00 GB are free and 1.00 GB of them stay reserved; free 500 MB, ask for less"), "{beside}");
+        let small = why_not(gb(10), gb(9), gb(11), gb(1));
         assert!(small.starts_with("only 900 MB are free, and 1.10 GB have to stay free (the whole filesystem has less)"), "{small}");
-        assert!(!why_not(gb(20), gb(9), gb(11)).contains("whole filesystem"));
+        assert!(!why_not(gb(20), gb(9), gb(11), gb(1)).contains("whole filesystem"));
+        // Seen: "0 B are free, and 0 B have to stay free; set a smaller --reserve".
+        let full = why_not(gb(20), Bytes::ZERO, Bytes::ZERO, gb(1));
+        assert!(full.starts_with("nothing is free: the filesystem is full; delete something, 100 MB at least, or"), "{full}");
+        let kept = why_not(gb(20), gb(2), gb(1), gb(3));
+        assert!(kept.contains("only 200 MB are free; delete something, 200 MB at least (100 MB of it stay free: --reserve)"), "{kept}");
+    }
+
+    #[test]
+    fn a_filesystem_that_is_nearly_full_is_called_so() {
+        let (dir, _) = ground();
+        let Some(stat) = rustix::fs::statvfs(dir.path()).ok() else { return };
+        assert_eq!(is_full(dir.path()).is_some(), stat.f_bavail < stat.f_blocks / 100);
+        assert_eq!(is_full(std::path::Path::new("/proc")), None, "it has no size");
     }
 
     #[test]
