@@ -1,7 +1,8 @@
 //! Studies of real filesystems, again and again: none fails, and the mount is as it was before, also when they are killed at any moment.
 //!
 //! `TRIMTAB_SOAK_STUDIES=20` runs the default study so often on each filesystem, `TRIMTAB_SOAK_FULL=5` the full one, and
-//! `TRIMTAB_SOAK_STUDY_KILLS=20` kills so many quick ones in each phase, instead of one quick study and a few kills.
+//! `TRIMTAB_SOAK_STUDY_KILLS=20` kills so many quick ones in each phase, instead of one quick study and a few kills. `TRIMTAB_SOAK_FILESYSTEMS=xfs,btrfs`
+//! tries these only.
 
 use crate::support::{LoopMount, process, skip};
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,6 +14,13 @@ use trimtab::session::discard_option::{Discard, mount_of};
 
 fn number(variable: &str) -> Option<u32> {
     std::env::var(variable).ok()?.parse().ok()
+}
+
+/// The filesystems to try.
+fn filesystems() -> Vec<&'static str> {
+    let wanted = std::env::var("TRIMTAB_SOAK_FILESYSTEMS").ok();
+    let is_wanted = |fs_type: &&str| wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == *fs_type));
+    ["ext4", "xfs", "btrfs"].into_iter().filter(is_wanted).collect()
 }
 
 /// Everything that belongs to the program, apart from everybody else's.
@@ -76,7 +84,7 @@ fn no_study_in_a_row_fails() {
         (None, None) => vec![(&["--quick"], 1)],
         _ => vec![(&[], default.unwrap_or(0)), (&["--full"], full.unwrap_or(0))],
     };
-    for fs_type in ["ext4", "xfs", "btrfs"] {
+    for fs_type in filesystems() {
         let Some(mount) = mount(fs_type, default.or(full).is_some()) else { return skip("root, loop devices and mkfs") };
         let (path, home) = (mount.path(), Home::new());
         let before = options(&path);
@@ -152,7 +160,7 @@ fn kill_in_each_phase(
 #[test]
 fn killed_at_any_moment_a_study_leaves_nothing_that_the_next_command_does_not_put_back() {
     let each = number("TRIMTAB_SOAK_STUDY_KILLS");
-    for fs_type in ["ext4", "xfs", "btrfs"] {
+    for fs_type in filesystems() {
         let Some(mount) = mount(fs_type, false) else { return skip("root, loop devices and mkfs") };
         let (path, home) = (mount.path(), Home::new());
         let before = options(&path);

@@ -308,11 +308,12 @@ fn what_a_killed_study_left_is_said_once_and_to_everybody_and_what_a_living_one_
     std::fs::copy(program(), reachable.path().join("trimtab")).unwrap();
     let nobodys = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(nobodys.path(), Some(65_534), Some(65_534)).unwrap();
-    let as_nobody = |path: &Path| {
-        let mut doctor = Command::new(reachable.path().join("trimtab"));
-        doctor.args(["doctor"]).arg(path).uid(65_534).gid(65_534).env("TRIMTAB_RUNTIME_DIR", killed.runtime.path());
-        said(&doctor.env("HOME", nobodys.path()).env("XDG_DATA_HOME", nobodys.path()).output().unwrap())
+    let nobody = |args: &[&str], path: &Path| {
+        let mut command = Command::new(reachable.path().join("trimtab"));
+        command.args(args).arg(path).uid(65_534).gid(65_534).env("TRIMTAB_RUNTIME_DIR", killed.runtime.path());
+        said(&command.env("HOME", nobodys.path()).env("XDG_DATA_HOME", nobodys.path()).output().unwrap())
     };
+    let as_nobody = |path: &Path| nobody(&["doctor"], path);
     let path = killed.path();
     std::fs::set_permissions(path.parent().unwrap(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let text = as_nobody(&path);
@@ -337,6 +338,10 @@ fn what_a_killed_study_left_is_said_once_and_to_everybody_and_what_a_living_one_
     }
     assert!(!doctor().contains("for a while") && !as_nobody(&path).contains("for a while"));
     assert_eq!(std::fs::read_dir(killed.runtime.path().join("changed")).unwrap().count(), 0);
+    // Where nobody may look at all, nothing is in the way of a study.
+    std::fs::set_permissions(killed.runtime.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let text = nobody(&["study", "--quick", "--policies", "online"], nobodys.path());
+    assert!(text.contains("none of these policies can be tried"), "{text}");
 }
 
 /// Seen: both had looked before either remounted, and the later one failed after minutes.

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 const DIRECTORY: u32 = 0o755;
 /// … and read what is in it.
 const FILE: u32 = 0o644;
-/// All may pass through the machine's own directory for such things, but see no names in it.
-const PASSAGE: u32 = 0o711;
+/// All may look into the machine's own directory for such things, as into any other below /run; what is in it has modes of its own.
+const PASSAGE: u32 = 0o755;
 const SUFFIX_TOLD: &str = ".json";
 /// No file of ours is longer.
 const BYTES_MAX: u64 = 4096;
@@ -98,6 +98,8 @@ pub(super) fn sweep(run_directory: &Path, notes: &[String]) {
 pub(super) fn read(run_directory: &Path, reach: &Reach) -> io::Result<Vec<ToldChange>> {
     let dir = match Dir::guarded(&directory(run_directory), false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        // Where nobody may look nothing has been told.
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => return Ok(Vec::new()),
         dir => dir?,
     };
     let mounts = mountinfo::read(&Root::live()?)?;
