@@ -9,6 +9,7 @@ pub mod classes;
 pub mod fit;
 pub mod invert;
 pub mod lab;
+pub mod predict;
 pub mod probes;
 pub mod summary;
 #[cfg(test)]

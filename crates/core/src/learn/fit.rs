@@ -252,7 +252,7 @@ impl Problem<'_> {
         // A chi-squared of so many degrees of freedom stays below that in 99 of 100 cases, nearly (Wilson and Hilferty).
         let most = known * libm::pow(1.0 - 2.0 / (9.0 * known) + 2.33 * libm::sqrt(2.0 / (9.0 * known)), 3.0);
         let (mut members, mut rejected, mut shrunk) = (Vec::new(), 0, 1.0);
-        for _ in 0..6 {
+        for round in 0..6 {
             let missing = MEMBERS - members.len();
             let starts: Vec<&Point> = (0..missing).map(|_| kinds[pick(&mut random, &weights)]).collect();
             let first: Vec<Draw> = starts.iter().map(|start| self.draw(start, shrunk, &mut random)).collect();
@@ -278,7 +278,10 @@ impl Problem<'_> {
             if members.len() >= MEMBERS {
                 return Some((members, rejected));
             }
-            shrunk *= 0.7;
+            // What lies far out where figures saturate is tried nearer.
+            if round >= 2 {
+                shrunk *= 0.7;
+            }
         }
         while members.len() < MEMBERS {
             let mut again = members.get(random.below(members.len() as u64) as usize).unwrap_or(&best.candidate).clone();

@@ -1,6 +1,7 @@
 use super::candidate::at;
 use super::fit::{self, Fitted, OneByOne};
 use super::lab::Lab;
+use super::predict::{self, Figure, Prediction, What};
 use super::probes::{self, Findings, Plan};
 use super::{Budget, Observer, Reported, summary};
 use crate::drive::model;
@@ -159,4 +160,34 @@ fn what_is_stopped_gives_no_twin() {
     let plan = plan(&spec, Budget::Small);
     let found = probed(&spec, &plan).0;
     assert!(fit::fit(&found, &plan, &OneByOne, &mut Stopped).is_none());
+}
+
+#[test]
+fn an_interval_leaves_out_a_twentieth_on_either_side() {
+    let figure = |value: u32| alloc::vec![Figure { workload: "x", what: What::Rate, value: f64::from(value) }];
+    let shown: alloc::vec::Vec<_> = (0..101).map(|value| figure(value * 37 % 101)).collect();
+    let all = predict::predictions(&shown);
+    assert_eq!(all, [Prediction { workload: "x", what: What::Rate, median: 50.0, low: 5.0, high: 95.0 }]);
+    assert!(all[0].holds(5.0, 0.0) && !all[0].holds(4.9, 0.0) && all[0].holds(95.4, 0.005) && !all[0].holds(95.6, 0.005));
+    assert!(predict::predictions(&[]).is_empty());
+}
+
+/// A queued TRIM of one range takes what the host, a command and a range take, if units and bytes cost nothing.
+#[test]
+fn workloads_that_no_probe_runs_show_what_arithmetic_says() {
+    let dear = |flash: &mut Flash| {
+        flash.trim = Trim { queued: true, unit_ns: 0, gb_ns: 0, range_bytes_max: 1 << 40, ..flash.trim.clone() };
+    };
+    let figures = predict::figures(&drive(dear), 1).unwrap();
+    let of = |workload: &str, what: What| figures.iter().find(|one| one.workload == workload && one.what == what).unwrap().value;
+    let trim = 7_700.0 + 41_000.0 + 410_000.0 + 93_000.0;
+    assert!((of("trims", What::Mean) / trim - 1.0).abs() < 0.02, "{}", of("trims", What::Mean));
+    // One at a time, a second has room for as many as fit (Little).
+    for name in ["mixed, 1 in flight", "trims"] {
+        assert!((of(name, What::Rate) * of(name, What::Mean) / 1e9 - 1.0).abs() < 0.01, "{name}");
+    }
+    // Mapping units of 8 KiB: a random write of 4 KiB costs a program of two at least, over eight dies of 32 KiB in 1.37 ms.
+    let most = 8.0 * 4.0 / 1.37e-3;
+    assert!(of("random writes in the end", What::Rate) < most, "{}", of("random writes in the end", What::Rate));
+    assert_eq!(predict::figures(&drive(dear), 1).unwrap(), figures);
 }

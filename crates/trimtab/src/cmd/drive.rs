@@ -1,6 +1,7 @@
 //! `trimtab drive …`: modelled drives.
 
 mod attach;
+mod check;
 mod detach;
 mod end_to_end;
 mod learn;
@@ -35,6 +36,8 @@ enum Command {
     Show(show::Args),
     /// Learn a twin of a drive: probe it, and find the modelled drives that show the same.
     Learn(learn::Args),
+    /// Check a twin: predict workloads that no probe ran, then measure them.
+    Check(check::Args),
     /// Compare the model's write amplification with theory.
     Validate(validate::Args),
     /// Attach a modelled drive as a block device.
@@ -60,6 +63,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Simulate(args) => simulate::run(args, context),
         Command::Show(args) => show::run(args, context),
         Command::Learn(args) => learn::run(args, context),
+        Command::Check(args) => check::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Attach(args) => attach::run(args, context),
         Command::Status(args) => status::run(args, context),

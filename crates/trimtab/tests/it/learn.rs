@@ -41,6 +41,41 @@ fn a_twin_is_a_drive_like_any_other_and_says_how_it_is_known() {
     assert_eq!(fs::read_to_string(directory.path().join("again.toml")).unwrap(), text);
 }
 
+/// Predictions hold of the drive that the twin is one of, and would not of any other.
+#[test]
+fn predictions_are_kept_before_they_are_compared_and_can_fail() {
+    let directory = tempfile::tempdir().unwrap();
+    learn(directory.path(), &["--output", "twin.toml"]).success();
+    let other = DRIVE.replace("rate_bytes_per_s = 300_000_000", "rate_bytes_per_s = 90_000_000").replace("= 7_000_000", "= 70_000");
+    fs::write(directory.path().join("other.toml"), other.replace("\"odd\"", "\"other\"")).unwrap();
+    let check = |target: &str| -> serde_json::Value {
+        let args = ["drive", "check", "./twin.toml", target, "--members", "6", "--json"];
+        let out = trimtab().current_dir(directory.path()).args(args).assert().success().get_output().stdout.clone();
+        serde_json::from_slice(&out).unwrap()
+    };
+    let (own, foreign) = (check("drive:./odd.toml"), check("drive:./other.toml"));
+    let figures = own["figures"].as_array().unwrap();
+    assert_eq!((own["schema"].as_str(), figures.len()), (Some("trimtab.twin-check"), 20));
+    let near = |document: &serde_json::Value| {
+        document["figures"].as_array().unwrap().iter().filter(|one| one["off"].as_f64().unwrap().abs() < 0.15).count()
+    };
+    assert!(near(&own) >= 12 && near(&foreign) <= 8, "{} and {}: {own:#} {foreign:#}", near(&own), near(&foreign));
+    assert_eq!(own["notes"].as_array().unwrap().len(), 0);
+    assert!(foreign["notes"][0].as_str().unwrap().contains("learned from drive:odd"), "{}", foreign["notes"]);
+    // What is kept is what is compared, and the same for both: it does not know what is measured.
+    let kept = |name: &str| -> serde_json::Value { serde_json::from_slice(&fs::read(directory.path().join(name)).unwrap()).unwrap() };
+    let first = kept("twin-of-odd-predictions.json");
+    assert_eq!((&first["hash"], &first["hash"]), (&own["predictions"]["hash"], &foreign["predictions"]["hash"]));
+    for (one, figure) in first["content"]["predictions"].as_array().unwrap().iter().zip(figures) {
+        assert_eq!((&one["workload"], &one["predicted"], &one["low"]), (&figure["workload"], &figure["predicted"], &figure["low"]));
+    }
+    let args = ["drive", "check", "drive:x", "drive:./odd.toml"];
+    trimtab().current_dir(directory.path()).args(args).assert().failure();
+    let args = ["drive", "check", "./odd.toml", "drive:./odd.toml"];
+    let no_twin = predicate::str::contains("./odd.toml is no twin: it has no ensemble");
+    trimtab().current_dir(directory.path()).args(args).assert().failure().stderr(no_twin);
+}
+
 #[test]
 fn what_cannot_be_learned_is_refused_in_one_line() {
     let directory = tempfile::tempdir().unwrap();

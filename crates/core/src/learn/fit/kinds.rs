@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 
 /// Kinds that are worse by more do not explain the figures.
 const WORSE_MAX: f64 = 14.0;
+/// Arrangements that are fitted before the best is taken, with a part of one bit a cell and without.
+const STARTS: usize = 6;
 /// Kinds that are taken into account besides the best.
 const KINDS_MAX: usize = 12;
 
@@ -13,13 +15,16 @@ impl Problem<'_> {
     /// The best point, and the best of each other kind that explains the figures nearly as well.
     pub(super) fn best(&mut self) -> Option<(Point, Vec<Point>)> {
         let first = invert(self.found, self.plan);
-        let starts = core::iter::once(first.clone()).chain(arrangements(&first)).collect();
+        // With a part of one bit a cell and without: one cannot be had from the other by small changes.
+        let both: Vec<Candidate> = core::iter::once(first.clone()).chain(slc_or_not(&first)).collect();
+        let starts = both.iter().flat_map(|start| core::iter::once(start.clone()).chain(arrangements(start))).collect();
         let mut points: Vec<Point> = self.try_all(starts)?.into_iter().flatten().collect();
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        points.truncate(3);
         let mut improved = Vec::new();
-        for point in points {
-            improved.push(self.improve(point, 3)?);
+        for slc in [false, true] {
+            for point in points.iter().filter(|point| point.candidate.kind.slc == slc).take(STARTS) {
+                improved.push(self.improve(point.clone(), 3)?);
+            }
         }
         let mut best = improved.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?;
         best = self.improve(best, ROUNDS)?;
@@ -57,7 +62,7 @@ impl Problem<'_> {
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut fitted = Vec::new();
         for (nth, point) in all.into_iter().enumerate() {
-            fitted.push(if nth < 2 { self.improve(point, 2)? } else { point });
+            fitted.push(if nth < 5 { self.improve(point, 3)? } else { point });
         }
         Some(fitted)
     }
@@ -77,6 +82,14 @@ fn others(best: Point, seen: Vec<Point>) -> (Point, Vec<Point>) {
     (best, others)
 }
 
+/// A flush that takes less besides is as good as one that takes nothing.
+const FLUSH_MIN_NS: f64 = 5e3;
+
+/// Which number fresh data are programmed in.
+const fn programs(kind: &Kind) -> usize {
+    if kind.slc { at::SLC_PROGRAM } else { at::PROGRAM }
+}
+
 /// Changes the arrangement of the flash so that it still writes as fast.
 fn arranged(from: &Candidate, change: impl Fn(&mut Kind)) -> Option<Candidate> {
     let mut to = from.clone();
@@ -89,8 +102,11 @@ fn arranged(from: &Candidate, change: impl Fn(&mut Kind)) -> Option<Candidate> {
     }
     let side_by_side = |kind: &Kind| f64::from(kind.dies()) * kind.row_bytes() as f64;
     let more = libm::log(side_by_side(&to.kind) / side_by_side(&from.kind));
+    let flushed = from.number(at::FLUSH) + from.number(programs(&from.kind));
     to.logs[at::PROGRAM] += more;
     to.logs[at::SLC_PROGRAM] += more;
+    // A flush waits for a program and for as long as before in all.
+    to.logs[at::FLUSH] = libm::log((flushed - to.number(programs(&to.kind))).max(FLUSH_MIN_NS));
     to.logs[at::CHANNEL] -= libm::log(f64::from(to.kind.channels) / f64::from(from.kind.channels));
     Some(to)
 }
@@ -135,6 +151,7 @@ fn neighbours(from: &Candidate) -> Vec<Candidate> {
     }
     all.extend(of_kind(&|kind| kind.suspends = !kind.suspends));
     all.extend(of_kind(&|kind| kind.protected = !kind.protected));
+    all.extend(of_kind(&|kind| kind.trim_queued = !kind.trim_queued));
     all.extend(slc_or_not(from));
     for (number, more) in
         [(at::READ_AHEAD, 3.0), (at::READ_AHEAD, 1.0 / 3.0), (at::READ_AHEAD, 0.01), (at::CACHE, 2.0), (at::CACHE, 0.5), (at::SUSPEND, 0.5)]

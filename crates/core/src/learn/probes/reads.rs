@@ -37,16 +37,16 @@ impl Probe for Reads {
         let there = plan.part(0, 16);
         for (size, count) in SIZES.into_iter().filter(|(size, _)| *size >= plan.small() && size * 4 <= plan.area) {
             let stream = lab.stream(1, reads(plan, &format!("read {size}"), there, size, count))?;
-            found.add(self.name(), format!("read {size} q1"), stream.middle_ns(), 0.015);
+            found.add(self.name(), format!("read {size} q1"), stream.middle_ns(), 0.02);
         }
         for depth in DEPTHS.into_iter().filter(|depth| *depth < plan.deepest().max(3)) {
             let count = depth as usize * ROUNDS;
             let stream = lab.stream(depth, reads(plan, &format!("depth {depth}"), there, plan.small(), count))?;
-            found.add(self.name(), format!("read 4096 q{depth}"), stream.took.0 as f64 / count as f64, 0.02);
+            found.add(self.name(), format!("read 4096 q{depth}"), stream.took.0 as f64 / count as f64, 0.03);
         }
         let count = 256;
         let stream = lab.stream(32, reads(plan, "large reads", there, 128 << 10, count))?;
-        found.add(self.name(), "read 131072 q32", stream.took.0 as f64 / count as f64, 0.02);
+        found.add(self.name(), "read 131072 q32", stream.took.0 as f64 / count as f64, 0.03);
         self.in_order(lab, plan, found)
     }
 }

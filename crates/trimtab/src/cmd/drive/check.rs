@@ -1,0 +1,190 @@
+//! `trimtab drive check`.
+
+use crate::drives;
+use crate::output::lines::prose;
+use crate::output::{self, Context};
+use crate::report::file::{self, Place};
+use crate::report::layout::on_screen;
+use crate::store::recipe;
+use crate::sys::interrupt::{self, Interrupted};
+use crate::target::TargetSpec;
+use anyhow::Context as _;
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trimtab_core::document::{Narrow, Table};
+use trimtab_core::drive::spec::DriveSpec;
+use trimtab_core::drive::spec::twin::Twin;
+use trimtab_core::learn::predict::{Figure, Prediction, SIZE, What, figures, predictions};
+use trimtab_core::units::{Nanos, three_digits};
+use trimtab_core::usage::UsageError;
+
+/// Arguments of `trimtab drive check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The workloads: reads and writes of 4 KiB, mixed 7 to 3, with 1, 4 and 32 in flight; random writes until they stay as fast as they are; TRIMs of many sizes \
+with a read beside them; a tree that is unpacked and deleted, and PostMark, on ext4. No probe runs any of them. The predictions are written to a file before \
+anything is measured. Both drives are tried at 1 GiB of the same proportions, in virtual time: so far the drive must be a modelled one.
+
+Examples:
+  trimtab drive learn drive:sata-tlc-500gb --output twin.toml
+  trimtab drive check ./twin.toml drive:sata-tlc-500gb")]
+pub struct Args {
+    /// The file of a twin, as 'drive learn' writes it.
+    twin: String,
+    /// The drive that it is a twin of: drive:NAME or drive:FILE.toml.
+    target: String,
+    /// Where the predictions are kept; with a number if that is taken [default: NAME-predictions.json].
+    #[arg(long, value_name = "FILE")]
+    predictions: Option<PathBuf>,
+    /// How many drives of the ensemble are tried, the first of them; fewer are quicker, and tell the interval less well.
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
+    members: u32,
+    /// Seed of the workloads.
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    seed: u64,
+}
+
+/// What two clocks would not tell apart.
+const ALIKE: f64 = 0.005;
+
+/// Predicts, keeps that, measures and compares.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install().context("cannot install signal handlers")?;
+    let drive = drives::load(&args.twin)?;
+    let Some(twin) = &drive.twin else {
+        return Err(UsageError::new(format!("{} is no twin: it has no ensemble", args.twin))
+            .hint("'trimtab drive learn' makes one")
+            .into());
+    };
+    let TargetSpec::Drive(name) = TargetSpec::resolve_as(&args.target, "drive check takes drive:NAME or drive:FILE.toml")? else {
+        return Err(UsageError::new(format!("{} is no modelled drive, and others cannot be checked yet", args.target)).into());
+    };
+    let truth = drives::load(&name)?.spec;
+    if truth.flash().is_none() {
+        return Err(UsageError::new(format!("{} is a disk, which has no twin", args.target)).into());
+    }
+    let predicted = predicted(twin, args)?;
+    let (hash, kept) = keep(args, &drive.spec, twin, &predicted)?;
+    let measured =
+        figures(&truth, args.seed).ok_or_else(|| UsageError::new(format!("{} cannot be made so small, or fails", args.target)))?;
+    if interrupt::requested() {
+        return Err(Interrupted.into());
+    }
+    let lines: Vec<Line> =
+        predicted.iter().zip(&measured).map(|(prediction, figure)| Line { prediction: *prediction, measured: *figure }).collect();
+    let notes = mismatches(twin, &truth);
+    let document = json!({
+        "twin": args.twin,
+        "target": args.target,
+        "predictions": { "file": kept, "hash": hash },
+        "figures": lines.iter().map(Line::as_json).collect::<Vec<_>>(),
+        "held": lines.iter().filter(|line| line.holds()).count(),
+        "notes": notes,
+    });
+    context.report("twin-check", 1, &document, || text(&lines, &notes, &kept.display().to_string(), &hash))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the members of the ensemble show.
+fn predicted(twin: &Twin, args: &Args) -> anyhow::Result<Vec<Prediction>> {
+    let tried = twin.members.len().min(args.members as usize);
+    let shown: Vec<Vec<Figure>> =
+        twin.members[..tried].par_iter().filter(|_| !interrupt::requested()).filter_map(|member| figures(member, args.seed)).collect();
+    if interrupt::requested() {
+        return Err(Interrupted.into());
+    }
+    let predicted = predictions(&shown);
+    if predicted.is_empty() { Err(UsageError::new("no drive of the ensemble can be tried").into()) } else { Ok(predicted) }
+}
+
+/// Writes down what is predicted, before anything is measured; a hash of that, and where it is.
+fn keep(args: &Args, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) -> anyhow::Result<(String, PathBuf)> {
+    let content = json!({
+        "twin": spec.name,
+        "origin": twin.origin,
+        "seed": args.seed,
+        "predictions": predicted.iter().map(prediction).collect::<Vec<_>>(),
+    });
+    let hash = recipe::hash(&content.to_string());
+    let text = output::document("twin-predictions", 1, &json!({ "hash": hash, "content": content }))?;
+    let path = args.predictions.clone().unwrap_or_else(|| PathBuf::from(format!("{}-predictions.json", spec.name)));
+    Ok((hash, file::write(&path, text.as_bytes(), Place::Free)?))
+}
+
+fn prediction(one: &Prediction) -> Value {
+    json!({ "workload": one.workload, "figure": one.what.name(), "unit": unit(one.what), "predicted": one.median, "low": one.low, "high": one.high })
+}
+
+const fn unit(what: What) -> &'static str {
+    match what {
+        What::Rate => "1/s",
+        What::Mean | What::P99 => "ns",
+        What::Time => "s",
+    }
+}
+
+/// What is not as it was when the twin was learned.
+fn mismatches(twin: &Twin, truth: &DriveSpec) -> Vec<String> {
+    let mut notes = Vec::new();
+    let model = format!("drive:{}", truth.name);
+    if twin.origin.model != model {
+        notes.push(format!("the twin was learned from {}, and this is {model}", twin.origin.model));
+    }
+    if twin.members.iter().any(|member| member.capacity_bytes != truth.capacity_bytes) {
+        notes.push("the twin has another capacity than the drive".to_owned());
+    }
+    notes
+}
+
+/// A figure, predicted and measured.
+struct Line {
+    prediction: Prediction,
+    measured: Figure,
+}
+
+impl Line {
+    fn holds(&self) -> bool {
+        self.prediction.holds(self.measured.value, ALIKE)
+    }
+
+    fn off(&self) -> f64 {
+        self.prediction.median / self.measured.value - 1.0
+    }
+
+    fn as_json(&self) -> Value {
+        let mut value = prediction(&self.prediction);
+        value["measured"] = json!(self.measured.value);
+        value["off"] = json!(self.off());
+        value["held"] = json!(self.holds());
+        value
+    }
+}
+
+fn shown(what: What, value: f64) -> String {
+    match what {
+        What::Rate => three_digits(value),
+        What::Mean | What::P99 => Nanos(value.round() as u64).to_string(),
+        What::Time => Nanos((value * 1e9).round() as u64).to_string(),
+    }
+}
+
+fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str) -> String {
+    let mut table =
+        Table::new("", &["workload", "figure", "predicted", "90 % interval", "measured", "verdict"]).when_narrow(Narrow::Records);
+    for line in lines {
+        let Prediction { workload, what, median, low, high } = line.prediction;
+        let verdict = if line.holds() { "held".to_owned() } else { format!("not held, {:+.0} %", 100.0 * line.off()) };
+        let interval = format!("{} to {}", shown(what, low), shown(what, high));
+        table.row([workload.to_owned(), what.name().to_owned(), shown(what, median), interval, shown(what, line.measured.value), verdict]);
+    }
+    let held = lines.iter().filter(|line| line.holds()).count();
+    let sum = format!(
+        "{held} of {} intervals hold what was measured. Predicted before, and kept in {} (hash {hash}); tried at {SIZE} each.",
+        lines.len(),
+        output::plain(kept)
+    );
+    let notes: String = notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
+    [on_screen(&table), prose(&sum), notes].concat()
+}
