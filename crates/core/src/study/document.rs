@@ -99,10 +99,10 @@ fn charts(study: &Study) -> Option<Section> {
         })
     };
     let blocks: Vec<Block> = [
-        bars("What is waited for, by policy", table::FOREGROUND),
+        bars("What is waited for, by policy, mean of the repeats", table::FOREGROUND),
         bars("Longest wait of one append beside the trims, one every 5 s, by policy", light_work::SPARSE_WAIT),
         bars("How far 50 appends a second fall behind beside the trims, by policy", light_work::BUSY_BACKLOG),
-        bars("Time spent trimming after the work, by policy", metrics::TRIM_SECONDS),
+        bars("Time spent trimming after the work, by policy, mean of the repeats", metrics::TRIM_SECONDS),
     ]
     .into_iter()
     .flatten()

@@ -557,6 +557,19 @@ mod tests {
         }
     }
 
+    /// Seen: an empty picture, of a series of one value among others.
+    #[test]
+    fn a_series_of_one_value_says_so() {
+        let line = |name: &str, points: &[(f64, f64)]| Line { name: name.into(), points: points.to_vec() };
+        let (one, two) = (line("alone", &[(2.0, 30.0), (3.0, f64::NAN)]), line("both", &[(1.0, 5.0), (2.0, 6.0)]));
+        let kind = ChartKind::Lines { lines: vec![one, two], marks: Vec::new() };
+        let chart = Chart { title: "t".into(), x_label: "GB".into(), y_label: "writes/s".into(), kind };
+        let sections = vec![Section::new("s", vec![Block::Chart(chart)])];
+        let html = render(&Document { sections, ..Document::default() });
+        assert!(html.contains("Of alone there is one value, a dot and no line: 30 (writes/s) at 2 (GB)."), "{html}");
+        assert!(!html.contains("Of both"));
+    }
+
     #[test]
     fn no_text_can_become_markup() {
         let hostile = "</script><img src=x onerror=alert(1)>\"'&\u{1b}[31m";

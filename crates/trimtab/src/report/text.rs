@@ -398,6 +398,9 @@ fn sparkline(points: &[(f64, f64)], high: f64, width: usize) -> String {
 fn figures(points: &[(f64, f64)]) -> String {
     let finite: Vec<f64> = points.iter().map(|p| p.1).filter(|y| y.is_finite()).collect();
     let (Some(first), Some(last)) = (finite.first(), finite.last()) else { return "(no values)".to_owned() };
+    if finite.len() == 1 {
+        return format!("{} (one value)", three_digits(*first));
+    }
     let high = finite.iter().copied().fold(f64::MIN, f64::max);
     let low = finite.iter().copied().fold(f64::MAX, f64::min);
     format!("{} → {} (min {}, max {})", three_digits(*first), three_digits(*last), three_digits(low), three_digits(high))
@@ -425,6 +428,7 @@ mod tests {
         let row = drawn.lines().find(|line| line.contains("rate")).unwrap();
         assert!(row.contains("rate ███") && row.contains("█▃") && row.ends_with("200 → 50.0 (min 50.0, max 200)"), "{row}");
         assert_eq!((sparkline(&[], 1.0, 60), figures(&[])), (String::new(), "(no values)".to_owned()));
+        assert_eq!(figures(&[(1.0, 30.0), (2.0, f64::NAN)]), "30.0 (one value)");
         assert_eq!(sparkline(&[(0.0, f64::NAN), (1.0, 0.0), (2.0, 8.0)], 8.0, 60), "·▁█");
     }
 
