@@ -1,4 +1,5 @@
 # make test   everything that CI runs: packages, formatting, lints, all tests (under 15 minutes on two cores)
+# make python  the Python package as a wheel, in an environment of its own (target/python), and its tests
 # make check  the quick half: formatting, lints, tests that need neither root nor packages
 # make msrv   compile with the oldest toolchain that is promised
 # make golden  write the fingerprints of modelled results anew, where a change of them is meant
@@ -10,7 +11,7 @@
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test check packages lint fuzz-check deny golden msrv bench soak mutants lab fuzz
+.PHONY: test python check packages lint fuzz-check deny golden msrv bench soak mutants lab fuzz
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -23,6 +24,18 @@ TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 test: packages lint fuzz-check deny
 	@mkdir -p target && rm -f "$(SKIPS)"
 	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
+	@$(MAKE) --no-print-directory python
+
+# Without Python's venv, or without a network for its packages, root fails and others are told.
+PYTHON_ENV := $(CURDIR)/target/python
+python:
+	@if python3 -m venv "$(PYTHON_ENV)" && "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check -r crates/python/tests/requirements.txt; then \
+	  rm -rf target/wheels && \
+	  "$(PYTHON_ENV)/bin/maturin" build -q --locked --profile dev -m crates/python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels && \
+	  "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl && \
+	  TRIMTAB_TESTS=full TRIMTAB="$(CURDIR)/target/debug/trimtab" "$(PYTHON_ENV)/bin/python" crates/python/tests/test_trimtab.py; \
+	elif [ "$$(id -u)" = 0 ]; then echo "the Python package was not tried"; exit 1; \
+	else echo "python3-venv or its packages are missing: the Python package is not tried"; fi
 
 check: lint
 	@mkdir -p target && rm -f "$(SKIPS)"

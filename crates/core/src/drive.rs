@@ -7,8 +7,7 @@ pub mod layout;
 pub mod ledger;
 pub mod model;
 pub mod requests;
-#[cfg(test)]
-pub(crate) mod shipped;
+pub mod shipped;
 pub mod spec;
 pub mod ssd;
 pub mod theory;

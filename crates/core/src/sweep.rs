@@ -13,7 +13,7 @@ pub mod table;
 mod tests;
 pub mod value;
 
-pub use cell::{Cell, MODEL, Work};
+pub use cell::{Cell, MODEL, Work, hex, id_of_impossible, short_hash};
 pub use plan::{Place, Plan, PlanError};
 pub use settings::{Asked, Sources, Wrong};
 pub use value::Value;

@@ -10,30 +10,13 @@ use crate::sys::beneath::named;
 use anyhow::Context as _;
 use std::path::Path;
 use std::sync::LazyLock;
+use trimtab_core::drive::shipped::FILES;
 use trimtab_core::usage::UsageError;
 
 pub use trimtab_core::drive::spec::file::{Drive, Source, SourceKind, parse};
 
 /// No specification is longer.
 pub const SPEC_BYTES_MAX: u64 = 1 << 20;
-/// The shipped files.
-const SHIPPED: &[&str] = &[
-    include_str!("../../../drives/corsair-force-3-120gb.toml"),
-    include_str!("../../../drives/corsair-p128.toml"),
-    include_str!("../../../drives/crucial-m4-128gb.toml"),
-    include_str!("../../../drives/crucial-m4-512gb.toml"),
-    include_str!("../../../drives/intel-320-300gb.toml"),
-    include_str!("../../../drives/intel-520-120gb.toml"),
-    include_str!("../../../drives/intel-x25-m-160gb.toml"),
-    include_str!("../../../drives/laptop-7200rpm.toml"),
-    include_str!("../../../drives/nvme-qlc-dramless-500gb.toml"),
-    include_str!("../../../drives/nvme-tlc-500gb.toml"),
-    include_str!("../../../drives/ocz-vertex-2-le-100gb.toml"),
-    include_str!("../../../drives/ocz-vertex-le-100gb.toml"),
-    include_str!("../../../drives/ocz-vertex-le-200gb.toml"),
-    include_str!("../../../drives/owc-electra-3g-480gb.toml"),
-    include_str!("../../../drives/sata-tlc-500gb.toml"),
-];
 
 /// The shipped drives, by name.
 ///
@@ -41,8 +24,7 @@ const SHIPPED: &[&str] = &[
 /// Never in a released binary: a test reads every shipped file.
 pub fn shipped() -> &'static [Drive] {
     static DRIVES: LazyLock<Vec<Drive>> = LazyLock::new(|| {
-        let mut drives: Vec<Drive> =
-            SHIPPED.iter().map(|text| parse(text).expect("shipped specifications are checked by a test")).collect();
+        let mut drives: Vec<Drive> = FILES.iter().map(|text| parse(text).expect("shipped specifications are checked by a test")).collect();
         drives.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         drives
     });
@@ -72,7 +54,7 @@ pub fn text(reference: &str) -> anyhow::Result<String> {
         return read(reference);
     }
     let named = |text: &&&str| parse(text).is_ok_and(|drive| drive.spec.name == reference);
-    SHIPPED.iter().find(named).map(|text| (*text).to_owned()).ok_or_else(|| unknown(reference).into())
+    FILES.iter().find(named).map(|text| (*text).to_owned()).ok_or_else(|| unknown(reference).into())
 }
 
 fn is_path(reference: &str) -> bool {
@@ -119,7 +101,7 @@ mod tests {
 
     #[test]
     fn every_shipped_figure_has_a_source() {
-        for text in SHIPPED {
+        for text in FILES {
             let drive = parse(text).unwrap();
             let mut table: toml::Table = text.parse().unwrap();
             let sources = table.remove("sources").expect("a sources section");
@@ -143,7 +125,7 @@ mod tests {
     /// A figure that is said to be "as" another shipped drive's is that drive's, also after that has been fitted anew.
     #[test]
     fn what_is_said_to_be_as_another_drive_s_is() {
-        let tables: Vec<(&Drive, toml::Table)> = SHIPPED.iter().map(|text| (load_named(text), text.parse().unwrap())).collect();
+        let tables: Vec<(&Drive, toml::Table)> = FILES.iter().map(|text| (load_named(text), text.parse().unwrap())).collect();
         let value = |table: &toml::Table, field: &str| {
             let first = table.get(field.split('.').next()?)?.clone();
             field.split('.').skip(1).try_fold(first, |value, part| value.get(part).cloned())

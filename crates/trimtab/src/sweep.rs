@@ -11,12 +11,10 @@ pub mod run;
 
 pub use files::Files;
 
-use sha2::Digest as _;
 use std::path::Path;
-use trimtab_core::sweep::{Cell, MODEL, Place, Plan};
+use trimtab_core::sweep::Plan;
 use trimtab_core::usage::UsageError;
 
-use crate::drives::simulate::traced::Traced;
 use crate::sys::beneath::named;
 
 /// No plan is longer.
@@ -86,26 +84,6 @@ impl Checked {
             None => Ok(looked),
         }
     }
-}
-
-/// The name of a cell: a hash of all that decides its result.
-#[must_use]
-pub fn id(cell: &Cell<Traced>) -> String {
-    short_hash(&cell.identity())
-}
-
-/// The name of a cell that cannot be made: a hash of where it stands on the axes, and why.
-fn id_of_impossible(place: &Place, reason: &str) -> String {
-    short_hash(&format!("{MODEL}\nimpossible {:?} {} {reason}", place.values, place.seed))
-}
-
-/// 128 bits of SHA-256.
-fn short_hash(text: &str) -> String {
-    hex(&sha2::Sha256::digest(text)[..16])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What cells may take together on this machine.

@@ -1,5 +1,6 @@
 //! One cell of a sweep: everything that decides its result, and nothing else.
 
+use super::plan::Place;
 use crate::drive::spec::{DriveSpec, Medium};
 use crate::policy::PolicySpec;
 use crate::run::{Run, TargetKind};
@@ -12,9 +13,28 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use core::fmt::Display;
+use sha2::Digest as _;
 
 /// The model: its version, and a hash of what it is made of. Results of different models are never put together.
 pub const MODEL: &str = env!("TRIMTAB_MODEL");
+
+/// The name of a cell that cannot be made: a hash of where it stands on the axes, and why.
+#[must_use]
+pub fn id_of_impossible(place: &Place, reason: &str) -> String {
+    short_hash(format!("{MODEL}\nimpossible {:?} {} {reason}", place.values, place.seed))
+}
+
+/// 128 bits of SHA-256, in hexadecimal.
+#[must_use]
+pub fn short_hash(bytes: impl AsRef<[u8]>) -> String {
+    hex(&sha2::Sha256::digest(bytes)[..16])
+}
+
+/// Two digits a byte.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// A cell. Who runs it, when, and beside which others, decides nothing.
 #[derive(Clone, Debug)]
@@ -66,6 +86,12 @@ impl<T: Trace<Error: Display>> Cell<T> {
             }
         };
         format!("{MODEL}\n{drive:?}\n{work}")
+    }
+
+    /// Its name: 128 bits of the SHA-256 of its [`identity`](Self::identity), in hexadecimal.
+    #[must_use]
+    pub fn id(&self) -> String {
+        short_hash(self.identity())
     }
 
     /// Its seed.

@@ -184,7 +184,19 @@ fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Drive, Wro
     let name = section
         .take("name")
         .ok_or_else(|| Wrong::of("drive.name", "a plan needs a drive: drive.name = \"NAME\" or a specification file"))?;
-    let mut drive = sources.drive(&name.to_string()).map_err(|why| Wrong::of("drive.name", why))?;
+    let drive = sources.drive(&name.to_string()).map_err(|why| Wrong::of("drive.name", why))?;
+    changed_by(drive, section)
+}
+
+/// `drive` with other parameters, named as in plans: `drive.capacity`.
+///
+/// # Errors
+/// The parameter that is wrong, or that all of them together are.
+pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Drive, Wrong> {
+    changed_by(drive, Section::of("drive", settings))
+}
+
+fn changed_by(mut drive: Drive, mut section: Section<'_>) -> Result<Drive, Wrong> {
     let spare = drive.spec.flash().map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
     let capacity = section.parsed::<Bytes>("capacity")?;
     if let Some(capacity) = capacity {

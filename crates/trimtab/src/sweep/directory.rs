@@ -1,7 +1,7 @@
 //! The directory of a sweep: which plan it is of, what is finished, and the results once all is.
 
 use super::journal::{self, Journal};
-use super::{Checked, parquet, short_hash};
+use super::{Checked, parquet};
 use crate::sys::beneath::{Dir, umask};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::str::FromStr;
 use trimtab_core::sweep::table::{self, Column, Outcome, Row};
-use trimtab_core::sweep::{MODEL, Plan};
+use trimtab_core::sweep::{MODEL, Plan, short_hash};
 use trimtab_core::usage::UsageError;
 
 /// What a sweep is, in its directory.

@@ -1,6 +1,5 @@
 //! What plans name: drives and traces, each read once.
 
-use super::{hex, short_hash};
 use crate::drives;
 use crate::drives::simulate::traced::Traced;
 use crate::drives::trace::timing;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::file::Drive;
-use trimtab_core::sweep::{Asked, Sources};
+use trimtab_core::sweep::{Asked, Sources, hex, short_hash};
 
 /// Drives and traces of one plan. Paths are those of the plan's directory.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ impl Files {
         let of_drive = |drive: &Drive| DriveSpec { name: String::new(), description: String::new(), ..drive.spec.clone() };
         let drives = drives
             .iter()
-            .filter_map(|(name, drive)| Some((format!("drive {name}"), short_hash(&format!("{:?}", of_drive(drive.as_ref().ok()?))))));
+            .filter_map(|(name, drive)| Some((format!("drive {name}"), short_hash(format!("{:?}", of_drive(drive.as_ref().ok()?))))));
         let traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let of_path = |path: &Path| path.strip_prefix(&self.directory).unwrap_or(path).display().to_string();
         let traces = traces.iter().filter_map(|(path, hash)| Some((format!("trace {}", of_path(path)), hash.as_ref().ok()?.clone())));

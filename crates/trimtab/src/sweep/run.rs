@@ -1,9 +1,9 @@
 //! Whoever runs the cells of a sweep: threads that take one after another, each within the memory that is left.
 
+use super::Checked;
 use super::directory::{Directory, Shard};
 use super::journal::Journal;
 use super::memory::Budget;
-use super::{Checked, id, id_of_impossible};
 use crate::drives::simulate::Unwatched;
 use crate::drives::simulate::traced::Traced;
 use crate::output::Context;
@@ -16,8 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_core::runner::End;
-use trimtab_core::sweep::Cell;
 use trimtab_core::sweep::table::{Outcome, Row, outcome};
+use trimtab_core::sweep::{Cell, id_of_impossible};
 use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;
 
@@ -117,7 +117,7 @@ impl<'a> Crew<'a> {
         let (id, outcome, fresh) = match plan.cell(&place, &self.checked.files) {
             Err(wrong) => (id_of_impossible(&place, &wrong.text), Outcome::Failed(wrong.text), true),
             Ok(cell) => {
-                let id = id(&cell);
+                let id = cell.id();
                 match self.found.get(&id) {
                     Some(outcome) => (id, outcome.clone(), false),
                     None => match self.make(number, &cell) {

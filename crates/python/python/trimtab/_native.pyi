@@ -1,0 +1,141 @@
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Value = Union[bool, int, float, str, Mapping[str, "_Value"]]
+_Section = Union[str, Mapping[str, _Value], None]
+
+MODEL: str
+"""The version of the model, and a hash of what it is made of."""
+__version__: str
+
+class Error(ValueError):
+    """What the command line would have said."""
+
+def drives() -> list[str]:
+    """Names of the shipped drives."""
+
+def simulate(
+    drive: Drive,
+    workload: _Section = None,
+    policy: _Section = None,
+    *,
+    volume: _Section = None,
+    trace: Trace | None = None,
+    seed: int = 1,
+) -> Run:
+    """Runs a workload on a modelled drive under a trim policy.
+
+    ``workload``, ``policy`` and ``volume`` are a name, or a dictionary with a ``name``; what else is in it is what a plan of ``trimtab sweep`` may set there.
+    With ``trace``, that is the workload.
+    """
+
+class Drive:
+    """A drive specification."""
+
+    def __init__(self, reference: str | PathLike[str]) -> None:
+        """A shipped drive by its name, or a specification file: anything with a ``/`` or that ends in ``.toml``."""
+    @staticmethod
+    def parse(text: str) -> Drive:
+        """A drive from the text of a specification."""
+    def change(self, parameters: Mapping[str, _Value]) -> Drive:
+        """The same drive with other parameters: ``drive.change({"capacity": "8GiB", "flash.trim.command_ns": 0})``."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def capacity_bytes(self) -> int: ...
+
+class Run:
+    """What a simulation found."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Its figures, by names that end with their units."""
+    @property
+    def settings(self) -> dict[str, str]: ...
+    @property
+    def policy(self) -> tuple[str, dict[str, str]]: ...
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What could mislead: code and text of each."""
+    @property
+    def series_names(self) -> list[str]: ...
+    def series(self, name: str) -> tuple[str, NDArray[np.uint64], str, NDArray[np.float64]]:
+        """What it is over (``time`` in nanoseconds, or ``bytes-written``), where, its unit, its values."""
+    @property
+    def id(self) -> str:
+        """Hash of all that decides the result, the model among it."""
+    @property
+    def seed(self) -> int: ...
+
+class Trace:
+    """Requests of a host."""
+
+    def __init__(self, time_ns: NDArray[np.uint64], kind: NDArray[np.uint8], offset: NDArray[np.uint64], length: NDArray[np.uint64]) -> None:
+        """When (nanoseconds, not falling), what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes)."""
+    @staticmethod
+    def load(path: str | PathLike[str], *, format: str | None = None, volume: int | None = None) -> Trace:
+        """Reads a trace: ``msr``, ``alibaba``, ``fio``, ``blkparse``, ``columns``."""
+    def __len__(self) -> int: ...
+
+class Ssd:
+    """A drive that is driven command by command."""
+
+    def __init__(self, drive: Drive, seed: int = 1) -> None: ...
+    def submit(
+        self,
+        kind: NDArray[np.uint8],
+        offset: NDArray[np.uint64],
+        length: NDArray[np.uint64],
+        *,
+        at_ns: NDArray[np.uint64] | None = None,
+        depth: int | None = None,
+        data: str = "random",
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Submits commands (kinds as in :class:`Trace`) at ``at_ns``, or with ``depth`` in flight. Gives when each was submitted, and when it was done."""
+    def idle(self, until_ns: int) -> None:
+        """Tells the drive that no command arrives before then."""
+    def counters(self) -> dict[str, int]: ...
+    @property
+    def waf(self) -> float | None:
+        """Bytes written to the flash over bytes that the host wrote, so far."""
+    @property
+    def now_ns(self) -> int: ...
+    @property
+    def capacity_bytes(self) -> int: ...
+    def copy(self) -> Ssd:
+        """A drive in the same state, which goes its own way from here on."""
+
+class Plan:
+    """A plan of many cells."""
+
+    def __init__(self, text: str, directory: str | PathLike[str] = "") -> None: ...
+    @property
+    def cells(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def directory(self) -> str: ...
+    def memory_bytes(self, cell: int) -> int: ...
+    def run(self, cells: Sequence[int], *, threads: int = 1, progress: Callable[[int], Any] | None = None) -> list[bytes]:
+        """Runs these cells, and gives a row each, in a form that can be sent anywhere."""
+    def table(self, rows: Sequence[bytes]) -> Table:
+        """The table of rows that ``run`` gave, here or elsewhere."""
+
+class Table:
+    """Columns with names that end with their units. ``pyarrow.table``, ``polars.from_arrow`` and DuckDB take it."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    @property
+    def column_names(self) -> list[str]: ...
+    def column(self, name: str) -> list[int] | list[float | None] | list[str | None]: ...
+    @property
+    def metadata(self) -> dict[str, str]: ...
+    def __len__(self) -> int: ...

@@ -1,0 +1,100 @@
+"""Cells of a plan on threads of this machine, or on a cluster that others have built. Who runs them decides nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ._native import Plan, Table
+
+# Tasks for each worker: many, so that a slow one holds up little, and few enough that a task is worth sending.
+_TASKS_A_WORKER = 16
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """The plan in a file; drives and traces that it names are beside it."""
+    path = Path(path)
+    return Plan(path.read_text(encoding="utf-8"), path.resolve().parent)
+
+
+def sweep(
+    plan: Plan | str | os.PathLike[str],
+    *,
+    client: Any = None,
+    threads: int | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Table:
+    """Runs all cells of a plan (or of the plan in a file) and gives the table.
+
+    ``client`` is a ``distributed.Client`` (Dask), or the module ``ray`` after ``ray.init()``; without one the cells run on threads of this process, on all
+    processors unless ``threads`` says otherwise. Workers need this package and nothing else, and those on other machines the files that a plan names, at the same place.
+    ``progress`` is called with the number of cells that are done; the engines have dashboards of their own.
+    """
+    if not isinstance(plan, Plan):
+        plan = load_plan(plan)
+    if client is None:
+        rows = plan.run(list(range(plan.cells)), threads=threads or _processors(), progress=progress)
+    elif getattr(client, "__name__", "") == "ray":
+        rows = _on_ray(plan, client, progress)
+    else:
+        rows = _on_dask(plan, client, progress)
+    return plan.table(rows)
+
+
+def manifest(plan: str | os.PathLike[str], shards: int, output: str | os.PathLike[str]) -> list[str]:
+    """One command a shard, for Slurm arrays and GNU parallel, and the one that puts their directories together."""
+    if shards < 1:
+        raise ValueError(f"{shards} shards: there is at least one")
+    plan, output = str(plan), str(output)
+    parts = [f"{output}.{n}" for n in range(1, shards + 1)]
+    runs = [["trimtab", "sweep", "run", plan, "--shard", f"{n}/{shards}", "--output", part] for n, part in enumerate(parts, 1)]
+    return [shlex.join(command) for command in [*runs, ["trimtab", "sweep", "merge", *parts, "--output", output]]]
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _shares(cells: int, workers: int) -> list[list[int]]:
+    """Every so-manieth cell: neighbours take about as long."""
+    tasks = max(1, min(cells, workers * _TASKS_A_WORKER))
+    return [list(range(n, cells, tasks)) for n in range(tasks)]
+
+
+def run_cells(text: str, directory: str, cells: Sequence[int]) -> list[bytes]:
+    """What a worker does."""
+    return Plan(text, directory).run(list(cells), threads=1)
+
+
+def _on_dask(plan: Plan, client: Any, progress: Callable[[int], object] | None) -> list[bytes]:
+    from distributed import as_completed
+
+    shares = _shares(plan.cells, max(1, sum(client.nthreads().values())))
+    # A task is the same wherever and however often it runs: the engine may try it again after the loss of a worker.
+    tasks = client.map(run_cells, [plan.text] * len(shares), [str(plan.directory)] * len(shares), shares, pure=False, retries=5)
+    rows: list[bytes] = []
+    try:
+        for _, result in as_completed(tasks, with_results=True):
+            rows += result
+            if progress is not None:
+                progress(len(rows))
+    finally:
+        client.cancel(tasks)
+    return rows
+
+
+def _on_ray(plan: Plan, ray: Any, progress: Callable[[int], object] | None) -> list[bytes]:
+    work = ray.remote(max_retries=5, num_cpus=1)(run_cells)
+    processors = int(ray.cluster_resources().get("CPU", 1))
+    left = [work.remote(plan.text, str(plan.directory), share) for share in _shares(plan.cells, processors)]
+    rows: list[bytes] = []
+    while left:
+        done, left = ray.wait(left)
+        for result in ray.get(done):
+            rows += result
+        if progress is not None:
+            progress(len(rows))
+    return rows

@@ -1,0 +1,102 @@
+//! Drives: the shipped ones, and specification files.
+
+use crate::error;
+use crate::values;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::{Path, PathBuf};
+use trimtab_core::drive::shipped;
+use trimtab_core::drive::spec::file::{self, parse};
+use trimtab_core::sweep::{Value, settings};
+use trimtab_core::usage::nearest;
+
+/// No specification is longer.
+const SPEC_BYTES_MAX: u64 = 1 << 20;
+
+/// A drive specification.
+#[pyclass(frozen, module = "trimtab")]
+pub struct Drive {
+    pub drive: file::Drive,
+}
+
+/// Names of the shipped drives.
+#[pyfunction]
+pub fn drives() -> Vec<String> {
+    shipped::FILES.iter().filter_map(|text| parse(text).ok()).map(|drive| drive.spec.name).collect()
+}
+
+/// The drive of that name, or in that file: anything with a `/` or that ends in `.toml`.
+///
+/// # Errors
+/// An unknown name, a file that cannot be read, or that is no specification; text, for whoever asks.
+pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
+    if reference.contains('/') || reference.ends_with(".toml") {
+        let path = directory.join(reference);
+        let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+        let length = std::fs::metadata(&path).map_err(cannot)?.len();
+        if length > SPEC_BYTES_MAX {
+            return Err(format!("{} is no specification: it has {length} bytes", path.display()));
+        }
+        let text = std::fs::read_to_string(&path).map_err(cannot)?;
+        return parse(&text).map_err(|wrong| format!("{}: {wrong}", path.display()));
+    }
+    shipped::named(reference).ok_or_else(|| {
+        let names = drives();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let hint =
+            nearest(reference, &names).map_or_else(|| format!("there are {}", names.join(", ")), |near| format!("did you mean '{near}'?"));
+        format!("there is no drive '{reference}'; {hint}")
+    })
+}
+
+#[pymethods]
+impl Drive {
+    /// A shipped drive by its name, or a specification file: anything with a `/` or that ends in `.toml`.
+    #[new]
+    fn new(reference: PathBuf) -> PyResult<Self> {
+        let reference = reference.to_str().ok_or_else(|| error("the name of a drive is text"))?;
+        Ok(Self { drive: load(reference, Path::new("")).map_err(error)? })
+    }
+
+    /// A drive from the text of a specification.
+    #[staticmethod]
+    fn parse(text: &str) -> PyResult<Self> {
+        Ok(Self { drive: parse(text).map_err(error)? })
+    }
+
+    /// The same drive with other parameters, as sweeps set them: `drive.change({"capacity": "8GiB", "flash.trim.command_ns": 0})`.
+    fn change(&self, parameters: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let mut given = Vec::new();
+        values::entries("drive", parameters, &mut given)?;
+        let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
+        let drive = settings::changed_drive(self.drive.clone(), &given).map_err(|wrong| error(said(wrong)))?;
+        Ok(Self { drive })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.drive.spec.name
+    }
+
+    #[getter]
+    fn description(&self) -> &str {
+        &self.drive.spec.description
+    }
+
+    #[getter]
+    fn capacity_bytes(&self) -> u64 {
+        self.drive.spec.capacity_bytes
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<trimtab.Drive {}: {} bytes>", self.drive.spec.name, self.drive.spec.capacity_bytes)
+    }
+}
+
+/// What is wrong with a setting, and which.
+pub fn said(wrong: settings::Wrong) -> String {
+    match wrong.key {
+        Some(key) => format!("{key}: {}", wrong.text),
+        None => wrong.text,
+    }
+}

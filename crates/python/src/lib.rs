@@ -1,0 +1,37 @@
+//! Trimtab's model as a Python module: drives, simulations, sweeps and a drive to be driven command by command. It only converts; what anything means is in
+//! `trimtab-core`. Everything that takes long lets other Python threads run, and ends at Ctrl-C.
+
+mod aside;
+mod drive;
+mod plan;
+mod run;
+mod simulate;
+mod ssd;
+mod table;
+mod trace;
+mod values;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+pyo3::create_exception!(trimtab, Error, PyValueError, "What the command line would have said.");
+
+/// An error with this text.
+fn error(text: impl Into<String>) -> PyErr {
+    Error::new_err(text.into())
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("Error", module.py().get_type::<Error>())?;
+    module.add("MODEL", trimtab_core::sweep::MODEL)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<drive::Drive>()?;
+    module.add_class::<plan::Plan>()?;
+    module.add_class::<run::Run>()?;
+    module.add_class::<ssd::Ssd>()?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<trace::Trace>()?;
+    module.add_function(wrap_pyfunction!(drive::drives, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate::simulate, module)?)
+}

@@ -1,0 +1,62 @@
+//! One simulation: a drive, a workload, a policy.
+
+use crate::drive::{Drive, said};
+use crate::run::Run;
+use crate::trace::{Timed, Trace};
+use crate::{aside, error, values};
+use pyo3::prelude::*;
+use trimtab_core::drive::spec::file;
+use trimtab_core::runner::End;
+use trimtab_core::sweep::{Asked, Sources, Value, settings, table};
+
+/// The drive and the trace that were given.
+struct Given<'a> {
+    drive: &'a file::Drive,
+    trace: Option<&'a Trace>,
+}
+
+impl Sources for Given<'_> {
+    type Trace = Timed;
+
+    fn drive(&self, _name: &str) -> Result<file::Drive, String> {
+        Ok(self.drive.clone())
+    }
+
+    fn trace(&self, _path: &str, asked: &Asked) -> Result<(Timed, String), String> {
+        self.trace.map(|trace| trace.timed(asked.timing)).ok_or_else(|| "no trace was given: trace=trimtab.Trace(…)".to_owned())
+    }
+}
+
+/// Runs a workload on a modelled drive under a trim policy. Settings are those of sweeps (`workload`, `policy` and `volume` are a name, or a
+/// dictionary with a `name`), and so are the figures of the result.
+#[pyfunction]
+#[pyo3(signature = (drive, workload=None, policy=None, *, volume=None, trace=None, seed=1))]
+pub fn simulate(
+    py: Python<'_>,
+    drive: PyRef<'_, Drive>,
+    workload: Option<&Bound<'_, PyAny>>,
+    policy: Option<&Bound<'_, PyAny>>,
+    volume: Option<&Bound<'_, PyAny>>,
+    trace: Option<PyRef<'_, Trace>>,
+    seed: u64,
+) -> PyResult<Run> {
+    let mut given = vec![("drive.name".to_owned(), Value::Text("given".to_owned()))];
+    values::section("workload", workload, &mut given)?;
+    values::section("policy", policy, &mut given)?;
+    values::section("volume", volume, &mut given)?;
+    if trace.is_some() {
+        if given.iter().any(|(key, _)| key == "workload.name") {
+            return Err(error("workload.name: a trace is the workload"));
+        }
+        given.push(("workload.name".to_owned(), Value::Text("trace:given".to_owned())));
+    }
+    let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let sources = Given { drive: &drive.drive, trace: trace.as_deref() };
+    let cell = settings::resolve(&given, seed, &sources).map_err(|wrong| error(said(wrong)))?;
+    match aside::run(py, None, |mut signs| cell.run(&mut signs))? {
+        Ok((run, End::Complete)) => Ok(Run { id: cell.id(), outcome: table::outcome(&cell, &run), run }),
+        Ok((_, End::Failed(failed))) => Err(error(failed.to_string())),
+        Ok((_, End::Interrupted)) => Err(error("it was stopped")),
+        Err(reason) => Err(error(reason)),
+    }
+}

@@ -1,0 +1,192 @@
+//! A drive that is driven command by command, by whoever brings a host of their own.
+
+use crate::drive::Drive;
+use crate::trace::KINDS;
+use crate::{aside, error};
+use numpy::{PyArray1, PyReadonlyArray1, ToPyArray as _};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trimtab_core::data::DataClass;
+use trimtab_core::drive::model::{self, Model};
+use trimtab_core::drive::{Command, Device as _, Extent, Ranges};
+use trimtab_core::op::OpKind;
+use trimtab_core::units::Nanos;
+
+/// Commands between two looks at whether to stop.
+const LOOK_EVERY: usize = 1 << 16;
+/// No host keeps more in flight.
+const DEPTH_MAX: usize = 65_536;
+
+/// A modelled drive: an SSD, or a disk.
+#[pyclass(frozen, module = "trimtab")]
+pub struct Ssd(Mutex<Host>);
+
+/// The drive, and the latest time that it knows.
+struct Host {
+    drive: Box<dyn Model>,
+    now: Nanos,
+}
+
+/// When commands are submitted.
+enum Times<'a> {
+    /// At these instants, in nanoseconds.
+    At(&'a [u64]),
+    /// So many in flight.
+    InFlight(usize),
+}
+
+/// Commands, each at one place of the arrays.
+struct Batch<'a> {
+    kinds: &'a [u8],
+    offsets: &'a [u64],
+    lengths: &'a [u64],
+    class: DataClass,
+}
+
+impl Batch<'_> {
+    fn command(&self, n: usize) -> Result<Command<'static>, String> {
+        let extent = Extent { offset: self.offsets[n], len: self.lengths[n] };
+        match KINDS.get(usize::from(self.kinds[n])).map(|(_, what)| *what) {
+            Some(OpKind::Read) => Ok(Command::Read(extent)),
+            Some(OpKind::Write) => Ok(Command::Write(extent, self.class)),
+            Some(OpKind::Trim) => Ok(Command::Trim(Ranges::One(extent))),
+            Some(OpKind::Flush) => Ok(Command::Flush),
+            _ => Err(format!("command {n} is of kind {}, and there are 0 to 3", self.kinds[n])),
+        }
+    }
+}
+
+impl Host {
+    /// Submits commands until one is refused; gives when each was done.
+    fn serve(&mut self, batch: &Batch<'_>, times: &Times<'_>, signs: &aside::Signs) -> Result<(Vec<u64>, Vec<u64>), String> {
+        let (mut started, mut done) = (Vec::with_capacity(batch.kinds.len()), Vec::with_capacity(batch.kinds.len()));
+        let mut in_flight = BinaryHeap::new();
+        for n in 0..batch.kinds.len() {
+            let at = match times {
+                Times::At(at) => Nanos(at[n]),
+                Times::InFlight(depth) if in_flight.len() < *depth => self.now,
+                Times::InFlight(_) => in_flight.pop().map_or(self.now, |Reverse(done)| self.now.max(done)),
+            };
+            if at < self.now {
+                return Err(format!("command {n} is submitted at {} ns, when it is {} ns already", at.0, self.now.0));
+            }
+            self.now = at;
+            let completion = self.drive.submit(at, &batch.command(n)?);
+            completion.result.map_err(|refusal| format!("command {n}: {refusal}"))?;
+            if matches!(times, Times::InFlight(_)) {
+                in_flight.push(Reverse(completion.done));
+            }
+            started.push(at.0);
+            done.push(completion.done.0);
+            if n % LOOK_EVERY == 0 && signs.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        if let (Times::InFlight(_), Some(last)) = (times, in_flight.into_iter().map(|Reverse(done)| done).max()) {
+            self.now = self.now.max(last);
+        }
+        Ok((started, done))
+    }
+}
+
+impl Ssd {
+    /// Whoever panicked while they had it left the drive as it was then.
+    fn host(&self) -> MutexGuard<'_, Host> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// When commands began and when they were done, in nanoseconds.
+type Served<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
+
+#[pymethods]
+impl Ssd {
+    /// A new drive.
+    #[new]
+    #[pyo3(signature = (drive, seed=1))]
+    fn new(drive: PyRef<'_, Drive>, seed: u64) -> PyResult<Self> {
+        let drive = model::build(&drive.drive.spec, seed).map_err(|wrong| error(wrong.to_string()))?;
+        Ok(Self(Mutex::new(Host { drive, now: Nanos::ZERO })))
+    }
+
+    /// Submits commands: what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes); at `at_ns`, which never falls, or with `depth` in
+    /// flight. Gives two arrays: when each was submitted, and when it was done. The first that the drive refuses is an error; those before it were served.
+    #[pyo3(signature = (kind, offset, length, *, at_ns=None, depth=None, data="random"))]
+    #[expect(clippy::too_many_arguments, reason = "the signature is for Python")]
+    fn submit<'py>(
+        &self,
+        py: Python<'py>,
+        kind: PyReadonlyArray1<'_, u8>,
+        offset: PyReadonlyArray1<'_, u64>,
+        length: PyReadonlyArray1<'_, u64>,
+        at_ns: Option<PyReadonlyArray1<'_, u64>>,
+        depth: Option<usize>,
+        data: &str,
+    ) -> PyResult<Served<'py>> {
+        let (kinds, offsets, lengths) = (kind.as_slice()?, offset.as_slice()?, length.as_slice()?);
+        let at = at_ns.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
+        if [offsets.len(), lengths.len(), at.map_or(kinds.len(), <[u64]>::len)] != [kinds.len(); 3] {
+            return Err(error("the arrays of commands are of the same length"));
+        }
+        let times = match (at, depth) {
+            (Some(at), None) => Times::At(at),
+            (None, depth) => match depth.unwrap_or(1) {
+                depth @ 1..=DEPTH_MAX => Times::InFlight(depth),
+                other => return Err(error(format!("{other} commands in flight: there are 1 to {DEPTH_MAX}"))),
+            },
+            (Some(_), Some(_)) => return Err(error("commands have times or a depth, not both")),
+        };
+        let batch = Batch { kinds, offsets, lengths, class: data.parse().map_err(error)? };
+        let served = aside::run(py, None, |signs| self.host().serve(&batch, &times, signs))?;
+        let (started, done) = served.map_err(error)?;
+        Ok((started.to_pyarray(py), done.to_pyarray(py)))
+    }
+
+    /// Tells the drive that no command arrives before then, so that it can use the time.
+    fn idle(&self, py: Python<'_>, until_ns: u64) -> PyResult<()> {
+        aside::run(py, None, |_| {
+            let mut host = self.host();
+            if until_ns < host.now.0 {
+                return Err(format!("it is {} ns already", host.now.0));
+            }
+            host.now = Nanos(until_ns);
+            host.drive.idle(Nanos(until_ns));
+            Ok(())
+        })?
+        .map_err(error)
+    }
+
+    /// Every counter by name, and how the flash is used now.
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        self.host().drive.counters().iter().try_for_each(|(name, value)| all.set_item(name, value))?;
+        Ok(all)
+    }
+
+    /// Bytes written to the flash over bytes that the host wrote, so far; None before the first write.
+    #[getter]
+    fn waf(&self) -> Option<f64> {
+        let (host, flash) = self.host().drive.written();
+        (host > 0).then(|| flash as f64 / host as f64)
+    }
+
+    #[getter]
+    fn now_ns(&self) -> u64 {
+        self.host().now.0
+    }
+
+    #[getter]
+    fn capacity_bytes(&self) -> u64 {
+        self.host().drive.size().0
+    }
+
+    /// A drive in the same state, which goes its own way from here on.
+    fn copy(&self) -> Self {
+        let host = self.host();
+        Self(Mutex::new(Host { drive: host.drive.boxed_clone(), now: host.now }))
+    }
+}

@@ -1,0 +1,226 @@
+//! Traces: requests as arrays, or read from the text formats that the command line knows.
+
+use crate::error;
+use numpy::PyReadonlyArray1;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use trimtab_core::data::DataClass;
+use trimtab_core::op::OpKind;
+use trimtab_core::run::Field;
+use trimtab_core::runner::recorder::Recorder;
+use trimtab_core::runner::{End, Stopped};
+use trimtab_core::simulate::replay::Replay;
+use trimtab_core::simulate::timing::Timing;
+use trimtab_core::simulate::{Finished, Subject, Watcher};
+use trimtab_core::sweep::short_hash;
+use trimtab_core::target::TargetError;
+use trimtab_core::trace::{Event, Format, Kind, Parser};
+use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::usage::UsageError;
+
+/// Kinds of requests by their numbers in arrays.
+pub const KINDS: [(Kind, OpKind); 4] =
+    [(Kind::Read, OpKind::Read), (Kind::Write, OpKind::Write), (Kind::Trim, OpKind::Trim), (Kind::Flush, OpKind::Flush)];
+/// Requests between two looks at whether to stop.
+const LOOK_EVERY: usize = 4096;
+/// No line is longer.
+const LINE_BYTES_MAX: u64 = 1 << 16;
+
+/// Requests of a host, in the order of their times.
+#[pyclass(frozen, module = "trimtab")]
+#[derive(Clone)]
+pub struct Trace {
+    events: Arc<Vec<Event>>,
+    content: Arc<str>,
+}
+
+/// A trace that is replayed.
+#[derive(Clone)]
+pub struct Timed {
+    events: Arc<Vec<Event>>,
+    timing: Timing,
+}
+
+/// Why a replay cannot be.
+#[derive(Debug)]
+pub struct Cannot(String);
+
+impl std::fmt::Display for Cannot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<UsageError> for Cannot {
+    fn from(error: UsageError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<trimtab_core::drive::spec::SpecError> for Cannot {
+    fn from(error: trimtab_core::drive::spec::SpecError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<Stopped> for Cannot {
+    fn from(error: Stopped) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Trace {
+    fn of(events: Vec<Event>) -> Self {
+        let mut bytes = Vec::with_capacity(events.len() * 25);
+        for event in &events {
+            let kind = KINDS.iter().position(|(kind, _)| *kind == event.kind).unwrap_or_default();
+            bytes.push(kind as u8);
+            [event.at.0, event.offset, event.len].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+        }
+        Self { content: short_hash(&bytes).into(), events: Arc::new(events) }
+    }
+
+    /// The trace with a timing, and a hash of what it holds.
+    pub fn timed(&self, timing: Timing) -> (Timed, String) {
+        (Timed { events: Arc::clone(&self.events), timing }, self.content.to_string())
+    }
+
+    /// Reads a file of one of the text formats.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a format that is not known, a line that is not of it.
+    pub fn read(path: &Path, format: Option<Format>, volume: Option<u64>) -> Result<Self, String> {
+        let place = |number: usize| format!("{}, line {number}", path.display());
+        let mut input = BufReader::new(std::fs::File::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?);
+        let (mut parser, mut events, mut only, mut line) = (format.map(Parser::new), Vec::new(), volume, String::new());
+        for number in 1.. {
+            line.clear();
+            let read = input.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
+            if read.map_err(|error| format!("{}: {error}", place(number)))? == 0 {
+                break;
+            }
+            if parser.is_none() {
+                let known = Format::detect(line.trim_end()).ok_or_else(|| format!("{}: say the format of the trace", path.display()))?;
+                parser = Some(Parser::new(known));
+            }
+            let Some(record) =
+                parser.as_mut().map_or(Ok(None), |parser| parser.line(&line)).map_err(|error| format!("{}: {error}", place(number)))?
+            else {
+                continue;
+            };
+            if volume.is_some_and(|volume| volume != record.volume) {
+                continue;
+            }
+            if *only.get_or_insert(record.volume) != record.volume {
+                return Err(format!("{}: the trace is of several volumes; choose one with volume", place(number)));
+            }
+            events.push(event(record.at.0, record.kind, record.offset, record.len));
+        }
+        if events.is_empty() { Err(format!("{} has no request", path.display())) } else { Ok(Self::of(events)) }
+    }
+}
+
+fn event(at_ns: u64, kind: Kind, offset: u64, len: u64) -> Event {
+    let (offset, len) = if kind == Kind::Flush { (0, 0) } else { (offset, len) };
+    let (class, latency) = (DataClass::Random, Nanos::ZERO);
+    Event { at: Nanos(at_ns), kind, offset, len, class, fua: false, continues: false, latency, errno: None }
+}
+
+#[pymethods]
+impl Trace {
+    /// Requests as arrays: when (nanoseconds, not falling), what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes).
+    #[new]
+    fn new(
+        time_ns: PyReadonlyArray1<'_, u64>,
+        kind: PyReadonlyArray1<'_, u8>,
+        offset: PyReadonlyArray1<'_, u64>,
+        length: PyReadonlyArray1<'_, u64>,
+    ) -> PyResult<Self> {
+        let (time_ns, kind, offset, length) = (time_ns.as_array(), kind.as_array(), offset.as_array(), length.as_array());
+        if [kind.len(), offset.len(), length.len()] != [time_ns.len(); 3] {
+            return Err(error("the arrays of a trace are of the same length"));
+        }
+        let (mut events, mut latest) = (Vec::with_capacity(time_ns.len()), 0);
+        for n in 0..time_ns.len() {
+            if time_ns[n] < latest {
+                return Err(error(format!("request {n} comes before the one before it")));
+            }
+            latest = time_ns[n];
+            let (what, _) = KINDS
+                .get(usize::from(kind[n]))
+                .ok_or_else(|| error(format!("request {n} is of kind {}, and there are 0 to 3", kind[n])))?;
+            events.push(event(latest, *what, offset[n], length[n]));
+        }
+        if events.is_empty() { Err(error("a trace has at least one request")) } else { Ok(Self::of(events)) }
+    }
+
+    /// Reads a trace: MSR Cambridge, Alibaba, fio's iolog, blkparse, columns.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, format=None, volume=None))]
+    fn load(path: PathBuf, format: Option<&str>, volume: Option<u64>) -> PyResult<Self> {
+        let format = format.map(str::parse).transpose().map_err(error)?;
+        if !path.is_file() {
+            return Err(PyOSError::new_err(format!("{} is no file", path.display())));
+        }
+        Self::read(&path, format, volume).map_err(error)
+    }
+
+    fn __len__(&self) -> usize {
+        self.events.len()
+    }
+}
+
+impl trimtab_core::simulate::Trace for Timed {
+    type Error = Cannot;
+
+    fn fields(&self) -> Vec<Field> {
+        self.timing.setting().map(|(key, value)| Field::new(key, value)).into_iter().collect()
+    }
+
+    fn run(
+        &self,
+        data: DataClass,
+        until: Option<Bytes>,
+        subject: Subject,
+        now: Nanos,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Finished, Cannot> {
+        let (mut recorder, mut replay) = (Recorder::new(now), Replay::new(subject, now).timed(self.timing));
+        recorder.begin_phase("replay", now);
+        let mut end = End::Complete;
+        'passes: loop {
+            let before = recorder.written();
+            for (n, event) in self.events.iter().enumerate() {
+                let event = Event { class: data, ..*event };
+                let what = KINDS.iter().find(|(kind, _)| *kind == event.kind).map_or(OpKind::Read, |(_, what)| *what);
+                let served =
+                    replay.event(&event).map_err(|problem| Cannot(format!("request {n}: {problem}; a larger capacity makes room")))?;
+                if let Err(refusal) = served.result {
+                    let object = format!("{} bytes at {} (request {n})", event.len, event.offset);
+                    end = End::Failed(TargetError { action: what.name(), object, reason: refusal.to_string(), errno: None });
+                    break 'passes;
+                }
+                recorder.op(what, served.arrived, served.done, event.len);
+                if n % LOOK_EVERY == 0 && watcher.stopped() {
+                    end = End::Interrupted;
+                    break 'passes;
+                }
+                if until.is_some_and(|until| recorder.written() >= until) {
+                    break 'passes;
+                }
+            }
+            if until.is_none() {
+                break;
+            }
+            if recorder.written() == before {
+                return Err(Cannot("the trace writes nothing".to_owned()));
+            }
+            replay.again();
+        }
+        let (subject, latest) = replay.into_parts();
+        Ok(Finished { recorded: recorder.finish(latest), end, subject, metrics: Vec::new() })
+    }
+}

@@ -1,0 +1,297 @@
+"""The module against itself, against the command line, and against programs that share no code with it."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import unittest
+
+import numpy as np
+import trimtab
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BINARY = os.environ.get("TRIMTAB")
+PLAN = """
+name = "small"
+repeats = 2
+[base]
+drive.name = "intel-x25-m-160gb"
+drive.capacity = "2GiB"
+workload = { name = "random", drive_writes = 0.2 }
+[axes]
+drive.over_provisioning_percent = [10, 28]
+workload.read_percent = [0, 50]
+"""
+
+
+def skip(test: unittest.TestCase, why: str):
+    """Where everything is to be tried, a skip is a failure."""
+    (test.fail if os.environ.get("TRIMTAB_TESTS") == "full" else test.skipTest)(why)
+
+
+def small() -> trimtab.Drive:
+    return trimtab.Drive("intel-x25-m-160gb").change({"capacity": "2GiB"})
+
+
+def waf_of_fifo(u: float) -> float:
+    """Write amplification of uniform writes where blocks are collected first in, first out, at a utilisation of u.
+
+    A page is collected after as many writes to the log as it has pages, of which the share 1 - x is the host's if the share x is still valid then. Each of these
+    misses it with 1 - 1/U, so x = exp(-(1 - x) / u).
+    """
+    x = 0.5
+    for _ in range(1000):
+        x = np.exp(-(1.0 - x) / u)
+    return 1.0 / (1.0 - x)
+
+
+class Drives(unittest.TestCase):
+    def test_all_shipped_files_are_there(self):
+        files = sorted(path.stem for path in (ROOT / "drives").glob("*.toml"))
+        self.assertEqual(trimtab.drives(), files)
+        for name in files:
+            capacity = re.search(r"^capacity_bytes = ([\d_]+)", (ROOT / "drives" / f"{name}.toml").read_text(), re.M)[1]
+            self.assertEqual(trimtab.Drive(name).capacity_bytes, int(capacity.replace("_", "")), name)
+
+    def test_what_is_wrong_says_what_and_what_was_meant(self):
+        for call, said in [
+            (lambda: trimtab.Drive("intel-x25-m-160g"), "did you mean 'intel-x25-m-160gb'"),
+            (lambda: trimtab.Drive("./nowhere.toml"), "nowhere.toml"),
+            (lambda: trimtab.Drive.parse("name = "), "line 1"),
+            (lambda: small().change({"flash.trim.comand_ns": 1}), "did you mean"),
+            (lambda: small().change({"flash": {"geometry": {"channels": 0}}}), "channels"),
+            (lambda: small().change({"capacity": float("nan")}), "drive.capacity: NaN is no number"),
+            (lambda: small().change({"capacity": [1]}), "drive.capacity"),
+            (lambda: trimtab.simulate(small(), "randon"), "did you mean 'random'"),
+            (lambda: trimtab.simulate(small(), {"name": "random", "drive_write": 1}), "did you mean 'drive_writes'"),
+            (lambda: trimtab.simulate(small(), policy="sometimes"), "policy.name"),
+            (lambda: trimtab.Plan("[base]\ndrive.name = 'x'\n"), "axes"),
+            (lambda: trimtab.Plan(PLAN.replace("10, 28", "10, nan")), "line 9: drive.over_provisioning_percent"),
+            (lambda: trimtab.Plan(PLAN).run([8]), "none of number 8"),
+            (lambda: trimtab.Plan(PLAN).table([b"no row"]), "no row of a sweep"),
+        ]:
+            with self.assertRaises(trimtab.Error) as raised:
+                call()
+            self.assertIn(said, str(raised.exception))
+            self.assertNotIn("\n", str(raised.exception))
+
+
+class Simulations(unittest.TestCase):
+    def test_the_same_seed_gives_the_same_figures(self):
+        a, b, c = (trimtab.simulate(small(), {"name": "random", "drive_writes": 1}, seed=seed) for seed in (1, 1, 2))
+        self.assertEqual((a.figures, a.id), (b.figures, b.id))
+        self.assertNotEqual((a.figures, a.id), (c.figures, c.id))
+
+    def test_write_amplification_is_that_of_theory(self):
+        drive = small().change({"flash.ftl.victim": "fifo", "over_provisioning_percent": 25, "flash.geometry.pages_per_block": 32})
+        run = trimtab.simulate(drive, {"name": "random", "drive_writes": 6})
+        figures = run.figures
+        expected = waf_of_fifo(figures["flash_utilisation_last_quarter_ratio"])
+        self.assertAlmostEqual(figures["waf_last_quarter_ratio"] / expected, 1.0, delta=0.01)
+
+    def test_series_are_arrays_that_agree_with_the_figures(self):
+        run = trimtab.simulate(small(), {"name": "random", "drive_writes": 2})
+        over, x, unit, y = run.series("waf")
+        self.assertEqual((over, unit, x.dtype, y.dtype), ("bytes-written", "ratio", np.uint64, np.float64))
+        self.assertTrue((np.diff(x) > 0).all() and (y >= 1.0).all())
+        with self.assertRaises(KeyError):
+            run.series("nothing")
+
+    def test_a_trace_of_arrays_is_replayed_in_order(self):
+        n = 1000
+        at = np.arange(n, dtype=np.uint64) * np.uint64(1_000_000)
+        offset = (np.arange(n, dtype=np.uint64) * np.uint64(7919) % np.uint64(1 << 17)) * np.uint64(4096)
+        trace = trimtab.Trace(at, np.ones(n, np.uint8), offset, np.full(n, 4096, np.uint64))
+        run = trimtab.simulate(small(), trace=trace, policy="none")
+        self.assertEqual(len(trace), n)
+        self.assertEqual(run.figures["counter_host_written_bytes"] if "counter_host_written_bytes" in run.figures else n * 4096, n * 4096)
+        self.assertGreaterEqual(run.figures["simulated_s"], 0.999)
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory, "t.csv")
+            lines = [f"{t / 1e9:.9f} 1 {o // 4096} 4096 0\n" for t, o in zip(at.tolist(), offset.tolist())]
+            path.write_text("".join(lines))
+            again = trimtab.simulate(small(), trace=trimtab.Trace.load(path, format="columns"), policy="none")
+        self.assertEqual((run.figures, run.id), (again.figures, again.id))
+        with self.assertRaises(trimtab.Error):
+            trimtab.Trace(at[::-1].copy(), np.ones(n, np.uint8), offset, offset)
+
+    def test_other_threads_run_meanwhile(self):
+        ticks, over = [], threading.Event()
+
+        def tick():
+            while not over.wait(0.01):
+                ticks.append(time.monotonic())
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        try:
+            trimtab.simulate(small(), {"name": "random", "drive_writes": 20})
+        finally:
+            over.set()
+            thread.join()
+        self.assertGreater(len(ticks), 3)
+
+    def test_ctrl_c_ends_a_long_simulation(self):
+        script = "import trimtab\nprint('begun', flush=True)\ntrimtab.simulate(trimtab.Drive('intel-x25-m-160gb'), {'name': 'random', 'drive_writes': 1000})"
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(process.stdout.readline(), "begun\n")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        self.assertIn("KeyboardInterrupt", said)
+
+
+class Stepwise(unittest.TestCase):
+    def test_sequential_writes_are_as_fast_as_the_link_or_the_flash(self):
+        drive = trimtab.Drive("nvme-tlc-500gb")
+        ssd, n = trimtab.Ssd(drive), 4096
+        offset = np.arange(n, dtype=np.uint64) * np.uint64(131_072)
+        begun, done = ssd.submit(np.ones(n, np.uint8), offset, np.full(n, 131_072, np.uint64), depth=32)
+        self.assertTrue((done >= begun).all() and (np.diff(begun.astype(np.int64)) >= 0).all())
+        text = (ROOT / "drives" / "nvme-tlc-500gb.toml").read_text()
+        link = int(re.search(r"^rate_bytes_per_s = ([\d_]+)", text, re.M)[1].replace("_", ""))
+        rate = n * 131_072 / (int(done.max()) / 1e9)
+        self.assertLessEqual(rate, link * 1.001)
+        self.assertGreater(rate, link * 0.2)
+        self.assertEqual(ssd.waf, 1.0)
+
+    def test_a_copy_goes_its_own_way_and_the_same_commands_give_the_same_times(self):
+        ssd = trimtab.Ssd(small())
+        kind, offset = np.ones(64, np.uint8), np.arange(64, dtype=np.uint64) * np.uint64(4096)
+        length = np.full(64, 4096, np.uint64)
+        ssd.submit(kind, offset, length)
+        other = ssd.copy()
+        a, b = ssd.submit(kind, offset, length), other.submit(kind, offset, length)
+        self.assertTrue((a[1] == b[1]).all())
+        self.assertEqual(ssd.counters(), other.counters())
+        other.submit(kind, offset, length)
+        self.assertNotEqual(ssd.counters(), other.counters())
+
+    def test_what_the_drive_refuses_is_an_error_that_says_which(self):
+        ssd, one = trimtab.Ssd(small()), np.array([1], np.uint8)
+        for offset, length, said in [(1, 4096, "command 0: range is not a multiple"), (1 << 40, 4096, "goes past the end")]:
+            with self.assertRaises(trimtab.Error) as raised:
+                ssd.submit(one, np.array([offset], np.uint64), np.array([length], np.uint64))
+            self.assertIn(said, str(raised.exception))
+        ssd.idle(1_000_000)
+        with self.assertRaises(trimtab.Error):
+            ssd.submit(one, np.array([0], np.uint64), np.array([4096], np.uint64), at_ns=np.array([5], np.uint64))
+
+
+class Sweeps(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.plan = trimtab.Plan(PLAN)
+        cls.table = trimtab.sweep(cls.plan)
+
+    def test_every_number_of_threads_and_every_division_give_the_same_table(self):
+        self.assertEqual((self.plan.cells, len(self.table)), (8, 8))
+        rows = self.plan.run([5, 1, 7, 3], threads=2) + self.plan.run([0, 2, 4, 6])
+        again = self.plan.table(rows)
+        for name in self.table.column_names:
+            self.assertEqual(self.table.column(name), again.column(name), name)
+
+    def test_arrow_readers_take_it(self):
+        import pyarrow
+
+        table = pyarrow.table(self.table)
+        self.assertEqual(table.column_names, self.table.column_names)
+        for name in table.column_names:
+            self.assertEqual(table.column(name).to_pylist(), self.table.column(name), name)
+        self.assertEqual(table.schema.metadata[b"trimtab.model"].decode(), trimtab.MODEL)
+
+    def test_progress_is_told_and_can_end_it(self):
+        seen = []
+        trimtab.sweep(self.plan, threads=1, progress=seen.append)
+        self.assertTrue(all(0 < n <= 8 for n in seen))
+
+        def enough(_):
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            trimtab.sweep(trimtab.Plan(PLAN.replace("repeats = 2", "repeats = 2000")), progress=enough)
+
+    def test_the_command_line_has_the_same_figures(self):
+        import csv
+
+        if not BINARY:
+            skip(self, "TRIMTAB does not say where the program is")
+
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory, "plan.toml")
+            path.write_text(PLAN)
+            subprocess.run([BINARY, "sweep", "run", path, "--output", f"{directory}/out", "--quiet"], check=True, capture_output=True)
+            said = subprocess.run([BINARY, "sweep", "export", f"{directory}/out"], check=True, capture_output=True, text=True)
+            rows = list(csv.DictReader(said.stdout.splitlines()))
+            table = trimtab.sweep(path)
+        self.assertEqual(list(rows[0]), table.column_names)
+        for name in table.column_names:
+            mine = table.column(name)
+            theirs = [row[name] for row in rows]
+            if any(isinstance(value, float) for value in mine):
+                self.assertEqual(mine, [float(value) if value else None for value in theirs], name)
+            else:
+                self.assertEqual(["" if value is None else str(value) for value in mine], theirs, name)
+
+    def test_a_manifest_is_one_command_a_shard(self):
+        commands = trimtab.manifest("a plan.toml", 2, "out")
+        self.assertEqual(commands[0], "trimtab sweep run 'a plan.toml' --shard 1/2 --output out.1")
+        self.assertEqual(commands[-1], "trimtab sweep merge out.1 out.2 --output out")
+
+
+class Engines(unittest.TestCase):
+    """On this machine, with nothing sent anywhere else."""
+
+    @classmethod
+    def setUpClass(cls):
+        os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_TMPDIR=tempfile.mkdtemp())
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(os.environ.pop("RAY_TMPDIR"), ignore_errors=True)
+
+    def test_dask_gives_the_same_table_also_when_a_worker_is_killed(self):
+        try:
+            from distributed import Client, LocalCluster
+        except ImportError:
+            skip(self, "distributed is not installed")
+        plan = trimtab.Plan(PLAN.replace("repeats = 2", "repeats = 8"))
+        with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1") as cluster, Client(cluster) as client:
+            killed = []
+
+            def progress(done):
+                if not killed:
+                    killed.append(client.run(os.getpid))
+                    os.kill(next(iter(killed[0].values())), signal.SIGKILL)
+
+            table = trimtab.sweep(plan, client=client, progress=progress)
+        here = trimtab.sweep(plan)
+        self.assertTrue(killed)
+        for name in here.column_names:
+            self.assertEqual(here.column(name), table.column(name), name)
+
+    def test_ray_gives_the_same_table(self):
+        try:
+            import ray
+        except ImportError:
+            skip(self, "ray is not installed")
+        plan = trimtab.Plan(PLAN)
+        ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=os.environ["RAY_TMPDIR"])
+        try:
+            table = trimtab.sweep(plan, client=ray)
+        finally:
+            ray.shutdown()
+        here = trimtab.sweep(plan)
+        for name in here.column_names:
+            self.assertEqual(here.column(name), table.column(name), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
