@@ -30,7 +30,7 @@ test: packages lint fuzz-check deny
 PYTHON_ENV := $(CURDIR)/target/python
 python:
 	@if python3 -m venv "$(PYTHON_ENV)" && "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check -r crates/python/tests/requirements.txt; then \
-	  rm -rf target/wheels && \
+	  $(CARGO) build -q -p trimtab --locked && rm -rf target/wheels && \
 	  "$(PYTHON_ENV)/bin/maturin" build -q --locked --profile dev -m crates/python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels && \
 	  "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl && \
 	  TRIMTAB_TESTS=full TRIMTAB="$(CURDIR)/target/debug/trimtab" "$(PYTHON_ENV)/bin/python" crates/python/tests/test_trimtab.py; \

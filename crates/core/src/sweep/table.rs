@@ -219,3 +219,20 @@ pub fn table(plan: &Plan, rows: &[Row]) -> Vec<Column> {
     columns.push(texts("warnings", rows.iter().map(warnings).collect()));
     columns
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_again_is_what_was_written_to_the_last_bit() {
+        let mut rng = crate::rng::Stream::new(1, "figures");
+        for _ in 0..10_000 {
+            let value = rng.below(1 << 53) as f64 / rng.below(1 << 40).max(1) as f64;
+            let figures = [("x".to_owned(), value)].into();
+            let outcome = Outcome::Finished { figures, warnings: Vec::new() };
+            let again: Outcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
+            assert_eq!(again, outcome);
+        }
+    }
+}
