@@ -11,6 +11,8 @@ pub mod invert;
 pub mod lab;
 pub mod predict;
 pub mod probes;
+#[cfg(test)]
+mod recovery;
 pub mod summary;
 #[cfg(test)]
 mod tests;
