@@ -211,9 +211,10 @@ impl<R: Read> Reader<R> {
             return Err(wrong(8, format!("the header claims to be {len} bytes long")));
         }
         let mut json = vec![0; len];
-        read_exact(&mut input, &mut json, &mut offset).map_err(|problem| wrong(16, problem))?;
+        // What is damaged may be the length or the checksum, too.
+        read_exact(&mut input, &mut json, &mut offset).map_err(|problem| wrong(8, problem))?;
         if crc32(&json) != crc {
-            return Err(wrong(16, "the header is damaged (its checksum is wrong)".to_owned()));
+            return Err(wrong(8, "the header is damaged (its checksum is wrong)".to_owned()));
         }
         let header: Header = serde_json::from_slice(&json).map_err(|error| wrong(16, format!("the header is not understood: {error}")))?;
         if header.logical_block == 0 {
