@@ -17,8 +17,8 @@ PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 SKIPS := $(CURDIR)/target/skipped-tests
 SAY_SKIPS = if [ -s "$(SKIPS)" ]; then echo "$$(wc -l < "$(SKIPS)") skipped:"; sort "$(SKIPS)"; else echo "no test was skipped"; fi
 
-# Many tests wait for a device or a process: one more at a time than there are processors.
-TEST_THREADS ?= $(shell expr $$(nproc) + 1)
+# Many tests wait for a device or a process: two more at a time than there are processors.
+TEST_THREADS ?= $(shell expr $$(nproc) + 2)
 
 # Property tests draw the same cases every time here; `make soak` draws others.
 test: packages lint fuzz-check deny

@@ -1,7 +1,7 @@
 //! Studies of real filesystems that are interrupted or killed: how it is mounted is put back, wherever it is mounted, and who may know it is told.
 
 use crate::study::{is_clean, options, signal};
-use crate::support::{LoopMount, process, program, run, skip, trimtab};
+use crate::support::{LoopMount, at_home, process, program, run, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use rustix::process::Signal;
@@ -255,7 +255,8 @@ fn after_a_kill_in_another_mount_namespace_the_option_is_put_back_from_wherever_
     let shown = path.to_str().unwrap();
     killed.doctor().stdout(again());
     let mut elsewhere = Command::new("unshare");
-    elsewhere.arg("-m").arg(program()).env("XDG_DATA_HOME", killed.runtime.path());
+    at_home(elsewhere.arg("-m").arg(program()));
+    elsewhere.env("XDG_DATA_HOME", killed.runtime.path());
     killed.again_by(elsewhere);
     killed.doctor().stdout(again());
     assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0));
@@ -269,7 +270,8 @@ fn after_a_kill_in_another_mount_namespace_the_option_is_put_back_from_wherever_
     assert!(said(&output).contains(&remedy), "{}", said(&output));
     assert_eq!((options_seen_by(pid, &path).contains("discard"), killed.notes().len()), (true, 1));
     let mut there = Command::new("nsenter");
-    there.args(["-t", &pid.to_string(), "-m"]).arg(program()).arg("doctor").arg(&path).env("TRIMTAB_RUNTIME_DIR", killed.runtime.path());
+    at_home(there.args(["-t", &pid.to_string(), "-m"]).arg(program()));
+    there.arg("doctor").arg(&path).env("TRIMTAB_RUNTIME_DIR", killed.runtime.path());
     let output = there.output().unwrap();
     assert!(again().eval(&said(&output)), "{}", said(&output));
     assert_eq!((options_seen_by(pid, &path).contains("discard"), killed.notes().len()), (false, 0));
@@ -310,8 +312,16 @@ fn what_a_killed_study_left_is_said_once_and_to_everybody_and_what_a_living_one_
     std::os::unix::fs::chown(nobodys.path(), Some(65_534), Some(65_534)).unwrap();
     let nobody = |args: &[&str], path: &Path| {
         let mut command = Command::new(reachable.path().join("trimtab"));
-        command.args(args).arg(path).uid(65_534).gid(65_534).env("TRIMTAB_RUNTIME_DIR", killed.runtime.path());
-        said(&command.env("HOME", nobodys.path()).env("XDG_DATA_HOME", nobodys.path()).output().unwrap())
+        at_home(command.args(args).arg(path).uid(65_534).gid(65_534));
+        command.env("TRIMTAB_RUNTIME_DIR", killed.runtime.path());
+        said(
+            &command
+                .env("HOME", nobodys.path())
+                .env("XDG_DATA_HOME", nobodys.path())
+                .env("TRIMTAB_STATE_DIR", nobodys.path())
+                .output()
+                .unwrap(),
+        )
     };
     let as_nobody = |path: &Path| nobody(&["doctor"], path);
     let path = killed.path();
