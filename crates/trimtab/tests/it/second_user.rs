@@ -280,6 +280,8 @@ fn what_takes_the_place_of_a_workspace_is_not_removed() {
         let mut command = trimtab();
         command.args(["-q", "--yes", "bench", "postmark", "--number", "2000", "--transactions", "2000"]).arg(ground.path());
         let output = command.output().unwrap();
+        // Where the program could not go on at once, the attacker has yet to put its own directory there.
+        std::thread::sleep(std::time::Duration::from_millis(200));
         drop(attacker);
         // In the middle of another round the attacker has put its own directory aside, too.
         let below = |path: PathBuf| -> Vec<PathBuf> {
