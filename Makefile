@@ -11,7 +11,7 @@
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test python check packages lint fuzz-check deny golden msrv bench soak mutants lab fuzz
+.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench soak mutants lab fuzz
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -20,11 +20,15 @@ SAY_SKIPS = if [ -s "$(SKIPS)" ]; then echo "$$(wc -l < "$(SKIPS)") skipped:"; s
 # Many tests wait for a device or a process: two more at a time than there are processors.
 TEST_THREADS ?= $(shell expr $$(nproc) + 2)
 
-# Property tests draw the same cases every time here; `make soak` draws others.
+# Many tests wait, so the Python package is built and tried beside them.
 test: packages lint fuzz-check deny
+	$(CARGO) test --workspace --locked --no-run
+	@$(MAKE) --no-print-directory -j2 tried python
+
+# Property tests draw the same cases every time here; `make soak` draws others.
+tried:
 	@mkdir -p target && rm -f "$(SKIPS)"
 	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
-	@$(MAKE) --no-print-directory python
 
 # Without Python's venv, or without a network for its packages, root fails and others are told.
 PYTHON_ENV := $(CURDIR)/target/python
