@@ -24,6 +24,8 @@ use linear::Matrix;
 pub const MEMBERS: usize = 64;
 /// A residual never counts for more than a figure that is off by this much in its logarithm: one that cannot be explained does not decide all.
 const ODD: f64 = 0.7;
+/// Above this [`Fitted::misfit`] figures are off by more than twice what they may be, on average: no drive was found.
+pub const MISFIT_MAX: f64 = 4.0;
 /// Rounds of Levenberg and Marquardt.
 const ROUNDS: u32 = 8;
 /// Changes of kind in a row.
@@ -61,8 +63,10 @@ pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
 pub struct Fitted {
     /// The one that explains the figures best.
     pub best: Candidate,
-    /// Others that do, too.
+    /// Others that do, too; where too few did, again and again with other properties that no probe sees.
     pub members: Vec<Candidate>,
+    /// Members that explain the figures, each once.
+    pub explained: u32,
     /// Sum of the squares of the residuals of the figures, by their number: 1 is as good as figures are thought to be.
     pub misfit: f64,
     /// Of each number, the share of what was not known of it that the figures took away, from 0 to 1.
@@ -99,7 +103,7 @@ pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn 
     let (best, others) = problem.best()?;
     let slopes = problem.slopes(&best)?;
     let spread = problem.spread(&best.candidate, &slopes)?;
-    let (members, rejected) = problem.ensemble(&best, &others, &slopes, &spread)?;
+    let (members, explained, rejected) = problem.ensemble(&best, &others, &slopes, &spread)?;
     let learned = core::array::from_fn(|number| {
         let prior = problem.priors[number].sigma;
         let left = libm::sqrt(spread.at(number, number).max(0.0)) / prior;
@@ -116,6 +120,7 @@ pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn 
         rejected,
         best: best.candidate,
         members,
+        explained,
     })
 }
 
@@ -197,18 +202,7 @@ impl Problem<'_> {
 
     /// The step that would explain `residuals` and be as near to `means` of the class as that allows.
     fn step(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &[Vec<f64>], damping: f64) -> Option<Candidate> {
-        let pulls: Vec<f64> = (0..NUMBERS)
-            .map(|number| {
-                let by_figures: f64 = slopes[number]
-                    .iter()
-                    .zip(residuals)
-                    .zip(&self.found.observations)
-                    .map(|((slope, off), one)| slope * off / one.sigma)
-                    .sum();
-                let prior = self.priors[number].sigma;
-                by_figures + (means[number] - from.logs[number]) / (prior * prior)
-            })
-            .collect();
+        let pulls = self.pulls(from, residuals, means, slopes);
         let moves = self.curvature(from, slopes, damping).solve(&pulls)?;
         let mut to = from.clone();
         for (number, moved) in moves.into_iter().enumerate() {
@@ -217,6 +211,17 @@ impl Problem<'_> {
             }
         }
         Some(to)
+    }
+
+    /// Which way each number is drawn, by `residuals` and by `means` of the class.
+    fn pulls(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &[Vec<f64>]) -> Vec<f64> {
+        let pull = |number: usize| {
+            let figures = slopes[number].iter().zip(residuals).zip(&self.found.observations);
+            let by_figures: f64 = figures.map(|((slope, off), one)| slope * off / one.sigma).sum();
+            let prior = self.priors[number].sigma;
+            by_figures + (means[number] - from.logs[number]) / (prior * prior)
+        };
+        (0..NUMBERS).map(pull).collect()
     }
 
     fn means(&self) -> [f64; NUMBERS] {
@@ -243,8 +248,8 @@ impl Problem<'_> {
         Some(point)
     }
 
-    /// Members of the ensemble, among kinds by how well they explain the figures.
-    fn ensemble(&mut self, best: &Point, others: &[Point], slopes: &[Vec<f64>], spread: &Matrix) -> Option<(Vec<Candidate>, u32)> {
+    /// Members of the ensemble, among kinds by how well they explain the figures; how many did, and how many did not.
+    fn ensemble(&mut self, best: &Point, others: &[Point], slopes: &[Vec<f64>], spread: &Matrix) -> Option<(Vec<Candidate>, u32, u32)> {
         let mut random = Stream::new(self.plan.seed, "ensemble");
         let kinds: Vec<&Point> = core::iter::once(best).chain(others).collect();
         let weights: Vec<f64> = kinds.iter().map(|point| libm::exp(-0.5 * (point.cost - best.cost)).min(1.0)).collect();
@@ -276,19 +281,20 @@ impl Problem<'_> {
                 }
             }
             if members.len() >= MEMBERS {
-                return Some((members, rejected));
+                return Some((members, MEMBERS as u32, rejected));
             }
             // What lies far out where figures saturate is tried nearer.
             if round >= 2 {
                 shrunk *= 0.7;
             }
         }
+        let explained = members.len() as u32;
         while members.len() < MEMBERS {
             let mut again = members.get(random.below(members.len() as u64) as usize).unwrap_or(&best.candidate).clone();
             again.hidden = classes::hidden(&mut random, &self.plan.reported, again.kind.slc);
             members.push(again);
         }
-        Some((members, rejected))
+        Some((members, explained, rejected))
     }
 
     /// The part of the cost that the figures make.
@@ -307,18 +313,7 @@ impl Problem<'_> {
     fn towards(&self, draw: &Draw, from: &Point, slopes: &[Vec<f64>], spread: &Matrix) -> Candidate {
         let residuals: Vec<f64> = self.residuals(&from.shown).iter().zip(&draw.noise).map(|(residual, noise)| residual + noise).collect();
         let mut to = from.candidate.clone();
-        let pulls: Vec<f64> = (0..NUMBERS)
-            .map(|number| {
-                let by_figures: f64 = slopes[number]
-                    .iter()
-                    .zip(&residuals)
-                    .zip(&self.found.observations)
-                    .map(|((slope, off), one)| slope * off / one.sigma)
-                    .sum();
-                let prior = self.priors[number].sigma;
-                by_figures + (draw.means[number] - from.candidate.logs[number]) / (prior * prior)
-            })
-            .collect();
+        let pulls = self.pulls(&from.candidate, &residuals, &draw.means, slopes);
         for (number, moved) in spread.times(&pulls).into_iter().enumerate() {
             if to.kind.has(number) {
                 to.logs[number] += moved.clamp(-3.0, 3.0);

@@ -304,3 +304,28 @@ fn the_map_names_every_room_and_no_other() {
         assert_eq!(named.collect::<Vec<_>>(), modules.collect::<Vec<_>>(), "the rooms of {crate_name} on the map, and in its lib.rs");
     }
 }
+
+/// Seen: a tool that was downloaded beside the sources was taken into them.
+#[test]
+fn nothing_large_and_nothing_built_stands_among_the_sources() {
+    const BYTES_MAX: u64 = 2 << 20;
+    fn look(directory: &Path, wrong: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() && ![".git", "target", "corpus", "__pycache__"].map(std::ffi::OsStr::new).contains(&&*name) {
+                look(&path, wrong);
+            } else if kind.is_file() {
+                let built = path
+                    .extension()
+                    .is_some_and(|e| ["whl", "so", "a", "o", "exe", "gz", "xz", "zst"].map(std::ffi::OsStr::new).contains(&e));
+                if built || entry.metadata().unwrap().len() > BYTES_MAX {
+                    wrong.push(path);
+                }
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    look(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:?}");
+}

@@ -72,9 +72,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
-    let lines: Vec<Line> =
-        predicted.iter().zip(&measured).map(|(prediction, figure)| Line { prediction: *prediction, measured: *figure }).collect();
-    let notes = mismatches(twin, &truth);
+    let (lines, missing) = compared(&predicted, &measured);
+    let mut notes = mismatches(twin, &truth);
+    notes.extend(missing);
     let document = json!({
         "twin": args.twin,
         "target": args.target,
@@ -144,6 +144,20 @@ struct Line {
     measured: Figure,
 }
 
+/// Each prediction beside the figure that it is of; what the drive does not show, such as TRIMs where it takes none, in words.
+fn compared(predicted: &[Prediction], measured: &[Figure]) -> (Vec<Line>, Vec<String>) {
+    let (mut lines, mut missing) = (Vec::new(), Vec::new());
+    for prediction in predicted {
+        match measured.iter().find(|figure| (figure.workload, figure.what) == (prediction.workload, prediction.what)) {
+            Some(figure) => lines.push(Line { prediction: *prediction, measured: *figure }),
+            None => {
+                missing.push(format!("{} of '{}' was predicted, and the drive shows none", prediction.what.name(), prediction.workload))
+            }
+        }
+    }
+    (lines, missing)
+}
+
 impl Line {
     fn holds(&self) -> bool {
         self.prediction.holds(self.measured.value, ALIKE)
@@ -187,4 +201,17 @@ fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str) -> String {
     );
     let notes: String = notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
     [on_screen(&table), prose(&sum), notes].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prediction_stands_beside_the_figure_that_it_is_of() {
+        let predicted = ["trims", "tree"].map(|workload| Prediction { workload, what: What::Time, median: 1.0, low: 1.0, high: 1.0 });
+        let (lines, missing) = compared(&predicted, &[Figure { workload: "tree", what: What::Time, value: 2.0 }]);
+        assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.workload), (1, "tree", "tree"));
+        assert_eq!(missing, ["time of 'trims' was predicted, and the drive shows none"]);
+    }
 }

@@ -17,11 +17,11 @@ use std::process::ExitCode;
 use trimtab_core::drive::spec::twin::{Origin, Twin};
 use trimtab_core::drive::spec::{DriveSpec, IDENTIFIER_MAX};
 use trimtab_core::learn::candidate::Candidate;
-use trimtab_core::learn::fit::{self, Fitted, Tries, shown};
+use trimtab_core::learn::fit::{self, Fitted, MISFIT_MAX, Tries, shown};
 use trimtab_core::learn::probes::{AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, Plan};
 use trimtab_core::learn::{self, Budget, Observation, Observer, Reported, summary};
 use trimtab_core::target::drive::DriveTarget;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::usage::UsageError;
 
 /// Arguments of `trimtab drive learn`.
@@ -165,13 +165,31 @@ impl Learned {
             seed: plan.seed,
             written_bytes: found.written,
             misfit_permille: (fitted.misfit * 1000.0).round() as u64,
-            notes: odd.collect(),
+            notes: doubts(fitted).into_iter().chain(odd).collect(),
         };
         // A drive that could not be is none that explains anything.
         let members = fitted.members.iter().map(of).filter(|spec| spec.validate().is_ok()).collect();
         let twin = Twin { origin, parameters: summary::parameters(fitted, plan), members };
         Self { spec: of(&fitted.best), twin }
     }
+}
+
+/// Why the ensemble says less than it seems to.
+fn doubts(fitted: &Fitted) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if fitted.misfit > MISFIT_MAX {
+        doubts.push(format!(
+            "no drive was found that explains the figures: the nearest is off by {} times what they may be off by; its intervals mean little, and a larger --write-limit may help",
+            three_digits(fitted.misfit.sqrt())
+        ));
+    }
+    let (explained, members) = (fitted.explained as usize, fitted.members.len());
+    if explained < members {
+        doubts.push(format!(
+            "only {explained} of {members} members are drives of their own; the others are these again, or the nearest, with other properties that no probe sees"
+        ));
+    }
+    doubts
 }
 
 fn time(ns: f64) -> String {
@@ -185,22 +203,49 @@ fn say(learned: &Learned, found: &Findings, fitted: &Fitted, written: &Path, con
         "origin": twin.origin,
         "parameters": twin.parameters,
         "members": twin.members.len(),
+        "members_explained": fitted.explained,
         "candidates_tried": fitted.tried,
         "candidates_left_out": fitted.rejected,
         "found": found.observations.iter().map(|one| json!({ "name": one.name, "probe": one.probe, "value_ns": one.value_ns })).collect::<Vec<_>>(),
     });
     context.report("twin", 1, &document, || {
         let head = format!(
-            "{} figures of {} probes; {} written. {} candidates were tried, {} drives explain the figures.",
+            "{} figures, budget {}; {} written. {} candidates were tried, {} drives explain the figures.",
             found.observations.len(),
             twin.origin.budget,
             Bytes(found.written),
             fitted.tried,
-            twin.members.len()
+            if fitted.misfit > MISFIT_MAX { 0 } else { fitted.explained }
         );
         let notes: String = twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
         let end = format!("Written to {0}. Use it as drive:{0}", output::plain(&written.display().to_string()));
         [prose(&head), on_screen(&parameters(&twin.parameters)), notes, prose(&end)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ensemble_that_explains_little_says_so() {
+        let spec = drives::load("sata-tlc-500gb").unwrap().spec;
+        let reported = Reported::of(&spec).unwrap();
+        let best = learn::invert::invert(&Findings::default(), &Plan::new(Budget::Small, reported, 1 << 30, 1).unwrap());
+        let fitted = |misfit, explained| Fitted {
+            members: vec![best.clone(); 64],
+            best: best.clone(),
+            explained,
+            misfit,
+            learned: [0.0; trimtab_core::learn::candidate::NUMBERS],
+            odd: Vec::new(),
+            tried: 1,
+            rejected: 0,
+        };
+        assert_eq!(doubts(&fitted(1.0, 64)), [""; 0]);
+        assert!(doubts(&fitted(1.0, 3))[0].starts_with("only 3 of 64 members"));
+        // Figures that are off by three times what they may be off by, on average.
+        assert!(doubts(&fitted(9.0, 0))[0].contains("off by 3.00 times"));
+    }
 }
