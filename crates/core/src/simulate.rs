@@ -2,6 +2,7 @@
 
 pub mod few;
 pub mod loops;
+pub mod passes;
 pub mod replay;
 pub mod sampled;
 pub mod steered;

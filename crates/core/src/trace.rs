@@ -8,6 +8,7 @@ mod csv;
 mod iolog;
 
 use crate::data::DataClass;
+use crate::op::OpKind;
 use crate::units::Nanos;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -25,6 +26,19 @@ pub enum Kind {
     Trim,
     /// Flush; offset and length are 0.
     Flush,
+}
+
+impl Kind {
+    /// The kind of operation that results speak of.
+    #[must_use]
+    pub const fn op(self) -> OpKind {
+        match self {
+            Self::Read => OpKind::Read,
+            Self::Write => OpKind::Write,
+            Self::Trim => OpKind::Trim,
+            Self::Flush => OpKind::Flush,
+        }
+    }
 }
 
 /// One request of a trace.

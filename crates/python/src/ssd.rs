@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::model::{self, Model};
 use trimtab_core::drive::{Command, Device as _, Extent, Ranges};
-use trimtab_core::op::OpKind;
+use trimtab_core::trace::Kind;
 use trimtab_core::units::Nanos;
 
 /// Commands between two looks at whether to stop.
@@ -50,12 +50,12 @@ struct Batch<'a> {
 impl Batch<'_> {
     fn command(&self, n: usize) -> Result<Command<'static>, String> {
         let extent = Extent { offset: self.offsets[n], len: self.lengths[n] };
-        match KINDS.get(usize::from(self.kinds[n])).map(|(_, what)| *what) {
-            Some(OpKind::Read) => Ok(Command::Read(extent)),
-            Some(OpKind::Write) => Ok(Command::Write(extent, self.class)),
-            Some(OpKind::Trim) => Ok(Command::Trim(Ranges::One(extent))),
-            Some(OpKind::Flush) => Ok(Command::Flush),
-            _ => Err(format!("command {n} is of kind {}, and there are 0 to 3", self.kinds[n])),
+        match KINDS.get(usize::from(self.kinds[n])) {
+            Some(Kind::Read) => Ok(Command::Read(extent)),
+            Some(Kind::Write) => Ok(Command::Write(extent, self.class)),
+            Some(Kind::Trim) => Ok(Command::Trim(Ranges::One(extent))),
+            Some(Kind::Flush) => Ok(Command::Flush),
+            None => Err(format!("command {n} is of kind {}, and there are 0 to 3", self.kinds[n])),
         }
     }
 }

@@ -8,24 +8,18 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trimtab_core::data::DataClass;
-use trimtab_core::op::OpKind;
 use trimtab_core::run::Field;
-use trimtab_core::runner::recorder::Recorder;
-use trimtab_core::runner::{End, Stopped};
-use trimtab_core::simulate::replay::Replay;
+use trimtab_core::runner::Stopped;
+use trimtab_core::simulate::passes::{self, Manner, Requests};
 use trimtab_core::simulate::timing::Timing;
 use trimtab_core::simulate::{Finished, Subject, Watcher};
 use trimtab_core::sweep::short_hash;
-use trimtab_core::target::TargetError;
 use trimtab_core::trace::{Event, Format, Kind, Parser};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::usage::UsageError;
 
 /// Kinds of requests by their numbers in arrays.
-pub const KINDS: [(Kind, OpKind); 4] =
-    [(Kind::Read, OpKind::Read), (Kind::Write, OpKind::Write), (Kind::Trim, OpKind::Trim), (Kind::Flush, OpKind::Flush)];
-/// Requests between two looks at whether to stop.
-const LOOK_EVERY: usize = 4096;
+pub const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];
 /// No line is longer.
 const LINE_BYTES_MAX: u64 = 1 << 16;
 
@@ -76,7 +70,7 @@ impl Trace {
     fn of(events: Vec<Event>) -> Self {
         let mut bytes = Vec::with_capacity(events.len() * 25);
         for event in &events {
-            let kind = KINDS.iter().position(|(kind, _)| *kind == event.kind).unwrap_or_default();
+            let kind = KINDS.iter().position(|kind| *kind == event.kind).unwrap_or_default();
             bytes.push(kind as u8);
             [event.at.0, event.offset, event.len].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
         }
@@ -149,7 +143,7 @@ impl Trace {
                 return Err(error(format!("request {n} comes before the one before it")));
             }
             latest = time_ns[n];
-            let (what, _) = KINDS
+            let what = KINDS
                 .get(usize::from(kind[n]))
                 .ok_or_else(|| error(format!("request {n} is of kind {}, and there are 0 to 3", kind[n])))?;
             events.push(event(latest, *what, offset[n], length[n]));
@@ -188,39 +182,31 @@ impl trimtab_core::simulate::Trace for Timed {
         now: Nanos,
         watcher: &mut dyn Watcher,
     ) -> Result<Finished, Cannot> {
-        let (mut recorder, mut replay) = (Recorder::new(now), Replay::new(subject, now).timed(self.timing));
-        recorder.begin_phase("replay", now);
-        let mut end = End::Complete;
-        'passes: loop {
-            let before = recorder.written();
-            for (n, event) in self.events.iter().enumerate() {
-                let event = Event { class: data, ..*event };
-                let what = KINDS.iter().find(|(kind, _)| *kind == event.kind).map_or(OpKind::Read, |(_, what)| *what);
-                let served =
-                    replay.event(&event).map_err(|problem| Cannot(format!("request {n}: {problem}; a larger capacity makes room")))?;
-                if let Err(refusal) = served.result {
-                    let object = format!("{} bytes at {} (request {n})", event.len, event.offset);
-                    end = End::Failed(TargetError { action: what.name(), object, reason: refusal.to_string(), errno: None });
-                    break 'passes;
-                }
-                recorder.op(what, served.arrived, served.done, event.len);
-                if n % LOOK_EVERY == 0 && watcher.stopped() {
-                    end = End::Interrupted;
-                    break 'passes;
-                }
-                if until.is_some_and(|until| recorder.written() >= until) {
-                    break 'passes;
-                }
-            }
-            if until.is_none() {
-                break;
-            }
-            if recorder.written() == before {
-                return Err(Cannot("the trace writes nothing".to_owned()));
-            }
-            replay.again();
-        }
-        let (subject, latest) = replay.into_parts();
-        Ok(Finished { recorded: recorder.finish(latest), end, subject, metrics: Vec::new() })
+        let open = || Ok(Reading { events: &self.events, next: 0 });
+        passes::replay(open, "the trace", Manner { timing: self.timing, data, until }, subject, now, watcher)
+    }
+}
+
+/// A trace in memory that is being read.
+struct Reading<'a> {
+    events: &'a [Event],
+    next: usize,
+}
+
+impl Requests for Reading<'_> {
+    type Error = Cannot;
+
+    fn next_request(&mut self) -> Option<Result<Event, Cannot>> {
+        let event = self.events.get(self.next).copied();
+        self.next += 1;
+        event.map(Ok)
+    }
+
+    fn place(&self) -> String {
+        format!("request {}", self.next - 1)
+    }
+
+    fn says_data(&self) -> bool {
+        false
     }
 }

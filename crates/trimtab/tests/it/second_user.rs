@@ -278,7 +278,9 @@ fn what_takes_the_place_of_a_workspace_is_not_removed() {
             "for w in $1/trimtab-work-*; do [ ! -d $w ] || { mv $w $1/aside && mkdir -p $w/run && echo precious > $w/run/canary; }; done";
         let attacker = attacker(swap, &[ground.path()]);
         let mut command = trimtab();
-        command.args(["-q", "--yes", "bench", "postmark", "--number", "2000", "--transactions", "2000"]).arg(ground.path());
+        command
+            .args(["-q", "--yes", "bench", "postmark", "--number", "2000", "--transactions", "2000", "--reserve", "0"])
+            .arg(ground.path());
         let output = command.output().unwrap();
         // Where the program could not go on at once, the attacker has yet to put its own directory there.
         std::thread::sleep(std::time::Duration::from_millis(200));

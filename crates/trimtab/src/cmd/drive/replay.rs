@@ -5,7 +5,6 @@ mod kept;
 use crate::cmd::options::TimingArgs;
 use crate::drives;
 use crate::drives::model;
-use crate::drives::simulate::traced;
 use crate::drives::trace::Source;
 use crate::drives::trace::timing;
 use crate::output::Context;
@@ -147,7 +146,7 @@ fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, cont
             let served = replay
                 .event(&event)
                 .map_err(|problem| UsageError::new(format!("{}: {problem}", source.place())).hint("--size makes the drive larger"))?;
-            recorder.op(traced::kind(event.kind), served.arrived, served.done, event.len);
+            recorder.op(event.kind.op(), served.arrived, served.done, event.len);
             if n.is_multiple_of(4096) {
                 interrupt::check()?;
                 progress.set(n);
