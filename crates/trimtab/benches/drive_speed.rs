@@ -1,11 +1,12 @@
 //! Speed and memory of the SSD model, its timing on, collection in steady state, one thread.
 //!
 //! `cargo bench --bench drive_speed`. Rates are per second of processor time, so that other work on the machine counts less; the median of
-//! `TRIMTAB_BENCH_ROUNDS` (default 5). `TRIMTAB_BENCH_PAGES=small` keeps huge pages off, to see what they bring.
+//! `TRIMTAB_BENCH_ROUNDS` (default 5).
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::process::ExitCode;
-use trimtab::sys::large_pages::prefer_huge_pages;
+// For its allocator.
+use trimtab as _;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium};
 use trimtab_core::drive::ssd::Ssd;
@@ -68,11 +69,7 @@ fn spec(raw_bytes: u64, unit: u64, superblock_dies: u32) -> DriveSpec {
 }
 
 fn drive(spec: &DriveSpec) -> Ssd {
-    let ssd = Ssd::new(spec, 1).unwrap();
-    if std::env::var("TRIMTAB_BENCH_PAGES").as_deref() != Ok("small") {
-        prefer_huge_pages(&ssd.tables());
-    }
-    ssd
+    Ssd::new(spec, 1).unwrap()
 }
 
 fn measure(claim: &Claim) -> bool {

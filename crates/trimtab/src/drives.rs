@@ -1,6 +1,8 @@
 //! Modelled drives: the shipped ones and a user's own files by name, simulations on them as runs, and recordings of requests.
 
 pub mod again;
+pub mod crew;
+pub mod memory;
 pub mod model;
 pub mod simulate;
 pub mod trace;

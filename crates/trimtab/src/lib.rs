@@ -21,3 +21,6 @@ pub mod sweep;
 pub mod sys;
 pub mod target;
 pub mod trim;
+
+#[global_allocator]
+static MEMORY: sys::large_blocks::LargeBlocks = sys::large_blocks::LargeBlocks::new();

@@ -5,7 +5,6 @@ pub mod csv;
 pub mod directory;
 mod files;
 mod journal;
-mod memory;
 pub mod parquet;
 pub mod run;
 
@@ -89,5 +88,5 @@ impl Checked {
 /// What cells may take together on this machine.
 #[must_use]
 pub fn usable_memory() -> trimtab_core::units::Bytes {
-    memory::Budget::of_this_machine().total()
+    crate::drives::memory::Budget::of_this_machine().total()
 }

@@ -9,7 +9,7 @@ pub mod filesystem;
 pub mod fsmap;
 pub mod fuse_ring;
 pub mod interrupt;
-pub mod large_pages;
+pub mod large_blocks;
 pub mod looping;
 pub mod maker;
 pub mod nvme;

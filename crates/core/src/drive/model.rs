@@ -116,11 +116,6 @@ pub trait Model: Device + Send {
     /// What each superblock holds, of which `needed` says what the host still needs; empty for a drive without superblocks.
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock>;
 
-    /// Address and bytes of each large table, so that the caller can ask its operating system for large pages before the first command.
-    fn tables(&self) -> Vec<(*const u8, usize)> {
-        Vec::new()
-    }
-
     /// Everything that has to be kept between attachments; empty if there is nothing of that kind.
     fn snapshot(&self) -> Vec<u8>;
 
@@ -311,10 +306,6 @@ impl Model for Ssd {
 
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
         self.superblocks(needed)
-    }
-
-    fn tables(&self) -> Vec<(*const u8, usize)> {
-        self.tables()
     }
 
     fn snapshot(&self) -> Vec<u8> {

@@ -33,7 +33,6 @@ use crate::run::histogram::Histogram;
 use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use clock::Clock;
 use ftl::Ftl;
 use heat::Heat;
@@ -326,13 +325,6 @@ impl Ssd {
     #[inline]
     pub fn prefetch(&self, offset: u64) {
         prefetch(&self.ftl.map, self.layout.unit_at(offset) as usize);
-    }
-
-    /// Address and bytes of each large table, so that the caller can ask its operating system for large pages before the first command.
-    #[must_use]
-    pub fn tables(&self) -> Vec<(*const u8, usize)> {
-        let of = |table: &Vec<u32>| (table.as_ptr().cast(), core::mem::size_of_val(table.as_slice()));
-        alloc::vec![of(&self.ftl.map), of(&self.ftl.back)]
     }
 
     /// Tracks from now on which writes are durable; see [`power_cut`](Self::power_cut).

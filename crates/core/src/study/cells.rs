@@ -4,6 +4,7 @@
 use super::ageing::{Ageing, CHURN};
 use super::job::Job;
 use super::modelled::{self, Setup};
+use super::small::Small;
 use super::{Problem, Untried, policy};
 use crate::data::DataClass;
 use crate::policy::PolicySpec;
@@ -98,6 +99,16 @@ impl Cell {
             Work::Job { setup, .. } => setup,
             Work::Months(ageing) => &ageing.setup,
         }
+    }
+
+    /// The memory that it takes at most: its drive, and a copy for what is measured beside.
+    pub fn memory(&self) -> Bytes {
+        let full = &self.setup().drive.spec;
+        let tables = match &self.work {
+            Work::Job { .. } => full.table_bytes(),
+            Work::Months(ageing) => Small::of(full, ageing.size).map_or_else(|_| full.table_bytes(), |small| small.spec.table_bytes()),
+        };
+        Bytes(2 * tables)
     }
 
     /// What it is, in a few words: `x: idle at 60 % full`.

@@ -88,6 +88,10 @@ impl Setup {
     /// # Errors
     /// A drive or a filesystem that cannot be made.
     pub fn make(&self, spec: &PolicySpec, state: &State, watcher: &mut dyn Watcher) -> Result<Steered<Box<dyn Model>>, Problem> {
+        Ok(steered(self.filled(spec, watcher)?, spec, state))
+    }
+
+    fn filled(&self, spec: &PolicySpec, watcher: &mut dyn Watcher) -> Result<Volume<Box<dyn Model>>, Problem> {
         let drive = watcher.build(&self.drive.spec, self.seed)?;
         let volume_spec = self.mounted(spec, drive.supports_trim());
         let mut volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
@@ -96,23 +100,7 @@ impl Setup {
             volume.age_like(&age, self.used.lengths())?;
             volume.write_free(written_since_trim(spec), self.fill_class, self.seed);
         }
-        let now = volume.now();
-        let mut target = Steered::new(volume, by_hand(spec).build(state), WRITTEN_STEP);
-        target.idle_until(now + Nanos::from_secs(60));
-        Ok(target)
-    }
-
-    /// What an idle policy knows of such a drive once it has trimmed it: how dear TRIMs are, and so how large its pieces may be.
-    ///
-    /// # Errors
-    /// A drive or a filesystem that cannot be made.
-    fn learned(&self, spec: &PolicySpec, watcher: &mut dyn Watcher) -> Result<State, Problem> {
-        let mut target = self.make(spec, &State::default(), watcher)?;
-        target.force();
-        idle_until_trimmed(&mut target, watcher);
-        let all = target.policy().state();
-        let of_costs = all.entries.into_iter().filter(|(name, _)| name.starts_with("idle."));
-        Ok(State { entries: of_costs.collect() })
+        Ok(volume)
     }
 
     /// Whether the drive knows TRIM.
@@ -126,6 +114,24 @@ impl Setup {
         volume.mkfs.discard &= trim;
         if matches!(spec, PolicySpec::Online) { volume.with_online_discard() } else { volume }
     }
+}
+
+/// That filesystem, left alone for a minute under a policy which knows what `state` says.
+fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &State) -> Steered<Box<dyn Model>> {
+    let now = volume.now();
+    let mut target = Steered::new(volume, by_hand(spec).build(state), WRITTEN_STEP);
+    target.idle_until(now + Nanos::from_secs(60));
+    target
+}
+
+/// What an idle policy knows of such a drive once it has trimmed it: how dear TRIMs are, and so how large its pieces may be.
+fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, watcher: &dyn Watcher) -> State {
+    let mut target = steered(volume, spec, &State::default());
+    target.force();
+    idle_until_trimmed(&mut target, watcher);
+    let all = target.policy().state();
+    let of_costs = all.entries.into_iter().filter(|(name, _)| name.starts_with("idle."));
+    State { entries: of_costs.collect() }
 }
 
 /// A batched trim is begun by hand after the files are gone, at whatever hour its schedule would have it.
@@ -245,8 +251,9 @@ pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Header {
 
 /// Runs `job` on a new drive under `policy`; `brief` with no more beside it than is needed to judge.
 pub(super) fn run(setup: &Setup, job: &Job, policy: &PolicySpec, brief: bool, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
-    let state = if matches!(policy, PolicySpec::Idle(_)) { setup.learned(policy, watcher)? } else { State::default() };
-    let mut target = setup.make(policy, &state, watcher)?;
+    let volume = setup.filled(policy, watcher)?;
+    let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, watcher) } else { State::default() };
+    let mut target = steered(volume, policy, &state);
     let before = target.volume().counters().traffic;
     let mut around = Around::new(*policy, brief, watcher);
     let outcome = job.run(&mut target, &mut around);

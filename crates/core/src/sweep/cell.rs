@@ -1,7 +1,7 @@
 //! One cell of a sweep: everything that decides its result, and nothing else.
 
 use super::plan::Place;
-use crate::drive::spec::{DriveSpec, Medium};
+use crate::drive::spec::DriveSpec;
 use crate::policy::PolicySpec;
 use crate::run::{Run, TargetKind};
 use crate::runner::End;
@@ -154,14 +154,6 @@ impl<T: Trace<Error: Display>> Cell<T> {
     pub fn memory(&self) -> Bytes {
         /// What a run without any drive takes: histograms, series, code that is run for the first time.
         const BASE: u64 = 8 << 20;
-        let tables = |spec: &DriveSpec| match &spec.medium {
-            Medium::Flash(flash) => {
-                let unit = flash.ftl.mapping_unit_bytes.max(1);
-                let raw = u64::try_from(flash.geometry.raw_bytes()).unwrap_or(u64::MAX);
-                4 * (spec.capacity_bytes / unit + raw / unit)
-            }
-            Medium::Disk(_) => 1 << 20,
-        };
         match &self.work {
             Work::Requests { plan, .. } => {
                 let places = match &plan.load {
@@ -173,12 +165,12 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 };
                 // What a policy knows of each block: whether it is in use, and whether the drive was told.
                 let steered = if plan.trim.is_some() { self.drive.capacity_bytes / 4096 / 4 } else { 0 };
-                Bytes(BASE + tables(&self.drive) + places + steered)
+                Bytes(BASE + self.drive.table_bytes() + places + steered)
             }
             // A drive of that size at most, and copies of drive and filesystem for what is measured beside the months.
             Work::Files { ageing, .. } => {
                 let small = crate::study::small::Small::of(&self.drive, ageing.size);
-                Bytes(8 * BASE + 3 * small.map_or_else(|_| tables(&self.drive), |small| tables(&small.spec)))
+                Bytes(8 * BASE + 3 * small.map_or_else(|_| self.drive.table_bytes(), |small| small.spec.table_bytes()))
             }
         }
     }

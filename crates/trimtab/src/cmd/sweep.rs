@@ -171,7 +171,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    crate::drives::crew::processors()
 }
 
 /// What a plan asks for.

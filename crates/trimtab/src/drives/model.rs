@@ -1,15 +1,6 @@
-//! Modelled drives whose tables have large pages where the kernel gives them.
+//! Modelled drives.
 
-use trimtab_core::drive::model;
-pub use trimtab_core::drive::model::{Model, resume, sized};
-use trimtab_core::drive::spec::{DriveSpec, SpecError};
-
-/// A new drive of `spec`.
-pub fn build(spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
-    let drive = model::build(spec, seed)?;
-    crate::sys::large_pages::prefer_huge_pages(&drive.tables());
-    Ok(drive)
-}
+pub use trimtab_core::drive::model::{Model, build, resume, sized};
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! Whoever runs the cells of a study: modelled ones, which are values, on all processors; those of a real filesystem one after another.
 
 use super::checkpoint::{self, Checkpoints};
+use crate::drives::crew;
+use crate::drives::memory::Budget;
 use crate::drives::simulate::Unwatched;
 use crate::output::Context;
 use crate::output::progress::{Part, Tally};
@@ -8,22 +10,19 @@ use crate::store::recipe;
 use crate::sys::clock::unix_ms;
 use crate::sys::interrupt;
 use anyhow::anyhow;
-use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
 use trimtab_core::runner::End;
 use trimtab_core::runner::header::Header;
-use trimtab_core::study::cells::{Cell, Question, Work};
+use trimtab_core::study::cells::{Cell, Question};
 use trimtab_core::study::job::Job;
 use trimtab_core::study::matrix::Matrix;
 use trimtab_core::study::modelled::Setup;
-use trimtab_core::study::sensitivity::{self, Breadth, Sensitivity, Trials};
-use trimtab_core::study::{Study, Untried, policy};
-
-/// A drive of full size and its copy take memory: so many are run at once.
-const FULL_SIZE_AT_ONCE: usize = 4;
+use trimtab_core::study::sensitivity::{self, Breadth, Trials};
+use trimtab_core::study::{Problem, Study, Untried, policy};
 
 /// The name of a cell: the same for all that decides its result.
 #[must_use]
@@ -31,61 +30,134 @@ pub fn name(cell: &Cell) -> String {
     checkpoint::name(cell.header(), &cell.detail())
 }
 
-/// Runs modelled cells, each so often, and puts their runs into `study`. Those that `checkpoints` has are not run again.
+/// The study of a modelled drive, before it is made.
+pub struct Modelled<'a> {
+    /// The runs.
+    pub cells: Vec<Cell>,
+    /// Each so often.
+    pub repeats: u32,
+    /// Those that are here are not made again.
+    pub checkpoints: &'a dyn Checkpoints,
+    /// What is changed one at a time, to see what the verdict hangs on.
+    pub assumptions: Option<Assumptions>,
+    /// Where they go.
+    pub study: Study,
+}
+
+/// What changing one assumption at a time says.
+pub struct Assumptions {
+    setup: Setup,
+    trials: Trials,
+    cell: String,
+}
+
+impl<'a> Modelled<'a> {
+    /// Changes assumptions, too; if a run says already what that does, it is taken. Not if another cell than that is wanted.
+    pub fn assume(&mut self, setup: Setup, policies: &[PolicySpec], breadth: Breadth, only: Option<&str>) {
+        let cell = checkpoint::name(sensitivity::header(&setup), &sensitivity::detail(&setup, policies, breadth));
+        if only.is_some_and(|only| only != cell) || !setup.trims() {
+            return;
+        }
+        self.study.assumptions = self.checkpoints.find(&cell);
+        if self.study.assumptions.is_some() {
+            return;
+        }
+        match Trials::new(&setup, policies, breadth) {
+            Ok(trials) => self.assumptions = trials.map(|trials| Assumptions { setup, trials, cell }),
+            // What cannot be tried costs no run that is there.
+            Err(problem) => self.cannot_assume(problem.to_string()),
+        }
+    }
+
+    fn cannot_assume(&mut self, reason: String) {
+        self.study.untried.push(Untried { policy: "other assumptions".to_owned(), reason });
+    }
+}
+
+/// Makes studies of modelled drives beside each other: all that is to be run, of all of them, on all processors.
 ///
 /// # Errors
 /// A store that cannot be written; a drive that nothing can be done on.
-pub fn modelled(
-    context: &Context,
-    mut cells: Vec<Cell>,
-    repeats: u32,
-    only: Option<&str>,
-    checkpoints: &dyn Checkpoints,
-    study: &mut Study,
-) -> anyhow::Result<()> {
-    cells.retain(|cell| only.is_none_or(|only| name(cell) == only));
-    let mut matrix = Matrix::new(repeats);
-    for cell in &cells {
-        let name = name(cell);
-        let kept = checkpoints.find(&name);
-        matrix.add(cell.untried(), Some(name), kept);
-    }
-    let bar = Tally::new(context, "runs", matrix.visits().len() as u64);
-    let matrix = Beside { cells: &cells, books: Mutex::new(matrix), context, checkpoints, bar: &bar }.run()?;
-    let (runs, untried) = matrix.close();
-    study.untried.extend(untried);
-    for (cell, run) in cells.iter().zip(runs) {
-        let list = match cell.question {
-            Question::Deleting => &mut study.runs,
-            Question::Ageing => &mut study.ageing,
-            Question::Tuning => &mut study.tuning,
-            Question::Generation => &mut study.kernels,
-        };
-        list.extend(run);
-    }
-    Ok(())
+pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec<Study>> {
+    let under_way: Vec<UnderWay<'_>> = all.into_iter().map(UnderWay::new).collect();
+    let tasks = in_order(&under_way);
+    let bar = Tally::new(context, "runs", tasks.len() as u64);
+    let (budget, tasks) = (Budget::of_this_machine(), Mutex::new(tasks));
+    let next = |thread: usize| {
+        let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is large takes memory, what is small does not: one from either end.
+        if thread.is_multiple_of(2) { tasks.pop_front() } else { tasks.pop_back() }
+    };
+    crew::run(crew::processors(), next, |task: Task| {
+        let (study, cells) = (&under_way[task.study], task.memory.min(budget.total().0));
+        let _memory = budget.take(cells);
+        match task.what {
+            What::Visit(at) => study.visit(context, at)?,
+            What::Trial(at) => study.try_out(at),
+        }
+        bar.count();
+        Ok(())
+    })?;
+    drop(bar);
+    under_way.into_iter().map(UnderWay::close).collect()
 }
 
-/// Modelled cells being run beside each other.
-struct Beside<'a> {
-    cells: &'a [Cell],
+/// Something to be run.
+struct Task {
+    study: usize,
+    what: What,
+    memory: u64,
+}
+
+enum What {
+    /// The cell of that number, once.
+    Visit(usize),
+    /// The small study in which that assumption is changed.
+    Trial(usize),
+}
+
+/// Everything that is to be run, what takes most memory first.
+fn in_order(all: &[UnderWay<'_>]) -> VecDeque<Task> {
+    let mut tasks: Vec<Task> = Vec::new();
+    for (study, under_way) in all.iter().enumerate() {
+        let memory = |at: usize| under_way.cells[at].memory().0;
+        tasks.extend(under_way.books().visits().into_iter().map(|at| Task { study, what: What::Visit(at), memory: memory(at) }));
+        tasks.extend((0..under_way.trials.len()).map(|at| Task { study, what: What::Trial(at), memory: 0 }));
+    }
+    tasks.sort_by_key(|task| std::cmp::Reverse(task.memory));
+    tasks.into()
+}
+
+/// A modelled study being made.
+struct UnderWay<'a> {
+    cells: Vec<Cell>,
     books: Mutex<Matrix>,
-    context: &'a Context,
     checkpoints: &'a dyn Checkpoints,
-    bar: &'a Tally,
+    study: Study,
+    assumptions: Option<Assumptions>,
+    /// The cells of each small study, and what came of it.
+    trials: Vec<Result<Vec<Cell>, Problem>>,
+    said: Mutex<BTreeMap<usize, anyhow::Result<Vec<Run>>>>,
 }
 
-impl Beside<'_> {
-    fn run(self) -> anyhow::Result<Matrix> {
-        let full_size = |at: &usize| matches!(&self.cells[*at].work, Work::Job { brief, .. } if !brief || self.cells[*at].question == Question::Generation);
-        let (full, small): (Vec<usize>, Vec<usize>) = self.books().visits().into_iter().partition(full_size);
-        for some in full.chunks(FULL_SIZE_AT_ONCE).chain([small.as_slice()]) {
-            some.par_iter().try_for_each(|at| self.visit(*at))?;
+impl<'a> UnderWay<'a> {
+    fn new(asked: Modelled<'a>) -> Self {
+        let mut matrix = Matrix::new(asked.repeats);
+        for cell in &asked.cells {
+            let name = name(cell);
+            let kept = asked.checkpoints.find(&name);
+            matrix.add(cell.untried(), Some(name), kept);
         }
-        for run in self.books().unfinished() {
-            self.checkpoints.put(&run)?;
+        let trials = asked.assumptions.as_ref().map(|all| all.trials.studies().collect()).unwrap_or_default();
+        Self {
+            cells: asked.cells,
+            books: Mutex::new(matrix),
+            checkpoints: asked.checkpoints,
+            study: asked.study,
+            assumptions: asked.assumptions,
+            trials,
+            said: Mutex::default(),
         }
-        Ok(self.books.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Each change of the books is whole: a thread that panicked left them as good as before.
@@ -93,24 +165,21 @@ impl Beside<'_> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn visit(&self, at: usize) -> anyhow::Result<()> {
-        if interrupt::requested() || self.books().is_given_up(at) {
+    fn visit(&self, context: &Context, at: usize) -> anyhow::Result<()> {
+        if self.books().is_given_up(at) {
             return Ok(());
         }
         let cell = &self.cells[at];
-        let reason = {
-            let _underway = self.context.doing.begin(&cell.title());
-            match cell.run(&mut Unwatched) {
-                Ok((mut run, End::Complete)) => {
-                    stamp(&mut run, cell.setup());
-                    let kept = self.books().finished(at, run);
-                    self.bar.count();
-                    return kept.map_or(Ok(()), |run| self.checkpoints.put(&run));
-                }
-                Ok((_, End::Interrupted)) => return Ok(()),
-                Ok((_, End::Failed(error))) => error.to_string(),
-                Err(error) => error.to_string(),
+        let _underway = context.doing.begin(&cell.title());
+        let reason = match cell.run(&mut Unwatched) {
+            Ok((mut run, End::Complete)) => {
+                stamp(&mut run, cell.setup());
+                let kept = self.books().finished(at, run);
+                return kept.map_or(Ok(()), |run| self.checkpoints.put(&run));
             }
+            Ok((_, End::Interrupted)) => return Ok(()),
+            Ok((_, End::Failed(error))) => error.to_string(),
+            Err(error) => error.to_string(),
         };
         // The policy that others are compared with does only what anyone may do.
         if cell.question == Question::Deleting && cell.policy == PolicySpec::None {
@@ -119,6 +188,67 @@ impl Beside<'_> {
         self.books().failed(at, reason);
         Ok(())
     }
+
+    /// A small study with one assumption changed; nothing comes of it if the user interrupts.
+    fn try_out(&self, at: usize) {
+        let said = match &self.trials[at] {
+            Ok(cells) => small_study(cells).transpose(),
+            Err(problem) => Some(Err(anyhow!("{problem}"))),
+        };
+        if let Some(said) = said {
+            self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(at, said);
+        }
+    }
+
+    /// Puts the runs into the study.
+    fn close(mut self) -> anyhow::Result<Study> {
+        let matrix = self.books.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for run in matrix.unfinished() {
+            self.checkpoints.put(&run)?;
+        }
+        let (runs, untried) = matrix.close();
+        self.study.untried.extend(untried);
+        for (cell, run) in self.cells.iter().zip(runs) {
+            let list = match cell.question {
+                Question::Deleting => &mut self.study.runs,
+                Question::Ageing => &mut self.study.ageing,
+                Question::Tuning => &mut self.study.tuning,
+                Question::Generation => &mut self.study.kernels,
+            };
+            list.extend(run);
+        }
+        let said = self.said.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(assumptions) = self.assumptions.filter(|_| said.len() == self.trials.len()) {
+            match assumptions.judged(said.into_values()) {
+                Ok(run) => self.study.assumptions = run,
+                Err(error) => self.study.untried.push(Untried { policy: "other assumptions".to_owned(), reason: format!("{error:#}") }),
+            }
+            if let Some(run) = &self.study.assumptions {
+                self.checkpoints.put(run)?;
+            }
+        }
+        self.study.complete &= !interrupt::requested();
+        Ok(self.study)
+    }
+}
+
+impl Assumptions {
+    /// What all small studies say together, as a run. That a changed drive is not possible is no error; that the unchanged one is not is one.
+    fn judged(self, said: impl Iterator<Item = anyhow::Result<Vec<Run>>>) -> anyhow::Result<Option<Run>> {
+        let mut runs = Vec::new();
+        for (at, said) in said.enumerate() {
+            match said {
+                Err(error) if at == 0 => return Err(error),
+                said => runs.push(said.ok()),
+            }
+        }
+        Ok(self.trials.judge(runs).map(|sensitivity| {
+            let mut run = sensitivity.as_run(&self.setup);
+            stamp(&mut run, &self.setup);
+            checkpoint::mark(&mut run, &self.cell);
+            run
+        }))
+    }
 }
 
 /// Notes when a run was made, and from what.
@@ -126,58 +256,6 @@ fn stamp(run: &mut Run, setup: &Setup) {
     run.started_unix_ms = unix_ms();
     run.specification = vec![recipe::command_field()];
     recipe::note_drive(run, &setup.drive);
-}
-
-/// What changing one assumption at a time says, as a run: a kept one, or a new one, which is then kept. `None` if the drive takes no TRIM, if another cell is
-/// wanted, or if the user interrupted.
-///
-/// # Errors
-/// A drive or a filesystem that cannot be made.
-pub fn assumptions(
-    context: &Context,
-    setup: &Setup,
-    policies: &[PolicySpec],
-    breadth: Breadth,
-    checkpoints: &dyn Checkpoints,
-    only: Option<&str>,
-) -> anyhow::Result<Option<Run>> {
-    let cell = checkpoint::name(sensitivity::header(setup), &sensitivity::detail(setup, policies, breadth));
-    if only.is_some_and(|only| only != cell) || !setup.trims() {
-        return Ok(None);
-    }
-    if let Some(run) = checkpoints.find(&cell) {
-        return Ok(Some(run));
-    }
-    let Some(trials) = Trials::new(setup, policies, breadth)? else { return Ok(None) };
-    let Some(sensitivity) = try_all(context, trials)? else { return Ok(None) };
-    let mut run = sensitivity.as_run(setup);
-    stamp(&mut run, setup);
-    checkpoint::mark(&mut run, &cell);
-    checkpoints.put(&run)?;
-    Ok(Some(run))
-}
-
-fn try_all(context: &Context, trials: Trials) -> anyhow::Result<Option<Sensitivity>> {
-    let studies: Vec<_> = trials.studies().collect();
-    let bar = Tally::new(context, "assumptions", studies.len() as u64);
-    let said: Vec<_> = studies
-        .par_iter()
-        .map(|cells| {
-            let runs = cells.as_ref().map_err(|problem| anyhow!("{problem}")).and_then(|cells| small_study(cells));
-            bar.count();
-            runs
-        })
-        .collect();
-    let mut runs = Vec::new();
-    for (at, said) in said.into_iter().enumerate() {
-        match said {
-            Ok(Some(all)) => runs.push(Some(all)),
-            Ok(None) => return Ok(None),
-            Err(error) if at == 0 => return Err(error),
-            Err(_) => runs.push(None),
-        }
-    }
-    Ok(trials.judge(runs))
 }
 
 /// The runs of a small study; `None` if the user interrupted.

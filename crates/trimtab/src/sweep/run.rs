@@ -3,7 +3,8 @@
 use super::Checked;
 use super::directory::{Directory, Shard};
 use super::journal::Journal;
-use super::memory::Budget;
+use crate::drives::crew;
+use crate::drives::memory::Budget;
 use crate::drives::simulate::Unwatched;
 use crate::drives::simulate::traced::Traced;
 use crate::output::Context;
@@ -13,7 +14,6 @@ use anyhow::Context as _;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_core::runner::End;
 use trimtab_core::sweep::table::{Outcome, Row, outcome};
@@ -63,16 +63,11 @@ pub fn run(context: &Context, checked: &Checked, directory: &Directory, asked: A
             done: Done { cells: cells.len() as u64, found: there.len() as u64, run: 0 },
             too_large: None,
         }),
-        broken: Mutex::new(None),
-        over: AtomicBool::new(false),
         bar,
     };
-    std::thread::scope(|scope| {
-        for _ in 0..asked.threads.clamp(1, todo.len().max(1)) {
-            scope.spawn(|| crew.work());
-        }
-    });
-    crew.end()
+    let threads = asked.threads.min(todo.len());
+    let ran = crew::run(threads, |_| crew.books().todo.next().copied(), |cell| crew.cell(cell));
+    crew.end(ran)
 }
 
 struct Books<'a> {
@@ -89,8 +84,6 @@ struct Crew<'a> {
     found: &'a BTreeMap<String, Outcome>,
     budget: Budget,
     books: Mutex<Books<'a>>,
-    broken: Mutex<Option<anyhow::Error>>,
-    over: AtomicBool,
     bar: Tally,
 }
 
@@ -98,17 +91,6 @@ impl<'a> Crew<'a> {
     /// Each change of the books is whole: a thread that panicked left them as good as before.
     fn books(&self) -> MutexGuard<'_, Books<'a>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn work(&self) {
-        while !self.over.load(Ordering::Acquire) && !interrupt::requested() {
-            let next = self.books().todo.next().copied();
-            let Some(cell) = next else { break };
-            if let Err(error) = self.cell(cell) {
-                self.over.store(true, Ordering::Release);
-                self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            }
-        }
     }
 
     fn cell(&self, number: u64) -> anyhow::Result<()> {
@@ -161,12 +143,10 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 }
 
 impl Crew<'_> {
-    fn end(self) -> anyhow::Result<Done> {
+    fn end(self, ran: anyhow::Result<()>) -> anyhow::Result<Done> {
         drop(self.bar);
         let mut books = self.books.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = self.broken.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
-        }
+        ran?;
         books.journal.sync().context("cannot keep finished cells")?;
         match books.too_large {
             Some((cell, memory)) => {

@@ -103,6 +103,15 @@ impl DriveSpec {
             Medium::Disk(_) => None,
         }
     }
+
+    /// Bytes of memory that a model of it takes: four a mapped unit and four a slot of the flash. A disk takes next to none.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        let Some(flash) = self.flash() else { return 1 << 20 };
+        let unit = flash.ftl.mapping_unit_bytes.max(1);
+        let raw = u64::try_from(flash.geometry.raw_bytes()).unwrap_or(u64::MAX);
+        (self.capacity_bytes / unit + raw / unit).saturating_mul(4)
+    }
 }
 
 fn interface(interface: &Interface) -> Checked {

@@ -4,7 +4,7 @@ use super::{Args, Question, checkpoints, conclude};
 use crate::drives;
 use crate::output::Context;
 use crate::study::checkpoint::Checkpoints;
-use crate::study::run;
+use crate::study::run::{self, Modelled};
 use crate::sys::interrupt;
 use anyhow::Context as _;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use trimtab_core::study::sensitivity::Breadth;
 use trimtab_core::study::used::Used;
 use trimtab_core::study::{Study, Untried, kernels};
 use trimtab_core::usage::UsageError;
-use trimtab_core::volume::Layout;
+use trimtab_core::volume::{Layout, VolumeSpec};
 
 /// A modelled result does not scatter: once is enough.
 const REPEATS: u32 = 1;
@@ -39,8 +39,10 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     };
     // What is refused makes no store.
     drives::load(name)?;
-    let study = study(args, context, name, target, &asked, &*checkpoints(args, context, target)?)?;
-    conclude(args, context, &study, began)
+    let checkpoints = checkpoints(args, context, target)?;
+    let used = used(args)?;
+    let made = run::modelled(context, vec![study(args, name, target, &asked, &used, &*checkpoints)?])?;
+    conclude(args, context, made.first().context("no study was made")?, began)
 }
 
 /// How much of a study is done.
@@ -56,42 +58,49 @@ pub struct Asked {
     pub assumptions: Option<Breadth>,
 }
 
-/// The study of the drive called `name`, whose runs name `target`.
-pub fn study(
+/// How a filesystem lies about after months of use, which is the same on every drive.
+pub fn used(args: &Args) -> anyhow::Result<Used> {
+    Ok(Used::by_churn(&volume(args), fill(args), args.seed)?)
+}
+
+fn volume(args: &Args) -> VolumeSpec {
+    modelled::volume_named(args.filesystem.as_deref().unwrap_or("ext4"))
+}
+
+fn fill(args: &Args) -> f64 {
+    f64::from(args.fill.unwrap_or(60)) / 100.0
+}
+
+/// The study of the drive called `name`, whose runs name `target`, before it is made.
+pub fn study<'a>(
     args: &Args,
-    context: &Context,
     name: &str,
     target: &str,
     asked: &Asked,
-    checkpoints: &dyn Checkpoints,
-) -> anyhow::Result<Study> {
-    let drive = drives::load(name)?;
+    used: &Used,
+    checkpoints: &'a dyn Checkpoints,
+) -> anyhow::Result<Modelled<'a>> {
     let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
-    let volume = modelled::volume_named(args.filesystem.as_deref().unwrap_or("ext4"));
-    let fill = f64::from(args.fill.unwrap_or(60)) / 100.0;
     let setup = Setup {
-        drive,
+        drive: drives::load(name)?,
         label: target.to_owned(),
-        used: Used::by_churn(&volume, fill, args.seed)?,
-        volume,
-        fill,
+        used: used.clone(),
+        volume: volume(args),
+        fill: fill(args),
         fill_class: DataClass::Compressible(30),
         seed: args.seed,
     };
     fits(&setup)?;
     let mut study = Study { target: target.to_owned(), complete: true, ..Study::default() };
     study.untried.extend(cells::impossible(&setup, &policies));
-    let all = cells(args, &setup, &policies, asked, &mut study)?;
-    run::modelled(context, all, asked.scale.repeats, args.cell.as_deref(), checkpoints, &mut study)?;
-    if let Some(breadth) = asked.assumptions.filter(|_| !interrupt::requested()) {
-        match run::assumptions(context, &setup, &policies, breadth, checkpoints, args.cell.as_deref()) {
-            Ok(assumptions) => study.assumptions = assumptions,
-            // What cannot be tried costs no run that is there.
-            Err(error) => untried(&mut study, "other assumptions", &format!("{error:#}")),
-        }
+    let mut cells = cells(args, &setup, &policies, asked, &mut study)?;
+    let only = args.cell.as_deref();
+    cells.retain(|cell| only.is_none_or(|only| run::name(cell) == only));
+    let mut made = Modelled { cells, repeats: asked.scale.repeats, checkpoints, assumptions: None, study };
+    if let Some(breadth) = asked.assumptions {
+        made.assume(setup, &policies, breadth, only);
     }
-    study.complete &= !interrupt::requested();
-    Ok(study)
+    Ok(made)
 }
 
 fn untried(study: &mut Study, what: &str, reason: &str) {

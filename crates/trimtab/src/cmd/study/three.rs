@@ -4,16 +4,14 @@ use super::kept;
 use super::modelled::{self, Asked};
 use super::{Args, Question, checkpoints, write_html};
 use crate::output::Context;
-use crate::output::progress::Tally;
 use crate::report;
 use crate::study::checkpoint::Checkpoints;
+use crate::study::run;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
-use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_core::run::Run;
 use trimtab_core::study::answer::Around;
 use trimtab_core::study::cells::Extent;
 use trimtab_core::study::judged::Judged;
@@ -37,19 +35,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let targets = DRIVES.map(|name| format!("drive:{name}"));
     let checkpoints_of_each: Vec<Box<dyn Checkpoints>> =
         targets.iter().map(|target| checkpoints(args, context, target)).collect::<anyhow::Result<_>>()?;
-    let policies = if args.policies.is_empty() { 5 } else { args.policies.len() };
-    let deleting = if args.asks(Question::Deleting) { 1 } else { 0 };
-    let ageing = if asked.extent.ageing { asked.extent.fills.len() } else { 0 };
-    let total = (DRIVES.len() * (policies * (deleting + ageing) + usize::from(asked.assumptions.is_some()))) as u64;
-    let bar = Tally::new(context, "three drives", total);
-    // One bar for all: each of them says nothing.
-    let silent = Context { progress: false, quiet: true, ..context.clone() };
-    let one = |at: usize| {
-        let counted = Counted { inner: &*checkpoints_of_each[at], bar: &bar };
-        modelled::study(args, &silent, DRIVES[at], &targets[at], &asked, &counted)
-    };
-    let studies: Vec<Study> = (0..DRIVES.len()).into_par_iter().map(one).collect::<anyhow::Result<_>>()?;
-    drop(bar);
+    let used = modelled::used(args)?;
+    let each = DRIVES.iter().zip(&targets).zip(&checkpoints_of_each);
+    let all = each.map(|((name, target), checkpoints)| modelled::study(args, name, target, &asked, &used, &**checkpoints));
+    let studies = run::modelled(context, all.collect::<anyhow::Result<_>>()?)?;
     conclude(args, context, &studies, began)
 }
 
@@ -69,23 +58,6 @@ fn asked(args: &Args) -> Asked {
         (false, ..) => args.questions.contains(&Question::Assumptions).then_some(Breadth::All),
     };
     Asked { scale, extent, only_tree: !args.full, assumptions }
-}
-
-/// Counts the checkpoints that are found and put.
-struct Counted<'a> {
-    inner: &'a dyn Checkpoints,
-    bar: &'a Tally,
-}
-
-impl Checkpoints for Counted<'_> {
-    fn find(&self, cell: &str) -> Option<Run> {
-        self.inner.find(cell).inspect(|_| self.bar.count())
-    }
-
-    fn put(&self, run: &Run) -> anyhow::Result<()> {
-        self.bar.count();
-        self.inner.put(run)
-    }
 }
 
 fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -> anyhow::Result<ExitCode> {

@@ -1,0 +1,61 @@
+//! Whoever runs the cells of a study or of a sweep: threads that take one after another, until there are none, one fails, or the user interrupts.
+
+use crate::sys::interrupt;
+use std::sync::{Mutex, PoisonError};
+
+/// Runs `work` on everything that `next` gives, on so many threads. `next` is told which of them asks.
+///
+/// # Errors
+/// The first that `work` fails with; what is under way is finished then, and nothing is begun.
+pub fn run<T>(
+    threads: usize,
+    next: impl Fn(usize) -> Option<T> + Sync,
+    work: impl Fn(T) -> anyhow::Result<()> + Sync,
+) -> anyhow::Result<()> {
+    let failed: Mutex<Option<anyhow::Error>> = Mutex::new(None);
+    let failure = || failed.lock().unwrap_or_else(PoisonError::into_inner);
+    let one = |thread: usize| {
+        while !interrupt::requested() && failure().is_none() {
+            let Some(task) = next(thread) else { break };
+            if let Err(error) = work(task) {
+                failure().get_or_insert(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let one = &one;
+        for thread in 0..threads.max(1) {
+            scope.spawn(move || one(thread));
+        }
+    });
+    failure().take().map_or(Ok(()), Err)
+}
+
+/// As many threads as there are processors for this program.
+#[must_use]
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn each_is_done_once_and_the_first_failure_is_the_last_that_is_begun() {
+        let (given, done) = (AtomicU64::new(0), Mutex::new(BTreeSet::new()));
+        let next = |_| Some(given.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < 1000);
+        run(7, next, |n| {
+            assert!(done.lock().unwrap().insert(n));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(done.lock().unwrap().len(), 1000);
+
+        let begun = AtomicU64::new(0);
+        let error = run(1, |_| Some(begun.fetch_add(1, Ordering::Relaxed)), |n| if n == 4 { anyhow::bail!("no {n}") } else { Ok(()) });
+        assert_eq!((error.unwrap_err().to_string(), begun.into_inner()), ("no 4".to_owned(), 5));
+    }
+}

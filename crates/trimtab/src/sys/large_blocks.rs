@@ -1,0 +1,233 @@
+//! Memory of large tables: on huge pages where the kernel has them, and kept for the next table of its size.
+//!
+//! Studies and sweeps make and drop drives whose tables have a gigabyte. Random writes touch them all over, and with small pages most of the time goes
+//! into address translation; and a kernel that clears a gigabyte for each new drive takes longer than the drive is used.
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::{Mutex, PoisonError};
+
+/// What is smaller is the system's matter.
+const LARGE: usize = 4 << 20;
+const HUGE_PAGE: usize = 2 << 20;
+/// So much is kept at most. The kernel may take it whenever it is short of memory.
+const KEPT_BYTES_MAX: usize = 4 << 30;
+const KEPT_MAX: usize = 32;
+
+/// The allocator of the program.
+#[derive(Debug)]
+pub struct LargeBlocks {
+    kept: Mutex<Kept>,
+}
+
+/// Blocks that nobody uses, as address and length; none has length 0.
+#[derive(Debug)]
+struct Kept {
+    blocks: [(usize, usize); KEPT_MAX],
+    bytes: usize,
+}
+
+impl LargeBlocks {
+    /// One that keeps nothing yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { kept: Mutex::new(Kept { blocks: [(0, 0); KEPT_MAX], bytes: 0 }) }
+    }
+
+    fn with_kept<T>(&self, what: impl FnOnce(&mut Kept) -> T) -> T {
+        what(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A block for `layout`, and whether it is all zero; null if there is no memory.
+    fn take(&self, layout: Layout) -> (*mut u8, bool) {
+        let len = whole(layout);
+        match self.with_kept(|kept| kept.take(len)) {
+            Some(address) => (std::ptr::with_exposed_provenance_mut(address), false),
+            None => (map(len), true),
+        }
+    }
+}
+
+impl Default for LargeBlocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kept {
+    fn take(&mut self, len: usize) -> Option<usize> {
+        let block = self.blocks.iter_mut().find(|block| block.1 == len && len > 0)?;
+        self.bytes -= len;
+        Some(std::mem::take(block).0)
+    }
+
+    /// False if there is no place for it.
+    fn put(&mut self, address: usize, len: usize) -> bool {
+        let place = self.blocks.iter_mut().find(|block| block.1 == 0).filter(|_| len <= KEPT_BYTES_MAX - self.bytes);
+        place.is_some_and(|place| {
+            *place = (address, len);
+            self.bytes += len;
+            true
+        })
+    }
+}
+
+/// Whether a block of that layout comes from here.
+const fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= HUGE_PAGE
+}
+
+/// Its length in whole huge pages.
+const fn whole(layout: Layout) -> usize {
+    layout.size().next_multiple_of(HUGE_PAGE)
+}
+
+/// A new block of `len` bytes, all zero, at the beginning of a huge page; null if there is no memory.
+fn map(len: usize) -> *mut u8 {
+    let Some(room) = len.checked_add(HUGE_PAGE) else { return std::ptr::null_mut() };
+    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses aliases nothing; what is cut off of it again is nobody's yet; and this
+    // advice changes no content: that it may be refused is fine.
+    unsafe {
+        let Ok(start) = mmap_anonymous(std::ptr::null_mut(), room, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) else {
+            return std::ptr::null_mut();
+        };
+        let before = start.addr().next_multiple_of(HUGE_PAGE) - start.addr();
+        let block = start.byte_add(before);
+        if before > 0 {
+            let _ = munmap(start, before);
+        }
+        let _ = munmap(block.byte_add(len), HUGE_PAGE - before);
+        let _ = madvise(block, len, Advice::LinuxHugepage);
+        block.cast()
+    }
+}
+
+// SAFETY: small blocks are the system's. A large one is a mapping of its own, or was one and has been given back before; it begins at a huge page, so that
+// it has every alignment that is let in, and has at least the size that was asked for. Nothing here allocates or panics.
+unsafe impl GlobalAlloc for LargeBlocks {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            return self.take(layout).0;
+        }
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if !is_large(layout) {
+            // SAFETY: as the caller promised.
+            return unsafe { System.alloc_zeroed(layout) };
+        }
+        let (block, clean) = self.take(layout);
+        if !clean {
+            // SAFETY: the block has this size and is nobody's yet.
+            unsafe { block.write_bytes(0, layout.size()) };
+        }
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if !is_large(layout) {
+            // SAFETY: as the caller promised; it came from there.
+            return unsafe { System.dealloc(block, layout) };
+        }
+        let len = whole(layout);
+        // SAFETY: a mapping of this length, which nobody uses any more; the kernel may forget what it holds, and does if it has to.
+        unsafe {
+            let _ = madvise(block.cast(), len, Advice::LinuxFree);
+            if !self.with_kept(|kept| kept.put(block.expose_provenance(), len)) {
+                let _ = munmap(block.cast(), len);
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller promised that the new size fits this alignment.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        match (is_large(layout), is_large(new)) {
+            // SAFETY: as the caller promised; it came from there.
+            (false, false) => unsafe { System.realloc(block, layout, size) },
+            (true, true) if whole(layout) == whole(new) => block,
+            // SAFETY: both are blocks of at least the bytes that are copied, and not the same.
+            _ => unsafe {
+                let moved = self.alloc(new);
+                if !moved.is_null() {
+                    moved.copy_from_nonoverlapping(block, layout.size().min(size));
+                    self.dealloc(block, layout);
+                }
+                moved
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(size: usize) -> Layout {
+        Layout::from_size_align(size, 8).unwrap()
+    }
+
+    #[test]
+    fn what_was_given_back_is_given_out_again_and_zero_where_that_was_asked_for() {
+        let blocks = LargeBlocks::new();
+        let size = LARGE + 12_345;
+        // SAFETY: each block is used within its size, and given back once.
+        unsafe {
+            let first = blocks.alloc_zeroed(layout(size));
+            assert!(first.is_aligned_to_huge() && std::slice::from_raw_parts(first, size).iter().all(|byte| *byte == 0));
+            first.write_bytes(7, size);
+            blocks.dealloc(first, layout(size));
+            let again = blocks.alloc_zeroed(layout(size));
+            assert_eq!(again, first);
+            assert!(std::slice::from_raw_parts(again, size).iter().all(|byte| *byte == 0));
+            let other = blocks.alloc(layout(size));
+            assert_ne!(other, again);
+            blocks.dealloc(again, layout(size));
+            blocks.dealloc(other, layout(size));
+        }
+        assert_eq!(blocks.with_kept(|kept| kept.bytes), 2 * whole(layout(size)));
+    }
+
+    #[test]
+    fn a_block_that_grows_or_shrinks_keeps_what_it_holds() {
+        let blocks = LargeBlocks::new();
+        // SAFETY: each block is used within its size, and given back once.
+        unsafe {
+            let mut block = blocks.alloc(layout(1000));
+            block.write_bytes(9, 1000);
+            let mut size = 1000;
+            for new in [LARGE - 1, LARGE, LARGE + 1, 3 * LARGE, LARGE, 2000] {
+                block = blocks.realloc(block, layout(size), new);
+                size = new;
+                assert!(std::slice::from_raw_parts(block, 1000).iter().all(|byte| *byte == 9), "{new}");
+                block.add(size - 1).write(1);
+            }
+            blocks.dealloc(block, layout(size));
+        }
+    }
+
+    #[test]
+    fn no_more_is_kept_than_may_be() {
+        let mut kept = Kept { blocks: [(0, 0); KEPT_MAX], bytes: 0 };
+        assert!(!kept.put(HUGE_PAGE, KEPT_BYTES_MAX + HUGE_PAGE));
+        for at in 0..KEPT_MAX {
+            assert!(kept.put((at + 1) * HUGE_PAGE, HUGE_PAGE));
+        }
+        assert!(!kept.put(HUGE_PAGE * 1000, HUGE_PAGE), "no place is left");
+        assert_eq!(kept.take(2 * HUGE_PAGE), None);
+        assert!(kept.take(HUGE_PAGE).is_some() && kept.put(HUGE_PAGE * 1000, HUGE_PAGE));
+        assert_eq!(kept.bytes, KEPT_MAX * HUGE_PAGE);
+    }
+
+    trait Huge {
+        fn is_aligned_to_huge(&self) -> bool;
+    }
+
+    impl Huge for *mut u8 {
+        fn is_aligned_to_huge(&self) -> bool {
+            self.addr().is_multiple_of(HUGE_PAGE)
+        }
+    }
+}
