@@ -7,9 +7,11 @@ use crate::drive::{Command, Device, Extent};
 use crate::op::Payload;
 use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
 use crate::units::{Bytes, Nanos};
+use alloc::collections::BinaryHeap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 impl<D: Device> Volume<D> {
     /// Writes `payload` over what a file has at `offset`, with direct I/O: returns when the drive has it. Offset and length are multiples of
@@ -30,7 +32,20 @@ pub struct FileBlocks<'v, D> {
     info: BlockInfo,
     /// The file's runs with the file offset at which each begins, in blocks.
     runs: Vec<(u32, u32, u32)>,
-    in_flight: Vec<(u32, Ticket, Nanos)>,
+    /// In flight without a known end.
+    waiting: Vec<InFlight>,
+    /// Those of which it is known when they are done, the earliest first.
+    known: BinaryHeap<Reverse<(Nanos, InFlight)>>,
+    submitted: u64,
+}
+
+/// An operation in flight. Of two that are done at the same time the one that was submitted first comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct InFlight {
+    nth: u64,
+    tag: u32,
+    ticket: Ticket,
+    issued: Nanos,
 }
 
 impl<'v, D: Device> FileBlocks<'v, D> {
@@ -47,7 +62,7 @@ impl<'v, D: Device> FileBlocks<'v, D> {
         }
         let size = Bytes(file.size / BLOCK * BLOCK);
         let info = BlockInfo { size, block_size: BLOCK as u32, queue_depth_max, trim: false };
-        Ok(Self { volume, path: path.to_string(), info, runs, in_flight: Vec::new() })
+        Ok(Self { volume, path: path.to_string(), info, runs, waiting: Vec::new(), known: BinaryHeap::new(), submitted: 0 })
     }
 
     /// The volume.
@@ -122,7 +137,8 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
             Command::Flush | Command::Trim(_) => volume.queue.flush(issued, ticket),
         }
         volume.queue.unplug();
-        self.in_flight.push((tag, ticket, issued));
+        self.waiting.push(InFlight { nth: self.submitted, tag, ticket, issued });
+        self.submitted += 1;
         Ok(())
     }
 
@@ -130,15 +146,14 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
         let mut reaped = 0;
         loop {
             let now = self.volume.now;
-            let next = self.next_completion();
-            match next {
-                Some((completed, at)) if completed <= now => {
-                    let (tag, ticket, issued) = self.in_flight.remove(at);
+            match self.next_completion() {
+                Some((completed, InFlight { tag, ticket, issued, .. })) if completed <= now => {
+                    self.known.pop();
                     self.volume.queue.finish(ticket);
                     done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
                     reaped += 1;
                 }
-                _ if reaped >= min || self.in_flight.is_empty() => return Ok(()),
+                next if reaped >= min || (next.is_none() && self.waiting.is_empty()) => return Ok(()),
                 // What is still queued may complete before what is known.
                 Some((completed, _)) if self.volume.queue.queued() == 0 => self.volume.run_until(completed),
                 _ => self.volume.step(),
@@ -148,17 +163,24 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
 }
 
 impl<D: Device> FileBlocks<'_, D> {
-    /// The earliest completion that is known, and where in `in_flight` it is.
-    fn next_completion(&self) -> Option<(Nanos, usize)> {
-        let known = |(at, (_, ticket, _)): (usize, &(u32, Ticket, Nanos))| self.volume.queue.done(*ticket).map(|done| (done, at));
-        self.in_flight.iter().enumerate().filter_map(known).min()
+    /// The earliest completion that is known, and of what.
+    fn next_completion(&mut self) -> Option<(Nanos, InFlight)> {
+        let (volume, known) = (&*self.volume, &mut self.known);
+        self.waiting.retain(|one| match volume.queue.done(one.ticket) {
+            Some(done) => {
+                known.push(Reverse((done, *one)));
+                false
+            }
+            None => true,
+        });
+        self.known.peek().map(|Reverse(first)| *first)
     }
 }
 
 impl<D> Drop for FileBlocks<'_, D> {
     fn drop(&mut self) {
-        for (_, ticket, _) in self.in_flight.drain(..) {
-            self.volume.queue.forget(ticket);
+        for one in self.waiting.drain(..).chain(self.known.drain().map(|Reverse((_, one))| one)) {
+            self.volume.queue.forget(one.ticket);
         }
     }
 }

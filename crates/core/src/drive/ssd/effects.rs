@@ -10,6 +10,7 @@ use super::*;
 use crate::data::DataClass;
 use crate::drive::spec::*;
 use crate::rng::Stream;
+use alloc::vec::Vec;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;

@@ -199,7 +199,7 @@ impl Ftl {
         let mut from = 0;
         while from < old.len() {
             let block = old[from] >> shift;
-            let run = old[from..].iter().take_while(|address| **address >> shift == block).count();
+            let run = run_of(&old[from..], shift, block);
             if block == 0 {
                 self.trimmed -= old[from..from + run].iter().filter(|address| **address == TRIMMED).count() as u64;
             } else {
@@ -305,4 +305,12 @@ impl Ftl {
         }
         forgotten
     }
+}
+
+/// How many addresses from the first on lie in superblock `block`.
+fn run_of(addresses: &[u32], shift: u32, block: u32) -> usize {
+    // Whole chunks without a branch inside, for TRIMs of a whole drive.
+    let elsewhere = |chunk: &&[u32]| chunk.iter().fold(0, |seen, address| seen | (*address >> shift) ^ block) != 0;
+    let whole = addresses.chunks_exact(64).take_while(|chunk| !elsewhere(chunk)).count() * 64;
+    whole + addresses[whole..].iter().take_while(|address| **address >> shift == block).count()
 }
