@@ -1,5 +1,8 @@
 """The module against itself, against the command line, and against programs that share no code with it."""
 
+import contextlib
+import io
+import json
 import os
 import pathlib
 import re
@@ -81,6 +84,22 @@ class Drives(unittest.TestCase):
                 call()
             self.assertIn(said, str(raised.exception))
             self.assertNotIn("\n", str(raised.exception))
+
+
+class Notebooks(unittest.TestCase):
+    def test_each_runs_to_its_end_and_shows_what_it_says(self):
+        # They have assertions of their own: theory, and what their text says.
+        notebooks = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+        self.assertEqual(len(notebooks), 3)
+        for path in notebooks:
+            names, printed = {}, io.StringIO()
+            cells = json.loads(path.read_text())["cells"]
+            with contextlib.redirect_stdout(printed):
+                for cell in cells:
+                    if cell["cell_type"] == "code":
+                        exec(compile("".join(cell["source"]), str(path), "exec"), names)
+            self.assertIn(" ", printed.getvalue(), path)
+            self.assertTrue(all(not cell.get("outputs") for cell in cells), f"{path}: kept without outputs, which would grow old")
 
 
 class Simulations(unittest.TestCase):
