@@ -6,6 +6,7 @@
 pub mod advice;
 pub mod ageing;
 pub mod answer;
+pub mod asked;
 pub mod beside;
 pub mod cells;
 mod costs;

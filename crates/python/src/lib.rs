@@ -7,6 +7,7 @@ mod plan;
 mod run;
 mod simulate;
 mod ssd;
+mod study;
 mod table;
 mod trace;
 mod values;
@@ -30,8 +31,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<plan::Plan>()?;
     module.add_class::<run::Run>()?;
     module.add_class::<ssd::Ssd>()?;
+    module.add_class::<study::Study>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<trace::Trace>()?;
     module.add_function(wrap_pyfunction!(drive::drives, module)?)?;
-    module.add_function(wrap_pyfunction!(simulate::simulate, module)?)
+    module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(study::study, module)?)
 }

@@ -167,6 +167,44 @@ class Simulations(unittest.TestCase):
         self.assertIn("KeyboardInterrupt", said)
 
 
+class Studies(unittest.TestCase):
+    def test_the_command_line_says_the_same(self):
+        if not BINARY:
+            skip(self, "TRIMTAB does not name the program")
+        questions, policies = ["deleting", "ageing"], ["none", "idle"]
+        text = (ROOT / "drives" / "ocz-vertex-le-100gb.toml").read_text()
+        done = []
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory, "mine.toml")
+            path.write_text(text)
+            found = trimtab.study(trimtab.Drive(path), policies, quick=True, questions=questions, progress=done.append)
+            command = [BINARY, "--store", directory + "/store", "--json", "study", f"drive:{path}", "--quick", "--report", directory + "/r.html"]
+            command += ["--policies", ",".join(policies), "--questions", ",".join(questions)]
+            told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        self.assertEqual((found.use, found.verdict, found.why), (told["use"], told["verdict"], told["why"]))
+        for mine, theirs in [(found.deleting, told["runs"]), (found.ageing, told["ageing"])]:
+            self.assertEqual([run.policy[0] for run in mine], [run["policy"] for run in theirs])
+            for run, other in zip(mine, theirs):
+                seconds = sum(phase["took_ns"] for phase in other["phases"]) / 1e9
+                self.assertEqual(run.seed, other["seed"])
+                self.assertAlmostEqual(run.figures["simulated_s"], seconds, places=6)
+                for metric in other["metrics"]:
+                    mean = sum(metric["samples"]) / len(metric["samples"])
+                    self.assertIn(mean, run.figures.values(), metric["name"])
+        self.assertEqual(done, sorted(set(done)))
+
+    def test_what_is_wrong_is_said(self):
+        for call, said in [
+            (lambda: trimtab.study(small(), ["sometimes"]), "sometimes"),
+            (lambda: trimtab.study(small(), filesystem="zfs"), "there are ext4"),
+            (lambda: trimtab.study(small(), questions=["why"]), "there are deleting"),
+            (lambda: trimtab.study(small(), fill_percent=float("nan")), "fill_percent"),
+        ]:
+            with self.assertRaises(trimtab.Error) as raised:
+                call()
+            self.assertIn(said, str(raised.exception))
+
+
 class Stepwise(unittest.TestCase):
     def test_sequential_writes_are_as_fast_as_the_link_or_the_flash(self):
         drive = trimtab.Drive("nvme-tlc-500gb")

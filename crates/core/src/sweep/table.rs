@@ -94,19 +94,27 @@ impl Cells {
 
 /// The outcome of a run of a cell.
 pub fn outcome<T>(cell: &Cell<T>, run: &Run) -> Outcome {
+    let mut figures = figures(run);
+    let mut add = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            figures.insert(name.to_owned(), value);
+        }
+    };
+    add("drive_capacity_bytes", Some(cell.drive.capacity_bytes as f64));
+    add("drive_over_provisioning_percent", cell.over_provisioning_percent());
+    let utilisation = cell.drive.flash().and_then(|flash| utilisation(run, flash.geometry.raw_bytes() as f64));
+    add("flash_utilisation_last_quarter_ratio", utilisation);
+    Outcome::Finished { figures, warnings: warnings(run) }
+}
+
+/// What any run says in figures: means of its metrics, latencies over all phases, counters. Names end with their units.
+pub fn figures(run: &Run) -> BTreeMap<String, f64> {
     let mut figures = BTreeMap::new();
     let mut add = |name: String, value: f64| {
         if value.is_finite() {
             figures.insert(name, value);
         }
     };
-    add("drive_capacity_bytes".into(), cell.drive.capacity_bytes as f64);
-    if let Some(percent) = cell.over_provisioning_percent() {
-        add("drive_over_provisioning_percent".into(), percent);
-    }
-    if let Some(ratio) = cell.drive.flash().and_then(|flash| utilisation(run, flash.geometry.raw_bytes() as f64)) {
-        add("flash_utilisation_last_quarter_ratio".into(), ratio);
-    }
     add("simulated_s".into(), run.phases.iter().map(|phase| phase.took.as_secs_f64()).sum());
     for metric in run.metrics.iter().filter(|metric| !metric.samples.is_empty()) {
         add(column_of(metric), metric.samples.iter().sum::<f64>() / metric.samples.len() as f64);
@@ -121,8 +129,14 @@ pub fn outcome<T>(cell: &Cell<T>, run: &Run) -> Outcome {
     for (name, value) in &run.counters {
         add(format!("counter_{}", plain(name)), *value as f64);
     }
+    figures
+}
+
+/// Codes of what could mislead, each once.
+#[must_use]
+pub fn warnings(run: &Run) -> Vec<String> {
     let warnings: BTreeSet<String> = run.warnings.iter().map(|warning| warning.code.clone()).collect();
-    Outcome::Finished { figures, warnings: warnings.into_iter().collect() }
+    warnings.into_iter().collect()
 }
 
 /// Mapped bytes over what is not erased, mean over the samples of the last quarter of what was written: the u of formulas for write amplification.

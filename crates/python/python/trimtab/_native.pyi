@@ -33,6 +33,51 @@ def simulate(
     With ``trace``, that is the workload.
     """
 
+def study(
+    drive: Drive,
+    policies: Sequence[str] | None = None,
+    *,
+    filesystem: str = "ext4",
+    fill_percent: float = 60.0,
+    quick: bool = False,
+    questions: Sequence[str] | None = None,
+    threads: int | None = None,
+    progress: Callable[[int], Any] | None = None,
+    seed: int = 1,
+) -> Study:
+    """Studies a modelled drive as ``trimtab study`` does: what each policy costs when files are deleted, and what it gains over months.
+
+    ``questions`` are some of ``deleting``, ``ageing`` and ``tuning``; all without it. Assumptions are not changed here, so that the verdict does not say how
+    robust it is. ``progress`` is called with how many runs are done.
+    """
+
+class Study:
+    """What each trim policy does to a drive, and which to use."""
+
+    @property
+    def use(self) -> str | None:
+        """The policy to use; ``None`` where no one policy is."""
+    @property
+    def why(self) -> list[str]: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def evidence(self) -> list[str]: ...
+    @property
+    def caveats(self) -> list[str]: ...
+    @property
+    def untried(self) -> list[tuple[str, str]]:
+        """What could not be tried, and why."""
+    @property
+    def deleting(self) -> list[Run]:
+        """Files deleted under each policy, with others at work beside."""
+    @property
+    def ageing(self) -> list[Run]:
+        """Months of churn under each policy at each fill."""
+    @property
+    def tuning(self) -> list[Run]:
+        """Data and tuning: one thing changed at a time."""
+
 class Drive:
     """A drive specification."""
 

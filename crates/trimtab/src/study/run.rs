@@ -209,13 +209,9 @@ impl<'a> UnderWay<'a> {
         let (runs, untried) = matrix.close();
         self.study.untried.extend(untried);
         for (cell, run) in self.cells.iter().zip(runs) {
-            let list = match cell.question {
-                Question::Deleting => &mut self.study.runs,
-                Question::Ageing => &mut self.study.ageing,
-                Question::Tuning => &mut self.study.tuning,
-                Question::Generation => &mut self.study.kernels,
-            };
-            list.extend(run);
+            if let Some(run) = run {
+                self.study.add(cell.question, run);
+            }
         }
         let said = self.said.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(assumptions) = self.assumptions.filter(|_| said.len() == self.trials.len()) {

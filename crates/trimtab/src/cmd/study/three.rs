@@ -1,7 +1,7 @@
 //! `trimtab study` without a target: three modelled drives beside each other, so that one sees where TRIM policy matters and where it does not.
 
 use super::kept;
-use super::modelled::{self, Asked};
+use super::modelled;
 use super::{Args, Question, checkpoints, write_html};
 use crate::output::Context;
 use crate::report;
@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_core::study::answer::Around;
+use trimtab_core::study::asked::Asked;
 use trimtab_core::study::cells::Extent;
 use trimtab_core::study::judged::Judged;
 use trimtab_core::study::scale::{FULL, QUICK, Scale};
@@ -57,7 +58,7 @@ fn asked(args: &Args) -> Asked {
         (true, false, false) => Some(Breadth::Few),
         (false, ..) => args.questions.contains(&Question::Assumptions).then_some(Breadth::All),
     };
-    Asked { scale, extent, only_tree: !args.full, assumptions }
+    Asked { deleting: args.asks(Question::Deleting), scale, extent, only_tree: !args.full, assumptions }
 }
 
 fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -> anyhow::Result<ExitCode> {
