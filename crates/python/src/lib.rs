@@ -2,6 +2,7 @@
 //! `trimtab-core`. Everything that takes long lets other Python threads run, and ends at Ctrl-C.
 
 mod aside;
+mod crew;
 mod drive;
 mod plan;
 mod run;

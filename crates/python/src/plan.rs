@@ -1,12 +1,13 @@
 //! Plans of sweeps: their cells, run here on threads, or wherever a caller sends their numbers.
 
+use crate::crew::{Crew, available};
 use crate::trace::{Timed, Trace};
 use crate::{aside, drive, error, table};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use trimtab_core::drive::spec::file::Drive;
 use trimtab_core::runner::End;
@@ -116,17 +117,20 @@ impl Plan {
         Ok(self.plan.cell(&place, &self.sources()).map_err(|wrong| error(drive::said(wrong)))?.memory().0)
     }
 
-    /// Runs these cells on so many threads, and gives a row each, in their order, in a form that can be sent anywhere.
-    #[pyo3(signature = (cells, *, threads=1, progress=None))]
+    /// Runs these cells on so many threads, as far as `memory_bytes` (or four fifths of what is free) take them, and gives a row each, in their order, in a form that can be sent anywhere.
+    #[pyo3(signature = (cells, *, threads=1, memory_bytes=None, progress=None))]
     fn run<'py>(
         &self,
         py: Python<'py>,
         cells: Vec<u64>,
         threads: usize,
+        memory_bytes: Option<u64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         cells.iter().try_for_each(|cell| self.known(*cell).map(drop))?;
-        let rows = aside::run(py, progress.as_ref(), |signs| self.rows(&cells, threads, signs))?;
+        let rows = aside::run(py, progress.as_ref(), |signs| {
+            self.rows(&cells, &Crew { threads, memory_bytes: memory_bytes.unwrap_or_else(available), signs })
+        })?;
         let rows = rows.ok_or_else(|| error("it was stopped"))?;
         Ok(rows.iter().map(|row| PyBytes::new(py, &packed(row))).collect())
     }
@@ -162,26 +166,10 @@ impl Plan {
     }
 
     /// The rows of cells; `None` if it was stopped.
-    fn rows(&self, cells: &[u64], threads: usize, signs: &aside::Signs) -> Option<Vec<Row>> {
-        let (sources, next, stopped) = (self.sources(), AtomicUsize::new(0), AtomicBool::new(false));
-        let rows: Mutex<Vec<Option<Row>>> = Mutex::new(vec![None; cells.len()]);
-        let work = || {
-            while !stopped.load(Ordering::Relaxed) && !signs.stop.load(Ordering::Relaxed) {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(cell) = cells.get(at) else { break };
-                match self.row(*cell, &sources, signs) {
-                    Some(row) => rows.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(row),
-                    None => stopped.store(true, Ordering::Relaxed),
-                }
-                signs.done.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, cells.len().max(1)) {
-                scope.spawn(work);
-            }
-        });
-        rows.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
+    fn rows(&self, cells: &[u64], crew: &Crew<'_>) -> Option<Vec<Row>> {
+        let sources = self.sources();
+        let needs = |at: usize| self.plan.cell(&self.plan.place(cells[at]), &sources).map_or(0, |cell| cell.memory().0);
+        crew.run(cells.len(), needs, |at| self.row(cells[at], &sources, crew.signs))
     }
 }
 

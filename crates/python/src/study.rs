@@ -1,12 +1,10 @@
 //! A study of a modelled drive: what each trim policy does, and what follows from it.
 
+use crate::crew::{Crew, available};
 use crate::drive::Drive;
 use crate::run::Run;
 use crate::{aside, error};
 use pyo3::prelude::*;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use trimtab_core::runner::End;
 use trimtab_core::study::answer::{self, Around};
 use trimtab_core::study::asked::{Asked, Thoroughness};
@@ -163,27 +161,15 @@ fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<Asked> {
 
 /// Every cell's run, or why it has none.
 fn all(cells: &[Cell], threads: usize, signs: &aside::Signs) -> Result<Vec<Result<run::Run, String>>, String> {
-    let (next, runs) = (AtomicUsize::new(0), Mutex::new(vec![None; cells.len()]));
-    let work = || {
-        while !signs.stop.load(Ordering::Relaxed) {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(cell) = cells.get(at) else { break };
-            let mut watcher = signs;
-            let run = match cell.run(&mut watcher as &mut dyn simulate::Watcher) {
-                Ok((run, End::Complete)) => Ok(run),
-                Ok((_, End::Interrupted)) => break,
-                Ok((_, End::Failed(failed))) => Err(failed.to_string()),
-                Err(problem) => Err(problem.to_string()),
-            };
-            runs.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(run);
-            signs.done.fetch_add(1, Ordering::Relaxed);
+    let make = |at: usize| {
+        let mut watcher = signs;
+        match cells[at].run(&mut watcher as &mut dyn simulate::Watcher) {
+            Ok((run, End::Complete)) => Some(Ok(run)),
+            Ok((_, End::Interrupted)) => None,
+            Ok((_, End::Failed(failed))) => Some(Err(failed.to_string())),
+            Err(problem) => Some(Err(problem.to_string())),
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, cells.len().max(1)) {
-            scope.spawn(work);
-        }
-    });
-    let runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
-    runs.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| "it was stopped".to_owned())
+    let crew = Crew { threads, memory_bytes: available(), signs };
+    crew.run(cells.len(), |at| cells[at].memory().0, make).ok_or_else(|| "it was stopped".to_owned())
 }

@@ -255,6 +255,22 @@ class Sweeps(unittest.TestCase):
         for name in self.table.column_names:
             self.assertEqual(self.table.column(name), again.column(name), name)
 
+    def test_no_more_run_at_once_than_there_is_memory_for(self):
+        code = """
+            import resource, sys, trimtab
+            plan = trimtab.Plan("repeats = 4\\n[base]\\ndrive.name = 'sata-tlc-500gb'\\ndrive.capacity = '64GiB'\\n"
+                                "workload = { name = 'random', until_written = '1MiB' }\\n[axes]\\nworkload.read_percent = [0]\\n")
+            trimtab.sweep(plan, threads=4, memory_bytes=eval(sys.argv[1]))
+            print(plan.memory_bytes(0), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        """
+        peaks = []
+        for limit in ("1", "None"):
+            told = subprocess.run([sys.executable, "-c", textwrap.dedent(code), limit], check=True, capture_output=True, text=True).stdout
+            cell, peak = map(int, told.split())
+            peaks.append(peak)
+        self.assertLess(peaks[0], 2 * cell + (100 << 20), "one after another")
+        self.assertGreater(peaks[1] - peaks[0], cell, "beside each other, where there is memory")
+
     def test_arrow_readers_take_it(self):
         import pyarrow
 

@@ -169,8 +169,10 @@ class Plan:
     @property
     def directory(self) -> str: ...
     def memory_bytes(self, cell: int) -> int: ...
-    def run(self, cells: Sequence[int], *, threads: int = 1, progress: Callable[[int], Any] | None = None) -> list[bytes]:
-        """Runs these cells, and gives a row each, in a form that can be sent anywhere."""
+    def run(
+        self, cells: Sequence[int], *, threads: int = 1, memory_bytes: int | None = None, progress: Callable[[int], Any] | None = None
+    ) -> list[bytes]:
+        """Runs these cells, and gives a row each, in a form that can be sent anywhere. No more of them at once than there is memory for."""
     def table(self, rows: Sequence[bytes]) -> Table:
         """The table of rows that ``run`` gave, here or elsewhere."""
 

@@ -25,18 +25,19 @@ def sweep(
     *,
     client: Any = None,
     threads: int | None = None,
+    memory_bytes: int | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Table:
     """Runs all cells of a plan (or of the plan in a file) and gives the table.
 
     ``client`` is a ``distributed.Client`` (Dask), or the module ``ray`` after ``ray.init()``; without one the cells run on threads of this process, on all
-    processors unless ``threads`` says otherwise. Workers need this package and nothing else, and those on other machines the files that a plan names, at the same place.
+    processors unless ``threads`` says otherwise, and as many at once as ``memory_bytes`` (without it, four fifths of what is free) are enough for. Workers need this package and nothing else, and those on other machines the files that a plan names, at the same place.
     ``progress`` is called with the number of cells that are done; the engines have dashboards of their own.
     """
     if not isinstance(plan, Plan):
         plan = load_plan(plan)
     if client is None:
-        rows = plan.run(list(range(plan.cells)), threads=threads or _processors(), progress=progress)
+        rows = plan.run(list(range(plan.cells)), threads=threads or _processors(), memory_bytes=memory_bytes, progress=progress)
     elif getattr(client, "__name__", "") == "ray":
         rows = _on_ray(plan, client, progress)
     else:

@@ -43,8 +43,24 @@ impl LargeBlocks {
         let len = whole(layout);
         match self.with_kept(|kept| kept.take(len)) {
             Some(address) => (std::ptr::with_exposed_provenance_mut(address), false),
-            None => (map(len), true),
+            None => {
+                let block = map(len);
+                let again = block.is_null() && self.give_back() > 0;
+                (if again { map(len) } else { block }, true)
+            }
         }
+    }
+
+    /// Gives what is kept back to the kernel, where it does not let anybody have more than it has; says how much that was.
+    fn give_back(&self) -> usize {
+        self.with_kept(|kept| {
+            for (address, len) in &mut kept.blocks {
+                // SAFETY: a mapping of this length, which nobody uses.
+                let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(*address), *len) };
+                *len = 0;
+            }
+            std::mem::take(&mut kept.bytes)
+        })
     }
 }
 
@@ -188,6 +204,7 @@ mod tests {
             blocks.dealloc(other, layout(size));
         }
         assert_eq!(blocks.with_kept(|kept| kept.bytes), 2 * whole(layout(size)));
+        assert_eq!((blocks.give_back(), blocks.give_back()), (2 * whole(layout(size)), 0));
     }
 
     #[test]
