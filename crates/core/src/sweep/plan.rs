@@ -349,7 +349,7 @@ impl Reader<'_> {
             Some(DeValue::Boolean(log)) => *log,
             Some(_) => return self.wrong(at, key, "log is true or false"),
         };
-        let steps = self.count(table.get("steps"), key, 2, STEPS_MAX)?;
+        let steps = self.count(table.get("steps"), &format!("{key}.steps"), 2, STEPS_MAX)?;
         if from >= to {
             return self.wrong(at, key, "a range goes from a smaller value to a larger one");
         }

@@ -177,6 +177,10 @@ fn mistakes_are_named_with_line_and_key() {
             "[axes]\nworkload.fill_percent = { from = 1, to = 5, stesp = 2 }\n",
             "line 6: workload.fill_percent.stesp: there is nothing of that name; did you mean 'steps'?",
         ),
+        (
+            "[axes]\nworkload.fill_percent = { from = 1, to = 5, steps = 1 }\n",
+            "line 6: workload.fill_percent.steps: 1 is not a whole number from 2",
+        ),
         ("[axes]\nworkload.queue_depth = { from = 1, to = 4, steps = 9 }\n", "its 9 steps are only 4 whole numbers"),
         ("[axes]\nworkload.queue_depth = { from = 1.5, to = 4, steps = 2 }\n", "it takes whole numbers only"),
         ("[axes]\ndrive.capacity = [\"8GiB\"]\n", "line 6: drive.capacity: it is set twice"),
