@@ -65,13 +65,13 @@ impl<'a> Modelled<'a> {
         match Trials::new(&setup, policies, breadth) {
             Ok(trials) => self.assumptions = trials.map(|trials| Assumptions { setup, trials, cell }),
             // What cannot be tried costs no run that is there.
-            Err(problem) => self.cannot_assume(problem.to_string()),
+            Err(problem) => self.study.untried.push(no_assumptions(problem.to_string())),
         }
     }
+}
 
-    fn cannot_assume(&mut self, reason: String) {
-        self.study.untried.push(Untried { policy: "other assumptions".to_owned(), reason });
-    }
+fn no_assumptions(reason: String) -> Untried {
+    Untried { policy: "other assumptions".to_owned(), reason }
 }
 
 /// Makes studies of modelled drives beside each other: all that is to be run, of all of them, on all processors.
@@ -89,8 +89,8 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
         if thread.is_multiple_of(2) { tasks.pop_front() } else { tasks.pop_back() }
     };
     crew::run(crew::processors(), next, |task: Task| {
-        let (study, cells) = (&under_way[task.study], task.memory.min(budget.total().0));
-        let _memory = budget.take(cells);
+        let study = &under_way[task.study];
+        let _memory = budget.take(task.memory.min(budget.total().0));
         match task.what {
             What::Visit(at) => study.visit(context, at)?,
             What::Trial(at) => study.try_out(at),
@@ -217,7 +217,7 @@ impl<'a> UnderWay<'a> {
         if let Some(assumptions) = self.assumptions.filter(|_| said.len() == self.trials.len()) {
             match assumptions.judged(said.into_values()) {
                 Ok(run) => self.study.assumptions = run,
-                Err(error) => self.study.untried.push(Untried { policy: "other assumptions".to_owned(), reason: format!("{error:#}") }),
+                Err(error) => self.study.untried.push(no_assumptions(format!("{error:#}"))),
             }
             if let Some(run) = &self.study.assumptions {
                 self.checkpoints.put(run)?;
