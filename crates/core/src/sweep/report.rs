@@ -2,6 +2,7 @@
 
 use super::MODEL;
 use super::design::Kind;
+use super::filter::Filter;
 use super::plan::Plan;
 use super::table::{Outcome, Row};
 use super::value::{Axis, Value, Values};
@@ -61,14 +62,21 @@ struct Bins {
     at: Vec<Option<f64>>,
 }
 
-/// The document of a sweep; `only` are columns to show instead of the usual ones.
+/// The document of the cells of a sweep that pass `filter`; `only` are columns to show instead of the usual ones.
 #[must_use]
-pub fn document(plan: &Plan, rows: &[Row], only: &[String]) -> Document {
-    let look = Look::of(plan, rows, only);
+pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> Document {
+    let all = rows.len() as u64;
+    let rows: Vec<Row> = rows.iter().filter(|row| filter.passes(&plan.place(row.cell).values)).cloned().collect();
+    let (look, rows) = (Look::of(plan, &rows, filter, only), rows.as_slice());
     let failed = rows.iter().filter(|row| matches!(row.outcome, Outcome::Failed(_))).count();
-    let missing = plan.cells().saturating_sub(rows.len() as u64);
-    let count =
-        format!("{} cells: {} finished, {failed} failed, {missing} missing", grouped(plan.cells()), grouped(look.cells.len() as u64));
+    let missing = plan.cells().saturating_sub(all);
+    let finished = grouped(look.cells.len() as u64);
+    let count = match filter.in_words() {
+        None => format!("{} cells: {finished} finished, {failed} failed, {missing} missing", grouped(plan.cells())),
+        Some(words) => {
+            format!("{words}: {finished} finished and {failed} failed of {} cells, of which {missing} are missing", grouped(plan.cells()))
+        }
+    };
     let mut sections = alloc::vec![Section::new("Axes", alloc::vec![Block::Table(look.axes())])];
     sections.extend(look.best());
     sections.extend(look.sensitivity(rows));
@@ -86,8 +94,8 @@ pub fn document(plan: &Plan, rows: &[Row], only: &[String]) -> Document {
 }
 
 impl<'a> Look<'a> {
-    fn of(plan: &'a Plan, rows: &'a [Row], only: &[String]) -> Self {
-        let bins: Vec<Bins> = plan.axes.iter().map(Bins::of).collect();
+    fn of(plan: &'a Plan, rows: &'a [Row], filter: &Filter, only: &[String]) -> Self {
+        let bins: Vec<Bins> = plan.axes.iter().enumerate().map(|(at, axis)| Bins::of(axis, |value| filter.lets(at, value))).collect();
         let places = |row: &Row| {
             plan.axes.iter().zip(plan.place(row.cell).values).zip(&bins).map(|((axis, value), bins)| bins.find(axis, &value)).collect()
         };
@@ -298,11 +306,15 @@ impl<'a> Look<'a> {
 }
 
 impl Bins {
-    fn of(axis: &Axis) -> Self {
-        let (values, about): (Vec<Value>, &str) = match axis.len() {
+    /// The values of an axis that are looked at; neighbours are one where there are many.
+    fn of(axis: &Axis, lets: impl Fn(&Value) -> bool) -> Self {
+        let (mut values, about): (Vec<Value>, &str) = match axis.len() {
             Some(len) if len as usize <= BINS * 2 => ((0..len).map(|nth| axis.nth(nth)).collect(), ""),
             _ => ((0..BINS).map(|bin| axis.at((bin as f64 + 0.5) / BINS as f64)).collect(), "about "),
         };
+        if values.iter().any(&lets) {
+            values.retain(lets);
+        }
         let labels = values.iter().map(|value| format!("{about}{}", label(value))).collect();
         Self { labels, at: values.iter().map(Value::number).collect(), values }
     }

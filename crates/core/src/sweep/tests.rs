@@ -1,5 +1,6 @@
 //! Plans, from text to cells.
 
+use super::filter::Filter;
 use super::table::{Cells, Outcome, Row, outcome, table};
 use super::*;
 use crate::drive::shipped::drive;
@@ -324,7 +325,7 @@ fn a_report_says_what_the_rows_say() {
     use crate::document::{Block, ChartKind, SHADES};
     let plan =
         plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
-    let document = super::report::document(&plan, &known(&plan), &[]);
+    let document = super::report::document(&plan, &known(&plan), &Filter::default(), &[]);
     assert_eq!(document.subtitle[1], "12 cells: 12 finished, 0 failed, 0 missing");
     let blocks: Vec<&Block> = document.sections.iter().flat_map(|section| &section.blocks).collect();
     let table = |caption: &str| {
@@ -355,8 +356,30 @@ fn a_report_says_what_the_rows_say() {
     let Some(ChartKind::Lines { lines, .. }) = lines else { panic!("{lines:?}") };
     assert_eq!((lines[0].name.as_str(), lines[0].points.as_slice()), ("none", [(10.0, 35.0), (20.0, 45.0), (30.0, 55.0)].as_slice()));
     // What is missing is said, and nothing is made of it.
-    let part = super::report::document(&plan, &known(&plan)[..5], &[]);
+    let part = super::report::document(&plan, &known(&plan)[..5], &Filter::default(), &[]);
     assert!(part.subtitle[1].contains("7 missing") && part.sections.iter().all(|section| section.title != "What decides"));
+}
+
+#[test]
+fn a_report_of_some_cells_is_of_these_alone() {
+    use crate::document::Block;
+    let plan =
+        plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
+    let said = ["policy=online".to_owned(), "drive.over_provisioning_percent=15..30".to_owned()];
+    let filter = Filter::parse(&plan, &said).unwrap();
+    let document = super::report::document(&plan, &known(&plan)[..11], &filter, &[]);
+    assert_eq!(
+        document.subtitle[1],
+        "only cells with policy.name = online and drive.over_provisioning_percent = 15..30: 3 finished and 0 failed of 12 cells, of which 1 are missing"
+    );
+    let blocks: Vec<&Block> = document.sections.iter().flat_map(|section| &section.blocks).collect();
+    let heat = blocks.iter().find_map(|block| match block {
+        Block::Table(table) if table.caption.contains("Mean of waf") => Some(table),
+        _ => None,
+    });
+    // The last cell, 30 % and 4 in flight, is missing.
+    assert_eq!(heat.unwrap().rows, [["20", "30.0", "65.0"], ["30", "40.0", ""]]);
+    assert!(document.sections.iter().all(|section| section.title != "What decides"), "a part of a grid is no grid");
 }
 
 #[test]
@@ -371,7 +394,7 @@ fn a_design_for_sensitivity_gives_indices() {
         Row { cell, id: String::new(), outcome: Outcome::Finished { figures, warnings: Vec::new() } }
     };
     let rows: Vec<Row> = (0..plan.cells()).map(row).collect();
-    let document = super::report::document(&plan, &rows, &["waf_ratio".to_owned()]);
+    let document = super::report::document(&plan, &rows, &Filter::default(), &["waf_ratio".to_owned()]);
     let section = document.sections.iter().find(|section| section.title == "What decides").unwrap();
     let crate::document::Block::Table(table) = &section.blocks[1] else { panic!() };
     let shares: Vec<f64> = table.rows.iter().map(|row| row[2].trim_end_matches(" %").parse().unwrap()).collect();

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_core::document::Table;
 use trimtab_core::sweep::Value;
+use trimtab_core::sweep::filter::Filter;
 use trimtab_core::sweep::report::document;
 use trimtab_core::sweep::table::{Outcome, Row};
 use trimtab_core::units::{Bytes, Nanos, grouped};
@@ -124,6 +125,9 @@ pub struct ExportArgs {
     /// The form.
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
+    /// Only cells with this value, these values (A,B) or a value in this range (FROM..TO) on an axis. Repeat for more conditions.
+    #[arg(long = "where", value_name = "AXIS=VALUE")]
+    conditions: Vec<String>,
     /// The file; - for standard output.
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
@@ -141,6 +145,9 @@ pub struct ReportArgs {
     /// Show this column of the table, instead of the usual figures. Repeat for more.
     #[arg(long = "figure", value_name = "COLUMN")]
     figures: Vec<String>,
+    /// Only cells with this value, these values (A,B) or a value in this range (FROM..TO) on an axis. Repeat for more conditions.
+    #[arg(long = "where", value_name = "AXIS=VALUE")]
+    conditions: Vec<String>,
     /// The file; - for standard output.
     #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-sweep.html")]
     output: PathBuf,
@@ -387,7 +394,9 @@ fn begun(path: &Path) -> anyhow::Result<(Directory, Vec<Row>)> {
 }
 
 fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let (directory, rows) = begun(&args.directory)?;
+    let (directory, mut rows) = begun(&args.directory)?;
+    let filter = filter(&directory, &args.conditions)?;
+    rows.retain(|row| filter.passes(&directory.plan.place(row.cell).values));
     let columns = directory.columns(&rows);
     let bytes = match args.format {
         Format::Csv => csv::file(&columns)?,
@@ -415,8 +424,13 @@ fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode
             .hint(near.map_or_else(|| "'trimtab sweep export DIR' has all columns".to_owned(), |near| format!("did you mean '{near}'?")))
             .into());
     }
-    let page = report::html::render(&document(&directory.plan, &rows, &args.figures));
+    let filter = filter(&directory, &args.conditions)?;
+    let page = report::html::render(&document(&directory.plan, &rows, &filter, &args.figures));
     write_to(&args.output, page.as_bytes(), args.force, context, "report")
+}
+
+fn filter(directory: &Directory, conditions: &[String]) -> anyhow::Result<Filter> {
+    Filter::parse(&directory.plan, conditions).map_err(|wrong| UsageError::new(format!("--where: {wrong}")).into())
 }
 
 fn write_to(output: &Path, bytes: &[u8], force: bool, context: &Context, what: &str) -> anyhow::Result<ExitCode> {
