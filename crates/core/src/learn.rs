@@ -13,6 +13,7 @@ pub mod predict;
 pub mod probes;
 #[cfg(test)]
 mod recovery;
+pub mod rounds;
 pub mod summary;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ pub mod beside;
 pub mod cells;
 mod costs;
 pub mod document;
+pub mod ensemble;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod job;

@@ -7,6 +7,7 @@ pub mod model;
 pub mod simulate;
 pub mod trace;
 pub mod twin;
+pub mod twins;
 
 use crate::sys::beneath::named;
 use anyhow::Context as _;

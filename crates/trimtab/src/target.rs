@@ -5,6 +5,7 @@ pub mod dir;
 pub mod mounted;
 pub mod null;
 pub mod overhead;
+pub mod probed;
 
 use std::fmt;
 use std::os::unix::fs::FileTypeExt as _;

@@ -91,6 +91,10 @@ pub struct Kind {
     pub protected: bool,
     /// There is a part with one bit a cell.
     pub slc: bool,
+    /// What the probes wrote there was moved to native cells while the drive was left alone.
+    pub folds: bool,
+    /// Spread of the times of pages, in per mille.
+    pub read_spread_permille: u16,
     /// What is written is compressed.
     pub compresses: bool,
     /// TRIM runs beside other commands.
@@ -145,8 +149,6 @@ pub struct Hidden {
     pub victim: VictimPolicy,
     /// Relocated data are kept apart.
     pub separate_gc: bool,
-    /// Spread of the times of pages, in per mille.
-    pub read_spread_permille: u16,
 }
 
 /// A drive that might be the one.
@@ -217,7 +219,14 @@ impl Candidate {
         let few = (8 * geometry.superblock_bytes() * 1000 / u128::from(capacity)) as u64;
         let geometry = geometry.with_over_provisioning(capacity, (spare + few + 200) as u32);
         let reported = Reported { capacity_bytes: capacity, ..plan.reported };
-        self.assemble(("candidate", "a candidate"), &reported, capacity, geometry, SlcSize::Fixed { bytes: slc_bytes })
+        let mut spec = self.assemble(("candidate", "a candidate"), &reported, capacity, geometry, SlcSize::Fixed { bytes: slc_bytes });
+        // Superblocks of a large drive stay open for long, and what is in an open one is not moved.
+        if let Medium::Flash(flash) = &mut spec.medium
+            && let Some(slc) = flash.slc_cache.as_mut().filter(|_| !self.kind.folds)
+        {
+            slc.idle_fold_ns = None;
+        }
+        spec
     }
 
     fn geometry(&self, pages_per_block: u32) -> Geometry {
@@ -259,7 +268,7 @@ impl Candidate {
                 channel_bytes_per_s: self.rounded(at::CHANNEL).max(1000),
                 suspend_ns: kind.suspends.then(|| self.rounded(at::SUSPEND)),
                 read_ahead_bytes: self.rounded(at::READ_AHEAD).min(1 << 30),
-                read_spread_permille: self.hidden.read_spread_permille,
+                read_spread_permille: kind.read_spread_permille,
                 ..NandTiming::default()
             },
             write_cache: WriteCache {

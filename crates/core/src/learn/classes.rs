@@ -61,8 +61,52 @@ pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
             _ => VictimPolicy::DChoices(8),
         },
         separate_gc: random.chance(0.7),
-        read_spread_permille: if random.chance(0.5) { 0 } else { random.between(100, 400) as u16 },
     }
+}
+
+/// What kinds of drives there are, as chances.
+struct Chances {
+    suspends: f64,
+    protected: f64,
+    slc: f64,
+    folds: f64,
+    compresses: f64,
+    queued: f64,
+    spread: f64,
+}
+
+const fn chances(pcie: bool) -> Chances {
+    Chances {
+        suspends: if pcie { 0.6 } else { 0.3 },
+        protected: 0.25,
+        slc: 0.5,
+        folds: 0.5,
+        compresses: if pcie { 0.02 } else { 0.3 },
+        queued: if pcie { 0.7 } else { 0.25 },
+        spread: 0.5,
+    }
+}
+
+/// How rare a kind is: minus twice the logarithm of its share, but for a constant, as a further figure that is off.
+#[must_use]
+pub fn rarity(kind: &Kind, reported: &Reported) -> f64 {
+    let chances = chances(reported.full_duplex);
+    let either = |is: bool, chance: f64| -2.0 * libm::log(if is { chance } else { 1.0 - chance });
+    let off = |value: u64, low: u64, high: u64| libm::log2((value as f64 / high as f64).max(low as f64 / value as f64).max(1.0));
+    // Each doubling beyond what is common is met by one drive in five.
+    let arrangement = off(kind.channels.into(), 4, 8)
+        + off(kind.dies_per_channel.into(), 1, 8)
+        + off(kind.planes.into(), 1, 4)
+        + 2.0 * off(kind.page_bytes, 16 << 10, 16 << 10)
+        + off(kind.unit_bytes, 4096, 32 << 10);
+    3.2 * arrangement
+        + if kind.unit_bytes > 4096 { 2.2 } else { 0.0 }
+        + either(kind.suspends, chances.suspends)
+        + either(kind.protected, chances.protected)
+        + either(kind.slc, chances.slc)
+        + if kind.slc { either(kind.folds, chances.folds) } else { either(kind.compresses, chances.compresses) }
+        + either(kind.trim_queued, chances.queued)
+        + either(kind.read_spread_permille > 0, chances.spread)
 }
 
 /// Truncated so that no drawn drive lies where none is sold.
@@ -71,7 +115,8 @@ const SIGMAS_MAX: f64 = 1.8;
 /// A drive of the class.
 pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
     let pcie = reported.full_duplex;
-    let slc = random.chance(0.5);
+    let chances = chances(pcie);
+    let slc = random.chance(chances.slc);
     let mut logs = [0.0; NUMBERS];
     for (log, prior) in logs.iter_mut().zip(priors(reported)) {
         let normal = normal_quantile(random.unit().clamp(1e-9, 1.0 - 1e-9)).clamp(-SIGMAS_MAX, SIGMAS_MAX);
@@ -95,11 +140,13 @@ pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
         planes: 1 << random.between(0, 2),
         page_bytes: 16 << 10,
         unit_bytes,
-        suspends: random.chance(if pcie { 0.6 } else { 0.3 }),
-        protected: random.chance(0.25),
+        suspends: random.chance(chances.suspends),
+        protected: random.chance(chances.protected),
         slc,
-        compresses: !slc && !pcie && random.chance(0.3),
-        trim_queued: random.chance(if pcie { 0.7 } else { 0.25 }),
+        folds: true,
+        read_spread_permille: if random.chance(chances.spread) { random.between(100, 400) as u16 } else { 0 },
+        compresses: !slc && !pcie && random.chance(chances.compresses),
+        trim_queued: random.chance(chances.queued),
         trim_bytes_min: if random.chance(0.7) { 0 } else { 8192 << random.below(5) },
         trim_alignment_bytes: if random.chance(0.8) { 0 } else { unit_bytes * 2 },
     };

@@ -28,8 +28,10 @@ const ODD: f64 = 0.7;
 pub const MISFIT_MAX: f64 = 4.0;
 /// Rounds of Levenberg and Marquardt.
 const ROUNDS: u32 = 8;
-/// Changes of kind in a row.
-const CHANGES: u32 = 8;
+/// Kinds are told apart as if figures said so much less: errors that a small model makes are the same for many figures.
+const TEMPER: f64 = 2.0;
+/// And members may be off by so much more.
+const LOOSE: f64 = 1.5;
 /// Step of a difference quotient, in the logarithm.
 const STEP: f64 = 0.04;
 
@@ -54,7 +56,9 @@ impl Tries for OneByOne {
 pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
     let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
     let mut target = DriveTarget::new(drive, probes::DEPTH_MAX);
-    let found = probes::run(&mut Lab::new(&mut target), plan, &mut ()).ok()?;
+    let mut lab = Lab::new(&mut target);
+    probes::there_already(&mut lab, plan).ok()?;
+    let found = probes::run(&mut lab, plan, &mut ()).ok()?;
     Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
 }
 
@@ -95,20 +99,23 @@ struct Problem<'a> {
     tries: &'a dyn Tries,
     observer: &'a mut dyn Observer,
     tried: u32,
+    /// By how much more than they say figures may be off.
+    loose: f64,
 }
 
 /// Fits drives to `found`. `None` if it was stopped, or if no candidate could be tried.
 pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
-    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), tries, observer, tried: 0 };
+    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), tries, observer, tried: 0, loose: 1.0 };
     let (best, others) = problem.best()?;
     let slopes = problem.slopes(&best)?;
     let spread = problem.spread(&best.candidate, &slopes)?;
-    let (members, explained, rejected) = problem.ensemble(&best, &others, &slopes, &spread)?;
+    let (members, explained, rejected) = problem.ensemble(&best, &others)?;
     let learned = core::array::from_fn(|number| {
         let prior = problem.priors[number].sigma;
         let left = libm::sqrt(spread.at(number, number).max(0.0)) / prior;
         if best.candidate.kind.has(number) { (1.0 - left * left).clamp(0.0, 1.0) } else { 0.0 }
     });
+    problem.loose = 1.0;
     let residuals = problem.residuals(&best.shown);
     let odd = found.observations.iter().zip(&best.shown).zip(&residuals).filter(|(_, residual)| libm::fabs(**residual) > 4.0);
     let misfit = residuals.iter().map(|one| one * one).sum::<f64>() / residuals.len().max(1) as f64;
@@ -143,7 +150,12 @@ impl Problem<'_> {
 
     /// Found less shown, in units of what each may be off by.
     fn residuals(&self, shown: &[f64]) -> Vec<f64> {
-        self.found.observations.iter().zip(shown).map(|(one, shown)| tame(libm::log(one.value_ns) - shown) / one.sigma).collect()
+        self.found
+            .observations
+            .iter()
+            .zip(shown)
+            .map(|(one, shown)| tame(libm::log(one.value_ns) - shown) / (one.sigma * self.loose))
+            .collect()
     }
 
     fn cost(&self, candidate: &Candidate, shown: &[f64]) -> f64 {
@@ -157,7 +169,8 @@ impl Problem<'_> {
             let off = (candidate.logs[*number] - libm::log(prior.median)) / prior.sigma;
             off * off
         };
-        (0..NUMBERS).filter(|number| candidate.kind.has(*number)).map(|number| of(&number)).sum()
+        let numbers: f64 = (0..NUMBERS).filter(|number| candidate.kind.has(*number)).map(|number| of(&number)).sum();
+        numbers + classes::rarity(&candidate.kind, &self.plan.reported)
     }
 
     /// How what is shown changes with each number: a row for each.
@@ -185,7 +198,7 @@ impl Problem<'_> {
         for row in 0..NUMBERS {
             for column in 0..=row {
                 let both = slopes[row].iter().zip(&slopes[column]).zip(&self.found.observations);
-                let sum = both.map(|((a, b), one)| a * b / (one.sigma * one.sigma)).sum::<f64>();
+                let sum = both.map(|((a, b), one)| a * b / (one.sigma * one.sigma)).sum::<f64>() / (self.loose * self.loose);
                 matrix.set(row, column, sum);
             }
             let prior = self.priors[row].sigma;
@@ -217,7 +230,7 @@ impl Problem<'_> {
     fn pulls(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &[Vec<f64>]) -> Vec<f64> {
         let pull = |number: usize| {
             let figures = slopes[number].iter().zip(residuals).zip(&self.found.observations);
-            let by_figures: f64 = figures.map(|((slope, off), one)| slope * off / one.sigma).sum();
+            let by_figures: f64 = figures.map(|((slope, off), one)| slope * off / (one.sigma * self.loose)).sum();
             let prior = self.priors[number].sigma;
             by_figures + (means[number] - from.logs[number]) / (prior * prior)
         };
@@ -249,30 +262,37 @@ impl Problem<'_> {
     }
 
     /// Members of the ensemble, among kinds by how well they explain the figures; how many did, and how many did not.
-    fn ensemble(&mut self, best: &Point, others: &[Point], slopes: &[Vec<f64>], spread: &Matrix) -> Option<(Vec<Candidate>, u32, u32)> {
+    fn ensemble(&mut self, best: &Point, others: &[Point]) -> Option<(Vec<Candidate>, u32, u32)> {
         let mut random = Stream::new(self.plan.seed, "ensemble");
-        let kinds: Vec<&Point> = core::iter::once(best).chain(others).collect();
-        let weights: Vec<f64> = kinds.iter().map(|point| libm::exp(-0.5 * (point.cost - best.cost)).min(1.0)).collect();
+        self.loose = LOOSE;
+        let mut kinds = Vec::new();
+        for point in core::iter::once(best).chain(others) {
+            let slopes = self.slopes(point)?;
+            if let Some(spread) = self.spread(&point.candidate, &slopes) {
+                kinds.push(Around { point, slopes, spread });
+            }
+        }
+        let weights: Vec<f64> = kinds.iter().map(|kind| libm::exp(-0.5 / TEMPER * (kind.point.cost - best.cost)).min(1.0)).collect();
         let known = (0..NUMBERS).filter(|number| best.candidate.kind.has(*number)).count() as f64;
         // A chi-squared of so many degrees of freedom stays below that in 99 of 100 cases, nearly (Wilson and Hilferty).
         let most = known * libm::pow(1.0 - 2.0 / (9.0 * known) + 2.33 * libm::sqrt(2.0 / (9.0 * known)), 3.0);
         let (mut members, mut rejected, mut shrunk) = (Vec::new(), 0, 1.0);
         for round in 0..6 {
             let missing = MEMBERS - members.len();
-            let starts: Vec<&Point> = (0..missing).map(|_| kinds[pick(&mut random, &weights)]).collect();
-            let first: Vec<Draw> = starts.iter().map(|start| self.draw(start, shrunk, &mut random)).collect();
-            let candidates = first.iter().zip(&starts).map(|(draw, start)| self.towards(draw, start, slopes, spread)).collect();
+            let starts: Vec<&Around<'_>> = (0..missing).map(|_| &kinds[pick(&mut random, &weights)]).collect();
+            let first: Vec<Draw> = starts.iter().map(|start| self.draw(start.point, shrunk, &mut random)).collect();
+            let candidates = first.iter().zip(&starts).map(|(draw, start)| self.towards(draw, start.point, start)).collect();
             let points = self.try_all(candidates)?;
             // Once more from where that led: what is shown is not linear in the numbers.
-            let again = first.iter().zip(&points).map(|(draw, point)| match point {
-                Some(point) => self.towards(draw, point, slopes, spread),
-                None => best.candidate.clone(),
+            let again = first.iter().zip(&points).zip(&starts).map(|((draw, point), start)| match point {
+                Some(point) => self.towards(draw, point, start),
+                None => start.point.candidate.clone(),
             });
             let again: Vec<Candidate> = again.collect();
             let later = self.try_all(again)?;
-            for (one, two) in points.into_iter().zip(later) {
+            for ((one, two), start) in points.into_iter().zip(later).zip(&starts) {
                 let better = [one, two].into_iter().flatten().min_by(|a, b| self.misfit(a).total_cmp(&self.misfit(b)));
-                match better.filter(|point| self.misfit(point) <= self.misfit(best) + most) {
+                match better.filter(|point| self.misfit(point) <= self.misfit(start.point) + most) {
                     Some(mut point) => {
                         point.candidate.hidden = classes::hidden(&mut random, &self.plan.reported, point.candidate.kind.slc);
                         members.push(point.candidate);
@@ -310,17 +330,24 @@ impl Problem<'_> {
         Draw { noise, means }
     }
 
-    fn towards(&self, draw: &Draw, from: &Point, slopes: &[Vec<f64>], spread: &Matrix) -> Candidate {
+    fn towards(&self, draw: &Draw, from: &Point, around: &Around<'_>) -> Candidate {
         let residuals: Vec<f64> = self.residuals(&from.shown).iter().zip(&draw.noise).map(|(residual, noise)| residual + noise).collect();
         let mut to = from.candidate.clone();
-        let pulls = self.pulls(&from.candidate, &residuals, &draw.means, slopes);
-        for (number, moved) in spread.times(&pulls).into_iter().enumerate() {
+        let pulls = self.pulls(&from.candidate, &residuals, &draw.means, &around.slopes);
+        for (number, moved) in around.spread.times(&pulls).into_iter().enumerate() {
             if to.kind.has(number) {
                 to.logs[number] += moved.clamp(-3.0, 3.0);
             }
         }
         to
     }
+}
+
+/// A kind, and what is known around its best numbers.
+struct Around<'a> {
+    point: &'a Point,
+    slopes: Vec<Vec<f64>>,
+    spread: Matrix,
 }
 
 /// By how much figures and class are off, for one member.

@@ -90,11 +90,19 @@ fn kind(found: &Findings, plan: &Plan, host: &Host, read: Option<f64>) -> Kind {
         suspends: stalled.is_some_and(|waited| waited < 60e3),
         protected: found.ns("flush").is_some_and(|flush| flush < at_once),
         slc,
+        folds: true,
+        read_spread_permille: spread(found),
         compresses: !slc && found.ns("write zeros").zip(found.ns("write random")).is_some_and(|(zeros, random)| zeros < 0.9 * random),
         trim_queued: queued(found).unwrap_or(plan.reported.full_duplex),
         trim_bytes_min: if least > granularity { least } else { 0 },
         trim_alignment_bytes: if granularity > 32 << 10 { granularity } else { 0 },
     }
+}
+
+/// By how much the slowest of lone reads are slower than the mean, in hundreds of per mille.
+fn spread(found: &Findings) -> u16 {
+    let both = found.ns("read 4096 q1").zip(found.ns("read 4096 q1 p90"));
+    both.map_or(0, |(mean, slow)| (libm::round(20.0 * (slow / mean - 1.0)).clamp(0.0, 4.0) * 100.0) as u16)
 }
 
 /// Whether reads beside a TRIM went on; `None` if it was too short to tell.
@@ -119,7 +127,8 @@ fn cache(found: &Findings, plan: &Plan) -> Option<f64> {
 fn trim_costs(found: &Findings, plan: &Plan, host: &Host, unit: u64) -> [(usize, Option<f64>); 4] {
     let limits = plan.reported.trim;
     let most = limits.map_or(1, |limits| u64::from(limits.ranges_per_command_max));
-    let ranges = 256.min(most).min(plan.area / 32 / (64 << 10)).max(1) as f64;
+    let asked = plan.reach.trim_ranges_max.map_or(1, u64::from);
+    let ranges = 256.min(asked).min(plan.area / 32 / (64 << 10)).max(1) as f64;
     let one = found.ns("trim one again");
     let each = one.zip(found.ns("trim shortest again")).filter(|_| ranges > 1.0).map(|(one, all)| (all - one) / (ranges - 1.0));
     let alone = host.latency.unwrap_or(0.0) + host.overhead.unwrap_or(0.0);

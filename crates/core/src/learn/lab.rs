@@ -28,6 +28,8 @@ pub struct Lab<'a> {
     done: Vec<BlockCompletion>,
     /// Bytes written so far.
     pub written: u64,
+    /// Bytes read so far.
+    pub read: u64,
 }
 
 /// Commands that were kept in flight.
@@ -64,7 +66,7 @@ impl Stream {
 impl<'a> Lab<'a> {
     /// Nothing has been run yet.
     pub fn new(target: &'a mut dyn Probed) -> Self {
-        Self { target, done: Vec::new(), written: 0 }
+        Self { target, done: Vec::new(), written: 0, read: 0 }
     }
 
     /// Lets the drive alone for so long.
@@ -167,8 +169,10 @@ impl<'a> Lab<'a> {
     }
 
     fn start(&mut self, tag: u32, command: Command<'static>) -> TargetResult {
-        if let Command::Write(extent, _) = &command {
-            self.written += extent.len;
+        match &command {
+            Command::Write(extent, _) => self.written += extent.len,
+            Command::Read(extent) => self.read += extent.len,
+            _ => {}
         }
         self.target.submit(tag, command)
     }

@@ -78,6 +78,74 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
     Some(all)
 }
 
+/// Part of a drive that is there, on which workloads are run that no probe runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// Bytes, which have been written before.
+    pub bytes: u64,
+    /// Whether it may be written to.
+    pub writes: bool,
+    /// For how long the drive is left alone before each workload.
+    pub rest: Nanos,
+}
+
+impl Area {
+    /// Most bytes that [`Area::run`] writes.
+    #[must_use]
+    pub const fn written_max(&self) -> u64 {
+        if self.writes { (MIXED as u64 / 4) * 3 * SMALL + LARGE_COUNT as u64 * LARGE } else { 0 }
+    }
+
+    /// Runs the workloads.
+    ///
+    /// # Errors
+    /// A target that fails.
+    pub fn run(&self, lab: &mut Lab<'_>, seed: u64) -> TargetResult<Vec<Figure>> {
+        let mut all = Vec::new();
+        let mut mix = |name: &'static str, depth: u32, len: u64, count: usize, reads: f64| {
+            lab.idle(self.rest);
+            let mut random = Random::new(seed, name);
+            let commands = (0..count).map(|_| {
+                let extent = Extent { offset: random.below(self.bytes / len) * len, len };
+                if random.chance(reads) { Command::Read(extent) } else { Command::Write(extent, DataClass::Random) }
+            });
+            let stream = lab.stream(depth, commands)?;
+            if self.writes {
+                lab.one(Command::Flush)?;
+            }
+            add(&mut all, name, &stream);
+            TargetResult::Ok(())
+        };
+        for (name, depth) in [("reads, 4 in flight", 4), ("reads, 16 in flight", 16)] {
+            mix(name, depth, SMALL, MIXED / 4, 1.0)?;
+        }
+        mix("reads of 32 KiB, 4 in flight", 4, 32 << 10, MIXED / 8, 1.0)?;
+        if self.writes {
+            for (name, depth) in [("mixed, 1 in flight", 1), ("mixed, 4 in flight", 4), ("mixed, 32 in flight", 32)] {
+                mix(name, depth, SMALL, MIXED / 4, 0.7)?;
+            }
+            mix("mixed, 32 KiB, 8 in flight", 8, LARGE, LARGE_COUNT, 0.5)?;
+        }
+        Ok(all)
+    }
+
+    /// What a drive of `spec` shows. `None` if it cannot be made, or fails.
+    #[must_use]
+    pub fn figures(&self, spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
+        let small = Small::of(spec, AREA_SIZE).ok()?.spec;
+        let mut target = DriveTarget::new(model::build(&small, seed).ok()?, DEPTH_MAX);
+        let mut lab = Lab::new(&mut target);
+        fill(&mut lab, 0, self.bytes).ok()?;
+        self.run(&mut lab, seed).ok()
+    }
+}
+
+/// The size at which drives are tried beside one that is there: an SLC cache holds the area there, as it does on the drive.
+const AREA_SIZE: Bytes = Bytes(8 << 30);
+/// Larger operations, and how many of them.
+const LARGE: u64 = 32 << 10;
+const LARGE_COUNT: usize = 400;
+
 /// What an ensemble says of one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {

@@ -11,7 +11,7 @@ pub mod trim_effect;
 pub mod trimmed_reads;
 
 use super::lab::Lab;
-use super::{Budget, Observation, Observer, Reported};
+use super::{Budget, Observation, Observer, Reported, TrimLimits};
 use crate::data::DataClass;
 use crate::drive::{Command, Extent};
 use crate::rng::Stream as Random;
@@ -32,8 +32,27 @@ pub const AREA_WRITES: u64 = 3;
 const SEQUENTIAL: u64 = 128 << 10;
 /// What takes less is as good as nothing: nanoseconds of a byte at the fastest link.
 const SHORTEST_NS: f64 = 0.01;
-/// Time after which a drive has done in the background what it does for so little data.
+/// Time after which a drive has done in the background what it does for so little data, where time costs nothing.
 const REST: Nanos = Nanos::from_secs(60);
+
+/// How a drive is reached: what stands between the probes and it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// For how long the drive is left alone before it is read.
+    pub rest: Nanos,
+    /// Ranges that one TRIM can be asked to have; `None` where no TRIM can be asked for.
+    pub trim_ranges_max: Option<u32>,
+    /// Whether a flush is one of the drive, and no journal is written before.
+    pub flushes: bool,
+}
+
+impl Reach {
+    /// Nothing stands between.
+    #[must_use]
+    pub fn bare(reported: &Reported) -> Self {
+        Self { rest: REST, trim_ranges_max: reported.trim.map(|limits| limits.ranges_per_command_max), flushes: true }
+    }
+}
 
 /// What is run, to the last command: the same for the drive and for every candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +61,8 @@ pub struct Plan {
     pub budget: Budget,
     /// What the drive says of itself.
     pub reported: Reported,
+    /// How it is reached.
+    pub reach: Reach,
     /// First byte of the part of the target that is used.
     pub start: u64,
     /// Bytes of that part.
@@ -62,7 +83,7 @@ impl Plan {
             return None;
         }
         let area = 1_u64 << most.min(AREA_MAX).ilog2();
-        Some(Self { budget, reported, start: 0, area, seed })
+        Some(Self { budget, reported, reach: Reach::bare(&reported), start: 0, area, seed })
     }
 
     /// Most bytes that may be written to a drive of `capacity_bytes` by default: 1 %, and not more than 4 GB.
@@ -82,6 +103,11 @@ impl Plan {
         u64::from(self.reported.logical_block_bytes).max(4096)
     }
 
+    /// What a TRIM may be, and how many ranges it can be asked to have; `None` if no TRIM is probed.
+    fn trims(&self) -> Option<(TrimLimits, u64)> {
+        self.reported.trim.zip(self.reach.trim_ranges_max).map(|(limits, most)| (limits, u64::from(most)))
+    }
+
     /// The deepest queue that is tried.
     fn deepest(&self) -> u32 {
         self.reported.queue_depth.clamp(1, 256)
@@ -99,6 +125,8 @@ pub struct Findings {
     pub trim_granularity: Option<u64>,
     /// Bytes written.
     pub written: u64,
+    /// Bytes read.
+    pub read: u64,
 }
 
 impl Findings {
@@ -122,6 +150,11 @@ pub trait Probe {
     /// The fields of a specification that it tells something about.
     fn identifies(&self) -> &'static [&'static str];
 
+    /// Whether it tells nothing where no TRIM can be asked for.
+    fn is_of_trims(&self) -> bool {
+        false
+    }
+
     /// Runs it, and adds what it finds.
     ///
     /// # Errors
@@ -129,34 +162,38 @@ pub trait Probe {
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult;
 }
 
-/// The probes of a budget, in order.
+/// Every probe there is, in order.
 #[must_use]
-pub fn of(budget: Budget) -> &'static [&'static dyn Probe] {
-    match budget {
-        Budget::Reads => &[&reads::Reads],
-        Budget::Small => &[
-            &burst::Burst,
-            &flush::Flush,
-            &reads::JustWritten,
-            &reads::Reads,
-            &trim_cost::TrimCost,
-            &trimmed_reads::TrimmedReads,
-            &trim_effect::TrimEffect,
-            &random_writes::RandomWrites,
-            &compression::Compression,
-            &stalls::Stalls,
-        ],
-    }
+pub fn every() -> &'static [&'static dyn Probe] {
+    &[
+        &burst::Burst,
+        &flush::Flush,
+        &reads::JustWritten,
+        &reads::Reads,
+        &random_writes::RandomWrites,
+        &compression::Compression,
+        &stalls::Stalls,
+        &trim_cost::TrimCost,
+        &trimmed_reads::TrimmedReads,
+        &trim_effect::TrimEffect,
+    ]
 }
 
-/// Runs all probes of the plan's budget.
+/// The probes of a plan, in order: TRIMs last, so that all others find the area written to.
+pub fn of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
+    let all: &[&'static dyn Probe] = match plan.budget {
+        Budget::Reads => &[&reads::Reads],
+        Budget::Small => every(),
+    };
+    let trims = plan.trims().is_some();
+    all.iter().copied().filter(move |probe| trims || !probe.is_of_trims())
+}
+
+/// Runs all probes of the plan. Those of a modelled drive find on it what [`there_already`] has put there.
 pub fn run(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> TargetResult<Findings> {
     let mut found = Findings::default();
-    if plan.budget == Budget::Reads {
-        there_already(lab, plan)?;
-    }
-    let before = lab.written;
-    for probe in of(plan.budget) {
+    let before = (lab.written, lab.read);
+    for probe in of(plan) {
         if observer.stopped() {
             break;
         }
@@ -164,15 +201,21 @@ pub fn run(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> Targe
         probe.run(lab, plan, &mut found)?;
         observer.probed(probe.name(), &found.observations[known..]);
     }
-    found.written = lab.written - before;
+    (found.written, found.read) = (lab.written - before.0, lab.read - before.1);
     Ok(found)
 }
 
-/// Gives a new modelled drive the data that a drive in use would have.
-fn there_already(lab: &mut Lab<'_>, plan: &Plan) -> TargetResult {
+/// Gives a new modelled drive the data that a drive in use has, where probes only read.
+///
+/// # Errors
+/// A target that fails.
+pub fn there_already(lab: &mut Lab<'_>, plan: &Plan) -> TargetResult {
+    if plan.budget != Budget::Reads {
+        return Ok(());
+    }
     lab.stream(4, sequential(plan.part(0, 16), DataClass::Random))?;
     lab.one(Command::Flush)?;
-    lab.idle(REST);
+    lab.idle(plan.reach.rest);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A sample in every run of the tests; `TRIMTAB_TWINS=200` (in `make soak`) prints the figures of docs/method/twin.md.
 
-use super::candidate::{Candidate, at};
+use super::candidate::{Candidate, Kind, at};
 use super::fit::{self, OneByOne};
 use super::lab::Lab;
 use super::predict::{Figure, What, figures, predictions};
@@ -44,6 +44,12 @@ type Predicted = (Figure, f64, bool);
 struct Recovered {
     seed: u64,
     misfit: f64,
+    /// The same of the true drive, as candidates are tried; none if it cannot be.
+    misfit_of_truth: f64,
+    /// Members that are drives of their own.
+    explained: u32,
+    /// What of its kind was found otherwise than it is.
+    otherwise: String,
     /// Off by so much in its logarithm: the cost of a command, a range, a unit and a byte of a TRIM, where it is what is dear.
     trim_costs: Vec<f64>,
     /// The figure, predicted, measured, and whether the interval held it.
@@ -54,7 +60,9 @@ struct Recovered {
 
 fn probed(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
     let mut target = DriveTarget::new(model::build(spec, 9).ok()?, DEPTH_MAX);
-    probes::run(&mut Lab::new(&mut target), plan, &mut ()).ok()
+    let mut lab = Lab::new(&mut target);
+    probes::there_already(&mut lab, plan).ok()?;
+    probes::run(&mut lab, plan, &mut ()).ok()
 }
 
 /// A drive that is drawn by `seed`, learned and predicted; `whole` with more members and all baselines.
@@ -74,6 +82,9 @@ fn recovered(seed: u64, whole: bool) -> Option<Recovered> {
     Some(Recovered {
         seed,
         misfit: fitted.misfit,
+        misfit_of_truth: misfit_of(&truth, &found, &plan),
+        explained: fitted.explained,
+        otherwise: otherwise(&truth.kind, &fitted.best.kind),
         trim_costs: costs.map(|number| libm::log(fitted.best.number(number) / truth.number(number).round().max(1.0)).abs()).to_vec(),
         baselines: [
             if whole { nearest(&found, &measured) } else { Vec::new() },
@@ -82,6 +93,41 @@ fn recovered(seed: u64, whole: bool) -> Option<Recovered> {
         ],
         predicted: predicted.iter().zip(measured).map(|(one, figure)| (figure, one.median, one.holds(figure.value, 0.005))).collect(),
     })
+}
+
+/// How well a candidate explains the figures: 1 is as well as they are thought to be known.
+fn misfit_of(candidate: &Candidate, found: &Findings, plan: &Plan) -> f64 {
+    // What was not moved while the drive was left alone is part of the truth.
+    let misfit = |folds: bool| {
+        let mut candidate = candidate.clone();
+        candidate.kind.folds = folds;
+        let shown = fit::shown(&candidate, plan)?;
+        let squares = found.observations.iter().zip(&shown).map(|(one, shown)| ((libm::log(one.value_ns) - shown) / one.sigma).powi(2));
+        Some(squares.sum::<f64>() / shown.len().max(1) as f64)
+    };
+    [true, false].into_iter().filter_map(misfit).fold(f64::INFINITY, f64::min)
+}
+
+/// What of a kind was found otherwise than it is: as many dies and rows in another arrangement are the same to a host.
+fn otherwise(truth: &Kind, found: &Kind) -> String {
+    let of = |kind: &Kind| {
+        [
+            ("dies", u64::from(kind.dies())),
+            ("channels", u64::from(kind.channels)),
+            ("row", kind.row_bytes()),
+            ("page", kind.page_bytes),
+            ("unit", kind.unit_bytes),
+            ("suspends", kind.suspends.into()),
+            ("protected", kind.protected.into()),
+            ("slc", kind.slc.into()),
+            ("compresses", kind.compresses.into()),
+            ("queued", kind.trim_queued.into()),
+            ("least", kind.trim_bytes_min.max(kind.unit_bytes)),
+            ("alignment", kind.trim_alignment_bytes.max(kind.unit_bytes)),
+        ]
+    };
+    let differ = of(truth).into_iter().zip(of(found)).filter(|(truth, found)| truth.1 != found.1);
+    differ.map(|((name, truth), (_, found))| format!("{name} {found} for {truth}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The shipped drive that shows most nearly the same under the probes.
@@ -177,6 +223,26 @@ fn tell(all: &[Recovered]) {
     let rates: Vec<f64> =
         every.iter().filter(|one| one.0.what == What::Rate && names.contains(&one.0.workload)).map(|one| off(one)).collect();
     println!("twins, on what the last two predict: off by {:.1} %", 100.0 * quantile(rates, 50));
+    for one in all {
+        let held = share(one.predicted.iter().filter(|one| one.2).count(), one.predicted.len());
+        let near = share(one.predicted.iter().filter(|one| off(one) < 0.15).count(), one.predicted.len());
+        if env::var_os("TRIMTAB_TWINS_ALL").is_some() {
+            for (figure, predicted, held) in &one.predicted {
+                println!(
+                    "    {} {}: {:.4e} for {:.4e} {}",
+                    figure.workload,
+                    figure.what.name(),
+                    predicted,
+                    figure.value,
+                    if *held { "" } else { "NOT HELD" }
+                );
+            }
+        }
+        println!(
+            "seed {}: misfit {:.2} ({:.2} of the true one), {} members, within 15 % {near:.0} %, held {held:.0} %; {}",
+            one.seed, one.misfit, one.misfit_of_truth, one.explained, one.otherwise
+        );
+    }
     let unexplained: Vec<String> =
         all.iter().filter(|one| one.misfit > 1.0).map(|one| format!("{} ({:.1})", one.seed, one.misfit)).collect();
     println!("not explained (misfit above 1), by seed: {}", unexplained.join(", "));

@@ -1,6 +1,5 @@
 //! What an ensemble says of each figure.
 
-use super::Budget;
 use super::candidate::{Candidate, FIELDS, NUMBERS};
 use super::fit::Fitted;
 use super::probes::{self, Plan};
@@ -41,7 +40,7 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
         low,
         high,
         known,
-        source: source(known, FIELDS[number], plan.budget),
+        source: source(known, FIELDS[number], plan),
     }
 }
 
@@ -53,11 +52,18 @@ fn bounds(mut values: Vec<u64>, estimate: u64) -> (u64, u64) {
 }
 
 /// The probes that say something of a field.
-fn source(known: Known, field: &str, budget: Budget) -> String {
+fn source(known: Known, field: &str, plan: &Plan) -> String {
     let covers = |about: &&&str| field == **about || field.strip_prefix(**about).is_some_and(|rest| rest.starts_with('.'));
     let names: Vec<&str> =
-        probes::of(budget).iter().filter(|probe| probe.identifies().iter().any(|about| covers(&about))).map(|probe| probe.name()).collect();
-    if known == Known::Typical || names.is_empty() { "the class".to_string() } else { names.join(", ") }
+        probes::of(plan).filter(|probe| probe.identifies().iter().any(|about| covers(&about))).map(|probe| probe.name()).collect();
+    if known != Known::Typical && !names.is_empty() {
+        return names.join(", ");
+    }
+    // A probe that another budget has, or another way to the drive.
+    match probes::every().iter().find(|probe| names.is_empty() && probe.identifies().iter().any(|about| covers(&about))) {
+        Some(probe) => format!("the class (the probe '{}' would tell)", probe.name()),
+        None => "the class".to_string(),
+    }
 }
 
 /// What is of one kind or another: measured where all members agree.
@@ -76,10 +82,10 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     let all = kinds.into_iter().filter(|(field, _)| plan.reported.trim.is_some() || !field.starts_with("flash.trim"));
     all.map(|(field, of)| {
         let (low, high) = bounds(fitted.members.iter().map(of).collect(), of(&fitted.best));
-        let told = !source(Known::Bounded, field, plan.budget).starts_with("the class");
+        let told = !source(Known::Bounded, field, plan).starts_with("the class");
         let known = if told && low == high && !field.starts_with("flash.geometry") { Known::Measured } else { Known::Bounded };
         let known = if told { known } else { Known::Typical };
-        Parameter { field: field.to_string(), estimate: of(&fitted.best), low, high, known, source: source(known, field, plan.budget) }
+        Parameter { field: field.to_string(), estimate: of(&fitted.best), low, high, known, source: source(known, field, plan) }
     })
     .collect()
 }

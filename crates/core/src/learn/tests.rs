@@ -39,7 +39,9 @@ fn plan(spec: &DriveSpec, budget: Budget) -> Plan {
 
 fn probed(spec: &DriveSpec, plan: &Plan) -> (Findings, DriveTarget<alloc::boxed::Box<dyn model::Model>>) {
     let mut target = DriveTarget::new(model::build(spec, 1).unwrap(), probes::DEPTH_MAX);
-    let found = probes::run(&mut Lab::new(&mut target), plan, &mut ()).unwrap();
+    let mut lab = Lab::new(&mut target);
+    probes::there_already(&mut lab, plan).unwrap();
+    let found = probes::run(&mut lab, plan, &mut ()).unwrap();
     (found, target)
 }
 
@@ -144,6 +146,23 @@ fn reads_tell_nothing_of_writes_and_trims() {
         }
     }
     assert!((fitted.best.number(at::RATE) / 430e6 - 1.0).abs() < 0.1, "{}", fitted.best.number(at::RATE));
+}
+
+/// Nothing is written that was not counted before, and reads alone take what arithmetic says.
+#[test]
+fn workloads_for_a_drive_that_is_there_write_no_more_than_they_say() {
+    for writes in [false, true] {
+        let area = predict::Area { bytes: 16 << 20, writes, rest: crate::units::Nanos::from_secs(1) };
+        let mut target = DriveTarget::new(model::build(&drive(|_| {}), 1).unwrap(), probes::DEPTH_MAX);
+        let shown = area.run(&mut Lab::new(&mut target), 5).unwrap();
+        let written = target.drive().written().0;
+        assert!(written <= area.written_max() && (written > 0) == writes, "{written} of {}", area.written_max());
+        assert_eq!(shown.len(), if writes { 21 } else { 9 });
+        // Nothing is mapped: 32 KiB over the link one after another, with the command processor working ahead.
+        let link = 32_768.0 / 0.43;
+        let rate = shown.iter().find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Rate).unwrap().value;
+        assert!((1e9 / rate / link - 1.0).abs() < 0.02, "{}, {link}", 1e9 / rate);
+    }
 }
 
 #[test]

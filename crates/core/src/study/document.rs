@@ -4,7 +4,7 @@ use super::answer::{self, Around};
 use super::judged::Judged;
 use super::table::{self, policy_title};
 use super::verdict::Recommendation;
-use super::{Study, ageing, kernels, light_work, months, pictures, policy, sensitivity};
+use super::{Study, ageing, kernels, light_work, months, pictures, policy};
 use crate::document::{Block, Chart, ChartKind, Document, Section, Table, quoted};
 use crate::policy::PolicySpec;
 use crate::run::metrics;
@@ -61,7 +61,10 @@ fn in_full(study: &Judged<'_>) -> Vec<Section> {
         )
     }));
     sections.extend(kernels::section(study));
-    sections.extend(study.sensitivity().as_ref().map(sensitivity::Sensitivity::section));
+    if let Some(sensitivity) = study.sensitivity() {
+        sections.extend((!sensitivity.rows.is_empty()).then(|| sensitivity.section()));
+        sections.extend(sensitivity.ensemble.as_ref().map(super::ensemble::Ensemble::section));
+    }
     sections.extend(taken(study));
     sections.extend(environment(study));
     let warnings = warnings(study.all());

@@ -2,6 +2,7 @@
 
 use super::ageing::{Ageing, DAILY};
 use super::cells::{Cell, DATA, Question, Work};
+use super::ensemble::{Ensemble, Fit};
 use super::job::Job;
 use super::modelled::{self, Setup};
 use super::scale::Scale;
@@ -42,6 +43,8 @@ const HOW_FULL: &str = "how full it is";
 /// How many assumptions are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breadth {
+    /// None: of a twin, only other drives that fit.
+    Drives,
     /// Those on which a recommendation depends most often.
     Few,
     /// Each.
@@ -50,7 +53,19 @@ pub enum Breadth {
 
 impl Breadth {
     fn includes(self, assumption: &str) -> bool {
-        self == Self::All || [TRIM_COST, HOW_FULL].contains(&assumption)
+        match self {
+            Self::All => true,
+            Self::Few => [TRIM_COST, HOW_FULL].contains(&assumption),
+            Self::Drives => false,
+        }
+    }
+
+    /// How many drives of a twin are tried.
+    const fn members(self) -> usize {
+        match self {
+            Self::All => 16,
+            Self::Few | Self::Drives => 8,
+        }
     }
 }
 
@@ -84,12 +99,15 @@ pub struct Tried {
 }
 
 /// What the small studies say.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
     /// What the small study with all assumptions as they are recommends.
     pub recommended: String,
     /// The assumptions.
     pub rows: Vec<Row>,
+    /// Of a twin, what other drives come to that explain what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ensemble: Option<Ensemble>,
 }
 
 impl Row {
@@ -118,14 +136,23 @@ impl Sensitivity {
 
     /// A sentence for the verdict on `recommended`, what the study itself came to.
     pub fn sentence(&self, recommended: &str) -> String {
+        let robust = self.about_assumptions(recommended);
+        let ensemble = self.ensemble.as_ref().map(|ensemble| ensemble.sentence(&self.recommended));
+        [robust, ensemble].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    fn about_assumptions(&self, recommended: &str) -> Option<String> {
         let (all, decisive) = (self.rows.len(), self.decisive());
+        if all == 0 && self.ensemble.is_some() && recommended == self.recommended {
+            return None;
+        }
         let aside = if recommended == self.recommended {
             String::new()
         } else {
             format!(" (The smaller studies that try assumptions come to {} where nothing is changed.)", self.recommended)
         };
         if decisive.is_empty() {
-            return format!("Robust: none of {all} assumptions, each changed within what is plausible, changes that.{aside}");
+            return Some(format!("Robust: none of {all} assumptions, each changed within what is plausible, changes that.{aside}"));
         }
         let each: Vec<String> = decisive
             .iter()
@@ -134,7 +161,7 @@ impl Sensitivity {
                 format!("{} ({})", row.assumption, values.join(", "))
             })
             .collect();
-        format!("It holds under {} of {all} assumptions and depends on {}.{aside}", all - decisive.len(), each.join("; "))
+        Some(format!("It holds under {} of {all} assumptions and depends on {}.{aside}", all - decisive.len(), each.join("; ")))
     }
 
     /// Whether the small study with nothing changed comes to the same as the study itself: otherwise it says nothing of that.
@@ -146,6 +173,15 @@ impl Sensitivity {
     pub fn short(&self, recommendation: Recommendation) -> String {
         if !self.is_about(recommendation) {
             return format!("close: smaller studies come to {}", self.recommended);
+        }
+        if let Some(ensemble) = &self.ensemble {
+            let held = ensemble.short(&self.recommended);
+            // Which assumptions decide stands with all details.
+            return match self.decisive().len() {
+                _ if self.rows.is_empty() => held,
+                0 => format!("{held}; robust: {0} of {0} assumptions", self.rows.len()),
+                some => format!("{held}; holds under {} of {} assumptions", self.rows.len() - some, self.rows.len()),
+            };
         }
         let (all, decisive) = (self.rows.len(), self.decisive());
         let held = format!("{} of {all} assumptions", all - decisive.len());
@@ -208,6 +244,14 @@ impl Case {
         }
     }
 
+    /// The same on another drive.
+    fn with(&self, spec: &DriveSpec) -> Self {
+        let mut other = self.clone();
+        other.setup.drive.spec = spec.clone();
+        other.setup.drive.twin = None;
+        other
+    }
+
     /// The runs of the small study.
     ///
     /// # Errors
@@ -249,6 +293,8 @@ struct Trial {
 pub struct Trials {
     base: Case,
     trials: Vec<Trial>,
+    /// Other drives that explain what was measured, where it is a twin.
+    members: Vec<Case>,
     policies: Vec<PolicySpec>,
 }
 
@@ -268,12 +314,17 @@ impl Trials {
         }
         let mut trials = trials(&base, flash)?;
         trials.retain(|trial| breadth.includes(trial.assumption));
-        Ok(Some(Self { base, trials, policies: policies.to_vec() }))
+        let twin = setup.drive.twin.as_ref();
+        let members = twin.map(|twin| twin.members.iter().take(breadth.members()).map(|member| base.with(member)).collect());
+        Ok(Some(Self { base, trials, members: members.unwrap_or_default(), policies: policies.to_vec() }))
     }
 
     /// The runs of each study, the one in which nothing is changed first; an error where such a drive is not possible.
     pub fn studies(&self) -> impl Iterator<Item = Result<Vec<Cell>, Problem>> {
-        core::iter::once(&self.base).chain(self.trials.iter().map(|trial| &trial.case)).map(|case| case.cells(&self.policies))
+        core::iter::once(&self.base)
+            .chain(self.trials.iter().map(|trial| &trial.case))
+            .chain(&self.members)
+            .map(|case| case.cells(&self.policies))
     }
 
     /// What follows from the runs of each study: `None` for those that were not possible.
@@ -281,11 +332,11 @@ impl Trials {
     /// # Errors
     /// Not even the study in which nothing is changed was possible.
     pub fn judge(self, studies: impl IntoIterator<Item = Option<Vec<Run>>>) -> Option<Sensitivity> {
-        let mut said = studies.into_iter().map(|runs| runs.map(recommended));
-        let mut sensitivity = Sensitivity { recommended: said.next()??.to_owned(), rows: Vec::new() };
-        for (trial, said) in self.trials.into_iter().zip(said) {
+        let mut studies = studies.into_iter();
+        let mut sensitivity = Sensitivity { recommended: recommended(studies.next()??).to_owned(), ..Sensitivity::default() };
+        for (trial, runs) in self.trials.into_iter().zip(studies.by_ref()) {
             // What is not possible (a drive with too little spare space for its open blocks) is left out.
-            let Some(recommended) = said else { continue };
+            let Some(recommended) = runs.map(recommended) else { continue };
             let tried = Tried { value: trial.value, recommended: recommended.to_owned() };
             match sensitivity.rows.iter_mut().find(|row| row.assumption == trial.assumption) {
                 Some(row) => row.tried.push(tried),
@@ -294,6 +345,12 @@ impl Trials {
                 }
             }
         }
+        let fit = |runs: Vec<Run>| {
+            let figures = Fit::new("", &runs);
+            Fit { recommended: recommended(runs).to_owned(), ..figures }
+        };
+        let fits = studies.map(|runs| runs.map(fit)).collect();
+        sensitivity.ensemble = self.base.setup.drive.twin.as_ref().and_then(|twin| Ensemble::new(twin, fits));
         Some(sensitivity)
     }
 }
@@ -438,7 +495,7 @@ mod tests {
     #[test]
     fn the_verdict_says_what_it_depends_on_or_that_it_is_robust() {
         let rows = vec![row("spare space", ["batched", "batched"]), row("how full it is", ["batched", "batched"])];
-        let robust = Sensitivity { recommended: "batched".into(), rows };
+        let robust = Sensitivity { recommended: "batched".into(), rows, ensemble: None };
         assert!(robust.sentence("batched").starts_with("Robust: none of 2 assumptions"), "{}", robust.sentence("batched"));
         assert!(robust.sentence("idle").contains("come to batched where nothing is changed"));
         let mut depends = robust;

@@ -4,6 +4,7 @@ mod attach;
 mod check;
 mod detach;
 mod end_to_end;
+mod ground;
 mod learn;
 mod list;
 mod power;

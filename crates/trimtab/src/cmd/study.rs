@@ -8,6 +8,9 @@ mod three;
 pub use kept::print_kept as print;
 
 use crate::cmd::options::SafetyArgs;
+use crate::drives::twins;
+use crate::host::below::Below;
+use crate::host::root::Root;
 use crate::output::Context;
 use crate::report;
 use crate::report::file::Place;
@@ -198,6 +201,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .hint(format!("it tries {}; a modelled drive takes all of them", REAL.join(", ")))
             .into());
     }
+    if let Some(said) = twin_below(context, &path) {
+        context.remark(&said);
+    }
     // First of all: what another study has changed is no way to be mounted.
     let _alone = Alone::on(&path)?;
     nobody_changes_it(&args.reach())?;
@@ -224,6 +230,25 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let study = run::real(&mut rig, &asked, &*checkpoints(args, context, target)?)?;
     rig.close()?;
     conclude(args, context, &study, began)
+}
+
+/// Which twin there is of the drive below, or how to get one: what months of use do is asked of that. `None` where no one solid-state drive is below.
+fn twin_below(context: &Context, path: &Path) -> Option<String> {
+    let below = Below::of_path(&Root::live().ok()?, path).ok()?;
+    let Some((kept, doubts)) = twins::of(context, &below) else {
+        return Some(format!(
+            "What months of use do to this drive ({}) is not known: 'trimtab drive learn {}' learns a twin of it to study.",
+            below.model,
+            path.display()
+        ));
+    };
+    let origin = kept.origin()?;
+    let doubts: String = doubts.iter().map(|doubt| format!(" But {doubt}.")).collect();
+    let reference = twins::reference(&kept.path);
+    Some(format!(
+        "There is a twin of this drive ({}, learned on {}): 'trimtab study {reference}' says what months of use do to it.{doubts}",
+        origin.model, origin.learned
+    ))
 }
 
 /// Refuses a mount whose options another process has changed for a while: they would be taken for those it has, and put back at the end.

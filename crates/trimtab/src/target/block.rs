@@ -8,6 +8,7 @@ mod verifier;
 use self::verifier::Verifier;
 use super::null::{since, sleep_until};
 use crate::sys::descriptor;
+use crate::sys::fiemap;
 use crate::sys::maker::Maker;
 use crate::sys::transfer::{Action, Transfer, Transfers};
 use std::time::Instant;
@@ -139,6 +140,11 @@ impl BlockFile {
     /// Bytes that were read and found to be what was written; `None` unless that was asked for.
     pub fn verified(&self) -> Option<Bytes> {
         self.verifier.as_ref().map(|verifier| verifier.checked())
+    }
+
+    /// Where it lies in the address space of its filesystem.
+    pub fn extents(&self) -> std::io::Result<Vec<fiemap::Extent>> {
+        Ok(fiemap::of_file(self.transfers.file())?)
     }
 
     /// The part of `size` bytes, read in 1 MiB pieces spread evenly over the first `span` bytes, that remains when they are compressed

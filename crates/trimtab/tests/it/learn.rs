@@ -1,9 +1,12 @@
 //! `trimtab drive learn`, as a user would.
 
-use crate::support::trimtab;
+use crate::attached::{Attached, Mounted, ok};
+use crate::support::{LoopMount, have_root, skip, trimtab};
 use predicates::prelude::*;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Small, and dear to trim by the command.
 const DRIVE: &str = "name = \"odd\"\ndescription = \"odd\"\ncapacity_bytes = 4_294_967_296\n[interface]\nrate_bytes_per_s = 300_000_000\n\
@@ -78,20 +81,29 @@ fn predictions_are_kept_before_they_are_compared_and_can_fail() {
 
 #[test]
 fn what_cannot_be_learned_is_refused_in_one_line() {
-    let directory = tempfile::tempdir().unwrap();
+    // On a drive, which memory is not.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::write(directory.path().join("Cargo.toml"), "x").unwrap();
     for (args, said) in [
         (&["drive:laptop-7200rpm"][..], "is a disk"),
-        (&["."], "real drives cannot be learned yet"),
+        (&[".", "--budget", "reads"], "a directory has nothing to read"),
+        (&["Cargo.toml"], "is a file, and is not written to"),
+        (&["/proc"], "there is no drive below /proc: proc is on no block device"),
+        (&["."], "with 1.00 kB to be written nothing can be learned"),
         (&["drive:nowhere"], "no drive called"),
         (&["drive:sata-tlc-500gb", "--write-limit", "1MiB"], "24MiB is the least"),
         (&["drive:sata-tlc-500gb", "--output", "no/such/place.toml"], "cannot write no/such/place.toml"),
     ] {
-        let all = [&["drive", "learn"][..], args].concat();
+        let mut all = [&["drive", "learn"][..], args].concat();
+        // No word of this test lets anything be written.
+        if !all.contains(&"--write-limit") && !all.contains(&"--output") {
+            all.extend(["--write-limit", "1kB"]);
+        }
         let out = trimtab().current_dir(directory.path()).args(&all).assert().failure().get_output().stderr.clone();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains(said) && text.lines().count() <= 2, "{args:?}: {text}");
     }
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[test]
@@ -108,4 +120,103 @@ fn a_twin_with_a_member_that_cannot_be_is_refused_by_its_number() {
     assert_eq!((flash.geometry.channels, flash.nand.suspend_ns, twin.members[0].flash().unwrap().nand.suspend_ns), (8, Some(5), None));
     let short = text.replace("[0, 5]", "[2]");
     assert!(trimtab_core::drive::spec::file::parse(&short).unwrap_err().contains("1 values for 2 fields"));
+}
+
+/// A drive that is slow enough for everything between a program and it to count for little.
+const SLOW: &str = "name = \"slow\"\ndescription = \"slow\"\ncapacity_bytes = 2_147_483_648\n[interface]\nrate_bytes_per_s = 200_000_000\n\
+    command_overhead_ns = 20_000\nlatency_ns = 100_000\n[flash.geometry]\nchannels = 4\ndies_per_channel = 2\nsuperblock_dies = 8\n\
+    pages_per_block = 64\nblocks_per_plane = 160\n[flash.nand]\nread_ns = 3_000_000\nprogram_ns = 4_000_000\n[flash.write_cache]\nbytes = 1_048_576\n\
+    flush_ns = 1_000_000\n[flash.trim]\ncommand_ns = 20_000_000\nunit_ns = 100_000\ngb_ns = 8_000_000_000\n";
+
+/// What a busy machine may add to one request on its way through a loop device, a program and back.
+const ON_THE_WAY_NS: f64 = 5e6;
+
+#[test]
+fn a_drive_that_is_there_is_learned_in_real_time_and_nothing_of_it_is_left() {
+    if !have_root() {
+        return skip("root, to attach a drive");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("slow.toml"), SLOW).unwrap();
+    let drive = Attached::new(&[directory.path().join("slow.toml").to_str().unwrap()]);
+    let device = drive.device.to_str().unwrap();
+    let run = |args: &[&str]| drive.command().current_dir(directory.path()).args(["drive", "learn"]).args(args).assert();
+    let refused = run(&[device, "--write-limit", "48MiB", "--yes"]).failure();
+    refused.stderr(predicate::str::contains("everything on").and(predicate::str::contains("would be destroyed")));
+    assert_eq!(drive.status()["model"]["host_written_bytes"], 0);
+    let empty = run(&[device, "--budget", "reads"]).failure();
+    empty.stderr(predicate::str::contains("holds zeros"));
+    let all = [device, "--destroy", device, "--write-limit", "48MiB", "--rest", "100ms", "--yes", "--output", "slow-twin.toml", "--json"];
+    let document: serde_json::Value = serde_json::from_slice(&run(&all).success().get_output().stdout).unwrap();
+    // By the drive's own count, and the program's.
+    let written = drive.status()["model"]["host_written_bytes"].as_f64().unwrap();
+    assert!(
+        written <= f64::from(48 << 20) && document["origin"]["written_bytes"].as_f64() == Some(written),
+        "{written}: {}",
+        document["origin"]
+    );
+    let found =
+        |name: &str| document["found"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap()["value_ns"].as_f64().unwrap();
+    let host = 120_000.0;
+    let link = |bytes: f64| bytes / 0.2;
+    let trim = |units: f64, bytes: f64| host + 2e7 + units * 1e5 + bytes * 8.0;
+    let area = f64::from(8 << 20);
+    for (name, expected_ns) in [
+        ("read 4096 q1", host + 3e6 + link(4096.0)),
+        ("trimmed read 524288 q1", host + link(524_288.0)),
+        ("trim one", trim(16.0, 65_536.0)),
+        ("trim one again", trim(0.0, 65_536.0)),
+        ("trim long", trim(area / 16.0 / 4096.0, area / 16.0)),
+        ("trim all again", trim(0.0, area / 2.0)),
+        ("flush", 5e6),
+    ] {
+        let over = found(name) - expected_ns;
+        assert!(
+            over > -0.02 * expected_ns && over < ON_THE_WAY_NS + 0.15 * expected_ns,
+            "{name}: {}, {expected_ns} by arithmetic",
+            found(name)
+        );
+    }
+    let notes = document["origin"]["notes"].to_string();
+    assert!(notes.contains("is a loop device") && notes.contains("one round of probes only"), "{notes}");
+    // In a directory it is a file of its own, which is gone also where somebody loses patience.
+    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
+    let mounted = Mounted::new(&drive.device, "noatime").unwrap();
+    let before: Vec<_> = fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut command = crate::support::process();
+    command.current_dir(directory.path()).args(["drive", "learn", "--write-limit", "48MiB", "--rest", "60s", "--reserve", "1MiB", "--yes"]);
+    let mut child = command.arg(mounted.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let working =
+        || fs::read_dir(mounted.path()).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with("trimtab-work-"));
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !working() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let after: Vec<_> = fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(after, before);
+    // The ring of a process that has ended holds its file open for a moment.
+    let remounted = || Command::new("mount").args(["-o", "remount,ro"]).arg(mounted.path()).output().unwrap().status.success();
+    let patience = Instant::now() + Duration::from_secs(10);
+    while !remounted() {
+        assert!(Instant::now() < patience, "cannot be remounted");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let read_only = run(&[mounted.path().to_str().unwrap(), "--write-limit", "48MiB"]).failure();
+    read_only.stderr(predicate::str::contains("it is mounted read-only"));
+}
+
+#[test]
+fn memory_is_no_drive() {
+    let Some(mount) = LoopMount::tmpfs(64) else { return skip("root, to mount") };
+    let said = predicate::str::contains("there is no drive below").and(predicate::str::contains("tmpfs is on no block device"));
+    trimtab().args(["drive", "learn"]).arg(mount.path()).assert().failure().stderr(said);
+    let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("loop devices") };
+    trimtab()
+        .args(["drive", "learn"])
+        .arg(mount.path())
+        .assert()
+        .failure()
+        .stderr(predicate::str::contains("is in memory: the file below"));
 }

@@ -1,43 +1,101 @@
 //! The search among kinds of drives: one change at a time.
 
 use super::super::candidate::{Candidate, Kind, at};
-use super::{CHANGES, Point, Problem, ROUNDS, invert};
+use super::{Point, Problem, ROUNDS, invert};
 use alloc::vec::Vec;
 
 /// Kinds that are worse by more do not explain the figures.
 const WORSE_MAX: f64 = 14.0;
-/// Arrangements that are fitted before the best is taken, with a part of one bit a cell and without.
-const STARTS: usize = 6;
+/// Arrangements that are fitted before the search begins, for each family.
+const STARTS: usize = 2;
+/// Kinds around which others are tried, at most; and so many of each family at least.
+const EXPANSIONS: usize = 12;
+const OF_A_FAMILY: usize = 1;
+/// A kind that is worse by more is no place from where to look on.
+const PROMISING: f64 = 9.0;
+/// A family that is worse by more gets no turn; by far less where something explains every figure to a fifth of what it may be off by.
+const HOPELESS: f64 = 300.0;
+const HOPELESS_BESIDE_EXACT: f64 = 30.0;
+const EXACT: f64 = 0.04;
+/// Of the kinds around one, so many are adapted.
+const ADAPTED: usize = 24;
 /// Kinds that are taken into account besides the best.
-const KINDS_MAX: usize = 12;
+const KINDS_MAX: usize = 24;
+/// Of the kinds around one, so many are fitted as they are.
+const FITTED: usize = 4;
+
+/// A kind that was tried, at its best numbers so far.
+struct Tried {
+    point: Point,
+    fitted: bool,
+    expanded: bool,
+}
+
+/// Whether there is a part with one bit a cell, whether it was emptied, and whether reads wait: one cannot be had from another by small changes.
+type Family = (bool, bool, bool);
+
+fn family(kind: &Kind) -> Family {
+    (kind.slc, kind.slc && kind.folds, kind.suspends)
+}
 
 impl Problem<'_> {
     /// The best point, and the best of each other kind that explains the figures nearly as well.
+    ///
+    /// The most promising kind is fitted and what is one change away from it is tried, again and again; of each family the best at least once.
     pub(super) fn best(&mut self) -> Option<(Point, Vec<Point>)> {
-        let first = invert(self.found, self.plan);
-        // With a part of one bit a cell and without: one cannot be had from the other by small changes.
-        let both: Vec<Candidate> = core::iter::once(first.clone()).chain(slc_or_not(&first)).collect();
-        let starts = both.iter().flat_map(|start| core::iter::once(start.clone()).chain(arrangements(start))).collect();
-        let mut points: Vec<Point> = self.try_all(starts)?.into_iter().flatten().collect();
-        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        let mut improved = Vec::new();
-        for slc in [false, true] {
-            for point in points.iter().filter(|point| point.candidate.kind.slc == slc).take(STARTS) {
-                improved.push(self.improve(point.clone(), 3)?);
+        let mut tried: Vec<Tried> = Vec::new();
+        for point in self.starts()? {
+            add(&mut tried, point, true);
+        }
+        for _ in 0..EXPANSIONS {
+            let Some(next) = self.next(&tried) else { break };
+            let point = tried[next].point.clone();
+            let point = self.improve(point, ROUNDS)?;
+            for changed in self.changed(&point)? {
+                add(&mut tried, changed, false);
+            }
+            let here = &mut tried[next];
+            (here.fitted, here.expanded) = (true, true);
+            if point.cost < here.point.cost {
+                here.point = point;
             }
         }
-        let mut best = improved.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?;
-        best = self.improve(best, ROUNDS)?;
-        let mut seen: Vec<Point> = Vec::new();
-        for _ in 0..CHANGES {
-            let changed = self.changed(&best)?;
-            seen.extend(changed.iter().cloned());
-            let better = changed.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost)).filter(|point| point.cost < best.cost - 0.5);
-            let Some(better) = better else { break };
-            seen.push(best);
-            best = self.improve(better, ROUNDS)?;
+        // What was only looked at is fitted before it is taken for one that explains the figures.
+        for _ in 0..KINDS_MAX {
+            let least = tried.iter().map(|one| one.point.cost).min_by(f64::total_cmp)?;
+            let open = tried.iter().enumerate().filter(|(_, one)| !one.fitted && one.point.cost < least + WORSE_MAX);
+            let Some((nth, _)) = open.min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost)) else { break };
+            tried[nth].point = self.improve(tried[nth].point.clone(), 2)?;
+            tried[nth].fitted = true;
         }
-        Some(others(best, seen))
+        let (nth, _) = tried.iter().enumerate().min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost))?;
+        let best = self.improve(tried.swap_remove(nth).point, ROUNDS)?;
+        let mut others: Vec<Point> = tried.into_iter().map(|one| one.point).filter(|point| point.cost < best.cost + WORSE_MAX).collect();
+        others.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        others.truncate(KINDS_MAX);
+        Some((best, others))
+    }
+
+    /// The best arrangements of each family, fitted.
+    fn starts(&mut self) -> Option<Vec<Point>> {
+        let first = invert(self.found, self.plan);
+        let waiting = |from: &Candidate| {
+            let mut to = from.clone();
+            to.kind.suspends = !from.kind.suspends;
+            to
+        };
+        let families: Vec<Candidate> = core::iter::once(first.clone()).chain(other_families(&first)).collect();
+        let families: Vec<Candidate> = families.iter().cloned().chain(families.iter().map(waiting)).collect();
+        let starts = families.iter().flat_map(|start| core::iter::once(start.clone()).chain(arrangements(start))).collect();
+        let mut points: Vec<Point> = self.try_all(starts)?.into_iter().flatten().collect();
+        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        let mut fitted = Vec::new();
+        for start in families {
+            for point in points.iter().filter(|point| family(&point.candidate.kind) == family(&start.kind)).take(STARTS) {
+                fitted.push(self.improve(point.clone(), 3)?);
+            }
+        }
+        Some(fitted)
     }
 
     /// The best of each kind that is one change away, its numbers adapted to the change.
@@ -46,7 +104,9 @@ impl Problem<'_> {
         let means = self.means();
         let points = self.try_all(neighbours(&best.candidate))?;
         let mut all: Vec<Point> = points.into_iter().flatten().collect();
-        for _ in 0..3 {
+        all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        all.truncate(ADAPTED);
+        for _ in 0..2 {
             let steps = all.iter().map(|point| {
                 let residuals = self.residuals(&point.shown);
                 self.step(&point.candidate, &residuals, &means, &slopes, 0.05).unwrap_or_else(|| point.candidate.clone())
@@ -62,24 +122,34 @@ impl Problem<'_> {
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut fitted = Vec::new();
         for (nth, point) in all.into_iter().enumerate() {
-            fitted.push(if nth < 5 { self.improve(point, 3)? } else { point });
+            fitted.push(if nth < FITTED { self.improve(point, 2)? } else { point });
         }
         Some(fitted)
     }
+
+    /// Around which kind others are tried next: the best of a family that has had no turn, then the best of all.
+    fn next(&self, tried: &[Tried]) -> Option<usize> {
+        let cheapest = |a: &(usize, &Tried), b: &(usize, &Tried)| a.1.point.cost.total_cmp(&b.1.point.cost);
+        let (_, best) = tried.iter().enumerate().min_by(cheapest)?;
+        let (least, figures) = (best.point.cost, self.found.observations.len() as f64);
+        let hopeless = if self.misfit(&best.point) < EXACT * figures { HOPELESS_BESIDE_EXACT } else { HOPELESS };
+        let turns = |of: Family| tried.iter().filter(|one| one.expanded && family(&one.point.candidate.kind) == of).count();
+        let open = || tried.iter().enumerate().filter(|(_, one)| !one.expanded);
+        let neglected = open()
+            .filter(|(_, one)| one.point.cost < least + hopeless && turns(family(&one.point.candidate.kind)) < OF_A_FAMILY)
+            .min_by(cheapest);
+        let promising = open().filter(|(_, one)| one.point.cost < least + PROMISING).min_by(cheapest);
+        neglected.or(promising).map(|(nth, _)| nth)
+    }
 }
 
-fn others(best: Point, seen: Vec<Point>) -> (Point, Vec<Point>) {
-    let mut others: Vec<Point> = Vec::new();
-    for point in seen.into_iter().filter(|point| point.candidate.kind != best.candidate.kind && point.cost < best.cost + WORSE_MAX) {
-        match others.iter_mut().find(|other| other.candidate.kind == point.candidate.kind) {
-            Some(other) if other.cost > point.cost => *other = point,
-            Some(_) => {}
-            None => others.push(point),
-        }
+/// Takes note of a kind, or of better numbers for it.
+fn add(tried: &mut Vec<Tried>, point: Point, fitted: bool) {
+    match tried.iter_mut().find(|one| one.point.candidate.kind == point.candidate.kind) {
+        Some(known) if known.point.cost > point.cost => known.point = point,
+        Some(_) => {}
+        None => tried.push(Tried { point, fitted, expanded: false }),
     }
-    others.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-    others.truncate(KINDS_MAX);
-    (best, others)
 }
 
 /// A flush that takes less besides is as good as one that takes nothing.
@@ -116,10 +186,12 @@ fn arrangements(from: &Candidate) -> Vec<Candidate> {
     let mut all = Vec::new();
     for dies in [2_u32, 4, 8, 16, 32, 64] {
         for row in [16_u64 << 10, 32 << 10, 64 << 10] {
-            all.extend(arranged(from, |kind| {
-                (kind.channels, kind.dies_per_channel) = (dies.min(8), (dies / 8).max(1));
-                (kind.planes, kind.page_bytes) = ((row >> 14) as u32, 16 << 10);
-            }));
+            for channels in [4, 8].into_iter().filter(|channels| *channels == 4 || dies > 4) {
+                all.extend(arranged(from, |kind| {
+                    (kind.channels, kind.dies_per_channel) = (dies.min(channels), (dies / channels).max(1));
+                    (kind.planes, kind.page_bytes) = ((row >> 14) as u32, 16 << 10);
+                }));
+            }
         }
     }
     all
@@ -140,6 +212,7 @@ fn neighbours(from: &Candidate) -> Vec<Candidate> {
     all.extend(arranged(from, |kind| (kind.dies_per_channel, kind.planes) = (kind.dies_per_channel / 2, kind.planes * 2)));
     all.extend(arranged(from, |kind| kind.page_bytes /= 2));
     all.extend(arranged(from, |kind| kind.page_bytes *= 2));
+    all.extend(arrangements(from).into_iter().filter(|other| other.kind != from.kind));
     let of_kind = |change: &dyn Fn(&mut Kind)| arranged(from, change);
     for unit in [from.kind.unit_bytes * 2, from.kind.unit_bytes / 2].into_iter().filter(|unit| (4096..=65_536).contains(unit)) {
         // What counts for TRIM stays: the larger of unit and alignment.
@@ -152,7 +225,10 @@ fn neighbours(from: &Candidate) -> Vec<Candidate> {
     all.extend(of_kind(&|kind| kind.suspends = !kind.suspends));
     all.extend(of_kind(&|kind| kind.protected = !kind.protected));
     all.extend(of_kind(&|kind| kind.trim_queued = !kind.trim_queued));
-    all.extend(slc_or_not(from));
+    all.extend(other_families(from));
+    for more in [0, 100, 200, 300, 400].into_iter().filter(|more| from.kind.read_spread_permille.abs_diff(*more) == 100) {
+        all.extend(of_kind(&|kind| kind.read_spread_permille = more));
+    }
     for (number, more) in
         [(at::READ_AHEAD, 3.0), (at::READ_AHEAD, 1.0 / 3.0), (at::READ_AHEAD, 0.01), (at::CACHE, 2.0), (at::CACHE, 0.5), (at::SUSPEND, 0.5)]
     {
@@ -163,19 +239,32 @@ fn neighbours(from: &Candidate) -> Vec<Candidate> {
     all
 }
 
-/// With a part of one bit a cell where there was none, or without.
-fn slc_or_not(from: &Candidate) -> Option<Candidate> {
+/// With a part of one bit a cell where there was none, emptied or not, or without.
+fn other_families(from: &Candidate) -> Vec<Candidate> {
     if from.kind.compresses {
-        return None;
+        return Vec::new();
     }
-    let mut to = from.clone();
-    to.kind.slc = !from.kind.slc;
-    if to.kind.slc {
-        to.logs[at::SLC_PROGRAM] = from.logs[at::PROGRAM];
-        to.logs[at::PROGRAM] += libm::log(6.0);
-        to.logs[at::SLC_READ] = from.logs[at::READ] - libm::log(2.5);
-    } else {
+    let with = |folds: bool| {
+        let mut to = from.clone();
+        (to.kind.slc, to.kind.folds) = (true, folds);
+        if !from.kind.slc {
+            to.logs[at::SLC_PROGRAM] = from.logs[at::PROGRAM];
+            to.logs[at::PROGRAM] += libm::log(6.0);
+        }
+        // What is read after a rest is native cells, or it is not.
+        let shown = if from.kind.slc && !from.kind.folds { from.logs[at::SLC_READ] } else { from.logs[at::READ] };
+        (to.logs[at::READ], to.logs[at::SLC_READ]) = if folds { (shown, shown - libm::log(2.5)) } else { (shown + libm::log(2.5), shown) };
+        to
+    };
+    let without = || {
+        let mut to = from.clone();
+        (to.kind.slc, to.kind.folds) = (false, true);
         to.logs[at::PROGRAM] = from.logs[at::SLC_PROGRAM];
+        to.logs[at::READ] = if from.kind.folds { from.logs[at::READ] } else { from.logs[at::SLC_READ] };
+        to
+    };
+    match (from.kind.slc, from.kind.folds) {
+        (false, _) => alloc::vec![with(true), with(false)],
+        (true, folds) => alloc::vec![with(!folds), without()],
     }
-    Some(to)
 }

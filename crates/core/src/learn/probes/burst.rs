@@ -37,7 +37,9 @@ impl Probe for Burst {
             (from, to) = (to, to * 2);
         }
         let flush = lab.one(Command::Flush)?;
-        found.add(self.name(), "burst flush", flush.0 as f64, 0.10);
+        if plan.reach.flushes {
+            found.add(self.name(), "burst flush", flush.0 as f64, 0.10);
+        }
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Single writes, each followed by a flush: what the host waits for when it wants to be sure.
 
+use super::super::lab::Stream;
 use super::{Findings, Lab, Places, Plan, Probe};
 use crate::data::DataClass;
 use crate::drive::Command;
@@ -21,21 +22,21 @@ impl Probe for Flush {
     }
 
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
-        // Whole mapping units, so that nothing has to be read first.
-        let (mut writes, mut flushes) = (0, 0);
-        for extent in Places::new(plan, "flush", plan.part(8, 16), 64 << 10).take(PAIRS) {
-            writes += lab.one(Command::Write(extent, DataClass::Random))?.0;
-            flushes += lab.one(Command::Flush)?.0;
+        // Whole mapping units first, so that nothing has to be read for them.
+        let small = plan.small();
+        for (purpose, len, write, flush, sigma) in
+            [("flush", 64 << 10, "write 65536 q1", "flush", 0.02), ("flush small", small, "write 4096 q1", "flush small", 0.03)]
+        {
+            let (mut writes, mut flushes) = (Stream::default(), Stream::default());
+            for extent in Places::new(plan, purpose, plan.part(8, 16), len).take(PAIRS) {
+                writes.latencies.push(lab.one(Command::Write(extent, DataClass::Random))?);
+                flushes.latencies.push(lab.one(Command::Flush)?);
+            }
+            found.add(self.name(), write, writes.middle_ns(), 0.02);
+            if plan.reach.flushes {
+                found.add(self.name(), flush, flushes.middle_ns(), sigma);
+            }
         }
-        found.add(self.name(), "write 65536 q1", writes as f64 / PAIRS as f64, 0.02);
-        found.add(self.name(), "flush", flushes as f64 / PAIRS as f64, 0.02);
-        let (mut writes, mut flushes) = (0, 0);
-        for extent in Places::new(plan, "flush small", plan.part(8, 16), plan.small()).take(PAIRS) {
-            writes += lab.one(Command::Write(extent, DataClass::Random))?.0;
-            flushes += lab.one(Command::Flush)?.0;
-        }
-        found.add(self.name(), "write 4096 q1", writes as f64 / PAIRS as f64, 0.02);
-        found.add(self.name(), "flush small", flushes as f64 / PAIRS as f64, 0.03);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Writes at random places in growing sizes, to the last program: what is written for less than a mapping unit is read and written again.
 
-use super::{Findings, Lab, Places, Plan, Probe, REST};
+use super::{Findings, Lab, Places, Plan, Probe};
 use crate::data::DataClass;
 use crate::drive::Command;
 use crate::target::TargetResult;
@@ -22,7 +22,7 @@ impl Probe for RandomWrites {
     }
 
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
-        lab.idle(REST);
+        lab.idle(plan.reach.rest);
         for size in SIZES.into_iter().filter(|size| *size >= plan.small()) {
             let count = (plan.area / 16 / size).min(4096) as usize;
             let places = Places::new(plan, &format!("random writes {size}"), plan.part(0, 4), size).take(count);

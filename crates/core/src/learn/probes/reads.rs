@@ -1,6 +1,6 @@
 //! Reads of data that are there: latency, link, how many dies work side by side, read-ahead.
 
-use super::{Findings, Lab, Plan, Probe, REST, reads};
+use super::{Findings, Lab, Plan, Probe, reads};
 use crate::drive::{Command, Extent};
 use crate::target::TargetResult;
 use alloc::format;
@@ -33,11 +33,14 @@ impl Probe for Reads {
     }
 
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
-        lab.idle(REST);
+        lab.idle(plan.reach.rest);
         let there = plan.part(0, 16);
         for (size, count) in SIZES.into_iter().filter(|(size, _)| *size >= plan.small() && size * 4 <= plan.area) {
             let stream = lab.stream(1, reads(plan, &format!("read {size}"), there, size, count))?;
             found.add(self.name(), format!("read {size} q1"), stream.middle_ns(), 0.02);
+            if size == plan.small() {
+                found.add(self.name(), "read 4096 q1 p90", stream.percentile_ns(90), 0.04);
+            }
         }
         for depth in DEPTHS.into_iter().filter(|depth| *depth < plan.deepest().max(3)) {
             let count = depth as usize * ROUNDS;

@@ -22,9 +22,13 @@ impl Probe for TrimCost {
         &["flash.trim.command_ns", "flash.trim.range_ns", "flash.trim.unit_ns", "flash.trim.gb_ns", "flash.trim.queued"]
     }
 
+    fn is_of_trims(&self) -> bool {
+        true
+    }
+
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
-        let Some(limits) = plan.reported.trim else { return Ok(()) };
-        let ranges = |count: u64| count.min(u64::from(limits.ranges_per_command_max)).min(plan.area / 32 / SHORT).max(1);
+        let Some((_, most)) = plan.trims() else { return Ok(()) };
+        let ranges = |count: u64| count.min(most).min(plan.area / 32 / SHORT).max(1);
         let mut from = plan.part(8, 16).offset;
         // Every second piece, so that no two are one range.
         let mut pieces = |count: u64, len: u64| -> Vec<Extent> {

@@ -19,10 +19,14 @@ impl Probe for TrimEffect {
         &["flash.trim.bytes_min", "flash.trim.alignment_bytes", "flash.ftl.mapping_unit_bytes"]
     }
 
+    fn is_of_trims(&self) -> bool {
+        true
+    }
+
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
         let (Some(mapped), Some(trimmed)) = (found.ns("read 4096 q1"), found.ns("trimmed read 4096 q1")) else { return Ok(()) };
         // Where both are alike nothing can be told.
-        if plan.reported.trim.is_none() || mapped < trimmed * 1.15 {
+        if plan.trims().is_none() || mapped < trimmed * 1.15 {
             return Ok(());
         }
         let space = plan.part(4, 8);

@@ -16,10 +16,11 @@ impl Probe for TrimmedReads {
         &["interface.command_overhead_ns", "interface.latency_ns", "interface.rate_bytes_per_s"]
     }
 
+    fn is_of_trims(&self) -> bool {
+        true
+    }
+
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
-        if plan.reported.trim.is_none() {
-            return Ok(());
-        }
         let trimmed = plan.part(8, 16);
         for size in [plan.small(), 64 << 10, 512 << 10] {
             let stream = lab.stream(1, reads(plan, &format!("trimmed {size}"), trimmed, size, 32))?;

@@ -1,6 +1,9 @@
 //! `trimtab drive check`.
 
-use crate::drives;
+mod real;
+
+use crate::cmd::options::{DestroyArgs, SafetyArgs};
+use crate::drives::{self, Drive, twins};
 use crate::output::lines::prose;
 use crate::output::{self, Context};
 use crate::report::file::{self, Place};
@@ -17,7 +20,7 @@ use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::twin::Twin;
 use trimtab_core::learn::predict::{Figure, Prediction, SIZE, What, figures, predictions};
-use trimtab_core::units::{Nanos, three_digits};
+use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::usage::UsageError;
 
 /// Arguments of `trimtab drive check`.
@@ -25,15 +28,17 @@ use trimtab_core::usage::UsageError;
 #[command(after_help = "\
 The workloads: reads and writes of 4 KiB, mixed 7 to 3, with 1, 4 and 32 in flight; random writes until they stay as fast as they are; TRIMs of many sizes \
 with a read beside them; a tree that is unpacked and deleted, and PostMark, on ext4. No probe runs any of them. The predictions are written to a file before \
-anything is measured. Both drives are tried at 1 GiB of the same proportions, in virtual time: so far the drive must be a modelled one.
+anything is measured. Both drives are tried at 1 GiB of the same proportions, in virtual time.
+On a real drive: reads of 4 and 32 KiB, and with a directory or --destroy mixed reads and writes, on 32 MiB, three times.
 
 Examples:
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
-  trimtab drive check ./twin.toml drive:sata-tlc-500gb")]
+  trimtab drive check ./twin.toml drive:sata-tlc-500gb
+  trimtab drive check ./twin.toml /mnt/ssd")]
 pub struct Args {
     /// The file of a twin, as 'drive learn' writes it.
     twin: String,
-    /// The drive that it is a twin of: drive:NAME or drive:FILE.toml.
+    /// The drive that it is a twin of: a directory on it, a large file on it that is only read, or the device itself; drive:NAME or drive:FILE.toml.
     target: String,
     /// Where the predictions are kept; with a number if that is taken [default: NAME-predictions.json].
     #[arg(long, value_name = "FILE")]
@@ -44,7 +49,16 @@ pub struct Args {
     /// Seed of the workloads.
     #[arg(long, default_value_t = 5, value_name = "N")]
     seed: u64,
+    /// For how long a real drive is left alone before each workload.
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    rest: Nanos,
+    #[command(flatten)]
+    safety: SafetyArgs,
+    #[command(flatten)]
+    destroy: DestroyArgs,
 }
+
+const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
 /// What two clocks would not tell apart.
 const ALIKE: f64 = 0.005;
@@ -58,22 +72,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .hint("'trimtab drive learn' makes one")
             .into());
     };
-    let TargetSpec::Drive(name) = TargetSpec::resolve_as(&args.target, "drive check takes drive:NAME or drive:FILE.toml")? else {
-        return Err(UsageError::new(format!("{} is no modelled drive, and others cannot be checked yet", args.target)).into());
-    };
-    let truth = drives::load(&name)?.spec;
-    if truth.flash().is_none() {
-        return Err(UsageError::new(format!("{} is a disk, which has no twin", args.target)).into());
-    }
-    let predicted = predicted(twin, args)?;
+    let on = On::of(args, &TargetSpec::resolve_as(&args.target, TAKES)?)?;
+    let predicted = predicted(twin, args, |member| on.predicted(member, args.seed))?;
     let (hash, kept) = keep(args, &drive.spec, twin, &predicted)?;
-    let measured =
-        figures(&truth, args.seed).ok_or_else(|| UsageError::new(format!("{} cannot be made so small, or fails", args.target)))?;
+    let (measured, mut notes) = on.measured(args, context)?;
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
     let (lines, missing) = compared(&predicted, &measured);
-    let mut notes = mismatches(twin, &truth);
+    notes.splice(0..0, on.mismatches(&drive, twin));
     notes.extend(missing);
     let document = json!({
         "twin": args.twin,
@@ -83,15 +90,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         "held": lines.iter().filter(|line| line.holds()).count(),
         "notes": notes,
     });
-    context.report("twin-check", 1, &document, || text(&lines, &notes, &kept.display().to_string(), &hash))?;
+    context.report("twin-check", 1, &document, || text(&lines, &notes, &kept.display().to_string(), &hash, on.size()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// What the members of the ensemble show.
-fn predicted(twin: &Twin, args: &Args) -> anyhow::Result<Vec<Prediction>> {
+fn predicted(twin: &Twin, args: &Args, show: impl Fn(&DriveSpec) -> Option<Vec<Figure>> + Sync + Send) -> anyhow::Result<Vec<Prediction>> {
     let tried = twin.members.len().min(args.members as usize);
-    let shown: Vec<Vec<Figure>> =
-        twin.members[..tried].par_iter().filter(|_| !interrupt::requested()).filter_map(|member| figures(member, args.seed)).collect();
+    let shown: Vec<Vec<Figure>> = twin.members[..tried].par_iter().filter(|_| !interrupt::requested()).filter_map(show).collect();
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
@@ -125,6 +131,57 @@ const fn unit(what: What) -> &'static str {
     }
 }
 
+/// What a twin is checked on.
+enum On {
+    /// A modelled drive, in virtual time.
+    Modelled(Box<DriveSpec>),
+    /// A drive that is there.
+    Real(Box<real::Checked>),
+}
+
+impl On {
+    fn of(args: &Args, target: &TargetSpec) -> anyhow::Result<Self> {
+        let TargetSpec::Drive(name) = target else { return Ok(Self::Real(Box::new(real::Checked::new(args, target.clone())?))) };
+        let truth = drives::load(name)?.spec;
+        if truth.flash().is_none() {
+            return Err(UsageError::new(format!("{} is a disk, which has no twin", args.target)).into());
+        }
+        Ok(Self::Modelled(Box::new(truth)))
+    }
+
+    fn predicted(&self, member: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
+        match self {
+            Self::Modelled(_) => figures(member, seed),
+            Self::Real(checked) => checked.area().figures(member, seed),
+        }
+    }
+
+    /// What it shows, and what was noticed.
+    fn measured(&self, args: &Args, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
+        match self {
+            Self::Modelled(truth) => {
+                let all = figures(truth, args.seed)
+                    .ok_or_else(|| UsageError::new(format!("{} cannot be made so small, or fails", args.target)))?;
+                Ok((all.into_iter().map(Measured::once).collect(), Vec::new()))
+            }
+            Self::Real(checked) => checked.measured(args, context),
+        }
+    }
+
+    /// The size at which both are tried, if it is not the drive's own.
+    fn size(&self) -> Option<Bytes> {
+        matches!(self, Self::Modelled(_)).then_some(SIZE)
+    }
+
+    /// What is not as it was when the twin was learned.
+    fn mismatches(&self, drive: &Drive, twin: &Twin) -> Vec<String> {
+        match self {
+            Self::Modelled(truth) => mismatches(twin, truth),
+            Self::Real(checked) => twins::mismatches(&twin.origin, drive, checked.below()),
+        }
+    }
+}
+
 /// What is not as it was when the twin was learned.
 fn mismatches(twin: &Twin, truth: &DriveSpec) -> Vec<String> {
     let mut notes = Vec::new();
@@ -138,18 +195,35 @@ fn mismatches(twin: &Twin, truth: &DriveSpec) -> Vec<String> {
     notes
 }
 
+/// A figure as it was measured: once in virtual time, several times on a drive that is there.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The median.
+    pub figure: Figure,
+    /// The least.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+}
+
+impl Measured {
+    fn once(figure: Figure) -> Self {
+        Self { low: figure.value, high: figure.value, figure }
+    }
+}
+
 /// A figure, predicted and measured.
 struct Line {
     prediction: Prediction,
-    measured: Figure,
+    measured: Measured,
 }
 
 /// Each prediction beside the figure that it is of; what the drive does not show, such as TRIMs where it takes none, in words.
-fn compared(predicted: &[Prediction], measured: &[Figure]) -> (Vec<Line>, Vec<String>) {
+fn compared(predicted: &[Prediction], measured: &[Measured]) -> (Vec<Line>, Vec<String>) {
     let (mut lines, mut missing) = (Vec::new(), Vec::new());
     for prediction in predicted {
-        match measured.iter().find(|figure| (figure.workload, figure.what) == (prediction.workload, prediction.what)) {
-            Some(figure) => lines.push(Line { prediction: *prediction, measured: *figure }),
+        match measured.iter().find(|one| (one.figure.workload, one.figure.what) == (prediction.workload, prediction.what)) {
+            Some(one) => lines.push(Line { prediction: *prediction, measured: one.clone() }),
             None => {
                 missing.push(format!("{} of '{}' was predicted, and the drive shows none", prediction.what.name(), prediction.workload))
             }
@@ -160,16 +234,20 @@ fn compared(predicted: &[Prediction], measured: &[Figure]) -> (Vec<Line>, Vec<St
 
 impl Line {
     fn holds(&self) -> bool {
-        self.prediction.holds(self.measured.value, ALIKE)
+        // What scatters may lie in the interval at any time.
+        let Prediction { low, high, .. } = self.prediction;
+        self.measured.high >= low * (1.0 - ALIKE) && self.measured.low <= high * (1.0 + ALIKE)
     }
 
     fn off(&self) -> f64 {
-        self.prediction.median / self.measured.value - 1.0
+        self.prediction.median / self.measured.figure.value - 1.0
     }
 
     fn as_json(&self) -> Value {
         let mut value = prediction(&self.prediction);
-        value["measured"] = json!(self.measured.value);
+        value["measured"] = json!(self.measured.figure.value);
+        value["measured_low"] = json!(self.measured.low);
+        value["measured_high"] = json!(self.measured.high);
         value["off"] = json!(self.off());
         value["held"] = json!(self.holds());
         value
@@ -184,18 +262,26 @@ fn shown(what: What, value: f64) -> String {
     }
 }
 
-fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str) -> String {
+fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str, size: Option<Bytes>) -> String {
     let mut table =
         Table::new("", &["workload", "figure", "predicted", "90 % interval", "measured", "verdict"]).when_narrow(Narrow::Records);
     for line in lines {
         let Prediction { workload, what, median, low, high } = line.prediction;
         let verdict = if line.holds() { "held".to_owned() } else { format!("not held, {:+.0} %", 100.0 * line.off()) };
         let interval = format!("{} to {}", shown(what, low), shown(what, high));
-        table.row([workload.to_owned(), what.name().to_owned(), shown(what, median), interval, shown(what, line.measured.value), verdict]);
+        table.row([
+            workload.to_owned(),
+            what.name().to_owned(),
+            shown(what, median),
+            interval,
+            shown(what, line.measured.figure.value),
+            verdict,
+        ]);
     }
     let held = lines.iter().filter(|line| line.holds()).count();
+    let tried = size.map_or_else(String::new, |size| format!("; tried at {size} each"));
     let sum = format!(
-        "{held} of {} intervals hold what was measured. Predicted before, and kept in {} (hash {hash}); tried at {SIZE} each.",
+        "{held} of {} intervals hold what was measured. Predicted before, and kept in {} (hash {hash}){tried}.",
         lines.len(),
         output::plain(kept)
     );
@@ -210,8 +296,8 @@ mod tests {
     #[test]
     fn a_prediction_stands_beside_the_figure_that_it_is_of() {
         let predicted = ["trims", "tree"].map(|workload| Prediction { workload, what: What::Time, median: 1.0, low: 1.0, high: 1.0 });
-        let (lines, missing) = compared(&predicted, &[Figure { workload: "tree", what: What::Time, value: 2.0 }]);
-        assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.workload), (1, "tree", "tree"));
+        let (lines, missing) = compared(&predicted, &[Measured::once(Figure { workload: "tree", what: What::Time, value: 2.0 })]);
+        assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.figure.workload), (1, "tree", "tree"));
         assert_eq!(missing, ["time of 'trims' was predicted, and the drive shows none"]);
     }
 }

@@ -1,10 +1,11 @@
 //! `trimtab drive list`.
 
-use crate::drives::{self, SourceKind};
+use crate::drives::{self, SourceKind, twins};
 use crate::output::Context;
 use crate::output::lines::prose;
 use crate::report::layout::on_screen;
 use serde::Serialize;
+use serde_json::json;
 use std::process::ExitCode;
 use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::Medium;
@@ -23,7 +24,39 @@ struct Entry<'a> {
     measured: usize,
 }
 
-/// Prints the shipped drives.
+/// A twin that was learned here.
+#[derive(Serialize)]
+struct Twin {
+    file: std::path::PathBuf,
+    model: String,
+    firmware: Option<String>,
+    learned: String,
+    budget: String,
+    capacity_bytes: u64,
+    /// How many drives explain what was measured.
+    members: usize,
+    misfit_permille: u64,
+}
+
+fn twins(context: &Context) -> Vec<Twin> {
+    let of = |kept: twins::Kept| {
+        let twin = kept.drive.twin?;
+        let origin = twin.origin;
+        Some(Twin {
+            file: kept.path,
+            model: origin.model,
+            firmware: origin.firmware,
+            learned: origin.learned,
+            budget: origin.budget,
+            capacity_bytes: kept.drive.spec.capacity_bytes,
+            members: twin.members.len(),
+            misfit_permille: origin.misfit_permille,
+        })
+    };
+    twins::all(context).into_iter().filter_map(of).collect()
+}
+
+/// Prints the shipped drives, and twins that were learned here.
 pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
     let entries: Vec<Entry<'_>> = drives::shipped()
         .iter()
@@ -41,7 +74,8 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
             }
         })
         .collect();
-    context.report("drives", 1, &entries, || {
+    let twins = twins(context);
+    context.report("drives", 1, &json!({ "drives": entries, "twins": twins }), || {
         let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(Narrow::Records);
         for entry in &entries {
             let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
@@ -49,7 +83,22 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
         }
         let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' has them all.\n\
                     Use one as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints one to start from).";
-        [on_screen(&table), prose(hint)].concat()
+        [on_screen(&table), prose(hint), learned(&twins)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The table of twins; nothing where there are none.
+fn learned(twins: &[Twin]) -> String {
+    if twins.is_empty() {
+        return String::new();
+    }
+    let columns = ["twin of", "firmware", "learned", "budget", "capacity", "file"];
+    let mut table = Table::new("Twins, learned by 'trimtab drive learn'.", &columns).when_narrow(Narrow::Records);
+    for twin in twins {
+        let firmware = twin.firmware.clone().unwrap_or_else(|| "–".to_owned());
+        let file = twin.file.display().to_string();
+        table.row([twin.model.clone(), firmware, twin.learned.clone(), twin.budget.clone(), Bytes(twin.capacity_bytes).to_string(), file]);
+    }
+    on_screen(&table)
 }

@@ -22,9 +22,13 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     let began = Instant::now();
     interrupt::install().context("cannot install signal handlers")?;
     let target = args.target.as_deref().unwrap_or(name);
-    let asked = asked(args);
+    let mut asked = asked(args);
     // What is refused makes no store.
-    drives::load(name)?;
+    let drive = drives::load(name)?;
+    // A quick study has no time for assumptions, but what is said of a twin is of several drives.
+    if drive.twin.is_some() && args.questions.is_empty() {
+        asked.assumptions = asked.assumptions.or(Some(Breadth::Drives));
+    }
     let checkpoints = checkpoints(args, context, target)?;
     let used = used(args)?;
     let made = run::modelled(context, vec![study(args, name, target, &asked, &used, &*checkpoints)?])?;

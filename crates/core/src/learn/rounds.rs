@@ -1,0 +1,88 @@
+//! Probes that were run several times: real drives never show the same twice.
+
+use super::Observation;
+use super::probes::Findings;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A figure that is off by more between rounds, in its logarithm, is called unsteady: 15 %.
+const UNSTEADY: f64 = 0.14;
+
+/// What several rounds of the same probes found together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Together {
+    /// Medians; each may be off by what it may be off by anyway, and by half of the range between rounds.
+    pub found: Findings,
+    /// Figures that are not steady: the name, the least and the greatest value in nanoseconds.
+    pub unsteady: Vec<(String, f64, f64)>,
+    /// By how much the last round was slower than the first, in the median of all figures: 0.1 is a tenth.
+    pub drift: f64,
+}
+
+/// Puts rounds of one plan together. Figures that a round lacks are left out.
+#[must_use]
+pub fn together(rounds: &[Findings]) -> Together {
+    let Some(first) = rounds.first() else { return Together::default() };
+    let mut all = Together::default();
+    let mut drifts = Vec::new();
+    for one in &first.observations {
+        let values: Option<Vec<f64>> = rounds.iter().map(|round| round.ns(&one.name)).collect();
+        let Some(values) = values else { continue };
+        drifts.push(values[values.len() - 1] / values[0] - 1.0);
+        let (value_ns, low, high) = spread(values);
+        let half = libm::log(high / low) / 2.0;
+        if 2.0 * half > UNSTEADY {
+            all.unsteady.push((one.name.clone(), low, high));
+        }
+        let sigma = libm::sqrt(one.sigma * one.sigma + half * half);
+        all.found.observations.push(Observation { value_ns, sigma, ..one.clone() });
+    }
+    all.drift = if drifts.is_empty() { 0.0 } else { spread(drifts).0 };
+    // What rounds disagree about is not known.
+    let same = |of: fn(&Findings) -> Option<u64>| of(first).filter(|value| rounds.iter().all(|round| of(round) == Some(*value)));
+    let least = same(|round| round.trim_least.map(|(_, least)| least));
+    all.found.trim_least = first.trim_least.filter(|_| least.is_some());
+    all.found.trim_granularity = same(|round| round.trim_granularity);
+    all.found.written = rounds.iter().map(|round| round.written).sum();
+    all.found.read = rounds.iter().map(|round| round.read).sum();
+    all
+}
+
+/// The median (the mean of two in the middle), the least and the greatest.
+fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
+    values.sort_by(f64::total_cmp);
+    let last = values.len() - 1;
+    (f64::midpoint(values[last / 2], values[values.len() / 2]), values[0], values[last])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn round(read_ns: f64, least: u64) -> Findings {
+        let one = Observation { name: "read".into(), probe: "reads", value_ns: read_ns, sigma: 0.03 };
+        Findings { observations: vec![one], trim_least: Some((0, least)), trim_granularity: Some(4096), written: 10, read: 20 }
+    }
+
+    #[test]
+    fn what_scatters_counts_for_less_and_is_named() {
+        // Half of the range is ln(1.08 / 0.96) / 2 = 0.0589.
+        let all = together(&[round(108.0, 4096), round(96.0, 4096), round(100.0, 8192)]);
+        assert_eq!(all.found.observations[0].value_ns, 100.0);
+        let expected = libm::sqrt(0.03 * 0.03 + 0.0589 * 0.0589);
+        assert!((all.found.observations[0].sigma - expected).abs() < 1e-4);
+        assert!(all.unsteady.is_empty() && (all.drift + 0.0741).abs() < 1e-4, "{all:?}");
+        assert_eq!((all.found.trim_least, all.found.trim_granularity, all.found.written), (None, Some(4096), 30));
+        let all = together(&[round(100.0, 4096), round(130.0, 4096)]);
+        assert_eq!((all.found.observations[0].value_ns, all.found.trim_least), (115.0, Some((0, 4096))));
+        assert_eq!(all.unsteady, [("read".into(), 100.0, 130.0)]);
+    }
+
+    #[test]
+    fn one_round_is_what_it_is_and_none_is_nothing() {
+        let one = round(100.0, 4096);
+        assert_eq!(together(core::slice::from_ref(&one)).found, one);
+        assert_eq!(together(&[]), Together::default());
+    }
+}

@@ -1,0 +1,307 @@
+//! What a study says of a twin: the same small study on each of several drives that all explain what was measured.
+
+use super::ageing::{RATE_STEADY, WAF_STEADY};
+use super::table::mean;
+use crate::document::{Block, Section, Table};
+use crate::drive::spec::twin::{Known, Parameter, Twin};
+use crate::drive::spec::{DriveSpec, Medium};
+use crate::run::Run;
+use crate::units::three_digits;
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// With less than this share of the drives nothing is decided.
+const DECIDED: f64 = 0.75;
+/// A figure that tells drives apart no better than this (0: not at all, 1: always) is none on which it depends.
+const SEPARATES: f64 = 0.5;
+/// How much spare space there is stands under this name in a twin, as it is no field of its own.
+const SPARE: &str = "flash.over_provisioning_permille";
+
+/// What each of several drives comes to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ensemble {
+    /// The drives.
+    pub drives: Vec<Fit>,
+    /// How many drives the twin has in all.
+    pub of: usize,
+    /// The figure that separates those that come to the most frequent answer from the others.
+    pub depends_on: Option<Separates>,
+}
+
+/// One drive that explains what was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fit {
+    /// What is recommended for it.
+    pub recommended: String,
+    /// What each policy comes to on it.
+    pub policies: Vec<Shown>,
+}
+
+/// A policy on one drive, in the end of the months of its small study.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The policy.
+    pub policy: String,
+    /// Random writes a second.
+    pub rate: Option<f64>,
+    /// Write amplification.
+    pub waf: Option<f64>,
+}
+
+/// A figure of the drive on which the answer hangs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Separates {
+    /// The field.
+    pub field: String,
+    /// How it is known: from the class, or by which probes; and which would tell more.
+    pub source: String,
+}
+
+impl Fit {
+    /// What the runs of a small study show, of which `recommended` follows.
+    #[must_use]
+    pub fn new(recommended: &str, runs: &[Run]) -> Self {
+        let ageing = runs.iter().filter(|run| run.workload == super::ageing::CHURN);
+        let shown = |run: &Run| Shown { policy: run.policy.clone(), rate: mean(run, RATE_STEADY), waf: mean(run, WAF_STEADY) };
+        Self { recommended: recommended.to_owned(), policies: ageing.map(shown).collect() }
+    }
+}
+
+impl Ensemble {
+    /// What `fits` of the first members of `twin` come to; members that could not be tried are `None`.
+    #[must_use]
+    pub fn new(twin: &Twin, fits: Vec<Option<Fit>>) -> Option<Self> {
+        let tried: Vec<(&DriveSpec, Fit)> = twin.members.iter().zip(fits).filter_map(|(member, fit)| Some((member, fit?))).collect();
+        let mut all = Self { drives: tried.iter().map(|(_, fit)| fit.clone()).collect(), of: twin.members.len(), depends_on: None };
+        let (most, _) = *all.counts().first()?;
+        let most = most.to_owned();
+        let apart: Vec<(&DriveSpec, bool)> = tried.iter().map(|(member, fit)| (*member, fit.recommended == most)).collect();
+        all.depends_on = separates(&twin.parameters, &apart);
+        Some(all)
+    }
+
+    /// What is recommended, and on how many drives: the most frequent first.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(&str, usize)> {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for fit in &self.drives {
+            match counts.iter_mut().find(|(name, _)| *name == fit.recommended) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((&fit.recommended, 1)),
+            }
+        }
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        counts
+    }
+
+    /// On how many drives that is recommended.
+    fn agree(&self, recommended: &str) -> usize {
+        self.drives.iter().filter(|fit| fit.recommended == recommended).count()
+    }
+
+    /// Whether enough drives come to that.
+    #[must_use]
+    pub fn decides(&self, recommended: &str) -> bool {
+        self.agree(recommended) as f64 >= DECIDED * self.drives.len() as f64
+    }
+
+    /// A few words: "best on 15 of 16 drives that fit".
+    #[must_use]
+    pub fn short(&self, recommended: &str) -> String {
+        let held = format!("best on {} of {} drives that fit", self.agree(recommended), self.drives.len());
+        if self.decides(recommended) { held } else { format!("cannot be decided: {held}") }
+    }
+
+    /// A sentence or two for the verdict.
+    #[must_use]
+    pub fn sentence(&self, recommended: &str) -> String {
+        let counts: Vec<String> = self.counts().iter().map(|(name, count)| format!("{name} on {count}")).collect();
+        let tried =
+            format!("Of {} drives (the first of {}) that explain what was measured: {}.", self.drives.len(), self.of, counts.join(", "));
+        let undecided = if self.decides(recommended) { "" } else { " So what was measured does not decide it." };
+        let depends = self
+            .depends_on
+            .as_ref()
+            .map_or_else(String::new, |on| format!(" What separates them most is {}, known from {}.", on.field, on.source));
+        format!("{tried}{undecided}{depends}")
+    }
+
+    /// What each policy comes to on these drives.
+    #[must_use]
+    pub fn section(&self) -> Section {
+        let title = format!(
+            "The small study on each of {} drives that explain what was measured: the median, and the range of nine in ten.",
+            self.drives.len()
+        );
+        let mut table = Table::new(title, &["policy", "recommended on", "random writes/s in the end", "write amplification"]);
+        let mut names: Vec<&str> = self.drives.iter().flat_map(|fit| &fit.policies).map(|shown| shown.policy.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let of = |what: fn(&Shown) -> Option<f64>| {
+                range(self.drives.iter().flat_map(|fit| &fit.policies).filter(|shown| shown.policy == name).filter_map(what).collect())
+            };
+            let called = if name == super::policy::NONE { "no trimming" } else { name };
+            table.row([name.to_owned(), format!("{}", self.agree(called)), of(|shown| shown.rate), of(|shown| shown.waf)]);
+        }
+        Section::new("Drives that fit", alloc::vec![Block::Table(table)])
+    }
+}
+
+/// The median, and where nine of ten lie.
+fn range(mut values: Vec<f64>) -> String {
+    values.sort_by(f64::total_cmp);
+    let Some(last) = values.len().checked_sub(1) else { return "–".to_owned() };
+    let at = |permille: usize| three_digits(values[last * permille / 1000]);
+    format!("{} ({} to {})", at(500), at(50), three_digits(values[last - last * 50 / 1000]))
+}
+
+/// The figure whose values differ most between the drives that come to one answer and the others.
+fn separates(parameters: &[Parameter], apart: &[(&DriveSpec, bool)]) -> Option<Separates> {
+    let tables: Vec<(Option<toml::Table>, &DriveSpec, bool)> = apart.iter().map(|(spec, most)| (table_of(spec), *spec, *most)).collect();
+    let mut best: Option<(f64, &Parameter)> = None;
+    for parameter in parameters.iter().filter(|parameter| parameter.known != Known::Measured) {
+        let value = |(table, spec, _): &(Option<toml::Table>, &DriveSpec, bool)| match parameter.field.as_str() {
+            SPARE => spare(spec),
+            field => number(table.as_ref()?, field),
+        };
+        let of = |most: bool| tables.iter().filter(|one| one.2 == most).filter_map(value).collect::<Vec<f64>>();
+        let share = apartness(&of(true), &of(false));
+        if best.is_none_or(|(least, _)| share > least) {
+            best = Some((share, parameter));
+        }
+    }
+    let (_, parameter) = best.filter(|(share, _)| *share >= SEPARATES)?;
+    Some(Separates { field: parameter.field.clone(), source: parameter.source.clone() })
+}
+
+/// How well a value tells two groups apart: 0 not at all, 1 always (twice the area under the curve, less one). 0 where a group has one drive only.
+fn apartness(some: &[f64], others: &[f64]) -> f64 {
+    if some.len() < 2 || others.len() < 2 {
+        return 0.0;
+    }
+    let score = |a: f64, b: f64| {
+        if a > b {
+            1.0
+        } else if a < b {
+            -1.0
+        } else {
+            0.0
+        }
+    };
+    let sum: f64 = some.iter().flat_map(|a| others.iter().map(move |b| score(*a, *b))).sum();
+    libm::fabs(sum) / (some.len() * others.len()) as f64
+}
+
+fn table_of(spec: &DriveSpec) -> Option<toml::Table> {
+    let Medium::Flash(flash) = &spec.medium else { return None };
+    let mut table = toml::Table::new();
+    table.insert("interface".to_owned(), toml::Value::try_from(&spec.interface).ok()?);
+    table.insert("flash".to_owned(), toml::Value::try_from(flash).ok()?);
+    Some(table)
+}
+
+fn number(table: &toml::Table, field: &str) -> Option<f64> {
+    match field.split_once('.') {
+        Some((first, rest)) => number(table.get(first)?.as_table()?, rest),
+        None => match table.get(field)? {
+            toml::Value::Integer(value) => Some(*value as f64),
+            toml::Value::Float(value) => Some(*value),
+            toml::Value::Boolean(value) => Some(f64::from(u8::from(*value))),
+            _ => None,
+        },
+    }
+}
+
+fn spare(spec: &DriveSpec) -> Option<f64> {
+    let Medium::Flash(flash) = &spec.medium else { return None };
+    Some(flash.geometry.raw_bytes() as f64 / spec.capacity_bytes.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::shipped;
+    use crate::drive::spec::twin::Origin;
+    use alloc::vec;
+
+    /// A twin whose members only differ in what a TRIM command costs, and in what erasure takes.
+    fn twin(costs: &[u64]) -> Twin {
+        let spec = shipped::drives().into_iter().find(|drive| drive.spec.name == "sata-tlc-500gb").unwrap().spec;
+        let members = costs.iter().zip(0..).map(|(cost, nth)| {
+            let mut member = spec.clone();
+            if let Medium::Flash(flash) = &mut member.medium {
+                (flash.trim.command_ns, flash.nand.erase_ns) = (*cost, 3_000_000 + nth % 2);
+            }
+            member
+        });
+        let parameter = |field: &str| Parameter {
+            field: field.to_owned(),
+            estimate: 1,
+            low: 1,
+            high: 2,
+            known: Known::Typical,
+            source: "the class".to_owned(),
+        };
+        Twin {
+            origin: Origin {
+                model: "x".to_owned(),
+                firmware: None,
+                learned: "2026-01-01".to_owned(),
+                budget: "small".to_owned(),
+                seed: 1,
+                written_bytes: 1,
+                misfit_permille: 1,
+                notes: Vec::new(),
+            },
+            parameters: vec![parameter("flash.nand.erase_ns"), parameter("flash.trim.command_ns"), parameter(SPARE)],
+            members: members.collect(),
+        }
+    }
+
+    fn fit(recommended: &str, rate: f64) -> Option<Fit> {
+        let shown = Shown { policy: "idle".to_owned(), rate: Some(rate), waf: None };
+        Some(Fit { recommended: recommended.to_owned(), policies: vec![shown] })
+    }
+
+    #[test]
+    fn what_drives_that_fit_come_to_is_counted_and_what_it_hangs_on_is_named() {
+        let twin = twin(&[1, 2, 3, 90, 95, 4, 5, 6]);
+        let said = ["idle", "idle", "idle", "batched", "batched", "idle", "idle", ""];
+        let mut fits: Vec<Option<Fit>> = said.iter().zip(1..).map(|(name, nth)| fit(name, f64::from(nth))).collect();
+        // One that is not possible.
+        fits[7] = None;
+        let all = Ensemble::new(&twin, fits).unwrap();
+        assert_eq!(all.counts(), [("idle", 5), ("batched", 2)]);
+        assert_eq!(all.short("idle"), "cannot be decided: best on 5 of 7 drives that fit");
+        let on = all.depends_on.as_ref().unwrap();
+        assert_eq!((on.field.as_str(), on.source.as_str()), ("flash.trim.command_ns", "the class"));
+        let said = all.sentence("idle");
+        assert!(said.starts_with("Of 7 drives (the first of 8) that explain what was measured: idle on 5, batched on 2. So"), "{said}");
+        let Block::Table(table) = &all.section().blocks[0] else { panic!("no table") };
+        assert_eq!(table.rows[0], ["idle", "5", "4.00 (1.00 to 7.00)", "–"]);
+    }
+
+    #[test]
+    fn what_all_come_to_hangs_on_nothing() {
+        let twin = twin(&[1, 2, 3, 4]);
+        let all = Ensemble::new(&twin, vec![fit("idle", 1.0), fit("idle", 2.0), fit("idle", 3.0), fit("batched", 1.0)]).unwrap();
+        assert_eq!(
+            (all.short("idle").as_str(), &all.depends_on),
+            ("best on 3 of 4 drives that fit", &None),
+            "one drive alone shows nothing"
+        );
+        assert!(Ensemble::new(&twin, vec![None, None]).is_none());
+    }
+
+    #[test]
+    fn values_tell_groups_apart_as_counting_pairs_says() {
+        assert_eq!(apartness(&[1.0, 2.0], &[3.0, 4.0]), 1.0);
+        // Pairs: (1,2) less, (1,1) the same, (3,2) more, (3,1) more.
+        assert_eq!(apartness(&[1.0, 3.0], &[2.0, 1.0]), 0.25);
+        assert_eq!(apartness(&[1.0], &[2.0, 3.0]), 0.0);
+    }
+}

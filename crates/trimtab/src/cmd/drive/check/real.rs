@@ -1,0 +1,124 @@
+//! Checking a twin on the drive that is there.
+
+use super::super::ground::Way;
+use super::{Args, Measured};
+use crate::host::Observer;
+use crate::host::below::Below;
+use crate::host::interference::OwnIo;
+use crate::host::root::Root;
+use crate::output::Context;
+use crate::output::progress::{Counting, Progress};
+use crate::sys::interrupt;
+use crate::target::TargetSpec;
+use anyhow::Context as _;
+use std::path::PathBuf;
+use trimtab_core::learn::lab::Lab;
+use trimtab_core::learn::predict::{Area, Figure};
+use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
+
+/// Bytes of the area.
+const AREA: u64 = 32 << 20;
+/// Times that everything is measured.
+const ROUNDS: u64 = 3;
+
+/// A drive that is there.
+pub struct Checked {
+    target: TargetSpec,
+    path: PathBuf,
+    below: Below,
+    area: Area,
+}
+
+impl Checked {
+    /// Looks at what `target` names; a file is only read, and so is a device whose content may not go.
+    pub fn new(args: &Args, target: TargetSpec) -> anyhow::Result<Self> {
+        let (path, writes) = match &target {
+            TargetSpec::Directory(path) => (path.clone(), true),
+            TargetSpec::File(path) => (path.clone(), false),
+            TargetSpec::Device(path) => (path.clone(), args.destroy.named().again.is_some()),
+            other => return Err(UsageError::new(format!("{other} is no drive that could be checked")).into()),
+        };
+        let below = Below::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
+        Ok(Self { target, path, below, area: Area { bytes: AREA, writes, rest: args.rest } })
+    }
+
+    /// What is used of it.
+    pub fn area(&self) -> &Area {
+        &self.area
+    }
+
+    /// The drive.
+    pub fn below(&self) -> &Below {
+        &self.below
+    }
+
+    /// What it shows, several times; and what was noticed.
+    pub fn measured(&self, args: &Args, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
+        let most = 2 * AREA + ROUNDS * self.area.written_max();
+        let way = Way {
+            what: "drive check",
+            below: &self.below,
+            seed: args.seed,
+            reserve: args.safety.reserve,
+            destroy: args.destroy.named(),
+            area: AREA,
+            most: self.area.writes.then_some(most),
+        };
+        let mut ground = way.open(context, &self.target)?;
+        let observer = Observer::start(&self.path).with_context(|| format!("cannot look at {}", self.path.display()))?;
+        let mut bar = Progress::new(context, "check", Counting::Items, ROUNDS);
+        let (mut rounds, mut own) = (Vec::new(), OwnIo::default());
+        let mut failed = None;
+        for round in 0..ROUNDS {
+            bar.set(round);
+            let mut lab = Lab::new(&mut ground.drive);
+            let shown = self.area.run(&mut lab, args.seed.wrapping_add(round));
+            own = OwnIo { read: own.read + Bytes(lab.read), written: own.written + Bytes(lab.written) };
+            match shown {
+                Ok(shown) if !interrupt::requested() => rounds.push(shown),
+                Ok(_) => break,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        drop(bar);
+        let (_, warnings) = observer.finish(Some(own));
+        ground.close()?;
+        interrupt::check()?;
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        let mut notes = self.below.notes.clone();
+        notes.extend(warnings.into_iter().map(|warning| warning.text.trim_end_matches('.').to_owned()));
+        Ok((together(&rounds), notes))
+    }
+}
+
+/// The median of each figure, and its range.
+fn together(rounds: &[Vec<Figure>]) -> Vec<Measured> {
+    let Some(first) = rounds.first() else { return Vec::new() };
+    let one = |(nth, figure): (usize, &Figure)| {
+        let mut values: Vec<f64> = rounds.iter().filter_map(|round| round.get(nth)).map(|one| one.value).collect();
+        values.sort_by(f64::total_cmp);
+        let value = values[values.len() / 2];
+        Measured { figure: Figure { value, ..*figure }, low: values[0], high: values[values.len() - 1] }
+    };
+    first.iter().enumerate().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_core::learn::predict::What;
+
+    #[test]
+    fn what_was_measured_several_times_is_its_median_and_its_range() {
+        let round = |value: f64| vec![Figure { workload: "x", what: What::Rate, value }];
+        let all = together(&[round(3.0), round(1.0), round(2.0)]);
+        assert_eq!((all.len(), all[0].figure.value, all[0].low, all[0].high), (1, 2.0, 1.0, 3.0));
+        assert!(together(&[]).is_empty());
+    }
+}

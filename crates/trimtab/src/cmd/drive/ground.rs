@@ -1,0 +1,179 @@
+//! Where a drive that is there is probed or checked: a file of our own, a file or device that is read, or a device whose content may go.
+
+use crate::host::below::Below;
+use crate::output::Context;
+use crate::session::safety::{self, Guard, Workspace, consent};
+use crate::sys::{fiemap, interrupt};
+use crate::target::TargetSpec;
+use crate::target::block::device::{self, Destroy};
+use crate::target::block::{BlockFile, BlockOptions};
+use crate::target::probed::{PIECE, ProbedDrive};
+use anyhow::Context as _;
+use rustix::fs::IFlags;
+use std::path::Path;
+use trimtab_core::data::DataClass;
+use trimtab_core::drive::{Command, Extent};
+use trimtab_core::learn::lab::Lab;
+use trimtab_core::learn::probes::{AREA_MIN, DEPTH_MAX};
+use trimtab_core::target::BlockTarget as _;
+use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
+use trimtab_core::workload;
+
+/// Bytes of operations in flight at once, at most.
+const IN_FLIGHT: u64 = 64 << 20;
+/// More than the area is made of a file, so that enough of it is aligned on the drive.
+const SLACK_MIN: u64 = 4 * PIECE;
+/// Bytes read to see whether there is anything.
+const LOOKED_AT: Bytes = Bytes(8 << 20);
+/// What compresses to less holds nothing.
+const EMPTY: f64 = 0.01;
+/// The name of the file.
+const FILE: &str = "data";
+
+/// What is probed, opened.
+pub struct Ground {
+    /// It. Closed before its directory is removed.
+    pub drive: ProbedDrive,
+    workspace: Option<Workspace>,
+    /// Watches the reserve of free space.
+    pub guard: Option<Guard>,
+    /// Bytes written so far.
+    pub written: u64,
+}
+
+impl Ground {
+    /// Closes it, and removes what was made for it.
+    pub fn close(self) -> anyhow::Result<()> {
+        let Self { drive, workspace, .. } = self;
+        drop(drive);
+        workspace.map_or(Ok(()), Workspace::close)
+    }
+}
+
+/// How a drive is come at.
+pub struct Way<'a> {
+    /// Which command asks.
+    pub what: &'a str,
+    /// The drive.
+    pub below: &'a Below,
+    /// Seed of what is written.
+    pub seed: u64,
+    /// Free space to leave alone, if not the default.
+    pub reserve: Option<Bytes>,
+    /// What may be destroyed.
+    pub destroy: Destroy,
+    /// Bytes of the area.
+    pub area: u64,
+    /// Most bytes that are written in all; `None` if nothing is.
+    pub most: Option<u64>,
+}
+
+impl Way<'_> {
+    /// Opens what `spec` names, after everything that has to be in order before something is written there.
+    pub fn open(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<Ground> {
+        match (spec, self.most) {
+            (TargetSpec::Directory(path), Some(most)) => self.in_directory(context, path, most),
+            (TargetSpec::File(path), None) => self.on_file(path),
+            (TargetSpec::Device(path), _) => self.on_device(context, path),
+            (other, Some(_)) => Err(UsageError::new(format!("{other} is no directory and no device, and is not written to")).into()),
+            (other, None) => Err(UsageError::new(format!("{other} is no file and no device, and has nothing to read")).into()),
+        }
+    }
+
+    fn options(&self) -> BlockOptions {
+        BlockOptions { queue_depth_max: DEPTH_MAX, bytes_in_flight_max: IN_FLIGHT, seed: self.seed, ..BlockOptions::default() }
+    }
+
+    /// A file of our own, written once, so that its places are known and are its own.
+    fn in_directory(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<Ground> {
+        let size = self.area + SLACK_MIN.max(self.area / 16).next_multiple_of(PIECE);
+        let amount = workload::Plan { written: Bytes(most), space: Bytes(size), ops: None };
+        let workspace = safety::prepare(context, self.reserve, path, self.what, &amount)?;
+        let guard = Some(workspace.guard()?);
+        let (dir, dir_path) = workspace.subdirectory("run")?;
+        if self.below.fs_type.as_deref() == Some("btrfs") {
+            // Written in place, as a drive sees it; checksums and copies would be measured instead.
+            let _ = rustix::fs::ioctl_setflags(&dir, IFlags::NOCOW);
+        }
+        let file = BlockFile::create(dir, &dir_path, FILE, Bytes(size), &self.options())?;
+        let mut drive = ProbedDrive::new(file, (0..size / PIECE).map(|nth| nth * PIECE).collect());
+        write_all(&mut drive, size)?;
+        let extents =
+            drive.file().extents().with_context(|| format!("cannot find out where on the drive a file in {} lies", path.display()))?;
+        let pieces = ProbedDrive::pieces(&extents, self.below.start, size, self.area).ok_or_else(|| {
+            let (size, area) = (Bytes(size), Bytes(self.area));
+            let what = format!("{} is so fragmented that a file of {size} has no {area} in whole pieces of 1 MiB", path.display());
+            UsageError::new(what).hint("free some space, or say a smaller --write-limit")
+        })?;
+        drive.set_pieces(pieces);
+        Ok(Ground { drive, workspace: Some(workspace), guard, written: size })
+    }
+
+    /// A file of the user's, which is read.
+    fn on_file(&self, path: &Path) -> anyhow::Result<Ground> {
+        let file = BlockFile::open_file(path, false, &self.options())?;
+        let size = file.info().size.0;
+        let extents = file.extents().with_context(|| format!("cannot find out where on the drive {} lies", path.display()))?;
+        let whole = |area: &u64| ProbedDrive::pieces(&extents, self.below.start, size, *area);
+        let areas = std::iter::successors(Some(self.area), |area| Some(area / 2)).take_while(|area| *area >= AREA_MIN);
+        let pieces = areas.into_iter().find_map(|area| whole(&area)).ok_or_else(|| {
+            let what = format!("{} has no {} that lie on the drive in whole pieces of 1 MiB", path.display(), Bytes(AREA_MIN));
+            UsageError::new(what).hint("name a larger file, or one that is neither compressed nor shared nor sparse")
+        })?;
+        holding(ProbedDrive::new(file, pieces), size, path)
+    }
+
+    /// A device: read, or written to where the user has named it twice.
+    fn on_device(&self, context: &Context, path: &Path) -> anyhow::Result<Ground> {
+        let writes = self.most.is_some();
+        let own = device::OwnData { seed: self.seed, class: DataClass::Random };
+        let claim = device::claim(path, writes, &self.destroy, Some(own))?;
+        if let Some(most) = self.most {
+            self.announce(context, path, most)?;
+        }
+        let file = BlockFile::open_claim(claim, &self.options())?;
+        let size = file.info().size.0;
+        let whole = fiemap::Extent { logical: 0, physical: 0, len: size, flags: 0 };
+        let pieces = ProbedDrive::pieces(&[whole], self.below.start, size, self.area).ok_or_else(|| {
+            UsageError::new(format!("{} is too small: it has less than {} in whole pieces of 1 MiB", path.display(), Bytes(self.area)))
+        })?;
+        let mut drive = ProbedDrive::new(file, pieces);
+        if !writes {
+            return holding(drive, size, path);
+        }
+        // As a drive in use, it holds something everywhere.
+        write_all(&mut drive, self.area)?;
+        Ok(Ground { drive, workspace: None, guard: None, written: self.area })
+    }
+
+    fn announce(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<()> {
+        let announcement = format!("{} writes up to {} to {} and destroys what is on it", self.what, Bytes(most), path.display());
+        let Some(reason) = consent::reason(Bytes(most), Some(self.below.capacity())) else {
+            context.remark(&format!("{announcement}."));
+            return Ok(());
+        };
+        if consent::ask(context, &format!("{announcement}; {reason}. Go on?"))? {
+            return Ok(());
+        }
+        Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())
+    }
+}
+
+fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
+    let commands = (0..size / PIECE).map(|nth| Command::Write(Extent { offset: nth * PIECE, len: PIECE }, DataClass::Random));
+    let mut lab = Lab::new(drive);
+    lab.stream(4, commands.take_while(|_| !interrupt::requested()))?;
+    lab.one(Command::Flush)?;
+    Ok(interrupt::check()?)
+}
+
+/// What is read; an error if there is nothing, which many drives answer without looking.
+fn holding(mut drive: ProbedDrive, size: u64, path: &Path) -> anyhow::Result<Ground> {
+    let share = drive.file().compressed_share(Bytes(size), LOOKED_AT)?;
+    if share < EMPTY {
+        let what = format!("{} holds zeros, and a drive may give these without reading any", path.display());
+        return Err(UsageError::new(what).hint("name a file or device that holds data").into());
+    }
+    Ok(Ground { drive, workspace: None, guard: None, written: 0 })
+}

@@ -1,0 +1,244 @@
+//! Probing a drive that is there: where, how often, and what else was going on.
+
+use super::super::ground::{Ground, Way};
+use super::{Args, Measured, Watching, unlearnable};
+use crate::host::Observer;
+use crate::host::below::Below;
+use crate::host::cached::DirectWatch;
+use crate::host::interference::{self, OwnIo, Sample};
+use crate::host::root::Root;
+use crate::output::Context;
+use crate::sys::interrupt;
+use crate::target::TargetSpec;
+use anyhow::Context as _;
+use std::time::{Duration, Instant};
+use trimtab_core::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach};
+use trimtab_core::learn::rounds::{Together, together};
+use trimtab_core::learn::{self, Budget};
+use trimtab_core::target::BlockTarget as _;
+use trimtab_core::units::{Bytes, three_digits};
+use trimtab_core::usage::UsageError;
+
+/// Rounds of all probes, where as much may be written.
+const ROUNDS: u64 = 3;
+/// An area that is not too small for most write caches.
+const AREA_ENOUGH: u64 = 32 << 20;
+/// Disturbed rounds that are made again.
+const AGAIN: u64 = 2;
+/// A median of all figures that is off by more between the first and the last round is said.
+const DRIFT: f64 = 0.1;
+/// Figures that are named at most.
+const NAMED: usize = 4;
+
+/// Probes what `spec` names, so often that it can be seen how much figures scatter.
+pub fn measure(args: &Args, context: &Context, spec: &TargetSpec, watching: &mut Watching) -> anyhow::Result<Measured> {
+    let path = match spec {
+        TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
+        other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
+    };
+    let budget = args.budget.budget();
+    match (spec, budget) {
+        (TargetSpec::Directory(_), Budget::Reads) => {
+            let what = format!("with --budget reads nothing is written to {}, and a directory has nothing to read", args.target);
+            return Err(UsageError::new(what).hint("name a large file that you may read, or the device").into());
+        }
+        (TargetSpec::File(_), Budget::Small) => {
+            let what = format!("{} is a file, and is not written to", args.target);
+            return Err(UsageError::new(what).hint("--budget reads reads it; or name a directory beside it").into());
+        }
+        _ => {}
+    }
+    let root = Root::live().context("cannot read /sys and /proc")?;
+    let below = Below::of_path(&root, path)?;
+    let (plan, most) = plan(args, &below, budget, spec)?;
+    let way = Way {
+        what: "drive learn",
+        below: &below,
+        seed: args.seed,
+        reserve: args.safety.reserve,
+        destroy: args.destroy.named(),
+        area: plan.area,
+        most: (budget != Budget::Reads).then_some(most),
+    };
+    let mut ground = way.open(context, spec)?;
+    // What is only read may be smaller.
+    let plan = Plan { area: plan.area.min(1 << ground.drive.info().size.0.ilog2()), ..plan };
+    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let direct = DirectWatch::start(&observer).ok();
+    let rounds = Rounds { root: &root, below: &below, plan: &plan, most, until: Instant::now() + Duration::from_nanos(args.time.0) };
+    let made = rounds.make(&mut ground, watching);
+    let mut notes = below.notes.clone();
+    notes.extend(ground.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
+    let written = ground.written;
+    ground.close()?;
+    let made = made?;
+    let read = made.iter().map(|round| round.found.read).sum();
+    notes.extend(direct.and_then(|watch| watch.finish(Bytes(read), Bytes(written))).map(|warning| sentence(&warning.text)));
+    let together = together_of(&made, &mut notes);
+    let no_trims_there = plan.reach.trim_ranges_max.is_none() || plan.reported.trim.is_none();
+    notes.extend((no_trims_there && budget == Budget::Small).then(|| no_trims(&below)));
+    Ok(Measured { plan, found: Findings { written, ..together.found }, model: below.model, firmware: below.firmware, notes })
+}
+
+fn no_trims(below: &Below) -> String {
+    match (&below.fs_type, below.reported.trim) {
+        (_, None) => "the kernel sends this drive no TRIM, so none was probed".to_owned(),
+        (Some(fs_type), _) => format!(
+            "{fs_type} stands between: no TRIM was probed, and what one costs is typical of the class; name the device to have it measured"
+        ),
+        (None, _) => "no TRIM was probed".to_owned(),
+    }
+}
+
+/// Without the full stop: notes get one where they are printed.
+fn sentence(text: &str) -> String {
+    text.trim_end_matches('.').to_owned()
+}
+
+/// What is run in each round, and how much may be written in all.
+fn plan(args: &Args, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(Plan, u64)> {
+    let limit = args.write_limit.map_or_else(|| Plan::write_limit(below.capacity().0), |limit| limit.0);
+    let reach = Reach {
+        rest: args.rest,
+        trim_ranges_max: if matches!(spec, TargetSpec::Device(_)) { Some(1) } else { None },
+        flushes: below.fs_type.as_deref() != Some("btrfs"),
+    };
+    // A small area tells less than another round would; but one round alone does not tell how much it scatters.
+    let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), args.seed);
+    let large = [ROUNDS, 2].into_iter().filter_map(of).find(|plan| plan.area >= AREA_ENOUGH);
+    let plan = large.or_else(|| of(2)).or_else(|| of(1)).ok_or_else(|| unlearnable(args, limit, 2 * AREA_MIN * AREA_WRITES))?;
+    Ok((Plan { reach, ..plan }, limit))
+}
+
+/// One time all probes.
+struct Round {
+    found: Findings,
+    /// What others did meanwhile, if it counts.
+    disturbed: Option<String>,
+    /// What else may have had an effect.
+    warnings: Vec<String>,
+}
+
+/// How often probes are run, and until when.
+struct Rounds<'a> {
+    root: &'a Root,
+    below: &'a Below,
+    plan: &'a Plan,
+    most: u64,
+    until: Instant,
+}
+
+impl Rounds<'_> {
+    /// As many as there have to be, and others in place of those that were disturbed, while that may be written and there is time.
+    fn make(&self, ground: &mut Ground, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
+        let each = if self.plan.budget == Budget::Reads { 0 } else { AREA_WRITES * self.plan.area };
+        let mut made: Vec<Round> = Vec::new();
+        for _ in 0..ROUNDS + AGAIN {
+            let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
+            let over = !made.is_empty() && Instant::now() >= self.until;
+            if clean >= ROUNDS || over || ground.written + each > self.most {
+                break;
+            }
+            if let Some(guard) = &mut ground.guard {
+                guard.check()?;
+            }
+            made.push(self.one(ground, watching)?);
+        }
+        Ok(made)
+    }
+
+    fn one(&self, ground: &mut Ground, watching: &mut Watching) -> anyhow::Result<Round> {
+        let before = Sample::take(self.root, &self.below.stack);
+        let found = learn::probe(&mut ground.drive, self.plan, watching);
+        interrupt::check()?;
+        let found = found?;
+        ground.written += found.written;
+        let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) };
+        let (_, warnings) = interference::judge(&before, &Sample::take(self.root, &self.below.stack), Some(own));
+        let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));
+        let text = |warning: trimtab_core::run::Warning| sentence(&warning.text);
+        Ok(Round { found, disturbed: disturbed.into_iter().map(text).next(), warnings: warnings.into_iter().map(text).collect() })
+    }
+}
+
+/// Whether a round has to be made again.
+fn disturbs(code: &str) -> bool {
+    matches!(code, "interference.other-io" | "interference.drive-hot" | "interference.throttled")
+}
+
+/// All rounds as one, and what is to be said of them. Disturbed ones only count where there are not two others.
+fn together_of(made: &[Round], notes: &mut Vec<String>) -> Together {
+    let (clean, disturbed): (Vec<&Round>, Vec<&Round>) = made.iter().partition(|round| round.disturbed.is_none());
+    let counted = if clean.len() >= 2 { clean } else { made.iter().collect() };
+    if let Some(why) = disturbed.first().and_then(|round| round.disturbed.as_ref()) {
+        let what =
+            if counted.len() < made.len() { "left out" } else { "counted all the same, and the intervals are as wide as they differ" };
+        let rounds = if made.len() == 1 {
+            "the only round of probes was".to_owned()
+        } else {
+            format!("{} of {} rounds of probes were", disturbed.len(), made.len())
+        };
+        notes.push(format!("{rounds} disturbed, and {what}: {why}"));
+    }
+    let findings: Vec<Findings> = counted.iter().map(|round| round.found.clone()).collect();
+    let all = together(&findings);
+    if counted.len() == 1 {
+        notes.push("there was one round of probes only, so that nobody knows how much their figures scatter; a larger --write-limit or --time allows more".to_owned());
+    }
+    if !all.unsteady.is_empty() {
+        let mut named: Vec<String> = all
+            .unsteady
+            .iter()
+            .take(NAMED)
+            .map(|(name, low, high)| format!("{name}: {} to {}", super::time(*low), super::time(*high)))
+            .collect();
+        if all.unsteady.len() > NAMED {
+            named.push(format!("{} more", all.unsteady.len() - NAMED));
+        }
+        notes.push(format!("figures that differ between rounds count for less ({})", named.join("; ")));
+    }
+    if all.drift.abs() > DRIFT {
+        let how = if all.drift > 0.0 { "slower" } else { "faster" };
+        notes.push(format!(
+            "the last round was {} % {how} than the first: heat, a cache that fills, or work in the background",
+            three_digits(100.0 * all.drift.abs())
+        ));
+    }
+    let mut others: Vec<&String> = counted.iter().flat_map(|round| &round.warnings).collect();
+    others.dedup_by_key(|text| text.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+    notes.extend(others.into_iter().take(2).cloned());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_core::learn::Observation;
+
+    fn round(value_ns: f64, disturbed: Option<&str>) -> Round {
+        let one = Observation { name: "read".into(), probe: "reads", value_ns, sigma: 0.02 };
+        Round {
+            found: Findings { observations: vec![one], ..Findings::default() },
+            disturbed: disturbed.map(str::to_owned),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_disturbed_round_is_left_out_or_widens_what_is_known_but_is_always_said() {
+        let mut notes = Vec::new();
+        let all = together_of(&[round(100.0, None), round(400.0, Some("rsync")), round(102.0, None)], &mut notes);
+        assert_eq!(all.found.ns("read"), Some(101.0));
+        assert!(notes.len() == 1 && notes[0].starts_with("1 of 3 rounds of probes were disturbed, and left out: rsync"), "{notes:?}");
+        notes.clear();
+        let all = together_of(&[round(100.0, None), round(400.0, Some("rsync"))], &mut notes);
+        assert!(all.found.observations[0].sigma > 0.69, "half of the range, ln 4 / 2");
+        assert!(
+            notes[0].contains("counted all the same") && notes[1].contains("read: 100.00 ns to 400.00 ns") && notes[2].contains("slower"),
+            "{notes:?}"
+        );
+        notes.clear();
+        together_of(&[round(100.0, None)], &mut notes);
+        assert!(notes.len() == 1 && notes[0].contains("one round"), "{notes:?}");
+    }
+}
