@@ -25,7 +25,7 @@ mod tests;
 pub use adaptive::{Adaptive, AdaptiveSettings};
 pub use batched::{Batched, BatchedSettings, Schedule};
 pub use driver::{Driver, Patience, Surface, Then, Trim, Turn};
-pub use idle::{Idle, IdleSettings};
+pub use idle::{Idle, IdleSettings, TrimCost};
 pub use simple::{ByHand, Now, Online};
 pub use spec::{ParsePolicyError, PolicySpec};
 pub use state::State;
@@ -119,6 +119,11 @@ pub trait Policy: Send {
 
     /// Decides.
     fn decide(&mut self, observation: &Observation<'_>) -> Action;
+
+    /// What it has learned of the cost of trims on this device; `None` if nothing.
+    fn learned(&self) -> Option<TrimCost> {
+        None
+    }
 
     /// What whoever chose it should know: that it cannot keep what it promises on this device, for instance. `None` if there is nothing.
     fn remark(&self) -> Option<String> {

@@ -1,6 +1,7 @@
 //! `idle`: small pieces, one after another, only while nobody else uses the device, so small that nobody who comes along waits
 //! longer than a budget. The cost of a trim is not known beforehand; it is learned from what the pieces took.
 
+mod cost;
 mod pace;
 mod quiet;
 
@@ -11,6 +12,7 @@ use crate::target::TrimWindow;
 use crate::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::String;
+pub use cost::TrimCost;
 use pace::{Pace, TRIALS_VAIN};
 use quiet::Quiet;
 
@@ -60,8 +62,10 @@ impl Default for IdleSettings {
 
 /// Trims in pieces within idle time.
 ///
-/// Where even the smallest pieces cost more than the budget, because every TRIM costs as much whatever its size, shrinking gains nothing: then
-/// the pieces are the largest that cost no more than twice the smallest, there are pauses between them, and [`Policy::remark`] says so.
+/// A command costs something, and each of its bytes; both are fitted to what commands took ([`Policy::learned`] says what, and the error of that),
+/// and a piece is as large as its cost lies within the budget with two standard errors to spare. Where even the smallest pieces cost more than the
+/// budget, because every TRIM costs as much whatever its size, shrinking gains nothing: then the pieces are the largest that cost no more than twice
+/// the smallest, there are pauses between them, and [`Policy::remark`] says so.
 ///
 /// A piece bounds two things: the part of a window that is trimmed by one request, where windows can be divided, and the largest discard
 /// command meanwhile, where they cannot. A request that arrives in the middle waits for one command at most if the device lets it pass
@@ -85,7 +89,7 @@ impl Idle {
             settings,
             trigger: Trigger::restore(state),
             sweep: Sweep::restore(state),
-            pace: Pace::restore(&settings, state),
+            pace: Pace::restore(state),
             quiet: Quiet::new(&settings),
         }
     }
@@ -93,13 +97,12 @@ impl Idle {
     /// The size of the pieces now: the largest that is expected to stay within the budget.
     #[must_use]
     pub fn piece(&self) -> Bytes {
-        self.pace.piece
+        self.pace.piece(&self.settings)
     }
 
     /// Trims the next piece if the device is idle, or says when to look again.
     fn next_piece(&mut self, observation: &Observation<'_>) -> Option<Action> {
-        let piece = self.pace.piece;
-        let part = whole_units(piece, observation.granule).unwrap_or(Bytes::MAX);
+        let part = whole_units(self.piece(), observation.granule).unwrap_or(Bytes::MAX);
         match self.sweep.step(observation, part) {
             Step::Done => {
                 self.quiet.forget(&self.settings);
@@ -135,8 +138,9 @@ impl Idle {
     /// nothing was free at so many of them, or ext4 takes them for trimmed, only the window's own tail is tried, once.
     fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimWindow> {
         let search = self.pace.search?;
-        let len = whole_units(self.pace.piece.max(observation.tail), observation.tail).filter(|len| len.0 < window.len)?;
-        if whole_units(self.pace.piece, observation.granule).is_some() || search.own == Some(window.start) {
+        let piece = self.piece();
+        let len = whole_units(piece.max(observation.tail), observation.tail).filter(|len| len.0 < window.len)?;
+        if whole_units(piece, observation.granule).is_some() || search.own == Some(window.start) {
             return None;
         }
         let chosen = if search.vain < TRIALS_VAIN { self.sweep.scattered(observation, search.tried, len)? } else { window };
@@ -156,8 +160,9 @@ impl Policy for Idle {
     }
 
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
-        let pause = self.pace.learn(&self.settings, observation);
-        self.quiet.pause(&self.settings, observation.now, pause);
+        if let Some(took) = self.pace.learn(&self.settings, observation) {
+            self.quiet.rest(&self.settings, observation.now, took);
+        }
         self.sweep.settle(observation);
         self.trigger.observe(observation);
         if observation.forced {
@@ -187,17 +192,18 @@ impl Policy for Idle {
         let mut state = State::default();
         self.sweep.save(&mut state);
         self.trigger.save(&mut state);
-        state.set("idle.piece", self.pace.piece.0);
-        state.set("idle.searching", u64::from(self.pace.search.is_some()));
-        state.set_some("idle.fixed", self.pace.fixed);
-        state.set_some("idle.mean", self.pace.mean);
+        self.pace.save(&mut state);
         state
     }
 
+    fn learned(&self) -> Option<TrimCost> {
+        self.pace.learned()
+    }
+
     fn remark(&self) -> Option<String> {
-        let fixed = Nanos(self.pace.fixed?);
+        let smallest = self.pace.dear(&self.settings)?;
         Some(format!(
-            "the smallest TRIM takes {fixed} here, above the budget of {}: whoever comes during one waits that long at least, whatever its size",
+            "the smallest TRIM takes {smallest} here, above the budget of {}: whoever comes during one waits that long at least, whatever its size",
             self.settings.budget
         ))
     }

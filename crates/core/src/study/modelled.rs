@@ -279,6 +279,10 @@ pub fn describe(run: &mut Run, setup: &Setup, target: &Steered<Box<dyn Model>>) 
     run.environment.push(Field::new("fs.fill", format!("{:.0}%", setup.fill * 100.0)));
     run.environment.extend(target.volume().spec().fields());
     run.counters.extend(target.volume().drive().counters());
+    if let Some(cost) = target.policy().learned() {
+        let named = [("policy_trim_command_ns", cost.command), ("policy_trim_mib_ns", cost.mib), ("policy_trim_error_ns", cost.error)];
+        run.counters.extend(named.map(|(name, nanos)| (name.to_owned(), nanos.0)));
+    }
     if let Some(text) = target.policy().remark() {
         run.warnings.push(Warning { code: BUDGET_MISSED.to_owned(), severity: Severity::Caution, facts: Vec::new(), text });
     }

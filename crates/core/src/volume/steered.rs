@@ -331,6 +331,9 @@ impl<D: Device> FileTarget for Steered<D> {
 }
 
 #[cfg(test)]
+mod shipped;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::DataClass;
@@ -429,7 +432,7 @@ mod tests {
         // A request waits for one command at most; making a file durable is five requests, one after another.
         let wait = target.volume().drive().wait_max;
         assert!(wait <= Nanos::from_millis(5) + Nanos(100_000), "{wait}");
-        assert!(longest < Nanos::from_millis(25), "{longest}");
+        assert!(longest <= Nanos::from_millis(25) + Nanos(500_000), "{longest}");
         let free = target.volume().free_space();
         assert!(target.log().sent().bytes > Bytes(free.0 / 10 * 9), "{} of {free} trimmed", target.log().sent().bytes);
         assert_eq!(target.log().sent().bytes.0, target.volume().drive().trimmed);

@@ -392,7 +392,8 @@ impl Task {
         let started = self.started.take().unwrap_or(ended);
         let took = ended.saturating_sub(started);
         say(&self.summary(&account, &ending, took));
-        if let Some(remark) = self.driver.policy().remark() {
+        let learned = self.driver.policy().learned().map(|cost| format!("trims take {cost}"));
+        for remark in learned.into_iter().chain(self.driver.policy().remark()) {
             say(&format!("{}: {remark}", self.shown));
         }
         let policy = &self.rule.policy;

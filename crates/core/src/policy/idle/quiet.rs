@@ -1,4 +1,4 @@
-//! When a piece of an idle trim may be sent: whether the device is quiet. What pieces cost is another question (`pace`).
+//! When a piece of an idle trim may be sent: whether the device is quiet. What pieces cost is another question (`cost`).
 
 use super::IdleSettings;
 use crate::policy::Observation;
@@ -9,11 +9,14 @@ const QUIET_TRIES: u64 = 4;
 /// The least quiet that is waited for; below it only that nothing is in flight counts.
 const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 
+/// After what cost more than the budget the device is left alone for this many times as long: seven eighths of the time are then for others.
+const REST: u64 = 7;
+
 /// How quiet the device has to be, and is.
 #[derive(Clone, Debug)]
 pub(super) struct Quiet {
-    /// Until when there is a pause after the last window.
-    pause_until: Nanos,
+    /// Until when the device is left alone after the last request.
+    rest_until: Nanos,
     /// Idle time that is required now.
     quiet: Nanos,
     /// The longest idle time seen since the present quiet has been asked for.
@@ -24,7 +27,7 @@ pub(super) struct Quiet {
 
 impl Quiet {
     pub(super) const fn new(settings: &IdleSettings) -> Self {
-        Self { pause_until: Nanos::ZERO, quiet: settings.quiet, idle_max: Nanos::ZERO, waiting: None }
+        Self { rest_until: Nanos::ZERO, quiet: settings.quiet, idle_max: Nanos::ZERO, waiting: None }
     }
 
     /// A pass is over: the next one may meet another load.
@@ -39,18 +42,16 @@ impl Quiet {
         self.idle_max = Nanos::ZERO;
     }
 
-    /// Leaves the device alone for so long, but no longer than patience lasts.
-    pub(super) fn pause(&mut self, settings: &IdleSettings, now: Nanos, pause: Nanos) {
-        if pause > Nanos::ZERO {
-            self.pause_until = now.saturating_add(pause.min(settings.patience));
-        }
+    /// Leaves the device alone after a request that `took` long and made others wait, but no longer than patience lasts.
+    pub(super) fn rest(&mut self, settings: &IdleSettings, now: Nanos, took: Nanos) {
+        self.rest_until = now.saturating_add(Nanos(took.0.saturating_mul(REST)).min(settings.patience));
     }
 
     /// Until when a piece has to wait, if it has to.
     pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Nanos> {
         let now = observation.now;
-        if now < self.pause_until {
-            return Some(self.pause_until);
+        if now < self.rest_until {
+            return Some(self.rest_until);
         }
         let idle = match observation.idle_since {
             Some(since) if observation.in_flight == 0 => Some(now.saturating_sub(since)),

@@ -40,6 +40,7 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     let progress = view(context, Path::new(&outcome.path), fs.layout().windows.iter());
     let ended = pass.run(fs, progress);
     outcome.remarks.extend(pass.unsaved.take());
+    outcome.remarks.extend(pass.driver.policy().learned().map(|cost| format!("trims take {cost}")));
     outcome.remarks.extend(pass.driver.policy().remark());
     outcome.complete = ended && pass.account.refused.is_empty();
     Ok(pass.account)

@@ -1,0 +1,243 @@
+//! What trims cost: a fixed cost of each and a cost of each byte, fitted as they come by recursive least squares with forgetting, and the
+//! standard error that the fit leaves. Neither cost is below zero.
+//!
+//! A cost of free extents is not told apart: a command of Linux is one range, and nobody counts them otherwise.
+
+use crate::policy::State;
+use crate::units::{Bytes, Nanos};
+use alloc::format;
+use core::fmt;
+
+/// So many observations are remembered, older ones ever less: enough for two parameters and their error, few enough to follow a drive that fills up.
+pub(super) const MEMORY: f64 = 32.0;
+/// The upper bound lies this many standard errors above what is expected: one of forty exceeds it, if deviations are normal.
+const SIGMAS: f64 = 2.0;
+/// Before deviations were seen, costs are taken to deviate by this share of themselves; it counts as one observation.
+const SPREAD: f64 = 0.1;
+/// What differs by more than this factor from what is expected has a cause of its own until it comes again: others, or another drive.
+pub(super) const GROSS: f64 = 2.0;
+
+/// What a trim policy has learned of the cost of trims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrimCost {
+    /// Of a command, whatever its size.
+    pub command: Nanos,
+    /// Of each MiB more.
+    pub mib: Nanos,
+    /// Standard error of the next command's cost, at the size that is usual.
+    pub error: Nanos,
+}
+
+impl fmt::Display for TrimCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ± {} a command and {} a MiB", self.command, self.error, self.mib)
+    }
+}
+
+/// One observation: bytes and nanoseconds.
+type Sample = (f64, f64);
+
+/// The fit: weighted means, and sums of squares around them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct CostFit {
+    /// Of all observations together, each 1 when it came.
+    weight: f64,
+    bytes: f64,
+    nanos: f64,
+    bytes_bytes: f64,
+    bytes_nanos: f64,
+    nanos_nanos: f64,
+    /// The largest of which the cost was seen, in bytes.
+    largest: f64,
+    /// The last.
+    last: f64,
+    /// One that was grossly dearer than expected and is kept out, and how many came after it.
+    odd: Option<(Sample, u32)>,
+}
+
+impl CostFit {
+    /// Takes that `bytes` took `nanos`.
+    pub(super) fn add(&mut self, bytes: f64, nanos: f64) {
+        self.last = bytes;
+        let Some((lower, upper)) = self.plausible(bytes) else { return self.fit(bytes, nanos) };
+        let since = self.odd.map(|(_, since)| since);
+        if nanos > upper * GROSS {
+            match self.odd.replace(((bytes, nanos), 0)).map(|(odd, _)| odd).zip(since) {
+                // Twice in a row: it is so from now on. Rises are believed at once, falls as fast as memory fades.
+                Some((odd, 0)) => self.begin_again(&[odd, (bytes, nanos)]),
+                Some((odd, since)) if f64::from(since) < MEMORY => {
+                    self.odd = None;
+                    [odd, (bytes, nanos)].into_iter().for_each(|(bytes, nanos)| self.fit(bytes, nanos));
+                }
+                _ => {}
+            }
+            return;
+        }
+        if self.weight <= 1.0 && nanos * GROSS < lower {
+            // The first was the odd one.
+            let first = (self.bytes, self.nanos);
+            self.begin_again(&[(bytes, nanos)]);
+            self.odd = Some((first, 0));
+            return;
+        }
+        self.odd = self.odd.map(|(odd, since)| (odd, since.saturating_add(1)));
+        self.fit(bytes, nanos);
+    }
+
+    fn begin_again(&mut self, samples: &[Sample]) {
+        *self = Self { last: self.last, ..Self::default() };
+        samples.iter().for_each(|(bytes, nanos)| self.fit(*bytes, *nanos));
+    }
+
+    fn fit(&mut self, bytes: f64, nanos: f64) {
+        let keep = 1.0 - 1.0 / MEMORY;
+        self.weight = self.weight * keep + 1.0;
+        let (off_bytes, off_nanos) = (bytes - self.bytes, nanos - self.nanos);
+        self.bytes += off_bytes / self.weight;
+        self.nanos += off_nanos / self.weight;
+        self.bytes_bytes = self.bytes_bytes * keep + off_bytes * (bytes - self.bytes);
+        self.bytes_nanos = self.bytes_nanos * keep + off_bytes * (nanos - self.nanos);
+        self.nanos_nanos = self.nanos_nanos * keep + off_nanos * (nanos - self.nanos);
+        self.largest = self.largest.max(bytes);
+    }
+
+    pub(super) fn known(&self) -> bool {
+        self.weight > 0.0
+    }
+
+    /// Observations that count, faded ones in part.
+    pub(super) const fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// The largest of which the cost was seen.
+    pub(super) const fn largest(&self) -> f64 {
+        self.largest
+    }
+
+    /// The size to reckon with: the mean, or the last if that was larger.
+    pub(super) fn typical(&self) -> f64 {
+        self.bytes.max(self.last)
+    }
+
+    /// Nanoseconds of a command and of each byte: least squares with neither below zero.
+    pub(super) fn line(&self) -> (f64, f64) {
+        let slope = if self.bytes_bytes > 0.0 { (self.bytes_nanos / self.bytes_bytes).max(0.0) } else { 0.0 };
+        let fixed = self.nanos - slope * self.bytes;
+        if fixed >= 0.0 {
+            return (fixed, slope);
+        }
+        // Through nothing for nothing.
+        let (product, square) =
+            (self.bytes_nanos + self.weight * self.bytes * self.nanos, self.bytes_bytes + self.weight * self.bytes * self.bytes);
+        (0.0, product / square)
+    }
+
+    /// Nanoseconds that `bytes` are expected to take.
+    pub(super) fn expected(&self, bytes: f64) -> f64 {
+        let (fixed, slope) = self.line();
+        fixed + slope * bytes
+    }
+
+    /// What lies within what is known, whatever the cost of a byte is: none, or all there is.
+    fn plausible(&self, bytes: f64) -> Option<(f64, f64)> {
+        let in_proportion = if self.bytes > 0.0 { self.nanos * bytes / self.bytes } else { self.nanos };
+        let expected = self.expected(bytes);
+        self.known().then(|| (expected.min(self.nanos).min(in_proportion), expected.max(self.nanos).max(in_proportion)))
+    }
+
+    /// How much less than `weight` tells, because observations fade: the sum of squares of weights by their sum.
+    fn fading(&self) -> f64 {
+        (2.0 - self.weight / MEMORY) / (2.0 - 1.0 / MEMORY)
+    }
+
+    /// Standard deviation of one observation from the line.
+    fn deviation(&self) -> f64 {
+        let (fixed, slope) = self.line();
+        let off = self.nanos - fixed - slope * self.bytes;
+        let squares = self.nanos_nanos - 2.0 * slope * self.bytes_nanos + slope * slope * self.bytes_bytes + self.weight * off * off;
+        let before = SPREAD * self.nanos;
+        let freedom = (self.weight - 2.0 * self.fading()).max(0.0);
+        libm::sqrt((squares.max(0.0) + before * before) / (freedom + 1.0))
+    }
+
+    /// Standard error of what `bytes` will take, in nanoseconds: the deviation of one, and what is not known of the line.
+    pub(super) fn error(&self, bytes: f64) -> f64 {
+        let off = bytes - self.bytes;
+        let leverage = if self.bytes_bytes > 0.0 { off * off / self.bytes_bytes } else { 0.0 };
+        self.deviation() * libm::sqrt(1.0 + self.fading() * (1.0 / self.weight.max(1.0) + leverage))
+    }
+
+    /// What `bytes` are not expected to exceed: [`SIGMAS`] standard errors above what is expected, but no more than what follows from neither cost
+    /// being below zero, which is all there is while only one size is known.
+    pub(super) fn upper(&self, bytes: f64) -> f64 {
+        let level = self.nanos + SIGMAS * self.error(self.bytes);
+        let bound = if bytes > self.bytes && self.bytes > 0.0 { level * bytes / self.bytes } else { level };
+        let fitted = self.expected(bytes) + SIGMAS * self.error(bytes);
+        if self.bytes_bytes > 0.0 { fitted.min(bound) } else { bound }
+    }
+
+    /// The largest size from `least` to `most` whose upper bound is within `limit_ns`; `least` if none is.
+    pub(super) fn largest_within(&self, limit_ns: f64, least: u64, most: u64) -> u64 {
+        let (mut fits, mut above) = (least, most.saturating_add(1));
+        while above - fits > 1 {
+            let middle = fits + (above - fits) / 2;
+            if self.upper(middle as f64) <= limit_ns { fits = middle } else { above = middle }
+        }
+        fits
+    }
+
+    /// The largest size that cannot be told from `bytes` by what it costs. While only one size is known all of the cost may be one of bytes.
+    pub(super) fn like(&self, bytes: f64) -> f64 {
+        let (fixed, slope) = if self.bytes_bytes > 0.0 { self.line() } else { (0.0, self.nanos / self.bytes) };
+        (self.upper(bytes) - fixed) / slope
+    }
+
+    /// As people read it; `None` before anything was seen.
+    pub(super) fn shown(&self) -> Option<TrimCost> {
+        let (fixed, slope) = self.line();
+        let nanos = |nanos: f64| Nanos(libm::round(nanos) as u64);
+        let mib = Bytes(1 << 20).as_f64();
+        self.known().then(|| TrimCost { command: nanos(fixed), mib: nanos(slope * mib), error: nanos(self.error(self.typical())) })
+    }
+
+    /// Its numbers are kept bit by bit, so that a policy goes on after a restart exactly as it would have.
+    pub(super) fn save(&self, what: &str, state: &mut State) {
+        if self.known() {
+            self.clone().numbers().into_iter().for_each(|(name, number)| state.set(&format!("idle.{what}.{name}"), number.to_bits()));
+        }
+    }
+
+    /// What was saved, if it can be.
+    pub(super) fn restore(what: &str, state: &State) -> Self {
+        let mut fit = Self::default();
+        let complete = fit.numbers().into_iter().all(|(name, number)| {
+            let kept = state.get(&format!("idle.{what}.{name}")).map(f64::from_bits);
+            kept.inspect(|kept| *number = *kept).is_some()
+        });
+        if complete && fit.is_sound() { fit } else { Self::default() }
+    }
+
+    fn numbers(&mut self) -> [(&'static str, &mut f64); 8] {
+        [
+            ("weight", &mut self.weight),
+            ("bytes", &mut self.bytes),
+            ("nanos", &mut self.nanos),
+            ("bytes-bytes", &mut self.bytes_bytes),
+            ("bytes-nanos", &mut self.bytes_nanos),
+            ("nanos-nanos", &mut self.nanos_nanos),
+            ("largest", &mut self.largest),
+            ("last", &mut self.last),
+        ]
+    }
+
+    /// What a file says may be anything.
+    fn is_sound(&self) -> bool {
+        let positive = [self.weight, self.bytes, self.nanos, self.bytes_bytes, self.nanos_nanos, self.largest, self.last];
+        let within = |number: &f64| (0.0..1e40).contains(number);
+        positive.iter().all(within) && within(&self.bytes_nanos.abs()) && (1.0..=MEMORY).contains(&self.weight)
+    }
+}
+
+#[cfg(test)]
+mod tests;

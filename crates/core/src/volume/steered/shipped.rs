@@ -1,0 +1,95 @@
+//! Idle trims of a filesystem in use, on every shipped drive that knows TRIM: what is learned, what others have of it, and how many commands it takes.
+
+use super::*;
+use crate::data::DataClass;
+use crate::drive::model::{Model, build, sized};
+use crate::drive::shipped;
+use crate::drive::spec::DriveSpec;
+use crate::policy::{PolicySpec, State};
+use crate::volume::{Age, VolumeSpec};
+use alloc::format;
+
+type Target = Steered<Box<dyn Model>>;
+
+/// A filesystem of some gibibytes, six tenths of it in use between free extents of 512 KiB, all of which were written.
+fn in_use(spec: &DriveSpec) -> Target {
+    let spec = [4_u64, 8, 16, 32].into_iter().find_map(|gib| sized(spec.clone(), Some(Bytes(gib << 30))).ok()).unwrap();
+    let mut volume_spec = VolumeSpec::ext4();
+    volume_spec.mkfs.discard = false;
+    let mut volume = Volume::format(build(&spec, 1).unwrap(), volume_spec, Nanos::ZERO).unwrap();
+    let age = Age { fill: 0.6, free_extent: Bytes(512 << 10), class: DataClass::Random, write: true, seed: 1 };
+    volume.age(&age).unwrap();
+    volume.write_free(1.0, DataClass::Random, 1);
+    let now = volume.now();
+    let mut target = Steered::new(volume, policy("none"), Bytes(1024));
+    target.idle_until(now + Nanos::from_secs(60));
+    target
+}
+
+fn policy(text: &str) -> Box<dyn Policy> {
+    text.parse::<PolicySpec>().unwrap().build(&State::default())
+}
+
+/// A small file is made durable every 50 ms: the longest that took.
+fn longest(target: &mut Target, files: u64) -> Nanos {
+    let one = |_| {
+        let due = target.now() + Nanos::from_millis(50);
+        target.idle_until(due);
+        let (path, began) = (format!("f{}", due.0), target.now());
+        target.create(&path, &Payload::Fill { len: BLOCK, class: DataClass::Random }).unwrap();
+        target.volume_mut().fsync(&path).unwrap();
+        target.now() - began
+    };
+    (0..files).map(one).max().unwrap_or_default()
+}
+
+/// Commands of a pass, begun before so many files.
+fn commands(target: &mut Target) -> u64 {
+    while target.log().spans.is_empty() || target.pass_under_way() {
+        let next = target.now() + Nanos::from_secs(1);
+        target.idle_until(next);
+    }
+    target.log().sent().count
+}
+
+/// Nanoseconds of a command with one range, and of each mebibyte, as the specification has them.
+fn nominal(spec: &DriveSpec) -> (f64, f64) {
+    let trim = &spec.flash().unwrap().trim;
+    let command = trim.command_ns + trim.range_ns + spec.interface.latency_ns + spec.interface.command_overhead_ns;
+    let mib = (trim.unit_ns << 20) as f64 / 4096.0 + trim.gb_ns as f64 * 1.048_576e-3;
+    (command as f64, mib)
+}
+
+#[test]
+fn an_idle_trim_learns_what_each_shipped_drive_takes_and_needs_no_more_commands_than_a_trim_at_once() {
+    for drive in shipped::drives().into_iter().filter(|drive| drive.spec.flash().is_some_and(|flash| flash.trim.supported)) {
+        let name = &drive.spec.name;
+        let used = in_use(&drive.spec);
+        let mut at_once = used.fork(policy("none"));
+        at_once.force();
+        let mut alone = used.fork(policy("idle"));
+        let undisturbed = longest(&mut alone, 20);
+        let mut beside = used.fork(policy("idle"));
+        beside.force();
+        let disturbed = longest(&mut beside, 60);
+        let (at_once, sent) = (commands(&mut at_once), commands(&mut beside));
+
+        let (command, mib) = nominal(&drive.spec);
+        let learned = beside.policy().learned().unwrap();
+        let error = learned.error.as_f64();
+        assert!((learned.command.as_f64() - command).abs() <= 2.0 * error, "{name}: {learned}, nominal {command} ns");
+        // Half a mebibyte is usual here.
+        assert!((learned.mib.as_f64() - mib).abs() / 2.0 <= 2.0 * error, "{name}: {learned}, nominal {mib} ns a MiB");
+        assert!(error <= (command + mib / 2.0) / 3.0, "{name}: an error of {learned} says nothing");
+
+        // Making a file durable is five requests, each of which may meet a command; where the smallest is above the budget, one twice as long.
+        let smallest = command + mib / 16.0;
+        let dear = smallest > 5e6;
+        let wait = if dear { 2.2 * smallest } else { 5e6 };
+        assert!(disturbed.as_f64() <= undisturbed.as_f64() + 5.0 * wait, "{name}: {disturbed}, {undisturbed} without a trim");
+        assert_eq!(beside.policy().remark().is_some(), dear, "{name}");
+        // Where bytes are half of the cost at the smallest size, extents are cut.
+        let most = if dear { at_once * 4 } else { at_once + at_once / 20 + 60 };
+        assert!(sent <= most, "{name}: {sent} commands, {at_once} at once");
+    }
+}
