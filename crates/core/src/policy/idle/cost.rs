@@ -1,5 +1,6 @@
 //! What trims cost: a fixed cost of each and a cost of each byte, fitted as they come by recursive least squares with forgetting, and the
-//! standard error that the fit leaves. Neither cost is below zero.
+//! standard error that the fit leaves. Neither cost is below zero. Deviations are taken to be in proportion to the cost: how much of a range the
+//! drive holds, and what else it does meanwhile, counts for more the longer a trim takes.
 //!
 //! A cost of free extents is not told apart: a command of Linux is one range, and nobody counts them otherwise.
 
@@ -40,7 +41,9 @@ type Sample = (f64, f64);
 /// The fit: weighted means, and sums of squares around them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CostFit {
-    /// Of all observations together, each 1 when it came.
+    /// Observations, each 1 when it came.
+    count: f64,
+    /// Their weights together, each one by the square of the cost that was expected of it.
     weight: f64,
     bytes: f64,
     nanos: f64,
@@ -73,7 +76,7 @@ impl CostFit {
             }
             return;
         }
-        if self.weight <= 1.0 && nanos * GROSS < lower {
+        if self.count <= 1.0 && nanos * GROSS < lower {
             // The first was the odd one.
             let first = (self.bytes, self.nanos);
             self.begin_again(&[(bytes, nanos)]);
@@ -91,23 +94,28 @@ impl CostFit {
 
     fn fit(&mut self, bytes: f64, nanos: f64) {
         let keep = 1.0 - 1.0 / MEMORY;
-        self.weight = self.weight * keep + 1.0;
+        let expected = if self.known() { self.expected(bytes) } else { nanos }.max(1.0);
+        let weight = 1.0 / (expected * expected);
+        self.count = self.count * keep + 1.0;
+        self.weight = self.weight * keep + weight;
+        // Exactly 1 for the first.
+        let share = weight / self.weight;
         let (off_bytes, off_nanos) = (bytes - self.bytes, nanos - self.nanos);
-        self.bytes += off_bytes / self.weight;
-        self.nanos += off_nanos / self.weight;
-        self.bytes_bytes = self.bytes_bytes * keep + off_bytes * (bytes - self.bytes);
-        self.bytes_nanos = self.bytes_nanos * keep + off_bytes * (nanos - self.nanos);
-        self.nanos_nanos = self.nanos_nanos * keep + off_nanos * (nanos - self.nanos);
+        self.bytes += off_bytes * share;
+        self.nanos += off_nanos * share;
+        self.bytes_bytes = self.bytes_bytes * keep + weight * off_bytes * (bytes - self.bytes);
+        self.bytes_nanos = self.bytes_nanos * keep + weight * off_bytes * (nanos - self.nanos);
+        self.nanos_nanos = self.nanos_nanos * keep + weight * off_nanos * (nanos - self.nanos);
         self.largest = self.largest.max(bytes);
     }
 
     pub(super) fn known(&self) -> bool {
-        self.weight > 0.0
+        self.count > 0.0
     }
 
     /// Observations that count, faded ones in part.
-    pub(super) const fn weight(&self) -> f64 {
-        self.weight
+    pub(super) const fn count(&self) -> f64 {
+        self.count
     }
 
     /// The largest of which the cost was seen.
@@ -122,7 +130,7 @@ impl CostFit {
 
     /// Nanoseconds of a command and of each byte: least squares with neither below zero.
     pub(super) fn line(&self) -> (f64, f64) {
-        let slope = if self.bytes_bytes > 0.0 { (self.bytes_nanos / self.bytes_bytes).max(0.0) } else { 0.0 };
+        let slope = if self.varied() { (self.bytes_nanos / self.bytes_bytes).max(0.0) } else { 0.0 };
         let fixed = self.nanos - slope * self.bytes;
         if fixed >= 0.0 {
             return (fixed, slope);
@@ -146,26 +154,31 @@ impl CostFit {
         self.known().then(|| (expected.min(self.nanos).min(in_proportion), expected.max(self.nanos).max(in_proportion)))
     }
 
-    /// How much less than `weight` tells, because observations fade: the sum of squares of weights by their sum.
+    /// How much less than `count` tells, because observations fade: the sum of squares of weights by their sum.
     fn fading(&self) -> f64 {
-        (2.0 - self.weight / MEMORY) / (2.0 - 1.0 / MEMORY)
+        (2.0 - self.count / MEMORY) / (2.0 - 1.0 / MEMORY)
     }
 
-    /// Standard deviation of one observation from the line.
+    /// Standard deviation of one observation from the line, as a share of its cost.
     fn deviation(&self) -> f64 {
         let (fixed, slope) = self.line();
         let off = self.nanos - fixed - slope * self.bytes;
         let squares = self.nanos_nanos - 2.0 * slope * self.bytes_nanos + slope * slope * self.bytes_bytes + self.weight * off * off;
-        let before = SPREAD * self.nanos;
-        let freedom = (self.weight - 2.0 * self.fading()).max(0.0);
-        libm::sqrt((squares.max(0.0) + before * before) / (freedom + 1.0))
+        let freedom = (self.count - 2.0 * self.fading()).max(0.0);
+        libm::sqrt((squares.max(0.0) + SPREAD * SPREAD) / (freedom + 1.0))
     }
 
     /// Standard error of what `bytes` will take, in nanoseconds: the deviation of one, and what is not known of the line.
     pub(super) fn error(&self, bytes: f64) -> f64 {
-        let off = bytes - self.bytes;
-        let leverage = if self.bytes_bytes > 0.0 { off * off / self.bytes_bytes } else { 0.0 };
-        self.deviation() * libm::sqrt(1.0 + self.fading() * (1.0 / self.weight.max(1.0) + leverage))
+        let (off, expected) = (bytes - self.bytes, self.expected(bytes));
+        let leverage = if self.varied() { off * off / self.bytes_bytes } else { 0.0 };
+        let unknown = if self.known() { self.fading() * (1.0 / self.weight + leverage) } else { 0.0 };
+        self.deviation() * libm::sqrt(expected * expected + unknown)
+    }
+
+    /// Whether more than one size was seen.
+    pub(super) fn varied(&self) -> bool {
+        self.bytes_bytes > 0.0
     }
 
     /// What `bytes` are not expected to exceed: [`SIGMAS`] standard errors above what is expected, but no more than what follows from neither cost
@@ -174,7 +187,7 @@ impl CostFit {
         let level = self.nanos + SIGMAS * self.error(self.bytes);
         let bound = if bytes > self.bytes && self.bytes > 0.0 { level * bytes / self.bytes } else { level };
         let fitted = self.expected(bytes) + SIGMAS * self.error(bytes);
-        if self.bytes_bytes > 0.0 { fitted.min(bound) } else { bound }
+        if self.varied() { fitted.min(bound) } else { bound }
     }
 
     /// The largest size from `least` to `most` whose upper bound is within `limit_ns`; `least` if none is.
@@ -187,10 +200,10 @@ impl CostFit {
         fits
     }
 
-    /// The largest size that cannot be told from `bytes` by what it costs. While only one size is known all of the cost may be one of bytes.
-    pub(super) fn like(&self, bytes: f64) -> f64 {
-        let (fixed, slope) = if self.bytes_bytes > 0.0 { self.line() } else { (0.0, self.nanos / self.bytes) };
-        (self.upper(bytes) - fixed) / slope
+    /// The size that is expected to take `nanos`, however large if bytes cost nothing; in proportion to the only size that was seen, if there is only one.
+    pub(super) fn expected_within(&self, nanos: f64) -> f64 {
+        let (fixed, slope) = if self.varied() { self.line() } else { (0.0, self.nanos / self.bytes) };
+        if slope > 0.0 { (nanos - fixed) / slope } else { f64::INFINITY }
     }
 
     /// As people read it; `None` before anything was seen.
@@ -218,8 +231,9 @@ impl CostFit {
         if complete && fit.is_sound() { fit } else { Self::default() }
     }
 
-    fn numbers(&mut self) -> [(&'static str, &mut f64); 8] {
+    fn numbers(&mut self) -> [(&'static str, &mut f64); 9] {
         [
+            ("count", &mut self.count),
             ("weight", &mut self.weight),
             ("bytes", &mut self.bytes),
             ("nanos", &mut self.nanos),
@@ -235,7 +249,7 @@ impl CostFit {
     fn is_sound(&self) -> bool {
         let positive = [self.weight, self.bytes, self.nanos, self.bytes_bytes, self.nanos_nanos, self.largest, self.last];
         let within = |number: &f64| (0.0..1e40).contains(number);
-        positive.iter().all(within) && within(&self.bytes_nanos.abs()) && (1.0..=MEMORY).contains(&self.weight)
+        positive.iter().all(within) && within(&self.bytes_nanos.abs()) && self.weight > 0.0 && (1.0..=MEMORY).contains(&self.count)
     }
 }
 

@@ -124,7 +124,7 @@ impl Pace {
             search.own = None;
         }
         // One alone may have waited for others.
-        let sure = filled && self.commands.weight() > 1.0;
+        let sure = filled && self.commands.count() > 1.0;
         self.search = (!largest && (larger || !sure)).then_some(search);
     }
 
@@ -136,23 +136,25 @@ impl Pace {
 
     /// The size of a piece: the largest whose cost stays within the budget, with the error of what is expected of it.
     ///
-    /// Where not even the smallest is sure to, it is the largest that cannot be told from that by its cost; where every command is dear, the largest
-    /// that is expected to cost twice the smallest: more would gain little, since the bytes are then at least half of the cost.
+    /// Where not even the smallest is sure to, it is the largest of which that is expected; where every command is dear, the largest whose bytes cost
+    /// no more than the command itself: nobody waits for more than two of what cannot be helped, and larger ones would save half of the time at most.
     pub(super) fn piece(&self, settings: &IdleSettings) -> Bytes {
         let (least, most) = (settings.piece_min.0, settings.piece_max.0.max(settings.piece_min.0));
         if !self.commands.known() {
             return Bytes(least);
         }
         let most = most.min(((self.commands.largest() * GROWTH) as u64).max(least));
-        if self.dear(settings).is_some() {
-            let (fixed, slope) = self.commands.line();
-            return Bytes(((fixed / slope + 2.0 * least as f64) as u64).clamp(least, most));
-        }
         let limit = self.limit(settings);
+        if self.dear(settings).is_some() {
+            // The first says nothing of what bytes cost, and whether larger ones are dearer is worth one to know.
+            let twice = 2.0 * self.commands.line().0;
+            return Bytes(if self.commands.varied() { (self.commands.expected_within(twice) as u64).clamp(least, most) } else { most });
+        }
         if self.commands.upper(least as f64) > limit {
-            return Bytes((self.commands.like(least as f64) as u64).clamp(least, most));
+            return Bytes((self.commands.expected_within(limit) as u64).clamp(least, most));
         }
         let within = self.commands.largest_within(limit, least, most);
+        // Of all commands of a part together.
         Bytes(if self.parts.known() { within.min(self.parts.largest_within(limit, least, most)) } else { within })
     }
 
