@@ -15,10 +15,10 @@ mod batched;
 mod counter;
 mod driver;
 mod idle;
+mod pass;
 mod simple;
 mod spec;
 mod state;
-mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -69,6 +69,29 @@ pub struct Observation<'a> {
     pub shutting_down: bool,
     /// Running on battery.
     pub on_battery: bool,
+}
+
+impl<'a> Observation<'a> {
+    /// At `now`, with these windows, of which each is only right as a whole; of all else nothing is known, and nothing happens.
+    #[must_use]
+    pub const fn of(now: Nanos, windows: &'a [TrimWindow]) -> Self {
+        Self {
+            now,
+            written: None,
+            written_step: Bytes(1),
+            free: Bytes::MAX,
+            windows,
+            granule: Bytes::MAX,
+            tail: Bytes::MAX,
+            in_flight: 0,
+            idle_since: None,
+            foreground_wait_max: None,
+            last_trim: None,
+            forced: false,
+            shutting_down: false,
+            on_battery: false,
+        }
+    }
 }
 
 /// What a policy wants done.

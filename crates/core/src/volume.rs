@@ -231,6 +231,6 @@ impl<D: Device> Volume<D> {
     /// Bytes written by the filesystem, its journal and metadata included: what `lifetime_write_kbytes` counts.
     #[must_use]
     pub const fn written(&self) -> Bytes {
-        Bytes(self.queue.traffic.written)
+        self.queue.traffic.writes.bytes
     }
 }

@@ -1,7 +1,7 @@
 //! `adaptive`: everything at once when enough has been written for it to be worth the while.
 
 use super::counter::Written;
-use super::sweep::Sweep;
+use super::pass::Pass;
 use super::{Action, Observation, Policy, State};
 use crate::units::{Bytes, Nanos};
 
@@ -44,14 +44,14 @@ impl Default for AdaptiveSettings {
 pub struct Adaptive {
     settings: AdaptiveSettings,
     trigger: Trigger,
-    sweep: Sweep,
+    pass: Pass,
 }
 
 impl Adaptive {
     /// The policy, as it was when `state` was taken.
     #[must_use]
     pub fn new(settings: AdaptiveSettings, state: &State) -> Self {
-        Self { settings, trigger: Trigger::restore(state), sweep: Sweep::restore(state) }
+        Self { settings, trigger: Trigger::restore(state), pass: Pass::restore(state) }
     }
 }
 
@@ -61,36 +61,36 @@ impl Policy for Adaptive {
     }
 
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
-        self.sweep.settle(observation);
+        self.pass.settle(observation);
         self.trigger.observe(observation);
         if observation.forced {
             self.trigger.fired(observation.now);
         }
-        self.sweep.request(observation.forced);
-        if !self.sweep.forced() && (observation.shutting_down || (observation.on_battery && !self.settings.on_battery)) {
+        self.pass.request(observation.forced);
+        if !self.pass.forced() && (observation.shutting_down || (observation.on_battery && !self.settings.on_battery)) {
             return Action::Nothing;
         }
         let AdaptiveSettings { share_percent, at_most_every, at_least_every, .. } = self.settings;
-        if !self.sweep.running() && self.trigger.due(observation, share_percent, at_most_every, at_least_every) {
+        if !self.pass.running() && self.trigger.due(observation, share_percent, at_most_every, at_least_every) {
             self.trigger.fired(observation.now);
-            self.sweep.start();
+            self.pass.start();
         }
-        self.sweep
+        self.pass
             .drive(observation, self.settings.min_extent)
             .unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.settings.poll)))
     }
 
     fn running(&self) -> bool {
-        self.sweep.running()
+        self.pass.running()
     }
 
     fn another_follows(&self) -> bool {
-        self.sweep.another_follows()
+        self.pass.another_follows()
     }
 
     fn state(&self) -> State {
         let mut state = State::default();
-        self.sweep.save(&mut state);
+        self.pass.save(&mut state);
         self.trigger.save(&mut state);
         state
     }

@@ -1,6 +1,6 @@
 //! `batched`: everything at once at set times, as `fstrim.timer` does it.
 
-use super::sweep::Sweep;
+use super::pass::Pass;
 use super::{Action, Observation, Policy, State};
 use crate::units::{Bytes, Nanos};
 
@@ -41,7 +41,7 @@ const DAY: Nanos = Nanos::from_secs(DAY_S);
 #[derive(Clone, Debug)]
 pub struct Batched {
     settings: BatchedSettings,
-    sweep: Sweep,
+    pass: Pass,
     /// When the next pass is due.
     due: Option<Nanos>,
     /// The pass of this shutdown has begun.
@@ -52,7 +52,7 @@ impl Batched {
     /// The policy, as it was when `state` was taken.
     #[must_use]
     pub fn new(settings: BatchedSettings, state: &State) -> Self {
-        Self { settings, sweep: Sweep::restore(state), due: state.nanos("batched.due"), at_shutdown: false }
+        Self { settings, pass: Pass::restore(state), due: state.nanos("batched.due"), at_shutdown: false }
     }
 
     /// The first due instant after `now`.
@@ -82,36 +82,36 @@ impl Policy for Batched {
     }
 
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
-        self.sweep.settle(observation);
-        self.sweep.request(observation.forced);
-        if observation.on_battery && !self.settings.on_battery && !self.sweep.forced() {
+        self.pass.settle(observation);
+        self.pass.request(observation.forced);
+        if observation.on_battery && !self.settings.on_battery && !self.pass.forced() {
             return Action::Nothing;
         }
-        if self.must_start(observation) && !self.sweep.running() {
-            self.sweep.start();
+        if self.must_start(observation) && !self.pass.running() {
+            self.pass.start();
             self.due = Some(self.due_after(observation.now));
         }
-        if observation.shutting_down && !self.at_shutdown && !self.sweep.forced() {
+        if observation.shutting_down && !self.at_shutdown && !self.pass.forced() {
             // A pass that is under way goes on after the restart.
             return Action::Nothing;
         }
-        self.sweep.drive(observation, self.settings.min_extent).unwrap_or(match self.due {
+        self.pass.drive(observation, self.settings.min_extent).unwrap_or(match self.due {
             Some(due) if due != Nanos::MAX => Action::WaitUntil(due),
             _ => Action::Nothing,
         })
     }
 
     fn running(&self) -> bool {
-        self.sweep.running()
+        self.pass.running()
     }
 
     fn another_follows(&self) -> bool {
-        self.sweep.another_follows()
+        self.pass.another_follows()
     }
 
     fn state(&self) -> State {
         let mut state = State::default();
-        self.sweep.save(&mut state);
+        self.pass.save(&mut state);
         state.set_some("batched.due", self.due.map(|due| due.0));
         state
     }

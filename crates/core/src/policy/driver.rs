@@ -265,22 +265,7 @@ mod tests {
         type Refusal = &'static str;
 
         fn look(&mut self) -> Observation<'_> {
-            Observation {
-                now: self.now,
-                written: None,
-                written_step: Bytes(1),
-                free: Bytes(1000),
-                windows: &self.windows,
-                granule: Bytes::MAX,
-                tail: Bytes::MAX,
-                in_flight: 0,
-                idle_since: None,
-                foreground_wait_max: None,
-                last_trim: None,
-                forced: false,
-                shutting_down: false,
-                on_battery: false,
-            }
+            Observation { free: Bytes(1000), ..Observation::of(self.now, &self.windows) }
         }
 
         fn trim(&mut self, request: TrimRequest) -> Trim<&'static str> {

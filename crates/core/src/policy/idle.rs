@@ -6,7 +6,7 @@ mod pace;
 mod quiet;
 
 use super::adaptive::Trigger;
-use super::sweep::{Step, Sweep};
+use super::pass::{Pass, Step};
 use super::{Action, Observation, Policy, State, TrimRequest};
 use crate::target::TrimWindow;
 use crate::units::{Bytes, Nanos};
@@ -76,7 +76,7 @@ impl Default for IdleSettings {
 pub struct Idle {
     settings: IdleSettings,
     trigger: Trigger,
-    sweep: Sweep,
+    pass: Pass,
     pace: Pace,
     quiet: Quiet,
 }
@@ -88,7 +88,7 @@ impl Idle {
         Self {
             settings,
             trigger: Trigger::restore(state),
-            sweep: Sweep::restore(state),
+            pass: Pass::restore(state),
             pace: Pace::restore(state),
             quiet: Quiet::new(&settings),
         }
@@ -103,7 +103,7 @@ impl Idle {
     /// Trims the next piece if the device is idle, or says when to look again.
     fn next_piece(&mut self, observation: &Observation<'_>) -> Option<Action> {
         let part = whole_units(self.piece(), observation.granule).unwrap_or(Bytes::MAX);
-        match self.sweep.step(observation, part) {
+        match self.pass.step(observation, part) {
             Step::Done => {
                 self.quiet.forget(&self.settings);
                 None
@@ -125,7 +125,7 @@ impl Idle {
                         }),
                         None => {
                             let command_max = self.pace.command_max(&self.settings, window);
-                            self.sweep.send(TrimRequest { command_max, commands_max, ..TrimRequest::whole(window, min_extent) })
+                            self.pass.send(TrimRequest { command_max, commands_max, ..TrimRequest::whole(window, min_extent) })
                         }
                     }
                 }
@@ -143,7 +143,7 @@ impl Idle {
         if whole_units(piece, observation.granule).is_some() || search.own == Some(window.start) {
             return None;
         }
-        let chosen = if search.vain < TRIALS_VAIN { self.sweep.scattered(observation, search.tried, len)? } else { window };
+        let chosen = if search.vain < TRIALS_VAIN { self.pass.scattered(observation, search.tried, len)? } else { window };
         Some(TrimWindow { start: chosen.start.saturating_add(chosen.len - len.0), len: len.0 })
     }
 }
@@ -163,34 +163,34 @@ impl Policy for Idle {
         if let Some(took) = self.pace.learn(&self.settings, observation) {
             self.quiet.rest(&self.settings, observation.now, took);
         }
-        self.sweep.settle(observation);
+        self.pass.settle(observation);
         self.trigger.observe(observation);
         if observation.forced {
             self.trigger.fired(observation.now);
         }
-        self.sweep.request(observation.forced);
-        if observation.shutting_down || (observation.on_battery && !self.settings.on_battery && !self.sweep.forced()) {
+        self.pass.request(observation.forced);
+        if observation.shutting_down || (observation.on_battery && !self.settings.on_battery && !self.pass.forced()) {
             // A pass that is under way goes on later.
             return Action::Nothing;
         }
-        if !self.sweep.running() && self.trigger.due(observation, self.settings.share_percent, Nanos::ZERO, self.settings.at_least_every) {
+        if !self.pass.running() && self.trigger.due(observation, self.settings.share_percent, Nanos::ZERO, self.settings.at_least_every) {
             self.trigger.fired(observation.now);
-            self.sweep.start();
+            self.pass.start();
         }
         self.next_piece(observation).unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.settings.poll)))
     }
 
     fn running(&self) -> bool {
-        self.sweep.running()
+        self.pass.running()
     }
 
     fn another_follows(&self) -> bool {
-        self.sweep.another_follows()
+        self.pass.another_follows()
     }
 
     fn state(&self) -> State {
         let mut state = State::default();
-        self.sweep.save(&mut state);
+        self.pass.save(&mut state);
         self.trigger.save(&mut state);
         self.pace.save(&mut state);
         state

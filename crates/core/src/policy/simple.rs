@@ -1,13 +1,13 @@
 //! The policies without settings of when: once and at once, not at all, and the filesystem's own online discard.
 
-use super::sweep::Sweep;
+use super::pass::Pass;
 use super::{Action, Observation, Policy, State};
 use crate::units::Bytes;
 
 /// `none`: trims only when the user asks for it.
 #[derive(Clone, Debug, Default)]
 pub struct ByHand {
-    sweep: Sweep,
+    pass: Pass,
     min_extent: Bytes,
 }
 
@@ -15,7 +15,7 @@ impl ByHand {
     /// The policy, as it was when `state` was taken.
     #[must_use]
     pub fn new(min_extent: Bytes, state: &State) -> Self {
-        Self { sweep: Sweep::restore(state), min_extent }
+        Self { pass: Pass::restore(state), min_extent }
     }
 }
 
@@ -25,22 +25,22 @@ impl Policy for ByHand {
     }
 
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
-        self.sweep.settle(observation);
-        self.sweep.request(observation.forced);
-        self.sweep.drive(observation, self.min_extent).unwrap_or(Action::Nothing)
+        self.pass.settle(observation);
+        self.pass.request(observation.forced);
+        self.pass.drive(observation, self.min_extent).unwrap_or(Action::Nothing)
     }
 
     fn running(&self) -> bool {
-        self.sweep.running()
+        self.pass.running()
     }
 
     fn another_follows(&self) -> bool {
-        self.sweep.another_follows()
+        self.pass.another_follows()
     }
 
     fn state(&self) -> State {
         let mut state = State::default();
-        self.sweep.save(&mut state);
+        self.pass.save(&mut state);
         state
     }
 }
@@ -68,7 +68,7 @@ impl Policy for Now {
 
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
         if !core::mem::replace(&mut self.begun, true) && !observation.forced {
-            self.by_hand.sweep.start();
+            self.by_hand.pass.start();
         }
         self.by_hand.decide(observation)
     }

@@ -256,20 +256,13 @@ impl<D: Device> Surface for Told<'_, D> {
         let host = &mut *self.host;
         let in_flight = u32::from(host.last_done > host.now);
         Observation {
-            now: host.now,
             written: Some(Bytes(host.written)),
-            written_step: Bytes(1),
             free: Bytes((host.used.len() - host.used.count()) * host.ledger.unit()),
-            windows: &host.windows,
             granule: Bytes(host.ledger.unit()),
-            tail: Bytes::MAX,
             in_flight,
             idle_since: (in_flight == 0).then_some(host.last_done),
             foreground_wait_max: host.wait_max.take(),
-            last_trim: None,
-            forced: false,
-            shutting_down: false,
-            on_battery: false,
+            ..Observation::of(host.now, &host.windows)
         }
     }
 

@@ -451,8 +451,8 @@ fn trims(run: &mut Run, target: &Target, factor: f64) {
     let mut metric = |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
     metric("trims", Unit::Count, Better::Neither, log.spans.len() as f64);
     metric(TRIM_TIME, Unit::Seconds, Better::Lower, log.busy.as_secs_f64() * factor);
-    metric(metrics::DISCARD_COMMANDS, Unit::Count, Better::Neither, libm::round(traffic.discards as f64 * factor));
-    metric(metrics::DISCARD_BYTES, Unit::Bytes, Better::Neither, traffic.discarded as f64 * factor);
+    metric(metrics::DISCARD_COMMANDS, Unit::Count, Better::Neither, libm::round(traffic.discards.count as f64 * factor));
+    metric(metrics::DISCARD_BYTES, Unit::Bytes, Better::Neither, traffic.discards.bytes.as_f64() * factor);
 }
 
 #[cfg(test)]

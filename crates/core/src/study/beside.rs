@@ -80,25 +80,37 @@ pub fn only_in_one(base: &Study, other: &Study) -> Vec<String> {
     base.all().filter(|run| lacks(other, run)).chain(other.all().filter(|run| lacks(base, run))).map(cell).collect()
 }
 
-/// A table of pairs, with the interval where there is one.
+/// The pairs of two studies as a table, with the interval if that is wanted, and the runs that only one of them has.
 #[must_use]
-pub fn table(base: &str, other: &str, rows: &[(String, Row)], options: &Options) -> Table {
-    let interval = format!("{} % interval", three_digits(options.confidence * 100.0).trim_end_matches(".0"));
-    let mut table = Table::new("", &["run", "figure", base, other, &format!("{other} / {base}"), &interval, "verdict"]);
+pub fn blocks(labels: [&str; 2], title: &str, rows: &[(String, Row)], only: &[String], interval: Option<&Options>) -> Vec<Block> {
+    let mut blocks = vec![match rows {
+        [] => Block::Text("They share no run.".to_owned()),
+        _ => Block::Table(table(labels, title, rows, interval)),
+    }];
+    if !only.is_empty() {
+        blocks.push(Block::Text(format!("Only one of them has: {}", only.join("; "))));
+    }
+    blocks
+}
+
+fn table([base, other]: [&str; 2], title: &str, rows: &[(String, Row)], interval: Option<&Options>) -> Table {
+    let ratios = if interval.is_some() { format!("{other} / {base}") } else { "ratio".to_owned() };
+    let confidence = interval.map(|options| format!("{} % interval", three_digits(options.confidence * 100.0).trim_end_matches(".0")));
+    let mut header = vec!["run", "figure", base, other, &ratios];
+    header.extend(confidence.as_deref());
+    header.push("verdict");
+    let mut table = Table::new(title, &header);
     for (cell, row) in rows {
         let c = &row.comparison;
-        let interval = c.interval.map_or_else(String::new, |i| {
-            if i.low == i.high { "exact".to_owned() } else { format!("{} to {}", ratio(i.low), ratio(i.high)) }
-        });
-        table.row([
-            cell.clone(),
-            row.name.clone(),
-            quantity(c.a, row.unit),
-            quantity(c.b, row.unit),
-            c.ratio.map_or_else(String::new, ratio),
-            interval,
-            c.in_words(row.unit),
-        ]);
+        let mut shown = vec![cell.clone(), row.name.clone(), quantity(c.a, row.unit), quantity(c.b, row.unit)];
+        shown.push(c.ratio.map_or_else(String::new, ratio));
+        if interval.is_some() {
+            shown.push(c.interval.map_or_else(String::new, |i| {
+                if i.low == i.high { "exact".to_owned() } else { format!("{} to {}", ratio(i.low), ratio(i.high)) }
+            }));
+        }
+        shown.push(c.in_words(row.unit));
+        table.row(shown);
     }
     table
 }
@@ -111,14 +123,7 @@ pub fn document(studies: &[Named<'_>], options: &Options) -> Document {
     if let Some((base, others)) = studies.split_first() {
         for other in others {
             let rows = deciding(base.study, other.study, options);
-            let mut blocks = vec![Block::Table(table(base.label, other.label, &rows, options))];
-            if rows.is_empty() {
-                blocks = vec![Block::Text("They share no run.".to_owned())];
-            }
-            let only = only_in_one(base.study, other.study);
-            if !only.is_empty() {
-                blocks.push(Block::Text(format!("Only one of them has: {}", only.join("; "))));
-            }
+            let blocks = blocks([base.label, other.label], "", &rows, &only_in_one(base.study, other.study), Some(options));
             sections.push(Section::new(format!("{} against {}", other.label, base.label), blocks));
         }
     }

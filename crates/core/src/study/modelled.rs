@@ -265,7 +265,7 @@ pub(super) fn run(setup: &Setup, job: &Job, policy: &PolicySpec, brief: bool, wa
     run.pictures.latencies = around.latencies;
     run.metrics.extend(trim_time(&target));
     let after = target.volume().counters().traffic;
-    let written = (after.written - before.written) as f64;
+    let written = (after.writes.bytes - before.writes.bytes).as_f64();
     run.metrics.push(Metric { name: DEVICE_WRITTEN.to_owned(), unit: Unit::Bytes, better: Better::Lower, samples: vec![written] });
     describe(&mut run, setup, &target);
     Ok((run, end))

@@ -2,6 +2,7 @@
 
 use super::spec::BlockLayer;
 use crate::data::DataClass;
+use crate::discards::Amount;
 use crate::drive::{Command, Device, Extent, Refusal};
 use crate::units::Nanos;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -48,19 +49,13 @@ struct Request {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Read requests.
-    pub reads: u64,
-    /// Bytes of them.
-    pub read: u64,
+    pub reads: Amount,
     /// Write requests.
-    pub writes: u64,
-    /// Bytes of them.
-    pub written: u64,
+    pub writes: Amount,
     /// Cache flushes.
     pub flushes: u64,
     /// Discard commands that the drive accepted.
-    pub discards: u64,
-    /// Bytes of them.
-    pub discarded: u64,
+    pub discards: Amount,
     /// Discard commands that it refused.
     pub discards_refused: u64,
 }
@@ -291,12 +286,10 @@ impl<D: Device> Queue<D> {
         let done = self.submit(at, &command);
         match request.kind {
             Kind::Read => {
-                self.traffic.reads += 1;
-                self.traffic.read += request.len;
+                self.traffic.reads += Amount::new(1, request.len);
             }
             Kind::Write(_) => {
-                self.traffic.writes += 1;
-                self.traffic.written += request.len;
+                self.traffic.writes += Amount::new(1, request.len);
                 self.write_backlog -= request.len;
             }
             Kind::Flush => self.traffic.flushes += 1,
@@ -323,8 +316,7 @@ impl<D: Device> Queue<D> {
         let completion = self.drive.submit(at, &command);
         self.after(at, completion.done);
         if completion.result.is_ok() {
-            self.traffic.discards += 1;
-            self.traffic.discarded += ranges.iter().map(|range| range.len).sum::<u64>();
+            self.traffic.discards += Amount::new(1, ranges.iter().map(|range| range.len).sum());
         } else {
             self.traffic.discards_refused += 1;
         }

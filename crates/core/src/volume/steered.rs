@@ -104,20 +104,15 @@ impl<D: Device> Surface for Watched<D> {
         let foreground = self.volume.foreground();
         let step = self.counter_step.0;
         Observation {
-            now: self.volume.now(),
             written: Some(Bytes(self.volume.written().0 / step * step)),
             written_step: self.counter_step,
             free: self.volume.free_space(),
-            windows: &self.windows,
-            granule: Bytes::MAX,
             tail: Bytes(BLOCK),
             in_flight: foreground.in_flight,
             idle_since: foreground.idle_since,
             foreground_wait_max: foreground.wait_max,
-            last_trim: None,
-            forced: false,
             shutting_down: self.shutting_down,
-            on_battery: false,
+            ..Observation::of(self.volume.now(), &self.windows)
         }
     }
 
@@ -232,8 +227,7 @@ impl<D: Device> Steered<D> {
 }
 
 fn discards<D: Device>(volume: &Volume<D>) -> Amount {
-    let traffic = volume.counters().traffic;
-    Amount { count: traffic.discards, bytes: Bytes(traffic.discarded) }
+    volume.counters().traffic.discards
 }
 
 impl<D: Device> Trimmable for Steered<D> {

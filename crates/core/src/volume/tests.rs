@@ -290,14 +290,14 @@ proptest! {
 #[test]
 fn mkfs_discards_all_of_the_volume_or_nothing() {
     let v = volume(VolumeSpec::ext4(), 1 << 30);
-    assert_eq!(v.counters().traffic.discarded, 1 << 30);
+    assert_eq!(v.counters().traffic.discards.bytes, Bytes(1 << 30));
     let mut spec = VolumeSpec::ext4();
     spec.mkfs = Mkfs { discard: false, lazy: false };
     let v = volume(spec, 1 << 30);
     let traffic = v.counters().traffic;
-    assert_eq!(traffic.discards, 0);
+    assert_eq!(traffic.discards.count, 0);
     // Inode tables of 16.8 MB, a journal of 33.6 MB, and what mke2fs 1.47 writes besides: it was seen to write 53.2 MB.
-    assert!((50_000_000..55_000_000).contains(&traffic.written), "{}", traffic.written);
+    assert!((50_000_000..55_000_000).contains(&traffic.writes.bytes.0), "{}", traffic.writes.bytes);
     v.check();
 }
 
@@ -525,7 +525,7 @@ fn overwriting_changes_neither_place_nor_metadata() {
     let before = v.counters();
     v.overwrite("f", 7 * BLOCK, &fill(2 * BLOCK, 9)).unwrap();
     let after = v.counters();
-    assert_eq!(after.traffic.written - before.traffic.written, 2 * BLOCK);
+    assert_eq!((after.traffic.writes.bytes - before.traffic.writes.bytes).0, 2 * BLOCK);
     assert_eq!(after.journal_written, before.journal_written);
     let tags: usize = v.queue.drive.content.iter().filter(|tag| **tag == 9).count();
     assert_eq!(tags, 2);
@@ -723,10 +723,10 @@ fn a_volume_aged_like_another_has_its_free_extents_and_can_have_written_there() 
         let share = free.iter().filter(|l| **l == len).count() as f64 / free.len() as f64;
         assert!((share - 0.2).abs() < 0.04, "{len}: {share}");
     }
-    let before = v.counters().traffic.written;
+    let before = v.counters().traffic.writes.bytes;
     let in_use = v.runs_in_use().len();
     v.write_free(0.5, DataClass::Zero, 1);
-    let share = (v.counters().traffic.written - before) as f64 / v.free_space().as_f64();
+    let share = (v.counters().traffic.writes.bytes - before).as_f64() / v.free_space().as_f64();
     assert!((share - 0.5).abs() < 0.05, "{share}");
     assert_eq!(v.runs_in_use().len(), in_use, "nothing is taken into use");
 }

@@ -407,6 +407,6 @@ fn on_model(size: Bytes, name: &str, discard: bool, pace: &Pace) -> anyhow::Resu
 }
 
 const fn traffic(target: &Below) -> Counts {
-    let Traffic { written, writes, flushes, discards, discarded, .. } = target.0.counters().traffic;
-    Counts { written, writes, flushes, discards, discarded }
+    let Traffic { writes, flushes, discards, .. } = target.0.counters().traffic;
+    Counts { written: writes.bytes.0, writes: writes.count, flushes, discards: discards.count, discarded: discards.bytes.0 }
 }

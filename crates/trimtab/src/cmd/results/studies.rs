@@ -7,9 +7,7 @@ use crate::store::RunId;
 use serde::Serialize;
 use trimtab_core::analysis::compare::Options;
 use trimtab_core::analysis::compare::runs::Row;
-use trimtab_core::document::{Block, Document, Section, Table};
-use trimtab_core::run::shown::quantity;
-use trimtab_core::run::shown::ratio;
+use trimtab_core::document::{Document, Section};
 use trimtab_core::study::{Study, beside};
 use trimtab_core::usage::UsageError;
 
@@ -60,24 +58,8 @@ pub fn compare(studies: &[(RunId, Study)], options: &Options, form: Form, contex
 }
 
 fn section(base: RunId, id: RunId, rows: &[(String, Row)], only: &[String]) -> Section {
-    let header = ["run", "figure", &base.short(), &id.short(), "ratio", "verdict"];
-    let mut table = Table::new("The figure that matters of each run; compare two runs for all others.", &header);
-    for (cell, row) in rows {
-        let c = &row.comparison;
-        table.row([
-            cell.clone(),
-            row.name.clone(),
-            quantity(c.a, row.unit),
-            quantity(c.b, row.unit),
-            c.ratio.map_or_else(String::new, ratio),
-            c.in_words(row.unit),
-        ]);
-    }
-    let mut blocks = vec![Block::Table(table)];
-    if !only.is_empty() {
-        blocks.push(Block::Text(format!("Only one of them has: {}", only.join("; "))));
-    }
-    Section::new(format!("{} against {}", id.short(), base.short()), blocks)
+    let title = "The figure that matters of each run; compare two runs for all others.";
+    Section::new(format!("{} against {}", id.short(), base.short()), beside::blocks([&base.short(), &id.short()], title, rows, only, None))
 }
 
 fn shape(base: RunId, id: RunId, rows: &[(String, Row)], only_in_one: Vec<String>) -> Compared {

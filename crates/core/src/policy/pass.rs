@@ -14,7 +14,7 @@ const RETRY_LAST: Nanos = Nanos::from_secs(86_400);
 /// Keeps a position, not a list, so that it survives restarts and windows that come and go meanwhile (btrfs chunks). Windows are visited
 /// in order of their addresses, whatever order the observation gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sweep {
+pub(super) struct Pass {
     /// Where it goes on; `None` when no pass is under way.
     next: Option<u64>,
     /// What was sent and has not been answered.
@@ -29,7 +29,7 @@ pub(super) struct Sweep {
     again: bool,
 }
 
-/// What a sweep has to say when it is asked for the next window.
+/// What a pass has to say when it is asked for the next window.
 pub(super) enum Step {
     /// Trim this window, or the rest of it.
     Window(TrimWindow),
@@ -39,7 +39,7 @@ pub(super) enum Step {
     Done,
 }
 
-impl Sweep {
+impl Pass {
     pub(super) fn restore(state: &State) -> Self {
         let flag = |name| state.get(name).is_some_and(|value| value != 0);
         Self { next: state.get("sweep.next"), forced: flag("sweep.forced"), again: flag("sweep.again"), ..Self::default() }
@@ -168,22 +168,7 @@ mod tests {
     use alloc::vec::Vec;
 
     fn seen(windows: &[TrimWindow]) -> Observation<'_> {
-        Observation {
-            now: Nanos::ZERO,
-            written: None,
-            written_step: Bytes(1),
-            free: Bytes(1000),
-            windows,
-            granule: Bytes::MAX,
-            tail: Bytes::MAX,
-            in_flight: 0,
-            idle_since: None,
-            foreground_wait_max: None,
-            last_trim: None,
-            forced: false,
-            shutting_down: false,
-            on_battery: false,
-        }
+        Observation { free: Bytes(1000), ..Observation::of(Nanos::ZERO, windows) }
     }
 
     fn window(start: u64, len: u64) -> TrimWindow {
@@ -193,28 +178,28 @@ mod tests {
     #[test]
     fn windows_come_in_the_order_of_their_addresses_and_empty_ones_not_at_all() {
         let windows = [window(300, 50), window(0, 100), window(200, 0), window(100, 100)];
-        let mut sweep = Sweep::default();
-        assert!(matches!(sweep.step(&seen(&windows), Bytes::MAX), Step::Done), "none is under way");
-        sweep.start();
+        let mut pass = Pass::default();
+        assert!(matches!(pass.step(&seen(&windows), Bytes::MAX), Step::Done), "none is under way");
+        pass.start();
         let mut came = Vec::new();
-        while let Step::Window(next) = sweep.step(&seen(&windows), Bytes(60)) {
-            sweep.send(TrimRequest::whole(next, Bytes::ZERO));
+        while let Step::Window(next) = pass.step(&seen(&windows), Bytes(60)) {
+            pass.send(TrimRequest::whole(next, Bytes::ZERO));
             let outcome = crate::target::TrimOutcome { asked: Bytes(next.len), ..Default::default() };
-            sweep.settle(&Observation { last_trim: Some(&outcome), ..seen(&windows) });
+            pass.settle(&Observation { last_trim: Some(&outcome), ..seen(&windows) });
             came.push((next.start, next.len));
         }
         assert_eq!(came, [(0, 60), (60, 40), (100, 60), (160, 40), (300, 50)]);
-        assert!(!sweep.running());
+        assert!(!pass.running());
     }
 
     #[test]
     fn scattered_windows_are_all_of_them_and_far_from_each_other() {
         for count in 1..60_u64 {
             let windows: Vec<TrimWindow> = (0..count).map(|n| window(n * 100, 100)).collect();
-            let mut sweep = Sweep::default();
-            assert_eq!(sweep.scattered(&seen(&windows), 0, Bytes(10)), None, "none is under way");
-            sweep.start();
-            let at = |n| sweep.scattered(&seen(&windows), n, Bytes(99)).map(|w| w.start / 100);
+            let mut pass = Pass::default();
+            assert_eq!(pass.scattered(&seen(&windows), 0, Bytes(10)), None, "none is under way");
+            pass.start();
+            let at = |n| pass.scattered(&seen(&windows), n, Bytes(99)).map(|w| w.start / 100);
             let places: Vec<u64> = (0..count as u32).filter_map(at).collect();
             let mut sorted = places.clone();
             sorted.sort_unstable();
@@ -224,23 +209,23 @@ mod tests {
                 let apart = pair[0].abs_diff(pair[1]);
                 assert!(apart.min(count - apart) * 5 >= count, "{count}: {places:?}");
             }
-            assert_eq!(sweep.scattered(&seen(&windows), 0, Bytes(100)), None, "none is longer than that");
+            assert_eq!(pass.scattered(&seen(&windows), 0, Bytes(100)), None, "none is longer than that");
         }
     }
 
     #[test]
     fn a_window_that_fails_waits_twice_as_long_each_time_up_to_a_day() {
         let windows = [window(0, 100)];
-        let mut sweep = Sweep::default();
-        sweep.start();
+        let mut pass = Pass::default();
+        pass.start();
         let (mut now, mut waits) = (Nanos::ZERO, Vec::new());
         for _ in 0..14 {
-            let Step::Window(next) = sweep.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("due at {now}") };
-            sweep.send(TrimRequest::whole(next, Bytes::ZERO));
-            sweep.settle(&Observation { now, ..seen(&windows) });
-            let Step::Later(until) = sweep.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("not at once") };
+            let Step::Window(next) = pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("due at {now}") };
+            pass.send(TrimRequest::whole(next, Bytes::ZERO));
+            pass.settle(&Observation { now, ..seen(&windows) });
+            let Step::Later(until) = pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("not at once") };
             let just_before = Observation { now: until.saturating_sub(Nanos(1)), ..seen(&windows) };
-            assert!(matches!(sweep.step(&just_before, Bytes::MAX), Step::Later(_)));
+            assert!(matches!(pass.step(&just_before, Bytes::MAX), Step::Later(_)));
             waits.push((until - now).0 / 1_000_000_000);
             now = until;
         }
