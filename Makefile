@@ -11,7 +11,7 @@
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench soak mutants lab fuzz
+.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab fuzz
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -94,6 +94,13 @@ fuzz:
 # Every claim against something else in the same run; fails if one does not hold. A quiet machine, please.
 bench: packages
 	$(CARGO) bench -p trimtab --bench '*'
+	$(MAKE) bench-python
+
+# What Dask and Ray cost beside threads, with a wheel of the release profile. `make python` makes the environment.
+bench-python:
+	"$(PYTHON_ENV)/bin/maturin" build -q --locked --release -m crates/python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels-release
+	"$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps target/wheels-release/*.whl
+	"$(PYTHON_ENV)/bin/python" crates/python/benches/overhead.py
 
 # The property tests of the models with other cases, a round in ten seconds; each round's seed is printed, and PROPTEST_RNG_SEED=SEED cargo test
 # repeats it. Then the SSD model against its reference, the full study of every shipped drive, and 200 power cuts on ext4 and XFS each. Before all,

@@ -1,0 +1,63 @@
+"""What Python, Dask and Ray cost: the same cells, of about a second each, by each of them, in turns.
+
+`target/python/bin/python crates/python/benches/overhead.py` after `make python`, with a wheel of the release profile (docs/python.md), on a quiet machine. Two workers each.
+Prints a line a way with the median of its rounds and its ratio to threads of this process; exit status 1 if one takes more than 5 % longer.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import trimtab
+
+WORKERS = 2
+ROUNDS = int(os.environ.get("TRIMTAB_BENCH_ROUNDS", "3"))
+CELLS = int(os.environ.get("TRIMTAB_BENCH_CELLS", "60"))
+MOST = 1.05
+
+
+def plan() -> trimtab.Plan:
+    return trimtab.Plan(
+        f'repeats = {CELLS}\n[base]\ndrive.name = "crucial-m4-128gb"\ndrive.capacity = "8GiB"\nworkload = {{ name = "random", drive_writes = 4 }}\n'
+        "[axes]\nworkload.read_percent = [0]\n"
+    )
+
+
+def seconds(client) -> float:
+    began = time.perf_counter()
+    table = trimtab.sweep(plan(), client=client, threads=WORKERS)
+    assert set(table.column("outcome")) == {"finished"}
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled")
+    import ray
+    from distributed import Client, LocalCluster
+
+    took = {"threads": [], "dask": [], "ray": []}
+    with tempfile.TemporaryDirectory() as directory:
+        ray.init(num_cpus=WORKERS, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=directory, log_to_driver=False)
+        cluster = LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", local_directory=directory)
+        with cluster, Client(cluster) as client:
+            for way in (client, ray):
+                # Workers are started, and have the package, before anything is measured.
+                trimtab.sweep(trimtab.Plan(plan().text.replace(f"repeats = {CELLS}", "repeats = 4").replace("drive_writes = 4", "drive_writes = 0.1")), client=way)
+            for _ in range(ROUNDS):
+                for name, way in (("threads", None), ("dask", client), ("ray", ray)):
+                    took[name].append(seconds(way))
+        ray.shutdown()
+    base = statistics.median(took["threads"])
+    print(f"{CELLS} cells, {WORKERS} at once, {base * WORKERS / CELLS:.2f} s a cell, {ROUNDS} rounds in turns")
+    worst = 0.0
+    for name, rounds in took.items():
+        ratio = statistics.median(rounds) / base
+        worst = max(worst, ratio)
+        print(f"{name:8} {statistics.median(rounds):7.2f} s ({min(rounds):.2f} to {max(rounds):.2f}), {ratio:.3f} times threads")
+    return int(worst > MOST)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
