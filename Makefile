@@ -30,11 +30,12 @@ tried:
 	@mkdir -p target && rm -f "$(SKIPS)"
 	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
 
+# The program is the one that was built for the tests: built by itself it would have other features, and be built once more.
 # Without Python's venv, or without a network for its packages, root fails and others are told.
 PYTHON_ENV := $(CURDIR)/target/python
 python:
 	@if python3 -m venv "$(PYTHON_ENV)" && "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check -r crates/python/tests/requirements.txt; then \
-	  $(CARGO) build -q -p trimtab --locked && rm -rf target/wheels && \
+	  $(CARGO) test -q --workspace --locked --no-run && rm -rf target/wheels && \
 	  "$(PYTHON_ENV)/bin/maturin" build -q --locked --profile dev -m crates/python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels && \
 	  "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl && \
 	  TRIMTAB_TESTS=full TRIMTAB="$(CURDIR)/target/debug/trimtab" "$(PYTHON_ENV)/bin/python" crates/python/tests/test_trimtab.py; \
