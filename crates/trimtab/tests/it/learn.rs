@@ -128,8 +128,9 @@ const SLOW: &str = "name = \"slow\"\ndescription = \"slow\"\ncapacity_bytes = 2_
     pages_per_block = 64\nblocks_per_plane = 160\n[flash.nand]\nread_ns = 3_000_000\nprogram_ns = 4_000_000\n[flash.write_cache]\nbytes = 1_048_576\n\
     flush_ns = 1_000_000\n[flash.trim]\ncommand_ns = 20_000_000\nunit_ns = 100_000\ngb_ns = 8_000_000_000\n";
 
-/// What a busy machine may add to one request on its way through a loop device, a program and back.
-const ON_THE_WAY_NS: f64 = 5e6;
+/// What a busy machine may add to one request on its way through a loop device, a program and back: beside other tests 15 ms were seen, on a quiet one less than
+/// 1 ms. Nothing can come sooner than the drive answers, and that is held to 2 %.
+const ON_THE_WAY_NS: f64 = 4e7;
 
 #[test]
 fn a_drive_that_is_there_is_learned_in_real_time_and_nothing_of_it_is_left() {
