@@ -111,8 +111,30 @@ pub enum Block {
     Film(Film),
     /// Latencies over time.
     Heat(Heat),
+    /// Cells of a sweep, to be filtered where a script can run; paper has nothing of it.
+    Plane(Plane),
     /// What may have distorted the figures.
     Warnings(Vec<Warning>),
+}
+
+/// Figures over axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plane {
+    /// Axes, with what each is divided into.
+    pub axes: Vec<(String, Vec<String>)>,
+    /// Figures.
+    pub figures: Vec<String>,
+    /// What lies where.
+    pub places: Vec<PlaneCells>,
+}
+
+/// Cells at the same place of all axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlaneCells {
+    /// What it is on each axis, by number.
+    pub place: Vec<usize>,
+    /// Of each figure the sum, and of how many cells.
+    pub sums: Vec<(f64, u32)>,
 }
 
 /// An answer with its reasons.

@@ -9,6 +9,7 @@ pub mod classes;
 pub mod fit;
 pub mod invert;
 pub mod lab;
+pub mod learned;
 pub mod predict;
 pub mod probes;
 #[cfg(test)]
@@ -72,6 +73,9 @@ pub enum Budget {
 }
 
 impl Budget {
+    /// Every one, from the least.
+    pub const ALL: [Self; 2] = [Self::Reads, Self::Small];
+
     /// As on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {

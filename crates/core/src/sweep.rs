@@ -5,6 +5,7 @@
 
 pub mod cell;
 pub mod design;
+pub mod detail;
 pub mod filter;
 pub mod plan;
 pub mod report;

@@ -1,12 +1,15 @@
 //! Drives: the shipped ones, and specification files.
 
 use crate::error;
-use crate::values;
+use crate::{learn, values};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trimtab_core::drive::shipped;
+use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::file::{self, parse};
+use trimtab_core::drive::spec::text;
 use trimtab_core::sweep::{Value, settings};
 use trimtab_core::usage::nearest;
 
@@ -30,7 +33,7 @@ pub fn drives() -> Vec<String> {
 /// # Errors
 /// An unknown name, a file that cannot be read, or that is no specification; text, for whoever asks.
 pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
-    if reference.contains('/') || reference.ends_with(".toml") {
+    if settings::is_path(reference) {
         let path = directory.join(reference);
         let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
         let length = std::fs::metadata(&path).map_err(cannot)?.len();
@@ -71,6 +74,25 @@ impl Drive {
         let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
         let drive = settings::changed_drive(self.drive.clone(), &given).map_err(|wrong| error(said(wrong)))?;
         Ok(Self { drive })
+    }
+
+    /// The text of its specification, every field with its value and its source: what `parse` reads, and the program as `drive:FILE.toml`.
+    #[getter]
+    fn text(&self) -> String {
+        text::file(&self.drive)
+    }
+
+    /// What is known of it, if it was learned from another: `origin`, and `parameters` with their 90 % intervals.
+    #[getter]
+    fn twin<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.drive.twin.as_ref().map(|twin| learn::dictionary(py, twin)).transpose()
+    }
+
+    /// The drives that explain what a twin was learned from; of others none.
+    #[getter]
+    fn members(&self) -> Vec<Self> {
+        let bare = |spec: &DriveSpec| file::Drive { spec: spec.clone(), sources: BTreeMap::new(), alternatives: Vec::new(), twin: None };
+        self.drive.twin.iter().flat_map(|twin| &twin.members).map(|spec| Self { drive: bare(spec) }).collect()
     }
 
     #[getter]

@@ -4,6 +4,7 @@
 mod aside;
 mod crew;
 mod drive;
+mod learn;
 mod plan;
 mod run;
 mod simulate;
@@ -36,6 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Table>()?;
     module.add_class::<trace::Trace>()?;
     module.add_function(wrap_pyfunction!(drive::drives, module)?)?;
+    module.add_function(wrap_pyfunction!(learn::learn, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(study::study, module)?)
 }

@@ -4,13 +4,18 @@ use crate::crew::{Crew, available};
 use crate::trace::{Timed, Trace};
 use crate::{aside, drive, error, table};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
-use trimtab_core::drive::spec::file::Drive;
+use std::sync::{Arc, Mutex, PoisonError};
+use trimtab_core::drive::spec::file::{Drive, parse};
 use trimtab_core::runner::End;
+use trimtab_core::sweep::detail::{self, Keep};
+use trimtab_core::sweep::settings::is_path;
 use trimtab_core::sweep::table::{Outcome, Row, SCHEMA, outcome};
 use trimtab_core::sweep::{Asked, Cell, MODEL, Sources, id_of_impossible, short_hash};
 
@@ -20,22 +25,27 @@ pub struct Plan {
     text: String,
     plan: trimtab_core::sweep::Plan,
     directory: PathBuf,
+    /// Drives and traces by the paths that the plan has, where they were given and are not to be looked for.
+    given: Option<BTreeMap<String, PyBackedBytes>>,
+    /// What was read already.
+    traces: Mutex<Vec<Known>>,
 }
 
 /// A trace that was read, by its path and how it was to be read; or why it cannot be.
 type Known = (String, Asked, Result<Trace, String>);
 
-/// What plans name, beside them.
-struct Beside<'a> {
-    directory: &'a Path,
-    traces: Mutex<Vec<Known>>,
-}
-
-impl Sources for Beside<'_> {
+/// Drives and traces beside the plan, or as they were given.
+impl Sources for Plan {
     type Trace = Timed;
 
     fn drive(&self, name: &str) -> Result<Drive, String> {
-        drive::load(name, self.directory)
+        match &self.given {
+            Some(given) if is_path(name) => {
+                let text = std::str::from_utf8(sent(given, name)?).map_err(|wrong| format!("{name}: {wrong}"))?;
+                parse(text).map_err(|wrong| format!("{name}: {wrong}"))
+            }
+            _ => drive::load(name, &self.directory),
+        }
     }
 
     fn trace(&self, path: &str, asked: &Asked) -> Result<(Timed, String), String> {
@@ -43,7 +53,10 @@ impl Sources for Beside<'_> {
         let same = |(name, other, _): &&Known| name == path && (other.format, other.volume) == (asked.format, asked.volume);
         let found = known.iter().find(same).map(|(.., trace)| trace.clone());
         let trace = found.unwrap_or_else(|| {
-            let trace = Trace::read(&self.directory.join(path), asked.format, asked.volume);
+            let trace = match &self.given {
+                Some(given) => sent(given, path).and_then(|text| Trace::parse(Path::new(path), text, asked.format, asked.volume)),
+                None => Trace::read(&self.directory.join(path), asked.format, asked.volume),
+            };
             known.push((path.to_owned(), *asked, trace.clone()));
             trace
         })?;
@@ -51,25 +64,25 @@ impl Sources for Beside<'_> {
     }
 }
 
-impl Plan {
-    fn sources(&self) -> Beside<'_> {
-        Beside { directory: &self.directory, traces: Mutex::default() }
-    }
+fn sent<'a>(given: &'a BTreeMap<String, PyBackedBytes>, path: &str) -> Result<&'a [u8], String> {
+    given.get(path).map(AsRef::as_ref).ok_or_else(|| format!("{path} is not among the files that were given"))
+}
 
+impl Plan {
     /// The row of a cell; `None` if it was stopped.
-    fn row(&self, number: u64, sources: &Beside<'_>, mut signs: &aside::Signs) -> Option<Row> {
+    fn row(&self, number: u64, mut signs: &aside::Signs) -> Option<Row> {
         let place = self.plan.place(number);
-        let (id, outcome) = match self.plan.cell(&place, sources) {
+        let (id, outcome) = match self.plan.cell(&place, self) {
             Err(wrong) => (id_of_impossible(&place, &wrong.text), Outcome::Failed(wrong.text)),
-            Ok(cell) => (cell.id(), made(&cell, &mut signs)?),
+            Ok(cell) => (self.plan.keep.id(cell.id()), made(&cell, &self.plan.keep, &mut signs)?),
         };
         Some(Row { cell: number, id, outcome })
     }
 }
 
-fn made(cell: &Cell<Timed>, signs: &mut &aside::Signs) -> Option<Outcome> {
+fn made(cell: &Cell<Timed>, keep: &Keep, signs: &mut &aside::Signs) -> Option<Outcome> {
     match catch_unwind(AssertUnwindSafe(|| cell.run(signs))) {
-        Ok(Ok((run, End::Complete))) => Some(outcome(cell, &run)),
+        Ok(Ok((run, End::Complete))) => Some(outcome(cell, &run, keep)),
         Ok(Ok((_, End::Failed(failed)))) => Some(Outcome::Failed(failed.to_string())),
         Ok(Ok((_, End::Interrupted))) => None,
         Ok(Err(_)) if signs.stop.load(Ordering::Relaxed) => None,
@@ -80,14 +93,29 @@ fn made(cell: &Cell<Timed>, signs: &mut &aside::Signs) -> Option<Outcome> {
 
 #[pymethods]
 impl Plan {
-    /// The plan of this text. Drives and traces that it names by path are below `directory`.
+    /// The plan of this text. Drives and traces that it names by path are below `directory`, or are what `files` has for these paths.
     #[new]
-    #[pyo3(signature = (text, directory=PathBuf::new()))]
-    fn new(text: String, directory: PathBuf) -> PyResult<Self> {
+    #[pyo3(signature = (text, directory=PathBuf::new(), files=None))]
+    fn new(text: String, directory: PathBuf, files: Option<BTreeMap<String, PyBackedBytes>>) -> PyResult<Self> {
         let plan = trimtab_core::sweep::Plan::parse(&text).map_err(|wrong| error(wrong.to_string()))?;
-        let made = Self { text, plan, directory };
-        made.plan.check(&made.sources()).map_err(|wrong| error(wrong.to_string()))?;
+        let made = Self { text, plan, directory, given: files, traces: Mutex::default() };
+        made.plan.check(&made).map_err(|wrong| error(wrong.to_string()))?;
         Ok(made)
+    }
+
+    /// The files that the plan names, by the paths that it has for them: all that it needs besides its text.
+    #[getter]
+    fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        for path in self.plan.paths() {
+            let read = |path: &Path| std::fs::read(path).map_err(|wrong| error(format!("cannot read {}: {wrong}", path.display())));
+            let content = match &self.given {
+                Some(given) => Cow::Borrowed(sent(given, &path).map_err(error)?),
+                None => Cow::Owned(read(&self.directory.join(&path))?),
+            };
+            all.set_item(&path, PyBytes::new(py, &content))?;
+        }
+        Ok(all)
     }
 
     /// How many cells it has.
@@ -114,7 +142,7 @@ impl Plan {
     /// About the memory that a cell takes, in bytes.
     fn memory_bytes(&self, cell: u64) -> PyResult<u64> {
         let place = self.plan.place(self.known(cell)?);
-        Ok(self.plan.cell(&place, &self.sources()).map_err(|wrong| error(drive::said(wrong)))?.memory().0)
+        Ok(self.plan.cell(&place, self).map_err(|wrong| error(drive::said(wrong)))?.memory().0)
     }
 
     /// Runs these cells on so many threads, as far as `memory_bytes` (or four fifths of what is free) take them, and gives a row each, in their order, in a form that can be sent anywhere.
@@ -155,7 +183,13 @@ impl Plan {
             ("plan", self.text.clone()),
         ];
         let metadata = metadata.map(|(key, value)| (format!("trimtab.{key}"), value)).into();
-        Ok(table::Table { columns: trimtab_core::sweep::table::table(&self.plan, &rows), metadata })
+        let keep = &self.plan.keep;
+        Ok(table::Table {
+            columns: trimtab_core::sweep::table::table(&self.plan, &rows),
+            series: keep.series().then(|| Arc::new(detail::series(&rows))),
+            histograms: keep.histograms().then(|| Arc::new(detail::histograms(&rows))),
+            metadata,
+        })
     }
 }
 
@@ -167,9 +201,8 @@ impl Plan {
 
     /// The rows of cells; `None` if it was stopped.
     fn rows(&self, cells: &[u64], crew: &Crew<'_>) -> Option<Vec<Row>> {
-        let sources = self.sources();
-        let needs = |at: usize| self.plan.cell(&self.plan.place(cells[at]), &sources).map_or(0, |cell| cell.memory().0);
-        crew.run(cells.len(), needs, |at| self.row(cells[at], &sources, crew.signs))
+        let needs = |at: usize| self.plan.cell(&self.plan.place(cells[at]), self).map_or(0, |cell| cell.memory().0);
+        crew.run(cells.len(), needs, |at| self.row(cells[at], crew.signs))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{aside, error, values};
 use pyo3::prelude::*;
 use trimtab_core::drive::spec::file;
 use trimtab_core::runner::End;
+use trimtab_core::sweep::detail::Keep;
 use trimtab_core::sweep::{Asked, Sources, Value, settings, table};
 
 /// The drive and the trace that were given.
@@ -54,7 +55,7 @@ pub fn simulate(
     let sources = Given { drive: &drive.drive, trace: trace.as_deref() };
     let cell = settings::resolve(&given, seed, &sources).map_err(|wrong| error(said(wrong)))?;
     match aside::run(py, None, |mut signs| cell.run(&mut signs))? {
-        Ok((run, End::Complete)) => Ok(Run { id: cell.id(), outcome: table::outcome(&cell, &run), run }),
+        Ok((run, End::Complete)) => Ok(Run { id: cell.id(), outcome: table::outcome(&cell, &run, &Keep::default()), run }),
         Ok((_, End::Failed(failed))) => Err(error(failed.to_string())),
         Ok((_, End::Interrupted)) => Err(error("it was stopped")),
         Err(reason) => Err(error(reason)),

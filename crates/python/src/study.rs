@@ -5,14 +5,18 @@ use crate::drive::Drive;
 use crate::run::Run;
 use crate::{aside, error};
 use pyo3::prelude::*;
+use std::cmp::Reverse;
+use trimtab_core::policy::PolicySpec;
 use trimtab_core::runner::End;
 use trimtab_core::study::answer::{self, Around};
 use trimtab_core::study::asked::{Asked, Thoroughness};
 use trimtab_core::study::cells::{Cell, Question};
 use trimtab_core::study::judged::Judged;
 use trimtab_core::study::modelled::{self, Setup};
+use trimtab_core::study::sensitivity::{Breadth, Row, Sensitivity, Trials};
 use trimtab_core::study::used::Used;
-use trimtab_core::study::{Study as Made, Untried, policy};
+use trimtab_core::study::{Problem, Study as Made, Untried, policy};
+use trimtab_core::sweep::detail::Detail;
 use trimtab_core::sweep::table::{Outcome, figures, warnings};
 use trimtab_core::sweep::{MODEL, short_hash};
 use trimtab_core::{run, simulate};
@@ -83,6 +87,25 @@ impl Study {
         shown(&self.study.tuning)
     }
 
+    /// How sure that is, in a few words: whether it holds where assumptions are changed one at a time, and on how many drives that a twin may be.
+    #[getter]
+    fn sure(&self) -> String {
+        answer::of(&Judged::of(&self.study), &Around::default()).uses.into_iter().map(|one| one.sure).collect()
+    }
+
+    /// Each change of an assumption: what is assumed, how, what was tried, and what is recommended then.
+    #[getter]
+    fn assumptions(&self) -> Vec<(String, String, String, String)> {
+        let said = self.study.assumptions.as_ref().and_then(Sensitivity::of_run).unwrap_or_default();
+        let tried = |row: &Row| {
+            row.tried
+                .iter()
+                .map(|tried| (row.assumption.clone(), row.assumed.clone(), tried.value.clone(), tried.recommended.clone()))
+                .collect::<Vec<_>>()
+        };
+        said.rows.iter().flat_map(tried).collect()
+    }
+
     fn __repr__(&self) -> String {
         format!("<trimtab.Study of {}: {}>", self.study.target, Judged::of(&self.study).verdict.headline)
     }
@@ -91,13 +114,13 @@ impl Study {
 fn shown(runs: &[run::Run]) -> Vec<Run> {
     let shown = |run: &run::Run| Run {
         id: short_hash(format!("{MODEL} {run:?}")),
-        outcome: Outcome::Finished { figures: figures(run), warnings: warnings(run) },
+        outcome: Outcome::Finished { figures: figures(run), warnings: warnings(run), detail: Detail::default() },
         run: run.clone(),
     };
     runs.iter().map(shown).collect()
 }
 
-/// Studies a modelled drive as `trimtab study` does, but for its assumptions, which are not changed here: the verdict does not say how robust it is.
+/// Studies a modelled drive as `trimtab study` does.
 #[pyfunction]
 #[pyo3(signature = (drive, policies=None, *, filesystem="ext4", fill_percent=60.0, quick=false, questions=None, threads=None, progress=None, seed=1))]
 #[expect(clippy::too_many_arguments, reason = "all but the first have names in Python")]
@@ -120,56 +143,97 @@ pub fn study(
     if !(0.0..=95.0).contains(&fill_percent) {
         return Err(error(format!("fill_percent: {fill_percent} is not from 0 to 95")));
     }
-    let asked = asked(quick, questions.as_deref())?;
+    let mut asked = asked(quick, questions.as_deref())?;
+    // What is said of a twin is of several drives.
+    if drive.drive.twin.is_some() && questions.is_none() {
+        asked.assumptions = asked.assumptions.or(Some(Breadth::Drives));
+    }
     let (drive, threads) = (drive.drive.clone(), threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)));
     let made = aside::run(py, progress.as_ref(), |signs| {
         let used =
             Used::by_churn(&modelled::volume_named(filesystem), fill_percent / 100.0, seed).map_err(|problem| problem.to_string())?;
         let label = format!("drive:{}", drive.spec.name);
         let setup = Setup::new(drive, &label, filesystem, fill_percent / 100.0, used, seed).map_err(|wrong| wrong.message().to_owned())?;
-        let (cells, untried) = asked.cells(&setup, &policies).map_err(|problem| problem.to_string())?;
-        let runs = all(&cells, threads, signs)?;
-        let mut made = Made { target: label, complete: true, untried, ..Made::default() };
-        for (cell, run) in cells.iter().zip(runs) {
-            match run {
-                Ok(run) => made.add(cell.question, run),
-                // The policy that others are compared with does only what anyone may do.
-                Err(reason) if cell.question == Question::Deleting && cell.policy.name() == policy::NONE => return Err(reason),
-                Err(reason) => made.untried.push(Untried { policy: cell.untried(), reason }),
-            }
-        }
-        Ok::<_, String>(made)
+        made(&setup, &policies, &asked, threads, signs)
     })?;
     made.map(|study| Study { study }).map_err(error)
 }
 
 fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<Asked> {
     let mut asked = Asked::of_one(if quick { Thoroughness::Quick } else { Thoroughness::Usual });
-    asked.assumptions = None;
     let Some(questions) = questions else { return Ok(asked) };
-    (asked.deleting, asked.extent.ageing, asked.extent.tuning) = (false, false, false);
+    if questions.is_empty() {
+        return Err(error("questions: none is asked; leave it out for all of them"));
+    }
+    (asked.deleting, asked.extent.ageing, asked.extent.tuning, asked.assumptions) = (false, false, false, None);
     for question in questions {
-        *match question.as_str() {
-            "deleting" => &mut asked.deleting,
-            "ageing" => &mut asked.extent.ageing,
-            "tuning" => &mut asked.extent.tuning,
-            other => return Err(error(format!("questions: there is no '{other}', there are deleting, ageing, tuning"))),
-        } = true;
+        match question.as_str() {
+            "deleting" => asked.deleting = true,
+            "ageing" => asked.extent.ageing = true,
+            "tuning" => asked.extent.tuning = true,
+            "assumptions" => asked.assumptions = Some(Breadth::All),
+            other => return Err(error(format!("questions: there is no '{other}', there are deleting, ageing, tuning, assumptions"))),
+        }
     }
     Ok(asked)
 }
 
-/// Every cell's run, or why it has none.
-fn all(cells: &[Cell], threads: usize, signs: &aside::Signs) -> Result<Vec<Result<run::Run, String>>, String> {
-    let make = |at: usize| {
-        let mut watcher = signs;
-        match cells[at].run(&mut watcher as &mut dyn simulate::Watcher) {
-            Ok((run, End::Complete)) => Some(Ok(run)),
-            Ok((_, End::Interrupted)) => None,
-            Ok((_, End::Failed(failed))) => Some(Err(failed.to_string())),
-            Err(problem) => Some(Err(problem.to_string())),
+fn made(setup: &Setup, policies: &[PolicySpec], asked: &Asked, threads: usize, signs: &aside::Signs) -> Result<Made, String> {
+    let (cells, untried) = asked.cells(setup, policies).map_err(|problem| problem.to_string())?;
+    let mut made = Made { target: setup.label.clone(), complete: true, untried, ..Made::default() };
+    let no_assumptions = |reason: String| Untried { policy: "other assumptions".to_owned(), reason };
+    let trials = asked.assumptions.map_or(Ok(None), |breadth| Trials::new(setup, policies, breadth)).unwrap_or_else(|problem| {
+        made.untried.push(no_assumptions(problem.to_string()));
+        None
+    });
+    let small: Vec<_> = trials.iter().flat_map(Trials::studies).collect();
+    let (runs, small) = all(&cells, &small, threads, signs).ok_or_else(|| "it was stopped".to_owned())?;
+    for (cell, run) in cells.iter().zip(runs) {
+        match run {
+            Ok(run) => made.add(cell.question, run),
+            // The policy that others are compared with does only what anyone may do.
+            Err(reason) if cell.question == Question::Deleting && cell.policy.name() == policy::NONE => return Err(reason),
+            Err(reason) => made.untried.push(Untried { policy: cell.untried(), reason }),
         }
+    }
+    match trials.map_or(Ok(None), |trials| trials.judge(small)) {
+        Ok(said) => made.assumptions = said.map(|said| said.as_run(setup)),
+        Err(reason) => made.untried.push(no_assumptions(reason)),
+    }
+    Ok(made)
+}
+
+/// A run, or why there is none; and those of a small study.
+type Tried = Result<run::Run, String>;
+type Together = Result<Vec<run::Run>, String>;
+
+/// Every cell's run, and those of the small studies; `None` if it was stopped. What takes most memory begins first.
+fn all(cells: &[Cell], small: &[Result<Vec<Cell>, Problem>], threads: usize, signs: &aside::Signs) -> Option<(Vec<Tried>, Vec<Together>)> {
+    let mut order: Vec<usize> = (0..cells.len()).collect();
+    order.sort_by_key(|at| Reverse(cells[*at].memory().0));
+    let needs = |at: usize| order.get(at).map_or(0, |at| cells[*at].memory().0);
+    let make = |at: usize| match order.get(at) {
+        Some(at) => one(&cells[*at], signs).map(|run| vec![run]),
+        None => match &small[at - order.len()] {
+            Ok(cells) => cells.iter().map(|cell| one(cell, signs)).collect(),
+            Err(problem) => Some(vec![Err(problem.to_string())]),
+        },
     };
     let crew = Crew { threads, memory_bytes: available(), signs };
-    crew.run(cells.len(), |at| cells[at].memory().0, make).ok_or_else(|| "it was stopped".to_owned())
+    let mut made = crew.run(cells.len() + small.len(), needs, make)?;
+    let small = made.split_off(cells.len()).into_iter().map(|runs| runs.into_iter().collect()).collect();
+    let mut runs: Vec<(usize, Tried)> = order.into_iter().zip(made.into_iter().flatten()).collect();
+    runs.sort_by_key(|(at, _)| *at);
+    Some((runs.into_iter().map(|(_, run)| run).collect(), small))
+}
+
+/// `None` if it was stopped.
+fn one(cell: &Cell, signs: &aside::Signs) -> Option<Tried> {
+    let mut watcher = signs;
+    match cell.run(&mut watcher as &mut dyn simulate::Watcher) {
+        Ok((run, End::Complete)) => Some(Ok(run)),
+        Ok((_, End::Interrupted)) => None,
+        Ok((_, End::Failed(failed))) => Some(Err(failed.to_string())),
+        Err(problem) => Some(Err(problem.to_string())),
+    }
 }

@@ -15,6 +15,9 @@ use trimtab_core::sweep::table::{Cells, Column};
 #[pyclass(frozen, module = "trimtab")]
 pub struct Table {
     pub columns: Vec<Column>,
+    /// Series and histograms of the same cells, where the plan keeps them.
+    pub series: Option<Arc<Vec<Column>>>,
+    pub histograms: Option<Arc<Vec<Column>>>,
     pub metadata: Vec<(String, String)>,
 }
 
@@ -27,6 +30,10 @@ fn array(values: &Cells) -> (DataType, bool, ArrayRef) {
 }
 
 impl Table {
+    fn of(&self, columns: Option<&Arc<Vec<Column>>>) -> Option<Self> {
+        Some(Self { columns: columns?.to_vec(), series: None, histograms: None, metadata: self.metadata.clone() })
+    }
+
     fn batch(&self) -> PyResult<RecordBatch> {
         let (mut fields, mut arrays) = (Vec::new(), Vec::new());
         for column in &self.columns {
@@ -67,6 +74,18 @@ impl Table {
             Cells::Numbers(values) => values.into_pyobject(py),
             Cells::Texts(values) => values.into_pyobject(py),
         }
+    }
+
+    /// Every point of every series, where the plan keeps series: `cell`, `series`, `time_ns` or `written_bytes`, `value`, `unit`.
+    #[getter]
+    fn series(&self) -> Option<Self> {
+        self.of(self.series.as_ref())
+    }
+
+    /// Every bucket of latencies, where the plan keeps histograms: `cell`, `kind`, `latency_at_most_ns`, `operations`.
+    #[getter]
+    fn histograms(&self) -> Option<Self> {
+        self.of(self.histograms.as_ref())
     }
 
     /// Where it comes from: plan, model, versions.

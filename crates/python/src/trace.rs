@@ -4,7 +4,7 @@ use crate::error;
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trimtab_core::data::DataClass;
@@ -87,8 +87,16 @@ impl Trace {
     /// # Errors
     /// A file that cannot be read, a format that is not known, a line that is not of it.
     pub fn read(path: &Path, format: Option<Format>, volume: Option<u64>) -> Result<Self, String> {
+        let file = std::fs::File::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Self::parse(path, BufReader::new(file), format, volume)
+    }
+
+    /// Reads the content of a file that is called `path` where anything is wrong with it.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn parse(path: &Path, mut input: impl BufRead, format: Option<Format>, volume: Option<u64>) -> Result<Self, String> {
         let place = |number: usize| format!("{}, line {number}", path.display());
-        let mut input = BufReader::new(std::fs::File::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?);
         let (mut parser, mut events, mut only, mut line) = (format.map(Parser::new), Vec::new(), volume, String::new());
         for number in 1.. {
             line.clear();

@@ -79,6 +79,7 @@ class Drives(unittest.TestCase):
             (lambda: trimtab.Plan(PLAN.replace("10, 28", "10, nan")), "line 9: drive.over_provisioning_percent"),
             (lambda: trimtab.Plan(PLAN).run([8]), "none of number 8"),
             (lambda: trimtab.Plan(PLAN).table([b"no row"]), "no row of a sweep"),
+            (lambda: trimtab.Plan(PLAN.replace("intel-x25-m-160gb", "./mine.toml"), files={}), "./mine.toml is not among the files"),
         ]:
             with self.assertRaises(trimtab.Error) as raised:
                 call()
@@ -171,8 +172,8 @@ class Studies(unittest.TestCase):
     def test_the_command_line_says_the_same(self):
         if not BINARY:
             skip(self, "TRIMTAB does not name the program")
-        questions, policies = ["deleting", "ageing"], ["none", "idle"]
-        text = (ROOT / "drives" / "ocz-vertex-le-100gb.toml").read_text()
+        questions, policies = ["deleting", "ageing", "assumptions"], ["none", "idle"]
+        text = (ROOT / "drives" / "crucial-m4-128gb.toml").read_text()
         done = []
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory, "mine.toml")
@@ -182,6 +183,13 @@ class Studies(unittest.TestCase):
             command += ["--policies", ",".join(policies), "--questions", ",".join(questions)]
             told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         self.assertEqual((found.use, found.verdict, found.why), (told["use"], told["verdict"], told["why"]))
+        rows = told["sensitivity"]["rows"]
+        changes = [(row["assumption"], row["assumed"], tried["value"], tried["recommended"]) for row in rows for tried in row["tried"]]
+        self.assertGreater(len(changes), 10)
+        self.assertEqual(found.use, "idle")
+        self.assertEqual(found.assumptions, changes)
+        decisive = {assumption for assumption, _, _, recommended in changes if recommended != found.use}
+        self.assertIn(f"{len(rows) - len(decisive)} of {len(rows)} assumptions", found.sure)
         for mine, theirs in [(found.deleting, told["runs"]), (found.ageing, told["ageing"])]:
             self.assertEqual([run.policy[0] for run in mine], [run["policy"] for run in theirs])
             for run, other in zip(mine, theirs):
@@ -198,7 +206,53 @@ class Studies(unittest.TestCase):
             (lambda: trimtab.study(small(), ["sometimes"]), "sometimes"),
             (lambda: trimtab.study(small(), filesystem="zfs"), "there are ext4"),
             (lambda: trimtab.study(small(), questions=["why"]), "there are deleting"),
+            (lambda: trimtab.study(small(), questions=[]), "none is asked"),
             (lambda: trimtab.study(small(), fill_percent=float("nan")), "fill_percent"),
+        ]:
+            with self.assertRaises(trimtab.Error) as raised:
+                call()
+            self.assertIn(said, str(raised.exception))
+
+
+class Twins(unittest.TestCase):
+    def test_the_command_line_learns_the_same(self):
+        if not BINARY:
+            skip(self, "TRIMTAB does not name the program")
+        tried = []
+        twin = trimtab.learn(small(), "reads", seed=3, progress=tried.append)
+        with tempfile.TemporaryDirectory() as directory:
+            path, output = pathlib.Path(directory, "mine.toml"), f"{directory}/twin.toml"
+            path.write_text(small().text)
+            command = [BINARY, "--quiet", "drive", "learn", f"drive:{path}", "--budget", "reads", "--seed", "3", "--output", output]
+            subprocess.run(command, check=True, capture_output=True)
+            theirs = pathlib.Path(output).read_text()
+            again = trimtab.Drive(output)
+        # Two runs over midnight have two days.
+        day = re.compile(r"^learned = .*$", re.M)
+        self.assertEqual(day.sub("", twin.text), day.sub("", theirs))
+        self.assertEqual(day.sub("", again.text), day.sub("", theirs))
+        self.assertEqual(tried, sorted(set(tried)))
+
+    def test_what_is_known_holds_the_truth_and_members_are_drives(self):
+        twin = trimtab.learn(small(), "reads")
+        known = {one["field"]: one for one in twin.twin["parameters"]}
+        truth = int(re.search(r"^read_ns = ([\d_]+)", small().text, re.M)[1])
+        read = known["flash.nand.read_ns"]
+        self.assertLessEqual(read["low"], truth)
+        self.assertGreaterEqual(read["high"], truth)
+        self.assertEqual((twin.twin["origin"]["budget"], twin.twin["origin"]["written_bytes"]), ("reads", 0))
+        self.assertEqual(len(twin.members), 64)
+        trimtab.simulate(twin.members[0].change({"capacity": "1GiB"}), {"name": "random", "drive_writes": 0.1})
+        # What is known is known of the drive as it was.
+        self.assertIsNone(twin.change({"flash.nand.read_ns": 1}).twin)
+        self.assertIsNotNone(twin.change({}).twin)
+        self.assertIsNone(small().twin)
+
+    def test_what_is_wrong_is_said(self):
+        for call, said in [
+            (lambda: trimtab.learn(small(), "all"), "there are reads, small"),
+            (lambda: trimtab.learn(small(), write_limit_bytes=1), "is the least"),
+            (lambda: trimtab.learn(trimtab.Drive("laptop-7200rpm")), "is a disk"),
         ]:
             with self.assertRaises(trimtab.Error) as raised:
                 call()
@@ -282,6 +336,21 @@ class Sweeps(unittest.TestCase):
             self.assertEqual(table.column(name).to_pylist(), self.table.column(name), name)
         self.assertEqual(table.schema.metadata[b"trimtab.model"].decode(), trimtab.MODEL)
 
+    def test_series_and_histograms_are_tables_of_their_own(self):
+        self.assertIsNone(self.table.series)
+        self.assertIsNone(self.table.histograms)
+        table = trimtab.sweep(trimtab.Plan('keep = ["series:waf", "histograms"]\n' + PLAN.replace("repeats = 2", "")))
+        drive = trimtab.Drive("intel-x25-m-160gb").change({"capacity": "2GiB", "over_provisioning_percent": 28})
+        run = trimtab.simulate(drive, {"name": "random", "drive_writes": 0.2, "read_percent": 50})
+        _, x, _, y = run.series("waf")
+        last = [n for n, cell in enumerate(table.series.column("cell")) if cell == 3]
+        self.assertEqual([table.series.column("written_bytes")[n] for n in last], x.tolist())
+        self.assertEqual([table.series.column("value")[n] for n in last], y.tolist())
+        kinds, cells, counts = (table.histograms.column(name) for name in ("kind", "cell", "operations"))
+        writes = sum(count for kind, cell, count in zip(kinds, cells, counts) if (kind, cell) == ("write", 3))
+        # Reads and writes are drawn: about half of 210,000 requests.
+        self.assertAlmostEqual(writes * 4096 / (0.2 * 2**31), 1.0, delta=0.01)
+
     def test_progress_is_told_and_can_end_it(self):
         seen = []
         trimtab.sweep(self.plan, threads=1, progress=seen.append)
@@ -321,6 +390,18 @@ class Sweeps(unittest.TestCase):
         self.assertEqual(commands[-1], "trimtab sweep merge out.1 out.2 --output out")
 
 
+def travelling() -> tuple[trimtab.Plan, trimtab.Table]:
+    """A plan whose drive and trace are in no file any more, and what came of it while they were."""
+    text = PLAN.replace("intel-x25-m-160gb", "./mine.toml").replace('drive.capacity = "2GiB"', "").replace("repeats = 2", "repeats = 4")
+    text = text.replace('{ name = "random", drive_writes = 0.2 }', '{ name = "trace:t.txt", closed_loop = 4 }').replace("workload.read_percent = [0, 50]", 'policy.name = ["none", "online"]')
+    with tempfile.TemporaryDirectory() as directory:
+        pathlib.Path(directory, "mine.toml").write_text(small().text)
+        pathlib.Path(directory, "t.txt").write_text("".join(f"{n / 1e5:.9f} 1 {n * 7919 % (1 << 17)} 4096 0\n" for n in range(20_000)))
+        pathlib.Path(directory, "plan.toml").write_text(text)
+        plan = trimtab.load_plan(f"{directory}/plan.toml")
+        return trimtab.Plan(plan.text, files=plan.files), trimtab.sweep(plan)
+
+
 class Engines(unittest.TestCase):
     """On this machine, with nothing sent anywhere else."""
 
@@ -337,7 +418,7 @@ class Engines(unittest.TestCase):
             from distributed import Client, LocalCluster
         except ImportError:
             skip(self, "distributed is not installed")
-        plan = trimtab.Plan(PLAN.replace("repeats = 2", "repeats = 8"))
+        plan, here = travelling()
         with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1") as cluster, Client(cluster) as client:
             killed = []
 
@@ -347,8 +428,13 @@ class Engines(unittest.TestCase):
                     os.kill(next(iter(killed[0].values())), signal.SIGKILL)
 
             table = trimtab.sweep(plan, client=client, progress=progress)
-        here = trimtab.sweep(plan)
+            text = "import trimtab._sweep as s; s.MODEL = 'another'"
+            client.run(exec, text)
+            with self.assertRaises(trimtab.Error) as raised:
+                trimtab.sweep(plan, client=client)
+            self.assertIn("a worker has model another", str(raised.exception))
         self.assertTrue(killed)
+        self.assertEqual(set(here.column("outcome")), {"finished"})
         for name in here.column_names:
             self.assertEqual(here.column(name), table.column(name), name)
 
@@ -357,13 +443,12 @@ class Engines(unittest.TestCase):
             import ray
         except ImportError:
             skip(self, "ray is not installed")
-        plan = trimtab.Plan(PLAN)
+        plan, here = travelling()
         ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=os.environ["RAY_TMPDIR"])
         try:
             table = trimtab.sweep(plan, client=ray)
         finally:
             ray.shutdown()
-        here = trimtab.sweep(plan)
         for name in here.column_names:
             self.assertEqual(here.column(name), table.column(name), name)
 

@@ -6,7 +6,6 @@ pub mod memory;
 pub mod model;
 pub mod simulate;
 pub mod trace;
-pub mod twin;
 pub mod twins;
 
 use crate::sys::beneath::named;

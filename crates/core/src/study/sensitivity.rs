@@ -327,13 +327,15 @@ impl Trials {
             .map(|case| case.cells(&self.policies))
     }
 
-    /// What follows from the runs of each study: `None` for those that were not possible.
+    /// What follows from the runs of each study. That a changed drive is not possible is no error.
     ///
     /// # Errors
-    /// Not even the study in which nothing is changed was possible.
-    pub fn judge(self, studies: impl IntoIterator<Item = Option<Vec<Run>>>) -> Option<Sensitivity> {
+    /// That the unchanged one is not, and why.
+    pub fn judge<E>(self, studies: impl IntoIterator<Item = Result<Vec<Run>, E>>) -> Result<Option<Sensitivity>, E> {
         let mut studies = studies.into_iter();
-        let mut sensitivity = Sensitivity { recommended: recommended(studies.next()??).to_owned(), ..Sensitivity::default() };
+        let Some(unchanged) = studies.next() else { return Ok(None) };
+        let mut studies = studies.map(Result::ok);
+        let mut sensitivity = Sensitivity { recommended: recommended(unchanged?).to_owned(), ..Sensitivity::default() };
         for (trial, runs) in self.trials.into_iter().zip(studies.by_ref()) {
             // What is not possible (a drive with too little spare space for its open blocks) is left out.
             let Some(recommended) = runs.map(recommended) else { continue };
@@ -351,7 +353,7 @@ impl Trials {
         };
         let fits = studies.map(|runs| runs.map(fit)).collect();
         sensitivity.ensemble = self.base.setup.drive.twin.as_ref().and_then(|twin| Ensemble::new(twin, fits));
-        Some(sensitivity)
+        Ok(Some(sensitivity))
     }
 }
 

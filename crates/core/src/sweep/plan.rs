@@ -2,6 +2,7 @@
 
 use super::cell::Cell;
 use super::design::{Design, Kind};
+use super::detail::Keep;
 use super::settings::{self, Sources, Wrong, is_fractional};
 use super::value::{Axis, Range, Value, Values, ends};
 use crate::usage::nearest;
@@ -19,7 +20,7 @@ pub const CELLS_MAX: u64 = 10_000_000;
 /// Values of an axis, and repeats.
 const STEPS_MAX: u64 = 1_000_000;
 /// What a plan may have.
-const KEYS: [&str; 6] = ["name", "seed", "repeats", "base", "axes", "design"];
+const KEYS: [&str; 7] = ["name", "seed", "repeats", "base", "axes", "design", "keep"];
 
 /// A plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,8 @@ pub struct Plan {
     pub repeats: u64,
     /// Seed of the first repeat.
     pub seed: u64,
+    /// What is kept of each run besides its figures.
+    pub keep: Keep,
 }
 
 /// What is wrong with a plan, and where.
@@ -121,6 +124,19 @@ impl Plan {
         let axes = self.axes.iter().zip(&place.values).map(|(axis, value)| (axis.key.as_str(), value));
         let all: Vec<(&str, &Value)> = self.base.iter().map(|(key, value, _)| (key.as_str(), value)).chain(axes).collect();
         settings::resolve(&all, place.seed, sources)
+    }
+
+    /// Paths of the drives and traces that it names, whether they are there or not.
+    #[must_use]
+    pub fn paths(&self) -> BTreeSet<String> {
+        let on_axes = self.axes.iter().flat_map(|axis| axis.probes().into_iter().map(|(value, _)| (axis.key.as_str(), value)));
+        let all = self.base.iter().map(|(key, value, _)| (key.as_str(), value.clone())).chain(on_axes);
+        let path = |(key, value): (&str, Value)| match (key, value) {
+            ("drive.name", Value::Text(name)) if settings::is_path(&name) => Some(name),
+            ("workload.name", Value::Text(name)) => name.strip_prefix("trace:").map(str::to_owned),
+            _ => None,
+        };
+        all.filter_map(path).collect()
     }
 
     /// Tries every value of the plan once, each with the first of all other axes, so that what cannot be is found before anything runs.
@@ -213,9 +229,23 @@ impl Reader<'_> {
             Some((_, at)) => return self.wrong(at, "name", "it is a text"),
         };
         let design = self.design(get("design"), &axes, seed)?;
-        let plan = Plan { name, base, axes, design, repeats, seed };
+        let keep = self.keep(get("keep"))?;
+        let plan = Plan { name, base, axes, design, repeats, seed, keep };
         self.count_cells(&plan)?;
         Ok(plan)
+    }
+
+    fn keep(&self, value: Option<&Spanned<DeValue<'_>>>) -> Result<Keep, PlanError> {
+        let (mut keep, key) = (Keep::default(), "keep");
+        let Some(value) = value else { return Ok(keep) };
+        let DeValue::Array(list) = value.get_ref() else {
+            return self.wrong(value.span().start, key, "it is a list: [\"series:waf\", \"histograms\"]");
+        };
+        for one in list {
+            let Value::Text(word) = self.value(one, key)? else { return self.wrong(one.span().start, key, "it is a list of texts") };
+            keep.add(&word).or_else(|text| self.wrong(one.span().start, key, text))?;
+        }
+        Ok(keep)
     }
 
     fn count_cells(&self, plan: &Plan) -> Result<(), PlanError> {

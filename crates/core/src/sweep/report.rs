@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::table::{Outcome, Row};
 use super::value::{Axis, Value, Values};
 use crate::analysis::indices::{self, Sample};
-use crate::document::{Block, Chart, ChartKind, Document, Line, SHADES, Section, Table};
+use crate::document::{Block, Chart, ChartKind, Document, Line, Plane, PlaneCells, SHADES, Section, Table};
 use crate::run::Better;
 use crate::units::{grouped, three_digits};
 use alloc::borrow::ToOwned as _;
@@ -35,6 +35,8 @@ const BINS: usize = 12;
 const LINES: usize = 6;
 /// Cells that are listed one by one.
 const LISTED: usize = 1000;
+/// Places that are put into a page, at most: it has about 30 bytes of each of their figures. --where makes a page of fewer.
+const PLACES_MAX: usize = 20_000;
 /// Policies whose figures are no further apart are equally good.
 const TIE: f64 = 0.01;
 /// The axis of policies.
@@ -77,7 +79,7 @@ pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> 
             format!("{words}: {finished} finished and {failed} failed of {} cells, of which {missing} are missing", grouped(plan.cells()))
         }
     };
-    let mut sections = alloc::vec![Section::new("Axes", alloc::vec![Block::Table(look.axes())])];
+    let mut sections = alloc::vec![Section::new("Axes", [alloc::vec![Block::Table(look.axes())], look.filters()].concat())];
     sections.extend(look.best());
     sections.extend(look.sensitivity(rows));
     for figure in &look.figures {
@@ -130,6 +132,25 @@ impl<'a> Look<'a> {
             table.row([axis.key.clone(), axis.len().map_or_else(|| "drawn".to_owned(), grouped), end(probes.first()), end(probes.last())]);
         }
         table
+    }
+
+    /// All places, for who looks at some of them.
+    fn filters(&self) -> Vec<Block> {
+        let mut places: BTreeMap<&[usize], Vec<(f64, u32)>> = BTreeMap::new();
+        for (place, figures) in &self.cells {
+            let sums = places.entry(place).or_insert_with(|| alloc::vec![(0.0, 0); self.figures.len()]);
+            for (name, (sum, count)) in self.figures.iter().zip(sums) {
+                if let Some(value) = figures.get(name) {
+                    (*sum, *count) = (*sum + value, *count + 1);
+                }
+            }
+        }
+        if places.len() < 2 || places.len() > PLACES_MAX || self.figures.is_empty() {
+            return Vec::new();
+        }
+        let axes = self.plan.axes.iter().zip(&self.bins).map(|(axis, bins)| (axis.key.clone(), bins.labels.clone())).collect();
+        let places = places.into_iter().map(|(place, sums)| PlaneCells { place: place.to_vec(), sums }).collect();
+        alloc::vec![Block::Plane(Plane { axes, figures: self.figures.clone(), places })]
     }
 
     /// Which policy is best where on the plane of the first two other axes.

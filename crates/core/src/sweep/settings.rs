@@ -197,6 +197,7 @@ pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Drive,
 }
 
 fn changed_by(mut drive: Drive, mut section: Section<'_>) -> Result<Drive, Wrong> {
+    let before = drive.spec.clone();
     let spare = drive.spec.flash().map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
     let capacity = section.parsed::<Bytes>("capacity")?;
     if let Some(capacity) = capacity {
@@ -223,7 +224,17 @@ fn changed_by(mut drive: Drive, mut section: Section<'_>) -> Result<Drive, Wrong
         _ => {}
     }
     drive.spec.validate().map_err(|error| Wrong::together(error.to_string()))?;
+    // What was learned is known of the drive as it was.
+    if drive.spec != before {
+        drive.twin = None;
+    }
     Ok(drive)
+}
+
+/// Whether the name of a drive is the path of its file.
+#[must_use]
+pub fn is_path(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml")
 }
 
 /// A field of a specification set to a value, by the names that specification files have.

@@ -1,6 +1,7 @@
 //! What came of the cells, as a table: a row a cell, figures in columns whose names have their units.
 
 use super::cell::Cell;
+use super::detail::{Detail, Keep};
 use super::plan::Plan;
 use super::value::{Scale, Value};
 use crate::op::OpKind;
@@ -30,6 +31,9 @@ pub enum Outcome {
         figures: BTreeMap<String, f64>,
         /// Codes of warnings.
         warnings: Vec<String>,
+        /// What else the plan asks for.
+        #[serde(default, skip_serializing_if = "Detail::is_empty")]
+        detail: Detail,
     },
     /// Why there are none.
     Failed(String),
@@ -93,7 +97,7 @@ impl Cells {
 }
 
 /// The outcome of a run of a cell.
-pub fn outcome<T>(cell: &Cell<T>, run: &Run) -> Outcome {
+pub fn outcome<T>(cell: &Cell<T>, run: &Run, keep: &Keep) -> Outcome {
     let mut figures = figures(run);
     let mut add = |name: &str, value: Option<f64>| {
         if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -104,7 +108,7 @@ pub fn outcome<T>(cell: &Cell<T>, run: &Run) -> Outcome {
     add("drive_over_provisioning_percent", cell.over_provisioning_percent());
     let utilisation = cell.drive.flash().and_then(|flash| utilisation(run, flash.geometry.raw_bytes() as f64));
     add("flash_utilisation_last_quarter_ratio", utilisation);
-    Outcome::Finished { figures, warnings: warnings(run) }
+    Outcome::Finished { figures, warnings: warnings(run), detail: keep.of(run) }
 }
 
 /// What any run says in figures: means of its metrics, latencies over all phases, counters. Names end with their units.
@@ -150,7 +154,7 @@ fn utilisation(run: &Run, raw: f64) -> Option<f64> {
 }
 
 /// Latencies of reads, writes and trims over all phases.
-fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
+pub(super) fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
     let mut all: Vec<(OpKind, Histogram)> = Vec::new();
     let of = run.phases.iter().flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);
     for latency in of.filter(|latency| latency.histogram.count() > 0) {
@@ -244,7 +248,7 @@ mod tests {
         for _ in 0..10_000 {
             let value = rng.below(1 << 53) as f64 / rng.below(1 << 40).max(1) as f64;
             let figures = [("x".to_owned(), value)].into();
-            let outcome = Outcome::Finished { figures, warnings: Vec::new() };
+            let outcome = Outcome::Finished { figures, warnings: Vec::new(), detail: Detail::default() };
             let again: Outcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
             assert_eq!(again, outcome);
         }

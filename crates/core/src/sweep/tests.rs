@@ -1,5 +1,6 @@
 //! Plans, from text to cells.
 
+use super::detail::{self, Detail, Keep};
 use super::filter::Filter;
 use super::table::{Cells, Outcome, Row, outcome, table};
 use super::*;
@@ -138,8 +139,57 @@ fn files_and_filesystems_are_swept_too() {
     assert_eq!((ageing.fill, policy.name(), ageing.setup.volume.atime), (0.8, "online", crate::volume::Atime::Strict));
     let (run, end) = plan.cell(&plan.place(0), &Shipped).unwrap().run(&mut ()).unwrap();
     assert_eq!(end, End::Complete);
-    let Outcome::Finished { figures, .. } = outcome(&cell, &run) else { panic!() };
+    let Outcome::Finished { figures, .. } = outcome(&cell, &run, &Keep::default()) else { panic!() };
     assert!(figures["waf_steady_ratio"] >= 0.9, "{figures:?}");
+}
+
+/// Counted here, bucket by bucket: percentiles are those of the figures, and operations those of the drive's own counter.
+#[test]
+fn what_a_plan_keeps_besides_its_figures_agrees_with_them() {
+    let text = "keep = [\"series:waf\", \"histograms\"]\n[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"1GiB\"\n\
+        drive.flash.geometry.pages_per_block = 8\nworkload = { name = \"random\", drive_writes = 0.5, fill_percent = 0 }\n[axes]\nworkload.read_percent = [0, 30]\n";
+    let plan = Plan::parse(text).unwrap();
+    let rows: Vec<Row> = (0..2)
+        .map(|number| {
+            let cell = plan.cell(&plan.place(number), &Shipped).unwrap();
+            let run = cell.run(&mut ()).unwrap().0;
+            Row { cell: number, id: plan.keep.id(cell.id()), outcome: outcome(&cell, &run, &plan.keep) }
+        })
+        .collect();
+    let integers =
+        |columns: &[table::Column], at: usize| if let Cells::Integers(all) = &columns[at].values { all.clone() } else { panic!() };
+    let texts = |columns: &[table::Column], at: usize| if let Cells::Texts(all) = &columns[at].values { all.clone() } else { panic!() };
+    let buckets = detail::histograms(&rows);
+    for row in &rows {
+        let of = |at: usize| integers(&buckets, at);
+        let writes = of(0).into_iter().zip(texts(&buckets, 1)).zip(of(2).into_iter().zip(of(3)));
+        let mut writes: Vec<(i64, i64)> = writes
+            .filter(|((cell, kind), _)| *cell == row.cell as i64 && kind.as_deref() == Some("write"))
+            .map(|(_, bucket)| bucket)
+            .collect();
+        writes.sort_unstable();
+        let all: i64 = writes.iter().map(|(_, count)| count).sum();
+        assert_eq!(all as f64, row.figures().unwrap()["counter_host_written_bytes"] / 4096.0);
+        for (percent, name) in [(50.0, "write_latency_p50_ns"), (99.0, "write_latency_p99_ns")] {
+            let mut left = (all as f64 * percent / 100.0).ceil() as i64;
+            let at = writes.iter().find(|(_, count)| {
+                left -= count;
+                left <= 0
+            });
+            assert_eq!(at.unwrap().0 as f64, row.figures().unwrap()[name], "{name}");
+        }
+    }
+    let points = detail::series(&rows);
+    assert!(points[0].values.len() > 10 && texts(&points, 1).iter().all(|name| name.as_deref() == Some("waf")));
+    let Cells::Numbers(waf) = &points[4].values else { panic!() };
+    assert!(waf.iter().all(|waf| waf.unwrap() >= 1.0));
+    // Another choice is another result, and nothing kept is the cell itself.
+    let other = Plan::parse(&text.replace("\"series:waf\", ", "")).unwrap();
+    let cell = plan.cell(&plan.place(0), &Shipped).unwrap();
+    assert!(plan.keep.id(cell.id()) != other.keep.id(cell.id()) && Keep::default().id(cell.id()) == cell.id());
+    let wrong = |keep: &str| Plan::parse(&text.replace("[\"series:waf\", \"histograms\"]", keep)).unwrap_err().to_string();
+    assert_eq!(wrong("[\"all\"]"), "line 1: keep: 'all' cannot be kept; there are series, series:NAME and histograms");
+    assert!(wrong("3").starts_with("line 1: keep: it is a list") && wrong("[3]").starts_with("line 1: keep: it is a list of texts"));
 }
 
 /// What is wrong is named by line and key, with what was meant.
@@ -281,7 +331,7 @@ fn rows_become_columns_with_units() {
     let cell = plan.cell(&plan.place(0), &Shipped).unwrap();
     let (run, _) = cell.run(&mut ()).unwrap();
     let rows = [
-        Row { cell: 0, id: "a".into(), outcome: outcome(&cell, &run) },
+        Row { cell: 0, id: "a".into(), outcome: outcome(&cell, &run, &Keep::default()) },
         Row { cell: 1, id: "b".into(), outcome: Outcome::Failed("it is too small".into()) },
     ];
     let columns = table(&plan, &rows);
@@ -315,7 +365,7 @@ fn known(plan: &Plan) -> Vec<Row> {
         let number = |at: usize| values[at].number().unwrap();
         let more = if values[2].to_string() == "online" && number(1) == 4.0 { 5.0 } else { 0.0 };
         let figures = [("waf_last_quarter_ratio".to_owned(), number(0) + 10.0 * number(1) + more)].into();
-        Row { cell, id: cell.to_string(), outcome: Outcome::Finished { figures, warnings: Vec::new() } }
+        Row { cell, id: cell.to_string(), outcome: Outcome::Finished { figures, warnings: Vec::new(), detail: Detail::default() } }
     };
     (0..plan.cells()).map(row).collect()
 }
@@ -391,7 +441,7 @@ fn a_design_for_sensitivity_gives_indices() {
         let v: Vec<f64> = plan.place(cell).values.iter().map(|value| value.number().unwrap()).collect();
         // x of variance 100/12, 20 y of 400/12: shares of 20 and 80 %.
         let figures = [("waf_ratio".to_owned(), v[0] + 20.0 * v[1])].into();
-        Row { cell, id: String::new(), outcome: Outcome::Finished { figures, warnings: Vec::new() } }
+        Row { cell, id: String::new(), outcome: Outcome::Finished { figures, warnings: Vec::new(), detail: Detail::default() } }
     };
     let rows: Vec<Row> = (0..plan.cells()).map(row).collect();
     let document = super::report::document(&plan, &rows, &Filter::default(), &["waf_ratio".to_owned()]);
@@ -413,7 +463,7 @@ fn a_sweep_over_over_provisioning_shows_what_theory_says() {
     for cell in 0..2 {
         let cell = plan.cell(&plan.place(cell), &Shipped).unwrap();
         let (run, _) = cell.run(&mut ()).unwrap();
-        let Outcome::Finished { figures, .. } = outcome(&cell, &run) else { panic!() };
+        let Outcome::Finished { figures, .. } = outcome(&cell, &run, &Keep::default()) else { panic!() };
         let (u, waf) = (figures["flash_utilisation_last_quarter_ratio"], figures["waf_last_quarter_ratio"]);
         let theory = crate::drive::theory::greedy(u, 2048);
         assert!((waf / theory - 1.0).abs() < 0.01, "{waf} at u = {u}, theory {theory}");

@@ -10,7 +10,7 @@ Settings and figures are those of ``trimtab sweep``; docs/method/sweeps.md says 
 every number of threads and workers. Errors are :class:`trimtab.Error`, with the text that the command line has.
 """
 
-from ._native import MODEL, Drive, Error, Plan, Run, Ssd, Study, Table, Trace, __version__, drives, simulate, study
+from ._native import MODEL, Drive, Error, Plan, Run, Ssd, Study, Table, Trace, __version__, drives, learn, simulate, study
 from ._sweep import load_plan, manifest, sweep
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Trace",
     "__version__",
     "drives",
+    "learn",
     "load_plan",
     "manifest",
     "simulate",

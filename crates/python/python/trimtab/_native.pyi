@@ -18,6 +18,20 @@ class Error(ValueError):
 def drives() -> list[str]:
     """Names of the shipped drives."""
 
+def learn(
+    drive: Drive,
+    budget: str = "small",
+    *,
+    write_limit_bytes: int | None = None,
+    threads: int | None = None,
+    progress: Callable[[int], Any] | None = None,
+    seed: int = 1,
+) -> Drive:
+    """Learns a twin of a modelled drive, as ``trimtab drive learn drive:NAME``: probes it in virtual time, and finds drives that explain what they show.
+
+    ``budget`` is ``reads`` or ``small``. ``progress`` is called with how many candidates were tried.
+    """
+
 def simulate(
     drive: Drive,
     workload: _Section = None,
@@ -47,8 +61,8 @@ def study(
 ) -> Study:
     """Studies a modelled drive as ``trimtab study`` does: what each policy costs when files are deleted, and what it gains over months.
 
-    ``questions`` are some of ``deleting``, ``ageing`` and ``tuning``; all without it. Assumptions are not changed here, so that the verdict does not say how
-    robust it is. ``progress`` is called with how many runs are done.
+    ``questions`` are some of ``deleting``, ``ageing``, ``tuning`` and ``assumptions``; without it all, but with ``quick`` no assumptions. ``progress`` is called
+    with how many runs are done.
     """
 
 class Study:
@@ -65,6 +79,12 @@ class Study:
     def evidence(self) -> list[str]: ...
     @property
     def caveats(self) -> list[str]: ...
+    @property
+    def sure(self) -> str:
+        """How sure that is: whether it holds where assumptions are changed one at a time, and on how many drives that a twin may be."""
+    @property
+    def assumptions(self) -> list[tuple[str, str, str, str]]:
+        """Each change: what is assumed, how, what was tried, and what is recommended then."""
     @property
     def untried(self) -> list[tuple[str, str]]:
         """What could not be tried, and why."""
@@ -88,6 +108,15 @@ class Drive:
         """A drive from the text of a specification."""
     def change(self, parameters: Mapping[str, _Value]) -> Drive:
         """The same drive with other parameters: ``drive.change({"capacity": "8GiB", "flash.trim.command_ns": 0})``."""
+    @property
+    def text(self) -> str:
+        """Its specification, every field with its value and its source: what ``parse`` reads, and the program as ``drive:FILE.toml``."""
+    @property
+    def twin(self) -> dict[str, Any] | None:
+        """What is known of it, if it was learned: ``origin``, and ``parameters`` with ``estimate``, ``low`` and ``high`` (90 %)."""
+    @property
+    def members(self) -> list[Drive]:
+        """The drives that explain what a twin was learned from as well."""
     @property
     def name(self) -> str: ...
     @property
@@ -159,7 +188,11 @@ class Ssd:
 class Plan:
     """A plan of many cells."""
 
-    def __init__(self, text: str, directory: str | PathLike[str] = "") -> None: ...
+    def __init__(self, text: str, directory: str | PathLike[str] = "", files: Mapping[str, bytes] | None = None) -> None:
+        """Drives and traces that it names by path are below ``directory``, or are what ``files`` has for these paths."""
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The files that it names, by the paths that it has for them: all that it needs besides its text."""
     @property
     def cells(self) -> int: ...
     @property
@@ -183,6 +216,12 @@ class Table:
     @property
     def column_names(self) -> list[str]: ...
     def column(self, name: str) -> list[int] | list[float | None] | list[str | None]: ...
+    @property
+    def series(self) -> Table | None:
+        """Every point of every series, where the plan keeps series: ``cell``, ``series``, ``time_ns`` or ``written_bytes``, ``value``, ``unit``."""
+    @property
+    def histograms(self) -> Table | None:
+        """Every bucket of latencies, where the plan keeps histograms: ``cell``, ``kind``, ``latency_at_most_ns``, ``operations``."""
     @property
     def metadata(self) -> dict[str, str]: ...
     def __len__(self) -> int: ...

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._native import Plan, Table
+from ._native import MODEL, Error, Plan, Table, __version__
 
 # Tasks for each worker: many, so that a slow one holds up little, and few enough that a task is worth sending.
 _TASKS_A_WORKER = 16
@@ -31,7 +32,7 @@ def sweep(
     """Runs all cells of a plan (or of the plan in a file) and gives the table.
 
     ``client`` is a ``distributed.Client`` (Dask), or the module ``ray`` after ``ray.init()``; without one the cells run on threads of this process, on all
-    processors unless ``threads`` says otherwise, and as many at once as ``memory_bytes`` (without it, four fifths of what is free) are enough for. Workers need this package and nothing else, and those on other machines the files that a plan names, at the same place.
+    processors unless ``threads`` says otherwise, and as many at once as ``memory_bytes`` (without it, four fifths of what is free) are enough for. Workers need this package and nothing else: the files that a plan names are sent to each of them once.
     ``progress`` is called with the number of cells that are done; the engines have dashboards of their own.
     """
     if not isinstance(plan, Plan):
@@ -65,23 +66,46 @@ def _shares(cells: int, workers: int) -> list[list[int]]:
     return [list(range(n, cells, tasks)) for n in range(tasks)]
 
 
-def run_cells(text: str, directory: str, cells: Sequence[int]) -> list[bytes]:
+# Plans that this process has read, with their traces: the same one comes in many tasks.
+_read: dict[tuple[str, str], Plan] = {}
+
+
+def run_cells(text: str, digest: str, files: dict[str, bytes], model: str, cells: Sequence[int]) -> list[bytes]:
     """What a worker does."""
-    return Plan(text, directory).run(list(cells), threads=1)
+    if model != MODEL:
+        raise Error(f"a worker has model {MODEL}, and who asks has {model}; install the same package on both")
+    plan = _read.get((text, digest))
+    if plan is None:
+        # An older plan is not likely to come again.
+        _read.clear()
+        plan = _read[text, digest] = Plan(text, files=files)
+    return plan.run(list(cells), threads=1)
+
+
+def _digest(files: dict[str, bytes]) -> str:
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for item in sorted(files.items()) for part in (item[0].encode(), item[1]))).hexdigest()
 
 
 def _on_dask(plan: Plan, client: Any, progress: Callable[[int], object] | None) -> list[bytes]:
     from distributed import as_completed
 
+    files = plan.files
     shares = _shares(plan.cells, max(1, sum(client.nthreads().values())))
+    # To every worker: what only one has is lost with it, and cannot be computed again. By a name of its own, which no earlier sweep gives up meanwhile.
+    [sent] = client.scatter([files], broadcast=True, hash=False)
     # A task is the same wherever and however often it runs: the engine may try it again after the loss of a worker.
-    tasks = client.map(run_cells, [plan.text] * len(shares), [str(plan.directory)] * len(shares), shares, pure=False, retries=5)
+    one_each = [[value] * len(shares) for value in (plan.text, _digest(files), sent, MODEL)]
+    tasks = client.map(run_cells, *one_each, shares, pure=False, retries=5)
     rows: list[bytes] = []
     try:
         for _, result in as_completed(tasks, with_results=True):
+            if isinstance(result, BaseException):
+                raise result
             rows += result
             if progress is not None:
                 progress(len(rows))
+    except ModuleNotFoundError as wrong:
+        raise _without_package(wrong) from wrong
     finally:
         client.cancel(tasks)
     return rows
@@ -90,12 +114,22 @@ def _on_dask(plan: Plan, client: Any, progress: Callable[[int], object] | None) 
 def _on_ray(plan: Plan, ray: Any, progress: Callable[[int], object] | None) -> list[bytes]:
     work = ray.remote(max_retries=5, num_cpus=1)(run_cells)
     processors = int(ray.cluster_resources().get("CPU", 1))
-    left = [work.remote(plan.text, str(plan.directory), share) for share in _shares(plan.cells, processors)]
+    files = plan.files
+    sent, digest = ray.put(files), _digest(files)
+    left = [work.remote(plan.text, digest, sent, MODEL, share) for share in _shares(plan.cells, processors)]
     rows: list[bytes] = []
     while left:
         done, left = ray.wait(left)
-        for result in ray.get(done):
+        try:
+            results = ray.get(done)
+        except ModuleNotFoundError as wrong:
+            raise _without_package(wrong) from wrong
+        for result in results:
             rows += result
         if progress is not None:
             progress(len(rows))
     return rows
+
+
+def _without_package(wrong: ModuleNotFoundError) -> Error:
+    return Error(f"a worker lacks a package ({wrong}); install the wheel of trimtab {__version__} where it runs")

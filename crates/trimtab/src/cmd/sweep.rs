@@ -5,7 +5,7 @@ use crate::report;
 use crate::report::file::Place;
 use crate::report::layout::on_screen;
 use crate::sweep::calibrate::{self, Calibration};
-use crate::sweep::directory::{Directory, RESULTS, Shard};
+use crate::sweep::directory::{Directory, Part, RESULTS, Shard};
 use crate::sweep::run::{self, Asked};
 use crate::sweep::{self, Checked, Looked, csv, parquet};
 use crate::sys::interrupt::{self, Interrupted};
@@ -39,6 +39,7 @@ A plan is a TOML file. What all cells have in common is its base, what differs i
   kind = \"sobol\"                            # grid, random, latin-hypercube, sobol, sensitivity
   points = 64
 
+keep = [\"series:waf\", \"histograms\"], before the first table, keeps these of every cell, too, in tables of their own.
 Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under churn (volume.atime) and of workloads. docs/method/sweeps.md has all of them.
 
 Examples:
@@ -125,6 +126,9 @@ pub struct ExportArgs {
     /// The form.
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
+    /// The table.
+    #[arg(long, value_enum, default_value = "cells")]
+    table: TableArg,
     /// Only cells with this value, these values (A,B) or a value in this range (FROM..TO) on an axis. Repeat for more conditions.
     #[arg(long = "where", value_name = "AXIS=VALUE")]
     conditions: Vec<String>,
@@ -162,6 +166,34 @@ enum Format {
     Csv,
     /// Columns, with the plan in the metadata.
     Parquet,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum TableArg {
+    /// A row a cell.
+    Cells,
+    /// A row for each point of each series that the plan keeps (keep = ["series"], or ["series:waf"]).
+    Series,
+    /// A row for each bucket of latencies, where the plan keeps them (keep = ["histograms"]).
+    Histograms,
+}
+
+impl TableArg {
+    const fn part(self) -> Part {
+        match self {
+            Self::Cells => Part::Cells,
+            Self::Series => Part::Series,
+            Self::Histograms => Part::Histograms,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cells => "cells",
+            Self::Series => "series",
+            Self::Histograms => "histograms",
+        }
+    }
 }
 
 /// Does it.
@@ -397,7 +429,11 @@ fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let (directory, mut rows) = begun(&args.directory)?;
     let filter = filter(&directory, &args.conditions)?;
     rows.retain(|row| filter.passes(&directory.plan.place(row.cell).values));
-    let columns = directory.columns(&rows);
+    let columns = directory.columns(args.table.part(), &rows).ok_or_else(|| {
+        let name = args.table.name();
+        UsageError::new(format!("the plan of {} keeps no {name}", args.directory.display()))
+            .hint(format!("keep = [\"{name}\"] in a plan does"))
+    })?;
     let bytes = match args.format {
         Format::Csv => csv::file(&columns)?,
         Format::Parquet => parquet::file(&columns, &directory.provenance()?)?,
@@ -413,7 +449,7 @@ fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let (directory, rows) = begun(&args.directory)?;
-    let columns = directory.columns(&rows);
+    let columns = directory.columns(Part::Cells, &rows).unwrap_or_default();
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     if let Some(unknown) =
         args.figures.iter().find(|figure| !rows.iter().any(|row| row.figures().is_some_and(|has| has.contains_key(*figure))))

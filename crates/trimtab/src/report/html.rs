@@ -127,6 +127,13 @@ impl Page {
                 let live = self.keep(page_data::heat(heat));
                 write_heat(&mut self.html, heat, live);
             }
+            Block::Plane(plane) => {
+                let live = self.keep(page_data::plane(plane));
+                let _ = writeln!(
+                    self.html,
+                    "<figure class=\"plane\" data-chart=\"{live}\">\n<figcaption>Some of the cells</figcaption>\n<p class=\"still\">With scripts this page filters its cells; without them 'trimtab sweep report --where' does.</p>\n</figure>"
+                );
+            }
             Block::Warnings(warnings) => write_warnings(html, warnings),
         }
     }

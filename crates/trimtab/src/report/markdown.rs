@@ -40,7 +40,7 @@ fn of_answer(answer: &Answer) -> String {
 fn block_of(block: &Block) -> String {
     match block {
         Block::Text(paragraph) => format!("{}\n", escaped(paragraph)),
-        Block::Caption(_) => String::new(),
+        Block::Caption(_) | Block::Plane(_) => String::new(),
         Block::Verdict(verdict) => {
             let items = verdict.evidence.iter().chain(&verdict.caveats).map(|item| format!("- {}\n", escaped(item)));
             format!("**{}**\n\n{}", escaped(&verdict.headline), items.collect::<String>())

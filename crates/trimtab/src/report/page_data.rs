@@ -3,7 +3,7 @@
 use super::palette;
 use crate::store::shape::pictures::written;
 use serde_json::{Value, json};
-use trimtab_core::document::{Chart, ChartKind, Film, Heat};
+use trimtab_core::document::{Chart, ChartKind, Film, Heat, Plane, PlaneCells};
 use trimtab_core::run::pictures::{LatencyMap, SuperblockMap};
 
 /// Characters of all superblocks of a film, at most: beyond that moments are left out.
@@ -72,6 +72,16 @@ fn drive(name: &str, map: &SuperblockMap, every: usize) -> Value {
         value["one_bit"] = json!(kept(&map.one_bit));
     }
     value
+}
+
+/// Figures over axes: of each place its numbers on the axes, then a sum and a count of each figure.
+pub fn plane(plane: &Plane) -> Value {
+    let place = |cells: &PlaneCells| {
+        let sums = cells.sums.iter().flat_map(|(sum, count)| [json!(sum), json!(count)]);
+        Value::from(cells.place.iter().map(|bin| json!(bin)).chain(sums).collect::<Vec<_>>())
+    };
+    let axes: Vec<Value> = plane.axes.iter().map(|(name, labels)| json!({ "name": name, "labels": labels })).collect();
+    json!({ "kind": "plane", "axes": axes, "figures": plane.figures, "places": plane.places.iter().map(place).collect::<Vec<_>>() })
 }
 
 /// Latencies over time: of each bucket where it begins, in seconds.

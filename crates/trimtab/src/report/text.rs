@@ -195,6 +195,7 @@ impl Screen {
             Block::Chart(chart) => self.chart(chart),
             Block::Film(film) => self.table(&film.table()),
             Block::Heat(heat) => self.table(&heat.table()),
+            Block::Plane(_) => {}
             Block::Warnings(warnings) => self.text.push_str(&warnings_at(warnings, self.width)),
         }
     }

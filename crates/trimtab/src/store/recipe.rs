@@ -5,8 +5,8 @@
 //! seed and version stand beside them.
 
 use crate::store::RunId;
-use trimtab_core::drive::spec::file::{Alternative, Drive, Source};
-use trimtab_core::drive::spec::{DriveSpec, Medium};
+use trimtab_core::drive::spec::file::Drive;
+use trimtab_core::drive::spec::text;
 use trimtab_core::run::{Field, Run};
 
 /// Key of the arguments.
@@ -75,65 +75,12 @@ pub fn note_drive(run: &mut Run, drive: &Drive) {
 
 /// The specification of a drive with the sources of its figures, and a hash of the figures.
 pub fn drive_fields(drive: &Drive) -> [Field; 2] {
-    let mut whole = table_of(&drive.spec);
-    if !drive.sources.is_empty() {
-        let shown = |source: &Source| format!("{}: {}", source.kind.name(), source.text);
-        let sources = drive.sources.iter().map(|(field, source)| (field.clone(), shown(source).into())).collect::<toml::Table>();
-        whole.insert("sources".to_owned(), sources.into());
-    }
-    if !drive.alternatives.is_empty() {
-        let uncertain = drive.alternatives.iter().map(|one| uncertain(&drive.spec, one)).collect();
-        whole.insert("uncertain".to_owned(), toml::Value::Array(uncertain));
-    }
-    [Field::new(DRIVE_HASH, hash(&text_of(&table_of(&drive.spec)))), Field::new(DRIVE, text_of(&whole))]
+    [Field::new(DRIVE_HASH, hash(&text::figures(&drive.spec))), Field::new(DRIVE, text::whole(drive))]
 }
 
 /// Sixteen hexadecimal digits that follow from a text.
 pub fn hash(text: &str) -> String {
     RunId::of_text(text).to_string()
-}
-
-/// What differs in another specification that fits as well, as an `[[uncertain]]` table of a drive's file.
-fn uncertain(spec: &DriveSpec, alternative: &Alternative) -> toml::Value {
-    let [mut is, mut other] = [toml::Table::new(), toml::Table::new()];
-    flatten("", &toml::Value::Table(table_of(spec)), &mut is);
-    flatten("", &toml::Value::Table(table_of(&alternative.spec)), &mut other);
-    let set: toml::Table = other.into_iter().filter(|(field, value)| is.get(field) != Some(value)).collect();
-    let table = [("because".to_owned(), alternative.because.clone().into()), ("set".to_owned(), set.into())];
-    toml::Value::Table(table.into_iter().collect())
-}
-
-/// The values of a table under their dotted names.
-pub fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table) {
-    match value {
-        toml::Value::Table(table) => {
-            for (key, value) in table {
-                flatten(&if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") }, value, into);
-            }
-        }
-        _ => drop(into.insert(prefix.to_owned(), value.clone())),
-    }
-}
-
-/// A specification as the file that `trimtab_core::drive::spec::file` reads, every field with its value.
-pub fn table_of(spec: &DriveSpec) -> toml::Table {
-    let value = |value: Result<toml::Value, toml::ser::Error>| value.expect("specifications hold numbers, texts, lists and tables only");
-    let mut table = toml::Table::new();
-    table.insert("name".to_owned(), spec.name.clone().into());
-    table.insert("description".to_owned(), spec.description.clone().into());
-    table.insert("capacity_bytes".to_owned(), value(toml::Value::try_from(spec.capacity_bytes)));
-    table.insert("logical_block_bytes".to_owned(), i64::from(spec.logical_block_bytes).into());
-    table.insert("interface".to_owned(), value(toml::Value::try_from(&spec.interface)));
-    let (name, medium) = match &spec.medium {
-        Medium::Flash(flash) => ("flash", value(toml::Value::try_from(flash))),
-        Medium::Disk(disk) => ("disk", value(toml::Value::try_from(disk))),
-    };
-    table.insert(name.to_owned(), medium);
-    table
-}
-
-fn text_of(table: &toml::Table) -> String {
-    toml::to_string(table).expect("a table of tables is TOML")
 }
 
 /// The text of a key.

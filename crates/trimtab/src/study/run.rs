@@ -229,16 +229,10 @@ impl<'a> UnderWay<'a> {
 }
 
 impl Assumptions {
-    /// What all small studies say together, as a run. That a changed drive is not possible is no error; that the unchanged one is not is one.
+    /// What all small studies say together, as a run.
     fn judged(self, said: impl Iterator<Item = anyhow::Result<Vec<Run>>>) -> anyhow::Result<Option<Run>> {
-        let mut runs = Vec::new();
-        for (at, said) in said.enumerate() {
-            match said {
-                Err(error) if at == 0 => return Err(error),
-                said => runs.push(said.ok()),
-            }
-        }
-        Ok(self.trials.judge(runs).map(|sensitivity| {
+        let said = self.trials.judge(said)?;
+        Ok(said.map(|sensitivity| {
             let mut run = sensitivity.as_run(&self.setup);
             stamp(&mut run, &self.setup);
             checkpoint::mark(&mut run, &self.cell);

@@ -10,9 +10,31 @@ use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::str::FromStr;
+use trimtab_core::sweep::detail;
 use trimtab_core::sweep::table::{self, Column, Outcome, Row};
 use trimtab_core::sweep::{MODEL, Plan, short_hash};
 use trimtab_core::usage::UsageError;
+
+/// A table of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A row a cell.
+    Cells,
+    /// A row for each point of each series that the plan keeps.
+    Series,
+    /// A row for each bucket of each histogram, where the plan keeps them.
+    Histograms,
+}
+
+impl Part {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Cells => RESULTS,
+            Self::Series => "series.parquet",
+            Self::Histograms => "histograms.parquet",
+        }
+    }
+}
 
 /// What a sweep is, in its directory.
 const ABOUT: &str = "sweep.json";
@@ -157,7 +179,9 @@ impl Directory {
         let old = about_in(&made.dir).ok();
         if old.as_ref() != Some(about) {
             // What is there is of another plan or model; it is in the way of nobody but who reads it as this one's.
-            made.remove(RESULTS)?;
+            for part in [Part::Cells, Part::Series, Part::Histograms] {
+                made.remove(part.file())?;
+            }
             made.write(PLAN, text.as_bytes())?;
             let mut json = serde_json::to_string_pretty(about)?;
             json.push('\n');
@@ -258,18 +282,28 @@ impl Directory {
     pub fn conclude(&self) -> anyhow::Result<Vec<Row>> {
         let rows = self.rows()?;
         if rows.len() as u64 == self.about.cells {
-            let columns = self.columns(&rows);
-            let cannot = || format!("cannot write {}", shown(&self.dir, RESULTS));
-            let bytes = parquet::file(&columns, &self.provenance()?).with_context(cannot)?;
-            self.write(RESULTS, &bytes)?;
+            let provenance = self.provenance()?;
+            // The table of cells comes last: where it is, all is.
+            for part in [Part::Histograms, Part::Series, Part::Cells] {
+                if let Some(columns) = self.columns(part, &rows) {
+                    let bytes =
+                        parquet::file(&columns, &provenance).with_context(|| format!("cannot write {}", shown(&self.dir, part.file())))?;
+                    self.write(part.file(), &bytes)?;
+                }
+            }
         }
         Ok(rows)
     }
 
-    /// The table.
+    /// A table; `None` if the plan keeps nothing that would be in it.
     #[must_use]
-    pub fn columns(&self, rows: &[Row]) -> Vec<Column> {
-        table::table(&self.plan, rows)
+    pub fn columns(&self, part: Part, rows: &[Row]) -> Option<Vec<Column>> {
+        let keep = &self.plan.keep;
+        match part {
+            Part::Cells => Some(table::table(&self.plan, rows)),
+            Part::Series => keep.series().then(|| detail::series(rows)),
+            Part::Histograms => keep.histograms().then(|| detail::histograms(rows)),
+        }
     }
 
     /// Where the figures come from, for the files that hold them: nothing that another machine or another division would write otherwise.

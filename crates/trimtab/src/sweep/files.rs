@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::file::Drive;
-use trimtab_core::sweep::{Asked, Sources, hex, short_hash};
+use trimtab_core::sweep::{Asked, Sources, hex, settings, short_hash};
 
 /// Drives and traces of one plan. Paths are those of the plan's directory.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl Sources for Files {
     fn drive(&self, name: &str) -> Result<Drive, String> {
         let mut known = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
         let load = || {
-            let is_path = name.contains('/') || name.ends_with(".toml");
             // A path without a directory would be taken for a name.
-            let reference = if is_path { Path::new(".").join(self.path(name)).display().to_string() } else { name.to_owned() };
+            let reference =
+                if settings::is_path(name) { Path::new(".").join(self.path(name)).display().to_string() } else { name.to_owned() };
             drives::load(&reference).map_err(|error| format!("{error:#}"))
         };
         known.entry(name.to_owned()).or_insert_with(load).clone()

@@ -99,7 +99,7 @@ impl<'a> Crew<'a> {
         let (id, outcome, fresh) = match plan.cell(&place, &self.checked.files) {
             Err(wrong) => (id_of_impossible(&place, &wrong.text), Outcome::Failed(wrong.text), true),
             Ok(cell) => {
-                let id = cell.id();
+                let id = plan.keep.id(cell.id());
                 match self.found.get(&id) {
                     Some(outcome) => (id, outcome.clone(), false),
                     None => match self.make(number, &cell) {
@@ -126,7 +126,7 @@ impl<'a> Crew<'a> {
         };
         let _underway = self.context.doing.begin(&format!("cell {number}"));
         match catch_unwind(AssertUnwindSafe(|| cell.run(&mut Unwatched))) {
-            Ok(Ok((run, End::Complete))) => Some(outcome(cell, &run)),
+            Ok(Ok((run, End::Complete))) => Some(outcome(cell, &run, &self.checked.plan.keep)),
             Ok(Ok((_, End::Failed(error)))) => Some(Outcome::Failed(error.to_string())),
             Ok(Ok((_, End::Interrupted))) => None,
             Ok(Err(_)) if interrupt::requested() => None,

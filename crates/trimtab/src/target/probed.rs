@@ -91,6 +91,8 @@ impl ProbedDrive {
             Command::Read(extent) => Command::Read(place(extent)?),
             Command::Write(extent, class) => Command::Write(place(extent)?, class),
             Command::Trim(Ranges::One(extent)) => Command::Trim(Ranges::One(place(extent)?)),
+            // Passed on as they are, they would name other places of the file.
+            Command::Trim(Ranges::Many(ranges)) => return Err(several(ranges.len())),
             other => other,
         })
     }
@@ -103,6 +105,11 @@ fn scattered(op: &Command<'_>, extent: Extent) -> TargetError {
         reason: "they do not lie together".to_owned(),
         errno: None,
     }
+}
+
+/// Why ranges are refused that come in one command.
+fn several(ranges: usize) -> TargetError {
+    TargetError { action: "trim", object: format!("{ranges} ranges"), reason: "the kernel takes one at a time".to_owned(), errno: None }
 }
 
 impl Clock for ProbedDrive {
@@ -135,12 +142,7 @@ impl Probed for ProbedDrive {
     fn trim(&mut self, tag: u32, ranges: &[Extent]) -> TargetResult {
         match ranges {
             [one] => self.submit(tag, Command::Trim(Ranges::One(*one))),
-            _ => Err(TargetError {
-                action: "trim",
-                object: format!("{} ranges", ranges.len()),
-                reason: "the kernel takes one at a time".to_owned(),
-                errno: None,
-            }),
+            _ => Err(several(ranges.len())),
         }
     }
 }
@@ -182,6 +184,11 @@ mod tests {
             assert_eq!(drive.place(wrong), None, "{wrong:?}");
             assert!(drive.submit(0, Command::Read(wrong)).is_err(), "{wrong:?}");
         }
-        assert!(drive.trim(0, &[at(0, 4096), at(8192, 4096)]).is_err());
+        let two = [at(0, 4096), at(8192, 4096)];
+        assert!(drive.trim(0, &two).is_err());
+        assert!(
+            drive.submit(0, Command::Trim(Ranges::Many(&[Extent { offset: 0, len: 4096 }, Extent { offset: 8192, len: 4096 }]))).is_err(),
+            "passed on, it would trim other places"
+        );
     }
 }

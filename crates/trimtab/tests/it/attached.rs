@@ -113,8 +113,17 @@ impl Drop for Mounted {
 
 /// Runs `command`; it has to succeed.
 pub fn ok(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    // Some look at every loop device of the machine, and at that of a server that another test has just killed.
+    const ANOTHERS: &str = "Transport endpoint is not connected";
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let patience = Instant::now() + Duration::from_secs(20);
+    let output = loop {
+        let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        if output.status.success() || !text(&output.stderr).contains(ANOTHERS) || Instant::now() > patience {
+            break output;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
     assert!(output.status.success(), "{command:?}: {}{}", text(&output.stdout), text(&output.stderr));
     output
 }

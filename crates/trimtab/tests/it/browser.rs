@@ -345,3 +345,40 @@ fn without_scripts_answer_table_and_pictures_are_there() {
     assert_eq!(browser.number("document.querySelectorAll('.live').length"), 0.0);
     check_quiet(&browser);
 }
+
+/// What the page computes of some of its cells is what the program computes of them.
+#[test]
+fn cells_of_a_sweep_are_filtered_in_the_page() {
+    if !have_tool("chromium") {
+        return skip("chromium");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let plan = "[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"128MiB\"\ndrive.flash.geometry.pages_per_block = 8\n\
+        workload = { name = \"random\", drive_writes = 0.5 }\n[axes]\ndrive.over_provisioning_percent = { from = 10, to = 40, steps = 3 }\n\
+        policy = [\"none\", \"online\"]\nworkload.trim_percent = [0, 20]\n";
+    std::fs::write(at("plan.toml"), plan).unwrap();
+    trimtab().args(["sweep", "run"]).arg(at("plan.toml")).arg("--output").arg(at("out")).assert().success();
+    let report = |page: &str, conditions: &[&str]| {
+        trimtab().args(["sweep", "report"]).arg(at("out")).args(conditions).arg("--output").arg(at(page)).assert().success();
+    };
+    report("all.html", &[]);
+    report("none.html", &["--where", "policy.name=none"]);
+    let rows = |table: &str| format!("JSON.stringify([...{table}.rows].map((row) => [...row.cells].map((cell) => cell.textContent)))");
+    let shown = rows("document.querySelector('.plane table')");
+    let printed = rows(
+        "[...document.querySelectorAll('table')].find((t) => t.caption?.firstChild.textContent.trim() === 'Mean of waf_last_quarter_ratio; darker is more')",
+    );
+    let mut browser = open(&at("all.html"), 1200);
+    browser.value("(() => { const s = document.querySelector('.plane select[aria-label=columns]'); s.value = '3'; s.dispatchEvent(new Event('change')); })()");
+    let all = browser.text(&printed);
+    assert_eq!(browser.text(&shown), all);
+    browser.value("document.querySelector('.plane button[title=\"policy.name online\"]').click()");
+    let none = browser.text(&shown);
+    let caption = browser.text("document.querySelector('.plane caption').textContent");
+    assert!(caption.contains("over 6 cells") && none != all, "{caption}");
+    check_quiet(&browser);
+    let mut browser = open(&at("none.html"), 1200);
+    assert_eq!(browser.text(&printed), none);
+    check_quiet(&browser);
+}

@@ -40,6 +40,14 @@ pub struct Source {
     pub text: String,
 }
 
+impl Source {
+    /// As it stands in a file.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        format!("{}: {}", self.kind.name(), self.text)
+    }
+}
+
 /// How good the source of a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,7 +1,11 @@
 //! A twin: a specification that was learned from a drive, with what is known of each figure, and other drives that show the same.
 
+pub mod text;
+
 use super::DriveSpec;
+use super::file::{Source, SourceKind};
 use alloc::borrow::ToOwned as _;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -87,6 +91,23 @@ pub struct Twin {
     pub parameters: Vec<Parameter>,
     /// Drives that all explain what was measured.
     pub members: Vec<DriveSpec>,
+}
+
+/// Named after what it is, as it stands for several fields.
+const SPARE: &str = "flash.over_provisioning_permille";
+
+impl Twin {
+    /// Where each figure comes from, in the words of all specifications.
+    pub(crate) fn sources(&self) -> BTreeMap<String, Source> {
+        let of = |one: &Parameter| match one.known {
+            Known::Measured => Source { kind: SourceKind::Measured, text: one.source.clone() },
+            Known::Bounded => Source { kind: SourceKind::Measured, text: format!("bounded by {}", one.source) },
+            Known::Typical => Source { kind: SourceKind::Assumed, text: one.source.clone() },
+        };
+        let learned = self.parameters.iter().filter(|one| one.field != SPARE).map(|one| (one.field.clone(), of(one)));
+        let said = || Source { kind: SourceKind::Published, text: "what the drive says of itself".to_owned() };
+        learned.chain(["capacity_bytes", "logical_block_bytes"].map(|field| (field.to_owned(), said()))).collect()
+    }
 }
 
 /// From what a twin was learned, when and how.

@@ -92,6 +92,11 @@ pub fn recommendation(study: &Study) -> Recommendation {
         (true, true, _) => Recommendation::Batched,
         (true, false, true) if !cells.has(policy::ONLINE) => Recommendation::Batched,
         (true, ..) if cells.has(policy::ONLINE) || cells.has(policy::BATCHED) => Recommendation::NotTested,
+        // Of what was compared with no trimming over months, something gains.
+        (true, ..) if advice::looked(study) => match what_gains(&cells, fits) {
+            Recommendation::NotTested => Recommendation::Unknown,
+            found => found,
+        },
         _ => Recommendation::Unknown,
     }
 }

@@ -300,6 +300,23 @@ fn what_months_of_churn_show_decides() {
     assert_eq!(recommendation(&with(11.0, adaptive)), Recommendation::Adaptive);
 }
 
+/// Seen: "only 'none' could be tried" of a study of none and idle, which tripled the rate.
+#[test]
+fn what_was_compared_with_none_alone_is_recommended_where_it_gains() {
+    for policy in [policy::IDLE, policy::ADAPTIVE] {
+        let study_of = |rate: f64| {
+            let runs = vec![tree(policy::NONE, "nodiscard", &[0.05], 0.0, None), tree(policy, "nodiscard", &[0.05], 100.0, None)];
+            Study { ageing: vec![aged(policy::NONE, 10_000.0, 200.0), aged(policy, rate, 70.0)], ..study(runs) }
+        };
+        assert_eq!(recommended(&study_of(33_000.0)), Some(policy));
+        let headline = of(&study_of(33_000.0)).headline;
+        assert!(
+            headline.starts_with("Trim ") && headline.contains("33,000 4 KiB random writes a second under load instead of 10,000"),
+            "{headline}"
+        );
+    }
+}
+
 #[test]
 fn no_gain_is_stated_that_is_none() {
     // Seen: "555417 4 KiB random writes a second instead of 555417".

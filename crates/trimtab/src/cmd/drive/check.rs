@@ -233,10 +233,10 @@ fn compared(predicted: &[Prediction], measured: &[Measured]) -> (Vec<Line>, Vec<
 }
 
 impl Line {
+    /// Whether the interval holds the figure that is shown; that one round of several came into it is not enough.
     fn holds(&self) -> bool {
-        // What scatters may lie in the interval at any time.
         let Prediction { low, high, .. } = self.prediction;
-        self.measured.high >= low * (1.0 - ALIKE) && self.measured.low <= high * (1.0 + ALIKE)
+        (low * (1.0 - ALIKE)..=high * (1.0 + ALIKE)).contains(&self.measured.figure.value)
     }
 
     fn off(&self) -> f64 {
@@ -299,5 +299,18 @@ mod tests {
         let (lines, missing) = compared(&predicted, &[Measured::once(Figure { workload: "tree", what: What::Time, value: 2.0 })]);
         assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.figure.workload), (1, "tree", "tree"));
         assert_eq!(missing, ["time of 'trims' was predicted, and the drive shows none"]);
+    }
+
+    #[test]
+    fn an_interval_holds_the_figure_that_is_shown_not_just_one_round_of_it() {
+        let prediction = Prediction { workload: "reads", what: What::Mean, median: 100.0, low: 90.0, high: 110.0 };
+        let holds = |low, value, high| {
+            let figure = Figure { workload: "reads", what: What::Mean, value };
+            Line { prediction, measured: Measured { figure, low, high } }.holds()
+        };
+        assert!(holds(50.0, 109.0, 200.0));
+        assert!(holds(110.4, 110.4, 110.4), "two clocks would not tell it from 110");
+        assert!(!holds(100.0, 120.0, 130.0));
+        assert!(!holds(50.0, 80.0, 95.0));
     }
 }

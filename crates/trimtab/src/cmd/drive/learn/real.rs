@@ -1,7 +1,7 @@
 //! Probing a drive that is there: where, how often, and what else was going on.
 
 use super::super::ground::{Ground, Way};
-use super::{Args, Measured, Watching, unlearnable};
+use super::{Args, Watching};
 use crate::host::Observer;
 use crate::host::below::Below;
 use crate::host::cached::DirectWatch;
@@ -12,6 +12,7 @@ use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use std::time::{Duration, Instant};
+use trimtab_core::learn::learned::{Measured, time, too_little};
 use trimtab_core::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach};
 use trimtab_core::learn::rounds::{Together, together};
 use trimtab_core::learn::{self, Budget};
@@ -106,7 +107,7 @@ fn plan(args: &Args, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow
     // A small area tells less than another round would; but one round alone does not tell how much it scatters.
     let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), args.seed);
     let large = [ROUNDS, 2].into_iter().filter_map(of).find(|plan| plan.area >= AREA_ENOUGH);
-    let plan = large.or_else(|| of(2)).or_else(|| of(1)).ok_or_else(|| unlearnable(args, limit, 2 * AREA_MIN * AREA_WRITES))?;
+    let plan = large.or_else(|| of(2)).or_else(|| of(1)).ok_or_else(|| too_little(&args.target, limit, 2 * AREA_MIN * AREA_WRITES))?;
     Ok((Plan { reach, ..plan }, limit))
 }
 
@@ -186,12 +187,8 @@ fn together_of(made: &[Round], notes: &mut Vec<String>) -> Together {
         notes.push("there was one round of probes only, so that nobody knows how much their figures scatter; a larger --write-limit or --time allows more".to_owned());
     }
     if !all.unsteady.is_empty() {
-        let mut named: Vec<String> = all
-            .unsteady
-            .iter()
-            .take(NAMED)
-            .map(|(name, low, high)| format!("{name}: {} to {}", super::time(*low), super::time(*high)))
-            .collect();
+        let mut named: Vec<String> =
+            all.unsteady.iter().take(NAMED).map(|(name, low, high)| format!("{name}: {} to {}", time(*low), time(*high))).collect();
         if all.unsteady.len() > NAMED {
             named.push(format!("{} more", all.unsteady.len() - NAMED));
         }

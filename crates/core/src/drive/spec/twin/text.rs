@@ -1,9 +1,13 @@
 //! The file of a twin: a specification like any other, with what is known of each figure and the drives that show the same.
 
-use crate::store::recipe::{flatten, table_of};
-use std::collections::BTreeSet;
-use trimtab_core::drive::spec::DriveSpec;
-use trimtab_core::drive::spec::twin::{Known, NONE, Origin, Parameter, Twin};
+use super::super::DriveSpec;
+use super::super::text::{flatten, table, text_of};
+use super::{NONE, Origin, Parameter, Twin};
+use alloc::borrow::ToOwned as _;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// What such files begin with.
 const HEAD: &str = "\
@@ -13,29 +17,14 @@ const HEAD: &str = "\
 ";
 
 /// The file of `twin`, whose best values are `spec`.
+#[must_use]
 pub fn text(spec: &DriveSpec, twin: &Twin) -> String {
-    let mut table = table_of(spec);
-    table.insert("sources".to_owned(), sources(&twin.parameters).into());
-    let body = toml::to_string(&table).expect("a table of tables is TOML");
+    let mut table = table(spec);
+    let sources = twin.sources().into_iter().map(|(field, source)| (field, source.shown().into())).collect::<toml::Table>();
+    table.insert("sources".to_owned(), sources.into());
+    let body = text_of(&table);
     [HEAD, &body, &origin(&twin.origin), &parameters(&twin.parameters), &members(spec, &twin.members)].concat()
 }
-
-/// Where each figure comes from, in the words of all specifications.
-fn sources(parameters: &[Parameter]) -> toml::Table {
-    let of = |one: &Parameter| match one.known {
-        Known::Measured => format!("measured: {}", one.source),
-        Known::Bounded => format!("measured: bounded by {}", one.source),
-        Known::Typical => format!("assumed: {}", one.source),
-    };
-    let fields = parameters.iter().filter(|one| one.field != SPARE);
-    let mut table: toml::Table = fields.map(|one| (one.field.clone(), of(one).into())).collect();
-    table.insert("capacity_bytes".to_owned(), "published: what the drive says of itself".into());
-    table.insert("logical_block_bytes".to_owned(), "published: what the drive says of itself".into());
-    table
-}
-
-/// Named after what it is, as it stands for several fields.
-const SPARE: &str = "flash.over_provisioning_permille";
 
 fn origin(origin: &Origin) -> String {
     let mut table = toml::Table::new();
@@ -45,7 +34,7 @@ fn origin(origin: &Origin) -> String {
 
 fn section(name: &str, table: toml::Table) -> String {
     let whole: toml::Table = [(name.to_owned(), toml::Value::Table(table))].into_iter().collect();
-    format!("\n{}", toml::to_string(&whole).expect("a table of tables is TOML"))
+    format!("\n{}", text_of(&whole))
 }
 
 /// A line each.
@@ -63,7 +52,7 @@ fn parameters(parameters: &[Parameter]) -> String {
 fn members(spec: &DriveSpec, members: &[DriveSpec]) -> String {
     let flat = |spec: &DriveSpec| {
         let mut values = toml::Table::new();
-        let mut table = table_of(spec);
+        let mut table = table(spec);
         table.retain(|key, _| key != "name" && key != "description");
         flatten("", &toml::Value::Table(table), &mut values);
         values

@@ -1,0 +1,77 @@
+//! A drive specification written as the text that [`file`](super::file) reads: every field with its value.
+
+use super::file::{Alternative, Drive};
+use super::{DriveSpec, Medium, twin};
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+
+/// The figures alone: two specifications with the same text are the same drive.
+#[must_use]
+pub fn figures(spec: &DriveSpec) -> String {
+    text_of(&table(spec))
+}
+
+/// The figures with their sources, and other values that fit as well; of a twin, what it shows best.
+#[must_use]
+pub fn whole(drive: &Drive) -> String {
+    let mut whole = table(&drive.spec);
+    if !drive.sources.is_empty() {
+        let sources = drive.sources.iter().map(|(field, source)| (field.clone(), source.shown().into())).collect::<toml::Table>();
+        whole.insert("sources".to_owned(), sources.into());
+    }
+    if !drive.alternatives.is_empty() {
+        let uncertain = drive.alternatives.iter().map(|one| uncertain(&drive.spec, one)).collect();
+        whole.insert("uncertain".to_owned(), toml::Value::Array(uncertain));
+    }
+    text_of(&whole)
+}
+
+/// All that is known of a drive: of a twin, also the drives that explain its measurements as well.
+#[must_use]
+pub fn file(drive: &Drive) -> String {
+    drive.twin.as_ref().map_or_else(|| whole(drive), |known| twin::text::text(&drive.spec, known))
+}
+
+/// What differs in another specification that fits as well, as an `[[uncertain]]` table.
+fn uncertain(spec: &DriveSpec, alternative: &Alternative) -> toml::Value {
+    let [mut is, mut other] = [toml::Table::new(), toml::Table::new()];
+    flatten("", &toml::Value::Table(table(spec)), &mut is);
+    flatten("", &toml::Value::Table(table(&alternative.spec)), &mut other);
+    let set: toml::Table = other.into_iter().filter(|(field, value)| is.get(field) != Some(value)).collect();
+    let table = [("because".to_owned(), alternative.because.clone().into()), ("set".to_owned(), set.into())];
+    toml::Value::Table(table.into_iter().collect())
+}
+
+/// The values of a table under their dotted names.
+pub(super) fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                flatten(&if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") }, value, into);
+            }
+        }
+        _ => drop(into.insert(prefix.to_owned(), value.clone())),
+    }
+}
+
+/// A specification as a table, every field with its value.
+pub(super) fn table(spec: &DriveSpec) -> toml::Table {
+    let value = |value: Result<toml::Value, toml::ser::Error>| value.expect("specifications hold numbers, texts, lists and tables only");
+    let mut table = toml::Table::new();
+    table.insert("name".to_owned(), spec.name.clone().into());
+    table.insert("description".to_owned(), spec.description.clone().into());
+    table.insert("capacity_bytes".to_owned(), value(toml::Value::try_from(spec.capacity_bytes)));
+    table.insert("logical_block_bytes".to_owned(), i64::from(spec.logical_block_bytes).into());
+    table.insert("interface".to_owned(), value(toml::Value::try_from(&spec.interface)));
+    let (name, medium) = match &spec.medium {
+        Medium::Flash(flash) => ("flash", value(toml::Value::try_from(flash))),
+        Medium::Disk(disk) => ("disk", value(toml::Value::try_from(disk))),
+    };
+    table.insert(name.to_owned(), medium);
+    table
+}
+
+pub(super) fn text_of(table: &toml::Table) -> String {
+    toml::to_string(table).expect("a table of tables is TOML")
+}

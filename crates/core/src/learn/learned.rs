@@ -1,0 +1,189 @@
+//! What learning ends with: a drive file that says how each of its figures is known.
+
+use super::candidate::Candidate;
+use super::fit::{Fitted, MISFIT_MAX};
+use super::lab::Lab;
+use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, Plan};
+use super::{Budget, Observer, Reported, summary};
+use crate::drive::model;
+use crate::drive::spec::file::Drive;
+use crate::drive::spec::twin::{Origin, Twin};
+use crate::drive::spec::{DriveSpec, IDENTIFIER_MAX, SpecError};
+use crate::target::TargetError;
+use crate::target::drive::DriveTarget;
+use crate::units::{Bytes, Nanos, three_digits};
+use crate::usage::UsageError;
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Why a modelled drive cannot be learned.
+#[derive(Debug, thiserror::Error)]
+pub enum Cannot {
+    /// Not as it was asked.
+    #[error(transparent)]
+    Asked(#[from] UsageError),
+    /// There is no such drive.
+    #[error(transparent)]
+    Drive(#[from] SpecError),
+    /// It failed.
+    #[error(transparent)]
+    Failed(#[from] TargetError),
+}
+
+/// What was measured, and of what.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What was run.
+    pub plan: Plan,
+    /// What that found.
+    pub found: Findings,
+    /// What the drive calls itself.
+    pub model: String,
+    /// Its firmware, if it says so.
+    pub firmware: Option<String>,
+    /// What was noticed.
+    pub notes: Vec<String>,
+}
+
+impl Measured {
+    /// Probes the modelled drive of `spec`, which the user calls `called`. At most `write_limit` bytes are written; `None` is what is usual.
+    ///
+    /// # Errors
+    /// A disk; too little that may be written; a drive that cannot be, or that fails.
+    pub fn in_virtual_time(
+        spec: &DriveSpec,
+        called: &str,
+        budget: Budget,
+        write_limit: Option<u64>,
+        seed: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, Cannot> {
+        let reported = Reported::of(spec).ok_or_else(|| UsageError::new(format!("{called} is a disk, which has no twin")))?;
+        let limit = write_limit.unwrap_or_else(|| Plan::write_limit(spec.capacity_bytes));
+        let plan = Plan::new(budget, reported, limit, seed).ok_or_else(|| too_little(called, limit, AREA_MIN * AREA_WRITES))?;
+        let mut target = DriveTarget::new(model::build(spec, plan.seed)?, DEPTH_MAX);
+        probes::there_already(&mut Lab::new(&mut target), &plan)?;
+        let found = super::probe(&mut target, &plan, observer)?;
+        Ok(Self { plan, found, model: format!("drive:{}", spec.name), firmware: None, notes: Vec::new() })
+    }
+
+    /// The twin of the drive called `name`, learned on `day` (2026-11-22).
+    #[must_use]
+    pub fn twin(&self, name: &str, day: &str, fitted: &Fitted) -> Drive {
+        let mut twin = format!("twin-of-{name}");
+        twin.truncate(IDENTIFIER_MAX);
+        let description = format!("Twin of {name}, learned by probes ({} budget)", self.plan.budget.name());
+        let of = |candidate: &Candidate| candidate.spec(&twin, &description, &self.plan.reported);
+        // A drive that could not be is none that explains anything.
+        let members = fitted.members.iter().map(of).filter(|spec| spec.validate().is_ok()).collect();
+        let twin = Twin { origin: self.origin(day, fitted), parameters: summary::parameters(fitted, &self.plan), members };
+        Drive { spec: of(&fitted.best), sources: twin.sources(), alternatives: Vec::new(), twin: Some(twin) }
+    }
+
+    fn origin(&self, day: &str, fitted: &Fitted) -> Origin {
+        let odd = fitted.odd.iter().map(|(one, shown)| {
+            let (found, shown) = (time(one.value_ns), time(*shown));
+            format!("{}: found {found}, the twin shows {shown}; no drive was found that shows both this and the rest", one.name)
+        });
+        Origin {
+            model: self.model.clone(),
+            firmware: self.firmware.clone(),
+            learned: day.to_owned(),
+            budget: self.plan.budget.name().to_owned(),
+            seed: self.plan.seed,
+            written_bytes: self.found.written,
+            misfit_permille: libm::round(fitted.misfit * 1000.0) as u64,
+            notes: doubts(fitted).into_iter().chain(self.notes.iter().cloned()).chain(odd).collect(),
+        }
+    }
+}
+
+/// Where `limit` is less than the least that has to be written.
+#[must_use]
+pub fn too_little(called: &str, limit: u64, least: u64) -> UsageError {
+    let what = format!("with {} to be written nothing can be learned of {called}", Bytes(limit));
+    UsageError::new(what).hint(format!("--write-limit {}MiB is the least, on a drive of twice that", least >> 20))
+}
+
+/// Something that can name a drive, from what one calls itself.
+#[must_use]
+pub fn identifier(model: &str) -> String {
+    let words = model.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
+    let mut name = words.join("-");
+    name.truncate(IDENTIFIER_MAX - "twin-of-".len());
+    if name.is_empty() { "drive".to_owned() } else { name }
+}
+
+/// Why the ensemble says less than it seems to.
+fn doubts(fitted: &Fitted) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if fitted.misfit > MISFIT_MAX {
+        doubts.push(format!(
+            "no drive was found that explains the figures: the nearest is off by {} times what they may be off by; its intervals mean little, and a larger --write-limit may help",
+            three_digits(libm::sqrt(fitted.misfit))
+        ));
+    }
+    let (explained, members) = (fitted.explained as usize, fitted.members.len());
+    if explained < members {
+        doubts.push(format!(
+            "only {explained} of {members} members are drives of their own; the others are these again, or the nearest, with other properties that no probe sees"
+        ));
+    }
+    doubts
+}
+
+/// A time of a command, or of a byte, which takes less than there are units for.
+#[must_use]
+pub fn time(ns: f64) -> String {
+    if ns < 1000.0 { format!("{ns:.2} ns") } else { format!("{}", Nanos(libm::round(ns) as u64)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidate::NUMBERS;
+    use super::super::invert::invert;
+    use super::*;
+    use crate::drive::shipped;
+    use crate::drive::spec::{file, text};
+    use alloc::vec;
+
+    fn fitted(misfit: f64, explained: u32) -> (Measured, Fitted) {
+        let spec = shipped::named("sata-tlc-500gb").unwrap().spec;
+        let plan = Plan::new(Budget::Small, Reported::of(&spec).unwrap(), 1 << 30, 1).unwrap();
+        let best = invert(&Findings::default(), &plan);
+        let (members, learned) = (vec![best.clone(); 64], [0.0; NUMBERS]);
+        let fitted = Fitted { members, best, explained, misfit, learned, odd: Vec::new(), tried: 1, rejected: 0 };
+        let notes = vec!["it was warm".to_owned()];
+        (Measured { plan, found: Findings::default(), model: "A b 1".to_owned(), firmware: Some("X".to_owned()), notes }, fitted)
+    }
+
+    #[test]
+    fn an_ensemble_that_explains_little_says_so() {
+        assert_eq!(doubts(&fitted(1.0, 64).1), [""; 0]);
+        assert!(doubts(&fitted(1.0, 3).1)[0].starts_with("only 3 of 64 members"));
+        // Figures that are off by three times what they may be off by, on average.
+        assert!(doubts(&fitted(9.0, 0).1)[0].contains("off by 3.00 times"));
+    }
+
+    #[test]
+    fn a_twin_comes_back_from_its_file() {
+        let (measured, fitted) = fitted(1.0, 64);
+        let twin = measured.twin(&identifier("  SAMSUNG_SSD 850/x "), "2026-11-22", &fitted);
+        assert_eq!(twin.spec.name, "twin-of-samsung-ssd-850-x");
+        assert_eq!(file::parse(&text::file(&twin)).unwrap(), twin);
+        assert_eq!(identifier("é/"), "drive");
+    }
+
+    #[test]
+    fn what_cannot_be_learned_is_said() {
+        let learn = |name: &str, limit| {
+            let spec = shipped::named(name).unwrap().spec;
+            Measured::in_virtual_time(&spec, name, Budget::Small, limit, 1, &mut ()).unwrap_err()
+        };
+        assert!(matches!(learn("laptop-7200rpm", None), Cannot::Asked(why) if why.message().contains("a disk")), "a disk");
+        assert!(matches!(learn("sata-tlc-500gb", Some(1 << 20)), Cannot::Asked(why) if why.advice().is_some()));
+    }
+}

@@ -1,0 +1,111 @@
+//! Twins: learned from modelled drives, as `trimtab drive learn drive:NAME` learns them.
+
+use crate::aside::Signs;
+use crate::crew::{Crew, available};
+use crate::drive::Drive;
+use crate::{aside, error};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::atomic::Ordering;
+use trimtab_core::drive::spec::twin::{Origin, Parameter, Twin};
+use trimtab_core::learn::candidate::Candidate;
+use trimtab_core::learn::fit::{self, Tries, shown};
+use trimtab_core::learn::learned::Measured;
+use trimtab_core::learn::probes::Plan;
+use trimtab_core::learn::{Budget, Observation, Observer};
+
+/// Candidates on threads.
+struct OnThreads<'a> {
+    threads: usize,
+    signs: &'a Signs,
+}
+
+impl Tries for OnThreads<'_> {
+    fn all(&self, candidates: &[Candidate], plan: &Plan) -> Vec<Option<Vec<f64>>> {
+        // They are counted by whoever watches.
+        let uncounted = Signs::default();
+        let crew = Crew { threads: self.threads, memory_bytes: available(), signs: &uncounted };
+        let make = |at: usize| Some(if self.signs.stop.load(Ordering::Relaxed) { None } else { shown(&candidates[at], plan) });
+        crew.run(candidates.len(), |_| 0, make).unwrap_or_else(|| vec![None; candidates.len()])
+    }
+}
+
+impl Observer for &Signs {
+    fn tried(&mut self, candidates: u32) {
+        self.done.store(candidates.into(), Ordering::Relaxed);
+    }
+
+    fn probed(&mut self, _name: &str, _found: &[Observation]) {}
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Learns a twin of a modelled drive: probes it in virtual time, and finds the drives that explain what they show.
+#[pyfunction]
+#[pyo3(signature = (drive, budget="small", *, write_limit_bytes=None, threads=None, progress=None, seed=1))]
+pub fn learn(
+    py: Python<'_>,
+    drive: PyRef<'_, Drive>,
+    budget: &str,
+    write_limit_bytes: Option<u64>,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+    seed: u64,
+) -> PyResult<Drive> {
+    let budget = Budget::ALL.into_iter().find(|one| one.name() == budget).ok_or_else(|| {
+        let names = Budget::ALL.map(Budget::name).join(", ");
+        error(format!("budget: there is no '{budget}', there are {names}"))
+    })?;
+    let clock = py.import("datetime")?;
+    let today: String = clock
+        .getattr("datetime")?
+        .call_method1("now", (clock.getattr("timezone")?.getattr("utc")?,))?
+        .call_method0("date")?
+        .str()?
+        .extract()?;
+    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let spec = drive.drive.spec.clone();
+    let learned = aside::run(py, progress.as_ref(), |mut signs| {
+        let measured = Measured::in_virtual_time(&spec, &spec.name, budget, write_limit_bytes, seed, &mut signs)
+            .map_err(|cannot| cannot.to_string())?;
+        let fitted = fit::fit(&measured.found, &measured.plan, &OnThreads { threads, signs }, &mut signs);
+        let fitted = fitted.ok_or_else(|| format!("no modelled drive explains what was measured on {}", spec.name))?;
+        Ok::<_, String>(measured.twin(&spec.name, &today, &fitted))
+    })?;
+    learned.map(|drive| Drive { drive }).map_err(error)
+}
+
+/// What is known of a twin, as Python has it.
+pub fn dictionary<'py>(py: Python<'py>, twin: &Twin) -> PyResult<Bound<'py, PyDict>> {
+    let known = PyDict::new(py);
+    known.set_item("origin", origin(py, &twin.origin)?)?;
+    let parameters = twin.parameters.iter().map(|one| parameter(py, one)).collect::<PyResult<Vec<_>>>()?;
+    known.set_item("parameters", parameters)?;
+    Ok(known)
+}
+
+fn origin<'py>(py: Python<'py>, origin: &Origin) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    all.set_item("model", &origin.model)?;
+    all.set_item("firmware", &origin.firmware)?;
+    all.set_item("learned", &origin.learned)?;
+    all.set_item("budget", &origin.budget)?;
+    all.set_item("seed", origin.seed)?;
+    all.set_item("written_bytes", origin.written_bytes)?;
+    all.set_item("misfit_permille", origin.misfit_permille)?;
+    all.set_item("notes", &origin.notes)?;
+    Ok(all)
+}
+
+fn parameter<'py>(py: Python<'py>, one: &Parameter) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    all.set_item("field", &one.field)?;
+    all.set_item("estimate", one.estimate)?;
+    all.set_item("low", one.low)?;
+    all.set_item("high", one.high)?;
+    all.set_item("known", one.known.name())?;
+    all.set_item("source", &one.source)?;
+    Ok(all)
+}
