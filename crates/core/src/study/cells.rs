@@ -3,7 +3,7 @@
 
 use super::ageing::{Ageing, CHURN};
 use super::job::Job;
-use super::modelled::{self, Setup};
+use super::modelled::{self, Beginning, Setup};
 use super::small::Small;
 use super::{Problem, Untried, policy};
 use crate::data::DataClass;
@@ -159,9 +159,25 @@ impl Cell {
     /// # Errors
     /// A drive or a filesystem that cannot be made, or that fails.
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
+        self.run_from(&mut Setup::in_use, watcher)
+    }
+
+    /// The same run for whoever may have a filesystem in use already: cells with the same [`beginning`](Self::beginning) begin with the same one.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_from(&self, beginning: &mut Beginning<'_>, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
         match &self.work {
-            Work::Job { setup, job, brief } => modelled::run(setup, job, &self.policy, *brief, watcher),
+            Work::Job { setup, job, brief } => modelled::run(setup, job, &self.policy, *brief, beginning, watcher),
             Work::Months(ageing) => ageing.run(&self.policy, watcher),
+        }
+    }
+
+    /// All that decides the filesystem that it begins with; `None` where that is its own matter.
+    pub fn beginning(&self) -> Option<String> {
+        match &self.work {
+            Work::Job { setup, .. } => Some(setup.beginning()),
+            Work::Months(_) => None,
         }
     }
 }

@@ -82,25 +82,50 @@ fn written_since_trim(spec: &PolicySpec) -> f64 {
     }
 }
 
+/// A filesystem in use on a new drive, before it is mounted for a policy: the same for all of them.
+#[derive(Clone)]
+pub struct InUse(Volume<Box<dyn Model>>);
+
+/// Makes the filesystem that a run begins with, or copies one that is there.
+pub type Beginning<'a> = dyn FnMut(&Setup, &mut dyn Watcher) -> Result<InUse, Problem> + 'a;
+
 impl Setup {
     /// A new drive with a new filesystem, filled, mounted for `spec`, which knows what `state` says.
     ///
     /// # Errors
     /// A drive or a filesystem that cannot be made.
     pub fn make(&self, spec: &PolicySpec, state: &State, watcher: &mut dyn Watcher) -> Result<Steered<Box<dyn Model>>, Problem> {
-        Ok(steered(self.filled(spec, watcher)?, spec, state))
+        Ok(steered(self.filled(self.in_use(watcher)?, spec), spec, state))
     }
 
-    fn filled(&self, spec: &PolicySpec, watcher: &mut dyn Watcher) -> Result<Volume<Box<dyn Model>>, Problem> {
+    /// A new drive with a new filesystem, filled.
+    ///
+    /// # Errors
+    /// A drive or a filesystem that cannot be made.
+    pub fn in_use(&self, watcher: &mut dyn Watcher) -> Result<InUse, Problem> {
         let drive = watcher.build(&self.drive.spec, self.seed)?;
-        let volume_spec = self.mounted(spec, drive.supports_trim());
+        let volume_spec = self.mounted(&PolicySpec::None, drive.supports_trim());
         let mut volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
         if self.fill > 0.0 {
             let age = Age { fill: self.fill, free_extent: self.used.mean(), class: self.fill_class, write: true, seed: self.seed };
             volume.age_like(&age, self.used.lengths())?;
+        }
+        Ok(InUse(volume))
+    }
+
+    /// All that decides what [`in_use`](Self::in_use) makes.
+    pub fn beginning(&self) -> String {
+        let Self { drive, label: _, volume, fill, fill_class, used, seed } = self;
+        format!("{:?} {volume:?} {fill} {fill_class:?} {used:?} {seed}", drive.spec)
+    }
+
+    /// That filesystem as `spec` finds it: mounted for it, and written to where the drive has not been told.
+    fn filled(&self, InUse(mut volume): InUse, spec: &PolicySpec) -> Volume<Box<dyn Model>> {
+        volume.set_discard(self.mounted(spec, volume.drive().supports_trim()).discard);
+        if self.fill > 0.0 {
             volume.write_free(written_since_trim(spec), self.fill_class, self.seed);
         }
-        Ok(volume)
+        volume
     }
 
     /// Whether the drive knows TRIM.
@@ -250,8 +275,15 @@ pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Header {
 }
 
 /// Runs `job` on a new drive under `policy`; `brief` with no more beside it than is needed to judge.
-pub(super) fn run(setup: &Setup, job: &Job, policy: &PolicySpec, brief: bool, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
-    let volume = setup.filled(policy, watcher)?;
+pub(super) fn run(
+    setup: &Setup,
+    job: &Job,
+    policy: &PolicySpec,
+    brief: bool,
+    beginning: &mut Beginning<'_>,
+    watcher: &mut dyn Watcher,
+) -> Result<(Run, End), Problem> {
+    let volume = setup.filled(beginning(setup, watcher)?, policy);
     let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, watcher) } else { State::default() };
     let mut target = steered(volume, policy, &state);
     let before = target.volume().counters().traffic;

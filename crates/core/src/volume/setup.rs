@@ -8,7 +8,7 @@ use super::layout::Layout;
 use super::names::Names;
 use super::node::{Dir, Node, ROOT};
 use super::queue::{Queue, Urgency};
-use super::spec::{BLOCK, VolumeSpec};
+use super::spec::{BLOCK, Discard, VolumeSpec};
 use super::trim::OnlineDiscards;
 use super::{Counters, Volume, VolumeError};
 use crate::data::DataClass;
@@ -154,6 +154,11 @@ impl<D: Device> Volume<D> {
         }
         runs.push((self.layout.journal, 1));
         runs
+    }
+
+    /// What is freed from now on is discarded so, or not, as after a remount with other options.
+    pub fn set_discard(&mut self, discard: Discard) {
+        self.spec.discard = discard;
     }
 
     /// Unmounts and mounts again: everything is written, preallocations and the page cache are gone, and which groups were trimmed is forgotten.

@@ -1,5 +1,6 @@
 //! Whoever runs the cells of a study: modelled ones, which are values, on all processors; those of a real filesystem one after another.
 
+use super::beginnings::Beginnings;
 use super::checkpoint::{self, Checkpoints};
 use crate::drives::crew;
 use crate::drives::memory::Budget;
@@ -17,6 +18,7 @@ use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
 use trimtab_core::runner::End;
 use trimtab_core::runner::header::Header;
+use trimtab_core::simulate::Watcher;
 use trimtab_core::study::cells::{Cell, Question};
 use trimtab_core::study::job::Job;
 use trimtab_core::study::matrix::Matrix;
@@ -82,7 +84,9 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
     let under_way: Vec<UnderWay<'_>> = all.into_iter().map(UnderWay::new).collect();
     let tasks = in_order(&under_way);
     let bar = Tally::new(context, "runs", tasks.len() as u64);
-    let (budget, tasks) = (Budget::of_this_machine(), Mutex::new(tasks));
+    let budget = Budget::of_this_machine();
+    let beginnings = Beginnings::of(tasks.iter().flat_map(|task| under_way[task.study].cells_of(&task.what)), budget.total());
+    let tasks = Mutex::new(tasks);
     let next = |thread: usize| {
         let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
         // What is large takes memory, what is small does not: one from either end.
@@ -92,8 +96,8 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
         let study = &under_way[task.study];
         let _memory = budget.take(task.memory.min(budget.total().0));
         match task.what {
-            What::Visit(at) => study.visit(context, at)?,
-            What::Trial(at) => study.try_out(at),
+            What::Visit(at) => study.visit(context, at, &beginnings)?,
+            What::Trial(at) => study.try_out(at, &beginnings),
         }
         bar.count();
         Ok(())
@@ -120,7 +124,8 @@ enum What {
 fn in_order(all: &[UnderWay<'_>]) -> VecDeque<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     for (study, under_way) in all.iter().enumerate() {
-        let memory = |at: usize| under_way.cells[at].memory().0;
+        // One more that others begin with is kept beside it.
+        let memory = |at: usize| under_way.cells[at].memory().0 / 2 * 3;
         tasks.extend(under_way.books().visits().into_iter().map(|at| Task { study, what: What::Visit(at), memory: memory(at) }));
         tasks.extend((0..under_way.trials.len()).map(|at| Task { study, what: What::Trial(at), memory: 0 }));
     }
@@ -165,13 +170,22 @@ impl<'a> UnderWay<'a> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn visit(&self, context: &Context, at: usize) -> anyhow::Result<()> {
+    /// What is run for a task.
+    fn cells_of(&self, what: &What) -> &[Cell] {
+        match what {
+            What::Visit(at) => &self.cells[*at..=*at],
+            What::Trial(at) => self.trials[*at].as_deref().unwrap_or_default(),
+        }
+    }
+
+    fn visit(&self, context: &Context, at: usize, beginnings: &Beginnings) -> anyhow::Result<()> {
         if self.books().is_given_up(at) {
             return Ok(());
         }
         let cell = &self.cells[at];
         let _underway = context.doing.begin(&cell.title());
-        let reason = match cell.run(&mut Unwatched) {
+        let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| beginnings.take(setup, watcher);
+        let reason = match cell.run_from(&mut beginning, &mut Unwatched) {
             Ok((mut run, End::Complete)) => {
                 stamp(&mut run, cell.setup());
                 let kept = self.books().finished(at, run);
@@ -190,9 +204,9 @@ impl<'a> UnderWay<'a> {
     }
 
     /// A small study with one assumption changed; nothing comes of it if the user interrupts.
-    fn try_out(&self, at: usize) {
+    fn try_out(&self, at: usize, beginnings: &Beginnings) {
         let said = match &self.trials[at] {
-            Ok(cells) => small_study(cells).transpose(),
+            Ok(cells) => small_study(cells, beginnings).transpose(),
             Err(problem) => Some(Err(anyhow!("{problem}"))),
         };
         if let Some(said) = said {
@@ -249,15 +263,16 @@ fn stamp(run: &mut Run, setup: &Setup) {
 }
 
 /// The runs of a small study; `None` if the user interrupted.
-fn small_study(cells: &[Cell]) -> anyhow::Result<Option<Vec<Run>>> {
-    let run = |cell: &Cell| match interrupt::requested() {
+fn small_study(cells: &[Cell], beginnings: &Beginnings) -> anyhow::Result<Option<Vec<Run>>> {
+    let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| beginnings.take(setup, watcher);
+    let mut run = |cell: &Cell| match interrupt::requested() {
         true => Ok(None),
-        false => match cell.run(&mut Unwatched)? {
+        false => match cell.run_from(&mut beginning, &mut Unwatched)? {
             (run, End::Complete) => Ok(Some(run)),
             _ => Ok(None),
         },
     };
-    cells.iter().map(run).collect()
+    cells.iter().map(&mut run).collect()
 }
 
 /// A policy that can be tried, or why it cannot.

@@ -1,0 +1,110 @@
+//! Filesystems in use that several runs begin with: filled once, copied for each but the last.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use trimtab_core::simulate::Watcher;
+use trimtab_core::study::Problem;
+use trimtab_core::study::cells::Cell;
+use trimtab_core::study::modelled::{InUse, Setup};
+use trimtab_core::units::Bytes;
+
+/// So many times the memory of a drive has to be there for one to be kept: two drives at work beside it, and a copy of each.
+const ROOM: u64 = 5;
+
+/// Each by all that decides it.
+pub struct Beginnings {
+    known: BTreeMap<String, Mutex<Slot>>,
+    memory: Bytes,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// So many runs are still to begin with it.
+    left: usize,
+    made: Option<InUse>,
+}
+
+impl Beginnings {
+    /// For these runs, on a machine where all that is under way may take `memory`.
+    pub fn of<'a>(cells: impl Iterator<Item = &'a Cell>, memory: Bytes) -> Self {
+        let mut known: BTreeMap<String, Mutex<Slot>> = BTreeMap::new();
+        for beginning in cells.filter_map(Cell::beginning) {
+            known.entry(beginning).or_default().get_mut().unwrap_or_else(PoisonError::into_inner).left += 1;
+        }
+        Self { known, memory }
+    }
+
+    /// The filesystem that a run begins with. It is made by the first that asks, and the others wait for that.
+    ///
+    /// # Errors
+    /// A drive or a filesystem that cannot be made.
+    pub fn take(&self, setup: &Setup, watcher: &mut dyn Watcher) -> Result<InUse, Problem> {
+        let room = setup.drive.spec.table_bytes() <= self.memory.0 / ROOM;
+        let Some(slot) = self.known.get(&setup.beginning()).filter(|_| room) else { return setup.in_use(watcher) };
+        // A thread that panicked here has made nothing.
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.left = slot.left.saturating_sub(1);
+        let made = match slot.made.take() {
+            Some(made) => made,
+            None => setup.in_use(watcher)?,
+        };
+        if slot.left > 0 {
+            slot.made = Some(made.clone());
+        }
+        Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use trimtab_core::data::DataClass;
+    use trimtab_core::drive::model::{self, Model};
+    use trimtab_core::drive::shipped;
+    use trimtab_core::drive::spec::{DriveSpec, SpecError};
+    use trimtab_core::policy::PolicySpec;
+    use trimtab_core::study::cells;
+    use trimtab_core::study::job::Job;
+    use trimtab_core::study::used::Used;
+    use trimtab_core::sweep::Value;
+    use trimtab_core::sweep::settings::changed_drive;
+    use trimtab_core::workload::tree::TreeList;
+
+    /// How many drives were made.
+    struct Counting(u32);
+
+    impl Watcher for Counting {
+        fn written(&mut self, _bytes: Bytes) {}
+
+        fn stopped(&self) -> bool {
+            false
+        }
+
+        fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
+            self.0 += 1;
+            model::build(spec, seed)
+        }
+    }
+
+    #[test]
+    fn runs_that_share_their_beginning_are_those_that_begin_alone() {
+        let capacity = Value::Text("4GiB".to_owned());
+        let drive = changed_drive(shipped::named("crucial-m4-128gb").unwrap(), &[("drive.capacity", &capacity)]).unwrap();
+        let used = Used::by_churn(&trimtab_core::study::modelled::volume_named("ext4"), 0.6, 1).unwrap();
+        let setup = Setup::new(drive, "drive:x", "ext4", 0.6, used, 1).unwrap();
+        let list = TreeList::synthetic(300, Bytes(8 << 20), DataClass::Random, 1).unwrap();
+        let policies: Vec<PolicySpec> = PolicySpec::NAMES.iter().map(|name| name.parse().unwrap()).collect();
+        let all = cells::deleting(&setup, &[Job::Tree { list: Arc::new(list), seed: 1 }], &policies);
+        assert_eq!(all.len(), PolicySpec::NAMES.len());
+        for (memory, drives) in [(Bytes(1 << 40), 1), (Bytes(1 << 20), all.len() as u32)] {
+            let (shared, mut watcher) = (Beginnings::of(all.iter(), memory), Counting(0));
+            for cell in &all {
+                let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| shared.take(setup, watcher);
+                let (run, _) = cell.run_from(&mut beginning, &mut watcher).unwrap();
+                assert!(run == cell.run(&mut ()).unwrap().0, "{}", cell.title());
+            }
+            assert_eq!(watcher.0, drives, "a machine with {memory}");
+        }
+    }
+}
