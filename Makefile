@@ -92,7 +92,10 @@ fuzz:
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$features $$t $(CURDIR)/fuzz/corpus/$$t $(CURDIR)/fuzz/seeds/$$t $(CURDIR)/drives -- \
 	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -timeout=60 || exit 1; done
 
-# Every claim against something else in the same run; fails if one does not hold. A quiet machine, please.
+# Every claim against something else in the same run; fails if one does not hold. A quiet machine, please. Every sample is kept in a CSV for each
+# benchmark, under what it was measured on: BENCH_CSV=docs/bench for those that are committed.
+BENCH_CSV ?= target/bench
+bench bench-python: export TRIMTAB_BENCH_CSV = $(abspath $(BENCH_CSV))
 bench: packages
 	$(CARGO) bench -p trimtab --bench '*'
 	$(MAKE) bench-python

@@ -72,6 +72,31 @@ pub struct Discards {
     pub freed: Option<Bytes>,
 }
 
+impl Discards {
+    /// Adds a request that was carried out. What is accepted stays known only as long as every request was counted.
+    pub fn carry_out(&mut self, request: Amount, counted: Option<Amount>) {
+        let first = self.carried_out().count == 0;
+        self.accepted = if first { counted } else { self.accepted.zip(counted).map(|(sum, one)| sum + one) };
+        self.asked += request;
+    }
+
+    /// Adds a request that was refused.
+    pub fn refuse(&mut self, request: Amount, errno: i32) {
+        self.asked += request;
+        self.refused += request;
+        if let Err(at) = self.errnos.binary_search(&errno) {
+            self.errnos.insert(at, errno);
+        }
+    }
+
+    /// What was asked and not refused.
+    #[must_use]
+    pub const fn carried_out(&self) -> Amount {
+        let (asked, refused) = (self.asked, self.refused);
+        Amount::new(asked.count.saturating_sub(refused.count), asked.bytes.0.saturating_sub(refused.bytes.0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +109,32 @@ mod tests {
         assert_eq!(Amount::new(12, 100).since(before), Amount::new(2, 100), "each by itself");
         assert_eq!([before, now].into_iter().sum::<Amount>(), Amount::new(22, 9096));
         assert_eq!(Amount::new(u64::MAX, u64::MAX) + now, Amount::new(u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn what_was_asked_is_carried_out_or_refused() {
+        let mut discards = Discards::default();
+        discards.refuse(Amount::new(1, 10), 95);
+        discards.carry_out(Amount::new(1, 100), Some(Amount::new(3, 80)));
+        discards.refuse(Amount::new(1, 20), 5);
+        discards.refuse(Amount::new(1, 30), 95);
+        discards.carry_out(Amount::new(1, 200), Some(Amount::new(4, 120)));
+        assert_eq!((discards.asked, discards.refused), (Amount::new(5, 360), Amount::new(3, 60)));
+        assert_eq!(discards.carried_out(), Amount::new(2, 300));
+        assert_eq!(discards.accepted, Some(Amount::new(7, 200)));
+        assert_eq!(discards.errnos, [5, 95], "each once");
+    }
+
+    #[test]
+    fn what_was_not_counted_once_is_not_known() {
+        let mut discards = Discards::default();
+        discards.carry_out(Amount::new(1, 100), Some(Amount::new(3, 80)));
+        discards.carry_out(Amount::new(1, 100), None);
+        discards.carry_out(Amount::new(1, 100), Some(Amount::new(3, 80)));
+        assert_eq!((discards.accepted, discards.asked), (None, Amount::new(3, 300)));
+        let mut never_at_first = Discards::default();
+        never_at_first.carry_out(Amount::new(1, 100), None);
+        never_at_first.carry_out(Amount::new(1, 100), Some(Amount::new(3, 80)));
+        assert_eq!(never_at_first.accepted, None);
     }
 }

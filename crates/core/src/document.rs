@@ -346,6 +346,18 @@ pub fn dots_table(
     table
 }
 
+/// Bars as a table, their numbers written by `number`.
+pub fn bars_table(chart: &Chart, categories: &[String], series: &[(String, Vec<Option<f64>>)], number: fn(f64) -> String) -> Table {
+    let mut header = vec![chart.y_label.as_str()];
+    header.extend(series.iter().map(|(name, _)| name.as_str()));
+    let mut table = Table::new(chart.title.clone(), &header);
+    for (at, category) in categories.iter().enumerate() {
+        let values = series.iter().map(|(_, values)| values.get(at).copied().flatten().map_or_else(String::new, number));
+        table.row(core::iter::once(category.clone()).chain(values));
+    }
+    table
+}
+
 /// How long what was asked for when took, two of them beside each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heat {

@@ -26,6 +26,7 @@ pub use adaptive::{Adaptive, AdaptiveSettings};
 pub use batched::{Batched, BatchedSettings, Schedule};
 pub use driver::{Driver, Patience, Surface, Then, Trim, Turn};
 pub use idle::{Idle, IdleSettings, TrimCost};
+pub use pass::Pass;
 pub use simple::{ByHand, Now, Online};
 pub use spec::{ParsePolicyError, PolicySpec};
 pub use state::State;
@@ -153,11 +154,18 @@ pub trait Policy: Send {
         None
     }
 
+    /// Where it is in its pass.
+    fn pass(&self) -> &Pass;
+
     /// True while a pass is under way.
-    fn running(&self) -> bool;
+    fn running(&self) -> bool {
+        self.pass().running()
+    }
 
     /// True while a pass is under way that another one is to follow without a pause, because the user asked for it meanwhile.
-    fn another_follows(&self) -> bool;
+    fn another_follows(&self) -> bool {
+        self.pass().another_follows()
+    }
 
     /// What it has to remember across a restart, as plain data; [`PolicySpec::build`] takes it back.
     fn state(&self) -> State;

@@ -307,3 +307,32 @@ pub struct Run {
     /// What is drawn of it beyond series; empty for most.
     pub pictures: Pictures,
 }
+
+impl Run {
+    /// One of which nothing is known, to begin from: entered, of one system, not complete.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self {
+            workload: String::new(),
+            settings: Vec::new(),
+            target: TargetKind::Elsewhere,
+            target_label: String::new(),
+            policy: String::new(),
+            policy_settings: Vec::new(),
+            seed: 0,
+            provenance: Provenance::Entered,
+            systems: 1,
+            started_unix_ms: 0,
+            tool_version: String::new(),
+            complete: false,
+            environment: Vec::new(),
+            specification: Vec::new(),
+            phases: Vec::new(),
+            metrics: Vec::new(),
+            series: Vec::new(),
+            counters: Vec::new(),
+            warnings: Vec::new(),
+            pictures: Pictures::default(),
+        }
+    }
+}

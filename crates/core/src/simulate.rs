@@ -33,8 +33,10 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 use loops::Loops;
+use passes::Requests;
 use sampled::Sampled;
 use steered::{Account, Steered};
+use timing::Timing;
 
 /// How many samples of the drive's insides a simulation takes.
 const SAMPLES: u64 = 400;
@@ -173,21 +175,22 @@ pub trait Trace {
     /// Why it cannot be read, or why a simulation cannot be.
     type Error: From<UsageError> + From<SpecError> + From<Stopped>;
 
-    /// Settings of the run.
-    fn fields(&self) -> Vec<Field>;
+    /// Its requests while they are read.
+    type Requests<'a>: Requests<Error = Self::Error>
+    where
+        Self: 'a;
 
-    /// Replays it once, or again and again until so much is written. Writes of traces that do not say what they wrote get `data`.
+    /// When its requests are made.
+    fn timing(&self) -> Timing;
+
+    /// What it is called in messages.
+    fn name(&self) -> String;
+
+    /// Begins it, once for each pass.
     ///
     /// # Errors
-    /// A trace that cannot be read or does not fit; one that writes nothing, if it has to.
-    fn run(
-        &self,
-        data: DataClass,
-        until: Option<Bytes>,
-        subject: Subject,
-        now: Nanos,
-        watcher: &mut dyn Watcher,
-    ) -> Result<Finished, Self::Error>;
+    /// A trace that cannot be read.
+    fn open(&self) -> Result<Self::Requests<'_>, Self::Error>;
 }
 
 struct Forward<'a>(&'a mut dyn Watcher);
@@ -327,7 +330,8 @@ impl<'a, T: Trace> Prepared<'a, T> {
             }
             Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, watcher)),
             Self::Trace(trace) => {
-                trace.run(plan.data, plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes))), subject, now, watcher)
+                let until = plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes)));
+                passes::replay(trace, plan.data, until, subject, now, watcher)
             }
         }
     }
@@ -397,7 +401,7 @@ fn settings<T: Trace>(plan: &Plan<T>, total: Option<Bytes>) -> Vec<Field> {
     match &plan.load {
         Load::Synthetic(addresses) => fields.extend(addresses.fields()),
         Load::Crystal(loops) => fields.extend(loops.fields()),
-        Load::Trace(trace) => fields.extend(trace.fields()),
+        Load::Trace(trace) => fields.extend(trace.timing().setting().map(|(key, value)| Field::new(key, value))),
     }
     fields.push(Field::new("fill-permille", plan.fill_permille.to_string()));
     fields.push(Field::new("until-written", total.map_or_else(|| "the end".to_owned(), |total| total.to_string())));

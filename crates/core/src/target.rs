@@ -157,16 +157,3 @@ pub struct TrimOutcome {
     /// How long it took.
     pub took: Nanos,
 }
-
-/// A filesystem whose free space can be trimmed in windows.
-pub trait TrimTarget: Clock {
-    /// The windows that together cover the filesystem, each of them correct to trim alone
-    /// (whole block groups on ext4, allocation groups on XFS, chunks on btrfs).
-    fn windows(&mut self) -> TargetResult<Vec<TrimWindow>>;
-
-    /// Free space now.
-    fn free(&mut self) -> TargetResult<Bytes>;
-
-    /// Trims the free extents of at least `min_extent` in `window`.
-    fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> TargetResult<TrimOutcome>;
-}

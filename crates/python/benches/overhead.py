@@ -4,7 +4,10 @@
 Prints a line a way with the median of its rounds and its ratio to threads of this process; exit status 1 if one takes more than 5 % longer.
 """
 
+import csv
+import importlib.metadata
 import os
+import platform
 import statistics
 import sys
 import tempfile
@@ -32,7 +35,23 @@ def seconds(client) -> float:
     return time.perf_counter() - began
 
 
+def keep(took: dict[str, list[float]], load: str) -> None:
+    """Every sample, in the shape of the other benchmarks (crates/trimtab/benches/figures), in the directory that TRIMTAB_BENCH_CSV names."""
+    directory = os.environ.get("TRIMTAB_BENCH_CSV")
+    if not directory:
+        return
+    os.makedirs(directory, exist_ok=True)
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("trimtab", "distributed", "ray"))
+    with open(os.path.join(directory, "python.csv"), "w", newline="") as file:
+        file.write(f"# What Dask and Ray cost beside threads: {CELLS} cells, {WORKERS} at once.\n# {versions}, Python {platform.python_version()}\n")
+        file.write(f"# Linux {platform.release()} {platform.machine()}, {os.cpu_count()} processors; load before {load}\n")
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["case", "figure", "unit", "sample", "value"])
+        rows.writerows([name, "all cells", "s", nth + 1, value] for name, rounds in took.items() for nth, value in enumerate(rounds))
+
+
 def main() -> int:
+    load = " ".join(f"{value:.2f}" for value in os.getloadavg())
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled")
     import ray
     from distributed import Client, LocalCluster
@@ -49,6 +68,7 @@ def main() -> int:
                 for name, way in (("threads", None), ("dask", client), ("ray", ray)):
                     took[name].append(seconds(way))
         ray.shutdown()
+    keep(took, load)
     base = statistics.median(took["threads"])
     print(f"{CELLS} cells, {WORKERS} at once, {base * WORKERS / CELLS:.2f} s a cell, {ROUNDS} rounds in turns")
     worst = 0.0

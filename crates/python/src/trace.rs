@@ -8,11 +8,9 @@ use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trimtab_core::data::DataClass;
-use trimtab_core::run::Field;
 use trimtab_core::runner::Stopped;
-use trimtab_core::simulate::passes::{self, Manner, Requests};
+use trimtab_core::simulate::passes::Requests;
 use trimtab_core::simulate::timing::Timing;
-use trimtab_core::simulate::{Finished, Subject, Watcher};
 use trimtab_core::sweep::short_hash;
 use trimtab_core::trace::{Event, Format, Kind, Parser};
 use trimtab_core::units::{Bytes, Nanos};
@@ -178,25 +176,23 @@ impl Trace {
 impl trimtab_core::simulate::Trace for Timed {
     type Error = Cannot;
 
-    fn fields(&self) -> Vec<Field> {
-        self.timing.setting().map(|(key, value)| Field::new(key, value)).into_iter().collect()
+    type Requests<'a> = Reading<'a>;
+
+    fn timing(&self) -> Timing {
+        self.timing
     }
 
-    fn run(
-        &self,
-        data: DataClass,
-        until: Option<Bytes>,
-        subject: Subject,
-        now: Nanos,
-        watcher: &mut dyn Watcher,
-    ) -> Result<Finished, Cannot> {
-        let open = || Ok(Reading { events: &self.events, next: 0 });
-        passes::replay(open, "the trace", Manner { timing: self.timing, data, until }, subject, now, watcher)
+    fn name(&self) -> String {
+        "the trace".to_owned()
+    }
+
+    fn open(&self) -> Result<Reading<'_>, Cannot> {
+        Ok(Reading { events: &self.events, next: 0 })
     }
 }
 
 /// A trace in memory that is being read.
-struct Reading<'a> {
+pub struct Reading<'a> {
     events: &'a [Event],
     next: usize,
 }

@@ -4,6 +4,9 @@
 //! `TRIMTAB_BENCH_SECONDS` how long each measurement takes, `TRIMTAB_BENCH_ROUNDS` how often each is repeated.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod figures;
+
+use figures::keep;
 use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         child(&args[at + 1..]);
         return ExitCode::SUCCESS;
     }
+    let _figures = figures::begin("blocks", "Block operations of 4 KiB against fio, direct, on the same file, in turns.", &[["fio", "--version"]]);
     let plan = Plan { seconds: number("TRIMTAB_BENCH_SECONDS", 0.3), rounds: number("TRIMTAB_BENCH_ROUNDS", 31.0) as usize };
     let mut held = true;
     held &= null_cost();
@@ -182,6 +186,10 @@ fn against_fio(place: &str, file: &Path, size: Bytes, plan: &Plan) -> bool {
             let (iops_ratio, cpu_ratio) = (column(&|r| r[0] / r[1]), column(&|r| r[2] / r[3]));
             let [mine, theirs, cpu, fio_cpu] = std::array::from_fn(|i| column(&|r| r[i]).median);
             let name = format!("{} QD{depth}{}", if read { "read" } else { "write" }, if *batch { ", fio in batches" } else { "" });
+            let figures = [("rate", "ops/s"), ("rate of fio", "ops/s"), ("processor time an operation", "us"), ("the same of fio", "us")];
+            for (i, (figure, unit)) in figures.into_iter().enumerate() {
+                keep(&format!("{name} on {place}"), figure, unit, &rows.iter().map(|row| row[i]).collect::<Vec<_>>());
+            }
             let verdict = iops_ratio.at_least(0.98).max(cpu_ratio.at_most(1.0));
             held &= verdict != Verdict::Fails;
             println!("{name:24} {mine:12.0} {theirs:12.0} {iops_ratio:>22} {cpu:9.2} {fio_cpu:9.2} {cpu_ratio:>22} {verdict}");
@@ -200,7 +208,9 @@ fn null_cost() -> bool {
             let mut workload = Synthetic::new(settings(Bytes(1 << 40), false, depth, Limit::Ops(5_000_000)), 1).unwrap();
             1e9 / iops(&phase(run(&mut workload, &mut target, &mut ())))
         };
-        let cost = Spread::of((0..7).map(once).collect());
+        let costs: Vec<f64> = (0..7).map(once).collect();
+        keep(&format!("null target, QD{depth}"), "an operation", "ns", &costs);
+        let cost = Spread::of(costs);
         let verdict = cost.at_most(300.0);
         held &= verdict != Verdict::Fails;
         println!("QD{depth:<3} {cost} ns an operation {verdict}");
@@ -229,10 +239,11 @@ fn recording_cost(place: &str, file: &Path, plan: &Plan) -> bool {
             let (a, b) = (once(first), once(second));
             ratios.push(if pair % 2 == 0 { a / b } else { b / a });
         }
+        let name = if read { "read" } else { "write" };
+        keep(&format!("recording, {name} QD32 on {place}"), "IOPS with over IOPS without", "ratio", &ratios);
         let ratio = Spread::of(ratios);
         let verdict = ratio.at_least(0.98);
         held &= verdict != Verdict::Fails;
-        let name = if read { "read" } else { "write" };
         println!("{name:6} {ratio} of the IOPS without recording {verdict}");
     }
     held

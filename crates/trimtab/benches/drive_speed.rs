@@ -4,6 +4,9 @@
 //! `TRIMTAB_BENCH_ROUNDS` (default 5).
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod figures;
+
+use figures::keep;
 use std::process::ExitCode;
 // For its allocator.
 use trimtab as _;
@@ -29,6 +32,8 @@ struct Claim {
 }
 
 fn main() -> ExitCode {
+    let about = "The SSD model: greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time.";
+    let _figures = figures::begin("drive_speed", about, &[]);
     let claims = [
         Claim { name: "8 GiB", raw_bytes: 8 << 30, superblock_dies: 1, random_min: 6.0, sequential_min: 60.0 },
         Claim { name: "128 GiB", raw_bytes: 128 << 30, superblock_dies: 1, random_min: 3.0, sequential_min: 60.0 },
@@ -79,6 +84,7 @@ fn measure(claim: &Claim) -> bool {
     let units = bench.ssd.size().0 / PAGE;
     let mut held = true;
     let mut report = |what: &str, pages: u64, claimed: Option<f64>, seconds: &mut [f64]| {
+        keep(claim.name, what, "pages/s", &seconds.iter().map(|seconds| pages as f64 / seconds).collect::<Vec<_>>());
         seconds.sort_by(f64::total_cmp);
         let rate = pages as f64 / seconds[seconds.len() / 2] / 1e6;
         let holds = claimed.is_none_or(|claimed| rate >= claimed);
@@ -114,6 +120,7 @@ fn measure(claim: &Claim) -> bool {
     }
     report("trims of 1 GiB", units, Some(claim.sequential_min), &mut trims);
     println!("{:10} {:>26} {waf:>10.2}", claim.name, "WAF of the random writes");
+    keep(claim.name, "WAF of the random writes", "ratio", &[waf]);
     bench.ssd.check_invariants().unwrap();
     held
 }
@@ -190,6 +197,7 @@ fn memory() -> bool {
         let limit = 10 * u64::from(units) + (64 << 20);
         let holds = bytes <= limit && (unit == PAGE || bytes <= 3 << 30);
         held &= holds;
+        keep(name, "resident memory", "B", &[bytes as f64]);
         let per_unit = bytes as f64 / f64::from(units);
         println!("{name:34} {:>12.0} {per_unit:>16.2} {:>8}", bytes as f64 / f64::from(1 << 20), if holds { "yes" } else { "NO" });
     }

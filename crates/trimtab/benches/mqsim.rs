@@ -4,6 +4,9 @@
 //! kept there stand beside those of this run. MQSim gives mean and longest times in whole microseconds, and no percentiles.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod figures;
+
+use figures::keep;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write as _;
@@ -271,12 +274,17 @@ fn kept(name: &str) -> Option<Figures> {
 }
 
 fn main() -> ExitCode {
+    let _figures = figures::begin("mqsim", "This model in the cases of docs/mqsim.csv, which has what MQSim said of them.", &[]);
     let program = std::env::var_os("TRIMTAB_MQSIM");
     let mut table = String::from("case,mqsim_iops,mqsim_mean_us,mqsim_max_us,mqsim_waf,iops,mean_us,median_us,p99_us,max_us,waf\n");
     let mut all = true;
     for case in &CASES {
         let theirs = program.as_ref().map_or_else(|| kept(case.name), |program| theirs(Path::new(program), case));
         let ours = ours(case);
+        keep(case.name, "rate", "ops/s", &[ours.iops]);
+        keep(case.name, "mean time", "us", &[ours.mean_us]);
+        keep(case.name, "p99", "us", &[ours.p99_us]);
+        keep(case.name, "WAF", "ratio", &[ours.waf]);
         let Some(theirs) = theirs else {
             eprintln!("{}: no figures of MQSim", case.name);
             all = false;

@@ -3,6 +3,9 @@
 //! `cargo bench --bench postmark_vs_original`; `TRIMTAB_BENCH_ROUNDS` is how many pairs are run (default 31), `TRIMTAB_BENCH_POSTMARK` the original.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod figures;
+
+use figures::keep;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -19,6 +22,8 @@ struct Sample {
 fn main() -> ExitCode {
     let rounds = std::env::var("TRIMTAB_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(31);
     let original = std::env::var_os("TRIMTAB_BENCH_POSTMARK").unwrap_or_else(|| "postmark".into());
+    let about = "PostMark, size 500 100000, number 10000, transactions 20000, read and write 4096, unbuffered, tmpfs; pairs in turns.";
+    let _figures = figures::begin("postmark_vs_original", about, &[[&original.to_string_lossy(), "--version"]]);
     let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     // The first pair warms up; who begins changes from pair to pair.
@@ -42,6 +47,8 @@ fn main() -> ExitCode {
     println!("{:<22} {:>34} {:>34}", "", "wall, s: median (quartiles)", "CPU, s: median (quartiles)");
     for (name, samples) in [("postmark (Debian)", &theirs), ("trimtab postmark", &ours)] {
         println!("{name:<22} {:>34} {:>34}", spread(samples, |s| s.wall), spread(samples, |s| s.cpu));
+        keep(name, "wall clock", "s", &samples.iter().map(|s| s.wall).collect::<Vec<_>>());
+        keep(name, "processor time", "s", &samples.iter().map(|s| s.cpu).collect::<Vec<_>>());
     }
     let ratio = |of: fn(&Sample) -> f64| quartiles(theirs.iter().zip(&ours).map(|(their, our)| of(our) / of(their)));
     let (wall, cpu) = (ratio(|s| s.wall), ratio(|s| s.cpu));

@@ -4,6 +4,9 @@
 //! drives of 8 GiB, five policies and two workloads, each drive written over eight times.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod figures;
+
+use figures::keep;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::time::Instant;
@@ -40,6 +43,8 @@ fn seconds(plan: &Path, output: &Path, shards: &[&str]) -> f64 {
 
 fn main() -> ExitCode {
     let cells: usize = std::env::var("TRIMTAB_BENCH_CELLS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    let about = "Sweeps: a Latin hypercube of drives of 8 GiB, five policies, two workloads, 8 drive writes each; one thread a process.";
+    let _figures = figures::begin("sweeps", about, &[]);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = scratch.path().join("plan.toml");
     // One process does a quarter of them: it is only there to be compared with.
@@ -50,9 +55,12 @@ fn main() -> ExitCode {
     let same = std::fs::read(scratch.path().join("one/results.parquet")).unwrap()
         == std::fs::read(scratch.path().join("two/results.parquet")).unwrap();
     let twice = one / two;
+    keep(&format!("{few} cells"), "one process", "s", &[one]);
+    keep(&format!("{few} cells"), "two processes", "s", &[two]);
     println!("{few} cells: one process {one:.1} s, two {two:.1} s: {twice:.2} times ({TWICE_MIN} claimed), the same bytes: {same}");
     std::fs::write(&path, plan(cells)).unwrap();
     let all = seconds(&path, &scratch.path().join("all"), &["1/2", "2/2"]);
+    keep(&format!("{cells} cells"), "two processes", "s", &[all]);
     let rate = cells as f64 / all;
     let hours = PROJECTED.0 / rate / 3600.0;
     println!(

@@ -5,10 +5,12 @@
 
 #[path = "../tests/it/attached.rs"]
 mod attached;
+mod figures;
 #[path = "../tests/it/support.rs"]
 mod support;
 
 use attached::{Attached, Mounted, ok};
+use figures::keep;
 use rustix::fd::AsFd as _;
 use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
         eprintln!("trimming: not measured, this needs root");
         return ExitCode::SUCCESS;
     }
+    let programs = [["fstrim", "--version"], ["mkfs.ext4", "-V"], ["mkfs.xfs", "-V"], ["mkfs.btrfs", "--version"]];
+    let _figures = figures::begin("trimming", "Trimming against fstrim, what others have of it, and what the daemon costs.", &programs);
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let wanted = |name: &str| args.is_empty() || args.iter().any(|a| a == name);
     let mut held = true;
@@ -96,7 +100,10 @@ fn free(path: &Path) -> u64 {
     stat.f_bfree * stat.f_frsize
 }
 
-fn row(what: &str, (commands, bytes, seconds): (u64, u64, f64), of: u64) {
+fn row(case: &str, what: &str, (commands, bytes, seconds): (u64, u64, f64), of: u64) {
+    let case = format!("{case}: {what}");
+    let figures = [("commands", "count", commands as f64), ("sent", "B", bytes as f64), ("free", "B", of as f64), ("took", "s", seconds)];
+    figures.into_iter().for_each(|(figure, unit, value)| keep(&case, figure, unit, &[value]));
     println!(
         "  {what:<34} {commands:>7} commands {:>8.1} MiB {:>6.1} % of free {seconds:>7.2} s",
         mib(bytes),
@@ -123,7 +130,7 @@ fn holes() -> bool {
         for (what, sent) in
             [("fstrim", plain), ("fstrim, a range for each group", by_group), ("trimtab trim", ours), ("trimtab trim --policy idle", idle)]
         {
-            row(what, sent, free(&path));
+            row(&format!("XFS, {count} holes"), what, sent, free(&path));
         }
         held &= claim(ours.0 >= count as u64 && ours.1 >= free(&path), "trimtab trim sends every hole and all free space");
         held &= claim(plain.0 < ours.0 / 4 * 3, "fstrim leaves holes out (how many depends on their order)");
@@ -138,24 +145,24 @@ fn holes() -> bool {
             mib(all)
         );
         let ours = counted(&path, || trim(&path, &[]));
-        row("trimtab trim", ours, all);
+        row(fs_type, "trimtab trim", ours, all);
         held &= if fs_type == "ext4" {
             claim(ours.0 >= 5000 && ours.1 >= all / 100 * 98, "every hole is sent, and 98 % of what statfs calls free")
         } else {
             // Its statfs calls free what copies of metadata have been given.
             let twin = with_holes(fs_type);
             let plain = counted(&twin.path(), || fstrim(&twin.path()));
-            row("fstrim, on another one like it", plain, all);
+            row(fs_type, "fstrim, on another one like it", plain, all);
             claim(ours.0 >= 5000 && ours.1 >= plain.1 / 100 * 99, "every hole is sent, and as much as by fstrim")
         };
         let again = counted(&path, || trim(&path, &[]));
-        row("trimtab trim, a second time", again, all);
+        row(fs_type, "trimtab trim, a second time", again, all);
         if fs_type == "ext4" {
             held &= claim(again.0 == 0, "the second time sends nothing");
         } else {
             // Space outside of chunks is sent once for each mount, by whoever comes first.
             let plain = counted(&path, || fstrim(&path));
-            row("fstrim, afterwards", plain, all);
+            row(fs_type, "fstrim, afterwards", plain, all);
             held &= claim(again.1 + (4 << 20) >= plain.1, "as much as fstrim");
         }
     }
@@ -356,6 +363,19 @@ fn beside_trims(beside: &Beside) -> bool {
     for (how, o) in HOW.iter().zip(&outcomes) {
         let (before, during) = (p99(&o.before_ms), p99(&o.during_ms));
         let longest = o.during_ms.iter().copied().fold(0.0, f64::max);
+        let case = format!("{}: {how}", beside.drive);
+        keep(&case, "took, of each round", "s", &o.seconds);
+        for (figure, unit, value) in [
+            ("p99 of writes before", "ms", before),
+            ("writes before", "count", o.before_ms.len() as f64),
+            ("p99 of writes during", "ms", during),
+            ("longest write during", "ms", longest),
+            ("writes during", "count", o.during_ms.len() as f64),
+            ("commands", "count", o.commands as f64),
+            ("share of the free space that was sent", "%", o.share),
+        ] {
+            keep(&case, figure, unit, &[value]);
+        }
         println!(
             "  {how:<10} {before:>7.2} ms {during:>7.2} ms {:>7.2} {longest:>7.1} ms {:>8.2} {:>9} {:>10.1}",
             during / before,
@@ -413,6 +433,9 @@ fn daemon() -> bool {
     let memory = rss_kib(child.id());
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
     child.wait().unwrap();
+    keep("daemon, 4 filesystems, nothing to do", "processor time", "s/s", &[cpu / span]);
+    keep("daemon, 4 filesystems, nothing to do", "wake-ups", "count/s", &[wakes as f64 / span]);
+    keep("daemon, 4 filesystems, nothing to do", "resident memory", "KiB", &[memory as f64]);
     println!(
         "daemon, 4 filesystems, nothing to do, {span} s: {:.4} % of a core, {:.2} wake-ups a second, {:.1} MiB resident",
         100.0 * cpu / span,

@@ -101,12 +101,8 @@ impl Policy for Batched {
         })
     }
 
-    fn running(&self) -> bool {
-        self.pass.running()
-    }
-
-    fn another_follows(&self) -> bool {
-        self.pass.another_follows()
+    fn pass(&self) -> &Pass {
+        &self.pass
     }
 
     fn state(&self) -> State {

@@ -241,7 +241,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Now, PolicySpec, State};
+    use crate::policy::{Now, Pass, PolicySpec, State};
     use alloc::vec;
     use alloc::vec::Vec;
 
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_others_waited_and_what_the_user_wants_is_said_once() {
-        struct Nosy(Vec<(bool, Option<Nanos>, bool)>);
+        struct Nosy(Vec<(bool, Option<Nanos>, bool)>, Pass);
         impl Policy for Nosy {
             fn name(&self) -> &'static str {
                 "nosy"
@@ -361,17 +361,14 @@ mod tests {
                     }
                 }
             }
-            fn running(&self) -> bool {
-                false
-            }
-            fn another_follows(&self) -> bool {
-                false
+            fn pass(&self) -> &Pass {
+                &self.1
             }
             fn state(&self) -> State {
                 State::default()
             }
         }
-        let (mut driver, mut fake) = (Driver::new(Box::new(Nosy(Vec::new())), Patience::ENDLESS), Fake::new(2, vec![]));
+        let (mut driver, mut fake) = (Driver::new(Box::new(Nosy(Vec::new(), Pass::default())), Patience::ENDLESS), Fake::new(2, vec![]));
         driver.force();
         driver.turn(&mut fake);
         driver.turn(&mut fake);

@@ -180,12 +180,8 @@ impl Policy for Idle {
         self.next_piece(observation).unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.settings.poll)))
     }
 
-    fn running(&self) -> bool {
-        self.pass.running()
-    }
-
-    fn another_follows(&self) -> bool {
-        self.pass.another_follows()
+    fn pass(&self) -> &Pass {
+        &self.pass
     }
 
     fn state(&self) -> State {

@@ -14,7 +14,7 @@ const RETRY_LAST: Nanos = Nanos::from_secs(86_400);
 /// Keeps a position, not a list, so that it survives restarts and windows that come and go meanwhile (btrfs chunks). Windows are visited
 /// in order of their addresses, whatever order the observation gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pass {
+pub struct Pass {
     /// Where it goes on; `None` when no pass is under way.
     next: Option<u64>,
     /// What was sent and has not been answered.

@@ -30,12 +30,8 @@ impl Policy for ByHand {
         self.pass.drive(observation, self.min_extent).unwrap_or(Action::Nothing)
     }
 
-    fn running(&self) -> bool {
-        self.pass.running()
-    }
-
-    fn another_follows(&self) -> bool {
-        self.pass.another_follows()
+    fn pass(&self) -> &Pass {
+        &self.pass
     }
 
     fn state(&self) -> State {
@@ -73,12 +69,8 @@ impl Policy for Now {
         self.by_hand.decide(observation)
     }
 
-    fn running(&self) -> bool {
-        self.by_hand.running()
-    }
-
-    fn another_follows(&self) -> bool {
-        self.by_hand.another_follows()
+    fn pass(&self) -> &Pass {
+        self.by_hand.pass()
     }
 
     fn state(&self) -> State {
@@ -111,12 +103,8 @@ impl Policy for Online {
         self.0.decide(observation)
     }
 
-    fn running(&self) -> bool {
-        self.0.running()
-    }
-
-    fn another_follows(&self) -> bool {
-        self.0.another_follows()
+    fn pass(&self) -> &Pass {
+        self.0.pass()
     }
 
     fn state(&self) -> State {

@@ -1,6 +1,5 @@
 //! What is known of a run before it starts.
 
-use crate::run::pictures::Pictures;
 use crate::run::{Field, Provenance, Run, TargetKind};
 use crate::runner::recorder::Recorded;
 use alloc::borrow::ToOwned as _;
@@ -62,18 +61,13 @@ impl Header {
             policy_settings: self.policy_settings,
             seed: self.seed,
             provenance,
-            systems: 1,
             started_unix_ms: self.started_unix_ms,
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             complete,
-            environment: Vec::new(),
             specification: self.specification,
             phases: recorded.phases,
-            metrics: Vec::new(),
             series: recorded.series,
-            counters: Vec::new(),
-            warnings: Vec::new(),
-            pictures: Pictures::default(),
+            ..Run::empty()
         }
     }
 }

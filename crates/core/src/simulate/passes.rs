@@ -1,8 +1,7 @@
 //! A trace that is replayed once, or again and again until so much is written, and what was recorded of it.
 
 use super::replay::Replay;
-use super::timing::Timing;
-use super::{Finished, Subject, Watcher};
+use super::{Finished, Subject, Trace, Watcher};
 use crate::data::DataClass;
 use crate::runner::End;
 use crate::runner::recorder::Recorder;
@@ -35,37 +34,28 @@ pub trait Requests {
     fn says_data(&self) -> bool;
 }
 
-/// How a trace is replayed.
-#[derive(Clone, Copy, Debug)]
-pub struct Manner {
-    /// When requests are made.
-    pub timing: Timing,
-    /// What is written where the trace does not say it.
-    pub data: DataClass,
-    /// How much is to be written; `None` replays it once.
-    pub until: Option<Bytes>,
-}
-
-/// Replays the trace that `open` begins, called `name` in messages, on `subject`, which was last busy at `now`.
+/// Replays `trace` on `subject`, which was last busy at `now`: once, or again and again `until` so much is written. Writes of traces that do not
+/// say what they wrote get `data`.
 ///
 /// # Errors
 /// A trace that cannot be read, does not fit the drive or has no request; one that writes nothing, if it has to.
-pub fn replay<R: Requests>(
-    mut open: impl FnMut() -> Result<R, R::Error>,
-    name: &str,
-    manner: Manner,
+pub(super) fn replay<T: Trace>(
+    trace: &T,
+    data: DataClass,
+    until: Option<Bytes>,
     subject: Subject,
     now: Nanos,
     watcher: &mut dyn Watcher,
-) -> Result<Finished, R::Error> {
-    let mut pass = Pass { manner, replay: Replay::new(subject, now).timed(manner.timing), recorder: Recorder::new(now) };
+) -> Result<Finished, T::Error> {
+    let name = &trace.name();
+    let mut pass = Pass { data, until, replay: Replay::new(subject, now).timed(trace.timing()), recorder: Recorder::new(now) };
     pass.recorder.begin_phase("replay", now);
     let end = loop {
         let before = pass.recorder.written();
-        if let Some(end) = pass.once(&mut open()?, name, watcher)? {
+        if let Some(end) = pass.once(&mut trace.open()?, name, watcher)? {
             break end;
         }
-        match manner.until {
+        match until {
             None => break End::Complete,
             Some(until) if pass.recorder.written() >= until => break End::Complete,
             Some(_) if pass.recorder.written() == before => {
@@ -79,7 +69,8 @@ pub fn replay<R: Requests>(
 }
 
 struct Pass {
-    manner: Manner,
+    data: DataClass,
+    until: Option<Bytes>,
     replay: Replay<super::sampled::Sampled>,
     recorder: Recorder,
 }
@@ -91,7 +82,7 @@ impl Pass {
         while let Some(event) = requests.next_request() {
             let mut event = event?;
             if !requests.says_data() {
-                event.class = self.manner.data;
+                event.class = self.data;
             }
             let too_large =
                 |problem: String| UsageError::new(format!("{}: {problem}", requests.place())).hint("a drive of a larger capacity has room");
@@ -113,7 +104,7 @@ impl Pass {
                 }
                 watcher.written(self.recorder.written());
             }
-            if self.manner.until.is_some_and(|until| self.recorder.written() >= until) {
+            if self.until.is_some_and(|until| self.recorder.written() >= until) {
                 break;
             }
         }
@@ -129,7 +120,8 @@ mod tests {
     use super::*;
     use crate::drive::shipped::drive;
     use crate::policy::PolicySpec;
-    use crate::simulate::{Amount, Load, Plan, Simulated, Trace, run};
+    use crate::simulate::timing::Timing;
+    use crate::simulate::{Amount, Load, Plan, Simulated, run};
     use crate::trace::Kind;
     use alloc::vec;
 
@@ -158,20 +150,18 @@ mod tests {
     impl Trace for Given {
         type Error = std::boxed::Box<dyn core::error::Error>;
 
-        fn fields(&self) -> Vec<crate::run::Field> {
-            Vec::new()
+        type Requests<'a> = Reading<'a>;
+
+        fn timing(&self) -> Timing {
+            Timing::Recorded
         }
 
-        fn run(
-            &self,
-            data: DataClass,
-            until: Option<Bytes>,
-            subject: Subject,
-            now: Nanos,
-            watcher: &mut dyn Watcher,
-        ) -> Result<Finished, Self::Error> {
-            let manner = Manner { timing: Timing::Recorded, data, until };
-            replay(|| Ok(Reading(self.0.iter())), "it", manner, subject, now, watcher)
+        fn name(&self) -> String {
+            "it".to_string()
+        }
+
+        fn open(&self) -> Result<Reading<'_>, Self::Error> {
+            Ok(Reading(self.0.iter()))
         }
     }
 

@@ -8,7 +8,10 @@ use crate::drive::shipped::drive;
 use crate::drive::spec::SpecError;
 use crate::drive::spec::file::Drive;
 use crate::runner::{End, Stopped};
-use crate::simulate::{Finished, Subject, Trace, Watcher};
+use crate::simulate::Trace;
+use crate::simulate::passes::Requests;
+use crate::simulate::timing::Timing;
+use crate::trace::Event;
 use crate::units::{Bytes, Nanos};
 use crate::usage::UsageError;
 use alloc::borrow::ToOwned as _;
@@ -44,12 +47,34 @@ said!(UsageError SpecError Stopped);
 impl Trace for Any {
     type Error = Said;
 
-    fn fields(&self) -> Vec<crate::run::Field> {
-        Vec::new()
+    type Requests<'a> = Self;
+
+    fn timing(&self) -> Timing {
+        Timing::Recorded
     }
 
-    fn run(&self, _: crate::data::DataClass, _: Option<Bytes>, _: Subject, _: Nanos, _: &mut dyn Watcher) -> Result<Finished, Said> {
+    fn name(&self) -> String {
+        "it".into()
+    }
+
+    fn open(&self) -> Result<Self, Said> {
         Err(Said("it is no trace".into()))
+    }
+}
+
+impl Requests for Any {
+    type Error = Said;
+
+    fn next_request(&mut self) -> Option<Result<Event, Said>> {
+        None
+    }
+
+    fn place(&self) -> String {
+        "nowhere".into()
+    }
+
+    fn says_data(&self) -> bool {
+        false
     }
 }
 

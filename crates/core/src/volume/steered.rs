@@ -5,7 +5,7 @@ use crate::discards::Amount;
 use crate::drive::Device;
 use crate::op::Payload;
 use crate::policy::{Driver, Observation, Patience, Policy, Surface, Trim, TrimRequest, Turn};
-use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget as _, TrimWindow, Trimmable};
+use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimWindow, Trimmable};
 use crate::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -126,7 +126,7 @@ impl<D: Device> Steered<D> {
     /// Puts `volume` under `policy`, which sees bytes written in steps of `counter_step` ([`Bytes::MAX`] for a counter that never moves). Whether
     /// the volume discards online is its specification's business.
     pub fn new(mut volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
-        let windows = volume.windows().unwrap_or_default();
+        let windows = volume.trim_windows();
         let taken = discards(&volume);
         let surface = Watched { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };
         Self { driver: driver(policy), surface, sent: None, last_start: 0, log: TrimLog::default(), taken }
@@ -234,7 +234,7 @@ impl<D: Device> Trimmable for Steered<D> {
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
         let volume = self.volume_mut();
         let mut all = TrimOutcome::default();
-        for window in volume.windows()? {
+        for window in volume.trim_windows() {
             let one = volume.trim(window, Bytes::ZERO)?;
             all.asked += one.asked;
             all.returned += one.returned;

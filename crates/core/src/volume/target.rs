@@ -5,11 +5,10 @@ use super::{BLOCK, TrimRun, Volume};
 use crate::drive::Device;
 use crate::op::Payload;
 use crate::policy::TrimRequest;
-use crate::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, TrimTarget, TrimWindow};
+use crate::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, TrimWindow};
 use crate::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
 impl<D: Device> Clock for Volume<D> {
     fn now(&mut self) -> Nanos {
@@ -51,16 +50,12 @@ impl<D: Device> FileTarget for Volume<D> {
     }
 }
 
-impl<D: Device> TrimTarget for Volume<D> {
-    fn windows(&mut self) -> TargetResult<Vec<TrimWindow>> {
-        Ok(self.trim_windows())
-    }
-
-    fn free(&mut self) -> TargetResult<Bytes> {
-        Ok(self.free_space())
-    }
-
-    fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> TargetResult<TrimOutcome> {
+impl<D: Device> Volume<D> {
+    /// Trims the free extents of at least `min_extent` in `window`, and waits for it.
+    ///
+    /// # Errors
+    /// A least extent of more than a group; a device that does not take it.
+    pub fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> TargetResult<TrimOutcome> {
         if min_extent.0 > u64::from(GROUP_BLOCKS) * BLOCK {
             return Err(TargetError {
                 action: "trim",

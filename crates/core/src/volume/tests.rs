@@ -5,7 +5,7 @@ use crate::data::DataClass;
 use crate::drive::{Command, Completion};
 use crate::op::Payload;
 use crate::rng::Stream;
-use crate::target::{Clock as _, FileTarget as _, TrimTarget as _};
+use crate::target::{Clock as _, FileTarget as _};
 use ::alloc::format;
 use ::alloc::string::ToString as _;
 use ::alloc::vec;
@@ -207,7 +207,7 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
         }
         Do::BeginTrim(n) => {
             if !volume.trimming() {
-                let windows = volume.windows().unwrap();
+                let windows = volume.trim_windows();
                 volume.begin_trim(small_commands(windows[usize::from(n) % windows.len()]));
             }
         }
@@ -447,7 +447,7 @@ fn fitrim_remembers_groups_that_are_trimmed_as_ext4_does() {
     v.remount();
     v.age(&Age { fill: 0.5, free_extent: Bytes(64 << 10), class: DataClass::Zero, write: false, seed: 1 }).unwrap();
     assert_eq!(v.trim(all, Bytes(16 << 20)).unwrap().returned, Bytes::ZERO);
-    let group = v.windows().unwrap()[2];
+    let group = v.trim_windows()[2];
     assert!(v.trim(group, Bytes::ZERO).unwrap().returned > Bytes::ZERO);
     assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "though nothing of the others was sent");
 }
@@ -461,7 +461,7 @@ fn trims_with_small_commands_let_others_through() {
     v.create("f", &fill(1 << 20, 1)).unwrap();
     v.sync().unwrap();
     v.foreground();
-    let window = v.windows().unwrap()[5];
+    let window = v.trim_windows()[5];
     v.begin_trim(small_commands(window));
     let mut reads = 0;
     while v.trimming() {

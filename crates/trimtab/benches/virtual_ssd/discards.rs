@@ -2,6 +2,7 @@
 
 use crate::attached::{Attached, Mounted, output};
 use crate::claim;
+use crate::figures::keep;
 use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -28,6 +29,10 @@ pub fn run() -> bool {
             of(&ledger["asked"]["bytes"]),
             of(&ledger["effective_bytes"])
         );
+        keep(name, "discards", "count", &[of(&ledger["commands"])]);
+        keep(name, "discarded", "B", &[of(&ledger["asked"]["bytes"])]);
+        keep(name, "of it held data", "B", &[of(&ledger["effective_bytes"])]);
+        keep(name, "discard amplification", "ratio", &[amplification]);
         held &= claim(of(&ledger["effective_bytes"]) > 450e6, "what the tree held was discarded");
     }
     held & slowdown()
@@ -42,6 +47,9 @@ fn slowdown() -> bool {
     let of = |value: &Value| value.as_f64().unwrap_or(0.0);
     let busy = of(&trims["count"]) * of(&trims["latency"]["mean_ns"]) / 1e9;
     let (predicted, measured) = ((plain + busy) / plain, discarding / plain);
+    keep("ext4 in real time", "delete, sync and discards, nodiscard", "s", &[plain]);
+    keep("ext4 in real time", "delete, sync and discards, discard", "s", &[discarding]);
+    keep("ext4 in real time", "time of the discards in the model", "s", &[busy]);
     println!("  ext4 in real time: delete, sync and discards take {plain:.2} s without and {discarding:.2} s with discard;");
     println!("  the model says that {} discards took {busy:.2} s: a factor of {predicted:.1}, measured {measured:.1}", of(&trims["count"]));
     claim((measured / predicted - 1.0).abs() < 0.1, "online discard slows deletion by the factor that the model predicts, within 10 %")

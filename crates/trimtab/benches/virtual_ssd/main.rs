@@ -6,6 +6,8 @@
 
 mod attached;
 mod discards;
+#[path = "../figures/mod.rs"]
+mod figures;
 mod pacing;
 mod speed;
 mod xfs;
@@ -18,6 +20,8 @@ type Part = fn() -> bool;
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let parts: [(&str, Part); 4] = [("speed", speed::run), ("pacing", pacing::run), ("discards", discards::run), ("xfs", xfs::run)];
+    let programs = [["fio", "--version"], ["mkfs.ext4", "-V"], ["mkfs.xfs", "-V"], ["mkfs.btrfs", "--version"]];
+    let _figures = figures::begin("virtual_ssd", "The virtual SSD: speed, pacing, what filesystems discard on it.", &programs);
     let mut held = true;
     for (name, part) in parts {
         if wanted.is_empty() || wanted.iter().any(|other| other == name) {

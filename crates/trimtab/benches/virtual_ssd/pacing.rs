@@ -1,6 +1,7 @@
 //! With pacing, completion times as fio sees them against those of the model.
 
 use crate::attached::{Attached, fio};
+use crate::figures::keep;
 use crate::{claim, median, rounds};
 
 /// Percentiles are to be this near, relatively or absolutely.
@@ -14,7 +15,10 @@ pub fn run() -> bool {
         for depth in ["1", "32"] {
             let all: Vec<[(f64, f64); 2]> = (0..rounds(5)).map(|_| measured(rw, side, depth)).collect();
             for (n, name) in ["p50", "p99"].into_iter().enumerate() {
-                let of = |pick: fn(&(f64, f64)) -> f64| median(all.iter().map(|both| pick(&both[n])).collect());
+                let each = |pick: fn(&(f64, f64)) -> f64| all.iter().map(|both| pick(&both[n])).collect::<Vec<_>>();
+                keep(&format!("{side} QD{depth}"), &format!("{name} of the model"), "µs", &each(|b| b.0));
+                keep(&format!("{side} QD{depth}"), &format!("{name} as fio saw it"), "µs", &each(|b| b.1));
+                let of = |pick| median(each(pick));
                 let (model, seen, error) = (of(|b| b.0), of(|b| b.1), of(|b| b.1 - b.0));
                 println!("  4 KiB {side:<6} QD{depth:<4} {name:>6} {model:>9.1} µs {seen:>9.1} µs {error:>9.1} µs");
                 let holds = error.abs() <= ABSOLUTE_US.max(RELATIVE * model);

@@ -1,6 +1,7 @@
 //! Without pacing, against a loop device over a plain file in memory, in turns.
 
 use crate::attached::{Attached, Plain, cpu_seconds, fio, memory};
+use crate::figures::keep;
 use crate::{claim, median, rounds};
 
 const SIZE: u64 = 1 << 30;
@@ -48,7 +49,11 @@ pub fn run() -> bool {
             theirs.push(a);
             mine.push(b);
         }
-        let (ratio, unit) = (median(ratios), if job.latency { "µs" } else { "MB/s" });
+        let unit = if job.latency { "µs" } else { "MB/s" };
+        keep(job.name, "plain loop device", unit, &theirs);
+        keep(job.name, "virtual SSD", unit, &mine);
+        keep(job.name, "server's processor time an operation", "µs", &cpu);
+        let ratio = median(ratios);
         println!(
             "  {:<30} {:>9.1} {unit:<4} {:>9.1} {unit:<4} {ratio:>8.2}   {:.1} µs an operation",
             job.name,
@@ -62,6 +67,8 @@ pub fn run() -> bool {
     }
     let (resident, shared) = (memory(pid, "VmRSS:"), memory(pid, "RssShmem:"));
     let needed = resident - shared;
+    keep("memory", "resident", "B", &[resident as f64]);
+    keep("memory", "of it data", "B", &[shared as f64]);
     println!("  resident {resident} bytes, of which data {shared}");
     held & claim(
         needed <= MEMORY_MAX,

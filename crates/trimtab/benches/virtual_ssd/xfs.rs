@@ -2,6 +2,7 @@
 
 use crate::attached::{Attached, Mounted, output};
 use crate::claim;
+use crate::figures::keep;
 use std::process::Command;
 
 const GROUPS: u64 = 4;
@@ -32,6 +33,7 @@ pub fn run() -> bool {
         let now = drive.number("discards.effective_bytes");
         println!("  {what:<34} {:>12} bytes, {:5.1} % of what was freed", now - before, (now - before) / freed * 100.0);
         let share = (now - before) / freed;
+        keep(what, "share of what was freed", "ratio", &[share]);
         before = now;
         share
     };

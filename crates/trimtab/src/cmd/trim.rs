@@ -311,14 +311,14 @@ fn trim(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context) -> an
         Some(_) => {
             let account = windows(args, fs, context, Path::new(&outcome.path))?;
             outcome.windows = chosen(args, fs).count() as u64;
-            outcome.complete = account.requests == outcome.windows;
+            outcome.complete = account.discards.carried_out().count == outcome.windows;
             account
         }
         None => whole(args, policy, fs, context, &mut outcome)?,
     };
     // While the locks are held.
     fs.unlimit_commands();
-    if account.requests == 0 && account.refused.first().is_some_and(|(_, r)| r.errno == Errno::OPNOTSUPP) {
+    if account.discards.carried_out().count == 0 && account.refusals.first().is_some_and(|(_, r)| r.errno == Errno::OPNOTSUPP) {
         return Err(delivery::obstructed(fs, Obstacle::Device));
     }
     finish(&mut outcome, &account, started);
@@ -398,7 +398,7 @@ fn show(progress: &mut Progress, account: &Account, waits: bool) {
     progress.say(|| {
         let wait = waits.then(|| "waiting for idle time".to_owned());
         let others = account.wait_during.filter(|wait| *wait > Nanos::ZERO).map(|wait| format!("others waited {wait}"));
-        let said = [format!("requests {}", grouped(account.requests)), format!("longest {}", account.longest)];
+        let said = [format!("requests {}", grouped(account.discards.carried_out().count)), format!("longest {}", account.longest)];
         wait.into_iter().chain(said).chain(others).collect()
     });
 }

@@ -96,10 +96,10 @@ fn text(proof: &Proof, as_mounted: bool) -> String {
         let arrived = layer.arrived.map_or("-", |yes| if yes { "yes" } else { "NO" });
         let count = &layer.discards;
         let counted = count.fate != Fate::NotCounted;
-        let commands = count.commands.filter(|_| counted).map_or("-".to_owned(), grouped);
+        let commands = count.accepted.filter(|_| counted).map_or("-".to_owned(), |accepted| grouped(accepted.count));
         let bytes = match count.given_back_bytes {
             Some(bytes) => format!("{} given back", Bytes(bytes)),
-            None => in_words(count.bytes.filter(|_| counted)),
+            None => in_words(count.bytes().filter(|_| counted)),
         };
         layers.row([format!("{} [{}]", count.name, count.kind), commands, bytes, arrived.to_owned()]);
     }

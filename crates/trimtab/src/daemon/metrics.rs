@@ -4,6 +4,7 @@ use crate::sys::beneath::Dir;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
+use trimtab_core::discards::Amount;
 
 /// What is known of one filesystem since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,13 +18,11 @@ pub struct Figures {
     /// Passes completed.
     pub passes: u64,
     /// Requests carried out.
-    pub requests: u64,
+    pub carried_out: Amount,
     /// Requests refused.
-    pub refused: u64,
+    pub refused: Amount,
     /// Discard commands that the drives counted, at the lowest layers.
-    pub sent_commands: u64,
-    /// Bytes of them.
-    pub sent_bytes: u64,
+    pub sent: Amount,
     /// Seconds inside requests.
     pub trimming_seconds: f64,
     /// The longest that others waited during a request, in seconds.
@@ -39,15 +38,15 @@ type Metric = (&'static str, &'static str, &'static str, fn(&Figures) -> f64);
 
 const METRICS: [Metric; 9] = [
     ("trimtab_passes_total", "counter", "Trim passes completed.", |f| f.passes as f64),
-    ("trimtab_requests_total", "counter", "Trim requests carried out.", |f| f.requests as f64),
-    ("trimtab_requests_refused_total", "counter", "Trim requests refused or failed.", |f| f.refused as f64),
+    ("trimtab_requests_total", "counter", "Trim requests carried out.", |f| f.carried_out.count as f64),
+    ("trimtab_requests_refused_total", "counter", "Trim requests refused or failed.", |f| f.refused.count as f64),
     (
         "trimtab_sent_commands_total",
         "counter",
         "Discard commands that the drives counted, at the lowest layers, mirrors as often as they are.",
-        |f| f.sent_commands as f64,
+        |f| f.sent.count as f64,
     ),
-    ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| f.sent_bytes as f64),
+    ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| f.sent.bytes.as_f64()),
     ("trimtab_trimming_seconds_total", "counter", "Time inside trim requests.", |f| f.trimming_seconds),
     ("trimtab_others_wait_seconds_max", "gauge", "Longest mean wait of other requests over 5 ms during a trim request.", |f| {
         f.wait_seconds_max
@@ -89,7 +88,7 @@ mod tests {
 
     #[test]
     fn labels_are_escaped_and_every_metric_is_explained() {
-        let figures = Figures { mount_point: "/a\"b\\c\nd".into(), sent_bytes: 4096, running: true, ..Figures::default() };
+        let figures = Figures { mount_point: "/a\"b\\c\nd".into(), sent: Amount::new(1, 4096), running: true, ..Figures::default() };
         let text = render(&[figures]);
         assert!(text.contains(r#"trimtab_sent_bytes_total{mountpoint="/a\"b\\c\nd",fstype="",policy=""} 4096"#), "{text}");
         for line in text.lines() {

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use trimtab_core::discards::Discards;
 use trimtab_core::policy::{Action, Driver, Patience, PolicySpec, Then, TrimRequest, Turn};
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::{Bytes, Nanos};
@@ -315,7 +316,7 @@ impl Task {
             }
         };
         self.recover_limits();
-        let before = self.account.clone();
+        let before = (self.account.discards.clone(), self.account.trimming);
         let surface = &mut Mounted { fs: &mut self.fs, world, account: &mut self.account, only: None };
         let turn = self.driver.carry_out(surface, request);
         drop(locks);
@@ -371,16 +372,15 @@ impl Task {
     }
 
     /// Adds what the last request did to the figures.
-    fn note(&self, before: &Account) {
-        let now = &self.account;
-        let sent = |a: &Account| a.sent.unwrap_or_default();
+    fn note(&self, (before, trimming): &(Discards, Nanos)) {
+        let now = &self.account.discards;
+        let sent = |d: &Discards| d.accepted.unwrap_or_default();
         let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        figures.requests += now.requests.saturating_sub(before.requests);
-        figures.refused += (now.refused.len() - before.refused.len()) as u64;
-        figures.sent_commands += sent(now).count.saturating_sub(sent(before).count);
-        figures.sent_bytes += sent(now).bytes.saturating_sub(sent(before).bytes).0;
-        figures.trimming_seconds += now.trimming.saturating_sub(before.trimming).as_secs_f64();
-        figures.wait_seconds_max = figures.wait_seconds_max.max(now.wait_during.map_or(0.0, Nanos::as_secs_f64));
+        figures.carried_out += now.carried_out().since(before.carried_out());
+        figures.refused += now.refused.since(before.refused);
+        figures.sent += sent(now).since(sent(before));
+        figures.trimming_seconds += self.account.trimming.saturating_sub(*trimming).as_secs_f64();
+        figures.wait_seconds_max = figures.wait_seconds_max.max(self.account.wait_during.map_or(0.0, Nanos::as_secs_f64));
     }
 
     fn end_pass(&mut self, ending: Ending) {
@@ -416,12 +416,13 @@ impl Task {
 
     fn summary(&self, account: &Account, ending: &Ending, took: Nanos) -> String {
         let what = match ending {
-            Ending::Complete if account.refused.is_empty() => "pass complete".to_owned(),
-            Ending::Complete => format!("pass over, {} requests refused", account.refused.len()),
+            Ending::Complete if account.refusals.is_empty() => "pass complete".to_owned(),
+            Ending::Complete => format!("pass over, {} requests refused", account.refusals.len()),
             Ending::Stopped(why) => format!("pass stopped ({why}), goes on later"),
         };
         let sent = account
-            .sent
+            .discards
+            .accepted
             .map_or("discards are not counted".to_owned(), |s| format!("{} in {} discards reached the drives", s.bytes, s.count));
         let wait = account.wait_during.map_or(String::new(), |w| format!(", others waited up to {w}"));
         format!("{}: {what}: {sent} in {took}, {} of it in requests{wait}", self.shown, account.trimming)

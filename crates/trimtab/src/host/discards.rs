@@ -9,7 +9,7 @@ use super::block::{Kind, Stack};
 use super::environment::kind_name;
 use super::root::Root;
 use super::stat::DiskStat;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 use trimtab_core::discards::Amount;
 use trimtab_core::units::Bytes;
@@ -50,13 +50,29 @@ pub struct LayerDiscards {
     pub lowest: bool,
     /// What it means.
     pub fate: Fate,
-    /// Discard commands; absent if it does not count.
-    pub commands: Option<u64>,
-    /// Bytes of them.
-    pub bytes: Option<u64>,
+    /// Discard commands that it took; `None` if it does not count.
+    #[serde(flatten, serialize_with = "as_commands_and_bytes")]
+    pub accepted: Option<Amount>,
     /// For a file below a loop device: bytes that it gave back to its filesystem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given_back_bytes: Option<u64>,
+}
+
+impl LayerDiscards {
+    /// Bytes that it took; `None` if it does not count.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        self.accepted.map(|accepted| accepted.bytes.0)
+    }
+}
+
+fn as_commands_and_bytes<S: Serializer>(accepted: &Option<Amount>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Shape {
+        commands: Option<u64>,
+        bytes: Option<u64>,
+    }
+    Shape { commands: accepted.map(|a| a.count), bytes: accepted.map(|a| a.bytes.0) }.serialize(serializer)
 }
 
 impl Snapshot {
@@ -117,8 +133,7 @@ pub fn fates(stack: &Stack, own: &[Option<Amount>]) -> Vec<LayerDiscards> {
         kind: kind_name(&layer.kind),
         lowest: ends.contains(&i),
         fate: fate(i),
-        commands: own.get(i).copied().flatten().map(|d| d.count),
-        bytes: bytes_of(i).map(|b| b.0),
+        accepted: own.get(i).copied().flatten(),
         given_back_bytes: None,
     };
     stack.layers.iter().enumerate().map(one).collect()
@@ -194,11 +209,11 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     let mut remarks = Vec::new();
     for layer in layers {
         let name = format!("{} [{}]", layer.name, layer.kind);
-        let any_below = layers.iter().any(|l| l.lowest && l.bytes.is_some_and(|b| b > 0));
+        let any_below = layers.iter().any(|l| l.lowest && l.bytes().is_some_and(|b| b > 0));
         match layer.fate {
-            Fate::Swallowed => remarks.push(format!("{name} took {} and passed none of it down", Bytes(layer.bytes.unwrap_or(0)))),
+            Fate::Swallowed => remarks.push(format!("{name} took {} and passed none of it down", Bytes(layer.bytes().unwrap_or(0)))),
             Fate::NotCounted if layer.lowest => remarks.push(format!("{name} does not count discards")),
-            Fate::NotCounted if layer.bytes == Some(0) && any_below => {
+            Fate::NotCounted if layer.bytes() == Some(0) && any_below => {
                 remarks.push(format!("{name} does not count the discards that it passes on; counted at the drives below"));
             }
             _ => {}
@@ -206,7 +221,7 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     }
     let legs: Vec<&LayerDiscards> = layers.iter().filter(|l| l.lowest).collect();
     if legs.len() > 1 {
-        let each = legs.iter().map(|l| format!("{} {}", l.name, l.bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string())));
+        let each = legs.iter().map(|l| format!("{} {}", l.name, l.bytes().map_or("not counted".to_owned(), |b| Bytes(b).to_string())));
         remarks.push(format!("reached the drives: {}", each.collect::<Vec<_>>().join(", ")));
     }
     remarks

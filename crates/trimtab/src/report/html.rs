@@ -4,7 +4,7 @@ use super::text::clean;
 use super::{page_data, palette, svg};
 use crate::output::lines::atoms;
 use std::fmt::Write as _;
-use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, dots_table, thinned};
+use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, bars_table, dots_table, thinned};
 use trimtab_core::run::{Severity, Warning};
 use trimtab_core::study::months::NOT_STEADY;
 
@@ -399,18 +399,21 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
     html.push_str("</details>\n</figure>\n");
 }
 
-/// The superblocks of two drives.
-fn write_film(html: &mut String, film: &Film, live: usize) {
-    let _ = writeln!(
-        html,
-        "<figure class=\"film\" data-chart=\"{live}\">\n<figcaption>{}</figcaption>\n<div class=\"still\">",
-        prose(&film.title)
-    );
-    match svg::film(film) {
+/// The beginning of a figure: what it is about, and the picture that stands still.
+fn write_still(html: &mut String, class: &str, title: &str, live: usize, picture: Option<impl std::fmt::Display>) {
+    let title = prose(title);
+    let _ = writeln!(html, "<figure class=\"{class}\" data-chart=\"{live}\">\n<figcaption>{title}</figcaption>\n<div class=\"still\">");
+    match picture {
         Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
         None => html.push_str("<p>There is nothing to draw.</p>\n"),
     }
-    html.push_str("</div>\n<ul class=\"legend\">");
+    html.push_str("</div>\n");
+}
+
+/// The superblocks of two drives.
+fn write_film(html: &mut String, film: &Film, live: usize) {
+    write_still(html, "film", &film.title, live, svg::film(film));
+    html.push_str("<ul class=\"legend\">");
     const HOLDS: [&str; 5] = [
         "data that the filesystem needs",
         "kept, although it was deleted (struck out)",
@@ -434,16 +437,8 @@ fn write_film(html: &mut String, film: &Film, live: usize) {
 
 /// Latencies over time beside two trims.
 fn write_heat(html: &mut String, heat: &Heat, live: usize) {
-    let _ = writeln!(
-        html,
-        "<figure class=\"heat\" data-chart=\"{live}\">\n<figcaption>{}</figcaption>\n<div class=\"still\">",
-        prose(&heat.title)
-    );
-    match svg::heat(heat) {
-        Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
-        None => html.push_str("<p>There is nothing to draw.</p>\n"),
-    }
-    html.push_str("</div>\n<ul class=\"legend\"><li>");
+    write_still(html, "heat", &heat.title, live, svg::heat(heat));
+    html.push_str("<ul class=\"legend\"><li>");
     for shade in svg::SHADES {
         let _ = write!(
             html,
@@ -515,16 +510,7 @@ fn numbers(chart: &Chart) -> Table {
             table
         }
         ChartKind::Dots { axes, dots } => dots_table(chart, axes, dots, (&chart.y_label, plain), plain),
-        ChartKind::Bars { categories, series } => {
-            let mut header = vec![chart.y_label.as_str()];
-            header.extend(series.iter().map(|(name, _)| name.as_str()));
-            let mut table = Table::new(chart.title.clone(), &header);
-            for (i, category) in categories.iter().enumerate() {
-                let values = series.iter().map(|(_, values)| values.get(i).copied().flatten().map_or_else(String::new, plain));
-                table.row(std::iter::once(category.clone()).chain(values));
-            }
-            table
-        }
+        ChartKind::Bars { categories, series } => bars_table(chart, categories, series, plain),
     }
 }
 

@@ -2,7 +2,7 @@
 //! markup.
 
 use crate::output::plain;
-use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Table, dots_table, read_as};
+use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Table, bars_table, dots_table, read_as};
 use trimtab_core::units::three_digits;
 
 /// The whole document.
@@ -84,16 +84,7 @@ fn of_chart(chart: &Chart) -> String {
             format!("{}: {} (points: trimtab results export --series)\n", escaped(&chart.title), escaped(&names))
         }
         ChartKind::Dots { axes, dots } => of_table(&dots_table(chart, axes, dots, read_as(&chart.y_label), three_digits)),
-        ChartKind::Bars { categories, series } => {
-            let mut header = vec![chart.y_label.as_str()];
-            header.extend(series.iter().map(|(name, _)| name.as_str()));
-            let mut table = Table::new(chart.title.clone(), &header);
-            for (at, category) in categories.iter().enumerate() {
-                let values = series.iter().map(|(_, values)| values.get(at).copied().flatten().map_or_else(String::new, three_digits));
-                table.row(std::iter::once(category.clone()).chain(values));
-            }
-            of_table(&table)
-        }
+        ChartKind::Bars { categories, series } => of_table(&bars_table(chart, categories, series, three_digits)),
     }
 }
 

@@ -2,8 +2,7 @@
 
 use crate::store::shape::run::RunV1;
 use std::io::Read as _;
-use trimtab_core::run::pictures::Pictures;
-use trimtab_core::run::{Provenance, Run, TargetKind};
+use trimtab_core::run::Run;
 
 /// Quick, and a quarter of the size of the text.
 const LEVEL: i32 = 3;
@@ -38,30 +37,4 @@ pub fn unpack(body: &[u8]) -> Result<Run, String> {
     decoder.take(LARGEST_BYTES).read_to_end(&mut json).map_err(|error| error.to_string())?;
     let run: RunV1 = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
     Ok(run.into())
-}
-
-/// In the place of one that cannot be read.
-pub fn nothing() -> Run {
-    Run {
-        workload: String::new(),
-        settings: Vec::new(),
-        target: TargetKind::Elsewhere,
-        target_label: String::new(),
-        policy: String::new(),
-        policy_settings: Vec::new(),
-        seed: 0,
-        provenance: Provenance::Entered,
-        systems: 1,
-        started_unix_ms: 0,
-        tool_version: String::new(),
-        complete: false,
-        environment: Vec::new(),
-        specification: Vec::new(),
-        phases: Vec::new(),
-        metrics: Vec::new(),
-        series: Vec::new(),
-        counters: Vec::new(),
-        warnings: Vec::new(),
-        pictures: Pictures::default(),
-    }
 }

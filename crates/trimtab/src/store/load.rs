@@ -196,7 +196,7 @@ impl Store {
         let read = |r: &Row<'_>| {
             let (mut run, readable) = match body::unpack(&r.get::<_, Vec<u8>>("body")?) {
                 Ok(run) => (run, Ok(())),
-                Err(detail) => (body::nothing(), Err(detail)),
+                Err(detail) => (Run::empty(), Err(detail)),
             };
             run.workload = r.get("workload")?;
             run.target_label = r.get("target_label")?;

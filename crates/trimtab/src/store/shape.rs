@@ -107,6 +107,25 @@ impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Entries
     }
 }
 
+/// What is looked at once it is read, inside the parser, which then says in which line and column it is wrong.
+pub trait Check {
+    /// What is wrong with it.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// A value that was looked at.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Checked<T>(pub T);
+
+impl<'de, T: Deserialize<'de> + Check> Deserialize<'de> for Checked<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = T::deserialize(deserializer)?;
+        value.check().map_err(D::Error::custom)?;
+        Ok(Self(value))
+    }
+}
+
 /// A value that is written as its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<T>(pub T);

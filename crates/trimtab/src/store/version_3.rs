@@ -78,7 +78,7 @@ impl Old<'_> {
                 started_unix_ms: unsigned(r, "started_unix_ms")?,
                 tool_version: r.get("tool_version")?,
                 complete: r.get("complete")?,
-                ..body::nothing()
+                ..Run::empty()
             };
             Ok((run, names))
         };

@@ -50,9 +50,9 @@ impl Trimmable for MountedDir {
         let before = self.meter.as_ref().and_then(Meter::count);
         let started = Instant::now();
         let windows = filesystem.layout().windows.clone();
-        let stop = |account: &Account| interrupt::requested() || !account.refused.is_empty();
+        let stop = |account: &Account| interrupt::requested() || !account.refusals.is_empty();
         let account = at_once(&mut filesystem, &windows, Bytes::ZERO, stop);
-        if let Some((_, refused)) = account.refused.first() {
+        if let Some((_, refused)) = account.refusals.first() {
             return Err(failed(refused.to_string(), Some(refused.errno.raw_os_error())));
         }
         if interrupt::requested() {
@@ -61,7 +61,7 @@ impl Trimmable for MountedDir {
         let took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let settled = self.meter.as_ref().map_or_else(fitrim::Settled::default, |meter| fitrim::settle(meter, PATIENCE));
         let counted = settled.counted.zip(before).map(|(now, before)| now.since(before));
-        Ok((TrimOutcome { asked: account.asked, returned: account.returned, counted, took }, settled.went_on))
+        Ok((TrimOutcome { asked: account.discards.asked.bytes, returned: account.returned, counted, took }, settled.went_on))
     }
 
     fn take_discards(&mut self) -> Option<Amount> {

@@ -58,7 +58,7 @@ pub fn judge_on(
     let verdict = diagnosis.map(|d| &d.verdict);
     let without_use = diagnosis.map(|d| d.without_use(stack)).unwrap_or_default();
     let seen = Seen {
-        reached: layers.iter().filter(|l| l.lowest).map(|l| l.bytes).sum::<Option<u64>>(),
+        reached: layers.iter().filter(|l| l.lowest).map(LayerDiscards::bytes).sum::<Option<u64>>(),
         on_top: on_top(layers),
         lost: onward(stack, layers, &Tables::read(root), &without_use).lost.map(|l| l.at),
         returned: returned > Bytes::ZERO,
@@ -80,7 +80,7 @@ pub fn judge_on(
 
 /// Whether a layer above the lowest ones that count got discards. What lies below the file of a loop device serves others too, and says nothing.
 fn on_top(layers: &[LayerDiscards]) -> bool {
-    layers.iter().take_while(|l| l.given_back_bytes.is_none()).any(|l| !l.lowest && l.bytes.is_some_and(|b| b > 0))
+    layers.iter().take_while(|l| l.given_back_bytes.is_none()).any(|l| !l.lowest && l.bytes().is_some_and(|b| b > 0))
 }
 
 /// FITRIM of such a filesystem only takes note of what is free; a thread of its own sends it later, when the device is idle (f2fs with its
@@ -165,6 +165,7 @@ pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_core::discards::Amount;
 
     /// Seen: discards of others on the drive below the file of a loop device made "no discard reached the drive" of a trim that had nothing to send.
     #[test]
@@ -175,8 +176,7 @@ mod tests {
             kind: String::new(),
             lowest,
             fate: discards::Fate::Counted,
-            commands: bytes,
-            bytes,
+            accepted: bytes.map(|bytes| Amount::new(1, bytes)),
             given_back_bytes,
         };
         let file = layer("/img", false, None, Some(0));

@@ -9,10 +9,8 @@ use crate::sys::beneath::Dir;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::op::OpKind;
 use trimtab_core::run::metrics;
-use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Better, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -84,26 +82,15 @@ fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
     let place = Place { mount: Some(fs.mount().clone()), stack: fs.stack().clone() };
     let mut environment = environment::capture(fs.root(), &place, &fs.mount().mount_point);
     environment.push(Field::new("fs.id", fs.id()));
-    let mut errnos: Vec<i32> = account.refused.iter().map(|(_, r)| r.errno.raw_os_error()).collect();
-    errnos.sort_unstable();
-    errnos.dedup();
-    let refused = account.refused.len() as u64;
-    let discards = Discards {
-        asked: Amount { count: account.requests.saturating_add(refused), bytes: account.asked },
-        accepted: account.sent,
-        refused: Amount::new(refused, 0),
-        errnos,
-        ..Discards::default()
-    };
     let phase = Phase {
         name: "trim".into(),
         started: Nanos::ZERO,
         took,
-        ops: vec![(OpKind::Trim, account.requests)],
+        ops: vec![(OpKind::Trim, account.discards.carried_out().count)],
         read: Bytes::ZERO,
         written: Bytes::ZERO,
         latencies: Vec::new(),
-        discards: Some(discards),
+        discards: Some(account.discards.clone()),
     };
     Run {
         workload: WORKLOAD.into(),
@@ -112,20 +99,15 @@ fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
         target_label: fs.mount().mount_point.display().to_string(),
         policy: pass.policy.into(),
         policy_settings: pass.policy_settings.clone(),
-        seed: 0,
         provenance: Provenance::Measured,
-        systems: 1,
         started_unix_ms: pass.started.0 / 1_000_000,
         tool_version: env!("CARGO_PKG_VERSION").into(),
-        complete: pass.ending == Ending::Complete && account.refused.is_empty(),
+        complete: pass.ending == Ending::Complete && account.refusals.is_empty(),
         environment,
-        specification: Vec::new(),
         phases: vec![phase],
         metrics: metrics(account, took),
-        series: Vec::new(),
-        counters: Vec::new(),
         warnings: warnings(pass),
-        pictures: Pictures::default(),
+        ..Run::empty()
     }
 }
 
@@ -136,7 +118,7 @@ fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
         metric("trim.requests.seconds", Unit::Seconds, Better::Lower, account.trimming.as_secs_f64()),
         metric("trim.longest-request.seconds", Unit::Seconds, Better::Lower, account.longest.as_secs_f64()),
     ];
-    if let Some(sent) = account.sent {
+    if let Some(sent) = account.discards.accepted {
         metrics.push(metric("trim.sent.bytes", Unit::Bytes, Better::Neither, sent.bytes.as_f64()));
         metrics.push(metric("trim.sent.commands", Unit::Count, Better::Neither, sent.count as f64));
         if account.trials > Bytes::ZERO {
@@ -157,7 +139,7 @@ fn warnings(pass: &Pass<'_>) -> Vec<Warning> {
         warnings.push(Warning { code: "trim.stopped".into(), severity: Severity::Caution, facts: Vec::new(), text });
     }
     // The first few in full; all of them are in the count.
-    for (window, refused) in pass.account.refused.iter().take(20) {
+    for (window, refused) in pass.account.refusals.iter().take(20) {
         let facts = vec![
             Field::new("start", window.start.to_string()),
             Field::new("len", window.len.to_string()),

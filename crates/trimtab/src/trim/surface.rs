@@ -1,7 +1,7 @@
 //! A mounted filesystem as the surface that a trim policy works on: looks at it, trims it, accounts for it.
 
 use super::filesystem::{Filesystem, Refused, unix_now};
-use trimtab_core::discards::Amount;
+use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::policy::{Driver, Now, Observation, Patience, State, Surface, Then, Trim, TrimRequest, Turn};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
@@ -22,22 +22,18 @@ pub struct World {
 /// Everything asked, sent and refused in one pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Requests that were carried out.
-    pub requests: u64,
-    /// Bytes of address space that requests covered.
-    pub asked: Bytes,
-    /// The same without trials, whose windows are asked for as a whole later.
+    /// Requests, in bytes of address space that they covered; as accepted what the devices counted.
+    pub discards: Discards,
+    /// Of the addresses of those that were carried out, all but trials', whose windows are asked for as a whole later.
     pub gone_over: Bytes,
     /// What the filesystem said it did; no proof.
     pub returned: Bytes,
-    /// What the devices counted; `None` if they do not count.
-    pub sent: Option<Amount>,
-    /// Of these bytes, what trials sent: the tails of windows by which a policy learns what a command costs. The windows send them again.
+    /// Of the bytes that the devices counted, what trials sent: the tails of windows by which a policy learns what a command costs. The windows send them again.
     pub trials: Bytes,
     /// What the devices counted above what the filesystem says it sent; see [`WindowTrim::excess`](super::filesystem::WindowTrim).
     pub excess: Bytes,
     /// Windows refused, and why.
-    pub refused: Vec<(TrimWindow, Refused)>,
+    pub refusals: Vec<(TrimWindow, Refused)>,
     /// Time inside requests.
     pub trimming: Nanos,
     /// The longest request.
@@ -50,19 +46,18 @@ pub struct Account {
 
 impl Account {
     fn add(&mut self, outcome: &TrimOutcome, trial: bool) {
-        self.requests += 1;
         let of_trial = outcome.counted.filter(|_| trial).map_or(Bytes::ZERO, |counted| counted.bytes);
         self.trials = self.trials.saturating_add(of_trial);
-        self.asked = self.asked.saturating_add(outcome.asked);
+        self.discards.carry_out(Amount::new(1, outcome.asked.0), outcome.counted);
         self.gone_over = self.gone_over.saturating_add(if trial { Bytes::ZERO } else { outcome.asked });
         self.returned = self.returned.saturating_add(outcome.returned);
         self.trimming = self.trimming.saturating_add(outcome.took);
         self.longest = self.longest.max(outcome.took);
-        self.sent = match (self.sent, outcome.counted) {
-            (Some(sum), Some(one)) => Some(sum + one),
-            (None, Some(one)) if self.requests == 1 => Some(one),
-            _ => None,
-        };
+    }
+
+    fn refuse(&mut self, window: TrimWindow, reason: Refused) {
+        self.discards.refuse(Amount::new(1, window.len), reason.errno.raw_os_error());
+        self.refusals.push((window, reason));
     }
 }
 
@@ -123,7 +118,7 @@ impl Surface for Mounted<'_> {
                 let lasting = reason.is_final();
                 // A trial is left out; what no other window would do better is said all the same.
                 if !request.trial || lasting {
-                    self.account.refused.push((window, reason));
+                    self.account.refuse(window, reason);
                 }
                 Trim::Refused { tried: window, reason, lasting }
             }
@@ -154,13 +149,13 @@ mod tests {
         let outcome = |asked, bytes| TrimOutcome {
             asked: Bytes(asked),
             returned: Bytes(bytes),
-            counted: Some(Amount { count: 1, bytes: Bytes(bytes) }),
+            counted: Some(Amount::new(1, bytes)),
             took: Nanos(7),
         };
         let mut account = Account::default();
         account.add(&outcome(10, 8), true);
         account.add(&outcome(100, 80), false);
-        assert_eq!((account.asked, account.gone_over), (Bytes(110), Bytes(100)));
-        assert_eq!((account.sent.map(|s| s.bytes), account.trials), (Some(Bytes(88)), Bytes(8)));
+        assert_eq!((account.discards.asked, account.gone_over), (Amount::new(2, 110), Bytes(100)));
+        assert_eq!((account.discards.accepted, account.trials), (Some(Amount::new(2, 88)), Bytes(8)));
     }
 }

@@ -345,7 +345,7 @@ impl Probe {
         let stack = meter.stack();
         let without_use = fs.diagnosis().map(|diagnosis| diagnosis.without_use(stack)).unwrap_or_default();
         let arrival = arrival::arrival(stack, &meter.layers(), &self.freed_on(stack), &Tables::read(fs.root()), &without_use);
-        let sent = stack.tops.iter().filter_map(|&top| arrival.layers.get(top)?.discards.bytes).sum::<u64>();
+        let sent = stack.tops.iter().filter_map(|&top| arrival.layers.get(top)?.discards.bytes()).sum::<u64>();
         proof.freed = self.read(&self.freed)?;
         proof.freed_again = self.read(&self.freed)?;
         proof.kept = self.read(&self.kept)?;
@@ -452,10 +452,10 @@ impl Probe {
         let windows: Vec<TrimWindow> = fs.layout().windows.iter().copied().filter(|w| !by_address || holds(w)).collect();
         let least = fs.last_least();
         fs.prepare(Bytes::ZERO, false);
-        let account = at_once(fs, &windows, Bytes::ZERO, |account| interrupt::requested() || !account.refused.is_empty());
+        let account = at_once(fs, &windows, Bytes::ZERO, |account| interrupt::requested() || !account.refusals.is_empty());
         fs.restore_least(least);
         interrupt::check()?;
-        match account.refused.first() {
+        match account.refusals.first() {
             Some((_, refused)) => bail!("cannot trim {}: {refused}", fs.mount().mount_point.display()),
             None => Ok(()),
         }

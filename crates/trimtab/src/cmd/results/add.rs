@@ -7,8 +7,7 @@ use crate::store::shape::csv::usual_direction;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::sys::clock::unix_ms;
 use std::process::ExitCode;
-use trimtab_core::run::pictures::Pictures;
-use trimtab_core::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit};
+use trimtab_core::run::{Better, Field, Metric, Run, Unit};
 use trimtab_core::usage::UsageError;
 
 /// Enter a result that was measured elsewhere, to compare with.
@@ -73,24 +72,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let run = Run {
         workload: args.workload.clone(),
         settings: fields(&args.settings),
-        target: TargetKind::Elsewhere,
         target_label: args.name.clone(),
         policy: args.policy.clone(),
-        policy_settings: Vec::new(),
-        seed: 0,
-        provenance: Provenance::Entered,
         systems: args.systems,
         started_unix_ms: args.when.as_deref().map(|text| super::instant_of(text, unix_ms())).transpose()?.unwrap_or(0),
-        tool_version: String::new(),
         complete: true,
         environment: fields(&args.environment),
-        specification: Vec::new(),
-        phases: Vec::new(),
         metrics,
-        series: Vec::new(),
-        counters: Vec::new(),
-        warnings: Vec::new(),
-        pictures: Pictures::default(),
+        ..Run::empty()
     };
     let id = store::save(context, &run)?;
     let mut shape = RunV1::from(&run);

@@ -94,11 +94,12 @@ pub fn refusal(outcome: &Outcome) -> Option<String> {
 
 pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     let ms = |wait: Option<Nanos>| wait.map(|w| w.as_secs_f64() * 1e3);
-    outcome.requests = account.requests;
-    outcome.asked_bytes = account.asked.0;
+    let carried_out = account.discards.carried_out();
+    outcome.requests = carried_out.count;
+    outcome.asked_bytes = carried_out.bytes.0;
     outcome.returned_bytes = account.returned.0;
-    outcome.sent_bytes = account.sent.map(|s| s.bytes.0);
-    outcome.sent_commands = account.sent.map(|s| s.count);
+    outcome.sent_bytes = account.discards.accepted.map(|s| s.bytes.0);
+    outcome.sent_commands = account.discards.accepted.map(|s| s.count);
     outcome.sent_twice_bytes = account.trials.0;
     if account.trials > Bytes::ZERO {
         outcome.remarks.push(format!(
@@ -111,7 +112,7 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     outcome.longest_request_seconds = account.longest.as_secs_f64();
     outcome.others_waited_during_ms = ms(account.wait_during);
     outcome.others_waited_otherwise_ms = ms(account.wait_otherwise);
-    let refused = account.refused.iter().map(|(w, r)| RefusedWindow {
+    let refused = account.refusals.iter().map(|(w, r)| RefusedWindow {
         start: w.start,
         len: w.len,
         errno: r.errno.raw_os_error(),

@@ -42,7 +42,7 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     outcome.remarks.extend(pass.unsaved.take());
     outcome.remarks.extend(pass.driver.policy().learned().map(|cost| format!("trims take {cost}")));
     outcome.remarks.extend(pass.driver.policy().remark());
-    outcome.complete = ended && pass.account.refused.is_empty();
+    outcome.complete = ended && pass.account.refusals.is_empty();
     Ok(pass.account)
 }
 
@@ -105,7 +105,7 @@ impl WholePass<'_> {
             state: self.driver.policy().state().entries,
             forget: self.forget,
             started_unix_s: self.started_unix_s,
-            sent_bytes: self.sent_before.saturating_add(self.account.sent.map_or(0, |s| s.bytes.0)),
+            sent_bytes: self.sent_before.saturating_add(self.account.discards.accepted.map_or(0, |s| s.bytes.0)),
         };
         if let Err(error) = self.file.save(&interrupted) {
             self.unsaved =

@@ -2,13 +2,10 @@
 
 use crate::drives::trace::{Event, Source};
 use std::path::PathBuf;
-use trimtab_core::data::DataClass;
-use trimtab_core::run::Field;
-use trimtab_core::simulate::passes::{self, Manner, Requests};
+use trimtab_core::simulate::Trace;
+use trimtab_core::simulate::passes::Requests;
 use trimtab_core::simulate::timing::Timing;
-use trimtab_core::simulate::{Finished, Subject, Trace, Watcher};
 use trimtab_core::trace::Format;
-use trimtab_core::units::{Bytes, Nanos};
 
 /// A trace.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,27 +23,18 @@ pub struct Traced {
 impl Trace for Traced {
     type Error = anyhow::Error;
 
-    fn fields(&self) -> Vec<Field> {
-        self.timing.setting().map(|(key, value)| Field::new(key, value)).into_iter().collect()
+    type Requests<'a> = Source;
+
+    fn timing(&self) -> Timing {
+        self.timing
     }
 
-    fn run(
-        &self,
-        data: DataClass,
-        until: Option<Bytes>,
-        subject: Subject,
-        now: Nanos,
-        watcher: &mut dyn Watcher,
-    ) -> anyhow::Result<Finished> {
-        let manner = Manner { timing: self.timing, data, until };
-        passes::replay(
-            || Source::open(&self.path, self.format, self.volume),
-            &self.path.display().to_string(),
-            manner,
-            subject,
-            now,
-            watcher,
-        )
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn open(&self) -> anyhow::Result<Source> {
+        Source::open(&self.path, self.format, self.volume)
     }
 }
 

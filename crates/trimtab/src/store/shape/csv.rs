@@ -14,7 +14,6 @@ use crate::store::RunId;
 use csv::StringRecord;
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use trimtab_core::run::pictures::Pictures;
 use trimtab_core::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit};
 
 /// What is wrong, and where.
@@ -63,12 +62,18 @@ pub fn write(runs: &[Run]) -> String {
             extra.push(column);
         }
     }
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let written: csv::Result<()> = (|| {
+    text(|writer| {
         writer.write_record(HEAD.into_iter().chain(METRIC).map(str::to_owned).chain(extra.iter().map(|column| harmless_cell(column))))?;
-        runs.iter().try_for_each(|run| write_rows(&mut writer, run, &extra))
-    })();
-    written.and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
+        runs.iter().try_for_each(|run| write_rows(writer, run, &extra))
+    })
+}
+
+/// What `write` writes.
+fn text(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    write(&mut writer)
+        .and_then(|()| Ok(writer.flush()?))
+        .expect("writing to memory does not fail, and all rows have the header's columns");
     let bytes = writer.into_inner().expect("it has been flushed");
     String::from_utf8(bytes).expect("only text was written")
 }
@@ -80,8 +85,7 @@ const SERIES: [&str; 9] = ["id", "workload", "target_label", "policy", "series",
 /// value has an empty `y`.
 #[must_use]
 pub fn series(runs: &[Run]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let written: csv::Result<()> = (|| {
+    text(|writer| {
         writer.write_record(SERIES)?;
         for run in runs {
             let id = RunId::of(run).to_string();
@@ -95,10 +99,7 @@ pub fn series(runs: &[Run]) -> String {
             }
         }
         Ok(())
-    })();
-    written.and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
-    let bytes = writer.into_inner().expect("it has been flushed");
-    String::from_utf8(bytes).expect("only text was written")
+    })
 }
 
 fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) -> csv::Result<()> {
@@ -261,12 +262,7 @@ impl Row<'_> {
             complete: self.parse("complete", true, "true or false")?,
             environment: scope(SCOPES[2]),
             specification: scope(SPECIFICATION),
-            phases: Vec::new(),
-            metrics: Vec::new(),
-            series: Vec::new(),
-            counters: Vec::new(),
-            warnings: Vec::new(),
-            pictures: Pictures::default(),
+            ..Run::empty()
         })
     }
 

@@ -1,6 +1,6 @@
 //! Pictures of a run as JSON: one character a superblock and moment, so that a drive over months stays small.
 
-use super::Name;
+use super::{Check, Checked, Name};
 use serde::{Deserialize, Serialize};
 use trimtab_core::run::Axis;
 use trimtab_core::run::pictures::{LatencyMap, Pictures, SHARE_MAX, SuperblockMap};
@@ -14,27 +14,15 @@ pub const ALPHABET: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghij
 #[serde(deny_unknown_fields)]
 pub struct PicturesV1 {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    superblocks: Option<SuperblocksV1>,
+    superblocks: Option<Checked<SuperblocksV1>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    latencies: Vec<LatenciesV1>,
+    latencies: Vec<Checked<LatenciesV1>>,
 }
 
 /// [`SuperblockMap`]: shares in 63rds, `0`–`9`, `A`–`Z`, `a`–`z`, `-`, `_` for 0 to 63.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "SuperblocksFields")]
-struct SuperblocksV1 {
-    axis: Name<Axis>,
-    superblocks: u32,
-    x: Vec<u64>,
-    needed: String,
-    unneeded: String,
-    stale: String,
-    one_bit: String,
-}
-
-#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SuperblocksFields {
+struct SuperblocksV1 {
     axis: Name<Axis>,
     superblocks: u32,
     x: Vec<u64>,
@@ -46,24 +34,13 @@ struct SuperblocksFields {
 
 /// [`LatencyMap`]: column, bucket, operations. Bucket `b` begins at `(4 + b % 4) << (b / 4 - 2)` nanoseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "LatenciesFields")]
+#[serde(deny_unknown_fields)]
 struct LatenciesV1 {
     phase: String,
     every_ns: u64,
     cells: Vec<(u32, u32, u64)>,
     trimming: Vec<u32>,
-    #[serde(skip_serializing_if = "is_zero")]
-    longest_ns: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LatenciesFields {
-    phase: String,
-    every_ns: u64,
-    cells: Vec<(u32, u32, u64)>,
-    trimming: Vec<u32>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     longest_ns: u64,
 }
 
@@ -83,45 +60,41 @@ fn read(text: &str) -> Result<Vec<u8>, String> {
     text.bytes().map(|c| value(c).ok_or_else(|| format!("{:?} is no share of a superblock", char::from(c)))).collect()
 }
 
-impl TryFrom<SuperblocksFields> for SuperblocksV1 {
-    type Error = String;
-
-    fn try_from(fields: SuperblocksFields) -> Result<Self, String> {
-        let SuperblocksFields { axis, superblocks, x, needed, unneeded, stale, one_bit } = fields;
-        let all = u64::from(superblocks) * x.len() as u64;
-        for layer in [&needed, &unneeded, &stale, &one_bit] {
+impl Check for SuperblocksV1 {
+    fn check(&self) -> Result<(), String> {
+        let Self { axis: _, superblocks, x, needed, unneeded, stale, one_bit } = self;
+        let all = u64::from(*superblocks) * x.len() as u64;
+        for layer in [needed, unneeded, stale, one_bit] {
             if layer.len() as u64 != all {
                 return Err(format!("{superblocks} superblocks at {} moments are {all} values, not {}", x.len(), layer.len()));
             }
         }
-        if superblocks as usize > SuperblockMap::SUPERBLOCKS_MAX || x.windows(2).any(|pair| pair[0] > pair[1]) {
+        if *superblocks as usize > SuperblockMap::SUPERBLOCKS_MAX || !x.is_sorted() {
             return Err(format!("more than {} superblocks, or moments that do not increase", SuperblockMap::SUPERBLOCKS_MAX));
         }
-        let (a, b, c, bits) = (read(&needed)?, read(&unneeded)?, read(&stale)?, read(&one_bit)?);
+        let (a, b, c, bits) = (read(needed)?, read(unneeded)?, read(stale)?, read(one_bit)?);
         if bits.iter().any(|bit| *bit > 1) || (0..a.len()).any(|at| u32::from(a[at]) + u32::from(b[at]) + u32::from(c[at]) > 63) {
             return Err("a superblock holds more than itself".to_owned());
         }
-        Ok(Self { axis, superblocks, x, needed, unneeded, stale, one_bit })
+        Ok(())
     }
 }
 
-impl TryFrom<LatenciesFields> for LatenciesV1 {
-    type Error = String;
-
-    fn try_from(fields: LatenciesFields) -> Result<Self, String> {
-        let LatenciesFields { phase, every_ns, cells, trimming, longest_ns } = fields;
+impl Check for LatenciesV1 {
+    fn check(&self) -> Result<(), String> {
+        let Self { phase, every_ns, cells, trimming, longest_ns: _ } = self;
         let increases = cells.windows(2).all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1));
         let possible = cells.iter().all(|(_, bucket, count)| *bucket <= LatencyMap::BUCKET_MAX && *count > 0);
-        if every_ns == 0 || !increases || !possible || trimming.windows(2).any(|pair| pair[0] >= pair[1]) {
+        if *every_ns == 0 || !increases || !possible || trimming.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(format!("the latencies of '{}' are in no order, or impossible", phase.escape_debug()));
         }
-        Ok(Self { phase, every_ns, cells, trimming, longest_ns })
+        Ok(())
     }
 }
 
 impl From<&Pictures> for PicturesV1 {
     fn from(pictures: &Pictures) -> Self {
-        let superblocks = pictures.superblocks.as_ref().map(|map| SuperblocksV1 {
+        let superblocks = pictures.superblocks.as_ref().map(|map| Checked(SuperblocksV1 {
             axis: Name(map.axis),
             superblocks: map.superblocks,
             x: map.x.clone(),
@@ -129,14 +102,14 @@ impl From<&Pictures> for PicturesV1 {
             unneeded: written(&map.unneeded),
             stale: written(&map.stale),
             one_bit: written(&map.one_bit),
-        });
-        let latencies = pictures.latencies.iter().map(|map| LatenciesV1 {
+        }));
+        let latencies = pictures.latencies.iter().map(|map| Checked(LatenciesV1 {
             phase: map.phase.clone(),
             every_ns: map.every.0,
             cells: map.cells.clone(),
             trimming: map.trimming.clone(),
             longest_ns: map.longest.0,
-        });
+        }));
         Self { superblocks, latencies: latencies.collect() }
     }
 }
@@ -145,7 +118,7 @@ impl From<PicturesV1> for Pictures {
     fn from(shape: PicturesV1) -> Self {
         // What was read has been looked at already.
         let values = |text: &str| read(text).unwrap_or_default();
-        let superblocks = shape.superblocks.map(|map| SuperblockMap {
+        let superblocks = shape.superblocks.map(|Checked(map)| SuperblockMap {
             axis: map.axis.0,
             superblocks: map.superblocks,
             needed: values(&map.needed),
@@ -154,7 +127,7 @@ impl From<PicturesV1> for Pictures {
             one_bit: values(&map.one_bit),
             x: map.x,
         });
-        let latency = |map: LatenciesV1| LatencyMap {
+        let latency = |Checked(map): Checked<LatenciesV1>| LatencyMap {
             phase: map.phase,
             every: Nanos(map.every_ns),
             cells: map.cells,

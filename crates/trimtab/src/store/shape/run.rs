@@ -4,7 +4,7 @@
 //! with its line and column.
 
 use super::pictures::PicturesV1;
-use super::{Entries, Float, Name};
+use super::{Check, Checked, Entries, Float, Name};
 use serde::{Deserialize, Serialize};
 use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::op::OpKind;
@@ -61,7 +61,7 @@ pub struct RunV1 {
     #[serde(default, skip_serializing_if = "Entries::is_empty")]
     specification: Entries<String, String>,
     #[serde(default)]
-    metrics: Vec<MetricV1>,
+    metrics: Vec<Checked<MetricV1>>,
     #[serde(default)]
     phases: Vec<PhaseV1>,
     #[serde(default)]
@@ -69,7 +69,7 @@ pub struct RunV1 {
     #[serde(default)]
     warnings: Vec<WarningV1>,
     #[serde(default)]
-    series: Vec<SeriesV1>,
+    series: Vec<Checked<SeriesV1>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pictures: Option<PicturesV1>,
 }
@@ -87,7 +87,7 @@ const fn yes() -> bool {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "MetricFields")]
+#[serde(deny_unknown_fields)]
 struct MetricV1 {
     name: String,
     unit: Name<Unit>,
@@ -95,24 +95,12 @@ struct MetricV1 {
     samples: Vec<Float>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MetricFields {
-    name: String,
-    unit: Name<Unit>,
-    better: Name<Better>,
-    samples: Vec<Float>,
-}
-
-impl TryFrom<MetricFields> for MetricV1 {
-    type Error = String;
-
-    fn try_from(metric: MetricFields) -> Result<Self, String> {
-        let MetricFields { name, unit, better, samples } = metric;
-        if samples.is_empty() {
-            return Err(format!("metric '{}' has no samples", name.escape_debug()));
+impl Check for MetricV1 {
+    fn check(&self) -> Result<(), String> {
+        if self.samples.is_empty() {
+            return Err(format!("metric '{}' has no samples", self.name.escape_debug()));
         }
-        Ok(Self { name, unit, better, samples })
+        Ok(())
     }
 }
 
@@ -223,7 +211,7 @@ impl LatencyV1 {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "SeriesFields")]
+#[serde(deny_unknown_fields)]
 struct SeriesV1 {
     name: String,
     axis: Name<Axis>,
@@ -232,29 +220,16 @@ struct SeriesV1 {
     y: Vec<Float>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SeriesFields {
-    name: String,
-    axis: Name<Axis>,
-    unit: Name<Unit>,
-    x: Vec<u64>,
-    y: Vec<Float>,
-}
-
-impl TryFrom<SeriesFields> for SeriesV1 {
-    type Error = String;
-
-    fn try_from(series: SeriesFields) -> Result<Self, String> {
-        let SeriesFields { name, axis, unit, x, y } = series;
-        let shown = name.escape_debug();
-        if x.len() != y.len() {
-            return Err(format!("series '{shown}' has {} places and {} values", x.len(), y.len()));
+impl Check for SeriesV1 {
+    fn check(&self) -> Result<(), String> {
+        let shown = self.name.escape_debug();
+        if self.x.len() != self.y.len() {
+            return Err(format!("series '{shown}' has {} places and {} values", self.x.len(), self.y.len()));
         }
-        if x.windows(2).any(|pair| pair[0] > pair[1]) {
+        if !self.x.is_sorted() {
             return Err(format!("the places of series '{shown}' do not increase"));
         }
-        Ok(Self { name, axis, unit, x, y })
+        Ok(())
     }
 }
 
@@ -297,11 +272,11 @@ impl From<&Run> for RunV1 {
             policy_settings: entries(&run.policy_settings),
             environment: entries(&run.environment),
             specification: entries(&run.specification),
-            metrics: run.metrics.iter().map(MetricV1::from).collect(),
+            metrics: run.metrics.iter().map(|m| Checked(MetricV1::from(m))).collect(),
             phases: run.phases.iter().map(PhaseV1::from).collect(),
             counters: Entries(run.counters.clone()),
             warnings: run.warnings.iter().map(WarningV1::from).collect(),
-            series: run.series.iter().map(SeriesV1::from).collect(),
+            series: run.series.iter().map(|s| Checked(SeriesV1::from(s))).collect(),
             pictures: (!run.pictures.is_empty()).then(|| PicturesV1::from(&run.pictures)),
         }
     }
@@ -325,8 +300,8 @@ impl From<RunV1> for Run {
             environment: fields(run.environment),
             specification: fields(run.specification),
             phases: run.phases.into_iter().map(Phase::from).collect(),
-            metrics: run.metrics.into_iter().map(Metric::from).collect(),
-            series: run.series.into_iter().map(Series::from).collect(),
+            metrics: run.metrics.into_iter().map(|m| Metric::from(m.0)).collect(),
+            series: run.series.into_iter().map(|s| Series::from(s.0)).collect(),
             counters: run.counters.0,
             warnings: run.warnings.into_iter().map(Warning::from).collect(),
             pictures: run.pictures.map(Pictures::from).unwrap_or_default(),

@@ -94,7 +94,7 @@ pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], 
 pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables, without_use: &[usize]) -> Arrival {
     let mut walk = Walk::new(stack, counts, tables, Enough::AnyOf(SHARE_MIN), without_use);
     for &top in &stack.tops {
-        let counted = counts.get(top).filter(|c| c.fate != Fate::NotCounted).and_then(|c| c.bytes);
+        let counted = counts.get(top).filter(|c| c.fate != Fate::NotCounted).and_then(LayerDiscards::bytes);
         walk.go(top, counted, None);
     }
     walk.done()
@@ -134,14 +134,14 @@ impl<'a> Walk<'a> {
         }
         // A thin pool's own device is passed by.
         let counts = count.fate != Fate::NotCounted && self.stack.layers[index].kind != Kind::ThinPool;
-        let arrived = count.bytes.filter(|_| counts).and_then(|bytes| self.arrived(bytes, expected));
+        let arrived = count.bytes().filter(|_| counts).and_then(|bytes| self.arrived(bytes, expected));
         self.layers[index].arrived = arrived;
         if arrived == Some(false) {
             self.lost.push((index, above));
         }
         let above = if arrived == Some(true) { Some(index) } else { above };
         let legs: Vec<usize> = self.stack.legs_of(index).collect();
-        let siblings: Vec<u64> = legs.iter().filter_map(|&l| self.layers.get(l)?.discards.bytes).collect();
+        let siblings: Vec<u64> = legs.iter().filter_map(|&l| self.layers.get(l)?.discards.bytes()).collect();
         let most = siblings.iter().copied().max().unwrap_or(0);
         let sum = siblings.iter().fold(0_u64, |sum, b| sum.saturating_add(*b));
         // A layer that does not count leaves what its legs got to be compared with each other.
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
 
     /// Whether all of them together got too little: then each of them did.
     fn together(&self, legs: &[usize], expected: Option<u64>) -> bool {
-        let bytes: Option<Vec<u64>> = legs.iter().map(|&l| self.layers.get(l)?.discards.bytes).collect();
+        let bytes: Option<Vec<u64>> = legs.iter().map(|&l| self.layers.get(l)?.discards.bytes()).collect();
         let Some((expected, bytes)) = expected.zip(bytes) else { return false };
         bytes.into_iter().fold(0, u64::saturating_add) < expected / 2
     }
