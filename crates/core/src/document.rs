@@ -282,7 +282,7 @@ impl Film {
     /// What the superblocks of each drive held in the end, in per cent of the flash.
     #[must_use]
     pub fn table(&self) -> Table {
-        let mut table = Table::new(self.title.clone(), &["policy", "needed", "kept, though nobody needs it", "stale", "erased"]);
+        let mut table = Table::new(self.title.clone(), &["policy", "needed", "kept, though no longer needed", "stale", "erased"]);
         for (name, map) in &self.drives {
             let each = map.superblocks as usize;
             let share = |values: &[u8]| {

@@ -183,6 +183,11 @@ pub trait Trace {
     /// When its requests are made.
     fn timing(&self) -> Timing;
 
+    /// Settings of the run.
+    fn fields(&self) -> Vec<Field> {
+        self.timing().setting().map(|(key, value)| Field::new(key, value)).into_iter().collect()
+    }
+
     /// What it is called in messages.
     fn name(&self) -> String;
 
@@ -401,7 +406,7 @@ fn settings<T: Trace>(plan: &Plan<T>, total: Option<Bytes>) -> Vec<Field> {
     match &plan.load {
         Load::Synthetic(addresses) => fields.extend(addresses.fields()),
         Load::Crystal(loops) => fields.extend(loops.fields()),
-        Load::Trace(trace) => fields.extend(trace.timing().setting().map(|(key, value)| Field::new(key, value))),
+        Load::Trace(trace) => fields.extend(trace.fields()),
     }
     fields.push(Field::new("fill-permille", plan.fill_permille.to_string()));
     fields.push(Field::new("until-written", total.map_or_else(|| "the end".to_owned(), |total| total.to_string())));

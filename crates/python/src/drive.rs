@@ -38,7 +38,7 @@ pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
         let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
         let length = std::fs::metadata(&path).map_err(cannot)?.len();
         if length > SPEC_BYTES_MAX {
-            return Err(format!("{} is no specification: it has {length} bytes", path.display()));
+            return Err(format!("{} is not a specification: it has {length} bytes", path.display()));
         }
         let text = std::fs::read_to_string(&path).map_err(cannot)?;
         return parse(&text).map_err(|wrong| format!("{}: {wrong}", path.display()));

@@ -212,7 +212,7 @@ fn packed(row: &Row) -> Vec<u8> {
 
 fn unpacked(bytes: &[u8]) -> Result<Row, String> {
     let (model, cell, id, outcome): (String, u64, String, Outcome) =
-        serde_json::from_slice(bytes).map_err(|wrong| format!("that is no row of a sweep: {wrong}"))?;
+        serde_json::from_slice(bytes).map_err(|wrong| format!("that is not a row of a sweep: {wrong}"))?;
     if model != MODEL {
         return Err(format!("cell {cell} was run with model {model}, and this is {MODEL}"));
     }

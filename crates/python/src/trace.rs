@@ -13,7 +13,7 @@ use trimtab_core::simulate::passes::Requests;
 use trimtab_core::simulate::timing::Timing;
 use trimtab_core::sweep::short_hash;
 use trimtab_core::trace::{Event, Format, Kind, Parser};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::units::Nanos;
 use trimtab_core::usage::UsageError;
 
 /// Kinds of requests by their numbers in arrays.
@@ -163,7 +163,7 @@ impl Trace {
     fn load(path: PathBuf, format: Option<&str>, volume: Option<u64>) -> PyResult<Self> {
         let format = format.map(str::parse).transpose().map_err(error)?;
         if !path.is_file() {
-            return Err(PyOSError::new_err(format!("{} is no file", path.display())));
+            return Err(PyOSError::new_err(format!("{} is not a file", path.display())));
         }
         Self::read(&path, format, volume).map_err(error)
     }

@@ -55,7 +55,7 @@ fn value(key: &str, given: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     match given.extract::<f64>() {
         Ok(number) if number.is_finite() => Ok(Value::Number(number)),
-        Ok(number) => Err(error(format!("{key}: {number} is no number that anything can be"))),
+        Ok(number) => Err(error(format!("{key}: {number} is not a usable number"))),
         Err(_) => Err(error(format!("{key}: a setting is a number, a text or a flag, not {}", given.get_type().name()?))),
     }
 }

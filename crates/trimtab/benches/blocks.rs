@@ -31,7 +31,8 @@ fn main() -> ExitCode {
         child(&args[at + 1..]);
         return ExitCode::SUCCESS;
     }
-    let _figures = figures::begin("blocks", "Block operations of 4 KiB against fio, direct, on the same file, in turns.", &[["fio", "--version"]]);
+    let _figures =
+        figures::begin("blocks", "Block operations of 4 KiB against fio, direct, on the same file, in turns.", &[["fio", "--version"]]);
     let plan = Plan { seconds: number("TRIMTAB_BENCH_SECONDS", 0.3), rounds: number("TRIMTAB_BENCH_ROUNDS", 31.0) as usize };
     let mut held = true;
     held &= null_cost();

@@ -32,7 +32,8 @@ struct Claim {
 }
 
 fn main() -> ExitCode {
-    let about = "The SSD model: greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time.";
+    let about =
+        "The SSD model: greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time.";
     let _figures = figures::begin("drive_speed", about, &[]);
     let claims = [
         Claim { name: "8 GiB", raw_bytes: 8 << 30, superblock_dies: 1, random_min: 6.0, sequential_min: 60.0 },

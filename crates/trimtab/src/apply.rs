@@ -275,7 +275,7 @@ fn goes_on(plan: &Plan, mounted: Option<&Discard>, listed: bool) -> Option<Strin
     let from = if listed { format!("in {FSTAB}") } else { format!("where it is mounted from, which is not {FSTAB}") };
     let path = quoted(&plan.mount_point.display().to_string());
     Some(format!(
-        "it is mounted with {now} now, and goes on to discard of its own accord: {also}; to end that: the option nodiscard {from}, and mount -o remount,nodiscard {path}"
+        "it is mounted with {now} now, and keeps discarding of its own accord: {also}; to stop that: the option nodiscard {from}, and mount -o remount,nodiscard {path}"
     ))
 }
 

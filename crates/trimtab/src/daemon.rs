@@ -37,6 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use task::{Common, Task, say};
+use trimtab_core::discards::Amount;
 
 /// Mounting often goes on for a moment.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -223,7 +224,7 @@ impl Daemon {
             if Stack::of_mount(&self.root, &mounts, mount).tops.is_empty() {
                 if rule.path.is_some() {
                     remarks.push(format!(
-                        "{} ({}) is on no block device: there is nothing to trim",
+                        "{} ({}) is not on a block device: there is nothing to trim",
                         mount.mount_point.display(),
                         mount.fs_type
                     ));
@@ -334,9 +335,9 @@ impl Daemon {
 
     fn status(&self) -> String {
         let all = self.figures();
-        let sent = all.iter().fold(0_u64, |sum, f| sum.saturating_add(f.sent_bytes));
+        let sent: Amount = all.iter().map(|f| f.sent).sum();
         let running = all.iter().filter(|f| f.running).count();
-        format!("{} filesystems, {running} being trimmed, {} discarded since start", all.len(), trimtab_core::units::Bytes(sent))
+        format!("{} filesystems, {running} being trimmed, {} discarded since start", all.len(), sent.bytes)
     }
 
     /// Time until metrics are due; `None` if there are none.

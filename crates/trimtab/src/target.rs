@@ -53,7 +53,7 @@ impl TargetSpec {
             return Ok(Self::Null(size));
         }
         if crate::sys::confinement::directory().is_some() {
-            return Err(UsageError::new(format!("{text} is no modelled drive, and a run that is made again has no other target")).into());
+            return Err(UsageError::new(format!("{text} is not a modelled drive, and a rerun has no other target")).into());
         }
         let path = PathBuf::from(text);
         let kind = match std::fs::metadata(&path) {

@@ -199,7 +199,7 @@ impl Policy for Idle {
     fn remark(&self) -> Option<String> {
         let smallest = self.pace.dear(&self.settings)?;
         Some(format!(
-            "the smallest TRIM takes {smallest} here, above the budget of {}: whoever comes during one waits that long at least, whatever its size",
+            "the smallest TRIM takes {smallest} here, above the budget of {}: a request that arrives during one waits at least that long, whatever its size",
             self.settings.budget
         ))
     }

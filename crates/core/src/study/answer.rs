@@ -286,7 +286,7 @@ fn measured(study: &Judged<'_>) -> Vec<Table> {
     let mut columns: Vec<Column<'_>> = Vec::new();
     for job in &jobs {
         let figure = move |runs: &[&Run]| runs.iter().find(|run| run.workload == *job).and_then(|run| mean(run, FOREGROUND)).map(show);
-        columns.push(Column { group: "waited for", header: job, figure: Box::new(figure) });
+        columns.push(Column { group: "users wait", header: job, figure: Box::new(figure) });
     }
     let wait = if study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some()) { SPARSE_WAIT } else { BUSY_WAIT };
     let longest = |metric: &'static str| {

@@ -204,7 +204,7 @@ fn deleting(studies: &[Named<'_>]) -> Option<Block> {
         studies.iter().map(|named| (named.label.to_owned(), shared.iter().map(|cell| value(named.study, cell)).collect())).collect();
     (!shared.is_empty()).then(|| {
         Block::Chart(Chart {
-            title: "What is waited for".to_owned(),
+            title: "What users wait for".to_owned(),
             x_label: String::new(),
             y_label: "seconds".to_owned(),
             // A word a line below the bars.

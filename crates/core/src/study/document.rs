@@ -102,7 +102,7 @@ fn charts(study: &Study) -> Option<Section> {
         })
     };
     let blocks: Vec<Block> = [
-        bars("What is waited for, by policy, mean of the repeats", table::FOREGROUND),
+        bars("What users wait for, by policy, mean of the repeats", table::FOREGROUND),
         bars("Longest wait of one append beside the trims, one every 5 s, by policy", light_work::SPARSE_WAIT),
         bars("How far 50 appends a second fall behind beside the trims, by policy", light_work::BUSY_BACKLOG),
         bars("Time spent trimming after the work, by policy, mean of the repeats", metrics::TRIM_SECONDS),
@@ -160,7 +160,7 @@ pub fn commands(study: &Judged<'_>) -> Vec<String> {
     let tried = study.all().find(|run| run.policy == policy).map_or_else(|| policy.to_owned(), with_settings);
     let mut commands = vec![format!("trimtab apply {tried} {place} --dry-run    # shows what would change; without --dry-run it is done")];
     if policy != policy::BATCHED {
-        commands.push("systemctl disable --now fstrim.timer    # so that nobody else trims".to_owned());
+        commands.push("systemctl disable --now fstrim.timer    # so that nothing else trims".to_owned());
     }
     commands
 }

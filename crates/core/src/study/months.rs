@@ -304,7 +304,7 @@ pub fn tuning(study: &Study) -> Option<Section> {
             "WAF of the churn",
             "erase cycles per TB",
             "written to the drive per byte of files",
-            "waited for",
+            "users wait",
             "verdict",
         ],
     );

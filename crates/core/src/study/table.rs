@@ -140,7 +140,7 @@ fn row_names(runs: &[Option<&Run>]) -> Vec<String> {
 
 fn row_title(metric: &str) -> String {
     match metric {
-        FOREGROUND => "all that is waited for".to_owned(),
+        FOREGROUND => "total wait".to_owned(),
         metrics::TRIM_SECONDS => "trim, afterwards".to_owned(),
         "load.seconds" => "50 appends a second beside it".to_owned(),
         "load.wait.median.seconds" => "… one of them takes, median".to_owned(),

@@ -66,7 +66,7 @@ impl Condition {
         let keys: Vec<&str> = plan.axes.iter().map(|axis| axis.key.as_str()).collect();
         let Some((key, value)) = text.split_once('=').map(|(key, value)| (key.trim(), value.trim())).filter(|(_, value)| !value.is_empty())
         else {
-            return Err(format!("'{text}' is no condition: AXIS=VALUE, AXIS=VALUE,VALUE or AXIS=FROM..TO"));
+            return Err(format!("'{text}' is not a condition: AXIS=VALUE, AXIS=VALUE,VALUE or AXIS=FROM..TO"));
         };
         let Some(axis) = keys.iter().position(|known| *known == key || known.strip_suffix(".name") == Some(key)) else {
             let near =
@@ -75,7 +75,7 @@ impl Condition {
         };
         let allowed = match value.split_once("..").map(|(from, to)| (number(from), number(to))) {
             Some((Some(from), Some(to))) if from <= to => Allowed::Between(from, to),
-            Some(_) => return Err(format!("{key}: '{value}' is no range of numbers, sizes or durations, from less to more")),
+            Some(_) => return Err(format!("{key}: '{value}' is not a range of numbers, sizes or durations from low to high")),
             None => Allowed::These(value.split(',').map(|one| one.trim().to_owned()).collect()),
         };
         // What an axis without steps has between two values is not listed.
@@ -136,11 +136,11 @@ mod tests {
     #[test]
     fn what_is_no_condition_on_this_plan_is_said() {
         for (said, why) in [
-            ("policy", "is no condition"),
-            ("policy=", "is no condition"),
+            ("policy", "is not a condition"),
+            ("policy=", "is not a condition"),
             ("polcy.name=idle", "did you mean 'policy.name'?"),
             ("policy=adaptive", "policy: no cell has adaptive"),
-            ("workload.read_percent=60..20", "is no range"),
+            ("workload.read_percent=60..20", "is not a range"),
             ("workload.read_percent=nan", "no cell has nan"),
             ("drive.capacity=1GiB..2GiB", "no cell has"),
         ] {

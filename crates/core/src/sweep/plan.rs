@@ -316,7 +316,7 @@ impl Reader<'_> {
             },
             DeValue::Float(number) => match number.as_str().parse::<f64>() {
                 Ok(number) if number.is_finite() => Value::Number(number),
-                _ => return self.wrong(at, key, format!("{} is no number that anything can be", number.as_str())),
+                _ => return self.wrong(at, key, format!("{} is not a usable number", number.as_str())),
             },
             DeValue::Table(table) => {
                 let mut made = toml::Table::new();

@@ -241,7 +241,7 @@ pub fn is_path(name: &str) -> bool {
 fn with_field(mut spec: DriveSpec, field: &str, value: &Value) -> Result<DriveSpec, String> {
     let value = field_value(field, value)?;
     let whole = |max: u64| {
-        value.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n <= max).ok_or_else(|| format!("{value:?} is no such size"))
+        value.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n <= max).ok_or_else(|| format!("{value:?} is not such a size"))
     };
     let (section, rest) = field.split_once('.').unwrap_or((field, ""));
     match (section, &mut spec.medium) {
@@ -284,7 +284,7 @@ fn changed<P: serde::Serialize + serde::de::DeserializeOwned>(part: &P, field: &
         if !inner.is_table() {
             *inner = toml::Value::Table(toml::Table::new());
         }
-        place = inner.as_table_mut().ok_or("it is no table")?;
+        place = inner.as_table_mut().ok_or("it is not a table")?;
     }
     place.insert(last.to_owned(), value);
     table.try_into().map_err(|error: toml::de::Error| readable(error.message()))

@@ -12,7 +12,7 @@ use crate::simulate::Trace;
 use crate::simulate::passes::Requests;
 use crate::simulate::timing::Timing;
 use crate::trace::Event;
-use crate::units::{Bytes, Nanos};
+use crate::units::Bytes;
 use crate::usage::UsageError;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeSet;
@@ -240,9 +240,9 @@ fn mistakes_are_named_with_line_and_key() {
         ("[axes]\nworkload.hot_space = [0.5]\n", "line 6: workload.hot_space: workload random has no parameter 'hot_space'"),
         (
             "[axes]\nworkload.fill_percent = { from = nan, to = 80, steps = 3 }\n",
-            "line 6: workload.fill_percent: nan is no number that anything can be",
+            "line 6: workload.fill_percent: nan is not a usable number",
         ),
-        ("[axes]\nworkload.fill_percent = [10, inf]\n", "line 6: workload.fill_percent: inf is no number"),
+        ("[axes]\nworkload.fill_percent = [10, inf]\n", "line 6: workload.fill_percent: inf is not a usable number"),
         ("[axes]\nworkload.fill_percent = [10, 101]\n", "line 6: workload.fill_percent: 101 is not a number from 0 to 100"),
         ("[axes]\nworkload.fill_percent = []\n", "line 6: workload.fill_percent: an axis without values"),
         ("[axes]\nworkload.fill_percent = [10, 10]\n", "line 6: workload.fill_percent: 10 is in the list twice"),

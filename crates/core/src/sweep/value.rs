@@ -194,7 +194,7 @@ pub(super) fn ends(from: &Value, to: &Value, fractional: bool) -> Result<(f64, f
         };
     }
     let (Value::Text(a), Value::Text(b)) = (from, to) else {
-        return Err(format!("from {from} to {to} is no range: both ends are numbers, or both sizes, or both durations"));
+        return Err(format!("from {from} to {to} is not a range: both ends must be numbers, or both sizes, or both durations"));
     };
     match (a.parse::<Bytes>(), b.parse::<Bytes>(), a.parse::<Nanos>(), b.parse::<Nanos>()) {
         (Ok(a), Ok(b), ..) => Ok((a.as_f64(), b.as_f64(), Scale::Bytes)),

@@ -125,7 +125,7 @@ impl<D: Device> Surface for Watched<D> {
 impl<D: Device> Steered<D> {
     /// Puts `volume` under `policy`, which sees bytes written in steps of `counter_step` ([`Bytes::MAX`] for a counter that never moves). Whether
     /// the volume discards online is its specification's business.
-    pub fn new(mut volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
+    pub fn new(volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
         let windows = volume.trim_windows();
         let taken = discards(&volume);
         let surface = Watched { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };

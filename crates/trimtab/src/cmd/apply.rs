@@ -133,7 +133,7 @@ fn in_words(unfinished: &apply::Unfinished) -> String {
         false => format!("{} as before it again", list(&mut plan.edits.iter().map(|edit| &edit.file))),
     };
     if !changed.is_empty() {
-        text += &format!("; somebody else has changed {} since, which stay so", list(&mut changed.iter()));
+        text += &format!("; {} changed since then and stay as they are", list(&mut changed.iter()));
     }
     text
 }

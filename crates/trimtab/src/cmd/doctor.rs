@@ -159,7 +159,7 @@ fn text(report: &Report) -> String {
 fn no_character_device(path: &Path) -> Result<(), UsageError> {
     match std::fs::metadata(path) {
         Ok(meta) if meta.file_type().is_char_device() => {
-            Err(UsageError::new(format!("'{}' is no block device but a character device", path.display()))
+            Err(UsageError::new(format!("'{}' is a character device, not a block device", path.display()))
                 .hint("give a block device such as /dev/sda or /dev/nvme0n1, or anything on a filesystem"))
         }
         // Whatever else is wrong with it is said later.

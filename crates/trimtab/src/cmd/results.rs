@@ -140,8 +140,7 @@ pub fn instant_of(text: &str, now_unix_ms: u64) -> Result<u64, UsageError> {
     let timestamp = text.parse::<jiff::Timestamp>().or_else(|_| {
         text.parse::<jiff::civil::Date>().and_then(|date| date.to_zoned(jiff::tz::TimeZone::UTC)).map(|zoned| zoned.timestamp())
     });
-    timestamp
-        .ok()
-        .and_then(|t| u64::try_from(t.as_millisecond()).ok())
-        .ok_or_else(|| UsageError::new(format!("'{}' is no time", text.escape_debug())).hint("say 2026-03-01, 2026-03-01T12:00:00Z or 7d"))
+    timestamp.ok().and_then(|t| u64::try_from(t.as_millisecond()).ok()).ok_or_else(|| {
+        UsageError::new(format!("'{}' is not a time", text.escape_debug())).hint("say 2026-03-01, 2026-03-01T12:00:00Z or 7d")
+    })
 }

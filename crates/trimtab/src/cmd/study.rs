@@ -166,7 +166,7 @@ fn checkpoints(args: &Args, context: &Context, target: &str) -> anyhow::Result<B
         Ok(kept) => {
             if args.resume {
                 context.remark(&match kept.found() {
-                    0 => "There is no finished run of such a study to go on with.".to_owned(),
+                    0 => "There is no finished run of such a study to continue with.".to_owned(),
                     n => format!("Finished runs of studies of {} that may be taken: {n}.", target),
                 });
             }
@@ -317,7 +317,7 @@ fn conclude(args: &Args, context: &Context, study: &Study, began: Instant) -> an
         context.remark(&format!("kept as study {} ({runs} run{s}): trimtab results show study:{}", id.short(), id.short()));
     }
     if !study.complete {
-        context.remark("Interrupted. What was finished is kept; the same command with --resume goes on from there.");
+        context.remark("Interrupted. What was finished is kept; the same command with --resume continues from there.");
     }
     if let Some(path) = report?.filter(|_| !first_screen) {
         context.remark(&format!("report: {}", path.display()));

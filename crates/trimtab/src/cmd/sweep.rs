@@ -392,7 +392,7 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("{} of {} cells were finished before", grouped(done.found), grouped(done.cells)));
     }
     if interrupt::requested() {
-        context.remark(&format!("{} cells are finished; the same command goes on", grouped(done.found + done.run)));
+        context.remark(&format!("{} cells are finished; the same command continues", grouped(done.found + done.run)));
         return Err(Interrupted.into());
     }
     say(context, &args.output, &directory, &directory.conclude()?)

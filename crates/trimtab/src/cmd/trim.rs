@@ -145,7 +145,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 fn refuse_files(path: &Path) -> anyhow::Result<()> {
     // What is not there is said by who opens it.
     if path.metadata().is_ok_and(|found| !found.is_dir()) {
-        let what = format!("cannot trim '{}': it is no directory, and a trim is for a whole filesystem", path.display());
+        let what = format!("cannot trim '{}': it is not a directory, and a trim is for a whole filesystem", path.display());
         return Err(UsageError::new(what).hint("name the directory where that is mounted").into());
     }
     Ok(())

@@ -104,7 +104,7 @@ impl Task {
     /// For the filesystem mounted at `mount_point`, if it is still the one with this mount id. Says why not otherwise.
     pub fn open(common: Arc<Common>, control: Arc<Control>, rule: Rule, mount_point: &Path, mount_id: u32) -> anyhow::Result<Self> {
         let mut fs = Filesystem::open(mount_point)?;
-        anyhow::ensure!(fs.mount().id == mount_id, "{} has been mounted anew meanwhile", mount_point.display());
+        anyhow::ensure!(fs.mount().id == mount_id, "{} has been mounted again meanwhile", mount_point.display());
         let shown = mount_point.display().to_string();
         if let Some(obstacle) = fs.obstacle() {
             anyhow::bail!("{shown} is not trimmed: {obstacle}");
@@ -151,7 +151,7 @@ impl Task {
             shown,
         };
         if task.driver.running() {
-            task.begin_pass("goes on with a pass that was interrupted");
+            task.begin_pass("continues a pass that was interrupted");
         }
         Ok(task)
     }
@@ -418,7 +418,7 @@ impl Task {
         let what = match ending {
             Ending::Complete if account.refusals.is_empty() => "pass complete".to_owned(),
             Ending::Complete => format!("pass over, {} requests refused", account.refusals.len()),
-            Ending::Stopped(why) => format!("pass stopped ({why}), goes on later"),
+            Ending::Stopped(why) => format!("pass stopped ({why}), continues later"),
         };
         let sent = account
             .discards

@@ -114,7 +114,7 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     let offset = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0);
     let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
     let granularity = limits.granularity.unwrap_or(0);
-    let remedy = "when it is next made anew, start the partition on a multiple of 1 MiB (parted -a optimal, fdisk's default)";
+    let remedy = "when it is next created, start the partition on a multiple of 1 MiB (parted -a optimal, fdisk's default)";
     if start_bytes % physical != 0 {
         let text =
             format!("starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut");
@@ -189,7 +189,7 @@ fn crypt(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         )
     };
     if set_in_crypttab {
-        remedy = format!("/etc/crypttab says discard already; open it anew, or now: cryptsetup --allow-discards refresh {}", quoted(&name));
+        remedy = format!("/etc/crypttab says discard already; reopen it, or now: cryptsetup --allow-discards refresh {}", quoted(&name));
     }
     report.findings.push(
         Finding::new("crypt.no-allow-discards", Severity::Serious, "dm-crypt drops discards unless it is told to pass them").remedy(remedy),
@@ -350,7 +350,7 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             let names: Vec<String> = of(Gate::NotNeeded).into_iter().map(|l| reports[l].name.clone()).collect();
             let text = format!("takes no discards, because {} takes none", names.join(", "));
             reports[i].why.clone_from(&text);
-            let remedy = format!("move what lies on {} to another drive (pvmove), and activate the volume anew", names.join(", "));
+            let remedy = format!("move what lies on {} to another drive (pvmove), and activate the volume again", names.join(", "));
             reports[i].findings.push(Finding::new("dm.member-without-discards", Severity::Serious, text).remedy(remedy));
         }
     }

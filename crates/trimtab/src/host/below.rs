@@ -45,7 +45,9 @@ impl Below {
         let fs_type = place.mount.as_ref().map(|mount| mount.fs_type.clone());
         let Some(top) = only(place.stack.top_layers()) else {
             let what = match &fs_type {
-                Some(fs_type) if place.stack.tops.is_empty() => format!("there is no drive below {shown}: {fs_type} is on no block device"),
+                Some(fs_type) if place.stack.tops.is_empty() => {
+                    format!("there is no drive below {shown}: {fs_type} is not on a block device")
+                }
                 _ => format!("{shown} is on several devices, and a twin is of one drive"),
             };
             return Err(UsageError::new(what).hint("name a directory, file or device on one solid-state drive").into());

@@ -22,7 +22,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
         }
         if against.figures.iter().any(|row| row.comparison.interval.is_none() && row.comparison.verdict == Verdict::CannotTell) {
             blocks.push(Block::Text(
-                "Without an interval nobody can tell: it needs three repeats a side, five of medians, and positive figures.".to_owned(),
+                "Without an interval it cannot be told; that needs three repeats a side, five of medians, and positive figures.".to_owned(),
             ));
         }
         if against.figures.is_empty() {

@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn titles_of_groups_leave_the_table_whole_as_long_as_it_fits() {
         let mut measured = Table::new("", &["policy", "tree", "postmark", "wait at most", "trim at most", "counted"]);
-        measured.groups = ["", "waited for", "waited for", "50 appends/s", "", "discards"].map(str::to_owned).to_vec();
+        measured.groups = ["", "users wait", "users wait", "50 appends/s", "", "discards"].map(str::to_owned).to_vec();
         measured.row(["as-mounted (discard=async)", "152 ms", "152 ms", "8.00 ms", "-", "0"]);
         measured.row(["batched", "155 ms", "155 ms", "410 ms", "480 ms", "12"]);
         let lines = |width| table(&measured, Some(width)).lines().map(str::to_owned).collect::<Vec<_>>();

@@ -43,7 +43,7 @@ impl LoopDevice {
                 Err(error) => return Err(error).with_context(|| format!("cannot configure {}", this.path().display())),
             }
         }
-        Err(last).context("every loop device that was tried was taken by somebody else at the same moment")
+        Err(last).context("every loop device that was tried was taken by another process at the same moment")
     }
 
     /// A device that nobody has used before, so that no limit of a former user sticks to it; or, where none can be added, a free one that has

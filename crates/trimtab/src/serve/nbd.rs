@@ -54,7 +54,7 @@ impl NbdFront {
         let shown = path.display();
         let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
         if let Some(old) = directory.look(&name).with_context(|| format!("cannot look at {shown}"))? {
-            anyhow::ensure!(is_socket(&old), "{shown} is there already and is no socket");
+            anyhow::ensure!(is_socket(&old), "{shown} exists and is not a socket");
             anyhow::ensure!(ours(&old), "{shown} is another user's socket");
             anyhow::ensure!(UnixStream::connect(directory.reach(&name)).is_err(), "another server listens on {shown}");
             directory

@@ -43,7 +43,7 @@ pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, ad
         let written = bring_up_to_data(&mut drive, settings)?;
         return Ok((drive, Some(format!("the data of {shown} ({}) were written to a new drive", Bytes(written)))));
     };
-    let mut drive = resume(spec, settings, store, &saved).with_context(|| format!("cannot go on with {shown}"))?;
+    let mut drive = resume(spec, settings, store, &saved).with_context(|| format!("cannot continue with {shown}"))?;
     if saved.clean {
         return Ok((drive, None));
     }

@@ -343,7 +343,7 @@ impl Runtime {
         }
         for name in self.strangers()? {
             let path = self.directory.path().join(&name);
-            remarks.push(format!("{} is no directory of an attached drive; left alone", path.to_string_lossy().escape_debug()));
+            remarks.push(format!("{} is not the directory of an attached drive; left alone", path.to_string_lossy().escape_debug()));
         }
         Ok(remarks)
     }
@@ -356,7 +356,7 @@ pub fn check_id(id: &str) -> Result<(), UsageError> {
     }
     let shown: String = id.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
     let rule = format!("use at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit");
-    Err(UsageError::new(format!("'{shown}' is no id")).hint(rule))
+    Err(UsageError::new(format!("'{shown}' is not an id")).hint(rule))
 }
 
 /// Where run-time things of this user are.
@@ -540,7 +540,7 @@ mod tests {
         for name in ["control", "log", "record.json", "mnt"] {
             assert!(outside.path().join(name).exists(), "{name}");
         }
-        assert!(remarks.contains("link is no directory") && remarks.contains("shared is no directory"), "{remarks}");
+        assert!(remarks.contains("link is not the directory") && remarks.contains("shared is not the directory"), "{remarks}");
         assert!(remarks.contains("'full' left what cannot be removed"), "{remarks}");
     }
 

@@ -266,9 +266,9 @@ impl Server {
                 self.problems.push(format!("not all that was written to {} has reached the drive: {error}", shown.display()));
             }
             match device.detach(*served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
-                Detached::InUse if !force => anyhow::bail!("{} is busy: somebody has it open", shown.display()),
+                Detached::InUse if !force => anyhow::bail!("{} is busy: another process has it open", shown.display()),
                 Detached::Foreign => self.problems.push(format!(
-                    "{} stands on something else by now, so it was left alone: somebody has detached the drive's and attached that",
+                    "{} stands on something else by now, so it was left alone: the drive's was detached and another attached in its place",
                     shown.display()
                 )),
                 Detached::Free | Detached::InUse => {}

@@ -68,7 +68,7 @@ impl FromStr for Discard {
             "discard" => Ok(Self::On),
             _ => match text.strip_prefix("discard=") {
                 Some(mode) if !mode.is_empty() && mode.bytes().all(|b| b.is_ascii_alphanumeric()) => Ok(Self::Mode(mode.to_owned())),
-                _ => Err(format!("'{text}' is no discard option")),
+                _ => Err(format!("'{text}' is not a discard option")),
             },
         }
     }
@@ -148,7 +148,7 @@ impl Changed {
         let (before, point) = (&self.before, self.before.mount_point.display());
         match note.put_back()? {
             Undone::Changed => bail!(
-                "somebody else has mounted {point} anew or changed its options meanwhile: they stay so; it had {} before",
+                "another process has remounted {point} or changed its options meanwhile: they stay as they are; it had {} before",
                 Discard::of(before)
             ),
             Undone::PutBack | Undone::Nothing | Undone::Left | Undone::Failed => {}

@@ -50,7 +50,7 @@ pub struct Possibilities {
     discard: Discard,
     trim_obstacle: Option<String>,
     remount_obstacle: Option<String>,
-    /// Held until the end, so that nobody else trims meanwhile.
+    /// Held until the end, so that nothing else trims meanwhile.
     locks: Option<DriveLocks>,
 }
 
@@ -197,7 +197,7 @@ fn remount_obstacle(mount: &Mount) -> Option<String> {
     }
     match mount.fs_type.as_str() {
         "ext4" | "btrfs" | "f2fs" => None,
-        "xfs" => Some("xfs changes its discard option only when it is mounted anew".to_owned()),
+        "xfs" => Some("xfs changes its discard option only when it is unmounted and mounted again".to_owned()),
         other => Some(format!("{other} is not known to have a discard option that can be changed while it is mounted")),
     }
 }

@@ -189,7 +189,7 @@ fn whatever_was_tried_there_is_an_answer() {
     (only.kernels, only.assumptions) = (Vec::new(), None);
     only.untried = vec![Untried { policy: "online".into(), reason: "no root".into() }];
     let shown = screen(&only, 80);
-    assert!(shown.contains("waited for") && shown.contains("USE  ") && shown.lines().count() <= 23, "{shown}");
+    assert!(shown.contains("users wait") && shown.contains("USE  ") && shown.lines().count() <= 23, "{shown}");
     for run in &mut only.runs {
         run.provenance = Provenance::Measured;
         run.environment = vec![Field::new("fs.type", "xfs"), Field::new("drive.model", "Samsung SSD 860")];
@@ -255,7 +255,7 @@ fn ratios_are_those_of_the_runs_and_pictures_have_both() {
     let dots = dots.unwrap();
     assert!(dots.contains(&"idle A") && dots.contains(&"idle B") && dots.len() == 9, "{dots:?}");
     let page = html::render(&document);
-    assert!(page.contains("What is waited for") && page.len() < 1_500_000, "{}", page.len());
+    assert!(page.contains("What users wait for") && page.len() < 1_500_000, "{}", page.len());
 }
 
 #[test]

@@ -196,7 +196,7 @@ impl Directory {
     /// No sweep is there, or one that this version cannot read.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let none = || {
-            UsageError::missing(format!("{} is no directory of a sweep", path.display()))
+            UsageError::missing(format!("{} is not the directory of a sweep", path.display()))
                 .hint("'trimtab sweep run PLAN --output DIR' makes one")
         };
         let dir = Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;

@@ -113,7 +113,7 @@ impl Dir {
                 match named.kind() {
                     FileType::RegularFile => {}
                     FileType::Directory => return Err(Errno::ISDIR.into()),
-                    _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")),
+                    _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")),
                 }
                 named.real_path()?
             }

@@ -170,7 +170,7 @@ mod tests {
     /// Seen: discards of others on the drive below the file of a loop device made "no discard reached the drive" of a trim that had nothing to send.
     #[test]
     fn what_others_discard_below_the_file_of_a_loop_device_is_nothing_that_was_sent() {
-        let layer = |name: &str, lowest, bytes, given_back_bytes| LayerDiscards {
+        let layer = |name: &str, lowest, bytes: Option<u64>, given_back_bytes| LayerDiscards {
             layer: 0,
             name: name.into(),
             kind: String::new(),

@@ -140,7 +140,7 @@ impl Filesystem {
     fn of_mount(root: Root, mount: Mount, stack: Stack) -> anyhow::Result<Self> {
         let shown = mount.mount_point.display().to_string();
         if stack.tops.is_empty() {
-            bail!("{shown} ({}) is on no block device: there is nothing to trim", mount.fs_type);
+            bail!("{shown} ({}) is not on a block device: there is nothing to trim", mount.fs_type);
         }
         let file = open_mount(&mount).map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
         let Some(file) = file else { bail!("{shown} is covered by another mount") };

@@ -135,7 +135,7 @@ fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
 fn warnings(pass: &Pass<'_>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if let Ending::Stopped(why) = &pass.ending {
-        let text = format!("stopped ({why}); the windows that are left follow when it goes on");
+        let text = format!("stopped ({why}); the remaining windows follow when it continues");
         warnings.push(Warning { code: "trim.stopped".into(), severity: Severity::Caution, facts: Vec::new(), text });
     }
     // The first few in full; all of them are in the count.

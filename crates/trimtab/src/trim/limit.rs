@@ -81,7 +81,7 @@ impl CommandLimit {
 impl Queue {
     fn now(&self) -> io::Result<u64> {
         let text = std::fs::read_to_string(&self.limit)?;
-        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{} is no number", self.limit.display())))
+        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a number", self.limit.display())))
     }
 
     /// Lets go of a note that somebody else has taken away.

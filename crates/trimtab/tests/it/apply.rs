@@ -140,10 +140,10 @@ fn a_default_that_discards_is_no_configured_none() {
             [("/pool", "where it is mounted from, which is not /etc/fstab"), ("/my data", "the option nodiscard in /etc/fstab")]
         {
             let remarks = system.json(&[policy, path])["remarks"].to_string();
-            assert!(remarks.contains("goes on to discard of its own accord") && remarks.contains(place), "{policy} {path}: {remarks}");
+            assert!(remarks.contains("keeps discarding of its own accord") && remarks.contains(place), "{policy} {path}: {remarks}");
         }
     }
-    assert!(!system.json(&["idle", "/off"])["remarks"].to_string().contains("goes on"), "nothing to go on");
+    assert!(!system.json(&["idle", "/off"])["remarks"].to_string().contains("keeps discarding"), "nothing to keep");
 }
 
 /// Seen: "idle is configured already", where it was not.

@@ -435,7 +435,7 @@ fn files_that_do_not_belong_to_the_drive_are_refused() {
 fn wrong_usage_is_said_in_one_line() {
     for (args, expected) in [
         (vec!["ocz-vertex-le-100gb", "--speed", "fast"], "speed is realtime, off, or a factor"),
-        (vec!["ocz-vertex-le-100gb", "--fault", "explode"], "is no fault"),
+        (vec!["ocz-vertex-le-100gb", "--fault", "explode"], "is not a fault"),
         (vec!["ocz-vertex-le-100gb", "--size", "1MiB"], "a size of 1.05 MB is not possible: flash.geometry"),
         (vec!["ocz-vertex-le-100gb", "--no-block"], "--nbd"),
     ] {

@@ -133,7 +133,7 @@ fn it_trims_what_is_named_and_nothing_else() {
         set.config(&(rule(&named.path(), "none") + &rule(Path::new("/proc"), "idle") + &rule(Path::new("/no/such/mount"), "idle")));
     let (on_named, on_other) = (Meter::start(&named.path()).unwrap(), Meter::start(&other.path()).unwrap());
     let mut daemon = Daemon::start(&config);
-    daemon.wait_for("/proc (proc) is on no block device");
+    daemon.wait_for("/proc (proc) is not on a block device");
     daemon.wait_for("/no/such/mount is not mounted");
     daemon.wait_for("[ext4]: none, by the filesystem's counter, in block groups");
     assert_eq!(sent(&on_named), 0, "nothing before it is asked for");
@@ -185,13 +185,13 @@ fn a_stopped_pass_goes_on_after_a_restart() {
     daemon.wait_for("begins a pass");
     std::thread::sleep(Duration::from_millis(900));
     let lines = daemon.end();
-    assert!(lines.iter().any(|l| l.contains("pass stopped (told to stop), goes on later")), "{lines:#?}");
+    assert!(lines.iter().any(|l| l.contains("pass stopped (told to stop), continues later")), "{lines:#?}");
     let first = sent(&meter);
     assert!(first > 0 && first < 1500 << 20, "{first}");
     assert_eq!(set.history()[0]["complete"], false);
 
     let mut daemon = Daemon::start(&config);
-    daemon.wait_for("goes on with a pass that was interrupted");
+    daemon.wait_for("continues a pass that was interrupted");
     daemon.wait_for("pass complete");
     drop(daemon.end());
     let all = sent(&meter);
@@ -352,9 +352,9 @@ fn it_does_not_keep_a_filesystem_from_being_unmounted() {
         Command::new("umount").arg(mount.path()).output().unwrap().status.success()
     });
     assert!(unmounted);
-    daemon.wait_for("goes on later");
+    daemon.wait_for("continues later");
     assert!(Command::new("mount").arg(&device).arg(mount.path()).status().unwrap().success());
-    daemon.wait_for("goes on with a pass that was interrupted");
+    daemon.wait_for("continues a pass that was interrupted");
     daemon.wait_for("pass complete");
     daemon.end();
 }
@@ -481,9 +481,9 @@ fn a_drive_without_power_is_survived_and_the_pass_goes_on_when_it_is_back() {
     drive.power("on");
     let path = mount.path().to_owned();
     ok(Command::new("umount").arg(&path));
-    daemon.wait_for("goes on later");
+    daemon.wait_for("continues later");
     ok(Command::new("mount").args(["-o", "nodiscard"]).arg(&drive.device).arg(&path));
-    daemon.wait_for("goes on with a pass that was interrupted");
+    daemon.wait_for("continues a pass that was interrupted");
     daemon.wait_for("pass complete");
     daemon.end();
     let history = set.history();
@@ -507,7 +507,7 @@ fn a_drive_that_goes_away_ends_its_pass_and_not_the_daemon() {
     std::thread::sleep(Duration::from_millis(500));
     ok(Command::new("umount").arg("--lazy").arg(mount.path()));
     drive.command().args(["drive", "detach", "--all", "--force"]).assert().success();
-    daemon.wait_for("goes on later");
+    daemon.wait_for("continues later");
     // The other filesystem is served as before.
     let meter = Meter::start(&other.path()).unwrap();
     fs::write(other.path().join("file"), vec![1; 8 << 20]).unwrap();

@@ -107,7 +107,12 @@ fn bad_input_is_said_in_one_line() {
     let empty = tempfile::tempdir().unwrap();
     trimtab().args(["doctor", "--sysroot"]).arg(empty.path()).assert().code(1).stderr(predicate::str::contains("mountinfo").and(one_line));
     trimtab().args(["doctor", "--all", "/"]).assert().code(2);
-    trimtab().args(["doctor", "/dev/null"]).assert().code(2).stdout("").stderr(predicate::str::contains("'/dev/null' is no block device"));
+    trimtab()
+        .args(["doctor", "/dev/null"])
+        .assert()
+        .code(2)
+        .stdout("")
+        .stderr(predicate::str::contains("'/dev/null' is a character device"));
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn predictions_are_kept_before_they_are_compared_and_can_fail() {
     let args = ["drive", "check", "drive:x", "drive:./odd.toml"];
     trimtab().current_dir(directory.path()).args(args).assert().failure();
     let args = ["drive", "check", "./odd.toml", "drive:./odd.toml"];
-    let no_twin = predicate::str::contains("./odd.toml is no twin: it has no ensemble");
+    let no_twin = predicate::str::contains("./odd.toml is not a twin: it has no ensemble");
     trimtab().current_dir(directory.path()).args(args).assert().failure().stderr(no_twin);
 }
 
@@ -88,7 +88,7 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&["drive:laptop-7200rpm"][..], "is a disk"),
         (&[".", "--budget", "reads"], "a directory has nothing to read"),
         (&["Cargo.toml"], "is a file, and is not written to"),
-        (&["/proc"], "there is no drive below /proc: proc is on no block device"),
+        (&["/proc"], "there is no drive below /proc: proc is not on a block device"),
         (&["."], "with 1.00 kB to be written nothing can be learned"),
         (&["drive:nowhere"], "no drive called"),
         (&["drive:sata-tlc-500gb", "--write-limit", "1MiB"], "24MiB is the least"),
@@ -209,7 +209,7 @@ fn a_drive_that_is_there_is_learned_in_real_time_and_nothing_of_it_is_left() {
 #[test]
 fn memory_is_no_drive() {
     let Some(mount) = LoopMount::tmpfs(64) else { return skip("root, to mount") };
-    let said = predicate::str::contains("there is no drive below").and(predicate::str::contains("tmpfs is on no block device"));
+    let said = predicate::str::contains("there is no drive below").and(predicate::str::contains("tmpfs is not on a block device"));
     trimtab().args(["drive", "learn"]).arg(mount.path()).assert().failure().stderr(said);
     let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("loop devices") };
     trimtab()

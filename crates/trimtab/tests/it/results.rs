@@ -323,7 +323,7 @@ fn lists_and_references() {
         .success()
         .stdout(contains(&id[..8]).and(contains("entered")).and(contains("\u{1b}").not()));
     scratch.results(&["list", "--workload", "none"]).assert().success().stdout("").stderr(contains("no stored run fits"));
-    scratch.results(&["list", "--since", "yesterday"]).assert().code(2).stderr(contains("'yesterday' is no time"));
+    scratch.results(&["list", "--since", "yesterday"]).assert().code(2).stderr(contains("'yesterday' is not a time"));
     scratch.results(&["show", &id]).assert().success().stdout(contains("19.0 s"));
     scratch.results(&["show", "zz"]).assert().code(1).stderr(contains("has no run 'zz'; a run is named by"));
     scratch.results(&["delete", &id, "last~7"]).assert().code(1);

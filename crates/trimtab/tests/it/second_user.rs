@@ -91,7 +91,7 @@ fn a_name_in_a_file_is_never_a_path() {
         let output = command.output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{id:?}: {said}");
-        assert!(said.contains("is no id") && !said.contains('\u{1b}'), "{said:?}");
+        assert!(said.contains("is not an id") && !said.contains('\u{1b}'), "{said:?}");
         assert_eq!(fs::read_dir(runtime.path()).unwrap().count(), 0);
     }
 }

@@ -186,7 +186,7 @@ fn an_interrupt_keeps_what_is_finished_and_says_so() {
     let ended = child.wait_with_output().unwrap();
     let count = finished(&out);
     assert!(count < 44 && ended.status.code() == Some(130), "{count}: {ended:?}");
-    assert!(text(&ended.stderr).contains(&format!("{count} cells are finished; the same command goes on")), "{ended:?}");
+    assert!(text(&ended.stderr).contains(&format!("{count} cells are finished; the same command continues")), "{ended:?}");
     assert!(!Path::new(&out).join("results.parquet").exists());
     let said = sweep(&["status", &out]).success();
     assert!(text(&said.get_output().stdout).contains(&format!("{count} of 44 cells are finished, {} are missing", 44 - count)), "{said}");
@@ -235,7 +235,7 @@ fn what_is_wrong_is_said_before_anything_runs() {
             format!("{BASE}[axes]\nworkload.queue_dept = [1]\n"),
             "line 9: workload.queue_dept: workload random has no parameter 'queue_dept'; did you mean 'queue_depth'?",
         ),
-        (format!("{BASE}[axes]\nworkload.fill_percent = [nan]\n"), "line 9: workload.fill_percent: nan is no number"),
+        (format!("{BASE}[axes]\nworkload.fill_percent = [nan]\n"), "line 9: workload.fill_percent: nan is not a usable number"),
         (
             format!(
                 "{BASE}[axes]\nworkload.queue_depth = {{ from = 1, to = 1000, steps = 1000 }}\ndrive.flash.nand.read_ns = {{ from = 1, to = 1000000, steps = 1000000 }}\n"
@@ -298,7 +298,7 @@ fn unlike_shards_are_not_put_together() {
     fs::write(&journal, whole).unwrap();
     sweep(&["merge", &a, &b, "--output", &all]).success();
     let said = text(&sweep(&["status", &at(&scratch, "")]).code(1).get_output().stderr);
-    assert!(said.contains("is no directory of a sweep"), "{said}");
+    assert!(said.contains("is not the directory of a sweep"), "{said}");
 }
 
 #[test]

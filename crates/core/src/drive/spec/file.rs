@@ -138,7 +138,7 @@ fn members(text: &str, written: &twin::Written) -> Result<Twin, String> {
 
 /// The file with other values in place of its own.
 fn alternative(text: &str, uncertain: &Uncertain) -> Result<Alternative, String> {
-    let wrong = |field: &str| format!("uncertain.set names {field}, which is no field of the file");
+    let wrong = |field: &str| format!("uncertain.set names {field}, which is not a field of the file");
     let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
     table.remove("uncertain");
     for (field, value) in &uncertain.set {
@@ -209,7 +209,7 @@ mod tests {
             (format!("{minimal}[disk]\n[flash]\n"), "not both"),
             (format!("{minimal}[disk]\n[sources]\ndisk = \"somewhere\"\n"), "sources.disk must begin with"),
             ("name = ".to_owned(), "line 1"),
-            (format!("{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"dsk.rpm\" = 5400 }}\n"), "no field of the file"),
+            (format!("{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"dsk.rpm\" = 5400 }}\n"), "not a field of the file"),
             (format!("{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk.rpm\" = 1 }}\n"), "disk.rpm is 1"),
         ] {
             let message = parse(&text).unwrap_err();

@@ -30,7 +30,7 @@ pub enum SnapshotError {
     #[error("the specification is wrong: {0}")]
     Spec(SpecError),
     /// It does not begin as a snapshot does.
-    #[error("this is no snapshot of a modelled SSD")]
+    #[error("this is not a snapshot of a modelled SSD")]
     NotASnapshot,
     /// Another version of the layout.
     #[error("the snapshot has format {found}; this version of the program reads {VERSION}")]

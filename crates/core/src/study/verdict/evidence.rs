@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 pub(super) fn evidence(run: &Run) -> Option<String> {
     let foreground = samples(run, FOREGROUND)?;
     let each: Vec<String> = foreground.iter().map(|s| quantity(*s, Unit::Seconds)).collect();
-    let mut text = format!("{} under '{}': {} waited for", run.workload, policy_title(run), each.join(", "));
+    let mut text = format!("{} under '{}': {} of waiting", run.workload, policy_title(run), each.join(", "));
     if let Some(trim) = mean(run, metrics::TRIM_SECONDS) {
         let each = samples(run, metrics::TRIM_SECONDS).map_or(0, <[f64]>::len);
         let mean = if each > 1 { ", on average" } else { "" };
@@ -77,13 +77,13 @@ pub(super) fn caveats(study: &Study, cells: &Cells<'_>, caveats: &mut Vec<String
         if let Some(noise) = both.and_then(|(a, b)| compare(a, b)).filter(|noise| noise.ratio > 1.1 || noise.ratio < 1.0 / 1.1) {
             let percent = (noise.ratio.max(1.0 / noise.ratio) - 1.0) * 100.0;
             caveats.push(format!(
-                "{job} did the same work under 'batched' and without trimming, and yet the times differ by {percent:.0} %: so much is noise or order here"
+                "{job} did the same work under 'batched' and without trimming, and yet the times differ by {percent:.0} %: that much is noise or order here"
             ));
         }
     }
     if study.runs.iter().any(|run| run.provenance == Provenance::Modelled) {
         caveats.push("modelled: whether a figure of the drive is published, fitted or assumed is said by 'trimtab drive show'".to_owned());
-        caveats.push("adaptive and idle trims were made to begin with the light work, as batched ones; by themselves they come less often; the idle policy knew from an earlier trim how dear TRIMs are here".to_owned());
+        caveats.push("adaptive and idle trims were made to begin with the light work, as batched ones; by themselves they come less often; the idle policy knew from an earlier trim what TRIMs cost here".to_owned());
     }
     if let Some(warning) = study.all().flat_map(|run| &run.warnings).find(|warning| warning.code == BUDGET_MISSED) {
         caveats.push(warning.text.clone());

@@ -43,20 +43,20 @@ pub(super) fn headline(study: &Study, recommendation: Recommendation, cells: &Ce
         },
         Recommendation::Online => format!(
             "Let the filesystem discard as it frees (mount option discard): {}. {} {}",
-            costs::online_cost(study).map_or("that makes no measurable difference to what is waited for", |_| "nothing else that was tried gains anything"),
+            costs::online_cost(study).map_or("that makes no measurable difference to what users wait for", |_| "nothing else that was tried gains anything"),
             months(policy::ONLINE),
             if advice::looked(study) { online_costs(study) } else { batch.clone() }
         ),
         Recommendation::NoDifference if advice::looked(study) => {
             format!(
-                "Trimming makes no measurable difference here, neither to what is waited for nor to the drive over months. Leave it as it is. {batch}"
+                "Trimming makes no measurable difference here, neither to what users wait for nor to the drive over months. Leave it as it is. {batch}"
             )
         }
         Recommendation::NoDifference => {
-            format!("Online discard makes no measurable difference to what is waited for here: trim with it or in batches; what trimming gains over months was not looked at. {batch}")
+            format!("Online discard makes no measurable difference to what users wait for here: trim with it or in batches; what trimming gains over months was not looked at. {batch}")
         }
         Recommendation::NeverDone => {
-            "No policy is recommended: on a drive whose TRIM is as dear as this one's, not even a batched trim is done before the next is due."
+            "No policy is recommended: on a drive whose TRIM is as expensive as this one's, not even a batched trim is done before the next is due."
                 .to_owned()
         }
         Recommendation::NotWorthIt => {
@@ -77,7 +77,7 @@ pub(super) fn headline(study: &Study, recommendation: Recommendation, cells: &Ce
                 format!(" ({}'s {} took {online} instead of {none} there)", worst.job, worst.phase)
             });
             format!(
-                "Trim in batches: that is safe whatever a TRIM costs here. With {} nobody can tell whether online discard costs something{seen}; {REPEATS_MIN} can (--repeats {REPEATS_MIN}). {batch}",
+                "Trim in batches: that is safe whatever a TRIM costs here. With {} it cannot be told whether online discard costs anything{seen}; {REPEATS_MIN} can (--repeats {REPEATS_MIN}). {batch}",
                 repeats_in_words(study)
             )
         }
@@ -179,7 +179,7 @@ fn backlogs(cells: &Cells<'_>) -> String {
     let (batched, idle) = (most(policy::BATCHED), most(policy::IDLE));
     batched.zip(idle).filter(|(batched, _)| *batched > BLINK_SECONDS).map_or_else(String::new, |(batched, idle)| {
         format!(
-            " Where 50 a second come whether the ones before are done or not, they fall behind by {} beside the batched trim, by {} beside the idle one.",
+            " Where 50 arrive each second, whether or not earlier ones are done, they fall behind by {} beside the batched trim, by {} beside the idle one.",
             quantity(batched, Unit::Seconds),
             quantity(idle, Unit::Seconds)
         )

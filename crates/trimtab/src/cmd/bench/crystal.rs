@@ -316,7 +316,7 @@ fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
             severity: Severity::Serious,
             facts: vec![Field::new("asked-percent", three_digits(asked)), Field::new("found-percent", three_digits(percent))],
             text: format!(
-                "what was read back compresses to {} % and should to {} %: something else than what was written stands there, or was written since",
+                "what was read back compresses to {} % and should to {} %: something other than what was written is there, or was written since",
                 three_digits(percent),
                 three_digits(asked)
             ),

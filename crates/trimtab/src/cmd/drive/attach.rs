@@ -169,7 +169,7 @@ fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
         let code = child.wait().ok().and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok());
         return Ok(code.filter(|code| *code != 0).map_or(ExitCode::FAILURE, ExitCode::from));
     }
-    let record: Record = serde_json::from_str(&line).context("the server said what nobody understands")?;
+    let record: Record = serde_json::from_str(&line).context("the server's reply could not be understood")?;
     report(&record, context)?;
     Ok(ExitCode::SUCCESS)
 }

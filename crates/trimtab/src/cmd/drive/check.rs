@@ -68,7 +68,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let drive = drives::load(&args.twin)?;
     let Some(twin) = &drive.twin else {
-        return Err(UsageError::new(format!("{} is no twin: it has no ensemble", args.twin))
+        return Err(UsageError::new(format!("{} is not a twin: it has no ensemble", args.twin))
             .hint("'trimtab drive learn' makes one")
             .into());
     };

@@ -76,8 +76,10 @@ impl Way<'_> {
             (TargetSpec::Directory(path), Some(most)) => self.in_directory(context, path, most),
             (TargetSpec::File(path), None) => self.on_file(path),
             (TargetSpec::Device(path), _) => self.on_device(context, path),
-            (other, Some(_)) => Err(UsageError::new(format!("{other} is no directory and no device, and is not written to")).into()),
-            (other, None) => Err(UsageError::new(format!("{other} is no file and no device, and has nothing to read")).into()),
+            (other, Some(_)) => {
+                Err(UsageError::new(format!("{other} is neither a directory nor a device, so nothing is written to it")).into())
+            }
+            (other, None) => Err(UsageError::new(format!("{other} is neither a file nor a device, so there is nothing to read")).into()),
         }
     }
 
@@ -153,7 +155,7 @@ impl Way<'_> {
             context.remark(&format!("{announcement}."));
             return Ok(());
         };
-        if consent::ask(context, &format!("{announcement}; {reason}. Go on?"))? {
+        if consent::ask(context, &format!("{announcement}; {reason}. Continue?"))? {
             return Ok(());
         }
         Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())

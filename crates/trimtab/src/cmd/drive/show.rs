@@ -81,7 +81,7 @@ pub(super) fn parameters(parameters: &[Parameter]) -> Table {
 
 /// Every field with its value and what that stands on; `text` is the file.
 fn rows(drive: &Drive, text: &str) -> anyhow::Result<Vec<(String, Value, Source)>> {
-    let given = toml::Value::Table(text.parse().context("what was read before is no TOML now")?);
+    let given = toml::Value::Table(text.parse().context("what was read before is not TOML any more")?);
     let mut rows = Vec::new();
     flatten("", &as_json(drive)?, &mut rows);
     let with_source = |(field, value): (String, Value)| {

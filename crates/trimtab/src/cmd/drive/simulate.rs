@@ -223,7 +223,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             }
             if let Some((size, _)) = addresses.sizes.iter().find(|(size, _)| size % block != 0) {
                 return Err(
-                    UsageError::new(format!("operations of {size} bytes are no multiple of the {block}-byte blocks of {name}")).into()
+                    UsageError::new(format!("operations of {size} bytes are not a multiple of the {block}-byte blocks of {name}")).into()
                 );
             }
         }

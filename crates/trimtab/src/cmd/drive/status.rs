@@ -57,7 +57,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn crashed(entry: &Entry) -> String {
-    format!("trimtab: {0}: its server has crashed; 'trimtab drive detach {0}' takes away what it left", entry.id)
+    format!("trimtab: {0}: its server has crashed; 'trimtab drive detach {0}' removes what it left", entry.id)
 }
 
 /// Asks the server of `entry`.

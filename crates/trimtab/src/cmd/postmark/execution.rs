@@ -225,7 +225,7 @@ fn clear_the_way(context: &Context, held: &[Held], settings: &Settings, threads:
 fn agreed(context: &Context, plan: &Plan) -> anyhow::Result<()> {
     let Some(reason) = consent::reason(plan.written, None) else { return Ok(()) };
     let announcement = format!("the run writes up to {}, {} at a time; {reason}", plan.written, plan.space);
-    if consent::ask(context, &format!("{announcement}. Go on?"))? {
+    if consent::ask(context, &format!("{announcement}. Continue?"))? {
         return Ok(());
     }
     Err(UsageError::new(announcement).hint("say --yes to allow it").into())

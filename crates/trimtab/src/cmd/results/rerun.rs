@@ -74,7 +74,7 @@ fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
     }
     let models = command.as_ref().is_none_or(|command| again::only_models(command));
     anyhow::ensure!(models, "the command that {id} holds makes no modelled run, so it is not executed{shown}");
-    anyhow::ensure!(run.complete, "{id} was interrupted: nobody can stop again at the same place{shown}");
+    anyhow::ensure!(run.complete, "{id} was interrupted, and a run cannot be stopped at the same place again{shown}");
     command.with_context(|| {
         format!("{id} does not hold what it was made from: trimtab {} kept no command and no specification", run.tool_version)
     })

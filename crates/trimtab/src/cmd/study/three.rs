@@ -82,7 +82,7 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -
     if studies.iter().all(|study| study.complete) {
         Ok(ExitCode::SUCCESS)
     } else {
-        context.remark("Interrupted. What was finished is kept; the same command with --resume goes on from there.");
+        context.remark("Interrupted. What was finished is kept; the same command with --resume continues from there.");
         Err(Interrupted.into())
     }
 }

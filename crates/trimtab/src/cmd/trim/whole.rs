@@ -19,7 +19,7 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     let earlier = file.load(unix_now().0 / 1_000_000_000).filter(|e| !args.restart && e.min_extent == args.min_extent.0);
     outcome.resumed = earlier.is_some();
     if let Some(earlier) = &earlier {
-        context.remark(&format!("goes on where an interrupted trim of {} left off; --restart begins anew", outcome.path));
+        context.remark(&format!("continues where an interrupted trim of {} left off; --restart begins again", outcome.path));
         outcome.remarks.push(format!("an interrupted pass had sent {} before", Bytes(earlier.sent_bytes)));
     }
     let mut pass = WholePass {

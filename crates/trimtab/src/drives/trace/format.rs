@@ -201,7 +201,7 @@ impl<R: Read> Reader<R> {
         let wrong = |offset: u64, problem: String| TraceError { offset, records: 0, problem };
         let magic: [u8; 8] = read_array(&mut input, &mut offset).map_err(|problem| wrong(0, problem))?;
         if &magic != MAGIC {
-            return Err(wrong(0, "this is no recording of trimtab".to_owned()));
+            return Err(wrong(0, "this is not a recording made by trimtab".to_owned()));
         }
         let mut number = || -> Result<u32, TraceError> {
             read_array(&mut input, &mut offset).map(u32::from_le_bytes).map_err(|problem| wrong(8, problem))

@@ -162,7 +162,7 @@ impl FromStr for Fault {
                 Self::WornOut { share: probability(&options.need("share")?)?, block }
             }
             "read-only" => Self::ReadOnly { after: size(&options.need("after")?)? },
-            _ => return Err(format!("'{text}' is no fault; they are\n{GRAMMAR}")),
+            _ => return Err(format!("'{text}' is not a fault; these are:\n{GRAMMAR}")),
         };
         options.done()?;
         Ok(fault)
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn wrong_faults_say_what_is_wrong() {
         for (text, expected) in [
-            ("explode", "is no fault"),
+            ("explode", "is not a fault"),
             ("power-cut:at=0", "not a number from 1"),
             ("power-cut:at=1,within=2", "not both"),
             ("read-error", "takes p=P or range"),
@@ -331,7 +331,7 @@ mod tests {
             ("trim:ignore,stale", "one of"),
             ("trim:pattern=300", "not a byte"),
             ("read-only:after=1MB,x=1", "does not belong here"),
-            ("flush", "is no fault"),
+            ("flush", "is not a fault"),
         ] {
             let error = text.parse::<Fault>().unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

@@ -98,7 +98,9 @@ fn undo_attribute(file: &Path, before: &str, set: &[String]) -> Left {
         Ok(Some(now)) if now == before => (Undone::Nothing, format!("{shown} is {before}")),
         Ok(Some(now)) if !set.contains(&now) => (
             Undone::Changed,
-            format!("{shown} was changed from {before} by a process that was killed, and to {now} by somebody else since: it stays so"),
+            format!(
+                "{shown} was changed from {before} by a process that was killed, and to {now} by another process since: it stays as it is"
+            ),
         ),
         Ok(Some(now)) => put_back_attribute(file, before, &now),
         Err(error) => {

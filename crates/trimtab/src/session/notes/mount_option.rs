@@ -79,7 +79,7 @@ impl MountOption {
         let (undone, text) = match self.whereabouts() {
             Err(error) => (Undone::Failed, format!("{self} was {before} before {killed}, and cannot be read: {error}")),
             Ok(Whereabouts::Gone) => (Undone::Nothing, format!("{self} is not there any more")),
-            Ok(Whereabouts::Anew(mount)) => self.not_ours(&mount, "it has been mounted anew since"),
+            Ok(Whereabouts::Anew(mount)) => self.not_ours(&mount, "it has been mounted again since"),
             Ok(Whereabouts::Changed(mount)) => self.not_ours(&mount, "its options have been changed since"),
             Ok(Whereabouts::Here(mount)) => return self.undo_at(&mount, reach),
             Ok(Whereabouts::Namespace(pid, mount)) => {
@@ -126,8 +126,9 @@ impl MountOption {
         if now == before {
             return Some((Undone::Nothing, format!("{shown} is {before}")));
         }
-        let by_others =
-            format!("{shown} was changed from {before} by a process that was killed, and to {now} by somebody else since: it stays so");
+        let by_others = format!(
+            "{shown} was changed from {before} by a process that was killed, and to {now} by another process since: it stays as it is"
+        );
         (now != set).then_some((Undone::Changed, by_others))
     }
 

@@ -30,7 +30,7 @@ pub fn announce_and_ask(context: &Context, ground: &Ground, what: &str, plan: &P
         context.remark(&format!("{announcement}."));
         return Ok(());
     };
-    if ask(context, &format!("{announcement}; {reason}. Go on?"))? {
+    if ask(context, &format!("{announcement}; {reason}. Continue?"))? {
         return Ok(());
     }
     Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())

@@ -121,7 +121,7 @@ fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()
     match removal.map_err(|error| not_removed(error, path))? {
         Removal::Done | Removal::Absent => Ok(()),
         Removal::Foreign(at) => Err(anyhow!(
-            "{} is not the directory that was made there, so it was left alone (it is at {}); somebody has moved ours, which is empty now",
+            "{} is not the directory that was made there, so it was left alone (it is at {}); ours was moved and is empty now",
             path.display(),
             at.display()
         )),
@@ -288,7 +288,7 @@ fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path:
     let (few, more) = (stay.iter().take(FOREIGN_SHOWN), stay.len().saturating_sub(FOREIGN_SHOWN));
     let few = few.map(|foreign| path.join(foreign).display().to_string()).collect::<Vec<_>>().join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    context.remark(&format!("{few}{more}: no run has made that, so it stays, and {shown} with it; move it away, and what is left can go."));
+    context.remark(&format!("{few}{more}: no run made that, so it stays, and {shown} with it; move it away, and the rest can be removed."));
     Ok(())
 }
 

@@ -71,9 +71,7 @@ pub fn write(runs: &[Run]) -> String {
 /// What `write` writes.
 fn text(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    write(&mut writer)
-        .and_then(|()| Ok(writer.flush()?))
-        .expect("writing to memory does not fail, and all rows have the header's columns");
+    write(&mut writer).and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
     let bytes = writer.into_inner().expect("it has been flushed");
     String::from_utf8(bytes).expect("only text was written")
 }

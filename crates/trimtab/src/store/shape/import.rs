@@ -27,7 +27,7 @@ pub enum ImportError {
     #[error("it is not a result in JSON: {0}")]
     Json(serde_json::Error),
     /// Another document.
-    #[error("its schema is '{0}', which is no result; expected trimtab.run or trimtab.runs")]
+    #[error("its schema is '{0}', which is not a result; expected trimtab.run or trimtab.runs")]
     Schema(String),
     /// Written by a newer trimtab.
     #[error("it has version {found} of {schema}, and this trimtab reads versions up to {VERSION}; use a newer trimtab")]
@@ -254,7 +254,7 @@ mod tests {
             ("  \n".to_owned(), "it is empty"),
             (good[..good.len() / 2].to_owned(), "at line"),
             ("{}".to_owned(), "its schema is ''"),
-            (r#"{"schema":"trimtab.doctor","version":1}"#.to_owned(), "its schema is 'trimtab.doctor', which is no result"),
+            (r#"{"schema":"trimtab.doctor","version":1}"#.to_owned(), "its schema is 'trimtab.doctor', which is not a result"),
             (
                 r#"{"schema":"trimtab.runs","version":4,"future":{}}"#.to_owned(),
                 "it has version 4 of trimtab.runs, and this trimtab reads versions up to 3",

@@ -57,7 +57,7 @@ pub fn written(values: &[u8]) -> String {
 
 fn read(text: &str) -> Result<Vec<u8>, String> {
     let value = |c: u8| ALPHABET.iter().position(|known| *known == c).map(|at| at as u8);
-    text.bytes().map(|c| value(c).ok_or_else(|| format!("{:?} is no share of a superblock", char::from(c)))).collect()
+    text.bytes().map(|c| value(c).ok_or_else(|| format!("{:?} is not a share of a superblock", char::from(c)))).collect()
 }
 
 impl Check for SuperblocksV1 {
@@ -94,22 +94,26 @@ impl Check for LatenciesV1 {
 
 impl From<&Pictures> for PicturesV1 {
     fn from(pictures: &Pictures) -> Self {
-        let superblocks = pictures.superblocks.as_ref().map(|map| Checked(SuperblocksV1 {
-            axis: Name(map.axis),
-            superblocks: map.superblocks,
-            x: map.x.clone(),
-            needed: written(&map.needed),
-            unneeded: written(&map.unneeded),
-            stale: written(&map.stale),
-            one_bit: written(&map.one_bit),
-        }));
-        let latencies = pictures.latencies.iter().map(|map| Checked(LatenciesV1 {
-            phase: map.phase.clone(),
-            every_ns: map.every.0,
-            cells: map.cells.clone(),
-            trimming: map.trimming.clone(),
-            longest_ns: map.longest.0,
-        }));
+        let superblocks = pictures.superblocks.as_ref().map(|map| {
+            Checked(SuperblocksV1 {
+                axis: Name(map.axis),
+                superblocks: map.superblocks,
+                x: map.x.clone(),
+                needed: written(&map.needed),
+                unneeded: written(&map.unneeded),
+                stale: written(&map.stale),
+                one_bit: written(&map.one_bit),
+            })
+        });
+        let latencies = pictures.latencies.iter().map(|map| {
+            Checked(LatenciesV1 {
+                phase: map.phase.clone(),
+                every_ns: map.every.0,
+                cells: map.cells.clone(),
+                trimming: map.trimming.clone(),
+                longest_ns: map.longest.0,
+            })
+        });
         Self { superblocks, latencies: latencies.collect() }
     }
 }
@@ -151,7 +155,7 @@ mod tests {
         assert_eq!(pictures.superblocks.unwrap().needed, [0, 63, 10, 0]);
         for (was, is, said) in [
             ("0_A0", "0_A", "are 4 values, not 3"),
-            ("0_A0", "0_!0", "no share"),
+            ("0_A0", "0_!0", "not a share"),
             ("\"0001\",\"one", "\"0100\",\"one", "more than itself"),
             ("[0,5]", "[5,0]", "do not increase"),
             ("[0,10,2]", "[0,8,2]", "in no order"),

@@ -283,12 +283,12 @@ pub fn open_stream_to_write(path: &Path) -> io::Result<Option<File>> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a block device, and output would overwrite what is on it"));
         }
         _ if !named.is_guarded() => {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no file, and others can have put it there"));
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a file, and others may have put it there"));
         }
         _ => {}
     }
     let stream = named.open(OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENXIO) => io::Error::new(error.kind(), "it is a pipe that nobody reads, or a socket"),
+        Some(libc::ENXIO) => io::Error::new(error.kind(), "it is a pipe that nothing reads, or a socket"),
         _ => error,
     })?;
     rustix::fs::fcntl_setfl(&stream, OFlags::APPEND)?;

@@ -318,7 +318,7 @@ fn output_goes_to_files_and_streams_and_never_over_a_device() {
     let directory = linked();
     let at = |name: &str| directory.path().join(name);
     rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
-    assert!(open_stream_to_write(&at("pipe")).unwrap_err().to_string().contains("nobody reads"));
+    assert!(open_stream_to_write(&at("pipe")).unwrap_err().to_string().contains("nothing reads"));
     assert!(open_stream_to_write(&at("a/f")).unwrap().is_none() && open_stream_to_write(&at("none")).unwrap().is_none());
     open_stream_to_write(Path::new("/dev/null")).unwrap().unwrap().write_all(b"x").unwrap();
     // Held by this process: written to at its end, and not replaced.

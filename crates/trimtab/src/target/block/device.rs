@@ -94,7 +94,7 @@ impl Named {
 pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
     let named = Named::look_up(path)?;
     let label = named.label.clone();
-    anyhow::ensure!(named.kind() == FileType::BlockDevice, "{label} is no block device");
+    anyhow::ensure!(named.kind() == FileType::BlockDevice, "{label} is not a block device");
     let root = Root::live().context("cannot read /sys and /proc")?;
     let dev = DevNumber::from_raw(named.stat.st_rdev);
     if writable {
@@ -124,7 +124,7 @@ pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData
 pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
     let named = Named::look_up(path)?;
     let label = named.label.clone();
-    anyhow::ensure!(named.kind() == FileType::RegularFile, "{label} is no regular file");
+    anyhow::ensure!(named.kind() == FileType::RegularFile, "{label} is not a regular file");
     named.check_named_twice(path, destroy)?;
     let file = named.open(OFlags::RDWR).map_err(std::io::Error::from).with_context(|| format!("cannot open {label}"))?;
     let users = users::of_file(&file)?;
@@ -133,7 +133,7 @@ pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyho
     }
     // As long as it is open, no drive is attached with it.
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-        bail!("{label} is in use: somebody has locked it; nothing was written");
+        bail!("{label} is in use: another process has locked it; nothing was written");
     }
     let size = Bytes(named.stat.st_size.try_into().unwrap_or(0));
     check_content(&file, &label, size, &destroy.overwrite, own)?;

@@ -213,7 +213,7 @@ fn no_uring(error: &std::io::Error) -> Warning {
 
 fn unregistered() -> Warning {
     let text =
-        "Memory could not be registered with io_uring (the limit of locked memory, ulimit -l): it was pinned anew for every operation.";
+        "Memory could not be registered with io_uring (the limit of locked memory, ulimit -l): it was pinned again for every operation.";
     warning("target.unregistered-memory", Severity::Note, Vec::new(), text.to_owned())
 }
 

@@ -126,8 +126,8 @@ impl Verifier {
             Found::Written(nonce) if nonce == maker.nonce(class, offset, sequence) => Ok(()),
             Found::Zeros if class.incompressible_permille() == 0 => Ok(()),
             Found::Written(_) => Err("an earlier write stands there: the last one was lost"),
-            Found::Zeros => Err("zeros stand there instead of what was written"),
-            Found::Foreign => Err("something else stands there than what was written"),
+            Found::Zeros => Err("zeros are there instead of what was written"),
+            Found::Foreign => Err("something other than what was written is there"),
         };
         self.checked += Bytes(UNIT as u64);
         right
@@ -196,11 +196,11 @@ mod tests {
         assert_eq!(disk.read(0, 4), Err((KIB4, "an earlier write stands there: the last one was lost")));
         disk.bytes.copy_from_slice(&new);
         disk.bytes.copy_within(0..UNIT, 2 * UNIT);
-        assert_eq!(disk.read(2, 1).unwrap_err().1, "something else stands there than what was written");
+        assert_eq!(disk.read(2, 1).unwrap_err().1, "something other than what was written is there");
         disk.bytes[3 * UNIT + 100] ^= 1;
         assert_eq!(disk.read(3, 1).unwrap_err().0, 3 * KIB4);
         disk.bytes[..UNIT].fill(0);
-        assert_eq!(disk.read(0, 1).unwrap_err().1, "zeros stand there instead of what was written");
+        assert_eq!(disk.read(0, 1).unwrap_err().1, "zeros are there instead of what was written");
     }
 
     #[test]

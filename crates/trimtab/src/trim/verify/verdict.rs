@@ -190,7 +190,7 @@ fn read_as(freed: &Content) -> String {
 }
 
 fn changed(freed: &Content, unsteady: bool, promise: Promise) -> String {
-    let what = if freed.ones == freed.total() { "ones" } else { "something else than what was written" };
+    let what = if freed.ones == freed.total() { "ones" } else { "something other than what was written" };
     let steady = match (unsteady, promise) {
         (true, Promise::Same | Promise::Zeroes) => "; it differs from one reading to the next, which the drive promises not to do",
         (true, Promise::Unknown) => "; it differs from one reading to the next, which a drive may do",

@@ -280,7 +280,7 @@ fn announce(context: &Context, path: &Path, workload: &Crystal, observer: &Obser
         context.remark(&format!("{announcement}."));
         return Ok(());
     };
-    if consent::ask(context, &format!("{announcement}; {reason}. Go on?"))? {
+    if consent::ask(context, &format!("{announcement}; {reason}. Continue?"))? {
         return Ok(());
     }
     Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())

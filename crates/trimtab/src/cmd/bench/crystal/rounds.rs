@@ -94,7 +94,7 @@ impl Rounds {
             }
             (Some(saved), false) => {
                 let problem = format!("a series of {} rounds on {target} was stopped after {} written", saved.rounds, Bytes(saved.written));
-                Err(UsageError::new(problem).hint("--resume goes on with it, --restart forgets it").into())
+                Err(UsageError::new(problem).hint("--resume continues it, --restart discards it").into())
             }
         }
     }
@@ -169,7 +169,7 @@ impl Rounds {
         } else {
             self.save(written, run.phases.clone(), run.series.clone())?;
             context.remark(&format!(
-                "stopped after {} rounds and {written} written; the same command with --resume goes on",
+                "stopped after {} rounds and {written} written; the same command with --resume continues",
                 self.passes.rounds
             ));
         }
@@ -200,7 +200,7 @@ impl Rounds {
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", self.file.display())),
         };
         let unusable =
-            || format!("{} does not hold a series of rounds that this trimtab knows; move it away to begin anew", self.file.display());
+            || format!("{} does not hold a series of rounds that this trimtab knows; move it away to start again", self.file.display());
         let saved: Saved = serde_json::from_slice(&text).with_context(unusable)?;
         anyhow::ensure!(saved.schema == SCHEMA && saved.version == VERSION, unusable());
         Ok(Some(saved))

@@ -135,7 +135,7 @@ impl<R: Read> Read for Metered<R> {
 /// What is wrong with entry `at`. The tar library's own complaints quote the header, which may be anything.
 fn bad_header(error: std::io::Error, at: usize) -> anyhow::Error {
     match (error.kind(), at) {
-        (std::io::ErrorKind::Other, 0) => anyhow!("it is no tar archive, neither plain nor with gzip, xz or zstd"),
+        (std::io::ErrorKind::Other, 0) => anyhow!("it is not a tar archive, neither plain nor compressed with gzip, xz or zstd"),
         (std::io::ErrorKind::Other, _) => anyhow!("the header of entry {} is damaged", at + 1),
         _ => error.into(),
     }
@@ -215,7 +215,7 @@ mod tests {
             assert!(read(written(bytes).path()).is_err(), "{} bytes", bytes.len());
         }
         let message = |bytes: &[u8]| format!("{:#}", read(written(bytes).path()).unwrap_err());
-        assert!(message(&[0xe9; 5000]).ends_with("it is no tar archive, neither plain nor with gzip, xz or zstd"));
+        assert!(message(&[0xe9; 5000]).ends_with("it is not a tar archive, neither plain nor compressed with gzip, xz or zstd"));
         let mut second = plain.clone();
         second[512 + 5120..][..512].fill(0xe9);
         assert!(message(&second).ends_with("the header of entry 2 is damaged"), "{}", message(&second));

@@ -37,7 +37,7 @@ impl Checked {
             TargetSpec::Directory(path) => (path.clone(), true),
             TargetSpec::File(path) => (path.clone(), false),
             TargetSpec::Device(path) => (path.clone(), args.destroy.named().again.is_some()),
-            other => return Err(UsageError::new(format!("{other} is no drive that could be checked")).into()),
+            other => return Err(UsageError::new(format!("{other} is not a drive that can be checked")).into()),
         };
         let below = Below::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
         Ok(Self { target, path, below, area: Area { bytes: AREA, writes, rest: args.rest } })

@@ -184,7 +184,7 @@ fn together_of(made: &[Round], notes: &mut Vec<String>) -> Together {
     let findings: Vec<Findings> = counted.iter().map(|round| round.found.clone()).collect();
     let all = together(&findings);
     if counted.len() == 1 {
-        notes.push("there was one round of probes only, so that nobody knows how much their figures scatter; a larger --write-limit or --time allows more".to_owned());
+        notes.push("there was one round of probes only, so it is not known how much their figures scatter; a larger --write-limit or --time allows more".to_owned());
     }
     if !all.unsteady.is_empty() {
         let mut named: Vec<String> =

@@ -22,7 +22,7 @@ pub fn probe(object: &OwnedFd) -> std::io::Result<Vec<String>> {
         let said = crate::host::root::printable(&output.stderr).replace('\n', " ");
         return Err(std::io::Error::other(format!("{program}: {said}")));
     }
-    parse(&output.stdout).ok_or_else(|| std::io::Error::other(format!("{program} says what nobody understands")))
+    parse(&output.stdout).ok_or_else(|| std::io::Error::other(format!("{program}'s output could not be understood")))
 }
 
 /// Nothing at all is printed where nothing is found.
