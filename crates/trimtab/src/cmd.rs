@@ -35,13 +35,13 @@ pub enum Command {
     Postmark(postmark::Args),
     /// Modelled drives: specifications, simulation, and drives attached as block devices.
     Drive(drive::Args),
-    /// Say whether TRIM reaches the drive, and what to do if it does not.
+    /// Find out whether TRIM reaches the drive, and what to do if it does not.
     Doctor(doctor::Args),
     /// Stored results: list, show, compare, move.
     Results(results::Args),
     /// Watch mounted filesystems and trim each under its policy.
     Daemon(daemon::Args),
-    /// Write a trim policy into the system's configuration, or take that back.
+    /// Write a trim policy into the system's configuration, or undo that.
     Apply(apply::Args),
     /// Prove that freed blocks are discarded: write, delete, trim, read the raw blocks back.
     Verify(verify::Args),

@@ -41,7 +41,7 @@ pub fn hex(bytes: &[u8]) -> String {
 pub struct Cell<T> {
     /// The drive, at the size that was asked for.
     pub drive: DriveSpec,
-    /// What is done to it.
+    /// The workload.
     pub work: Work<T>,
 }
 

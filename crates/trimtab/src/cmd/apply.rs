@@ -16,11 +16,11 @@ Examples:
   trimtab apply online /home               the discard mount option, in /etc/fstab
   trimtab apply none /home                 neither
   trimtab apply idle / --dry-run           only show what would change
-  trimtab apply --undo                     take back the last one
+  trimtab apply --undo                     undo the last one
   trimtab apply idle / --sysroot ./image   in a system that is not running
 
 Writes /etc/fstab (online, and the option away for the others) and /etc/trimtab/trimtab.toml, one line or section each; everything else
-in them stays as it is. Mounts and services are not touched: what has to be restarted is said. What the files were is kept below
+in them stays as it is. Mounts and services are not touched: it says what has to be restarted. The earlier files are kept below
 /var/lib/trimtab/applied. Doing it twice changes nothing the second time.
 
 Exit status: 0 applied, or nothing to do; 1 failed, and all files are as they were; 2 wrong usage.";
@@ -35,10 +35,10 @@ pub struct Args {
     /// The filesystem: its mount point, or anything on it.
     #[arg(required_unless_present = "undo", conflicts_with = "undo")]
     path: Option<PathBuf>,
-    /// Take back what was applied last.
+    /// Undo what was applied last.
     #[arg(long)]
     undo: bool,
-    /// Show what would change, and change nothing.
+    /// Show what would change without changing anything.
     #[arg(long)]
     dry_run: bool,
     /// Configure the system below this directory instead of the running one.

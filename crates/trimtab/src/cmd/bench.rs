@@ -20,7 +20,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   trimtab bench tree /mnt/ssd                   unpack, sync, delete, sync a tree of 36,706 files (493 MB), three times
-  trimtab bench tree --tar linux.tar.xz /mnt    the same with an archive of yours
+  trimtab bench tree --tar linux.tar.xz /mnt    the same with your own archive
   trimtab bench age --total 1TB /mnt/ssd        ten rounds of filling and deleting, 4 KiB random writes before and after
   trimtab bench nfs /mnt/ssd                    an NFS server's operation mix at ten loads: response time over throughput
   trimtab bench crystal /mnt/ssd                CrystalDiskMark's tests on a test file

@@ -10,7 +10,7 @@ mod refused;
 mod wrap;
 
 const EXAMPLES: &str = "\
-Exit status: 0 done; 1 failed, or what is named is not there (a file, a drive, a run), or cannot be used; 2 wrong usage (an unknown option, a bad value, a policy that does not exist); 130 interrupted (by SIGINT, SIGTERM or SIGHUP). doctor and verify say their verdict with it, too: 3 TRIM is blocked, gets lost or does damage, 4 unknown or not proved. It is the same for the same fault in every command. With --json, an error is a document of its own on standard output (schema trimtab.error), unless the result was printed before it. 'trimtab COMMAND --help' says more.";
+Exit status: 0 done; 1 failed, or something that was named does not exist or cannot be used (a file, a drive, a run); 2 wrong usage (an unknown option, a bad value, a policy that does not exist); 130 interrupted (by SIGINT, SIGTERM or SIGHUP). doctor and verify also report their verdict: 3 TRIM is blocked, gets lost or does damage; 4 unknown or not proved. The same fault has the same status in every command. With --json, an error is a document of its own on standard output (schema trimtab.error), unless the result was printed before it. 'trimtab COMMAND --help' says more.";
 
 /// Finds out what TRIM, fill and time do to a drive, says which trim policy suits it, and keeps it trimmed.
 #[derive(Debug, Parser)]

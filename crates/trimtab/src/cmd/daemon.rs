@@ -19,8 +19,8 @@ Examples:
   trimtab daemon                         as trimtab.service does; log lines go to standard error
   trimtab daemon --config ./my.toml
 
-Signals: SIGHUP reads the configuration again, SIGUSR1 asks for a trim of everything now, SIGTERM ends it: a pass under way goes
-on when it is started again. Filesystems are kept open only while a request runs, so they can be unmounted at any time.
+Signals: SIGHUP reads the configuration again, SIGUSR1 asks for a trim of everything now, SIGTERM ends it: a pass under way
+continues when it is started again. Filesystems are kept open only while a request runs, so they can be unmounted at any time.
 
 History: trimtab results list --store /var/lib/trimtab/history.db
 

@@ -21,7 +21,7 @@ Examples:
   trimtab doctor /home              the filesystem that /home is on
   trimtab doctor /dev/sda           a device
   trimtab doctor --json / | jq .diagnoses[0].verdict.kind
-  trimtab doctor / --record seen    keep what was read in the directory seen, for a report of a fault
+  trimtab doctor / --record seen    keep what was read in the directory seen, for a bug report
 
 Nothing is opened for writing, and no device is opened at all. Without root, device-mapper tables stay unseen; the answer says so.
 

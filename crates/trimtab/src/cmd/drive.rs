@@ -31,11 +31,11 @@ pub struct Args {
 enum Command {
     /// List the shipped drive specifications.
     List,
-    /// Run a workload on a modelled drive in virtual time, with what its insides do meanwhile.
+    /// Run a workload on a modelled drive in virtual time, and show what happens inside it.
     Simulate(simulate::Args),
     /// Show a specification: every figure with its source.
     Show(show::Args),
-    /// Learn a twin of a drive: probe it, and find the modelled drives that show the same.
+    /// Learn a twin of a drive: probe it, and find the modelled drives that behave the same.
     Learn(learn::Args),
     /// Check a twin: predict workloads that no probe ran, then measure them.
     Check(check::Args),
@@ -47,9 +47,9 @@ enum Command {
     Status(status::Args),
     /// Watch an attached drive at work.
     Watch(watch::Args),
-    /// Take the power of an attached drive away, or give it back.
+    /// Cut the power of an attached drive, or restore it.
     Power(power::Args),
-    /// Say what is in a recording or another trace, or print it for fio or as blkparse does.
+    /// Describe a recording or another trace, or print it for fio or in blkparse's format.
     Trace(trace::Args),
     /// Replay a recording or another trace on a modelled drive under any trim policy.
     Replay(replay::Args),

@@ -32,19 +32,19 @@ Each trim is a run: trimtab results show ID --store /var/lib/trimtab/history.db 
 Examples:
   trimtab history
   trimtab history /home --since 7d
-  trimtab history | tail -n 1      tab-separated where it is no terminal
+  trimtab history | tail -n 1      tab-separated where it is not a terminal
 
-Where it is no terminal, the columns are unix_ms (when it began, in milliseconds since 1970-01-01 UTC), what, path, policy, by, sent_bytes, sent_commands, seconds, outcome and id; --as tsv prints the same.")]
+Where standard output is not a terminal, the columns are unix_ms (when it began, in milliseconds since 1970-01-01 UTC), what, path, policy, by, sent_bytes, sent_commands, seconds, outcome and id; --as tsv prints the same.")]
 pub struct Args {
     /// Only of this filesystem: its mount point, or a directory on it.
     path: Option<PathBuf>,
-    /// Only what began then or later: 2026-03-01, or 7d for the last seven days.
+    /// Only what began at or after this time: 2026-03-01, or 7d for the last seven days.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only the newest N.
     #[arg(long, short = 'n', value_name = "N", default_value_t = 30)]
     limit: usize,
-    /// Of the system below this directory, as of a machine that does not run.
+    /// Of the system below this directory instead of the running one.
     #[arg(long, value_name = "DIR")]
     sysroot: Option<PathBuf>,
     #[command(flatten)]

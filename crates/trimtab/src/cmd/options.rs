@@ -21,13 +21,13 @@ pub struct Global {
     /// No progress on standard error.
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Progress as lines that stay, one every ten seconds, for logs; also where standard error is no terminal.
+    /// Progress as permanent lines, one every ten seconds, for logs; the default where standard error is not a terminal.
     #[arg(long, global = true, conflicts_with = "quiet")]
     pub plain: bool,
     /// Answer yes to every question (large amounts of data, remounting).
     #[arg(long, short, global = true)]
     pub yes: bool,
-    /// A name for what is kept, by which 'results list --label' finds it again.
+    /// A name for the stored results; 'results list --label' finds it.
     #[arg(long, global = true, value_name = "TEXT")]
     pub label: Option<String>,
     /// The store of results [default: trimtab/results.db in the XDG data directory].
@@ -74,7 +74,7 @@ impl DestroyArgs {
 /// When the requests of a trace are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
 pub struct TimingArgs {
-    /// Make so many requests of the trace a second instead of keeping its times.
+    /// Make this many requests of the trace per second instead of keeping its times.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "closed_loop", value_parser = rate)]
     rate: Option<f64>,
     /// Make each request of the trace once fewer than N are under way, instead of keeping its times.

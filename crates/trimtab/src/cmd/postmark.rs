@@ -38,12 +38,12 @@ use trimtab_core::run::Run;
 Commands: 'help' lists them. The options below set what a session begins with; 'set fsync', 'set direct', 'set threads' and 'set rate' change it.
 
 Examples:
-  trimtab postmark old.conf                     as ever
+  trimtab postmark old.conf                     as always
   printf 'set location /mnt/ssd\\nset number 10000\\nrun\\nquit\\n' | trimtab postmark
   trimtab postmark --fsync close --threads 4    type commands at the prompt
   trimtab postmark --json old.conf              the runs as JSON, without the classic report")]
 pub struct Args {
-    /// File of commands [default: .pmrc, if it is there].
+    /// File of commands [default: .pmrc, if it exists].
     config: Option<PathBuf>,
     /// Make written files durable: never, or before each is closed.
     #[arg(long, value_enum, default_value_t = Fsync::Never)]

@@ -49,12 +49,12 @@ const TAKES: &str =
 Unpacks and deletes a source tree and runs PostMark under each trim policy, and ends in a verdict.
 
 On a directory these are the policies that its filesystem allows: as mounted; batched (FITRIM after the files are gone); online
-(mounted with discard) or none (mounted without). Those that need root or your consent are left out without, and the result
-says so. On a modelled drive nothing is written to any real one, and all policies are tried, adaptive and idle among them.
+(mounted with discard) or none (mounted without). Without root or your consent, those that need it are left out, and the
+result says so. On a modelled drive nothing is written to any real one, and all policies are tried, adaptive and idle among them.
 
 Examples:
   trimtab study                      three modelled drives beside each other: no root, no hardware, half a minute
-  trimtab study drive:ocz-vertex-le-100gb    one of them, with all that can be found out of it
+  trimtab study drive:ocz-vertex-le-100gb    one of them, in full detail
   trimtab study drive:intel-520-120gb --policies none,online,idle:budget=2ms
   trimtab study /mnt/ssd             a quarter of the published sizes, three repeats
   trimtab study --quick .            a tenth, once: under a minute
@@ -86,25 +86,25 @@ pub struct Args {
     /// screen [default: deleting at 60; use at 60 and 90, with --quick at 60].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(10..=90))]
     fill: Option<u8>,
-    /// The capacity at which months of use are modelled, at most the drive's own. What is said is for the drive's own; the larger this is the nearer
+    /// The capacity at which months of use are modelled, at most the drive's own. Results are stated for the drive's own; the larger this is, the closer
     /// it comes, and the longer it takes [default: 2GB].
     #[arg(long, value_name = "SIZE")]
     aged_size: Option<Bytes>,
-    /// What to find out of a modelled drive: what deleting costs, what months of use do, what data and tuning change, which assumption
+    /// What to find out about a modelled drive: what deleting costs, what months of use do, what data and tuning change, which assumption
     /// decides [default: all, the last not with --quick].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     questions: Vec<Question>,
-    /// Go on with an interrupted study of the same settings: what it had finished is not run again. On a directory only what was measured on this
+    /// Continue an interrupted study with the same settings: finished runs are not repeated. On a directory only what was measured on this
     /// filesystem, mounted as it is now and filled to within 3 % of it.
     #[arg(long)]
     resume: bool,
     /// Make only the run of this cell: for 'trimtab results rerun'.
     #[arg(long, hide = true, value_name = "CELL")]
     cell: Option<String>,
-    /// Write the report to this new file [default: trimtab-study.html beside the store of results, or with the first free number].
+    /// Write the report to this file, which must not exist [default: trimtab-study.html beside the store of results, or with the first free number].
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Let --report replace a file that is there.
+    /// Let --report replace an existing file.
     #[arg(long, requires = "report")]
     force: bool,
     /// Print everything that was found out, not only the answer: all tables, the evidence, settings and warnings.

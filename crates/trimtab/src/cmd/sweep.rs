@@ -44,7 +44,7 @@ Any field of a drive's specification is a parameter (drive.flash.nand.program_ns
 
 Examples:
   trimtab sweep plan plan.toml                     how many cells, how long, how much memory
-  trimtab sweep run plan.toml --output out         runs them; the same again goes on where it was stopped
+  trimtab sweep run plan.toml --output out         runs them; the same command again continues where it was stopped
   trimtab sweep run plan.toml --output a --shard 1/2       half of them, and elsewhere the other half
   trimtab sweep merge a b --output all
   trimtab sweep report out                          trimtab-sweep.html, a page that needs no network
@@ -56,13 +56,13 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Say what a plan asks for: its cells, and what they will take. Nothing is kept.
+    /// Show what a plan asks for: its cells, and what they will take. Nothing is stored.
     Plan(PlanArgs),
-    /// Run the cells of a plan on all processors, and keep each as it is finished.
+    /// Run the cells of a plan on all processors, and store each as it finishes.
     Run(RunArgs),
     /// Put the shards of a sweep together.
     Merge(MergeArgs),
-    /// Say how far a sweep is.
+    /// Show the progress of a sweep.
     Status(StatusArgs),
     /// Write a page that opens offline: which policy is best where, how figures answer to each axis, what decides them.
     Report(ReportArgs),
@@ -76,7 +76,7 @@ pub struct PlanArgs {
     /// The plan.
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
-    /// Try no cells: what they take is not said.
+    /// Run no trial cells; time and memory are then not estimated.
     #[arg(long)]
     no_calibration: bool,
 }
@@ -87,7 +87,7 @@ pub struct RunArgs {
     /// The plan.
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
-    /// Where results go; made if it is not there. Finished cells that are there already are not run again.
+    /// Where results go; created if needed. Cells that are already finished there are not run again.
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
     /// Only this share of the cells: 1/8 … 8/8.
@@ -123,7 +123,7 @@ pub struct ExportArgs {
     /// The directory of the sweep, finished or not.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// The form.
+    /// The format.
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
     /// The table.
@@ -135,7 +135,7 @@ pub struct ExportArgs {
     /// The file; - for standard output.
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     force: bool,
 }
@@ -155,14 +155,14 @@ pub struct ReportArgs {
     /// The file; - for standard output.
     #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-sweep.html")]
     output: PathBuf,
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A line a cell.
+    /// One line per cell.
     Csv,
     /// Columns, with the plan in the metadata.
     Parquet,

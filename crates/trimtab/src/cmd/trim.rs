@@ -44,8 +44,8 @@ Always a whole filesystem is trimmed. What is pending on it is written out first
 deleted for free only then; fstrim does not. --no-sync leaves that out, and so does --policy idle, because others would wait for it
 (--sync does it there, too).
 
-What has reached the drives is read from their own counters, each leg of an array by itself, not from what the filesystem returns. An interrupted trim goes on
-where it left off when it is started again (--restart begins anew). Only one trim runs on a drive at a time; this one waits for its
+What has reached the drives is read from their own counters, each leg of an array by itself, not from what the filesystem returns. An interrupted trim
+continues where it left off when it is started again (--restart begins again). Only one trim runs on a drive at a time; this one waits for its
 turn (--lock-wait), also beside the daemon.
 
 Exit status: 0 all windows trimmed, or no trim needed (hard disks), 1 something was refused or failed, 2 wrong usage, 3 a layer below is in the way (as trimtab doctor
@@ -72,19 +72,19 @@ pub struct Args {
     /// Leave free extents below this size alone.
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     min_extent: Bytes,
-    /// Write out what is pending first, so that what was just deleted is trimmed: the default but with --policy idle.
+    /// Write out what is pending first, so that what was just deleted is trimmed: the default, except with --policy idle.
     #[arg(long, overrides_with = "no_sync")]
     sync: bool,
-    /// Do not: quicker where much is pending, and what was deleted in the last seconds is left for the next time.
+    /// Do not write out what is pending first: quicker, but what was deleted in the last seconds is left for the next trim.
     #[arg(long, overrides_with = "sync")]
     no_sync: bool,
-    /// Say what would be asked and (ext4, XFS) how much would be sent, and do not ask it. Proves nothing about what the device would do.
+    /// Only say what would be asked and (ext4, XFS) how much would be sent. Proves nothing about what the device would do.
     #[arg(long)]
     dry_run: bool,
     /// How long to wait for a drive that is being trimmed already; 0s fails at once.
     #[arg(long, value_name = "TIME", default_value = "10min")]
     lock_wait: Nanos,
-    /// Begin anew even if an earlier trim was interrupted.
+    /// Start from the beginning even if an earlier trim was interrupted.
     #[arg(long)]
     restart: bool,
 }

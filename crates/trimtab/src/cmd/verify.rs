@@ -19,7 +19,7 @@ use trimtab_core::workload::Plan;
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab verify /home                  write, delete, trim, and read the raw blocks back
+  trimtab verify /home                  write, delete, trim, then read the raw blocks back
   trimtab verify /home --wait 1min      for drives that take their time
   trimtab verify /home --as-mounted --wait 3min
                                         trim nothing: does the discard mount option do it? (btrfs and f2fs take minutes)
@@ -37,7 +37,7 @@ devices, or TRIM does damage, 4 not proved (old data still there, not sent yet, 
 pub struct Args {
     /// A directory on the filesystem.
     path: PathBuf,
-    /// How much to free; as much is kept beside it.
+    /// How much to free; the same amount is kept beside it.
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     size: Bytes,
     /// How long to wait before reading back.

@@ -17,7 +17,7 @@ const LINE_BYTES_MAX: u64 = 4 << 20;
 pub enum Ask {
     /// Everything the server knows: [`Status`](crate::serve::status::Status).
     Status,
-    /// Take the power away, or give it back.
+    /// Cut the power, or restore it.
     Power {
         /// Give it back.
         on: bool,

@@ -52,9 +52,9 @@ pub enum Fsync {
 /// How a directory is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirOptions {
-    /// Bytes a write call, or a block of the program in front of [`Calls::Stdio`].
+    /// Bytes per write call, or a block of the program in front of [`Calls::Stdio`].
     pub write_block: u32,
-    /// Bytes a read call, likewise.
+    /// Bytes per read call, likewise.
     pub read_block: u32,
     /// How contents reach the system.
     pub calls: Calls,

@@ -102,10 +102,10 @@ pub struct Args {
     /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them in place of the report.
     #[arg(long, value_name = "FILE", conflicts_with = "against")]
     cdm_text: Option<PathBuf>,
-    /// Also draw the figures as reviews print them, a pair of bars a test, into this file: SVG or PNG, as its name ends.
+    /// Also draw the figures as reviews print them, a pair of bars for each test, as SVG or PNG by the name's ending.
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     picture: Option<PathBuf>,
-    /// Replace the files of --cdm-text and --picture if they are there.
+    /// Replace the files of --cdm-text and --picture if they exist.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -128,10 +128,10 @@ enum Direction {
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[command(next_help_heading = "Until a drive is steady")]
 pub struct RoundsArgs {
-    /// Repeat it all until this much has been written, and tell where the rates fall and where they stay.
+    /// Repeat all tests until this much has been written, and report where the rates fall and where they settle.
     #[arg(long, value_name = "SIZE")]
     loop_until_written: Option<Bytes>,
-    /// Go on where an earlier run of the same command was stopped.
+    /// Continue where an earlier run of the same command was stopped.
     #[arg(long, requires = "loop_until_written", conflicts_with = "restart")]
     resume: bool,
     /// Forget where an earlier run of the same command was stopped.

@@ -29,7 +29,7 @@ pub struct ModelArgs {
     /// Which filesystem it carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue) [default: ext4]
     #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
     filesystem: Option<String>,
-    /// Share of the filesystem that is in use before, in per cent [default: 0]
+    /// Share of the filesystem that is in use at the start, in per cent [default: 0]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
     fill: Option<u8>,
 }

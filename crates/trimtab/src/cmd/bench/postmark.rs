@@ -50,7 +50,7 @@ pub struct Args {
     /// Make written files durable: never, or before each is closed.
     #[arg(long, value_enum, default_value_t = Fsync::Never)]
     fsync: Fsync,
-    /// Bypass the page cache; what is no whole aligned block goes through it nevertheless.
+    /// Bypass the page cache; what is not a whole aligned block still goes through it.
     #[arg(long, conflicts_with = "buffered")]
     direct: bool,
     #[command(flatten)]
@@ -77,16 +77,16 @@ pub struct WorkloadArgs {
     /// Seed.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u32,
-    /// Spread the files over so many subdirectories.
+    /// Spread the files over this many subdirectories.
     #[arg(long, value_name = "N", default_value_t = 0)]
     subdirectories: u32,
     /// Spread the files over as many locations as there are weights, such as 5:2:1.
     #[arg(long, value_name = "W:W…", value_delimiter = ':')]
     weights: Vec<u32>,
-    /// Bytes a read call.
+    /// Bytes per read call.
     #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = block)]
     read_block: u32,
-    /// Bytes a write call.
+    /// Bytes per write call.
     #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = block)]
     write_block: u32,
     /// Gather calls in a 4096-byte buffer, as C's buffered streams do.

@@ -71,7 +71,7 @@ pub struct Args {
     /// Seed of everything random in the drive and its faults.
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// Detach, whoever uses the drive, once the process PID has ended.
+    /// Detach once the process PID has ended, even if the drive is in use.
     #[arg(long, value_name = "PID")]
     detach_with: Option<u32>,
     /// Stay in the foreground; an interrupt detaches.

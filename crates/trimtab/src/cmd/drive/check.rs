@@ -40,16 +40,16 @@ pub struct Args {
     twin: String,
     /// The drive that it is a twin of: a directory on it, a large file on it that is only read, or the device itself; drive:NAME or drive:FILE.toml.
     target: String,
-    /// Where the predictions are kept; with a number if that is taken [default: NAME-predictions.json].
+    /// Where to store the predictions; a number is added if the file exists [default: NAME-predictions.json].
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
-    /// How many drives of the ensemble are tried, the first of them; fewer are quicker, and tell the interval less well.
+    /// How many drives of the ensemble are tried, the first of them; fewer are quicker and give a rougher interval.
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
     members: u32,
     /// Seed of the workloads.
     #[arg(long, default_value_t = 5, value_name = "N")]
     seed: u64,
-    /// For how long a real drive is left alone before each workload.
+    /// How long to leave a real drive alone before each workload.
     #[arg(long, value_name = "TIME", default_value = "2s")]
     rest: Nanos,
     #[command(flatten)]

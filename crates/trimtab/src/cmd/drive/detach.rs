@@ -11,7 +11,7 @@ Examples:
   trimtab drive detach                     the only one that is attached
   trimtab drive detach ocz-vertex-le-100gb
   trimtab drive detach /dev/loop0
-  trimtab drive detach --all --force       whatever still uses them gets I/O errors";
+  trimtab drive detach --all --force       whatever still uses them will get I/O errors";
 
 /// Arguments of `trimtab drive detach`.
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,7 @@ pub struct Args {
     /// All drives.
     #[arg(long)]
     all: bool,
-    /// Even if somebody uses it: they get I/O errors from then on.
+    /// Even if it is in use: its users get I/O errors from then on.
     #[arg(long)]
     force: bool,
 }

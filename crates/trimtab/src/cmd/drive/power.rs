@@ -20,7 +20,7 @@ pub struct Args {
     /// Id or block device of the drive.
     #[arg(value_name = "DRIVE")]
     drive: String,
-    /// Take the power away, or give it back.
+    /// Cut the power, or restore it.
     #[arg(value_name = "cut|on")]
     power: Power,
     /// With 'cut': not now, but with a random one of the next N requests that count (see 'power-cut' in 'drive attach --help').

@@ -58,10 +58,10 @@ pub struct Args {
     /// recorded, or a trim policy: none, online, batched, adaptive, idle, with settings as in 'batched:every=1h'. May be given several times.
     #[arg(long = "trim", value_name = "POLICY", default_value = "recorded")]
     policies: Vec<Trim>,
-    /// Share of the drive that is written once, in order, before, in per cent.
+    /// Share of the drive that is written once, in order, beforehand, in per cent.
     #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100))]
     fill: u64,
-    /// Let the drive rest for so long afterwards (such as 8d), so that a policy can still act. That time is not counted.
+    /// Let the drive rest for this long afterwards (such as 8d), so that a policy can still act. That time is not counted.
     #[arg(long, value_name = "TIME")]
     rest: Option<Nanos>,
     /// Format of a text trace, if its first line does not give it away.

@@ -21,7 +21,7 @@ use trimtab_core::units::{Bytes, Nanos};
 pub struct Args {
     /// A shipped drive, or the path of a specification file.
     drive: String,
-    /// Print the file itself, to start a specification of your own from.
+    /// Print the file itself, as a start for your own specification.
     #[arg(long, conflicts_with = "json")]
     toml: bool,
 }

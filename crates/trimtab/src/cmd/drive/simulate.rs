@@ -60,13 +60,13 @@ pub struct Args {
     /// A shipped drive or a specification file; several are simulated side by side.
     #[arg(long = "drive", required = true, value_name = "NAME|FILE")]
     drives: Vec<String>,
-    /// What is done to it.
+    /// The workload.
     #[arg(long, default_value = "random", value_name = "SPEC")]
     workload: WorkloadSpec,
     /// What written data is like: random, zero, text or a share that compresses, such as 40%.
     #[arg(long, default_value = "random", value_name = "CLASS")]
     data: DataClass,
-    /// How much is written: 1.8TB, or 3x the drive's capacity [default: 3x; a trace once].
+    /// How much to write: 1.8TB, or 3x the drive's capacity [default: 3x; a trace once].
     #[arg(long, value_name = "AMOUNT")]
     until_written: Option<Amount>,
     /// When the drive is told what is free: none, online, batched, adaptive, idle, with settings as in 'batched:every=1h' [default: online; with crystal none].

@@ -28,10 +28,10 @@ pub struct Args {
     /// Print it in the format of another tool: fio (iolog version 3) or blkparse.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     to: Option<ExportFormat>,
-    /// Write to this new file instead of standard output.
+    /// Write to this file, which must not exist, instead of standard output.
     #[arg(long, short, value_name = "FILE", requires = "to")]
     output: Option<PathBuf>,
-    /// Replace the file if there is one.
+    /// Replace an existing file.
     #[arg(long, requires = "output")]
     force: bool,
     /// Format of a text trace, if its first line does not give it away.

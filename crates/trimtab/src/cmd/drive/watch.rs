@@ -18,7 +18,7 @@ Examples:
   trimtab drive watch
   trimtab drive watch /dev/loop0
 
-Leave with q. What it shows is in 'trimtab drive status --json', too, with the last two minutes second by second.";
+Press q to leave. What it shows is in 'trimtab drive status --json', too, with the last two minutes second by second.";
 
 /// Arguments of `trimtab drive watch`.
 #[derive(Debug, clap::Args)]

@@ -79,9 +79,9 @@ pub enum Setting {
     Location,
     /// Subdirectories in each.
     Subdirectories,
-    /// Bytes a read call.
+    /// Bytes per read call.
     Read,
-    /// Bytes a write call.
+    /// Bytes per write call.
     Write,
     /// Through a buffer like the C library's or not.
     Buffering,

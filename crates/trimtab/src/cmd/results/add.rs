@@ -32,7 +32,7 @@ pub struct Args {
     /// A figure with its repeats. May be given several times.
     #[arg(long = "metric", value_name = "NAME=VALUE[,VALUE...] [UNIT]", required = true)]
     metrics: Vec<String>,
-    /// Figures of this name are better so.
+    /// Which direction is better for figures of this name.
     #[arg(long, value_name = "NAME=higher|lower|neither", value_parser = super::key_value)]
     better: Vec<(String, String)>,
     /// Independent systems whose figures are summed.

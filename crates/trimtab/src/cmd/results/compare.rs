@@ -21,7 +21,7 @@ The verdict on measured runs needs three repeats a side (five with --median). Th
 
 Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one, and one of less than 1 % does not matter ('0.02 % more: does not matter'). docs/method/statistics.md says how the interval is made.
 
-For continuous integration: --fail-above 5% ends with status 5 if a figure is worse by more than that and the verdict says so, with status 4 if one looks worse by more than that and nobody can tell. --metric says which figures count.
+For continuous integration: --fail-above 5% ends with status 5 if a figure is worse by more than that and the verdict says so, with status 4 if one looks worse by more than that but this cannot be told for sure. --metric says which figures count.
 
 Examples:
   trimtab results compare last~1 last
@@ -37,7 +37,7 @@ pub struct Args {
     /// Compare medians instead of means.
     #[arg(long)]
     median: bool,
-    /// How sure the intervals are to be, in per cent.
+    /// Confidence of the intervals, in per cent.
     #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = percent)]
     confidence: f64,
     /// Seed of the bootstrap.

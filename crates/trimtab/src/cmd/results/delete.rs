@@ -6,7 +6,7 @@ use crate::store::{self, Reference};
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Delete stored runs. All that are named, or none if one of them is not there.
+/// Delete stored runs: all that are named, or none if one of them does not exist.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -35,10 +35,10 @@ pub struct Args {
     /// Time series instead of figures, as CSV: id, workload, target_label, policy, series, axis, x, unit, y; x in ns since the run began, or in bytes written.
     #[arg(long, conflicts_with = "format")]
     series: bool,
-    /// Write to this new file instead of standard output.
+    /// Write to this file, which must not exist, instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file if there is one; it stays until all of the new one is written.
+    /// Replace an existing file, once the new one is completely written.
     #[arg(long, requires = "output")]
     force: bool,
 }

@@ -6,8 +6,8 @@ use trimtab_core::usage::UsageError;
 /// How to print.
 #[derive(Debug, Clone, clap::Args)]
 pub struct FormArgs {
-    /// Print as text, as Markdown tables, or as tab-separated values for scripts (a line of names, then plain numbers) [default: text; of
-    /// lists tsv where the output is no terminal and COLUMNS is not set].
+    /// Print as text, as Markdown tables, or as tab-separated values for scripts (a line of names, then plain numbers) [default: text; for lists
+    /// tsv where standard output is not a terminal and COLUMNS is not set].
     #[arg(long = "as", value_name = "FORM", value_enum)]
     pub form: Option<Form>,
 }

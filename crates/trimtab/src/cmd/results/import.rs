@@ -15,7 +15,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 All files are checked first; if anything in them is wrong, nothing is imported. Runs that
-are there already stay as they are. CSV needs the columns workload, target_label, metric,
+already exist stay as they are. CSV needs the columns workload, target_label, metric,
 unit and value; docs/method/stored-results.md lists the others.
 
 Examples:

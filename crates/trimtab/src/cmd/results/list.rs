@@ -19,7 +19,7 @@ use trimtab_core::run::{Field, Provenance};
 /// List stored runs, newest last.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Where the output is no terminal and COLUMNS is not set it is tab-separated: a line of names, then a line for each run. What is a list by itself (options) is as people read it; --json has all settings.
+Where standard output is not a terminal and COLUMNS is not set, it is tab-separated: a line of names, then a line for each run. What is a list by itself (options) is as people read it; --json has all settings.
 
 Examples:
   trimtab results list
@@ -40,7 +40,7 @@ pub struct Args {
     /// Only on targets whose name contains this.
     #[arg(long, value_name = "TEXT")]
     target: Option<String>,
-    /// Only what began then or later: 2026-03-01, or 7d for the last seven days.
+    /// Only what began at or after this time: 2026-03-01, or 7d for the last seven days.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only of this study: study:ID, study:last, study:last~1.

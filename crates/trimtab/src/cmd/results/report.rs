@@ -31,7 +31,7 @@ pub struct Args {
     /// The file; - for standard output.
     #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-report.html")]
     output: PathBuf,
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     force: bool,
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use trimtab_core::run::{Provenance, Run};
 
-/// Make a modelled run again, from the specification, the settings and the seed that it holds, and say whether every byte is the same.
+/// Repeat a modelled run from the specification, settings and seed stored in it, and check that every byte is the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The drive is the one in the result, whatever its name means today and whether its file is still there. When the run began is taken

@@ -122,8 +122,8 @@ pub const GRAMMAR: &str = "  power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   
   read-error|write-error|trim-error|flush-error:p=P|range=OFFSET+LENGTH[,after=N]
   latency:p=P,add=TIME[,on=KIND]                     KIND is read, write, trim, flush or any
   trim:ignore|half[=SHARE]|stale|pattern=BYTE        TRIM obeyed not at all, in part, or not seen by reads
-  flush:ignore                                       flushes answered and not carried out
-  worn-out:share=SHARE[,block=SIZE]                  blocks that cannot be written any more
+  flush:ignore                                       flushes answered but not carried out
+  worn-out:share=SHARE[,block=SIZE]                  blocks that can no longer be written
   read-only:after=SIZE                               end of life once SIZE has been written";
 
 impl FromStr for Fault {
