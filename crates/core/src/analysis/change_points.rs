@@ -371,6 +371,8 @@ fn drop_small_steps(values: &[f64], cuts: &mut Vec<usize>, step_min: f64) {
 }
 
 #[cfg(test)]
+mod arithmetic;
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::rng::Stream;
