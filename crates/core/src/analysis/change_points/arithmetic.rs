@@ -26,7 +26,7 @@ fn medians_neighbours_and_differences() {
 
 #[test]
 fn one_value_far_off_is_replaced_by_its_neighbours_and_a_step_is_not() {
-    let wave = |i: usize| if i % 2 == 0 { 10.0 } else { 11.0 };
+    let wave = |i: usize| if i.is_multiple_of(2) { 10.0 } else { 11.0 };
     let mut values: Vec<f64> = (0..40).map(wave).collect();
     values[20] = 100.0;
     let filtered = without_outliers(&values);
@@ -48,7 +48,7 @@ fn noise_is_that_of_the_neighbourhood_and_never_below_that_of_the_whole() {
     near(noise[38], per_difference * 2.0);
     near(noise[39], per_difference * 2.0);
     // Of neighbours that differ by 1 everywhere the variance is pi / 4; of a constant it is a millionth.
-    let wave = |i: usize| f64::from(u32::from(i % 2 == 1));
+    let wave = |i: usize| f64::from(u32::from(!i.is_multiple_of(2)));
     all_near(&precision(&(0..40).map(wave).collect::<Vec<f64>>()), &[4.0 / PI; 40]);
     assert!(precision(&[7.0; 40]).iter().all(|p| (p / 1e6 - 1.0).abs() < 1e-9));
     // Twenty zeros and then a wave: twenty of 39 differences are 1, and where it is quiet the noise of the whole counts.
@@ -60,7 +60,7 @@ fn noise_is_that_of_the_neighbourhood_and_never_below_that_of_the_whole() {
 #[test]
 fn correlated_noise_widens_as_its_differences_say() {
     // Up and down: two steps bring it back, which is no correlation.
-    let wave: Vec<f64> = (0..100).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect();
+    let wave: Vec<f64> = (0..100).map(|i: u32| if i.is_multiple_of(2) { 1.0 } else { -1.0 }).collect();
     near(widening(&wave, &[1.0; 100]), 1.0);
     // Three times the variance that was taken for it counts as that.
     near(widening(&wave, &[3.0; 100]), 3.0);
