@@ -288,6 +288,8 @@ fn bootstrap(a: &[f64], b: &[f64], options: &Options) -> Option<Vec<f64>> {
 }
 
 #[cfg(test)]
+mod arithmetic;
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -149,6 +149,18 @@ mod tests {
         assert_eq!((of_grid(&[1.0; 12], &[3, 4]), of_grid(&[1.0, 2.0], &[3, 4])), (None, None));
     }
 
+    /// Two points: mean 1 and variance 4/3; the halves are 1/2 and 2 over that, 0.375 and 1.5.
+    #[test]
+    fn two_points_are_enough_and_one_is_not() {
+        let sample = |a, b, mixed| Sample { a, b, mixed: alloc::vec![mixed] };
+        let both = [sample(0.0, 2.0, 1.0), sample(2.0, 0.0, 0.0)];
+        let index = indices(&both).unwrap()[0];
+        assert!((index.first - 1.125).abs() < 1e-12 && (index.total - 0.9375).abs() < 1e-12, "{index:?}");
+        // They are 0.5625 off the mean, on either side: a variance of 2 x 0.5625^2, over two.
+        assert!((index.total_error - 0.5625).abs() < 1e-12, "{index:?}");
+        assert_eq!(indices(&both[..1]), None);
+    }
+
     #[test]
     fn what_is_the_same_everywhere_depends_on_nothing() {
         assert_eq!(indices(&samples(2, 16, |_| 3.0)), None);
