@@ -196,3 +196,137 @@ fn sent_by(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes) -> Option<(f
     };
     (commands > 0).then(|| (commands as f64, bytes.as_f64()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discards::Amount;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Pieces of 64 KiB to 1 GiB, and a budget of 5 ms.
+    fn settings() -> IdleSettings {
+        IdleSettings::default()
+    }
+
+    fn fresh() -> Pace {
+        Pace::restore(&State::default())
+    }
+
+    /// Has seen one command of 64 KiB that took `nanos`.
+    fn having_seen(nanos: f64) -> Pace {
+        let mut pace = fresh();
+        pace.commands.add(65_536.0, nanos);
+        pace
+    }
+
+    #[test]
+    fn what_was_sent_is_counted_or_reckoned() {
+        let window = TrimWindow { start: 0, len: 10 };
+        let of =
+            |counted, returned| sent_by(&TrimOutcome { counted, returned: Bytes(returned), ..TrimOutcome::default() }, window, Bytes(4));
+        assert_eq!(of(Some(Amount::new(3, 300)), 7), Some((3.0, 300.0)));
+        assert_eq!([of(Some(Amount::new(0, 0)), 7), of(None, 0)], [None, None]);
+        // Ten bytes in commands of four are three.
+        assert_eq!(of(None, 7), Some((3.0, 7.0)));
+        assert_eq!(sent_by(&TrimOutcome { returned: Bytes(7), ..TrimOutcome::default() }, window, Bytes(64)), Some((1.0, 7.0)));
+    }
+
+    #[test]
+    fn waits_count_where_a_command_explains_them_and_fade() {
+        let after = |waited: f64| {
+            let mut waits = Waits { times: 1.0 };
+            waits.observe(waited, 4e6, 5e6);
+            waits.times
+        };
+        // Within the budget; twice the command; and more than that, which has another cause.
+        assert_eq!([after(5e6), after(6e6), after(8e6), after(8.001e6)], [1.0, 1.5, 2.0, 1.0]);
+        let mut waits = Waits { times: 2.0 };
+        waits.observe(0.0, 4e6, 5e6);
+        assert_eq!(waits.times, 1.968_75, "a thirty-second of what is above 1");
+        waits.observe(6e6, 4e6, 5e6);
+        assert_eq!(waits.times, 1.968_75 - 0.968_75 / 32.0, "less than lately changes nothing");
+    }
+
+    #[test]
+    fn so_many_commands_follow_as_fit_the_budget_less_one() {
+        assert_eq!(fresh().commands_max(&settings()), 0, "nothing is known");
+        // Of one observation the error is a tenth, on the root of two: 1 ms is at most 1.283 ms, of which 3.9 fit; 0.4 ms 0.513 ms, 9.7.
+        assert_eq!([1e6, 0.4e6, 4e6, 40e6].map(|nanos| having_seen(nanos).commands_max(&settings())), [2, 8, 1, 1]);
+        let mut pace = having_seen(0.4e6);
+        pace.waits.times = 2.0;
+        assert_eq!(pace.commands_max(&settings()), 3, "others wait twice as long: 4.9 fit");
+    }
+
+    #[test]
+    fn dear_is_what_costs_more_than_the_budget_at_its_smallest() {
+        assert_eq!([4e6, 5e6].map(|nanos| having_seen(nanos).dear(&settings())), [None, None]);
+        assert_eq!(having_seen(5_000_001.0).dear(&settings()), Some(Nanos(5_000_001)));
+    }
+
+    #[test]
+    fn a_piece_is_what_is_sure_to_fit_and_not_much_more_than_was_seen() {
+        assert_eq!(fresh().piece(&settings()), Bytes(65_536));
+        // One size tells what others cost at most: in proportion, 1.283 ms for 64 KiB; in 5 ms 3.898 times as much.
+        let sure = 65_536.0 * 5.0 / (1.0 + 0.2 * core::f64::consts::SQRT_2);
+        assert_eq!(having_seen(1e6).piece(&settings()), Bytes(sure as u64));
+        // Cheap: eight times what was seen, no more.
+        assert_eq!(having_seen(1e3).piece(&settings()), Bytes(8 * 65_536));
+        // Dear, and nothing said of bytes: the same limit, and never more than may be.
+        assert_eq!(having_seen(9e6).piece(&settings()), Bytes(8 * 65_536));
+        assert_eq!(having_seen(9e6).piece(&IdleSettings { piece_max: Bytes(100_000), ..settings() }), Bytes(100_000));
+        // Expected to fit, but not sure to: what is expected to, which is 5/4.5 of it.
+        assert_eq!(having_seen(4.5e6).piece(&settings()), Bytes((65_536.0 * 5.0 / 4.5) as u64));
+        // Where parts of windows cost 2 ms for each 64 KiB, all their commands together decide.
+        let mut pace = having_seen(1e3);
+        pace.parts.add(65_536.0, 2e6);
+        assert_eq!(pace.piece(&settings()), Bytes((65_536.0 * 2.5 / (1.0 + 0.2 * core::f64::consts::SQRT_2)) as u64));
+    }
+
+    #[test]
+    fn a_window_of_one_piece_is_sent_without_a_limit() {
+        let (pace, window) = (fresh(), |len| TrimWindow { start: 0, len });
+        assert_eq!(pace.command_max(&settings(), window(65_537)), Bytes(65_536));
+        assert_eq!([65_536, 1].map(|len| pace.command_max(&settings(), window(len))), [Bytes::MAX; 2]);
+    }
+
+    #[test]
+    fn what_took_more_than_its_commands_may_is_said() {
+        let took = |nanos: u64, commands: u64| {
+            let mut pace = fresh();
+            pace.sent(TrimWindow { start: 0, len: MIB }, None);
+            let outcome = TrimOutcome { counted: Some(Amount::new(commands, MIB)), took: Nanos(nanos), ..TrimOutcome::default() };
+            pace.learn(&settings(), &Observation { last_trim: Some(&outcome), ..Observation::of(Nanos::ZERO, &[]) })
+        };
+        assert_eq!([took(10_000_000, 2), took(10_000_001, 2), took(10_000_001, 3)], [None, Some(Nanos(10_000_001)), None]);
+        assert_eq!(fresh().learn(&settings(), &Observation::of(Nanos::ZERO, &[])), None, "nothing was sent");
+    }
+
+    #[test]
+    fn a_search_ends_with_what_is_known_or_with_what_is_found() {
+        // After one trial that was full: again, as one may have waited for others; after a second one that made no larger pieces, no more.
+        let mut pace = having_seen(1e6);
+        assert_eq!(pace.search.map(|search| (search.tried, search.vain, search.own)), Some((0, 0, None)));
+        pace.search_on(true, false, false);
+        assert_eq!(pace.search.map(|search| (search.tried, search.vain)), Some((1, 0)));
+        pace.commands.add(65_536.0, 1e6);
+        pace.search_on(true, true, false);
+        assert_eq!(pace.search.map(|search| search.tried), Some(2), "pieces grow");
+        pace.search_on(false, false, false);
+        assert_eq!(pace.search.map(|search| (search.tried, search.vain)), Some((3, 1)), "nothing was free there");
+        pace.search_on(true, true, false);
+        assert_eq!(pace.search.map(|search| search.vain), Some(0), "in a row");
+        pace.search_on(true, false, false);
+        assert!(pace.search.is_none());
+        let mut pace = having_seen(1e6);
+        pace.search_on(false, true, true);
+        assert!(pace.search.is_none(), "none is larger");
+        // After thirty-two in vain only the window's own tail is tried, once, and once more where that taught something.
+        let mut pace = having_seen(1e6);
+        (0..TRIALS_VAIN).for_each(|_| pace.search_on(false, false, false));
+        pace.sent(TrimWindow { start: 7, len: 1 }, Some(3));
+        assert_eq!(pace.search.map(|search| (search.vain, search.own)), Some((32, Some(3))));
+        pace.search_on(true, true, false);
+        assert_eq!(pace.search.map(|search| (search.vain, search.own)), Some((32, None)));
+    }
+}

@@ -80,3 +80,97 @@ impl Quiet {
         Some(now.saturating_add(wait).min(waiting_since.saturating_add(settings.patience)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const START: u64 = 1000 * MS;
+
+    /// At `now`, with the device idle for `idle` or not at all.
+    fn at(now: u64, idle: Option<u64>) -> Observation<'static> {
+        Observation { idle_since: idle.map(|idle| Nanos(now - idle)), ..Observation::of(Nanos(now), &[]) }
+    }
+
+    /// Asks for 100 ms of quiet, and has patience for a minute.
+    fn settings() -> IdleSettings {
+        IdleSettings { quiet: Nanos(100 * MS), patience: Nanos(60_000 * MS), ..IdleSettings::default() }
+    }
+
+    fn wait(quiet: &mut Quiet, now: u64, idle: Option<u64>) -> Option<u64> {
+        quiet.must_wait(&settings(), &at(now, idle)).map(|until| until.0 - now)
+    }
+
+    #[test]
+    fn it_waits_for_what_is_left_of_the_quiet() {
+        let mut quiet = Quiet::new(&settings());
+        assert_eq!(wait(&mut quiet, START, Some(40 * MS)), Some(60 * MS));
+        assert_eq!(wait(&mut quiet, START, None), Some(100 * MS));
+        assert_eq!(wait(&mut quiet, START, Some(100 * MS - 1)), Some(500_000), "never less than half a millisecond");
+        assert_eq!(wait(&mut quiet, START, Some(100 * MS)), None);
+        let busy = Observation { in_flight: 1, ..at(START, Some(900 * MS)) };
+        assert_eq!(quiet.must_wait(&settings(), &busy), Some(Nanos(START + 100 * MS)));
+    }
+
+    #[test]
+    fn it_rests_seven_times_as_long_as_a_request_took_and_no_longer_than_patience() {
+        let mut quiet = Quiet::new(&settings());
+        quiet.rest(&settings(), Nanos(START), Nanos(10 * MS));
+        assert_eq!(wait(&mut quiet, START, Some(900 * MS)), Some(70 * MS));
+        assert_eq!(wait(&mut quiet, START + 70 * MS - 1, Some(900 * MS)), Some(1));
+        assert_eq!(wait(&mut quiet, START + 70 * MS, Some(900 * MS)), None);
+        quiet.rest(&settings(), Nanos(START), Nanos(10_000 * MS));
+        assert_eq!(wait(&mut quiet, START, Some(900 * MS)), Some(60_000 * MS));
+    }
+
+    #[test]
+    fn less_quiet_will_do_where_four_times_as_long_there_was_none() {
+        // Gaps of 60 ms were seen: half of one. The next asks for as much again, and sees none.
+        let mut quiet = Quiet::new(&settings());
+        assert_eq!(wait(&mut quiet, START, Some(60 * MS)), Some(40 * MS));
+        assert_eq!(wait(&mut quiet, START + 400 * MS - 1, None), Some(100 * MS));
+        assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(30 * MS));
+        assert_eq!(wait(&mut quiet, START + 520 * MS - 1, None), Some(30 * MS));
+        assert_eq!(wait(&mut quiet, START + 520 * MS, None), Some(500_000));
+        // Below half a millisecond nothing in flight is quiet enough.
+        assert_eq!(wait(&mut quiet, START + 522 * MS, None), Some(500_000));
+        assert_eq!(wait(&mut quiet, START + 522 * MS, Some(0)), None);
+        // Gaps of 99 ms: half of one is less than half of what was asked.
+        let mut quiet = Quiet::new(&settings());
+        wait(&mut quiet, START, Some(99 * MS));
+        assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(49 * MS + MS / 2));
+        // What is sent begins the count anew, and forgets the gaps.
+        let mut quiet = Quiet::new(&settings());
+        wait(&mut quiet, START, Some(60 * MS));
+        quiet.sent(Nanos(START + 300 * MS));
+        assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(100 * MS));
+        assert_eq!(wait(&mut quiet, START + 700 * MS, None), Some(500_000));
+    }
+
+    #[test]
+    fn more_is_asked_again_where_there_is_four_times_as_much_and_all_after_a_pass() {
+        let mut quiet = Quiet::new(&settings());
+        wait(&mut quiet, START, Some(60 * MS));
+        assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(30 * MS));
+        assert_eq!(wait(&mut quiet, START + 401 * MS, Some(120 * MS - 1)), None);
+        assert_eq!(wait(&mut quiet, START + 402 * MS, None), Some(30 * MS));
+        assert_eq!(wait(&mut quiet, START + 403 * MS, Some(120 * MS)), None);
+        assert_eq!(wait(&mut quiet, START + 404 * MS, None), Some(60 * MS));
+        assert_eq!(wait(&mut quiet, START + 405 * MS, Some(900 * MS)), None);
+        assert_eq!(wait(&mut quiet, START + 406 * MS, None), Some(100 * MS), "no more than was asked first");
+        wait(&mut quiet, START + 800 * MS, None);
+        quiet.forget(&settings());
+        assert_eq!(wait(&mut quiet, START + 801 * MS, None), Some(100 * MS));
+        assert_eq!(wait(&mut quiet, START + 1_200 * MS, None), Some(100 * MS), "counted from the first look of the next pass");
+    }
+
+    #[test]
+    fn patience_ends() {
+        let mut quiet = Quiet::new(&IdleSettings { quiet: Nanos(50_000 * MS), ..settings() });
+        let wait = |quiet: &mut Quiet, now: u64| quiet.must_wait(&settings(), &at(now, None)).map(|until| until.0 - now);
+        assert_eq!(wait(&mut quiet, START), Some(50_000 * MS));
+        assert_eq!(wait(&mut quiet, START + 50_000 * MS), Some(10_000 * MS), "no longer than patience lasts");
+        assert_eq!([wait(&mut quiet, START + 60_000 * MS - 1), wait(&mut quiet, START + 60_000 * MS)], [Some(1), None]);
+    }
+}
