@@ -145,3 +145,45 @@ impl Trigger {
         self.written.restart();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At `now`, with `written` bytes so far and 1,000 free.
+    fn at(now: u64, written: u64) -> Observation<'static> {
+        Observation { written: Some(Bytes(written)), free: Bytes(1000), ..Observation::of(Nanos(now), &[]) }
+    }
+
+    /// Three quarters of the free space, at most every 10 and at least every 100.
+    fn due(trigger: &mut Trigger, now: u64, written: u64) -> bool {
+        trigger.observe(&at(now, written));
+        trigger.due(&at(now, written), 75, Nanos(10), Nanos(100))
+    }
+
+    #[test]
+    fn a_pass_is_due_by_what_was_written_and_by_time() {
+        let mut trigger = Trigger::default();
+        assert!(!trigger.due(&at(500, 5000), 75, Nanos(10), Nanos(100)), "before the first look");
+        assert!(!due(&mut trigger, 500, 5000));
+        assert!(!due(&mut trigger, 501, 5749) && due(&mut trigger, 502, 5750), "750 of 1,000, and no distance before the first pass");
+        trigger.fired(Nanos(510));
+        assert!(!due(&mut trigger, 515, 6400) && !due(&mut trigger, 519, 6500), "ten apart, though enough was written");
+        assert!(due(&mut trigger, 520, 6500), "just ten");
+        trigger.fired(Nanos(530));
+        assert!(!due(&mut trigger, 629, 6500) && due(&mut trigger, 630, 6500), "a hundred, though nothing was written");
+        // A clock that went back counts from there.
+        assert!(!due(&mut trigger, 200, 6500) && !due(&mut trigger, 299, 6500) && due(&mut trigger, 300, 6500));
+    }
+
+    #[test]
+    fn a_full_filesystem_that_nobody_writes_to_is_not_trimmed_again_and_again() {
+        let full = |written| Observation { free: Bytes::ZERO, ..at(20, written) };
+        let mut trigger = Trigger::default();
+        trigger.observe(&full(0));
+        trigger.fired(Nanos(0));
+        assert!(!trigger.due(&full(0), 75, Nanos(10), Nanos(100)));
+        trigger.observe(&full(1));
+        assert!(trigger.due(&full(1), 75, Nanos(10), Nanos(100)));
+    }
+}
