@@ -142,6 +142,7 @@ mod tests {
         let level = [100.0, 110.0, 90.0, 110.0, 100.0];
         let window = steady_state(&level, &[], Bytes::ZERO).window().unwrap();
         assert_eq!((window.average, window.range, window.excursion), (102.0, 20.0 / 102.0, 0.0));
+        assert_eq!((window.first, window.end()), (0, 5));
         // A line from 106 down to 94: range 11.8 %, excursion 12 %: the fit alone forbids it.
         let falling = [106.0, 103.0, 100.0, 97.0, 94.0];
         let SteadyState::NotSteady(Some(window)) = steady_state(&falling, &[], Bytes::ZERO) else { panic!("falls") };

@@ -90,6 +90,10 @@ mod tests {
             assert!((t_quantile(1.0 - p, df) + expected).abs() < 1e-6);
         }
         assert!(t_quantile(0.5, 3.0).abs() < 1e-9);
+        // One degree of freedom is Cauchy's distribution, 1 / (pi q) far out; two have (1 - 2 q) / sqrt(2 q (1 - q)).
+        let q = 1e-11_f64;
+        assert!((t_quantile(1.0 - q, 1.0) * core::f64::consts::PI * q - 1.0).abs() < 1e-4);
+        assert!((t_quantile(0.999, 2.0) / (0.998 / libm::sqrt(0.002 * 0.999)) - 1.0).abs() < 1e-9);
         assert!((normal_cdf(-1.959_963_985) - 0.025).abs() < 1e-9 && (normal_cdf(0.0) - 0.5).abs() < 1e-15);
     }
 }

@@ -45,3 +45,11 @@ fn an_interval_has_two_ends_in_order_or_is_none() {
     assert!(c.ratio.is_some_and(|ratio| ratio > 1e307));
     assert_eq!((c.interval, c.verdict), (None, Verdict::CannotTell));
 }
+
+#[test]
+fn what_is_not_positive_has_no_ratio_and_yet_an_order() {
+    let c = exactly(&[-1.0], &[-2.0], Better::Lower, Statistic::Mean);
+    assert_eq!((c.ratio, c.interval, c.verdict), (None, None, Verdict::Better));
+    let c = exactly(&[1.0], &[f64::INFINITY], Better::Lower, Statistic::Mean);
+    assert_eq!((c.ratio, c.interval, c.verdict), (None, None, Verdict::Worse));
+}

@@ -391,6 +391,18 @@ mod tests {
     }
 
     #[test]
+    fn who_does_not_trim_is_no_quicker_at_it() {
+        let trims = |seconds: &[f64]| run("x", &[(metrics::TRIM_SECONDS, Unit::Seconds, Better::Lower, seconds)]);
+        let verdict = |a: &[f64], b: &[f64]| {
+            let (a, b) = ([trims(a)], [trims(b)]);
+            let sides = two(&a, &b);
+            against(sides[0], sides[1], &Options::default()).figures[0].comparison.verdict
+        };
+        assert_eq!([verdict(&[5.0; 3], &[0.0; 3]), verdict(&[0.0; 3], &[5.0; 3])], [Verdict::Different; 2]);
+        assert_eq!(verdict(&[5.0; 3], &[2.0; 3]), Verdict::Better);
+    }
+
+    #[test]
     fn modelled_runs_of_one_seed_are_compared_exactly_and_others_are_not() {
         let one =
             |provenance, seed, v: f64| Run { provenance, seed, ..run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])]) };
