@@ -70,11 +70,13 @@ pub enum Budget {
     Reads,
     /// Little is written, and only what was written is trimmed.
     Small,
+    /// The same, and then as much of the drive is written over as may be.
+    Full,
 }
 
 impl Budget {
     /// Every one, from the least.
-    pub const ALL: [Self; 2] = [Self::Reads, Self::Small];
+    pub const ALL: [Self; 3] = [Self::Reads, Self::Small, Self::Full];
 
     /// As on the command line.
     #[must_use]
@@ -82,6 +84,7 @@ impl Budget {
         match self {
             Self::Reads => "reads",
             Self::Small => "small",
+            Self::Full => "full",
         }
     }
 }
@@ -121,10 +124,18 @@ impl Observer for () {
     }
 }
 
-/// Runs all probes of `plan` on `target`.
+/// Runs all probes of `plan` on `target`, but for those that need a whole drive.
 ///
 /// # Errors
 /// A target that fails.
 pub fn probe(target: &mut dyn lab::Probed, plan: &probes::Plan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
     probes::run(&mut lab::Lab::new(target), plan, observer)
+}
+
+/// Runs those.
+///
+/// # Errors
+/// A target that fails.
+pub fn probe_whole(target: &mut dyn lab::Probed, plan: &probes::Plan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
+    probes::run_whole(&mut lab::Lab::new(target), plan, observer)
 }

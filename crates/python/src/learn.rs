@@ -9,9 +9,8 @@ use pyo3::types::PyDict;
 use std::sync::atomic::Ordering;
 use trimtab_core::drive::spec::twin::{Origin, Parameter, Twin};
 use trimtab_core::learn::candidate::Candidate;
-use trimtab_core::learn::fit::{self, Tries, shown};
+use trimtab_core::learn::fit::{Show, Tries};
 use trimtab_core::learn::learned::Measured;
-use trimtab_core::learn::probes::Plan;
 use trimtab_core::learn::{Budget, Observation, Observer};
 
 /// Candidates on threads.
@@ -21,11 +20,11 @@ struct OnThreads<'a> {
 }
 
 impl Tries for OnThreads<'_> {
-    fn all(&self, candidates: &[Candidate], plan: &Plan) -> Vec<Option<Vec<f64>>> {
+    fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>> {
         // They are counted by whoever watches.
         let uncounted = Signs::default();
         let crew = Crew { threads: self.threads, memory_bytes: available(), signs: &uncounted };
-        let make = |at: usize| Some(if self.signs.stop.load(Ordering::Relaxed) { None } else { shown(&candidates[at], plan) });
+        let make = |at: usize| Some(if self.signs.stop.load(Ordering::Relaxed) { None } else { show(&candidates[at]) });
         crew.run(candidates.len(), |_| 0, make).unwrap_or_else(|| vec![None; candidates.len()])
     }
 }
@@ -70,7 +69,7 @@ pub fn learn(
     let learned = aside::run(py, progress.as_ref(), |mut signs| {
         let measured = Measured::in_virtual_time(&spec, &spec.name, budget, write_limit_bytes, seed, &mut signs)
             .map_err(|cannot| cannot.to_string())?;
-        let fitted = fit::fit(&measured.found, &measured.plan, &OnThreads { threads, signs }, &mut signs);
+        let fitted = measured.fitted(&OnThreads { threads, signs }, &mut signs);
         let fitted = fitted.ok_or_else(|| format!("no modelled drive explains what was measured on {}", spec.name))?;
         Ok::<_, String>(measured.twin(&spec.name, &today, &fitted))
     })?;

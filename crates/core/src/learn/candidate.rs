@@ -141,8 +141,8 @@ pub struct Hidden {
     pub pages_per_block: u32,
     /// Erasure of a block.
     pub erase_ns: u64,
-    /// SLC cache at least and at most, in per mille of the capacity; equal where it is fixed.
-    pub slc_permille: (u32, u32),
+    /// SLC cache at least and at most, in millionths of the capacity; equal where it is fixed.
+    pub slc_ppm: (u32, u32),
     /// Writes go on in native cells when that is full.
     pub slc_direct: bool,
     /// Which superblock is collected next.
@@ -183,15 +183,15 @@ impl Candidate {
     #[must_use]
     pub fn spec(&self, name: &str, description: &str, reported: &Reported) -> DriveSpec {
         let capacity = reported.capacity_bytes;
-        let share = |permille: u32| (u128::from(capacity) * u128::from(permille) / 1000) as u64;
-        let (least, most) = self.hidden.slc_permille;
+        let share = |ppm: u32| (u128::from(capacity) * u128::from(ppm) / 1_000_000) as u64;
+        let (least, most) = self.hidden.slc_ppm;
         let size = if least == most {
             SlcSize::Fixed { bytes: share(least) }
         } else {
             SlcSize::Dynamic { bytes_min: share(least), bytes_max: share(most) }
         };
         // What an SLC cache that is always there takes is no spare space.
-        let always = if self.kind.slc { least * u32::from(self.hidden.bits_per_cell) } else { 0 };
+        let always = if self.kind.slc { least * u32::from(self.hidden.bits_per_cell) / 1000 } else { 0 };
         let geometry =
             self.geometry(self.hidden.pages_per_block).with_over_provisioning(capacity, self.hidden.over_provisioning_permille + always);
         let mut spec = self.assemble((name, description), reported, capacity, geometry, size);

@@ -3,6 +3,7 @@
 
 use super::Reported;
 use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
+use super::fit::whole::SIZES;
 use crate::drive::spec::VictimPolicy;
 use crate::rng::{Stream, normal_quantile};
 
@@ -42,17 +43,41 @@ pub fn priors(reported: &Reported) -> [Prior; NUMBERS] {
     all
 }
 
-/// What no probe tells. `slc` and what is stored behind it go together: such caches are for cells of three bits and more.
+/// What a drive shows that has been written over: in the order of `fit::whole::of`, but for programs and reads, of which more is known.
+#[must_use]
+pub fn sizes() -> [Prior; SIZES] {
+    let of = |median: f64, sigma: f64| Prior { median, sigma };
+    [of(95.0, 0.35), of(4e6, 0.4), of(13e3, 0.6), of(80e3, 0.7), of(1e6, 1.0), of(60e3, 1.0)]
+}
+
+/// Which superblock is collected next, and how many of ten drives choose so.
+pub const VICTIMS: [(VictimPolicy, f64); 4] =
+    [(VictimPolicy::Greedy, 7.0), (VictimPolicy::CostBenefit, 1.0), (VictimPolicy::Fifo, 1.0), (VictimPolicy::DChoices(8), 1.0)];
+
+/// As [`rarity`], of what is hidden.
+#[must_use]
+pub fn rarity_of_hidden(candidate: &Candidate, reported: &Reported) -> f64 {
+    let hidden = &candidate.hidden;
+    let less = |chance: f64| -2.0 * libm::log(chance);
+    let victim = VICTIMS.iter().find(|(victim, _)| *victim == hidden.victim).map_or(0.05, |(_, of_ten)| of_ten / 10.0);
+    let either = |is: bool, chance: f64| less(if is { chance } else { 1.0 - chance });
+    let slc = |direct: f64| either(hidden.bits_per_cell == 4, 0.35) + either(hidden.slc_direct, direct);
+    less(victim)
+        + either(hidden.separate_gc, 0.7)
+        + if candidate.kind.slc { slc(if reported.full_duplex { 0.99 } else { 0.6 }) } else { 0.0 }
+}
+
+/// What no probe of a small part tells. `slc` and what is stored behind it go together: such caches are for cells of three bits and more.
 pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
     let bits = if slc { 3 + u8::from(random.chance(0.35)) } else { 2 + u8::from(random.chance(0.4)) };
-    let least = random.between(5, 25) as u32;
-    let most = if random.chance(0.5) { least } else { least + random.between(20, 150) as u32 };
+    let least = 1000 * random.between(5, 25) as u32;
+    let most = if random.chance(0.5) { least } else { least + 1000 * random.between(20, 150) as u32 };
     Hidden {
         over_provisioning_permille: random.log_normal(95.0, 0.35).clamp(70.0, 280.0) as u32,
         bits_per_cell: bits,
         pages_per_block: 12 * [16, 32, 64][random.below(3) as usize],
         erase_ns: random.log_normal(4e6, 0.4) as u64,
-        slc_permille: (least, most),
+        slc_ppm: (least, most),
         slc_direct: reported.full_duplex || random.chance(0.6),
         victim: match random.below(10) {
             0..=6 => VictimPolicy::Greedy,

@@ -6,10 +6,10 @@
 
 mod kinds;
 mod linear;
+pub mod whole;
 
 use super::candidate::{Candidate, FIELDS, NUMBERS};
 use super::classes::{self, Prior};
-use super::invert::invert;
 use super::lab::Lab;
 use super::probes::{self, Findings, Plan};
 use super::{Observation, Observer};
@@ -37,17 +37,20 @@ const STEP: f64 = 0.04;
 
 /// Puts candidates through the probes of a plan. Whoever has threads does several at once; in whatever order, the answers are the same.
 pub trait Tries: Sync {
-    /// What each of `candidates` shows; `None` of a drive that cannot be.
-    fn all(&self, candidates: &[Candidate], plan: &Plan) -> Vec<Option<Vec<f64>>>;
+    /// What each of `candidates` shows, as `show` finds out; `None` of a drive that cannot be.
+    fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>>;
 }
+
+/// Puts a candidate through probes.
+pub type Show<'a> = dyn Fn(&Candidate) -> Option<Vec<f64>> + Sync + 'a;
 
 /// One after another.
 #[derive(Clone, Copy, Debug)]
 pub struct OneByOne;
 
 impl Tries for OneByOne {
-    fn all(&self, candidates: &[Candidate], plan: &Plan) -> Vec<Option<Vec<f64>>> {
-        candidates.iter().map(|candidate| shown(candidate, plan)).collect()
+    fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>> {
+        candidates.iter().map(show).collect()
     }
 }
 
@@ -81,6 +84,8 @@ pub struct Fitted {
     pub tried: u32,
     /// Members that were left out, because they did not explain the figures.
     pub rejected: u32,
+    /// What came of the probes of the whole drive, where there were any.
+    pub whole: Option<whole::Whole>,
 }
 
 /// Somewhere in the space, and what is shown there.
@@ -128,6 +133,7 @@ pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn 
         best: best.candidate,
         members,
         explained,
+        whole: None,
     })
 }
 
@@ -136,7 +142,7 @@ impl Problem<'_> {
         if self.observer.stopped() {
             return None;
         }
-        let shown = self.tries.all(&candidates, self.plan);
+        let shown = self.tries.all(&candidates, &|candidate| shown(candidate, self.plan));
         self.tried += candidates.len() as u32;
         self.observer.tried(self.tried);
         let expected = self.found.observations.len();
@@ -150,12 +156,7 @@ impl Problem<'_> {
 
     /// Found less shown, in units of what each may be off by.
     fn residuals(&self, shown: &[f64]) -> Vec<f64> {
-        self.found
-            .observations
-            .iter()
-            .zip(shown)
-            .map(|(one, shown)| tame(libm::log(one.value_ns) - shown) / (one.sigma * self.loose))
-            .collect()
+        residuals(self.found, shown, self.loose)
     }
 
     fn cost(&self, candidate: &Candidate, shown: &[f64]) -> f64 {
@@ -264,7 +265,7 @@ impl Problem<'_> {
     /// Members of the ensemble, among kinds by how well they explain the figures; how many did, and how many did not.
     fn ensemble(&mut self, best: &Point, others: &[Point]) -> Option<(Vec<Candidate>, u32, u32)> {
         let mut random = Stream::new(self.plan.seed, "ensemble");
-        self.loose = LOOSE;
+        self.loose = LOOSE * looser(self.misfit(best), best.shown.len());
         let mut kinds = Vec::new();
         for point in core::iter::once(best).chain(others) {
             let slopes = self.slopes(point)?;
@@ -272,10 +273,10 @@ impl Problem<'_> {
                 kinds.push(Around { point, slopes, spread });
             }
         }
-        let weights: Vec<f64> = kinds.iter().map(|kind| libm::exp(-0.5 / TEMPER * (kind.point.cost - best.cost)).min(1.0)).collect();
+        let temper = TEMPER * (self.loose / LOOSE) * (self.loose / LOOSE);
+        let weights: Vec<f64> = kinds.iter().map(|kind| libm::exp(-0.5 / temper * (kind.point.cost - best.cost)).min(1.0)).collect();
         let known = (0..NUMBERS).filter(|number| best.candidate.kind.has(*number)).count() as f64;
-        // A chi-squared of so many degrees of freedom stays below that in 99 of 100 cases, nearly (Wilson and Hilferty).
-        let most = known * libm::pow(1.0 - 2.0 / (9.0 * known) + 2.33 * libm::sqrt(2.0 / (9.0 * known)), 3.0);
+        let most = most_of(known);
         let (mut members, mut rejected, mut shrunk) = (Vec::new(), 0, 1.0);
         for round in 0..6 {
             let missing = MEMBERS - members.len();
@@ -354,6 +355,22 @@ struct Around<'a> {
 struct Draw {
     noise: Vec<f64>,
     means: [f64; NUMBERS],
+}
+
+/// Found less shown, in units of what each may be off by, times `loose`.
+fn residuals(found: &Findings, shown: &[f64], loose: f64) -> Vec<f64> {
+    let each = |(one, shown): (&Observation, &f64)| tame(libm::log(one.value_ns) - shown) / (one.sigma * loose);
+    found.observations.iter().zip(shown).map(each).collect()
+}
+
+/// Where the best drive explains figures worse than they are thought to be known, members may be off by as much more (Birge 1932).
+fn looser(squares: f64, figures: usize) -> f64 {
+    libm::sqrt(squares / figures.max(1) as f64).max(1.0)
+}
+
+/// A chi-squared of so many degrees of freedom stays below that in 99 of 100 cases, nearly (Wilson and Hilferty).
+fn most_of(freedom: f64) -> f64 {
+    freedom * libm::pow(1.0 - 2.0 / (9.0 * freedom) + 2.33 * libm::sqrt(2.0 / (9.0 * freedom)), 3.0)
 }
 
 /// A difference of logarithms that never counts for more than [`ODD`].

@@ -1,5 +1,7 @@
 //! From figures to a drive by arithmetic alone: where the fit starts.
 
+pub mod whole;
+
 use super::candidate::{Candidate, Kind, NUMBERS, at};
 use super::classes;
 use super::probes::{Findings, Plan, burst};
@@ -7,6 +9,8 @@ use crate::rng::Stream;
 
 /// Commands, pieces and units of a TRIM.
 const UNIT_DEFAULT: u64 = 4096;
+/// The most of a flush that its program takes.
+pub(super) const PROGRAM_OF_FLUSH: f64 = 0.9;
 
 /// A drive that shows about what was found. What cannot be inverted is typical of the class.
 #[must_use]
@@ -30,7 +34,9 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     set(at::WRITE_OVERHEAD, write_overhead(found, &host));
     let kind = kind(found, plan, &host, read);
     let program = found.ns(&burst::last(plan)).map(|of_a_byte| of_a_byte * f64::from(kind.dies()) * kind.row_bytes() as f64);
-    set(if kind.slc { at::SLC_PROGRAM } else { at::PROGRAM }, program);
+    // A flush waits for one: where the link limits a burst its rate says less.
+    let flushed = found.ns("flush").filter(|_| !kind.protected).map_or(f64::INFINITY, |flush| PROGRAM_OF_FLUSH * flush);
+    set(if kind.slc { at::SLC_PROGRAM } else { at::PROGRAM }, program.map(|program| program.min(flushed)));
     set(at::SLC_READ, found.ns("read just written").zip(host.lone).map(|(read, alone)| (read - alone).max(5e3)).filter(|_| kind.slc));
     set(at::CACHE, cache(found, plan));
     set(at::FLUSH, found.ns("flush").map(|flush| 0.3 * flush));

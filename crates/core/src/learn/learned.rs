@@ -1,14 +1,16 @@
 //! What learning ends with: a drive file that says how each of its figures is known.
 
 use super::candidate::Candidate;
-use super::fit::{Fitted, MISFIT_MAX};
+use super::fit::{self, Fitted, MISFIT_MAX, Tries};
 use super::lab::Lab;
+use super::probes::whole::{SIZE, Whole};
 use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, Plan};
-use super::{Budget, Observer, Reported, summary};
+use super::{Budget, Observation, Observer, Reported, summary};
 use crate::drive::model;
 use crate::drive::spec::file::Drive;
 use crate::drive::spec::twin::{Origin, Twin};
 use crate::drive::spec::{DriveSpec, IDENTIFIER_MAX, SpecError};
+use crate::study::small::Small;
 use crate::target::TargetError;
 use crate::target::drive::DriveTarget;
 use crate::units::{Bytes, Nanos, three_digits};
@@ -39,6 +41,8 @@ pub struct Measured {
     pub plan: Plan,
     /// What that found.
     pub found: Findings,
+    /// What the probes of the whole drive found.
+    pub whole: Option<Findings>,
     /// What the drive calls itself.
     pub model: String,
     /// Its firmware, if it says so.
@@ -61,12 +65,44 @@ impl Measured {
         observer: &mut dyn Observer,
     ) -> Result<Self, Cannot> {
         let reported = Reported::of(spec).ok_or_else(|| UsageError::new(format!("{called} is a disk, which has no twin")))?;
-        let limit = write_limit.unwrap_or_else(|| Plan::write_limit(spec.capacity_bytes));
-        let plan = Plan::new(budget, reported, limit, seed).ok_or_else(|| too_little(called, limit, AREA_MIN * AREA_WRITES))?;
+        let limit = write_limit.unwrap_or_else(|| Plan::usual_limit(budget, spec.capacity_bytes));
+        let mut plan = Plan::new(budget, reported, limit, seed).ok_or_else(|| too_little(called, limit, AREA_MIN * AREA_WRITES))?;
         let mut target = DriveTarget::new(model::build(spec, plan.seed)?, DEPTH_MAX);
         probes::there_already(&mut Lab::new(&mut target), &plan)?;
         let found = super::probe(&mut target, &plan, observer)?;
-        Ok(Self { plan, found, model: format!("drive:{}", spec.name), firmware: None, notes: Vec::new() })
+        let (mut whole, mut notes) = (None, Vec::new());
+        if budget == Budget::Full {
+            plan.whole = Some(Whole::all(spec.capacity_bytes));
+            let small = Small::of(spec, SIZE).map_err(|problem| UsageError::new(format!("{problem}")))?.spec;
+            let mut target = DriveTarget::new(model::build(&small, plan.seed)?, DEPTH_MAX);
+            let part = plan.whole.map(|whole| whole.on(small.capacity_bytes));
+            whole = Some(super::probe_whole(&mut target, &Plan { whole: part, ..plan }, observer)?);
+            if small.capacity_bytes < spec.capacity_bytes {
+                let size = Bytes(small.capacity_bytes);
+                notes.push(format!("what goes over the whole drive was run on one of {size} with the same proportions"));
+            }
+        }
+        Ok(Self { plan, found, whole, model: format!("drive:{}", spec.name), firmware: None, notes })
+    }
+
+    /// Drives that explain what was measured: at first little of the drive, then all of it. `None` if it was stopped, or if no candidate could be tried.
+    pub fn fitted(&self, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
+        let fitted = fit::fit(&self.found, &self.plan, tries, observer)?;
+        match &self.whole {
+            Some(found) => fit::whole::refine(&fitted, found, &self.plan, tries, observer),
+            None => Some(fitted),
+        }
+    }
+
+    /// All figures that were found.
+    pub fn observations(&self) -> impl Iterator<Item = &Observation> {
+        self.found.observations.iter().chain(self.whole.iter().flat_map(|whole| &whole.observations))
+    }
+
+    /// Bytes that the probes wrote.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.found.written + self.whole.as_ref().map_or(0, |whole| whole.written)
     }
 
     /// The twin of the drive called `name`, learned on `day` (2026-11-22).
@@ -83,21 +119,35 @@ impl Measured {
     }
 
     fn origin(&self, day: &str, fitted: &Fitted) -> Origin {
-        let odd = fitted.odd.iter().map(|(one, shown)| {
+        let odd = worst(&fitted.odd).into_iter().map(|(one, shown)| {
             let (found, shown) = (time(one.value_ns), time(*shown));
             format!("{}: found {found}, the twin shows {shown}; no drive was found that shows both this and the rest", one.name)
         });
+        let more = fitted.odd.len().saturating_sub(ODD_MAX);
+        let odd = odd.chain((more > 0).then(|| format!("{more} more figures that no drive was found to explain")));
         Origin {
             model: self.model.clone(),
             firmware: self.firmware.clone(),
             learned: day.to_owned(),
             budget: self.plan.budget.name().to_owned(),
             seed: self.plan.seed,
-            written_bytes: self.found.written,
+            written_bytes: self.written(),
             misfit_permille: libm::round(fitted.misfit * 1000.0) as u64,
             notes: doubts(fitted).into_iter().chain(self.notes.iter().cloned()).chain(odd).collect(),
         }
     }
+}
+
+/// Figures that no drive explains, and that are named.
+const ODD_MAX: usize = 6;
+
+/// Those of which the best drive shows the least.
+fn worst(odd: &[(Observation, f64)]) -> Vec<&(Observation, f64)> {
+    let off = |one: &(Observation, f64)| libm::fabs(libm::log(one.0.value_ns / one.1));
+    let mut all: Vec<&(Observation, f64)> = odd.iter().collect();
+    all.sort_by(|a, b| off(b).total_cmp(&off(a)));
+    all.truncate(ODD_MAX);
+    all
 }
 
 /// Where `limit` is less than the least that has to be written.
@@ -155,9 +205,20 @@ mod tests {
         let plan = Plan::new(Budget::Small, Reported::of(&spec).unwrap(), 1 << 30, 1).unwrap();
         let best = invert(&Findings::default(), &plan);
         let (members, learned) = (vec![best.clone(); 64], [0.0; NUMBERS]);
-        let fitted = Fitted { members, best, explained, misfit, learned, odd: Vec::new(), tried: 1, rejected: 0 };
+        let fitted = Fitted { members, best, explained, misfit, learned, odd: Vec::new(), tried: 1, rejected: 0, whole: None };
         let notes = vec!["it was warm".to_owned()];
-        (Measured { plan, found: Findings::default(), model: "A b 1".to_owned(), firmware: Some("X".to_owned()), notes }, fitted)
+        let model = "A b 1".to_owned();
+        (Measured { plan, found: Findings::default(), whole: None, model, firmware: Some("X".to_owned()), notes }, fitted)
+    }
+
+    #[test]
+    fn figures_that_nothing_explains_are_named_up_to_a_few_the_worst_first() {
+        let one = |name: usize, value_ns: f64| Observation { name: format!("{name}"), probe: "reads", value_ns, sigma: 0.1 };
+        let (measured, mut fitted) = fitted(1.0, 64);
+        fitted.odd = (1..=8).map(|nth| (one(nth, nth as f64), 1.0)).collect();
+        let notes = measured.origin("2026-11-22", &fitted).notes;
+        assert_eq!(notes.len(), 1 + ODD_MAX + 1, "{notes:?}");
+        assert!(notes[1].starts_with("8: found 8.00 ns") && notes[7].starts_with("2 more figures"), "{notes:?}");
     }
 
     #[test]

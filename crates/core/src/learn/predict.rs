@@ -2,6 +2,8 @@
 //!
 //! They are run on a drive of the same make and of less capacity (`study::small`), where the twin and what it is a twin of are made smaller alike.
 
+pub mod churn;
+
 use super::lab::{Lab, Stream};
 use super::probes::DEPTH_MAX;
 use crate::data::DataClass;
@@ -52,6 +54,8 @@ pub enum What {
     P99,
     /// Seconds.
     Time,
+    /// Bytes to flash for each byte of the host.
+    Ratio,
 }
 
 impl What {
@@ -63,6 +67,7 @@ impl What {
             Self::Mean => "mean latency",
             Self::P99 => "p99 latency",
             Self::Time => "time",
+            Self::Ratio => "write amplification",
         }
     }
 }

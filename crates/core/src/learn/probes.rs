@@ -1,14 +1,18 @@
 //! The probes, in the order in which they are run: later ones use what earlier ones wrote.
 
 pub mod burst;
+pub mod collection;
 pub mod compression;
 pub mod flush;
 pub mod random_writes;
 pub mod reads;
+pub mod recovery;
+pub mod slc_cache;
 pub mod stalls;
 pub mod trim_cost;
 pub mod trim_effect;
 pub mod trimmed_reads;
+pub mod whole;
 
 use super::lab::Lab;
 use super::{Budget, Observation, Observer, Reported, TrimLimits};
@@ -19,6 +23,7 @@ use crate::target::TargetResult;
 use crate::units::Nanos;
 use alloc::string::String;
 use alloc::vec::Vec;
+use whole::Whole;
 
 /// The least area in which something can be learned by writing.
 pub const AREA_MIN: u64 = 8 << 20;
@@ -69,6 +74,8 @@ pub struct Plan {
     pub area: u64,
     /// Seed of the addresses.
     pub seed: u64,
+    /// With [`Budget::Full`], what the probes of whole drives use.
+    pub whole: Option<Whole>,
 }
 
 impl Plan {
@@ -77,13 +84,13 @@ impl Plan {
     pub fn new(budget: Budget, reported: Reported, write_limit: u64, seed: u64) -> Option<Self> {
         let most = match budget {
             Budget::Reads => reported.capacity_bytes / 2,
-            Budget::Small => (write_limit / AREA_WRITES).min(reported.capacity_bytes / 2),
+            Budget::Small | Budget::Full => (write_limit / AREA_WRITES).min(reported.capacity_bytes / 2),
         };
         if most < AREA_MIN {
             return None;
         }
         let area = 1_u64 << most.min(AREA_MAX).ilog2();
-        Some(Self { budget, reported, reach: Reach::bare(&reported), start: 0, area, seed })
+        Some(Self { budget, reported, reach: Reach::bare(&reported), start: 0, area, seed, whole: None })
     }
 
     /// Most bytes that may be written to a drive of `capacity_bytes` by default: 1 %, and not more than 4 GB.
@@ -91,6 +98,13 @@ impl Plan {
     pub const fn write_limit(capacity_bytes: u64) -> u64 {
         let share = capacity_bytes / 100;
         if share < 4_000_000_000 { share } else { 4_000_000_000 }
+    }
+
+    /// What is written at most if nothing else is said. Whoever lets all of a drive be written over lets a little more of a very small one be written before.
+    #[must_use]
+    pub fn usual_limit(budget: Budget, capacity_bytes: u64) -> u64 {
+        let limit = Self::write_limit(capacity_bytes);
+        if budget == Budget::Full { limit.max(4 * AREA_MIN * AREA_WRITES) } else { limit }
     }
 
     /// A part of the area: from `from` to `to` sixteenths of it.
@@ -163,8 +177,12 @@ pub trait Probe {
 }
 
 /// Every probe there is, in order.
-#[must_use]
-pub fn every() -> &'static [&'static dyn Probe] {
+pub fn every() -> impl Iterator<Item = &'static dyn Probe> {
+    of_areas().iter().chain(of_wholes()).copied()
+}
+
+/// Those that need little of a drive.
+fn of_areas() -> &'static [&'static dyn Probe] {
     &[
         &burst::Burst,
         &flush::Flush,
@@ -179,21 +197,48 @@ pub fn every() -> &'static [&'static dyn Probe] {
     ]
 }
 
-/// The probes of a plan, in order: TRIMs last, so that all others find the area written to.
+/// Those that need as much of it as there is.
+fn of_wholes() -> &'static [&'static dyn Probe] {
+    &[&slc_cache::SlcCache, &recovery::Recovery, &collection::Collection]
+}
+
+/// The probes of a plan that need little of a drive, in order: TRIMs last, so that all others find the area written to.
 pub fn of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
     let all: &[&'static dyn Probe] = match plan.budget {
         Budget::Reads => &[&reads::Reads],
-        Budget::Small => every(),
+        Budget::Small | Budget::Full => of_areas(),
     };
     let trims = plan.trims().is_some();
     all.iter().copied().filter(move |probe| trims || !probe.is_of_trims())
 }
 
+/// All probes of a plan: those too that need a whole drive.
+pub fn all_of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
+    of(plan).chain(if plan.whole.is_some() { of_wholes() } else { &[] }.iter().copied())
+}
+
 /// Runs all probes of the plan. Those of a modelled drive find on it what [`there_already`] has put there.
 pub fn run(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> TargetResult<Findings> {
+    run_these(of(plan), lab, plan, observer)
+}
+
+/// Runs the probes that need a whole drive, on one that holds nothing but what others have there.
+///
+/// # Errors
+/// A target that fails.
+pub fn run_whole(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> TargetResult<Findings> {
+    run_these(of_wholes().iter().copied(), lab, plan, observer)
+}
+
+fn run_these(
+    probes: impl Iterator<Item = &'static dyn Probe>,
+    lab: &mut Lab<'_>,
+    plan: &Plan,
+    observer: &mut dyn Observer,
+) -> TargetResult<Findings> {
     let mut found = Findings::default();
     let before = (lab.written, lab.read);
-    for probe in of(plan) {
+    for probe in probes {
         if observer.stopped() {
             break;
         }

@@ -1,18 +1,21 @@
-//! Blind recovery: drives are drawn at random from the space of [`classes::draw`], learned by the `small` budget, and predicted under workloads that no probe
+//! Blind recovery: drives are drawn at random from the space of [`classes::draw`], learned by `small` or by `full`, and predicted under workloads that no probe
 //! ran; baselines predict the same. Nothing of a drawn drive is known to the fit but what it says of itself.
 //!
-//! A sample in every run of the tests; `TRIMTAB_TWINS=200` (in `make soak`) prints the figures of docs/method/twin.md.
+//! A sample in every run of the tests; `TRIMTAB_TWINS=200` (in `make soak`) prints the figures of docs/method/twin.md, `TRIMTAB_TWINS_BUDGET=full` those of that
+//! budget, `TRIMTAB_TWINS_CHURN=4` those of churn by as many members, and `TRIMTAB_TWINS_CSV=FILE` keeps every prediction.
 
 use super::candidate::{Candidate, Kind, at};
 use super::fit::{self, OneByOne};
 use super::lab::Lab;
-use super::predict::{Figure, What, figures, predictions};
+use super::predict::{Figure, Prediction, What, churn, figures, predictions};
+use super::probes::whole::{SIZE, Whole};
 use super::probes::{self, DEPTH_MAX, Findings, Plan};
 use super::{Budget, Reported, TrimLimits, classes};
 use crate::drive::model;
 use crate::drive::shipped;
 use crate::drive::spec::DriveSpec;
 use crate::rng::Stream;
+use crate::study::small::Small;
 use crate::target::drive::DriveTarget;
 use std::collections::BTreeMap;
 use std::string::String;
@@ -37,8 +40,20 @@ fn reported(pcie: bool) -> Reported {
     }
 }
 
-/// A figure as it was measured, what was predicted, and whether the interval held.
-type Predicted = (Figure, f64, bool);
+/// A figure as it was measured, and what was predicted.
+type Predicted = (Figure, Prediction);
+
+/// What is tried.
+#[derive(Clone, Copy)]
+struct Asked {
+    budget: Budget,
+    /// Members that predict.
+    members: usize,
+    /// Members that predict churn; 0 leaves it out.
+    churn: usize,
+    /// All baselines.
+    baselines: bool,
+}
 
 /// What came of one drive.
 struct Recovered {
@@ -46,16 +61,37 @@ struct Recovered {
     misfit: f64,
     /// The same of the true drive, as candidates are tried; none if it cannot be.
     misfit_of_truth: f64,
+    /// Of the figures of the whole drive, the same two.
+    misfit_of_whole: (f64, f64),
     /// Members that are drives of their own.
     explained: u32,
     /// What of its kind was found otherwise than it is.
     otherwise: String,
     /// Off by so much in its logarithm: the cost of a command, a range, a unit and a byte of a TRIM, where it is what is dear.
     trim_costs: Vec<f64>,
-    /// The figure, predicted, measured, and whether the interval held it.
+    /// Each figure, measured and predicted.
     predicted: Vec<Predicted>,
+    /// Of how full a drive: the policy that is named, the best in truth, and rates in truth: of the named one, of the best, of none.
+    policies: Vec<Named>,
     /// What baselines are off by, as a share: the nearest shipped drive; the probes' own figures; six rates.
     baselines: [Vec<f64>; 3],
+}
+
+/// Which policy was named, and what that is worth.
+struct Named {
+    named: &'static str,
+    best: &'static str,
+    named_rate: f64,
+    best_rate: f64,
+    none_rate: f64,
+}
+
+/// What the probes of whole drives find on a drive of the same proportions.
+fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
+    let small = Small::of(spec, SIZE).ok()?.spec;
+    let mut target = DriveTarget::new(model::build(&small, 9).ok()?, DEPTH_MAX);
+    let plan = Plan { whole: Some(plan.whole?.on(small.capacity_bytes)), ..*plan };
+    probes::run_whole(&mut Lab::new(&mut target), &plan, &mut ()).ok()
 }
 
 fn probed(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
@@ -65,34 +101,99 @@ fn probed(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
     probes::run(&mut lab, plan, &mut ()).ok()
 }
 
-/// A drive that is drawn by `seed`, learned and predicted; `whole` with more members and all baselines.
-fn recovered(seed: u64, whole: bool) -> Option<Recovered> {
+/// A drive that is drawn by `seed`, learned and predicted.
+fn recovered(seed: u64, asked: Asked) -> Option<Recovered> {
     let mut random = Stream::new(seed, "truth");
     let reported = reported(random.chance(0.5));
     let truth = classes::draw(&mut random, &reported);
     let spec = truth.spec("truth", "drawn at random", &reported);
-    let members = if whole { 16 } else { 4 };
-    let plan = Plan::new(Budget::Small, reported, Plan::write_limit(reported.capacity_bytes), 1)?;
+    let mut plan = Plan::new(asked.budget, reported, Plan::write_limit(reported.capacity_bytes), 1)?;
     let found = probed(&spec, &plan)?;
-    let fitted = fit::fit(&found, &plan, &OneByOne, &mut ())?;
+    let mut fitted = fit::fit(&found, &plan, &OneByOne, &mut ())?;
+    let (mut misfit_of_whole, mut worst_of_whole) = (f64::NAN, String::new());
+    if asked.budget == Budget::Full {
+        plan.whole = Some(Whole::all(reported.capacity_bytes));
+        let of_whole = probed_whole(&spec, &plan)?;
+        misfit_of_whole = misfit_of_whole_of(&truth, &of_whole, &plan);
+        fitted = fit::whole::refine(&fitted, &of_whole, &plan, &OneByOne, &mut ())?;
+        worst_of_whole = format!("; worst {}", worst(&fitted.best, &of_whole, &plan));
+    }
     let measured = figures(&spec, 5)?;
-    let of = |candidate: &Candidate| figures(&candidate.spec("member", "member", &reported), 5);
-    let predicted = predictions(&fitted.members.iter().take(members).filter_map(of).collect::<Vec<_>>());
+    let member = |candidate: &Candidate| candidate.spec("member", "member", &reported);
+    let shown = fitted.members.iter().take(asked.members).filter_map(|one| figures(&member(one), 5));
+    let mut predicted: Vec<Predicted> = measured.iter().copied().zip(predictions(&shown.collect::<Vec<_>>())).collect();
+    let mut policies = Vec::new();
+    if asked.churn > 0 {
+        let in_truth = churn::figures(&spec, 5)?;
+        let shown = fitted.members.iter().take(asked.churn).filter_map(|one| churn::figures(&member(one), 5));
+        let of_churn = predictions(&shown.collect::<Vec<_>>());
+        policies = [0.6, 0.9].into_iter().filter_map(|fill| named(fill, &in_truth, &of_churn)).collect();
+        predicted.extend(in_truth.into_iter().zip(of_churn));
+    }
     let costs = [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB];
     Some(Recovered {
         seed,
         misfit: fitted.misfit,
         misfit_of_truth: misfit_of(&truth, &found, &plan),
+        misfit_of_whole: (fitted.whole.map_or(f64::NAN, |whole| whole.misfit), misfit_of_whole),
         explained: fitted.explained,
-        otherwise: otherwise(&truth.kind, &fitted.best.kind),
+        otherwise: [otherwise(&truth.kind, &fitted.best.kind), hidden_otherwise(&truth, &fitted.best, asked.budget)].join("; ")
+            + &worst_of_whole,
         trim_costs: costs.map(|number| libm::log(fitted.best.number(number) / truth.number(number).round().max(1.0)).abs()).to_vec(),
         baselines: [
-            if whole { nearest(&found, &measured) } else { Vec::new() },
+            if asked.baselines { nearest(&found, &measured) } else { Vec::new() },
             interpolated(&found, &measured),
             six_rates(&found, &measured),
         ],
-        predicted: predicted.iter().zip(measured).map(|(one, figure)| (figure, one.median, one.holds(figure.value, 0.005))).collect(),
+        predicted,
+        policies,
     })
+}
+
+/// The policy that the medians name, and what it and the best are worth in truth.
+fn named(fill: f64, in_truth: &[Figure], predicted: &[Prediction]) -> Option<Named> {
+    let truth = |workload: &str| in_truth.iter().find(|one| one.workload == workload && one.what == What::Rate).map(|one| one.value);
+    let median = |workload: &str| predicted.iter().find(|one| one.workload == workload && one.what == What::Rate).map(|one| one.median);
+    let (best, best_rate, none_rate) = churn::best(fill, truth)?;
+    let (named, ..) = churn::best(fill, median)?;
+    let (.., workload) = churn::CASES.into_iter().find(|(policy, full, _)| *policy == named && *full == fill)?;
+    Some(Named { named, best, named_rate: truth(workload)?, best_rate, none_rate })
+}
+
+/// The same as [`misfit_of`], of the figures of the whole drive.
+fn misfit_of_whole_of(candidate: &Candidate, found: &Findings, plan: &Plan) -> f64 {
+    let Some(shown) = fit::whole::shown(candidate, plan) else { return f64::NAN };
+    let squares = found.observations.iter().zip(&shown).map(|(one, shown)| ((libm::log(one.value_ns) - shown) / one.sigma).powi(2));
+    squares.sum::<f64>() / shown.len().max(1) as f64
+}
+
+/// The figures of the whole drive that `candidate` is off by most.
+fn worst(candidate: &Candidate, found: &Findings, plan: &Plan) -> String {
+    let shown = fit::whole::shown(candidate, plan).unwrap_or_default();
+    let off = found.observations.iter().zip(&shown).map(|(one, shown)| (libm::log(one.value_ns) - shown, one.name.as_str()));
+    let mut all: Vec<(f64, &str)> = off.collect();
+    all.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
+    all.iter().take(5).map(|(off, name)| format!("{name} {off:+.2}")).collect::<Vec<_>>().join(", ")
+}
+
+/// What only the probes of whole drives tell, where it was found otherwise.
+fn hidden_otherwise(truth: &Candidate, found: &Candidate, budget: Budget) -> String {
+    if budget != Budget::Full {
+        return String::new();
+    }
+    let (a, b) = (&truth.hidden, &found.hidden);
+    let mut all = std::vec![format!("spare {} for {}", b.over_provisioning_permille, a.over_provisioning_permille)];
+    if truth.kind.slc {
+        all.push(format!(
+            "slc {:?} for {:?}, direct {} for {}, bits {} for {}",
+            b.slc_ppm, a.slc_ppm, b.slc_direct, a.slc_direct, b.bits_per_cell, a.bits_per_cell
+        ));
+        all.push(format!("program {:.2} times", found.number(at::PROGRAM) / truth.number(at::PROGRAM)));
+    }
+    if (a.victim, a.separate_gc) != (b.victim, b.separate_gc) {
+        all.push(format!("{:?} {} for {:?} {}", b.victim, b.separate_gc, a.victim, a.separate_gc));
+    }
+    all.join(", ")
 }
 
 /// How well a candidate explains the figures: 1 is as well as they are thought to be known.
@@ -190,8 +291,44 @@ fn quantile(mut values: Vec<f64>, percent: usize) -> f64 {
     values.get((values.len().max(1) - 1) * percent / 100).copied().unwrap_or(f64::NAN)
 }
 
-fn off((figure, predicted, _): &Predicted) -> f64 {
-    (predicted / figure.value - 1.0).abs()
+fn off((figure, predicted): &Predicted) -> f64 {
+    (predicted.median / figure.value - 1.0).abs()
+}
+
+fn holds((figure, predicted): &Predicted) -> bool {
+    predicted.holds(figure.value, 0.005)
+}
+
+/// What naming a policy came to: of those that are worth a tenth, how many were named, or one as good; and how many do harm.
+fn tell_policies(all: &[Recovered]) {
+    let every: Vec<(u64, &Named)> = all.iter().flat_map(|one| one.policies.iter().map(|named| (one.seed, named))).collect();
+    let worth: Vec<&(u64, &Named)> = every.iter().filter(|(_, one)| one.best_rate > 1.1 * one.none_rate).collect();
+    let same = worth.iter().filter(|(_, one)| one.named == one.best).count();
+    let as_good = worth.iter().filter(|(_, one)| one.named_rate > 0.9 * one.best_rate).count();
+    let harmful: Vec<u64> = every.iter().filter(|(_, one)| one.named_rate < 0.95 * one.none_rate).map(|(seed, _)| *seed).collect();
+    println!(
+        "policies: {} cases, worth a tenth in {}; the best of these is named in {same}, one within a tenth of it in {as_good}; harmful in {harmful:?}",
+        every.len(),
+        worth.len()
+    );
+}
+
+/// Every prediction, for whoever wants to look for themselves.
+fn keep(path: &str, all: &[Recovered]) {
+    let mut text = String::from("seed,workload,figure,measured,predicted,low,high\n");
+    for one in all {
+        for (figure, predicted) in &one.predicted {
+            let Prediction { median, low, high, .. } = predicted;
+            let row =
+                format!("{},\"{}\",{},{:e},{median:e},{low:e},{high:e}\n", one.seed, figure.workload, figure.what.name(), figure.value);
+            text.push_str(&row);
+        }
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
 fn tell(all: &[Recovered]) {
@@ -206,10 +343,10 @@ fn tell(all: &[Recovered]) {
     for ((workload, what), some) in by {
         let error = quantile(some.iter().map(|one| off(one)).collect(), 50) * 100.0;
         let near = share(some.iter().filter(|one| off(one) < 0.15).count(), some.len());
-        let held = share(some.iter().filter(|one| one.2).count(), some.len());
+        let held = share(some.iter().filter(|one| holds(one)).count(), some.len());
         println!("| {workload} | {what} | {error:.1} % | {near:.0} % | {held:.0} % |");
     }
-    let held = share(every.iter().filter(|one| one.2).count(), every.len());
+    let held = share(every.iter().filter(|one| holds(one)).count(), every.len());
     let near = share(every.iter().filter(|one| off(one) < 0.15).count(), every.len());
     println!("all {} figures of {} drives: within 15 % {near:.0} %, held {held:.0} %", every.len(), all.len());
     let costs: Vec<f64> = all.iter().flat_map(|one| one.trim_costs.clone()).collect();
@@ -224,23 +361,17 @@ fn tell(all: &[Recovered]) {
         every.iter().filter(|one| one.0.what == What::Rate && names.contains(&one.0.workload)).map(|one| off(one)).collect();
     println!("twins, on what the last two predict: off by {:.1} %", 100.0 * quantile(rates, 50));
     for one in all {
-        let held = share(one.predicted.iter().filter(|one| one.2).count(), one.predicted.len());
+        let held = share(one.predicted.iter().filter(|one| holds(one)).count(), one.predicted.len());
         let near = share(one.predicted.iter().filter(|one| off(one) < 0.15).count(), one.predicted.len());
         if env::var_os("TRIMTAB_TWINS_ALL").is_some() {
-            for (figure, predicted, held) in &one.predicted {
-                println!(
-                    "    {} {}: {:.4e} for {:.4e} {}",
-                    figure.workload,
-                    figure.what.name(),
-                    predicted,
-                    figure.value,
-                    if *held { "" } else { "NOT HELD" }
-                );
+            for (figure, predicted) in &one.predicted {
+                let (name, held) = (figure.what.name(), if predicted.holds(figure.value, 0.005) { "" } else { "NOT HELD" });
+                println!("    {} {name}: {:.4e} for {:.4e} {held}", figure.workload, predicted.median, figure.value);
             }
         }
         println!(
-            "seed {}: misfit {:.2} ({:.2} of the true one), {} members, within 15 % {near:.0} %, held {held:.0} %; {}",
-            one.seed, one.misfit, one.misfit_of_truth, one.explained, one.otherwise
+            "seed {}: misfit {:.2} ({:.2} of the true one), whole {:.2} ({:.2}), {} members, within 15 % {near:.0} %, held {held:.0} %; {}",
+            one.seed, one.misfit, one.misfit_of_truth, one.misfit_of_whole.0, one.misfit_of_whole.1, one.explained, one.otherwise
         );
     }
     let unexplained: Vec<String> =
@@ -250,9 +381,12 @@ fn tell(all: &[Recovered]) {
 
 #[test]
 fn drives_drawn_at_random_are_found_again() {
-    let asked: Option<u64> = env::var("TRIMTAB_TWINS").ok().and_then(|text| text.parse().ok());
-    let drives = asked.unwrap_or(1);
-    let first: u64 = env::var("TRIMTAB_TWINS_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let many = number("TRIMTAB_TWINS");
+    let drives = many.unwrap_or(1);
+    let first = number("TRIMTAB_TWINS_SEED").unwrap_or(0);
+    let budget = if env::var("TRIMTAB_TWINS_BUDGET").is_ok_and(|budget| budget == "full") { Budget::Full } else { Budget::Small };
+    let churn = number("TRIMTAB_TWINS_CHURN").unwrap_or(0) as usize;
+    let asked = Asked { budget, members: if many.is_some() { 16 } else { 4 }, churn, baselines: many.is_some() };
     let (next, all) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     println!("{drives} drives from seed {first} on");
     thread::scope(|scope| {
@@ -263,7 +397,7 @@ fn drives_drawn_at_random_are_found_again() {
                     if seed >= first + drives {
                         break;
                     }
-                    all.lock().unwrap().extend(recovered(seed, asked.is_some()));
+                    all.lock().unwrap().extend(recovered(seed, asked));
                 }
             });
         }
@@ -272,6 +406,12 @@ fn drives_drawn_at_random_are_found_again() {
     all.sort_by_key(|one| one.seed);
     assert_eq!(all.len() as u64, drives, "a drive that was drawn could not be learned");
     tell(&all);
+    if churn > 0 {
+        tell_policies(&all);
+    }
+    if let Ok(path) = env::var("TRIMTAB_TWINS_CSV") {
+        keep(&path, &all);
+    }
     let median = |values: Vec<f64>| quantile(values, 50);
     let costs = median(all.iter().flat_map(|one| one.trim_costs.clone()).collect());
     let errors = median(all.iter().flat_map(|one| one.predicted.iter().map(off)).collect());

@@ -2,6 +2,7 @@
 
 use super::candidate::{Candidate, FIELDS, NUMBERS};
 use super::fit::Fitted;
+use super::fit::whole::of as size;
 use super::probes::{self, Plan};
 use crate::drive::spec::twin::{Known, Parameter};
 use alloc::format;
@@ -21,7 +22,7 @@ pub fn parameters(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
         all.retain(|one| !one.field.starts_with("flash.trim"));
     }
     all.extend(of_kinds(fitted, plan));
-    all.extend(of_hidden(fitted));
+    all.extend(of_hidden(fitted, plan));
     all
 }
 
@@ -29,11 +30,7 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     let value = |candidate: &Candidate| libm::round(candidate.number(number)) as u64;
     let same = fitted.members.iter().filter(|member| member.kind.has(number));
     let (low, high) = bounds(same.map(value).collect(), value(&fitted.best));
-    let known = match fitted.learned[number] {
-        share if share >= MEASURED => Known::Measured,
-        share if share >= BOUNDED => Known::Bounded,
-        _ => Known::Typical,
-    };
+    let known = known(fitted.learned[number]);
     Parameter {
         field: FIELDS[number].to_string(),
         estimate: value(&fitted.best),
@@ -55,12 +52,12 @@ fn bounds(mut values: Vec<u64>, estimate: u64) -> (u64, u64) {
 fn source(known: Known, field: &str, plan: &Plan) -> String {
     let covers = |about: &&&str| field == **about || field.strip_prefix(**about).is_some_and(|rest| rest.starts_with('.'));
     let names: Vec<&str> =
-        probes::of(plan).filter(|probe| probe.identifies().iter().any(|about| covers(&about))).map(|probe| probe.name()).collect();
+        probes::all_of(plan).filter(|probe| probe.identifies().iter().any(|about| covers(&about))).map(|probe| probe.name()).collect();
     if known != Known::Typical && !names.is_empty() {
         return names.join(", ");
     }
     // A probe that another budget has, or another way to the drive.
-    match probes::every().iter().find(|probe| names.is_empty() && probe.identifies().iter().any(|about| covers(&about))) {
+    match probes::every().find(|probe| names.is_empty() && probe.identifies().iter().any(|about| covers(&about))) {
         Some(probe) => format!("the class (the probe '{}' would tell)", probe.name()),
         None => "the class".to_string(),
     }
@@ -90,25 +87,48 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     .collect()
 }
 
-/// What was drawn.
-fn of_hidden(fitted: &Fitted) -> Vec<Parameter> {
-    type Of = fn(&Candidate) -> u64;
-    let drawn: [(&str, Of); 3] = [
-        ("flash.geometry.bits_per_cell", |one| one.hidden.bits_per_cell.into()),
-        ("flash.nand.erase_ns", |one| one.hidden.erase_ns),
-        ("flash.geometry.blocks_per_plane", |one| one.hidden.over_provisioning_permille.into()),
+/// What stands for the share of spare space, which is no field of its own.
+const SPARE: &str = "flash.over_provisioning_permille";
+
+/// What is drawn where no probe has gone over the whole drive; what such probes found, where they have.
+fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
+    let capacity = u128::from(plan.reported.capacity_bytes);
+    let bytes = move |ppm: u32| (capacity * u128::from(ppm) / 1_000_000) as u64;
+    let mut all = alloc::vec![
+        drawn(fitted, plan, "flash.geometry.bits_per_cell", None, |one| one.hidden.bits_per_cell.into()),
+        drawn(fitted, plan, "flash.nand.erase_ns", Some(size::ERASE), |one| one.hidden.erase_ns),
+        drawn(fitted, plan, SPARE, Some(size::SPARE), |one| one.hidden.over_provisioning_permille.into()),
     ];
-    drawn
-        .into_iter()
-        .map(|(field, of)| {
-            let (low, high) = bounds(fitted.members.iter().map(of).collect(), of(&fitted.best));
-            let spare = field.ends_with("blocks_per_plane");
-            let field = if spare { "flash.over_provisioning_permille".to_string() } else { field.to_string() };
-            Parameter { field, estimate: of(&fitted.best), low, high, known: Known::Typical, source: format!("the class: {}", why(spare)) }
-        })
-        .collect()
+    let (least, most) = fitted.best.hidden.slc_ppm;
+    if fitted.whole.is_none() || !fitted.best.kind.slc {
+        return all;
+    }
+    if least == most {
+        all.push(drawn(fitted, plan, "flash.slc_cache.size.fixed.bytes", Some(size::SLC_LEAST), |one| bytes(one.hidden.slc_ppm.1)));
+    } else {
+        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_min", Some(size::SLC_LEAST), |one| bytes(one.hidden.slc_ppm.0)));
+        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_max", Some(size::SLC_MORE), |one| bytes(one.hidden.slc_ppm.1)));
+    }
+    all
 }
 
-const fn why(spare: bool) -> &'static str {
-    if spare { "shows only once the drive has been written over" } else { "not to be told from outside in minutes" }
+fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: impl Fn(&Candidate) -> u64) -> Parameter {
+    let like = |member: &&Candidate| !field.starts_with("flash.slc_cache") || member.kind.slc;
+    let (low, high) = bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
+    let learned = fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size]);
+    let known = known(learned);
+    let source = match (known, field == SPARE) {
+        (Known::Typical, true) => "the class: shows only once the drive has been written over".to_string(),
+        (Known::Typical, false) => "the class: not to be told from outside in minutes".to_string(),
+        _ => source(known, field, plan),
+    };
+    Parameter { field: field.to_string(), estimate: of(&fitted.best), low, high, known, source }
+}
+
+const fn known(learned: f64) -> Known {
+    match learned {
+        share if share >= MEASURED => Known::Measured,
+        share if share >= BOUNDED => Known::Bounded,
+        _ => Known::Typical,
+    }
 }

@@ -2,12 +2,15 @@ use super::candidate::at;
 use super::fit::{self, Fitted, OneByOne};
 use super::lab::Lab;
 use super::predict::{self, Figure, Prediction, What};
+use super::probes::whole::{self, Whole};
 use super::probes::{self, Findings, Plan};
 use super::{Budget, Observer, Reported, summary};
 use crate::drive::model;
 use crate::drive::spec::twin::Known;
-use crate::drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, Trim, WriteCache};
+use crate::drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull, SlcSize, Trim, WriteCache};
+use crate::study::small::Small;
 use crate::target::drive::DriveTarget;
+use alloc::format;
 
 /// Nothing about it is what such drives mostly have. TRIMs are dear by the range.
 fn drive(change: impl FnOnce(&mut Flash)) -> DriveSpec {
@@ -131,6 +134,68 @@ fn a_drive_that_is_unlike_its_class_is_found_again() {
     // Once more, and all is the same.
     let again = learned(&spec, &plan);
     assert_eq!((again.best, again.members), (fitted.best, fitted.members));
+}
+
+/// What probes of a whole drive find is what arithmetic says of it, and they write no more than they say.
+#[test]
+fn a_whole_drive_shows_its_cache_and_what_is_behind_it() {
+    // An eighth of the drive with one bit a cell; the eight dies write rows of 32 KiB in 0.3 ms there, and in 1.37 ms behind it.
+    let slc = SlcCache {
+        size: SlcSize::Fixed { bytes: 1 << 27 },
+        program_ns: 300_000,
+        read_ns: 20_000,
+        when_full: SlcFull::WriteDirect,
+        idle_fold_ns: Some(2_000_000_000),
+    };
+    let mut spec = drive(|flash| flash.slc_cache = Some(slc));
+    spec.capacity_bytes = 1 << 30;
+    spec.interface.rate_bytes_per_s = 2_000_000_000;
+    if let Medium::Flash(flash) = &mut spec.medium {
+        flash.ftl.mapping_unit_bytes = 4096;
+        flash.nand.channel_bytes_per_s = 2_000_000_000;
+        flash.geometry.pages_per_block = 24;
+        flash.geometry = flash.geometry.clone().with_over_provisioning(1 << 30, 600);
+    }
+    let whole = Whole::all(spec.capacity_bytes);
+    let plan = Plan { whole: Some(whole), ..Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap() };
+    let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
+    let found = probes::run_whole(&mut Lab::new(&mut target), &plan, &mut ()).unwrap();
+    assert_eq!(target.drive().written().0, found.written);
+    assert!(found.written <= whole.written_max() && found.written > 2 * whole.bytes, "{}", found.written);
+    let row = 8.0 * 32_768.0;
+    for (name, expected_ns) in [("fill 2", 0.3e6 / row), ("fill 3", 0.3e6 / row), ("fill 6", 1.37e6 / row), ("fill 32", 1.37e6 / row)] {
+        let value = found.ns(name).unwrap();
+        assert!((value / expected_ns - 1.0).abs() < 0.1, "{name}: {value}, {expected_ns} by arithmetic");
+    }
+    // After a long rest all of it is there again, which is as much as an eighth of the drive; after a short one it is not.
+    let fast = |rest: &str| (1..=10).filter(|nth| found.ns(&format!("after a {rest} rest {nth}")).unwrap() < 0.7e6 / row).count();
+    assert!(fast("long") >= 9, "{}", fast("long"));
+    assert!(fast("short") < 5, "{}", fast("short"));
+    // Where there is spare space a random write is one write; later it is more.
+    let (first, last) = (found.ns("collected 2").unwrap(), found.ns("collected 16").unwrap());
+    assert!(last > 1.2 * first, "{first} {last}");
+}
+
+/// Spare space, which no probe of a small part tells, is found on a drive that is written over; it is said how each is known.
+#[test]
+fn spare_space_is_found_where_the_whole_drive_is_written_over() {
+    let spec = drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
+    let mut plan = Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap();
+    let before = learned(&spec, &plan);
+    plan.whole = Some(Whole::all(spec.capacity_bytes));
+    let small = Small::of(&spec, whole::SIZE).unwrap().spec;
+    let mut target = DriveTarget::new(model::build(&small, 2).unwrap(), probes::DEPTH_MAX);
+    let at_that_size = Plan { whole: Some(plan.whole.unwrap().on(small.capacity_bytes)), ..plan };
+    let found = probes::run_whole(&mut Lab::new(&mut target), &at_that_size, &mut ()).unwrap();
+    let after = fit::whole::refine(&before, &found, &plan, &OneByOne, &mut ()).unwrap();
+    let spare = after.best.hidden.over_provisioning_permille;
+    assert!((195..=225).contains(&spare), "{spare}");
+    let of = |fitted: &Fitted| {
+        let all = summary::parameters(fitted, &plan);
+        all.into_iter().find(|one| one.field == "flash.over_provisioning_permille").unwrap()
+    };
+    assert_eq!((of(&before).known, of(&after).known, of(&after).source.as_str()), (Known::Typical, Known::Measured, "collection"));
+    assert!(of(&after).low <= 210 && of(&after).high >= 210, "{:?}", of(&after));
 }
 
 /// What one budget cannot tell it does not claim to have measured.

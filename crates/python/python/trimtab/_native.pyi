@@ -29,7 +29,7 @@ def learn(
 ) -> Drive:
     """Learns a twin of a modelled drive, as ``trimtab drive learn drive:NAME``: probes it in virtual time, and finds drives that explain what they show.
 
-    ``budget`` is ``reads`` or ``small``. ``progress`` is called with how many candidates were tried.
+    ``budget`` is ``reads``, ``small`` or ``full``. ``progress`` is called with how many candidates were tried.
     """
 
 def simulate(

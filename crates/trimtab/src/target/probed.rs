@@ -4,7 +4,7 @@
 //! are in the file.
 
 use super::block::BlockFile;
-use crate::sys::fiemap;
+use crate::sys::{fiemap, interrupt};
 use trimtab_core::drive::{Command, Extent, Ranges};
 use trimtab_core::learn::lab::Probed;
 use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
@@ -128,6 +128,11 @@ impl BlockTarget for ProbedDrive {
     }
 
     fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
+        if interrupt::requested() {
+            // Probes of whole drives take hours.
+            let object = self.file.info().size.to_string();
+            return Err(TargetError { action: "go on with", object, reason: "it was interrupted".to_owned(), errno: Some(libc::EINTR) });
+        }
         let placed = self.placed(op)?;
         self.file.submit(tag, placed)
     }

@@ -1,7 +1,8 @@
 //! The search among kinds of drives: one change at a time.
 
 use super::super::candidate::{Candidate, Kind, at};
-use super::{Point, Problem, ROUNDS, invert};
+use super::super::invert::{PROGRAM_OF_FLUSH, invert};
+use super::{Point, Problem, ROUNDS};
 use alloc::vec::Vec;
 
 /// Kinds that are worse by more do not explain the figures.
@@ -175,6 +176,10 @@ fn arranged(from: &Candidate, change: impl Fn(&mut Kind)) -> Option<Candidate> {
     let flushed = from.number(at::FLUSH) + from.number(programs(&from.kind));
     to.logs[at::PROGRAM] += more;
     to.logs[at::SLC_PROGRAM] += more;
+    if !to.kind.protected {
+        let program = programs(&to.kind);
+        to.logs[program] = to.logs[program].min(libm::log(PROGRAM_OF_FLUSH * flushed));
+    }
     // A flush waits for a program and for as long as before in all.
     to.logs[at::FLUSH] = libm::log((flushed - to.number(programs(&to.kind))).max(FLUSH_MIN_NS));
     to.logs[at::CHANNEL] -= libm::log(f64::from(to.kind.channels) / f64::from(from.kind.channels));

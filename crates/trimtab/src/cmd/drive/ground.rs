@@ -9,6 +9,7 @@ use crate::target::block::device::{self, Destroy};
 use crate::target::block::{BlockFile, BlockOptions};
 use crate::target::probed::{PIECE, ProbedDrive};
 use anyhow::Context as _;
+use rustix::fd::AsFd;
 use rustix::fs::IFlags;
 use std::path::Path;
 use trimtab_core::data::DataClass;
@@ -83,6 +84,31 @@ impl Way<'_> {
         }
     }
 
+    /// The same for whoever writes all of the area, from one end to the other, and no part of it before. Pieces are taken as they come: of so many nearly all lie
+    /// as they should.
+    pub fn open_unwritten(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<Ground> {
+        let most = self.most.unwrap_or_default();
+        let pieces = (0..self.area / PIECE).map(|nth| nth * PIECE).collect();
+        match spec {
+            TargetSpec::Directory(path) => {
+                let amount = workload::Plan { written: Bytes(most), space: Bytes(self.area), ops: None };
+                let workspace = safety::prepare(context, self.reserve, path, self.what, &amount)?;
+                let (dir, dir_path) = workspace.subdirectory("run")?;
+                self.write_in_place(&dir);
+                let file = BlockFile::create(dir, &dir_path, FILE, Bytes(self.area), &self.options())?;
+                Ok(Ground { drive: ProbedDrive::new(file, pieces), workspace: Some(workspace), guard: None, written: 0 })
+            }
+            TargetSpec::Device(path) => {
+                let own = device::OwnData { seed: self.seed, class: DataClass::Random };
+                let claim = device::claim(path, true, &self.destroy, Some(own))?;
+                self.announce(context, path, most)?;
+                let file = BlockFile::open_claim(claim, &self.options())?;
+                Ok(Ground { drive: ProbedDrive::new(file, pieces), workspace: None, guard: None, written: 0 })
+            }
+            other => Err(UsageError::new(format!("{other} is no directory and no device, and is not written to")).into()),
+        }
+    }
+
     fn options(&self) -> BlockOptions {
         BlockOptions { queue_depth_max: DEPTH_MAX, bytes_in_flight_max: IN_FLIGHT, seed: self.seed, ..BlockOptions::default() }
     }
@@ -94,10 +120,7 @@ impl Way<'_> {
         let workspace = safety::prepare(context, self.reserve, path, self.what, &amount)?;
         let guard = Some(workspace.guard()?);
         let (dir, dir_path) = workspace.subdirectory("run")?;
-        if self.below.fs_type.as_deref() == Some("btrfs") {
-            // Written in place, as a drive sees it; checksums and copies would be measured instead.
-            let _ = rustix::fs::ioctl_setflags(&dir, IFlags::NOCOW);
-        }
+        self.write_in_place(&dir);
         let file = BlockFile::create(dir, &dir_path, FILE, Bytes(size), &self.options())?;
         let mut drive = ProbedDrive::new(file, (0..size / PIECE).map(|nth| nth * PIECE).collect());
         write_all(&mut drive, size)?;
@@ -110,6 +133,13 @@ impl Way<'_> {
         })?;
         drive.set_pieces(pieces);
         Ok(Ground { drive, workspace: Some(workspace), guard, written: size })
+    }
+
+    /// As a drive sees it; checksums and copies would be measured instead.
+    fn write_in_place(&self, dir: &impl AsFd) {
+        if self.below.fs_type.as_deref() == Some("btrfs") {
+            let _ = rustix::fs::ioctl_setflags(dir, IFlags::NOCOW);
+        }
     }
 
     /// A file of the user's, which is read.

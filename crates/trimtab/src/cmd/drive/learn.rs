@@ -1,6 +1,7 @@
 //! `trimtab drive learn`.
 
 mod real;
+mod whole;
 
 use super::show::parameters;
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
@@ -22,9 +23,8 @@ use std::process::ExitCode;
 use trimtab_core::drive::spec::text;
 use trimtab_core::drive::spec::twin::Twin;
 use trimtab_core::learn::candidate::Candidate;
-use trimtab_core::learn::fit::{self, Fitted, MISFIT_MAX, Tries, shown};
+use trimtab_core::learn::fit::{Fitted, MISFIT_MAX, Show, Tries};
 use trimtab_core::learn::learned::{Cannot, Measured, identifier};
-use trimtab_core::learn::probes::{Findings, Plan};
 use trimtab_core::learn::{Budget, Observation, Observer};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::usage::UsageError;
@@ -37,20 +37,22 @@ Examples:
   trimtab drive learn --budget reads /dev/nvme0n1              reads only; as root, or whoever may read the device
   trimtab drive learn --budget reads ~/large-file
   trimtab drive learn /dev/sdb --destroy /dev/sdb              also what TRIMs cost; everything on the device is destroyed
+  trimtab drive learn --budget full --yes /mnt/ssd             also its SLC cache and spare space: writes all that is free, again and again
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
   trimtab drive show ./twin.toml
   trimtab study drive:./twin.toml
 
 A real drive is probed in three rounds, to see how much figures scatter; what others did meanwhile is said, and such rounds are made again. Through a \
-filesystem no TRIM is probed. A modelled drive is probed in virtual time, and nothing that its specification says is used but what any drive says of \
-itself (its capacity, its queue, the limits of its TRIM).")]
+filesystem no TRIM is probed. With --budget full the free space below the reserve, or with --destroy the whole device, is written over two and a half \
+times, once, in hours. A modelled drive is probed in virtual time, and nothing that its specification says is used but what any drive says of \
+itself (its capacity, its queue, the limits of its TRIM); for --budget full it is made smaller, with all its shares as they are.")]
 pub struct Args {
     /// A directory on the drive, a large file on it or the device itself; drive:NAME or drive:FILE.toml for a modelled drive.
     target: String,
     /// How much is probed.
     #[arg(long, value_enum, default_value_t = BudgetArg::Small)]
     budget: BudgetArg,
-    /// Most bytes that the probes write [default: 1 % of the drive, 4 GB at most].
+    /// Most bytes that the probes write [default: 1 % of the drive, 4 GB at most; with the budget 'full' besides two and a half times what is free].
     #[arg(long, value_name = "SIZE")]
     write_limit: Option<Bytes>,
     /// For how long a real drive is left alone before it is read.
@@ -65,6 +67,9 @@ pub struct Args {
     /// Write over an older file.
     #[arg(long)]
     force: bool,
+    /// Go on where the same command was interrupted or killed: rounds that were finished are not measured again.
+    #[arg(long)]
+    resume: bool,
     /// Seed of addresses and of the ensemble.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -80,6 +85,9 @@ enum BudgetArg {
     Reads,
     /// Little is written; what is trimmed was written by the probes.
     Small,
+    /// The same, and then all that is free is written over: how large an SLC cache is, how fast the drive is behind it and how it recovers, when it begins to
+    /// collect, and what that costs.
+    Full,
 }
 
 impl BudgetArg {
@@ -87,6 +95,7 @@ impl BudgetArg {
         match self {
             Self::Reads => Budget::Reads,
             Self::Small => Budget::Small,
+            Self::Full => Budget::Full,
         }
     }
 }
@@ -97,6 +106,9 @@ const TAKES: &str = "drive learn takes a directory, a file, a device, drive:NAME
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let target = TargetSpec::resolve_as(&args.target, TAKES)?;
+    if args.resume && matches!(target, TargetSpec::Drive(_)) {
+        return Err(UsageError::new("--resume is for drives that are there: a modelled one is probed in seconds").into());
+    }
     let modelled = if let TargetSpec::Drive(name) = &target { Some(drives::load(name)?.spec) } else { None };
     let name = match &modelled {
         Some(spec) => spec.name.clone(),
@@ -108,14 +120,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     file::check(&output, args.force)?;
     let mut watching = Watching(Progress::new(context, "learn", Counting::Items, 0));
-    let measured = match &modelled {
+    let (measured, kept) = match &modelled {
         Some(spec) => {
             let limit = args.write_limit.map(|limit| limit.0);
-            Measured::in_virtual_time(spec, &args.target, args.budget.budget(), limit, args.seed, &mut watching).map_err(wrong)?
+            let measured = Measured::in_virtual_time(spec, &args.target, args.budget.budget(), limit, args.seed, &mut watching);
+            (measured.map_err(wrong)?, None)
         }
-        None => real::measure(args, context, &target, &mut watching)?,
+        None => real::measure(args, context, &name, &target, &mut watching).map(|(measured, kept)| (measured, Some(kept)))?,
     };
-    let fitted = fit::fit(&measured.found, &measured.plan, &InParallel, &mut watching);
+    let fitted = measured.fitted(&InParallel, &mut watching);
     drop(watching);
     if interrupt::requested() {
         return Err(Interrupted.into());
@@ -126,7 +139,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let twin = learned.twin.as_ref().expect("what was learned is a twin");
     let place = if args.force { Place::Replace } else { Place::New };
     let written = file::write(&output, text::file(&learned).as_bytes(), place)?;
-    say(twin, &measured.found, &fitted, &written, context)
+    kept.map_or(Ok(()), |kept| kept.remove())?;
+    say(twin, &measured, &fitted, &written, context)
 }
 
 /// With the exit status that it has everywhere.
@@ -142,8 +156,8 @@ fn wrong(cannot: Cannot) -> anyhow::Error {
 struct InParallel;
 
 impl Tries for InParallel {
-    fn all(&self, candidates: &[Candidate], plan: &Plan) -> Vec<Option<Vec<f64>>> {
-        candidates.par_iter().map(|candidate| shown(candidate, plan)).collect()
+    fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>> {
+        candidates.par_iter().map(show).collect()
     }
 }
 
@@ -167,7 +181,7 @@ impl Observer for Watching {
     }
 }
 
-fn say(twin: &Twin, found: &Findings, fitted: &Fitted, written: &Path, context: &Context) -> anyhow::Result<ExitCode> {
+fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, context: &Context) -> anyhow::Result<ExitCode> {
     let document = json!({
         "file": written,
         "origin": twin.origin,
@@ -176,14 +190,14 @@ fn say(twin: &Twin, found: &Findings, fitted: &Fitted, written: &Path, context: 
         "members_explained": fitted.explained,
         "candidates_tried": fitted.tried,
         "candidates_left_out": fitted.rejected,
-        "found": found.observations.iter().map(|one| json!({ "name": one.name, "probe": one.probe, "value_ns": one.value_ns })).collect::<Vec<_>>(),
+        "found": measured.observations().map(|one| json!({ "name": one.name, "probe": one.probe, "value_ns": one.value_ns })).collect::<Vec<_>>(),
     });
     context.report("twin", 1, &document, || {
         let head = format!(
             "{} figures, budget {}; {} written. {} candidates were tried, {} drives explain the figures.",
-            found.observations.len(),
+            measured.observations().count(),
             twin.origin.budget,
-            Bytes(found.written),
+            Bytes(measured.written()),
             fitted.tried,
             if fitted.misfit > MISFIT_MAX { 0 } else { fitted.explained }
         );

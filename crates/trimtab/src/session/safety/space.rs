@@ -34,6 +34,18 @@ pub fn check(ground: &Ground, reserve: Option<Bytes>, space: Bytes) -> anyhow::R
     Ok(reserve)
 }
 
+/// What may be written at `path` beside the reserve: now, as long as nobody else does.
+///
+/// # Errors
+/// A filesystem that does not say so.
+pub fn usable(path: &std::path::Path, reserve: Option<Bytes>) -> anyhow::Result<Bytes> {
+    let dir = Ground::open(path)?.dir;
+    let (total, free) =
+        sizes(&dir).map_err(std::io::Error::from).with_context(|| format!("cannot find out how much is free in {}", path.display()))?;
+    let reserve = reserve.unwrap_or(RESERVE_MIN.max(Bytes(total.0 / RESERVE_SHARE)));
+    Ok(Bytes(free.0.saturating_sub(reserve.0)))
+}
+
 /// Why there is no room beside the reserve for `space`, and what to do about it.
 fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
     let missing = Bytes(space.saturating_add(reserve).0.saturating_sub(free.0));

@@ -1,5 +1,7 @@
 //! Probing a drive that is there: where, how often, and what else was going on.
 
+mod kept;
+
 use super::super::ground::{Ground, Way};
 use super::{Args, Watching};
 use crate::host::Observer;
@@ -11,6 +13,7 @@ use crate::output::Context;
 use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_core::learn::learned::{Measured, time, too_little};
 use trimtab_core::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach};
@@ -19,6 +22,8 @@ use trimtab_core::learn::{self, Budget};
 use trimtab_core::target::BlockTarget as _;
 use trimtab_core::units::{Bytes, three_digits};
 use trimtab_core::usage::UsageError;
+
+pub use kept::Kept;
 
 /// Rounds of all probes, where as much may be written.
 const ROUNDS: u64 = 3;
@@ -32,26 +37,17 @@ const DRIFT: f64 = 0.1;
 const NAMED: usize = 4;
 
 /// Probes what `spec` names, so often that it can be seen how much figures scatter.
-pub fn measure(args: &Args, context: &Context, spec: &TargetSpec, watching: &mut Watching) -> anyhow::Result<Measured> {
-    let path = match spec {
-        TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
-        other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
-    };
+pub fn measure(args: &Args, context: &Context, name: &str, spec: &TargetSpec, watching: &mut Watching) -> anyhow::Result<(Measured, Kept)> {
+    let path = probed_path(args, spec)?;
     let budget = args.budget.budget();
-    match (spec, budget) {
-        (TargetSpec::Directory(_), Budget::Reads) => {
-            let what = format!("with --budget reads nothing is written to {}, and a directory has nothing to read", args.target);
-            return Err(UsageError::new(what).hint("name a large file that you may read, or the device").into());
-        }
-        (TargetSpec::File(_), Budget::Small) => {
-            let what = format!("{} is a file, and is not written to", args.target);
-            return Err(UsageError::new(what).hint("--budget reads reads it; or name a directory beside it").into());
-        }
-        _ => {}
-    }
     let root = Root::live().context("cannot read /sys and /proc")?;
     let below = Below::of_path(&root, path)?;
-    let (plan, most) = plan(args, &below, budget, spec)?;
+    let (mut plan, most) = plan(args, &below, budget, spec)?;
+    if budget == Budget::Full {
+        plan.whole = Some(super::whole::part(args, spec, &below)?);
+    }
+    let kept = Kept::new(context, name, asked(&plan, most, &below))?;
+    let before = if args.resume { kept.load()? } else { Vec::new() };
     let way = Way {
         what: "drive learn",
         below: &below,
@@ -66,19 +62,63 @@ pub fn measure(args: &Args, context: &Context, spec: &TargetSpec, watching: &mut
     let plan = Plan { area: plan.area.min(1 << ground.drive.info().size.0.ilog2()), ..plan };
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let direct = DirectWatch::start(&observer).ok();
-    let rounds = Rounds { root: &root, below: &below, plan: &plan, most, until: Instant::now() + Duration::from_nanos(args.time.0) };
-    let made = rounds.make(&mut ground, watching);
+    let until = Instant::now() + Duration::from_nanos(args.time.0);
+    let rounds = Rounds { root: &root, below: &below, plan: &plan, most, until, kept: &kept };
+    let made = rounds.make(before, &mut ground, watching);
     let mut notes = below.notes.clone();
     notes.extend(ground.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
     let written = ground.written;
     ground.close()?;
+    if interrupt::requested() {
+        context.remark("Rounds of probes that were finished are kept; the same command with --resume goes on from there.");
+    }
     let made = made?;
     let read = made.iter().map(|round| round.found.read).sum();
     notes.extend(direct.and_then(|watch| watch.finish(Bytes(read), Bytes(written))).map(|warning| sentence(&warning.text)));
     let together = together_of(&made, &mut notes);
     let no_trims_there = plan.reach.trim_ranges_max.is_none() || plan.reported.trim.is_none();
-    notes.extend((no_trims_there && budget == Budget::Small).then(|| no_trims(&below)));
-    Ok(Measured { plan, found: Findings { written, ..together.found }, model: below.model, firmware: below.firmware, notes })
+    notes.extend((no_trims_there && budget != Budget::Reads).then(|| no_trims(&below)));
+    let mut whole = None;
+    if budget == Budget::Full {
+        let of_whole = super::whole::on_a_drive(args, context, spec, &below, &plan, watching)?;
+        notes.extend(of_whole.notes);
+        whole = Some(of_whole.found);
+    }
+    let found = Findings { written, ..together.found };
+    Ok((Measured { plan, found, whole, model: below.model, firmware: below.firmware, notes }, kept))
+}
+
+/// All that what is found depends on.
+fn asked(plan: &Plan, most: u64, below: &Below) -> serde_json::Value {
+    let Below { model, firmware, reported, start, fs_type, .. } = below;
+    serde_json::json!({
+        "drive": [model, firmware, reported.capacity_bytes, start, fs_type],
+        "budget": plan.budget.name(),
+        "area": plan.area,
+        "limit": most,
+        "seed": plan.seed,
+        "rest": plan.reach.rest.0,
+        "ranges": plan.reach.trim_ranges_max,
+    })
+}
+
+/// What is probed; an error where the budget does not go with it.
+fn probed_path<'a>(args: &Args, spec: &'a TargetSpec) -> anyhow::Result<&'a Path> {
+    let path = match spec {
+        TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
+        other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
+    };
+    match (spec, args.budget.budget()) {
+        (TargetSpec::Directory(_), Budget::Reads) => {
+            let what = format!("with --budget reads nothing is written to {}, and a directory has nothing to read", args.target);
+            Err(UsageError::new(what).hint("name a large file that you may read, or the device").into())
+        }
+        (TargetSpec::File(_), Budget::Small | Budget::Full) => {
+            let what = format!("{} is a file, and is not written to", args.target);
+            Err(UsageError::new(what).hint("--budget reads reads it; or name a directory beside it").into())
+        }
+        _ => Ok(path),
+    }
 }
 
 fn no_trims(below: &Below) -> String {
@@ -92,13 +132,18 @@ fn no_trims(below: &Below) -> String {
 }
 
 /// Without the full stop: notes get one where they are printed.
-fn sentence(text: &str) -> String {
+pub fn sentence(text: &str) -> String {
     text.trim_end_matches('.').to_owned()
 }
 
 /// What is run in each round, and how much may be written in all.
 fn plan(args: &Args, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(Plan, u64)> {
-    let limit = args.write_limit.map_or_else(|| Plan::write_limit(below.capacity().0), |limit| limit.0);
+    let default = Plan::usual_limit(budget, below.capacity().0);
+    let limit = match (args.write_limit, budget) {
+        (None, _) => default,
+        (Some(limit), Budget::Full) => limit.0.min(default),
+        (Some(limit), _) => limit.0,
+    };
     let reach = Reach {
         rest: args.rest,
         trim_ranges_max: if matches!(spec, TargetSpec::Device(_)) { Some(1) } else { None },
@@ -127,14 +172,18 @@ struct Rounds<'a> {
     plan: &'a Plan,
     most: u64,
     until: Instant,
+    kept: &'a Kept,
 }
 
 impl Rounds<'_> {
     /// As many as there have to be, and others in place of those that were disturbed, while that may be written and there is time.
-    fn make(&self, ground: &mut Ground, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
+    fn make(&self, mut made: Vec<Round>, ground: &mut Ground, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
         let each = if self.plan.budget == Budget::Reads { 0 } else { AREA_WRITES * self.plan.area };
-        let mut made: Vec<Round> = Vec::new();
-        for _ in 0..ROUNDS + AGAIN {
+        if !made.is_empty() && each > 0 {
+            // What was written before counts, and the area each time that it was made.
+            ground.written += self.plan.area + made.iter().map(|round| round.found.written).sum::<u64>();
+        }
+        for _ in made.len() as u64..ROUNDS + AGAIN {
             let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
             let over = !made.is_empty() && Instant::now() >= self.until;
             if clean >= ROUNDS || over || ground.written + each > self.most {
@@ -144,6 +193,7 @@ impl Rounds<'_> {
                 guard.check()?;
             }
             made.push(self.one(ground, watching)?);
+            self.kept.save(&made)?;
         }
         Ok(made)
     }

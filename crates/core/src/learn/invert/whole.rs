@@ -1,0 +1,85 @@
+//! From figures of a whole drive to its spare space and its SLC cache by arithmetic alone.
+
+use super::super::candidate::{Candidate, at};
+use super::super::probes::whole::{BURST_PIECES, FILL_PIECES};
+use super::super::probes::{Findings, Plan};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// A rate that is so much slower is another.
+const SLOWER: f64 = 1.25;
+/// A cache that is larger by more where there is room shrinks as the drive fills.
+const SHRINKS: f64 = 1.3;
+/// Thousandths of the capacity that collection keeps for itself.
+const KEPT_PERMILLE: f64 = 25.0;
+
+/// `known` with what the figures of the whole drive say.
+#[must_use]
+pub fn invert(known: &Candidate, found: &Findings, plan: &Plan) -> Candidate {
+    let mut to = known.clone();
+    let share = plan.whole.map_or(1.0, |whole| whole.bytes as f64 / whole.of.max(1) as f64);
+    if let Some(onset) = onset(&figures(found, "collected ")) {
+        to.hidden.over_provisioning_permille = (onset * share * 1000.0 + KEPT_PERMILLE).clamp(40.0, 600.0) as u32;
+    }
+    if known.kind.slc {
+        slc(&mut to, found, share);
+    }
+    to
+}
+
+fn slc(to: &mut Candidate, found: &Findings, share: f64) {
+    let (fill, burst) = (figures(found, "fill "), figures(found, "after a long rest "));
+    let ppm = |pieces: f64, of: f64| (pieces * of * share * 1e6).clamp(1000.0, 400_000.0) as u32;
+    let most = knee(&fill).map(|pieces| ppm(pieces, 1.0 / FILL_PIECES as f64));
+    let least = knee(&burst).map(|pieces| ppm(pieces, 1.0 / (8 * BURST_PIECES) as f64));
+    to.hidden.slc_ppm = match (least, most) {
+        (Some(least), Some(most)) if f64::from(most) > SHRINKS * f64::from(least) => (least, most),
+        (_, Some(most)) => (most, most),
+        (Some(least), None) => (least, least),
+        (None, None) => to.hidden.slc_ppm,
+    };
+    // Behind the cache each die programs a row of native cells in its turn; where the cache is emptied first, it does so besides.
+    if let Some(slow) = fill.last().filter(|_| most.is_some()) {
+        let row = f64::from(to.kind.dies()) * to.kind.row_bytes() as f64;
+        to.logs[at::PROGRAM] = libm::log((slow * row).max(1e4));
+    }
+}
+
+/// The figures of that name, in the order of their numbers.
+fn figures(found: &Findings, name: &str) -> Vec<f64> {
+    (1..).map_while(|nth| found.ns(&format!("{name}{nth}"))).collect()
+}
+
+/// After how many pieces it goes slower: where the rates before and behind make the time of the piece between. `None` if it never does.
+fn knee(pieces: &[f64]) -> Option<f64> {
+    let fast = pieces.iter().copied().fold(f64::INFINITY, f64::min);
+    let slow = *pieces.last()?;
+    if slow < SLOWER * fast {
+        return None;
+    }
+    let at = pieces.iter().rposition(|ns| *ns < libm::sqrt(fast * slow))?;
+    let within = |nth: usize| pieces.get(nth).map_or(0.0, |ns| ((slow - ns) / (slow - fast)).clamp(0.0, 1.0));
+    Some((at as f64 + within(at) + within(at + 1)).max(0.05))
+}
+
+/// The share of the drive that was written at random before that went slower: until then there was space that nothing was stored in.
+fn onset(pieces: &[f64]) -> Option<f64> {
+    let first = *pieces.first()?;
+    let slower = pieces.iter().position(|ns| *ns > SLOWER * first)?;
+    Some((slower as f64 + 0.3) / pieces.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_knee_lies_where_the_times_of_both_rates_add_up() {
+        // 2.25 pieces at 1 ns a byte, then 4 ns: the third takes 0.25 + 0.75 * 4.
+        assert!((knee(&[1.0, 1.0, 3.25, 4.0, 4.0]).unwrap() - 2.25).abs() < 1e-9);
+        assert_eq!((knee(&[2.0, 2.1, 2.0]), knee(&[])), (None, None));
+        // From the fourth of five pieces on.
+        assert!((onset(&[1.0, 1.0, 1.1, 2.0, 3.0]).unwrap() - 0.66).abs() < 1e-9);
+        assert_eq!(onset(&[1.0, 1.0]), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Rounds of probes that were finished before somebody lost patience: kept after each, so that `--resume` measures only what is missing.
+
+use super::Round;
+use crate::drives::twins;
+use crate::output::Context;
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
+use trimtab_core::learn::Observation;
+use trimtab_core::learn::probes::{self, Findings};
+use trimtab_core::usage::UsageError;
+
+/// More than any rounds take.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Where the rounds of one twin are kept, beside the twins.
+#[derive(Debug)]
+pub struct Kept {
+    directory: Dir,
+    name: OsString,
+    /// What they depend on: the drive, and what is run.
+    asked: Value,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    asked: Value,
+    rounds: Vec<WrittenRound>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenRound {
+    /// The name, the probe, nanoseconds, and by how much the logarithm may be off.
+    observations: Vec<(String, String, f64, f64)>,
+    trim_least: Option<(u64, u64)>,
+    trim_granularity: Option<u64>,
+    written: u64,
+    read: u64,
+    disturbed: Option<String>,
+    warnings: Vec<String>,
+}
+
+impl Kept {
+    /// Where the rounds of the twin called `name` are.
+    pub fn new(context: &Context, name: &str, asked: Value) -> anyhow::Result<Self> {
+        let path = twins::file(context, name)?.with_extension("rounds");
+        let (directory, name) = Dir::of_file(&path).with_context(|| format!("cannot use {}", path.display()))?;
+        Ok(Self { directory, name, asked })
+    }
+
+    /// The rounds that were kept of the same drive and the same probes.
+    pub fn load(&self) -> anyhow::Result<Vec<Round>> {
+        let none = || UsageError::new("there is nothing to resume: no round of these probes was finished").hint("leave out --resume");
+        let mut text = String::new();
+        match self.directory.open_read(&self.name) {
+            Ok(file) => file.take(BYTES_MAX).read_to_string(&mut text).context("cannot read the rounds that were kept")?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none().into()),
+            Err(error) => return Err(error).context("cannot open the rounds that were kept"),
+        };
+        let written: Written = serde_json::from_str(&text).map_err(|_| none())?;
+        if written.asked != self.asked {
+            let what = "the rounds that were kept are of another drive or of other probes, and cannot be gone on from";
+            return Err(UsageError::new(what).hint("give the same budget, limits, seed and rest as before, or leave out --resume").into());
+        }
+        Ok(written.rounds.into_iter().map(round).collect())
+    }
+
+    /// Keeps them, in place of what was kept before.
+    pub fn save(&self, rounds: &[Round]) -> anyhow::Result<()> {
+        let written = Written { asked: self.asked.clone(), rounds: rounds.iter().map(as_written).collect() };
+        let text = serde_json::to_string(&written)?;
+        let content = |file: &mut std::fs::File| file.write_all(text.as_bytes());
+        self.directory.write_atomically(&self.name, PRIVATE_FILE, content).context("cannot keep the rounds of probes that are finished")
+    }
+
+    /// They are not needed any more.
+    pub fn remove(&self) -> anyhow::Result<()> {
+        self.directory.remove_ours(&self.name).context("cannot remove the rounds of probes that were kept")
+    }
+}
+
+fn as_written(round: &Round) -> WrittenRound {
+    let found = &round.found;
+    let observations = found.observations.iter().map(|one| (one.name.clone(), one.probe.to_owned(), one.value_ns, one.sigma));
+    WrittenRound {
+        observations: observations.collect(),
+        trim_least: found.trim_least,
+        trim_granularity: found.trim_granularity,
+        written: found.written,
+        read: found.read,
+        disturbed: round.disturbed.clone(),
+        warnings: round.warnings.clone(),
+    }
+}
+
+fn round(written: WrittenRound) -> Round {
+    let probe = |name: &str| probes::every().map(|probe| probe.name()).find(|known| *known == name).unwrap_or("a probe");
+    let one = |(name, by, value_ns, sigma): (String, String, f64, f64)| Observation { name, probe: probe(&by), value_ns, sigma };
+    let found = Findings {
+        observations: written.observations.into_iter().map(one).collect(),
+        trim_least: written.trim_least,
+        trim_granularity: written.trim_granularity,
+        written: written.written,
+        read: written.read,
+    };
+    Round { found, disturbed: written.disturbed, warnings: written.warnings }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rounds_come_back_as_they_were_for_the_same_drive_and_probes_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let kept = |asked: Value| {
+            let (directory, name) = Dir::of_file(&directory.path().join("x.rounds")).unwrap();
+            Kept { directory, name, asked }
+        };
+        let one = Observation { name: "read 4096 q1".to_owned(), probe: "reads", value_ns: 81_234.5, sigma: 0.02 };
+        let found = Findings { observations: vec![one], trim_least: Some((0, 4096)), trim_granularity: None, written: 7, read: 8 };
+        let rounds = [Round { found, disturbed: Some("rsync".to_owned()), warnings: vec!["hot".to_owned()] }];
+        let said = |kept: &Kept| kept.load().err().unwrap().to_string();
+        assert!(said(&kept(json!({ "seed": 1 }))).contains("nothing to resume"));
+        kept(json!({ "seed": 1 })).save(&rounds).unwrap();
+        let back = kept(json!({ "seed": 1 })).load().unwrap();
+        assert_eq!((&back[0].found, &back[0].disturbed, &back[0].warnings), (&rounds[0].found, &rounds[0].disturbed, &rounds[0].warnings));
+        assert!(said(&kept(json!({ "seed": 2 }))).contains("of another drive or of other probes"));
+        std::fs::write(directory.path().join("x.rounds"), "{").unwrap();
+        assert!(said(&kept(json!({ "seed": 1 }))).contains("nothing to resume"));
+        kept(json!({})).remove().unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,123 @@
+//! The part of the budget `full` that writes over all there is: what is free of a drive, or the whole of it.
+
+use super::super::ground::Way;
+use super::{Args, Watching};
+use crate::host::Observer;
+use crate::host::below::Below;
+use crate::host::interference::OwnIo;
+use crate::output::Context;
+use crate::session::safety::space;
+use crate::sys::interrupt;
+use crate::target::TargetSpec;
+use crate::target::probed::{PIECE, ProbedDrive};
+use anyhow::Context as _;
+use trimtab_core::drive::Extent;
+use trimtab_core::learn::lab::Probed as _;
+use trimtab_core::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, Whole};
+use trimtab_core::learn::probes::{Findings, Plan};
+use trimtab_core::learn::{self, Budget};
+use trimtab_core::target::{BlockTarget as _, Clock as _};
+use trimtab_core::units::Bytes;
+use trimtab_core::usage::UsageError;
+
+/// What one TRIM is asked for.
+const TRIM_BYTES: u64 = 1 << 30;
+
+/// What was found out of a whole drive.
+pub struct OfWhole {
+    /// Figures.
+    pub found: Findings,
+    /// What was noticed.
+    pub notes: Vec<String>,
+}
+
+/// Writes over what is free, or over the whole device, as often as the probes need it.
+pub fn on_a_drive(
+    args: &Args,
+    context: &Context,
+    spec: &TargetSpec,
+    below: &Below,
+    plan: &Plan,
+    watching: &mut Watching,
+) -> anyhow::Result<OfWhole> {
+    let Some(part) = plan.whole else { return Err(UsageError::new("nothing is said of the whole drive").into()) };
+    let way = Way {
+        what: "drive learn --budget full",
+        below,
+        seed: args.seed,
+        reserve: args.safety.reserve,
+        destroy: args.destroy.named(),
+        area: part.bytes,
+        most: Some(part.written_max()),
+    };
+    let mut ground = way.open_unwritten(context, spec)?;
+    let path = match spec {
+        TargetSpec::Directory(path) | TargetSpec::Device(path) => path,
+        other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
+    };
+    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let mut notes = Vec::new();
+    let found =
+        emptied(&mut ground.drive, spec, below, &mut notes).and_then(|()| Ok(learn::probe_whole(&mut ground.drive, plan, watching)?));
+    let own = found.as_ref().ok().map(|found| OwnIo { read: Bytes(found.read), written: Bytes(found.written) });
+    let (_, warnings) = observer.finish(own);
+    ground.close()?;
+    interrupt::check()?;
+    notes.extend(warnings.into_iter().map(|warning| format!("while the whole drive was probed: {}", super::real::sentence(&warning.text))));
+    Ok(OfWhole { found: found?, notes })
+}
+
+/// How much of the drive is used: found out before anything is written.
+pub fn part(args: &Args, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
+    let of = below.capacity().0;
+    let free = match spec {
+        TargetSpec::Directory(path) => space::usable(path, args.safety.reserve)?.0,
+        _ => of,
+    };
+    let allowed = args
+        .write_limit
+        .map_or(u64::MAX, |limit| (limit.0.saturating_sub(Plan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
+    // A filesystem needs some of what is free for itself.
+    let free = if matches!(spec, TargetSpec::Directory(_)) { free - free / 50 } else { free };
+    let bytes = free.min(allowed) / PIECE * PIECE;
+    let part = Whole {
+        start: 0,
+        bytes,
+        of,
+        held: if matches!(spec, TargetSpec::Directory(_)) { of.saturating_sub(free) / PIECE * PIECE } else { 0 },
+    };
+    if part.is_enough() {
+        return Ok(part);
+    }
+    let what = format!(
+        "{} of {} that may be used are too little for --budget full, which needs {:.0} % of the drive to see it collect",
+        Bytes(bytes),
+        Bytes(of),
+        100.0 * SHARE_MIN
+    );
+    Err(UsageError::new(what).hint("free some space, raise --write-limit, or use --budget small").into())
+}
+
+/// What is free holds nothing, as far as the drive knows.
+fn emptied(drive: &mut ProbedDrive, spec: &TargetSpec, below: &Below, notes: &mut Vec<String>) -> anyhow::Result<()> {
+    if matches!(spec, TargetSpec::Directory(_)) {
+        notes.push(
+            "what was free was taken for trimmed: where it was not, the SLC cache and the spare space seem smaller than they are ('trimtab trim' before it makes sure)"
+                .to_owned(),
+        );
+        return Ok(());
+    }
+    if below.reported.trim.is_none() {
+        notes.push("the drive takes no TRIM, so that it could not be emptied before its SLC cache and spare space were probed".to_owned());
+        return Ok(());
+    }
+    let size = drive.info().size.0;
+    for offset in (0..size).step_by(TRIM_BYTES as usize) {
+        let len = TRIM_BYTES.min(size - offset);
+        drive.trim(0, &[Extent { offset, len }])?;
+        drive.reap(1, &mut Vec::new())?;
+    }
+    let rested = drive.now() + trimtab_core::units::Nanos::from_secs(5);
+    drive.idle_until(rested);
+    Ok(())
+}
