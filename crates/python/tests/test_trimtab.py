@@ -250,7 +250,7 @@ class Twins(unittest.TestCase):
 
     def test_what_is_wrong_is_said(self):
         for call, said in [
-            (lambda: trimtab.learn(small(), "all"), "there are reads, small"),
+            (lambda: trimtab.learn(small(), "all"), "there are reads, small, full"),
             (lambda: trimtab.learn(small(), write_limit_bytes=1), "is the least"),
             (lambda: trimtab.learn(trimtab.Drive("laptop-7200rpm")), "is a disk"),
         ]:

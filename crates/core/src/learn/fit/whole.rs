@@ -42,7 +42,7 @@ const HOPELESS: f64 = 5.0;
 /// Rounds of each.
 const ROUNDS: u32 = 6;
 /// What is inverted may be off by so many times: from where else spare space is tried.
-const SPARES: [f64; 3] = [1.0, 0.65, 1.5];
+const SPARES: [f64; 4] = [1.0, 0.45, 0.7, 1.5];
 /// What is worse by more is no place to look on from.
 const WORSE_MAX: f64 = 12.0;
 /// Steps of difference quotients: the spare space of small drives changes by whole superblocks.

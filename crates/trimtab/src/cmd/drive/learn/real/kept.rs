@@ -52,7 +52,7 @@ impl Kept {
     }
 
     /// The rounds that were kept of the same drive and the same probes.
-    pub fn load(&self) -> anyhow::Result<Vec<Round>> {
+    pub(super) fn load(&self) -> anyhow::Result<Vec<Round>> {
         let none = || UsageError::new("there is nothing to resume: no round of these probes was finished").hint("leave out --resume");
         let mut text = String::new();
         match self.directory.open_read(&self.name) {
@@ -69,7 +69,7 @@ impl Kept {
     }
 
     /// Keeps them, in place of what was kept before.
-    pub fn save(&self, rounds: &[Round]) -> anyhow::Result<()> {
+    pub(super) fn save(&self, rounds: &[Round]) -> anyhow::Result<()> {
         let written = Written { asked: self.asked.clone(), rounds: rounds.iter().map(as_written).collect() };
         let text = serde_json::to_string(&written)?;
         let content = |file: &mut std::fs::File| file.write_all(text.as_bytes());
