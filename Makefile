@@ -111,7 +111,7 @@ bench-python:
 # the stated rust-version. At last studies in a row on ext4, XFS and btrfs, and studies that are killed.
 SOAK_CUTS ?= 200
 SOAK_TRIES ?= 1000
-# Drives that are drawn, learned and predicted.
+# Drives that are drawn, learned by either budget and predicted.
 SOAK_TWINS ?= 200
 SOAK_KILLS ?= 200
 SOAK_STUDIES ?= 20
@@ -125,6 +125,7 @@ soak: packages msrv
 	  PROPTEST_RNG_SEED=$$seed timeout 600 $(CARGO) test -q -p trimtab-core --lib || exit 1; done
 	TRIMTAB_REFERENCE_CASES=10000 $(CARGO) test -q -p trimtab-core --lib reference
 	TRIMTAB_TWINS=$(SOAK_TWINS) $(CARGO) test -p trimtab-core --lib learn::recovery -- --nocapture
+	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_BUDGET=full TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-core --lib learn::recovery -- --nocapture
 	TRIMTAB_STUDIES=full $(CARGO) test -p trimtab --release --test it study_drives
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture

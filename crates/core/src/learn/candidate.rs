@@ -165,6 +165,10 @@ pub struct Candidate {
 /// Pages of a block in the laboratory: every number of bits divides them.
 const LABORATORY_PAGES: u32 = 192;
 
+/// Superblocks that a drive has at least, as small drives have them (`study::small`).
+const SUPERBLOCKS_MIN: u64 = 160;
+/// Every number of bits divides this.
+const PAGES_STEP: u32 = 12;
 /// Blocks of a plane that are added where there would be too few.
 const MORE_BLOCKS_MAX: u32 = 32;
 
@@ -193,7 +197,7 @@ impl Candidate {
         // What an SLC cache that is always there takes is no spare space.
         let always = if self.kind.slc { least * u32::from(self.hidden.bits_per_cell) / 1000 } else { 0 };
         let geometry =
-            self.geometry(self.hidden.pages_per_block).with_over_provisioning(capacity, self.hidden.over_provisioning_permille + always);
+            self.geometry(self.pages_per_block(capacity)).with_over_provisioning(capacity, self.hidden.over_provisioning_permille + always);
         let mut spec = self.assemble((name, description), reported, capacity, geometry, size);
         // Superblocks of large arrangements are so large that a few more are needed for what is open.
         for _ in 0..MORE_BLOCKS_MAX {
@@ -205,6 +209,13 @@ impl Candidate {
             }
         }
         spec
+    }
+
+    /// Pages of a block, fewer where superblocks would be so large that spare space could not be told in per mille.
+    fn pages_per_block(&self, capacity: u64) -> u32 {
+        let row = u64::from(self.kind.dies()) * self.kind.row_bytes();
+        let most = u32::try_from(capacity / SUPERBLOCKS_MIN / row.max(1)).unwrap_or(u32::MAX);
+        self.hidden.pages_per_block.min((most / PAGES_STEP * PAGES_STEP).max(PAGES_STEP))
     }
 
     /// A drive that shows the same under the probes of `plan`, and is no larger than these need: nothing is ever collected.

@@ -91,6 +91,11 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&["/proc"], "there is no drive below /proc: proc is not on a block device"),
         (&["."], "with 1.00 kB to be written nothing can be learned"),
         (&["drive:nowhere"], "no drive called"),
+        (&["drive:sata-tlc-500gb", "--resume"], "--resume is for drives that are there"),
+        (&[".", "--write-limit", "48MiB", "--resume"], "there is nothing to resume"),
+        (&[".", "--write-limit", "96MiB", "--budget", "full"], "are too little for --budget full"),
+        (&["Cargo.toml", "--budget", "full"], "is a file, and is not written to"),
+        (&["drive:laptop-7200rpm", "--budget", "full"], "is a disk"),
         (&["drive:sata-tlc-500gb", "--write-limit", "1MiB"], "24MiB is the least"),
         (&["drive:sata-tlc-500gb", "--output", "no/such/place.toml"], "cannot write no/such/place.toml"),
     ] {
@@ -204,6 +209,58 @@ fn a_drive_that_is_there_is_learned_in_real_time_and_nothing_of_it_is_left() {
     }
     let read_only = run(&[mounted.path().to_str().unwrap(), "--write-limit", "48MiB"]).failure();
     read_only.stderr(predicate::str::contains("it is mounted read-only"));
+}
+
+/// What was learned without saying where is found again by whoever asks about that drive: by its list, by a check in a directory on it, by a study there.
+#[test]
+fn the_twin_of_the_drive_below_is_listed_checked_and_named_by_a_study() {
+    if !have_root() {
+        return skip("root, to attach a drive");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("slow.toml"), SLOW).unwrap();
+    let drive = Attached::new(&[directory.path().join("slow.toml").to_str().unwrap()]);
+    let device = drive.device.to_str().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = drive.command();
+        command.env("XDG_DATA_HOME", directory.path().join("data")).current_dir(directory.path()).args(args).assert()
+    };
+    let document = |args: &[&str]| -> serde_json::Value { serde_json::from_slice(&run(args).success().get_output().stdout).unwrap() };
+    assert_eq!(document(&["drive", "list", "--json"])["twins"].as_array().unwrap().len(), 0);
+    run(&["drive", "learn", device, "--destroy", device, "--write-limit", "48MiB", "--rest", "100ms", "--yes"]).success();
+    let list = document(&["drive", "list", "--json"]);
+    let twin = &list["twins"][0];
+    let model = drive.device.file_name().unwrap().to_str().unwrap();
+    assert_eq!((twin["model"].as_str(), twin["budget"].as_str(), twin["members"].as_u64()), (Some(model), Some("small"), Some(64)));
+    assert_eq!((twin["capacity_bytes"].as_u64(), list["twins"].as_array().unwrap().len()), (Some(2_147_483_648), 1));
+    let file = twin["file"].as_str().unwrap();
+    // No round is kept where there is a twin.
+    assert_eq!(fs::read_dir(Path::new(file).parent().unwrap()).unwrap().count(), 1);
+    run(&["drive", "list"])
+        .success()
+        .stdout(predicate::str::contains("Twins, learned by 'trimtab drive learn'").and(predicate::str::contains(model)));
+    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
+    let mounted = Mounted::new(&drive.device, "noatime").unwrap();
+    let path = mounted.path().to_str().unwrap();
+    let names = || fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    let before = names();
+    let check = ["drive", "check", file, path, "--members", "2", "--rest", "10ms", "--reserve", "1MiB", "--yes", "--json"];
+    let checked = document(&check);
+    let figures = checked["figures"].as_array().unwrap();
+    assert_eq!((figures.len(), names()), (21, before), "three figures of seven workloads, and nothing left");
+    // Reads of 4 KiB with 4 in flight: eight dies are busy for 3 ms each, so that no more than four in 3 ms are possible; a busy machine makes it fewer.
+    let rate = figures.iter().find(|one| one["workload"] == "reads, 4 in flight" && one["figure"] == "operations/s").unwrap();
+    let measured = rate["measured"].as_f64().unwrap();
+    assert!(measured < 4.0 / 3e-3 * 1.02 && measured > 4.0 / 3e-3 / 8.0, "{measured}");
+    assert!(
+        fs::read_dir(directory.path()).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().ends_with("-predictions.json"))
+    );
+    // A study that cannot begin says first which twin there is.
+    let said = predicate::str::contains("There is a twin of this drive").and(predicate::str::contains(file));
+    run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
+    fs::remove_file(file).unwrap();
+    let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is not known"));
+    run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
 }
 
 #[test]

@@ -153,7 +153,9 @@ fn plan(args: &Args, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow
     let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), args.seed);
     let large = [ROUNDS, 2].into_iter().filter_map(of).find(|plan| plan.area >= AREA_ENOUGH);
     let plan = large.or_else(|| of(2)).or_else(|| of(1)).ok_or_else(|| too_little(&args.target, limit, 2 * AREA_MIN * AREA_WRITES))?;
-    Ok((Plan { reach, ..plan }, limit))
+    // Nobody is asked for more than can come of it.
+    let each = AREA_WRITES * plan.area;
+    Ok((Plan { reach, ..plan }, limit.min((ROUNDS + AGAIN) * each + AREA_WRITES * plan.area)))
 }
 
 /// One time all probes.
