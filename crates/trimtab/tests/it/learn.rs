@@ -95,6 +95,7 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&[".", "--write-limit", "48MiB", "--resume"], "there is nothing to resume"),
         (&[".", "--write-limit", "96MiB", "--budget", "full"], "are too little for --budget full"),
         (&["Cargo.toml", "--budget", "full"], "is a file, and is not written to"),
+        (&[".", "--write-limit", "1TB", "--budget", "full"], "--budget full"),
         (&["drive:laptop-7200rpm", "--budget", "full"], "is a disk"),
         (&["drive:sata-tlc-500gb", "--write-limit", "1MiB"], "24MiB is the least"),
         (&["drive:sata-tlc-500gb", "--output", "no/such/place.toml"], "cannot write no/such/place.toml"),

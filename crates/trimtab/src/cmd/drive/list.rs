@@ -94,11 +94,11 @@ fn learned(twins: &[Twin]) -> String {
         return String::new();
     }
     let columns = ["twin of", "firmware", "learned", "budget", "capacity", "file"];
-    let mut table = Table::new("Twins, learned by 'trimtab drive learn'.", &columns).when_narrow(Narrow::Records);
+    let mut table = Table::new("", &columns).when_narrow(Narrow::Records);
     for twin in twins {
         let firmware = twin.firmware.clone().unwrap_or_else(|| "–".to_owned());
         let file = twin.file.display().to_string();
         table.row([twin.model.clone(), firmware, twin.learned.clone(), twin.budget.clone(), Bytes(twin.capacity_bytes).to_string(), file]);
     }
-    on_screen(&table)
+    [prose("Twins, learned by 'trimtab drive learn':"), on_screen(&table)].concat()
 }

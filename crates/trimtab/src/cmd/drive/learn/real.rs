@@ -44,7 +44,7 @@ pub fn measure(args: &Args, context: &Context, name: &str, spec: &TargetSpec, wa
     let below = Below::of_path(&root, path)?;
     let (mut plan, most) = plan(args, &below, budget, spec)?;
     if budget == Budget::Full {
-        plan.whole = Some(super::whole::part(args, spec, &below)?);
+        plan.whole = Some(super::whole::allowed_part(args, context, spec, &below)?);
     }
     let kept = Kept::new(context, name, asked(&plan, most, &below))?;
     let before = if args.resume { kept.load()? } else { Vec::new() };

@@ -6,7 +6,7 @@ use crate::host::Observer;
 use crate::host::below::Below;
 use crate::host::interference::OwnIo;
 use crate::output::Context;
-use crate::session::safety::space;
+use crate::session::safety::{consent, space};
 use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use crate::target::probed::{PIECE, ProbedDrive};
@@ -67,8 +67,20 @@ pub fn on_a_drive(
     Ok(OfWhole { found: found?, notes })
 }
 
-/// How much of the drive is used: found out before anything is written.
-pub fn part(args: &Args, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
+/// How much of the drive is used. Found out before anything is written, as is that nobody could allow it later.
+pub fn allowed_part(args: &Args, context: &Context, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
+    let part = part(args, spec, below)?;
+    let most = Bytes(part.written_max());
+    match consent::reason(most, Some(below.capacity())) {
+        Some(reason) if !consent::can_be_given(context) => {
+            let what = format!("drive learn --budget full writes up to {most} to {}; {reason}", args.target);
+            Err(UsageError::new(what).hint("say --yes to allow it").into())
+        }
+        _ => Ok(part),
+    }
+}
+
+fn part(args: &Args, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
     let of = below.capacity().0;
     let free = match spec {
         TargetSpec::Directory(path) => space::usable(path, args.safety.reserve)?.0,
