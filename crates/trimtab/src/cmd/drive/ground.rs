@@ -195,9 +195,11 @@ impl Way<'_> {
 fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
     let commands = (0..size / PIECE).map(|nth| Command::Write(Extent { offset: nth * PIECE, len: PIECE }, DataClass::Random));
     let mut lab = Lab::new(drive);
-    lab.stream(4, commands.take_while(|_| !interrupt::requested()))?;
-    lab.one(Command::Flush)?;
-    Ok(interrupt::check()?)
+    let written = lab.stream(4, commands.take_while(|_| !interrupt::requested())).and_then(|_| lab.one(Command::Flush));
+    // What is refused because somebody lost patience is no fault of the drive.
+    interrupt::check()?;
+    written?;
+    Ok(())
 }
 
 /// What is read; an error if there is nothing, which many drives answer without looking.
