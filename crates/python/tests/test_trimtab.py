@@ -70,7 +70,7 @@ class Drives(unittest.TestCase):
             (lambda: trimtab.Drive.parse("name = "), "line 1"),
             (lambda: small().change({"flash.trim.comand_ns": 1}), "did you mean"),
             (lambda: small().change({"flash": {"geometry": {"channels": 0}}}), "channels"),
-            (lambda: small().change({"capacity": float("nan")}), "drive.capacity: NaN is no number"),
+            (lambda: small().change({"capacity": float("nan")}), "drive.capacity: NaN is not a usable number"),
             (lambda: small().change({"capacity": [1]}), "drive.capacity"),
             (lambda: trimtab.simulate(small(), "randon"), "did you mean 'random'"),
             (lambda: trimtab.simulate(small(), {"name": "random", "drive_write": 1}), "did you mean 'drive_writes'"),
@@ -78,7 +78,7 @@ class Drives(unittest.TestCase):
             (lambda: trimtab.Plan("[base]\ndrive.name = 'x'\n"), "axes"),
             (lambda: trimtab.Plan(PLAN.replace("10, 28", "10, nan")), "line 9: drive.over_provisioning_percent"),
             (lambda: trimtab.Plan(PLAN).run([8]), "none of number 8"),
-            (lambda: trimtab.Plan(PLAN).table([b"no row"]), "no row of a sweep"),
+            (lambda: trimtab.Plan(PLAN).table([b"no row"]), "not a row of a sweep"),
             (lambda: trimtab.Plan(PLAN.replace("intel-x25-m-160gb", "./mine.toml"), files={}), "./mine.toml is not among the files"),
         ]:
             with self.assertRaises(trimtab.Error) as raised:

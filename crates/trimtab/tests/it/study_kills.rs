@@ -178,17 +178,17 @@ fn after_a_kill_what_somebody_else_has_mounted_or_changed_since_stays_as_it_is()
     };
     clean(&mut killed);
     run("mount", &["-o", "discard", &device, path]).unwrap();
-    stays(&killed, "the same filesystem", "mounted anew since");
+    stays(&killed, "the same filesystem", "mounted again since");
     clean(&mut killed);
     run("mkfs", &["-t", "ext4", "-q", "-F", &device]).unwrap();
     run("mount", &["-o", "discard", &device, path]).unwrap();
-    stays(&killed, "another filesystem", "mounted anew since");
+    stays(&killed, "another filesystem", "mounted again since");
     // No mount has the numbers that one of another boot had.
     clean(&mut killed);
     run("mount", &["-o", "nodiscard", &device, path]).unwrap();
     killed.again();
     killed.edit(|note| note["identity"]["boot"] = "another".into());
-    stays(&killed, "another boot", "mounted anew since");
+    stays(&killed, "another boot", "mounted again since");
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn bad_input_is_said_in_one_line() {
     let one_line = || predicate::str::contains("\n").count(1);
     trimtab().args(["verify", "/no/such/path"]).assert().code(1).stderr(predicate::str::contains("/no/such/path").and(one_line()));
     trimtab().args(["verify", "/tmp", "--size", "1kB"]).assert().code(2).stderr(predicate::str::contains("2MiB to 4GiB").and(one_line()));
-    trimtab().args(["verify", "/proc"]).assert().code(1).stderr(predicate::str::contains("no block device").and(one_line()));
+    trimtab().args(["verify", "/proc"]).assert().code(1).stderr(predicate::str::contains("not on a block device").and(one_line()));
 }
 
 #[test]

@@ -336,7 +336,7 @@ fn what_every_request_would_be_refused_for_is_said_before_any() {
 fn what_cannot_be_trimmed_is_said_in_one_line() {
     let one_line = || predicate::str::contains("\n").count(1);
     trimtab().args(["trim", "/no/such/path"]).assert().code(1).stderr(predicate::str::contains("/no/such/path").and(one_line()));
-    trimtab().args(["trim", "/proc"]).assert().code(1).stderr(predicate::str::contains("no block device").and(one_line()));
+    trimtab().args(["trim", "/proc"]).assert().code(1).stderr(predicate::str::contains("not on a block device").and(one_line()));
     trimtab().args(["trim", "/", "--policy", "adaptive"]).assert().code(2).stderr(predicate::str::contains("--policy").and(one_line()));
     let nearest = predicate::str::contains("did you mean 'idle'?");
     trimtab().args(["trim", "/", "--policy", "idel"]).assert().code(2).stderr(nearest.and(one_line()));
@@ -470,7 +470,7 @@ fn a_file_is_refused_and_a_directory_stands_for_its_filesystem() {
     fs::write(path.join("file"), "x").unwrap();
     fs::create_dir(path.join("directory")).unwrap();
     let sent = counted(&path, || {
-        let one_line = || predicate::str::contains("no directory").and(predicate::str::contains("\n").count(1));
+        let one_line = || predicate::str::contains("not a directory").and(predicate::str::contains("\n").count(1));
         trimtab().arg("trim").arg(path.join("file")).assert().code(2).stdout("").stderr(one_line());
         trimtab().arg("trim").arg(&path).arg(mount.device()).assert().code(2).stdout("").stderr(one_line());
     });

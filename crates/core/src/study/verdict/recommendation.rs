@@ -92,11 +92,8 @@ pub fn recommendation(study: &Study) -> Recommendation {
         (true, true, _) => Recommendation::Batched,
         (true, false, true) if !cells.has(policy::ONLINE) => Recommendation::Batched,
         (true, ..) if cells.has(policy::ONLINE) || cells.has(policy::BATCHED) => Recommendation::NotTested,
-        // Of what was compared with no trimming over months, something gains.
-        (true, ..) if advice::looked(study) => match what_gains(&cells, fits) {
-            Recommendation::NotTested => Recommendation::Unknown,
-            found => found,
-        },
+        // Neither of the usual two was tried, but something that gains over months.
+        (true, ..) => gained_over_months(study, fits).unwrap_or(Recommendation::Unknown),
         _ => Recommendation::Unknown,
     }
 }
@@ -114,6 +111,13 @@ fn what_gains(cells: &Cells<'_>, fits: impl Fn(&str) -> bool) -> Recommendation 
         [(policy::IDLE, Recommendation::Idle), (policy::ADAPTIVE, Recommendation::Adaptive), (policy::ONLINE, Recommendation::Online)];
     let found = left.into_iter().find(|(policy, _)| cells.tested(policy) && fits(policy));
     found.map_or(Recommendation::NotTested, |(_, recommendation)| recommendation)
+}
+
+/// What was compared with no trimming over months and gains something, whether or not its discards were counted while files were deleted.
+fn gained_over_months(study: &Study, fits: impl Fn(&str) -> bool) -> Option<Recommendation> {
+    let of = [(policy::IDLE, Recommendation::Idle), (policy::ADAPTIVE, Recommendation::Adaptive)];
+    let gains = |policy: &str| !advice::gains(study, policy).is_empty() && fits(policy);
+    of.into_iter().find(|(policy, _)| gains(policy)).map(|(_, recommendation)| recommendation)
 }
 
 /// Whether what was measured was repeated too seldom to tell a difference from noise: then nothing hangs on one, and what is safe whatever a TRIM
