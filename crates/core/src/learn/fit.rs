@@ -96,21 +96,63 @@ struct Point {
     cost: f64,
 }
 
+/// Who puts candidates through probes, and how many there were.
+struct Trials<'a> {
+    tries: &'a dyn Tries,
+    observer: &'a mut dyn Observer,
+    tried: u32,
+}
+
+impl Trials<'_> {
+    /// What each shows; `None` if it was stopped.
+    fn all(&mut self, candidates: &[Candidate], show: &Show<'_>) -> Option<Vec<Option<Vec<f64>>>> {
+        if self.observer.stopped() {
+            return None;
+        }
+        let shown = self.tries.all(candidates, show);
+        self.tried += candidates.len() as u32;
+        self.observer.tried(self.tried);
+        Some(shown)
+    }
+}
+
+/// What candidates show, with its cost, where it is all that was found.
+fn points(
+    candidates: Vec<Candidate>,
+    shown: Vec<Option<Vec<f64>>>,
+    found: &Findings,
+    cost: impl Fn(&Candidate, &[f64]) -> f64,
+) -> Vec<Option<Point>> {
+    let point = |(candidate, shown): (Candidate, Option<Vec<f64>>)| {
+        let shown = shown.filter(|shown| shown.len() == found.observations.len())?;
+        let cost = cost(&candidate, &shown);
+        Some(Point { candidate, shown, cost })
+    };
+    candidates.into_iter().zip(shown).map(point).collect()
+}
+
+/// The misfit of what is shown, and the figures that it does not explain.
+fn explained_by(found: &Findings, shown: &[f64]) -> (f64, Vec<(Observation, f64)>) {
+    let residuals = residuals(found, shown, 1.0);
+    let misfit = residuals.iter().map(|one| one * one).sum::<f64>() / residuals.len().max(1) as f64;
+    let odd = found.observations.iter().zip(shown).zip(&residuals).filter(|(_, residual)| libm::fabs(**residual) > 4.0);
+    (misfit, odd.map(|((one, shown), _)| (one.clone(), libm::exp(*shown))).collect())
+}
+
 /// What is asked.
 struct Problem<'a> {
     plan: &'a Plan,
     found: &'a Findings,
     priors: [Prior; NUMBERS],
-    tries: &'a dyn Tries,
-    observer: &'a mut dyn Observer,
-    tried: u32,
+    trials: Trials<'a>,
     /// By how much more than they say figures may be off.
     loose: f64,
 }
 
 /// Fits drives to `found`. `None` if it was stopped, or if no candidate could be tried.
 pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
-    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), tries, observer, tried: 0, loose: 1.0 };
+    let trials = Trials { tries, observer, tried: 0 };
+    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, loose: 1.0 };
     let (best, others) = problem.best()?;
     let slopes = problem.slopes(&best)?;
     let spread = problem.spread(&best.candidate, &slopes)?;
@@ -120,38 +162,14 @@ pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn 
         let left = libm::sqrt(spread.at(number, number).max(0.0)) / prior;
         if best.candidate.kind.has(number) { (1.0 - left * left).clamp(0.0, 1.0) } else { 0.0 }
     });
-    problem.loose = 1.0;
-    let residuals = problem.residuals(&best.shown);
-    let odd = found.observations.iter().zip(&best.shown).zip(&residuals).filter(|(_, residual)| libm::fabs(**residual) > 4.0);
-    let misfit = residuals.iter().map(|one| one * one).sum::<f64>() / residuals.len().max(1) as f64;
-    Some(Fitted {
-        misfit,
-        learned,
-        odd: odd.map(|((one, shown), _)| (one.clone(), libm::exp(*shown))).collect(),
-        tried: problem.tried,
-        rejected,
-        best: best.candidate,
-        members,
-        explained,
-        whole: None,
-    })
+    let (misfit, odd) = explained_by(found, &best.shown);
+    Some(Fitted { misfit, learned, odd, tried: problem.trials.tried, rejected, best: best.candidate, members, explained, whole: None })
 }
 
 impl Problem<'_> {
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
-        if self.observer.stopped() {
-            return None;
-        }
-        let shown = self.tries.all(&candidates, &|candidate| shown(candidate, self.plan));
-        self.tried += candidates.len() as u32;
-        self.observer.tried(self.tried);
-        let expected = self.found.observations.len();
-        let point = |(candidate, shown): (Candidate, Option<Vec<f64>>)| {
-            let shown = shown.filter(|shown| shown.len() == expected)?;
-            let cost = self.cost(&candidate, &shown);
-            Some(Point { candidate, shown, cost })
-        };
-        Some(candidates.into_iter().zip(shown).map(point).collect())
+        let all = self.trials.all(&candidates, &|candidate| shown(candidate, self.plan))?;
+        Some(points(candidates, all, self.found, |candidate, shown| self.cost(candidate, shown)))
     }
 
     /// Found less shown, in units of what each may be off by.

@@ -1,14 +1,14 @@
 //! What only a drive that has been written over shows: spare space, the SLC cache, victims. Found out after everything else, around the drives that explain
 //! the small probes, with the probes of whole drives run on candidates of the same proportions.
 
+use super::super::Observer;
 use super::super::candidate::{Candidate, NUMBERS, at};
 use super::super::classes::{self, Prior};
 use super::super::invert;
 use super::super::lab::Lab;
 use super::super::probes::{self, Findings, Plan};
-use super::super::{Observation, Observer};
 use super::linear::Matrix;
-use super::{Fitted, LOOSE, TEMPER, Tries, most_of, pick};
+use super::{Fitted, LOOSE, Point, TEMPER, Trials, Tries, explained_by, most_of, pick, points};
 use crate::drive::model;
 use crate::rng::{Stream, normal_quantile};
 use crate::study::small::Small;
@@ -88,27 +88,19 @@ pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
     Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
 }
 
-#[derive(Clone, Debug)]
-struct Point {
-    candidate: Candidate,
-    shown: Vec<f64>,
-    cost: f64,
-}
-
 struct Problem<'a> {
     found: &'a Findings,
     plan: &'a Plan,
     priors: [Prior; SIZES],
-    tries: &'a dyn Tries,
-    observer: &'a mut dyn Observer,
-    tried: u32,
+    trials: Trials<'a>,
     loose: f64,
 }
 
 /// Finds out what `found` says of the drives of `fitted`. `None` if it was stopped, or if no candidate could be tried.
 pub fn refine(fitted: &Fitted, found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
     let priors = priors(fitted, plan);
-    let mut problem = Problem { found, plan, priors, tries, observer, tried: fitted.tried, loose: 1.0 };
+    let trials = Trials { tries, observer, tried: fitted.tried };
+    let mut problem = Problem { found, plan, priors, trials, loose: 1.0 };
     let (best, others) = problem.best(fitted)?;
     let slopes = problem.slopes(&best)?;
     let spread = problem.curvature(&best.candidate, &slopes, 0.0).inverse()?;
@@ -117,11 +109,7 @@ pub fn refine(fitted: &Fitted, found: &Findings, plan: &Plan, tries: &dyn Tries,
         let left = libm::sqrt(spread.at(size, size).max(0.0)) / problem.priors[size].sigma;
         if has(&best.candidate, size) { (1.0 - left * left).clamp(0.0, 1.0) } else { 0.0 }
     });
-    problem.loose = 1.0;
-    let residuals = problem.residuals(&best.shown);
-    let odd = found.observations.iter().zip(&best.shown).zip(&residuals).filter(|(_, residual)| libm::fabs(**residual) > 4.0);
-    let odd = odd.map(|((one, shown), _)| (one.clone(), libm::exp(*shown)));
-    let misfit = residuals.iter().map(|one| one * one).sum::<f64>() / residuals.len().max(1) as f64;
+    let (misfit, odd) = explained_by(found, &best.shown);
     let mut learned_numbers = fitted.learned;
     for (number, size) in [(at::PROGRAM, of::PROGRAM), (at::READ, of::READ)] {
         if learned_numbers[number] < UNKNOWN {
@@ -130,8 +118,8 @@ pub fn refine(fitted: &Fitted, found: &Findings, plan: &Plan, tries: &dyn Tries,
     }
     Some(Fitted {
         learned: learned_numbers,
-        odd: fitted.odd.iter().cloned().chain(odd).collect::<Vec<(Observation, f64)>>(),
-        tried: problem.tried,
+        odd: fitted.odd.iter().cloned().chain(odd).collect(),
+        tried: problem.trials.tried,
         rejected: fitted.rejected + rejected,
         explained: fitted.explained.min(explained),
         whole: Some(Whole { misfit, learned }),
@@ -230,19 +218,8 @@ fn other_size(candidate: &Candidate) -> Option<Candidate> {
 
 impl Problem<'_> {
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
-        if self.observer.stopped() {
-            return None;
-        }
-        let shown = self.tries.all(&candidates, &|candidate| shown(candidate, self.plan));
-        self.tried += candidates.len() as u32;
-        self.observer.tried(self.tried);
-        let expected = self.found.observations.len();
-        let point = |(candidate, shown): (Candidate, Option<Vec<f64>>)| {
-            let shown = shown.filter(|shown| shown.len() == expected)?;
-            let cost = self.cost(&candidate, &shown);
-            Some(Point { candidate, shown, cost })
-        };
-        Some(candidates.into_iter().zip(shown).map(point).collect())
+        let all = self.trials.all(&candidates, &|candidate| shown(candidate, self.plan))?;
+        Some(points(candidates, all, self.found, |candidate, shown| self.cost(candidate, shown)))
     }
 
     fn residuals(&self, shown: &[f64]) -> Vec<f64> {
