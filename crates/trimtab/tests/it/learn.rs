@@ -138,14 +138,21 @@ const SLOW: &str = "name = \"slow\"\ndescription = \"slow\"\ncapacity_bytes = 2_
 /// 1 ms. Nothing can come sooner than the drive answers, and that is held to 2 %.
 const ON_THE_WAY_NS: f64 = 4e7;
 
+/// That drive, attached, and a directory beside it.
+fn slow() -> (tempfile::TempDir, Attached) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("slow.toml");
+    fs::write(&file, SLOW).unwrap();
+    let drive = Attached::new(&[file.to_str().unwrap()]);
+    (directory, drive)
+}
+
 #[test]
 fn a_drive_that_is_there_is_learned_in_real_time_and_nothing_of_it_is_left() {
     if !have_root() {
         return skip("root, to attach a drive");
     }
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("slow.toml"), SLOW).unwrap();
-    let drive = Attached::new(&[directory.path().join("slow.toml").to_str().unwrap()]);
+    let (directory, drive) = slow();
     let device = drive.device.to_str().unwrap();
     let run = |args: &[&str]| drive.command().current_dir(directory.path()).args(["drive", "learn"]).args(args).assert();
     let refused = run(&[device, "--write-limit", "48MiB", "--yes"]).failure();
@@ -218,9 +225,7 @@ fn the_twin_of_the_drive_below_is_listed_checked_and_named_by_a_study() {
     if !have_root() {
         return skip("root, to attach a drive");
     }
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("slow.toml"), SLOW).unwrap();
-    let drive = Attached::new(&[directory.path().join("slow.toml").to_str().unwrap()]);
+    let (directory, drive) = slow();
     let device = drive.device.to_str().unwrap();
     let run = |args: &[&str]| {
         let mut command = drive.command();
