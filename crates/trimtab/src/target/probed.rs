@@ -4,6 +4,7 @@
 //! are in the file.
 
 use super::block::BlockFile;
+use crate::session::safety::Guard;
 use crate::sys::{fiemap, interrupt};
 use trimtab_core::drive::{Command, Extent, Ranges};
 use trimtab_core::learn::lab::Probed;
@@ -20,6 +21,8 @@ pub struct ProbedDrive {
     info: BlockInfo,
     /// Where each piece is in the file.
     pieces: Vec<u64>,
+    /// Who watches what is left of the filesystem that the file is on.
+    guard: Option<Guard>,
 }
 
 impl ProbedDrive {
@@ -62,7 +65,13 @@ impl ProbedDrive {
     #[must_use]
     pub fn new(file: BlockFile, pieces: Vec<u64>) -> Self {
         let info = BlockInfo { size: Bytes(pieces.len() as u64 * PIECE), ..file.info().clone() };
-        Self { file, info, pieces }
+        Self { file, info, pieces, guard: None }
+    }
+
+    /// Nothing more is done once the reserve of the filesystem goes.
+    #[must_use]
+    pub fn guarded(self, guard: Guard) -> Self {
+        Self { guard: Some(guard), ..self }
     }
 
     /// Uses these pieces of the file from now on.
@@ -133,6 +142,9 @@ impl BlockTarget for ProbedDrive {
             let object = self.file.info().size.to_string();
             return Err(TargetError { action: "go on with", object, reason: "it was interrupted".to_owned(), errno: Some(libc::EINTR) });
         }
+        if let Some(guard) = &mut self.guard {
+            guard.check()?;
+        }
         let placed = self.placed(op)?;
         self.file.submit(tag, placed)
     }
@@ -195,5 +207,23 @@ mod tests {
             drive.submit(0, Command::Trim(Ranges::Many(&[Extent { offset: 0, len: 4096 }, Extent { offset: 8192, len: 4096 }]))).is_err(),
             "passed on, it would trim other places"
         );
+    }
+    /// Seen: a budget that fills a filesystem for hours watched nothing of what others left of it.
+    #[test]
+    fn nothing_more_is_asked_for_once_the_reserve_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![0; PIECE as usize]).unwrap();
+        let drive = |reserve| {
+            let file = BlockFile::open_file(&path, true, &super::super::block::BlockOptions::default()).unwrap();
+            let directory_open = std::fs::File::open(directory.path()).unwrap();
+            ProbedDrive::new(file, vec![0]).guarded(Guard::new(directory_open.into(), directory.path().into(), reserve))
+        };
+        let (mut enough, mut short) = (drive(Bytes(0)), drive(Bytes(u64::MAX)));
+        std::thread::sleep(std::time::Duration::from_millis(600));
+        let read = Command::Read(Extent { offset: 0, len: 4096 });
+        assert!(enough.submit(0, read).is_ok());
+        let error = short.submit(0, read).unwrap_err();
+        assert_eq!(error.errno, Some(libc::ENOSPC), "{error}");
     }
 }

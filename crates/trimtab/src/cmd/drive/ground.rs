@@ -2,7 +2,7 @@
 
 use crate::host::below::Below;
 use crate::output::Context;
-use crate::session::safety::{self, Guard, Workspace, consent};
+use crate::session::safety::{self, Workspace, consent};
 use crate::sys::{fiemap, interrupt};
 use crate::target::TargetSpec;
 use crate::target::block::device::{self, Destroy};
@@ -37,8 +37,6 @@ pub struct Ground {
     /// It. Closed before its directory is removed.
     pub drive: ProbedDrive,
     workspace: Option<Workspace>,
-    /// Watches the reserve of free space.
-    pub guard: Option<Guard>,
     /// Bytes written so far.
     pub written: u64,
 }
@@ -77,9 +75,7 @@ impl Way<'_> {
             (TargetSpec::Directory(path), Some(most)) => self.in_directory(context, path, most),
             (TargetSpec::File(path), None) => self.on_file(path),
             (TargetSpec::Device(path), _) => self.on_device(context, path),
-            (other, Some(_)) => {
-                Err(UsageError::new(format!("{other} is neither a directory nor a device, so nothing is written to it")).into())
-            }
+            (other, Some(_)) => Err(not_written(other)),
             (other, None) => Err(UsageError::new(format!("{other} is neither a file nor a device, so there is nothing to read")).into()),
         }
     }
@@ -96,16 +92,17 @@ impl Way<'_> {
                 let (dir, dir_path) = workspace.subdirectory("run")?;
                 self.write_in_place(&dir);
                 let file = BlockFile::create(dir, &dir_path, FILE, Bytes(self.area), &self.options())?;
-                Ok(Ground { drive: ProbedDrive::new(file, pieces), workspace: Some(workspace), guard: None, written: 0 })
+                let drive = ProbedDrive::new(file, pieces).guarded(workspace.guard()?);
+                Ok(Ground { drive, workspace: Some(workspace), written: 0 })
             }
             TargetSpec::Device(path) => {
                 let own = device::OwnData { seed: self.seed, class: DataClass::Random };
                 let claim = device::claim(path, true, &self.destroy, Some(own))?;
                 self.announce(context, path, most)?;
                 let file = BlockFile::open_claim(claim, &self.options())?;
-                Ok(Ground { drive: ProbedDrive::new(file, pieces), workspace: None, guard: None, written: 0 })
+                Ok(Ground { drive: ProbedDrive::new(file, pieces), workspace: None, written: 0 })
             }
-            other => Err(UsageError::new(format!("{other} is no directory and no device, and is not written to")).into()),
+            other => Err(not_written(other)),
         }
     }
 
@@ -118,11 +115,10 @@ impl Way<'_> {
         let size = self.area + SLACK_MIN.max(self.area / 16).next_multiple_of(PIECE);
         let amount = workload::Plan { written: Bytes(most), space: Bytes(size), ops: None };
         let workspace = safety::prepare(context, self.reserve, path, self.what, &amount)?;
-        let guard = Some(workspace.guard()?);
         let (dir, dir_path) = workspace.subdirectory("run")?;
         self.write_in_place(&dir);
         let file = BlockFile::create(dir, &dir_path, FILE, Bytes(size), &self.options())?;
-        let mut drive = ProbedDrive::new(file, (0..size / PIECE).map(|nth| nth * PIECE).collect());
+        let mut drive = ProbedDrive::new(file, (0..size / PIECE).map(|nth| nth * PIECE).collect()).guarded(workspace.guard()?);
         write_all(&mut drive, size)?;
         let extents =
             drive.file().extents().with_context(|| format!("cannot find out where on the drive a file in {} lies", path.display()))?;
@@ -132,7 +128,7 @@ impl Way<'_> {
             UsageError::new(what).hint("free some space, or say a smaller --write-limit")
         })?;
         drive.set_pieces(pieces);
-        Ok(Ground { drive, workspace: Some(workspace), guard, written: size })
+        Ok(Ground { drive, workspace: Some(workspace), written: size })
     }
 
     /// As a drive sees it; checksums and copies would be measured instead.
@@ -176,7 +172,7 @@ impl Way<'_> {
         }
         // As a drive in use, it holds something everywhere.
         write_all(&mut drive, self.area)?;
-        Ok(Ground { drive, workspace: None, guard: None, written: self.area })
+        Ok(Ground { drive, workspace: None, written: self.area })
     }
 
     fn announce(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<()> {
@@ -190,6 +186,10 @@ impl Way<'_> {
         }
         Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())
     }
+}
+
+fn not_written(other: &TargetSpec) -> anyhow::Error {
+    UsageError::new(format!("{other} is neither a directory nor a device, so nothing is written to it")).into()
 }
 
 fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
@@ -209,5 +209,5 @@ fn holding(mut drive: ProbedDrive, size: u64, path: &Path) -> anyhow::Result<Gro
         let what = format!("{} holds zeros, and a drive may give these without reading any", path.display());
         return Err(UsageError::new(what).hint("name a file or device that holds data").into());
     }
-    Ok(Ground { drive, workspace: None, guard: None, written: 0 })
+    Ok(Ground { drive, workspace: None, written: 0 })
 }

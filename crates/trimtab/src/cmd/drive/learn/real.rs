@@ -191,9 +191,6 @@ impl Rounds<'_> {
             if clean >= ROUNDS || over || ground.written + each > self.most {
                 break;
             }
-            if let Some(guard) = &mut ground.guard {
-                guard.check()?;
-            }
             made.push(self.one(ground, watching)?);
             self.kept.save(&made)?;
         }

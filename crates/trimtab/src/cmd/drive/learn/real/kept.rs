@@ -62,7 +62,7 @@ impl Kept {
         };
         let written: Written = serde_json::from_str(&text).map_err(|_| none())?;
         if written.asked != self.asked {
-            let what = "the rounds that were kept are of another drive or of other probes, and cannot be gone on from";
+            let what = "the rounds that were kept are of another drive or of other probes, so there is nothing to continue from";
             return Err(UsageError::new(what).hint("give the same budget, limits, seed and rest as before, or leave out --resume").into());
         }
         Ok(written.rounds.into_iter().map(round).collect())
