@@ -6,6 +6,7 @@ pub mod interface;
 pub mod layout;
 pub mod ledger;
 pub mod model;
+mod prefetch;
 pub mod requests;
 pub mod shipped;
 pub mod spec;
@@ -152,6 +153,9 @@ pub trait Device {
 
     /// Tells the drive that no command arrives before `until`, so that it can use the time (GC, folding).
     fn idle(&mut self, until: Nanos);
+
+    /// Fetches what a command at byte `offset` will need into the processor's cache. For callers that know their next commands; changes nothing.
+    fn prefetch(&self, _offset: u64) {}
 }
 
 impl<D: Device + ?Sized> Device for alloc::boxed::Box<D> {
@@ -173,5 +177,9 @@ impl<D: Device + ?Sized> Device for alloc::boxed::Box<D> {
 
     fn idle(&mut self, until: Nanos) {
         (**self).idle(until);
+    }
+
+    fn prefetch(&self, offset: u64) {
+        (**self).prefetch(offset);
     }
 }

@@ -1,6 +1,7 @@
 //! The discard ledger: what the host asked to trim, and what of it meant anything.
 
 use crate::discards::{Amount, Discards};
+use crate::drive::prefetch::prefetch;
 use crate::units::Bytes;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -9,16 +10,20 @@ use core::ops::Range;
 
 /// The most memory that the map of written units may take at worst.
 const MAP_BYTES_MAX: u64 = 32 << 20;
-/// Units in one chunk of the map.
+/// Bits in one chunk of the map.
 const CHUNK: u64 = 1 << 16;
 const WORDS: usize = (CHUNK / 64) as usize;
+/// Units that share a bit as long as nobody tells them apart, as a power of two: pages of 4 KiB on drives with logical blocks of 512 bytes.
+const SHARED: u32 = 3;
 
 /// Which units of the drive hold data, in space that grows with how scattered they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct UnitMap {
     chunks: Vec<Chunk>,
     units: u64,
     set: u64,
+    /// Units to a bit, as a power of two.
+    shared: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +36,8 @@ enum Chunk {
 impl UnitMap {
     /// All units without data.
     pub fn new(units: u64) -> Self {
-        Self { chunks: vec![Chunk::Empty; units.div_ceil(CHUNK) as usize], units, set: 0 }
+        let shared = if units.is_multiple_of(1 << SHARED) { SHARED } else { 0 };
+        Self { chunks: vec![Chunk::Empty; (units >> shared).div_ceil(CHUNK) as usize], units, set: 0, shared }
     }
 
     /// Units that hold data.
@@ -51,7 +57,17 @@ impl UnitMap {
 
     /// True if `unit` holds data.
     pub fn contains(&self, unit: u64) -> bool {
-        self.chunks.get((unit / CHUNK) as usize).is_some_and(|chunk| chunk.contains(unit % CHUNK))
+        let bit = unit >> self.shared;
+        self.chunks.get((bit / CHUNK) as usize).is_some_and(|chunk| chunk.contains(bit % CHUNK))
+    }
+
+    /// Fetches what says whether `unit` holds data into the processor's cache.
+    #[inline]
+    pub fn prefetch(&self, unit: u64) {
+        let bit = unit >> self.shared;
+        if let Some(Chunk::Some { bits, .. }) = self.chunks.get((bit / CHUNK) as usize) {
+            prefetch(&**bits, (bit % CHUNK / 64) as usize);
+        }
     }
 
     /// Marks units as holding data; says how many did not before.
@@ -64,20 +80,13 @@ impl UnitMap {
         self.change(units, false)
     }
 
-    /// The runs of units that hold data, in order, as long as they can be within a chunk.
+    /// The runs of units that hold data, in order, each as long as it can be.
     pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.chunks.iter().enumerate().flat_map(move |(index, chunk)| {
-            let base = index as u64 * CHUNK;
-            let end = CHUNK.min(self.units - base);
-            let mut at = 0;
-            core::iter::from_fn(move || {
-                let start = (at..end).find(|unit| chunk.contains(*unit))?;
-                at = match chunk {
-                    Chunk::Full => end,
-                    _ => (start..end).find(|unit| !chunk.contains(*unit)).unwrap_or(end),
-                };
-                Some(base + start..base + at)
-            })
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let run = self.next_run(from, self.units)?;
+            from = run.end;
+            Some(run)
         })
     }
 
@@ -88,8 +97,13 @@ impl UnitMap {
     }
 
     /// The first unit from `at` on, before `end`, that holds data (or not).
-    fn next_unit(&self, mut at: u64, end: u64, held: bool) -> Option<u64> {
+    fn next_unit(&self, at: u64, end: u64, held: bool) -> Option<u64> {
         let end = end.min(self.units);
+        let bit = self.next_bit(at >> self.shared, end.div_ceil(1 << self.shared), held)?;
+        Some(at.max(bit << self.shared)).filter(|found| *found < end)
+    }
+
+    fn next_bit(&self, mut at: u64, end: u64, held: bool) -> Option<u64> {
         while at < end {
             match &self.chunks[(at / CHUNK) as usize] {
                 Chunk::Empty if !held => return Some(at),
@@ -98,9 +112,8 @@ impl UnitMap {
                 Chunk::Some { bits, .. } => {
                     let word = bits[(at % CHUNK / 64) as usize];
                     let wanted = (if held { word } else { !word }) >> (at % 64);
-                    let found = at + u64::from(wanted.trailing_zeros());
                     if wanted != 0 {
-                        return (found < end).then_some(found);
+                        return Some(at + u64::from(wanted.trailing_zeros()));
                     }
                     at = (at / 64 + 1) * 64;
                 }
@@ -110,22 +123,44 @@ impl UnitMap {
     }
 
     fn change(&mut self, units: Range<u64>, to: bool) -> u64 {
-        let (mut at, end) = (units.start, units.end.min(self.units));
-        let mut changed = 0;
-        while at < end {
-            let chunk_start = at / CHUNK * CHUNK;
-            let part_end = end.min(chunk_start + CHUNK);
-            let chunk_len = CHUNK.min(self.units - chunk_start);
-            let part = at - chunk_start..part_end - chunk_start;
-            changed += self.chunks[(at / CHUNK) as usize].change(part, to, chunk_len);
-            at = part_end;
+        let (start, end) = (units.start, units.end.min(self.units));
+        if start >= end {
+            return 0;
         }
+        if (start | end) & ((1 << self.shared) - 1) != 0 {
+            self.tell_apart();
+        }
+        let changed = self.change_bits(start >> self.shared..end >> self.shared, to) << self.shared;
         if to {
             self.set += changed
         } else {
             self.set -= changed
         }
         changed
+    }
+
+    fn change_bits(&mut self, bits: Range<u64>, to: bool) -> u64 {
+        let (mut at, end, all) = (bits.start, bits.end, self.units >> self.shared);
+        let mut changed = 0;
+        while at < end {
+            let chunk_start = at / CHUNK * CHUNK;
+            let part_end = end.min(chunk_start + CHUNK);
+            let chunk_len = CHUNK.min(all - chunk_start);
+            let part = at - chunk_start..part_end - chunk_start;
+            changed += self.chunks[(at / CHUNK) as usize].change(part, to, chunk_len);
+            at = part_end;
+        }
+        changed
+    }
+
+    /// Gives each unit a bit of its own.
+    #[cold]
+    fn tell_apart(&mut self) {
+        let mut apart = Self { chunks: vec![Chunk::Empty; self.units.div_ceil(CHUNK) as usize], shared: 0, ..*self };
+        for run in self.runs() {
+            apart.change_bits(run, true);
+        }
+        *self = apart;
     }
 }
 
@@ -444,17 +479,24 @@ mod tests {
         }
 
         #[test]
-        fn a_map_is_a_set(changes in prop::collection::vec((0_u64..150_000, 0_u64..140_000, any::<bool>()), 1..40)) {
-            let units = 140_000;
+        fn a_map_is_a_set(
+            changes in prop::collection::vec((0_u64..150_000, 0_u64..140_000, any::<bool>()), 1..40),
+            apart in prop_oneof![Just(None), (0_usize..40).prop_map(Some)],
+        ) {
+            // In whole pages of eight units, up to one change that tells the units of a page apart, if there is one.
+            let units = 140_000 * 8;
             let mut map = UnitMap::new(units);
             let mut model = vec![false; units as usize];
-            for (start, len, insert) in changes {
-                let range = start.min(units)..(start + len).min(units);
+            let telling = apart.filter(|nth| *nth < changes.len());
+            for (nth, (start, len, insert)) in changes.into_iter().enumerate() {
+                let odd = u64::from(Some(nth) == telling);
+                let range = (start * 8 + odd).min(units)..((start + len) * 8 + odd).min(units);
                 let expected = model[range.start as usize..range.end as usize].iter().filter(|held| **held != insert).count() as u64;
                 model[range.start as usize..range.end as usize].fill(insert);
                 let got = if insert { map.insert(range) } else { map.remove(range) };
                 prop_assert_eq!(got, expected);
             }
+            prop_assert!(map.shared == SHARED || telling.is_some(), "nothing told them apart");
             let mut listed = vec![false; units as usize];
             for run in map.runs() {
                 listed[run.start as usize..run.end as usize].fill(true);

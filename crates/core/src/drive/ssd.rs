@@ -27,6 +27,7 @@ pub use snapshot::SnapshotError;
 
 use super::counters::Counters;
 use super::layout::Layout;
+use super::prefetch::prefetch;
 use super::spec::{DriveSpec, Flash, SpecError, TrimmedReads};
 use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
 use crate::run::histogram::Histogram;
@@ -321,12 +322,6 @@ impl Ssd {
         self.latencies.as_deref()
     }
 
-    /// Fetches what a write at byte `offset` will need into the processor's cache. For callers that know their next commands; changes nothing.
-    #[inline]
-    pub fn prefetch(&self, offset: u64) {
-        prefetch(&self.ftl.map, self.layout.unit_at(offset) as usize);
-    }
-
     /// Tracks from now on which writes are durable; see [`power_cut`](Self::power_cut).
     pub fn track_durability(&mut self) {
         if self.ftl.journal.is_none() {
@@ -384,6 +379,11 @@ impl Device for Ssd {
         }
     }
 
+    #[inline]
+    fn prefetch(&self, offset: u64) {
+        prefetch(&self.ftl.map, self.layout.unit_at(offset) as usize);
+    }
+
     fn idle(&mut self, until: Nanos) {
         if until.0 > self.now {
             self.now = until.0;
@@ -419,20 +419,6 @@ impl Ssd {
         }
         Ok(())
     }
-}
-
-/// Asks the processor for an element of a table that is needed soon. An index past the end does nothing.
-#[inline(always)]
-fn prefetch(table: &[u32], index: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let address = table.as_ptr().wrapping_add(index);
-        // SAFETY: a prefetch is a hint; it never faults and changes nothing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (table, index);
 }
 
 #[cfg(test)]

@@ -121,11 +121,13 @@ struct Budget {
     ops: u64,
     bytes: u64,
     until: Nanos,
+    /// What was drawn before its turn: an operation, or that there are no more.
+    next: Option<Option<Command<'static>>>,
 }
 
 impl Budget {
     fn new(limit: Limit, started: Nanos) -> Self {
-        let unlimited = Self { ops: u64::MAX, bytes: u64::MAX, until: Nanos::MAX };
+        let unlimited = Self { ops: u64::MAX, bytes: u64::MAX, until: Nanos::MAX, next: None };
         match limit {
             Limit::Time(time) => Self { until: started.saturating_add(time), ..unlimited },
             Limit::Bytes(bytes) => Self { bytes: bytes.0, ..unlimited },
@@ -139,10 +141,22 @@ impl Budget {
         self.ops == 0 || self.bytes == 0
     }
 
+    /// The next operation of the phase, if it may still be issued. The one after it is drawn, too, where it is sure that its turn will come,
+    /// and `expected` is told of it.
     #[inline]
-    fn spend(&mut self, op: &Command<'_>) {
+    fn draw<W: BlockWorkload + ?Sized>(&mut self, workload: &mut W, expected: impl FnOnce(&Command<'static>)) -> Option<Command<'static>> {
+        if self.spent() {
+            return None;
+        }
+        let op = self.next.take().unwrap_or_else(|| workload.next_op())?;
         self.ops -= 1;
         self.bytes = self.bytes.saturating_sub(op.bytes());
+        if self.until == Nanos::MAX && !self.spent() {
+            let next = workload.next_op();
+            next.as_ref().map(expected);
+            self.next = Some(next);
+        }
+        Some(op)
     }
 }
 
@@ -169,12 +183,10 @@ impl Window {
         let mut result = Ok(());
         loop {
             while !stop && let Some(tag) = self.free.pop() {
-                let op = if budget.spent() { None } else { workload.next_op() };
-                let Some(op) = op else {
+                let Some(op) = budget.draw(workload, |next| target.expect(next)) else {
                     stop = true;
                     break;
                 };
-                budget.spend(&op);
                 self.slots[tag as usize] = (op.kind(), op.bytes());
                 if let Err(error) = target.submit(tag, op) {
                     (result, stop) = (result.and(Err(error)), true);
@@ -375,6 +387,72 @@ mod tests {
             let outcome = run(&mut writes(vec![phase(1, limit)]), &mut Scripted::new(), &mut ());
             assert_eq!(outcome.end, End::Complete);
             assert_eq!(outcome.recorded.phases[0].ops_total(), ops, "{limit:?}");
+        }
+    }
+
+    /// [`Scripted`], and where what was submitted and what was expected lies.
+    struct Ahead {
+        scripted: Scripted,
+        submitted: Vec<u64>,
+        expected: core::cell::RefCell<Vec<u64>>,
+    }
+
+    impl Clock for Ahead {
+        fn now(&mut self) -> Nanos {
+            self.scripted.now()
+        }
+        fn idle_until(&mut self, instant: Nanos) {
+            self.scripted.idle_until(instant);
+        }
+    }
+
+    impl BlockTarget for Ahead {
+        fn info(&self) -> &BlockInfo {
+            self.scripted.info()
+        }
+        fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
+            self.submitted.push(op.extent().unwrap().offset);
+            self.scripted.submit(tag, op)
+        }
+        fn expect(&self, op: &Command<'static>) {
+            self.expected.borrow_mut().push(op.extent().unwrap().offset);
+        }
+        fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
+            self.scripted.reap(min, done)
+        }
+    }
+
+    /// Writes the blocks 0, 1, 2 …, 1000 of them.
+    struct Numbered(Writes);
+
+    impl BlockWorkload for Numbered {
+        fn plan(&self) -> Plan {
+            self.0.plan()
+        }
+        fn next_phase(&mut self) -> Option<BlockPhase> {
+            self.0.next_phase()
+        }
+        fn next_op(&mut self) -> Option<Command<'static>> {
+            let offset = (1000 - self.0.left) * 4096;
+            self.0.next_op()?;
+            Some(Command::Write(Extent { offset, len: 4096 }, DataClass::Zero))
+        }
+    }
+
+    #[test]
+    fn what_comes_next_is_drawn_ahead_only_where_its_turn_will_come() {
+        let time = Limit::Time(Nanos::from_millis(12));
+        // How many a time of 12 ms allows (see above), and which are expected: all but the first of each phase that time does not end.
+        for (limits, expected) in [
+            (vec![Limit::Ops(7), Limit::Bytes(Bytes(3 * 4096 + 1)), Limit::Ops(0), Limit::Stream], (1..7).chain(8..11).chain(12..1000)),
+            (vec![Limit::Ops(3), time, Limit::Stream], (1..3).chain(3..3).chain(10..1000)),
+        ] {
+            let mut workload = Numbered(writes(limits.into_iter().map(|limit| phase(1, limit)).collect()));
+            let mut target = Ahead { scripted: Scripted::new(), submitted: Vec::new(), expected: Vec::new().into() };
+            assert_eq!(run(&mut workload, &mut target, &mut ()).end, End::Complete);
+            let blocks = |nths: &mut dyn Iterator<Item = u64>| nths.map(|nth| nth * 4096).collect::<Vec<u64>>();
+            assert_eq!(target.submitted, blocks(&mut (0..1000)), "none is lost between phases, and none comes twice");
+            assert_eq!(target.expected.into_inner(), blocks(&mut { expected }));
         }
     }
 

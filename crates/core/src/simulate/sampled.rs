@@ -223,6 +223,11 @@ impl Device for Sampled {
     fn idle(&mut self, until: Nanos) {
         self.drive.idle(until);
     }
+
+    #[inline]
+    fn prefetch(&self, offset: u64) {
+        self.drive.prefetch(offset);
+    }
 }
 
 #[cfg(test)]

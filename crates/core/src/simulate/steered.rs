@@ -43,7 +43,7 @@ struct Steering {
 /// What the host has done, and what the drive knows of it.
 struct Host {
     interface: Interface,
-    /// What holds data, as the host sees it.
+    /// What holds data, as the host sees it: all of it is also in the ledger's map, and nothing of it is in `untold`.
     used: UnitMap,
     /// What the drive is told, and what that changed.
     ledger: Ledger,
@@ -116,6 +116,14 @@ impl<D: Device> Device for Steered<D> {
             steering.host.now = until;
         }
         self.drive.idle(until);
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: u64) {
+        self.drive.prefetch(offset);
+        if let Some(Steering { host, .. }) = &self.steering {
+            host.used.prefetch(offset / host.ledger.unit());
+        }
     }
 }
 
@@ -197,10 +205,12 @@ impl Host {
     fn wrote(&mut self, extent: Extent) {
         let unit = self.ledger.unit();
         let units = extent.offset / unit..(extent.offset + extent.len).div_ceil(unit);
-        self.used.insert(units.clone());
-        self.untold.remove(units);
-        self.ledger.wrote(extent.offset, extent.len);
         self.written += extent.len;
+        // What only replaces data changes none of the three, and is most of what is written.
+        if self.used.insert(units.clone()) > 0 {
+            self.untold.remove(units);
+            self.ledger.wrote(extent.offset, extent.len);
+        }
     }
 
     /// The host has freed these ranges; `held_back` from the drive for now.
@@ -313,7 +323,9 @@ impl Host {
 mod tests {
     use super::*;
     use crate::data::DataClass;
+    use crate::drive::Ranges;
     use crate::simulate::shipped;
+    use proptest::prelude::*;
 
     const TRIM: Nanos = Nanos::from_secs(1);
     const OTHER: Nanos = Nanos::from_millis(1);
@@ -359,5 +371,41 @@ mod tests {
         assert_eq!(read(&mut drive, 21_500), Nanos::from_secs(22) + OTHER + OTHER);
         drive.idle(Nanos::from_secs(40));
         assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes(), 4 << 20);
+    }
+
+    proptest! {
+        /// Whatever is written and freed: against a flag for each page that the host uses, and one for each that the drive holds.
+        #[test]
+        fn what_was_never_told_is_what_the_drive_holds_beyond_what_is_in_use(
+            policy in prop_oneof![Just("none"), Just("online"), Just("batched:every=7ms")],
+            ops in prop::collection::vec((any::<bool>(), 0_u64..200, 1_u64..20), 1..80),
+        ) {
+            const PAGE: u64 = 4096;
+            let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+            let policy: PolicySpec = policy.parse().unwrap();
+            let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes(50 * PAGE));
+            let mut used: Vec<bool> = (0..220).map(|page| page < 50).collect();
+            let mut written = used.clone();
+            for (nth, (write, page, pages)) in (0_u64..).zip(ops) {
+                let extent = Extent { offset: page * PAGE, len: pages * PAGE };
+                let command = if write { Command::Write(extent, DataClass::Random) } else { Command::Trim(Ranges::One(extent)) };
+                prop_assert!(drive.submit(Nanos::from_millis(nth), &command).result.is_ok());
+                used[page as usize..(page + pages) as usize].fill(write);
+                if write {
+                    written[page as usize..(page + pages) as usize].fill(true);
+                }
+            }
+            let in_use = used.iter().filter(|used| **used).count() as u64 * PAGE;
+            let host = &drive.steering.as_ref().unwrap().host;
+            let unit = host.ledger.unit();
+            prop_assert_eq!(host.used.count() * unit, in_use);
+            let never_told = host.untold.count() * unit;
+            prop_assert_eq!(host.ledger.mapped_bytes(), in_use + never_told);
+            match policy {
+                PolicySpec::Online => prop_assert_eq!(never_told, 0),
+                PolicySpec::None => prop_assert_eq!(host.ledger.mapped_bytes(), written.iter().filter(|held| **held).count() as u64 * PAGE),
+                _ => {}
+            }
+        }
     }
 }

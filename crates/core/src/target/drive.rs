@@ -94,6 +94,13 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
         self.start(tag, &op)
     }
 
+    #[inline]
+    fn expect(&self, op: &Command<'static>) {
+        if let Some(extent) = op.extent() {
+            self.drive.prefetch(extent.offset);
+        }
+    }
+
     fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let mut reaped = 0;
         while let Some(Reverse(next)) = self.in_flight.peek() {

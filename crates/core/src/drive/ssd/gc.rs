@@ -3,7 +3,8 @@
 use super::clock::{Clock, FILLING, Work};
 use super::ftl::{Ftl, HOST};
 use super::victims::UNLISTED;
-use super::{Block, TRIMMED, prefetch};
+use super::{Block, TRIMMED};
+use crate::drive::prefetch::prefetch;
 use crate::drive::spec::{SlcFull, SlcSize};
 
 /// How far ahead of the relocation its map entries are fetched.
