@@ -1,20 +1,6 @@
-//! The small languages of the command line: whatever they say, it is refused, or what is shown again means the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use trimtab_core::data::DataClass;
-use trimtab_core::policy::{PolicySpec, State};
-use trimtab_core::units::{Bytes, Nanos};
+#[path = "../src/policy.rs"]
+mod target;
 
-fuzz_target!(|text: &str| {
-    if let Ok(policy) = text.parse::<PolicySpec>() {
-        let again: PolicySpec = policy.to_string().parse().expect("what is shown is read again");
-        assert_eq!(policy.to_string(), again.to_string());
-        let _ = policy.build(&State::default());
-    }
-    if let Ok(class) = text.parse::<DataClass>() {
-        assert_eq!(class.to_string().parse::<DataClass>(), Ok(class));
-    }
-    let _ = text.parse::<Bytes>();
-    let _ = text.parse::<Nanos>();
-});
+libfuzzer_sys::fuzz_target!(|input: &str| target::run(input));

@@ -1,54 +1,6 @@
-//! Drive specification files: whatever they say, they are read or refused with one line; and what is accepted runs, whatever the
-//! drive looks like, as long as it is small enough to try.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::hdd::Hdd;
-use trimtab_core::drive::spec::file;
-use trimtab_core::drive::spec::{DriveSpec, Medium};
-use trimtab_core::drive::ssd::Ssd;
-use trimtab_core::drive::{Command, Device, Extent, Ranges};
-use trimtab_core::rng::Stream;
-use trimtab_core::units::Nanos;
+#[path = "../src/spec.rs"]
+mod target;
 
-fuzz_target!(|text: &str| match file::parse(text) {
-    Err(message) => assert!(!message.is_empty() && !message.contains('\n'), "{message:?}"),
-    Ok(drive) => try_it(&drive.spec),
-});
-
-/// Larger drives are not tried: their tables take too long to look through.
-const TABLE_MAX: u128 = 1 << 15;
-
-fn try_it(spec: &DriveSpec) {
-    let Medium::Flash(flash) = &spec.medium else { return used(&mut Hdd::new(spec).expect("the specification was checked")) };
-    let smallest = u128::from(flash.ftl.mapping_unit_bytes).min(flash.compression.as_ref().map_or(u128::MAX, |c| c.granularity_bytes.into()));
-    if flash.geometry.raw_bytes() / smallest > TABLE_MAX || flash.geometry.superblocks() > 1 << 12 || flash.geometry.dies() > 1 << 10 {
-        return;
-    }
-    let mut ssd = Ssd::new(spec, 1).expect("the specification was checked");
-    used(&mut ssd);
-    ssd.check_invariants().expect("nothing that a drive goes through breaks it");
-}
-
-/// The drive is written over once and more, with the rest in between. Commands may be refused; none may take the drive apart.
-fn used(drive: &mut dyn Device) {
-    let (size, block) = (drive.size().0, u64::from(drive.logical_block()));
-    let blocks = size / block;
-    let mut draw = Stream::new(1, "fuzz");
-    let mut now = Nanos(0);
-    for _ in 0..400 {
-        let len = draw.between(1, (blocks / 100).max(1));
-        let extent = Extent { offset: draw.below(blocks - len + 1) * block, len: len * block };
-        let command = match draw.below(10) {
-            0 => Command::Read(extent),
-            1 => Command::Trim(Ranges::One(extent)),
-            2 => Command::Flush,
-            n => Command::Write(extent, DataClass::Measured(n as u16 * 100)),
-        };
-        let completion = drive.submit(now, &command);
-        assert!(completion.done >= now);
-        now = if draw.below(2) == 0 { completion.done } else { now };
-    }
-    drive.idle(now + Nanos::from_secs(60));
-}
+libfuzzer_sys::fuzz_target!(|input: &str| target::run(input));

@@ -18,6 +18,7 @@ mod doctor;
 mod drive_validate;
 mod errors;
 mod first_screens;
+mod fuzz_targets;
 mod golden;
 mod health;
 mod history;

@@ -1,0 +1,82 @@
+//! The fuzz targets, on what the fuzzer starts from and on some hundred changes of each: they are compiled here, and none may fail. `make fuzz` goes on.
+
+use std::fs;
+use std::path::Path;
+use trimtab_core::rng::Stream;
+
+#[path = "../../../../fuzz/src/import.rs"]
+mod import;
+#[path = "../../../../fuzz/src/layout.rs"]
+mod layout;
+#[path = "../../../../fuzz/src/policy.rs"]
+mod policy;
+#[path = "../../../../fuzz/src/recording.rs"]
+mod recording;
+#[path = "../../../../fuzz/src/spec.rs"]
+mod spec;
+#[path = "../../../../fuzz/src/sysroot.rs"]
+mod sysroot;
+#[path = "../../../../fuzz/src/tables.rs"]
+mod tables;
+#[path = "../../../../fuzz/src/trace.rs"]
+mod trace;
+
+/// What the fuzzer does most: bytes are flipped, cut out, repeated, and the end is lost.
+fn changed(seed: &[u8], draw: &mut Stream) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..draw.between(1, 3) {
+        let len = bytes.len() as u64;
+        if len == 0 {
+            break;
+        }
+        let from = draw.below(len) as usize;
+        let to = from + draw.below(17.min(len - from as u64) + 1) as usize;
+        match draw.below(4) {
+            0 => bytes[from] ^= 1 << draw.below(8),
+            1 => drop(bytes.drain(from..to)),
+            2 => {
+                let again = bytes[from..to].to_vec();
+                bytes.splice(from..from, again);
+            }
+            _ => bytes.truncate(from),
+        }
+    }
+    bytes
+}
+
+fn on_changed_seeds(name: &str, changes: u32, target: impl Fn(&[u8])) {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
+    let mut paths: Vec<_> = fs::read_dir(&seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!paths.is_empty(), "{name} starts from something");
+    paths.sort();
+    let mut draw = Stream::new(1, name);
+    for seed in paths.iter().map(|path| fs::read(path).unwrap()) {
+        target(&seed);
+        (0..changes).for_each(|_| target(&changed(&seed, &mut draw)));
+    }
+}
+
+/// As the fuzzer gives text: up to the first byte that is none.
+fn text(bytes: &[u8]) -> &str {
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
+#[test]
+fn formats_of_bytes_are_read_or_refused() {
+    on_changed_seeds("import", 100, import::run);
+    on_changed_seeds("layout", 100, layout::run);
+    on_changed_seeds("recording", 300, recording::run);
+    on_changed_seeds("tables", 100, tables::run);
+}
+
+#[test]
+fn formats_of_text_are_read_or_refused() {
+    on_changed_seeds("policy", 100, |bytes| policy::run(text(bytes)));
+    on_changed_seeds("trace", 100, |bytes| trace::run(text(bytes)));
+    on_changed_seeds("spec", 30, |bytes| spec::run(text(bytes)));
+}
+
+#[test]
+fn recorded_trees_that_lie_are_answered() {
+    on_changed_seeds("sysroot", 20, |bytes| sysroot::run(text(bytes)));
+}

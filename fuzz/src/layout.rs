@@ -1,0 +1,130 @@
+//! What filesystems say about their layout in bytes: the superblock of ext4, the geometry of XFS, the chunk items of btrfs. Whatever
+//! it is, windows are few, lie one behind the other, and a pass over them trims each byte of them once and nothing else.
+
+use trimtab::trim::layout::Layout;
+use trimtab::trim::{btrfs, ext4, xfs};
+use trimtab_core::policy::{Action, Observation, PolicySpec, State};
+use trimtab_core::target::{TrimOutcome, TrimWindow};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// Passes of more requests than this are not followed to their end.
+const REQUESTS_MAX: usize = 300;
+/// What [`Layout`] keeps to, with the realtime part of XFS by itself.
+const WINDOWS_MAX: usize = 2 * (1 << 14) + 1;
+
+/// One input.
+pub fn run(bytes: &[u8]) {
+    let Some((&kind, rest)) = bytes.split_first() else { return };
+    let layout = match kind % 3 {
+        0 => match superblock(rest) {
+            Some(superblock) => Layout::ext4(&superblock, Bytes(65536)),
+            None => return,
+        },
+        1 => match geometry(rest) {
+            Some((geometry, granule)) => Layout::xfs(&geometry, granule),
+            None => return,
+        },
+        _ => {
+            let chunks = btrfs::parse_items(rest, u32::from(kind));
+            for chunk in &chunks {
+                for inside in [0, chunk.len / 2, chunk.len.wrapping_sub(1)] {
+                    if let Some((places, len)) = chunk.place(chunk.logical.wrapping_add(inside)) {
+                        assert!(!places.is_empty() && len > 0);
+                    }
+                }
+            }
+            Layout::btrfs(&chunks)
+        }
+    };
+    assert!(layout.windows.len() <= WINDOWS_MAX.max(rest.len()));
+    assert!(layout.windows.iter().all(|w| w.len > 0));
+    if kind % 3 != 2 {
+        // Addresses of btrfs come as its tree has them.
+        assert!(layout.windows.iter().try_fold(0, |at, w| (w.start == at).then(|| w.start.saturating_add(w.len))).is_some());
+    }
+    for policy in ["none", "idle:quiet=1ms:patience=1ms"] {
+        pass(&layout, policy);
+    }
+}
+
+/// A superblock of these bytes, also where only the fields that matter are given.
+fn superblock(bytes: &[u8]) -> Option<ext4::Superblock> {
+    if let Some(found) = ext4::Superblock::parse(bytes) {
+        return Some(found);
+    }
+    let mut whole = vec![0; 1024];
+    for (at, field) in [0x4, 0x18, 0x20, 0x60, 0x150].into_iter().zip(bytes.chunks_exact(4)) {
+        whole[at..at + 4].copy_from_slice(field);
+    }
+    whole[0x38..0x3a].copy_from_slice(&[0x53, 0xef]);
+    ext4::Superblock::parse(&whole)
+}
+
+fn geometry(bytes: &[u8]) -> Option<(xfs::Geometry, Bytes)> {
+    let mut numbers = bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
+    let mut next = || numbers.next();
+    let (sizes, data_blocks, realtime_blocks, cut) = (next()?, next()?, next()?, next()?);
+    let geometry = xfs::Geometry { block_size: sizes & 0xffff_ffff, ag_blocks: sizes >> 32, data_blocks, realtime_blocks, uuid: [0; 16] };
+    Some((geometry, if cut % 7 == 0 { Bytes::MAX } else { Bytes(1 << (16 + cut % 16)) }))
+}
+
+/// A pass that is asked for and never waits for anybody.
+fn pass(layout: &Layout, policy: &str) {
+    let spec: PolicySpec = policy.parse().expect("it is one");
+    let mut policy = spec.build(&State::default());
+    let mut now = Nanos::from_secs(1_700_000_000);
+    let mut last: Option<TrimOutcome> = None;
+    let mut trimmed: Vec<TrimWindow> = Vec::new();
+    for step in 0..REQUESTS_MAX {
+        let action = policy.decide(&Observation {
+            now,
+            written: None,
+            written_step: Bytes(1),
+            free: Bytes::MAX,
+            windows: &layout.windows,
+            granule: layout.granule,
+            tail: layout.tail,
+            in_flight: 0,
+            idle_since: Some(Nanos(1)),
+            foreground_wait_max: None,
+            last_trim: last.take().as_ref(),
+            forced: step == 0,
+            shutting_down: false,
+            on_battery: false,
+        });
+        match action {
+            Action::Trim(request) => {
+                let window = request.window;
+                let Some(whole) = layout.windows.iter().find(|w| holds(w, &window)) else { panic!("{window:?} is in no window") };
+                // A trial of what a command costs, which does not count.
+                let trial = layout.tail < Bytes::MAX && window.start > whole.start;
+                assert!(!trial || end(&window) == end(whole), "{window:?} is no tail");
+                if !trial {
+                    assert!(trimmed.iter().all(|w| apart(w, &window)) || overlapping(layout), "{window:?} again");
+                    trimmed.push(window);
+                }
+                last = Some(TrimOutcome { asked: Bytes(window.len), took: Nanos::from_millis(1), ..TrimOutcome::default() });
+                now = now.saturating_add(Nanos::from_millis(1));
+            }
+            Action::WaitUntil(until) => now = until.max(now.saturating_add(Nanos::from_millis(1))),
+            Action::Nothing => break,
+        }
+    }
+}
+
+fn end(window: &TrimWindow) -> u128 {
+    u128::from(window.start) + u128::from(window.len)
+}
+
+fn holds(outer: &TrimWindow, inner: &TrimWindow) -> bool {
+    outer.start <= inner.start && end(inner) <= end(outer)
+}
+
+fn apart(a: &TrimWindow, b: &TrimWindow) -> bool {
+    end(a) <= u128::from(b.start) || end(b) <= u128::from(a.start)
+}
+
+/// Chunks that lie over each other or out of order, which no btrfs has: a pass may then meet a byte twice.
+fn overlapping(layout: &Layout) -> bool {
+    !layout.windows.windows(2).all(|pair| end(&pair[0]) <= u128::from(pair[1].start))
+}

@@ -1,0 +1,19 @@
+//! The small languages of the command line: whatever they say, it is refused, or what is shown again means the same.
+
+use trimtab_core::data::DataClass;
+use trimtab_core::policy::{PolicySpec, State};
+use trimtab_core::units::{Bytes, Nanos};
+
+/// One input.
+pub fn run(text: &str) {
+    if let Ok(policy) = text.parse::<PolicySpec>() {
+        let again: PolicySpec = policy.to_string().parse().expect("what is shown is read again");
+        assert_eq!(policy.to_string(), again.to_string());
+        let _ = policy.build(&State::default());
+    }
+    if let Ok(class) = text.parse::<DataClass>() {
+        assert_eq!(class.to_string().parse::<DataClass>(), Ok(class));
+    }
+    let _ = text.parse::<Bytes>();
+    let _ = text.parse::<Nanos>();
+}
