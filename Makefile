@@ -22,7 +22,7 @@ TEST_THREADS ?= $(shell expr $$(nproc) + 2)
 
 # Many tests wait, so the Python package is built and tried beside them.
 # Building step by step helps who changes a line, and takes a quarter longer here.
-test: export CARGO_INCREMENTAL = 0
+test tried python: export CARGO_INCREMENTAL = 0
 test: packages lint deny
 	$(CARGO) test --workspace --locked --no-run
 	@$(MAKE) --no-print-directory -j2 tried python

@@ -147,7 +147,13 @@ impl UnitMap {
             let part_end = end.min(chunk_start + CHUNK);
             let chunk_len = CHUNK.min(all - chunk_start);
             let part = at - chunk_start..part_end - chunk_start;
-            changed += self.chunks[(at / CHUNK) as usize].change(part, to, chunk_len);
+            let chunk = &mut self.chunks[(at / CHUNK) as usize];
+            // One page after another is most of what comes.
+            changed += match (&mut *chunk, to) {
+                (Chunk::Empty, false) | (Chunk::Full, true) => 0,
+                (Chunk::Some { bits, .. }, _) if part_end - at == 1 && (bits[(part.start / 64) as usize] >> (at % 64) & 1 == 1) == to => 0,
+                _ => chunk.change(part, to, chunk_len),
+            };
             at = part_end;
         }
         changed

@@ -79,6 +79,8 @@ struct Kind {
     count: u64,
     total: Histogram,
     parts: Option<Box<(Histogram, Histogram)>>,
+    /// Of what was submitted when it was issued, as all is on modelled drives: submission took nothing and completion all of it. Not in the others.
+    at_once: Option<Box<Histogram>>,
 }
 
 impl Recorder {
@@ -169,7 +171,10 @@ impl Recorder {
     pub fn latencies(&self) -> Histogram {
         let mut all = Histogram::new();
         if let Some(current) = &self.current {
-            current.kinds.iter().flatten().for_each(|kind| all.merge(&kind.total));
+            for kind in current.kinds.iter().flatten() {
+                all.merge(&kind.total);
+                kind.at_once.iter().for_each(|latencies| all.merge(latencies));
+            }
             current.waiting.iter().for_each(|(_, latency)| all.record(*latency));
         }
         all
@@ -195,10 +200,14 @@ impl Recorder {
         if let Some(current) = &mut self.current {
             let kind = current.kind(kind);
             kind.count = kind.count.wrapping_add(1);
-            kind.total.record(latency);
-            let parts = kind.parts.get_or_insert_default();
-            parts.0.record(submitted.saturating_sub(issued));
-            parts.1.record(completed.saturating_sub(submitted));
+            if submitted == issued {
+                kind.at_once.get_or_insert_default().record(latency);
+            } else {
+                kind.total.record(latency);
+                let parts = kind.parts.get_or_insert_default();
+                parts.0.record(submitted.saturating_sub(issued));
+                parts.1.record(completed.saturating_sub(submitted));
+            }
         }
         self.count(kind, latency, completed, bytes);
     }
@@ -275,7 +284,7 @@ impl Current {
             discards: None,
         };
         for (kind, data) in OpKind::ALL.iter().copied().zip(self.kinds) {
-            let Some(data) = data else { continue };
+            let Some(data) = data.map(|data| data.together()) else { continue };
             phase.ops.push((kind, data.count));
             if let Some(parts) = data.parts {
                 phase.latencies.push(Latency { kind, part: LatencyPart::Submission, histogram: parts.0 });
@@ -286,6 +295,19 @@ impl Current {
             }
         }
         phase
+    }
+}
+
+impl Kind {
+    /// With what was submitted at once in all three histograms.
+    fn together(mut self) -> Self {
+        if let Some(at_once) = self.at_once.take() {
+            let (submission, completion) = &mut **self.parts.get_or_insert_default();
+            submission.record_n(Nanos::ZERO, at_once.count());
+            completion.merge(&at_once);
+            self.total.merge(&at_once);
+        }
+        self
     }
 }
 
@@ -436,6 +458,20 @@ mod tests {
         let parts: Vec<_> = b.latencies.iter().map(|l| l.part).collect();
         assert_eq!(parts, [LatencyPart::Submission, LatencyPart::Completion, LatencyPart::Total]);
         assert!(within(&b.latencies[0], ms(1)) && within(&b.latencies[1], ms(4)) && within(&b.latencies[2], ms(5)), "{b:?}");
+    }
+
+    #[test]
+    fn what_was_submitted_at_once_is_in_all_three_histograms() {
+        let (mut recorder, mut parts) = (Recorder::new(ms(0)), [Histogram::new(), Histogram::new(), Histogram::new()]);
+        recorder.begin_phase("a", ms(0));
+        for n in 0..1000 {
+            let (issued, waited, took) = (ms(n), ms(n % 3), ms(1 + n % 7));
+            recorder.split_op(OpKind::Write, issued, issued + waited, issued + waited + took, 4096);
+            [waited, took, waited + took].into_iter().zip(&mut parts).for_each(|(latency, part)| part.record(latency));
+        }
+        assert_eq!(recorder.latencies(), parts[2]);
+        let run = recorder.finish(ms(2000));
+        assert!(run.phases[0].latencies.iter().map(|latency| &latency.histogram).eq(&parts));
     }
 
     #[test]
