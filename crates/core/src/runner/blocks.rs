@@ -121,13 +121,17 @@ struct Budget {
     ops: u64,
     bytes: u64,
     until: Nanos,
-    /// What was drawn before its turn: an operation, or that there are no more.
-    next: Option<Option<Command<'static>>>,
+    /// The operation whose turn it is, and the next one, in turn; `None` where there are no more. They stay where they are, as copies of what was
+    /// just written in parts have to wait for it.
+    drawn: [Option<Command<'static>>; 2],
+    turn: usize,
+    /// Whether the next one was drawn before its turn.
+    ahead: bool,
 }
 
 impl Budget {
     fn new(limit: Limit, started: Nanos) -> Self {
-        let unlimited = Self { ops: u64::MAX, bytes: u64::MAX, until: Nanos::MAX, next: None };
+        let unlimited = Self { ops: u64::MAX, bytes: u64::MAX, until: Nanos::MAX, drawn: [None; 2], turn: 0, ahead: false };
         match limit {
             Limit::Time(time) => Self { until: started.saturating_add(time), ..unlimited },
             Limit::Bytes(bytes) => Self { bytes: bytes.0, ..unlimited },
@@ -144,19 +148,23 @@ impl Budget {
     /// The next operation of the phase, if it may still be issued. The one after it is drawn, too, where it is sure that its turn will come,
     /// and `expected` is told of it.
     #[inline]
-    fn draw<W: BlockWorkload + ?Sized>(&mut self, workload: &mut W, expected: impl FnOnce(&Command<'static>)) -> Option<Command<'static>> {
+    fn draw<W: BlockWorkload + ?Sized>(&mut self, workload: &mut W, expected: impl FnOnce(&Command<'static>)) -> Option<&Command<'static>> {
         if self.spent() {
             return None;
         }
-        let op = self.next.take().unwrap_or_else(|| workload.next_op())?;
-        self.ops -= 1;
-        self.bytes = self.bytes.saturating_sub(op.bytes());
-        if self.until == Nanos::MAX && !self.spent() {
-            let next = workload.next_op();
-            next.as_ref().map(expected);
-            self.next = Some(next);
+        self.turn ^= 1;
+        if !self.ahead {
+            self.drawn[self.turn] = workload.next_op();
         }
-        Some(op)
+        self.bytes = self.bytes.saturating_sub(self.drawn[self.turn].as_ref()?.bytes());
+        self.ops -= 1;
+        self.ahead = self.until == Nanos::MAX && !self.spent();
+        if self.ahead {
+            let next = &mut self.drawn[self.turn ^ 1];
+            *next = workload.next_op();
+            next.as_ref().map(expected);
+        }
+        self.drawn[self.turn].as_ref()
     }
 }
 
@@ -188,7 +196,7 @@ impl Window {
                     break;
                 };
                 self.slots[tag as usize] = (op.kind(), op.bytes());
-                if let Err(error) = target.submit(tag, op) {
+                if let Err(error) = target.submit(tag, *op) {
                     (result, stop) = (result.and(Err(error)), true);
                     break;
                 }

@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
+use core::cmp::{Ordering, Reverse};
 
 /// A drive model that executes block operations. Virtual time advances to the next completion when somebody waits for it.
 #[derive(Debug)]
@@ -22,12 +22,45 @@ pub struct DriveTarget<D> {
     submitted: u64,
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 struct InFlight {
     done: Nanos,
     sequence: u64,
     tag: u32,
     issued: Nanos,
+}
+
+impl InFlight {
+    /// One number, so that two are compared without a branch: which of them is earlier cannot be foretold.
+    #[inline]
+    fn order(&self) -> u128 {
+        u128::from(self.done.0) << 64 | u128::from(self.sequence)
+    }
+}
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for InFlight {}
+
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn le(&self, other: &Self) -> bool {
+        self.order() <= other.order()
+    }
 }
 
 impl<D: Device> DriveTarget<D> {
