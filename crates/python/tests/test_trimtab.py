@@ -163,6 +163,8 @@ class Simulations(unittest.TestCase):
         listens = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         script = listens + "import trimtab\nprint('begun', flush=True)\ntrimtab.simulate(trimtab.Drive('intel-x25-m-160gb'), {'name': 'random', 'drive_writes': 1000})"
         process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
         self.assertEqual(process.stdout.readline(), "begun\n")
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
