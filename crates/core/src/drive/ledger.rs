@@ -148,12 +148,9 @@ impl UnitMap {
             let chunk_len = CHUNK.min(all - chunk_start);
             let part = at - chunk_start..part_end - chunk_start;
             let chunk = &mut self.chunks[(at / CHUNK) as usize];
-            // One page after another is most of what comes.
-            changed += match (&mut *chunk, to) {
-                (Chunk::Empty, false) | (Chunk::Full, true) => 0,
-                (Chunk::Some { bits, .. }, _) if part_end - at == 1 && (bits[(part.start / 64) as usize] >> (at % 64) & 1 == 1) == to => 0,
-                _ => chunk.change(part, to, chunk_len),
-            };
+            // One page that is so already is most of what comes.
+            let so_already = part_end - at == 1 && chunk.contains(part.start) == to;
+            changed += if so_already { 0 } else { chunk.change(part, to, chunk_len) };
             at = part_end;
         }
         changed
