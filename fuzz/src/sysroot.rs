@@ -17,11 +17,10 @@ use trimtab::output::is_text;
 /// In a file beside the tree; must not be seen in any answer.
 const SECRET: &str = "8c2f0b7d51";
 
-/// One input.
-pub fn run(text: &str) {
-    let base = PathBuf::from(format!("/dev/shm/trimtab-fuzz-{}", std::process::id()));
+/// One input. What is in the directory `base` goes.
+pub fn run(text: &str, base: &Path) {
     let tree = base.join("tree");
-    let _ = fs::remove_dir_all(&base);
+    let _ = fs::remove_dir_all(base);
     fs::create_dir_all(&tree).expect("there is memory");
     fs::write(base.join("secret"), SECRET).expect("there is memory");
     unpack(text, &tree);
@@ -42,7 +41,7 @@ pub fn run(text: &str) {
             assert!(plan.edits.iter().all(|e| !e.before.as_deref().unwrap_or_default().contains(SECRET)));
         }
     }
-    fs::remove_dir_all(&base).expect("it was made here");
+    fs::remove_dir_all(base).expect("it was made here");
 }
 
 /// Files first, and links last, so that nothing is ever made through a link.

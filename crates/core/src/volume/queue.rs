@@ -15,8 +15,6 @@ const PLUG_REQUESTS: usize = 32;
 const PLUG_BYTES: u64 = 128 << 10;
 /// Less idle time than this is not worth telling the drive about.
 const IDLE_MIN: Nanos = Nanos::from_micros(50);
-/// How many requests ahead of its turn the drive is asked to look for where one goes.
-const PREFETCH_AHEAD: usize = 2;
 
 /// Some requests that somebody waits for together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -279,11 +277,6 @@ impl<D: Device> Queue<D> {
     pub fn dispatch(&mut self, at: Nanos) {
         let urgent = self.sync.front().is_some_and(|request| request.ready <= at);
         let Some(request) = (if urgent { self.sync.pop_front() } else { self.background.pop_front() }) else { return };
-        for queue in [&self.sync, &self.background] {
-            if let Some(later) = queue.get(PREFETCH_AHEAD) {
-                self.drive.prefetch(later.offset);
-            }
-        }
         let extent = Extent { offset: request.offset, len: request.len };
         let command = match request.kind {
             Kind::Read => Command::Read(extent),

@@ -78,5 +78,7 @@ fn formats_of_text_are_read_or_refused() {
 
 #[test]
 fn recorded_trees_that_lie_are_answered() {
-    on_changed_seeds("sysroot", 20, |bytes| sysroot::run(text(bytes)));
+    // A directory of its own: nobody else can have put anything there, and it goes with the test.
+    let directory = tempfile::tempdir().unwrap();
+    on_changed_seeds("sysroot", 20, |bytes| sysroot::run(text(bytes), &directory.path().join("machine")));
 }
