@@ -163,8 +163,15 @@ impl<T: Trace<Error: Display>> Cell<T> {
                     }
                     _ => 0,
                 };
-                // What a policy knows of each block: whether it is in use, and whether the drive was told.
-                let steered = if plan.trim.is_some() { self.drive.capacity_bytes / 4096 / 4 } else { 0 };
+                // What is known under a policy: what is in use, what the drive holds and what it was not told. Eight blocks share a bit where nothing tells them apart.
+                let block = u64::from(self.drive.logical_block_bytes);
+                let pages = match &plan.load {
+                    Load::Synthetic(a) => a.sizes.iter().all(|(size, _)| u64::from(*size).is_multiple_of(8 * block)),
+                    Load::Crystal(_) => 4096_u64.is_multiple_of(8 * block),
+                    Load::Trace(_) => false,
+                };
+                let bits = self.drive.capacity_bytes / if pages { 8 * block } else { block };
+                let steered = if plan.trim.is_some() { 3 * bits / 8 } else { 0 };
                 Bytes(BASE + self.drive.table_bytes() + places + steered)
             }
             // A drive of that size at most, and copies of drive and filesystem for what is measured beside the months.
