@@ -119,7 +119,7 @@ pub trait BlockTarget: Clock {
     /// Starts `op`; `tag` is below `queue_depth_max` and not in flight. May be handed over together with later ones, at the latest by [`reap`](Self::reap).
     fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult;
 
-    /// `op` is what will be submitted next: who simulates can fetch what it needs. Changes nothing.
+    /// `op` will be submitted soon: who simulates can fetch what it needs. Changes nothing.
     fn expect(&self, _op: &Command<'static>) {}
 
     /// Waits until at least `min` operations have completed since the last call, and adds all that have to `done`.

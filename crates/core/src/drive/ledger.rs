@@ -269,7 +269,8 @@ impl Sums {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     map: UnitMap,
-    unit: u64,
+    /// Bytes in a unit, as a power of two: offsets of every command are made units here, and a division takes as long as the rest of that.
+    unit_bits: u32,
     /// The sums.
     pub sums: Sums,
 }
@@ -278,20 +279,33 @@ impl Ledger {
     /// For a drive of `size` bytes without data. Its unit is the logical block, or a multiple on drives so large that
     /// the map could take more than 32 MiB.
     pub fn new(size: u64, logical_block: u32) -> Self {
-        let mut unit = u64::from(logical_block);
-        while size / unit / 8 > MAP_BYTES_MAX {
-            unit *= 2;
+        let mut unit_bits = logical_block.next_power_of_two().trailing_zeros();
+        while size >> unit_bits >> 3 > MAP_BYTES_MAX {
+            unit_bits += 1;
         }
         let ranges = Discards { effective: Some(Bytes::ZERO), ..Discards::default() };
         let sums = Sums { ranges, by_size: vec![Amount::default(); SIZE_CLASSES.len()], ..Sums::default() };
-        Self { map: UnitMap::new(size.div_ceil(unit)), unit, sums }
+        Self { map: UnitMap::new(size.div_ceil(1 << unit_bits)), unit_bits, sums }
+    }
+
+    /// The units of which a range of bytes has a part.
+    #[inline]
+    pub const fn touched(&self, offset: u64, len: u64) -> Range<u64> {
+        let end = offset + len;
+        offset >> self.unit_bits..(end >> self.unit_bits) + (end & (self.unit() - 1) != 0) as u64
+    }
+
+    /// The units that lie within a range of bytes; the end is before the start where there are none.
+    #[inline]
+    pub const fn within(&self, offset: u64, len: u64) -> Range<u64> {
+        (offset >> self.unit_bits) + (offset & (self.unit() - 1) != 0) as u64..(offset + len) >> self.unit_bits
     }
 
     /// Whether there are data at the byte `at`, and where that ends, at most at `end`.
     pub fn stretch(&self, at: u64, end: u64) -> (bool, u64) {
-        let unit = at / self.unit;
-        let held = self.map.contains(unit);
-        let until = self.map.next_unit(unit, end.div_ceil(self.unit), !held).map_or(end, |next| next * self.unit);
+        let units = self.touched(at, end.saturating_sub(at));
+        let held = self.map.contains(units.start);
+        let until = self.map.next_unit(units.start, units.end, !held).map_or(end, |next| next << self.unit_bits);
         (held, until.min(end))
     }
 
@@ -304,17 +318,17 @@ impl Ledger {
 
     /// Notes without counting it that a range holds no data.
     pub fn forget(&mut self, offset: u64, len: u64) {
-        self.map.remove(offset.div_ceil(self.unit)..(offset + len) / self.unit);
+        self.map.remove(self.within(offset, len));
     }
 
     /// Bytes in a unit.
     pub const fn unit(&self) -> u64 {
-        self.unit
+        1 << self.unit_bits
     }
 
     /// Bytes that hold data.
     pub const fn mapped_bytes(&self) -> u64 {
-        self.map.count() * self.unit
+        self.map.count() << self.unit_bits
     }
 
     /// The map itself.
@@ -324,15 +338,15 @@ impl Ledger {
 
     /// A write.
     pub fn wrote(&mut self, offset: u64, len: u64) {
-        self.map.insert(offset / self.unit..(offset + len).div_ceil(self.unit));
+        self.map.insert(self.touched(offset, len));
     }
 
     /// One range of a TRIM command that the drive carried out.
     pub fn trimmed(&mut self, offset: u64, len: u64) {
         self.asked(len);
-        let (first, end) = (offset.div_ceil(self.unit), (offset + len) / self.unit);
-        let whole = end.saturating_sub(first) * self.unit;
-        let effective = if first < end { self.map.remove(first..end) * self.unit } else { 0 };
+        let units = self.within(offset, len);
+        let whole = units.end.saturating_sub(units.start) << self.unit_bits;
+        let effective = self.map.remove(units) << self.unit_bits;
         *self.sums.ranges.effective.get_or_insert_default() += Bytes(effective);
         self.sums.repeated_bytes += whole - effective;
         self.sums.partial_bytes += len - whole;

@@ -122,7 +122,7 @@ impl<D: Device> Device for Steered<D> {
     fn prefetch(&self, offset: u64) {
         self.drive.prefetch(offset);
         if let Some(Steering { host, .. }) = &self.steering {
-            host.used.prefetch(offset / host.ledger.unit());
+            host.used.prefetch(host.ledger.within(offset, 0).end);
         }
     }
 }
@@ -203,8 +203,7 @@ impl Host {
     }
 
     fn wrote(&mut self, extent: Extent) {
-        let unit = self.ledger.unit();
-        let units = extent.offset / unit..(extent.offset + extent.len).div_ceil(unit);
+        let units = self.ledger.touched(extent.offset, extent.len);
         self.written += extent.len;
         // What only replaces data changes none of the three, and is most of what is written.
         if self.used.insert(units.clone()) > 0 {
@@ -215,9 +214,8 @@ impl Host {
 
     /// The host has freed these ranges; `held_back` from the drive for now.
     fn freed(&mut self, ranges: &[Extent], held_back: bool) {
-        let unit = self.ledger.unit();
         for extent in ranges {
-            let units = extent.offset.div_ceil(unit)..(extent.offset + extent.len) / unit;
+            let units = self.ledger.within(extent.offset, extent.len);
             if units.start >= units.end {
                 continue;
             }
@@ -285,7 +283,7 @@ impl Host {
     fn trim_window(&mut self, drive: &mut impl Device, request: TrimRequest) -> TrimOutcome {
         let TrimRequest { window, min_extent, command_max, commands_max, .. } = request;
         let unit = self.ledger.unit();
-        let (mut from, end) = (window.start.div_ceil(unit), (window.start + window.len).div_ceil(unit));
+        let (mut from, end) = (window.start.div_ceil(unit), self.ledger.touched(window.start, window.len).end);
         let began = self.now;
         let (mut commands, mut bytes) = (0, 0);
         let mut asked = window.len;

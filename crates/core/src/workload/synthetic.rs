@@ -167,8 +167,9 @@ impl Synthetic {
             Pattern::Uniform => self.addresses.below(last + 1),
             Pattern::HotCold { space, ops } => {
                 let hot = ((self.places as f64 * space) as u64).clamp(1, self.places.max(2) - 1);
-                let rank =
-                    if self.addresses.chance(ops) { self.addresses.below(hot) } else { hot + self.addresses.below(self.places - hot) };
+                // Chosen without a branch: nobody can foretell it.
+                let (first, places) = if self.addresses.chance(ops) { (0, hot) } else { (hot, self.places - hot) };
+                let rank = first + self.addresses.below(places);
                 self.spread.place(rank.min(self.places - 1)).min(last)
             }
             Pattern::Zipf { .. } => {
@@ -242,6 +243,8 @@ impl BlockWorkload for Synthetic {
         })
     }
 
+    /// Inlined, so that it is made where it will be read.
+    #[inline(always)]
     fn next_op(&mut self) -> Option<Command<'static>> {
         let len = self.size();
         let place = self.place(u64::from(len));
@@ -350,31 +353,41 @@ impl Zipf {
 }
 
 /// A fixed permutation of `0..places` that scatters neighbours: a four-round Feistel network over the next power of
-/// four, walked until the value is inside (cycle walking).
+/// two, walked until the value is inside (cycle walking). Where its bits are odd in number, one half has one more: what the
+/// halves hold changes sides in each round, and is back after four.
 #[derive(Clone, Debug)]
 struct Spread {
     places: u64,
-    half_bits: u32,
+    /// Bits of the right half, the larger one.
+    right_bits: u32,
+    /// Bits of either half: right, left.
+    masks: [u64; 2],
     keys: [u64; 4],
 }
 
 impl Spread {
     fn new(places: u64, seed: u64) -> Self {
-        let bits = 64 - places.saturating_sub(1).leading_zeros();
+        let bits = (64 - places.saturating_sub(1).leading_zeros()).max(2);
+        let right_bits = bits.div_ceil(2);
         let mut rng = Stream::new(seed, "synthetic.spread");
-        Self { places, half_bits: bits.div_ceil(2).max(1), keys: core::array::from_fn(|_| rng.next_u64()) }
+        Self {
+            places,
+            right_bits,
+            masks: [right_bits, bits - right_bits].map(|bits| (1 << bits) - 1),
+            keys: core::array::from_fn(|_| rng.next_u64()),
+        }
     }
 
+    #[inline]
     fn place(&self, rank: u64) -> u64 {
-        let mask = (1_u64 << self.half_bits) - 1;
         let mut value = rank;
         loop {
-            let (mut left, mut right) = (value >> self.half_bits, value & mask);
-            for key in self.keys {
+            let (mut left, mut right) = (value >> self.right_bits, value & self.masks[0]);
+            for (round, key) in self.keys.into_iter().enumerate() {
                 let mixed = (right ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                (left, right) = (right, left ^ ((mixed >> 32) & mask));
+                (left, right) = (right, left ^ ((mixed >> 32) & self.masks[1 - round % 2]));
             }
-            value = (left << self.half_bits) | right;
+            value = (left << self.right_bits) | right;
             if value < self.places {
                 return value;
             }
@@ -489,6 +502,22 @@ mod tests {
             let (all, in_use) = (share_in_use(TrimsOf::All, percent), share_in_use(TrimsOf::InUse, percent));
             assert!((all - (1.0 - q)).abs() < 0.006, "{percent}: {all}");
             assert!((in_use - (1.0 - 2.0 * q) / (1.0 - q)).abs() < 0.012, "{percent}: {in_use}");
+        }
+    }
+
+    /// Oracle: as many as equal shares give, within five standard deviations of drawing without putting back.
+    #[test]
+    fn what_is_hot_lies_everywhere_whether_bits_are_even_or_odd_in_number() {
+        for places in [1 << 14, 1 << 15, (1 << 15) + 1, 3 << 13, 1 << 17] {
+            let spread = Spread::new(places, places);
+            let (hot, slices) = (places / 5, 32);
+            let mut found = [0_u64; 32];
+            (0..hot).for_each(|rank| found[(spread.place(rank) * slices / places) as usize] += 1);
+            let (n, p, share) = (hot as f64, 1.0 / slices as f64, hot as f64 / places as f64);
+            let deviation = libm::sqrt(n * p * (1.0 - p) * (1.0 - share));
+            assert!(found.iter().all(|found| (*found as f64 - n * p).abs() < 5.0 * deviation), "{places}: {found:?}, {deviation:.1}");
+            let together = (1..hot).filter(|rank| spread.place(*rank) == spread.place(rank - 1) + 1).count();
+            assert!(together < 20, "neighbours are apart: {together}");
         }
     }
 
