@@ -8,6 +8,7 @@ use crate::discards::Amount;
 use crate::drive::Command;
 use crate::op::Payload;
 use crate::units::{Bytes, Nanos};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -107,8 +108,8 @@ pub struct BlockCompletion {
     pub submitted: Nanos,
     /// When it was seen to be complete.
     pub completed: Nanos,
-    /// How it ended.
-    pub result: TargetResult,
+    /// How it ended. Boxed, because a completion is moved several times and an error comes once.
+    pub result: Result<(), Box<TargetError>>,
 }
 
 /// Executes block operations with up to `queue_depth_max` in flight.

@@ -130,6 +130,13 @@ impl UnitMap {
         if (start | end) & ((1 << self.shared) - 1) != 0 {
             self.tell_apart();
         }
+        if end - start == 1 << self.shared
+            && let Some(changed) = self.change_one(start >> self.shared, to)
+        {
+            let changed = changed << self.shared;
+            self.set = if to { self.set + changed } else { self.set - changed };
+            return changed;
+        }
         let changed = self.change_bits(start >> self.shared..end >> self.shared, to) << self.shared;
         if to {
             self.set += changed
@@ -137,6 +144,23 @@ impl UnitMap {
             self.set -= changed
         }
         changed
+    }
+
+    /// One bit, which is most of what comes: how many changed. `None` where its chunk is not one of bits, or becomes full or empty by it.
+    #[inline]
+    fn change_one(&mut self, bit: u64, to: bool) -> Option<u64> {
+        let len = CHUNK.min((self.units >> self.shared) - bit / CHUNK * CHUNK);
+        let Some(Chunk::Some { bits, set }) = self.chunks.get_mut((bit / CHUNK) as usize) else { return None };
+        let (word, mask) = (&mut bits[(bit % CHUNK / 64) as usize], 1 << (bit % 64));
+        if (*word & mask != 0) == to {
+            return Some(0);
+        }
+        if u64::from(*set) == if to { len - 1 } else { 1 } {
+            return None;
+        }
+        *word ^= mask;
+        *set = if to { *set + 1 } else { *set - 1 };
+        Some(1)
     }
 
     fn change_bits(&mut self, bits: Range<u64>, to: bool) -> u64 {
@@ -147,10 +171,7 @@ impl UnitMap {
             let part_end = end.min(chunk_start + CHUNK);
             let chunk_len = CHUNK.min(all - chunk_start);
             let part = at - chunk_start..part_end - chunk_start;
-            let chunk = &mut self.chunks[(at / CHUNK) as usize];
-            // One page that is so already is most of what comes.
-            let so_already = part_end - at == 1 && chunk.contains(part.start) == to;
-            changed += if so_already { 0 } else { chunk.change(part, to, chunk_len) };
+            changed += self.chunks[(at / CHUNK) as usize].change(part, to, chunk_len);
             at = part_end;
         }
         changed
@@ -437,6 +458,22 @@ mod tests {
         ledger.command();
         ledger.command();
         assert_eq!((ledger.sums.commands, ledger.sums.repeated_ranges), (2, 1));
+    }
+
+    #[test]
+    fn page_by_page_comes_to_the_same_as_at_once() {
+        // A whole chunk, and one of three pages.
+        let units = (CHUNK + 3) * 8;
+        let mut map = UnitMap::new(units);
+        let pages = || (0..CHUNK + 3).map(|nth| nth * 7919 % (CHUNK + 3));
+        for page in pages() {
+            assert_eq!((map.insert(page * 8..page * 8 + 8), map.insert(page * 8..page * 8 + 8)), (8, 0));
+        }
+        assert_eq!((map.count(), map.chunks.as_slice()), (units, [Chunk::Full, Chunk::Full].as_slice()));
+        for page in pages() {
+            assert_eq!((map.remove(page * 8..page * 8 + 8), map.remove(page * 8..page * 8 + 8)), (8, 0));
+        }
+        assert_eq!((map.count(), map.chunks.as_slice()), (0, [Chunk::Empty, Chunk::Empty].as_slice()));
     }
 
     proptest! {

@@ -203,11 +203,7 @@ impl Ssd {
 
     fn is_simple(flash: &Flash, layout: &Layout) -> bool {
         let all_mapped_in_memory = flash.ftl.mapping_cache_bytes.is_none_or(|bytes| MapCache::new(bytes, flash, layout).is_none());
-        flash.compression.is_none()
-            && flash.slc_cache.is_none()
-            && flash.ftl.streams.hot_cold.is_none()
-            && flash.write_cache.bytes != 0
-            && all_mapped_in_memory
+        flash.compression.is_none() && flash.slc_cache.is_none() && flash.ftl.streams.hot_cold.is_none() && all_mapped_in_memory
     }
 
     /// The seed of everything drawn at random.

@@ -98,7 +98,7 @@ impl<'a> Lab<'a> {
         self.target.reap(beside.len() as u32 + 1, &mut self.done)?;
         let (mut trimmed, mut others) = (Nanos::ZERO, Stream::default());
         for completion in self.done.drain(..) {
-            completion.result?;
+            completion.result.map_err(|error| *error)?;
             let took = completion.completed.saturating_sub(completion.issued);
             if completion.tag == 0 {
                 trimmed = took;
@@ -146,7 +146,7 @@ impl<'a> Lab<'a> {
             self.done.clear();
             self.target.reap(1, &mut self.done)?;
             for completion in core::mem::take(&mut self.done) {
-                completion.result?;
+                completion.result.map_err(|error| *error)?;
                 let to = if completion.tag == depth { &mut others } else { &mut stream };
                 to.latencies.push(completion.completed.saturating_sub(completion.issued));
                 to.completed.push(completion.completed.saturating_sub(begun));
@@ -182,7 +182,7 @@ impl<'a> Lab<'a> {
         self.target.reap(1, &mut self.done)?;
         let mut took = Nanos::ZERO;
         for completion in self.done.drain(..) {
-            completion.result?;
+            completion.result.map_err(|error| *error)?;
             took = completion.completed.saturating_sub(completion.issued);
         }
         Ok(took)

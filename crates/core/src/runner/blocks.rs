@@ -244,7 +244,7 @@ impl Window {
             match &mut done.result {
                 Ok(()) if RECORD => recorder.split_op(kind, done.issued, done.submitted, done.completed, bytes),
                 Ok(()) => recorder.count_op(kind, bytes),
-                failed => result = result.and(core::mem::replace(failed, Ok(()))),
+                failed => result = result.and(core::mem::replace(failed, Ok(())).map_err(|error| *error)),
             }
         }
         self.done.clear();
@@ -268,6 +268,7 @@ mod tests {
     use crate::target::{BlockInfo, Clock};
     use crate::units::Bytes;
     use crate::workload::Plan;
+    use alloc::boxed::Box;
     use alloc::string::ToString as _;
     use alloc::vec;
 
@@ -330,7 +331,7 @@ mod tests {
                 self.in_flight.remove(0);
                 self.now = self.now.max(completed);
                 let failed = self.fail_at.take_if(|n| *n < self.submitted).is_some();
-                let result = if failed { Err(bad("failed")) } else { Ok(()) };
+                let result = if failed { Err(Box::new(bad("failed"))) } else { Ok(()) };
                 done.push(BlockCompletion { tag, issued, submitted: issued, completed, result });
             }
             Ok(())

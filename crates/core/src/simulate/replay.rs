@@ -10,6 +10,7 @@ use super::steered::Account;
 use super::timing::Timing;
 use crate::drive::interface::Interface;
 use crate::drive::model::Model;
+use crate::drive::requests::Counts;
 use crate::drive::{Command, Device, Extent, Refusal};
 use crate::policy::PolicySpec;
 use crate::simulate::steered::Steered;
@@ -26,7 +27,9 @@ use core::cmp::Reverse;
 pub struct Outcome {
     /// From the first request to the last completion, in model time.
     pub took: Nanos,
-    /// The host's requests, the policy's trims, and what was trimmed by whomever.
+    /// What the drive was sent: the host's requests and the policy's trims.
+    pub counts: Counts,
+    /// What was trimmed by whomever.
     pub account: Account,
     /// Bytes written to the medium over bytes written by the host, during the replay.
     pub waf: Option<f64>,
@@ -185,14 +188,15 @@ pub fn outcome<E>(
     feed: impl FnOnce(&mut Replay<Box<dyn Model>>) -> Result<(), E>,
 ) -> Result<Outcome, E> {
     let (host_before, medium_before) = drive.written();
-    let mut replay = Replay::new(Steered::new(drive, interface, policy, now, mapped), now).timed(timing);
+    let mut replay = Replay::new(Steered::new(drive, interface, policy, now, mapped).counted(), now).timed(timing);
     feed(&mut replay)?;
     let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
     let (drive, account) = replay.into_parts().0.into_parts();
     let (host, medium) = drive.written();
-    let account = account.expect("a drive that is steered keeps an account");
+    let mut account = account.expect("a drive that is steered keeps an account");
     Ok(Outcome {
         took,
+        counts: *account.counts.take().expect("what is sent was to be counted"),
         account,
         waf: (host > host_before).then(|| (medium - medium_before) as f64 / (host - host_before) as f64),
         model: drive.counters(),
@@ -264,7 +268,7 @@ mod tests {
             let (short, long) = (replayed(events, Some(policy)), rested(events, Some(policy), Nanos::from_secs(2 * 86_400)));
             assert_eq!((short.account.discards.effective_bytes(), short.account.never_told), (0, Bytes(8 << 20)), "{policy}");
             assert_eq!((long.account.discards.effective_bytes(), long.account.never_told), (8 << 20, Bytes::ZERO), "{policy}");
-            assert_eq!((long.took, long.account.counts.write.bytes), (short.took, short.account.counts.write.bytes), "{policy}");
+            assert_eq!((long.took, long.counts.write.bytes), (short.took, short.counts.write.bytes), "{policy}");
         }
     }
 
@@ -281,7 +285,7 @@ mod tests {
         // Each request was made 1 ms after the one before had been answered, which took 1 ns.
         let events: Vec<Event> = (0..50_u64).map(|n| event(Nanos::from_millis(n), Kind::Read, n << 20, 4096, Nanos(1))).collect();
         let outcome = replayed(&events, None);
-        let read = outcome.account.counts.read.latency.mean_ns();
+        let read = outcome.counts.read.latency.mean_ns();
         let expected = 49.0 * 1e6 + 50.0 * read;
         assert!((outcome.took.as_f64() - expected).abs() < expected * 0.01, "{} for {expected}", outcome.took);
     }
@@ -290,7 +294,7 @@ mod tests {
     fn a_trace_without_times_is_replayed_at_a_rate_or_in_a_closed_loop() {
         let events: Vec<Event> = (0..51_u64).map(|n| event(Nanos::ZERO, Kind::Read, n << 20, 4096, Nanos::ZERO)).collect();
         let of = |timing| timed(&events, None, Nanos::ZERO, timing);
-        let alone = of(Timing::Rate(10.0)).account.counts.read.latency.mean_ns();
+        let alone = of(Timing::Rate(10.0)).counts.read.latency.mean_ns();
         // Fifty pauses of 100 ms, and the last read; one after another without any; all at once as fast as the drive's queue takes them.
         let at_rate = of(Timing::Rate(10.0)).took.as_f64();
         assert!((at_rate - (5e9 + alone)).abs() < alone, "{at_rate}");

@@ -85,7 +85,7 @@ impl Slot {
             Command::Read(extent) | Command::Write(extent, _) => i64::from(result) == extent.len as i64,
             Command::Trim(_) | Command::Flush => result == 0,
         };
-        let result = if whole { Ok(()) } else { Err(unexplained(result)) };
+        let result = if whole { Ok(()) } else { Err(Box::new(unexplained(result))) };
         BlockCompletion { tag, issued, submitted, completed, result }
     }
 }
@@ -297,7 +297,7 @@ impl BlockFile {
             let op = self.slots[completion.tag as usize].op;
             if let Err(error) = &completion.result {
                 let result = error.errno;
-                completion.result = self.explain(&op, result);
+                completion.result = self.explain(&op, result).map_err(Box::new);
                 // A trim may have been done again by a blocking call.
                 completion.completed = since(self.started);
             }
@@ -307,12 +307,12 @@ impl BlockFile {
                     _ => None,
                 };
                 if let Err((offset, problem)) = verifier.end(completion.tag, &self.maker, read) {
-                    completion.result = Err(TargetError {
+                    completion.result = Err(Box::new(TargetError {
                         action: "verify",
                         object: format!("4096 bytes at {offset} of {}", self.label),
                         reason: problem.to_owned(),
                         errno: None,
-                    });
+                    }));
                 }
             }
         }
@@ -375,7 +375,7 @@ impl BlockFile {
             Trims::Queued(action) => action,
             Trims::Blocking => {
                 let issued = since(self.started);
-                let result = self.trim_now(&op, offset, len);
+                let result = self.trim_now(&op, offset, len).map_err(Box::new);
                 let completed = since(self.started);
                 self.early.push(BlockCompletion { tag, issued, submitted: issued, completed, result });
                 if let Some(verifier) = &mut self.verifier {

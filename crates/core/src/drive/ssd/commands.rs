@@ -40,7 +40,7 @@ impl Ssd {
             let unit = self.layout.unit_at(extent.offset) as u32;
             let placed = self.ftl.put_one(&mut self.clock, unit, ready);
             self.ftl.counters.waited_for_the_cache(placed - ready);
-            return Ok(placed.saturating_add(self.clock.latency));
+            return Ok(self.durable(placed).saturating_add(self.clock.latency));
         }
         self.write_pieces(started, extent, class)
     }
@@ -51,6 +51,16 @@ impl Ssd {
         let unit = self.layout.unit_bytes;
         let aligned = if unit.is_power_of_two() { extent.offset & (unit - 1) == 0 } else { extent.offset.is_multiple_of(unit) };
         extent.len == unit && aligned && self.simple && self.partial.is_empty() && self.deferred.is_empty()
+    }
+
+    /// When a write is answered whose data have their place at `placed`: without a write cache once all of them are in the flash.
+    #[inline]
+    fn durable(&mut self, placed: u64) -> u64 {
+        if self.flash.write_cache.bytes > 0 {
+            return placed;
+        }
+        self.write_out(placed);
+        placed.max(self.clock.programs_end)
     }
 
     fn write_pieces(&mut self, started: u64, extent: Extent, class: DataClass) -> Result<u64, Refusal> {
@@ -68,10 +78,7 @@ impl Ssd {
             done = done.max(placed);
             offset += piece;
         }
-        if self.flash.write_cache.bytes == 0 {
-            self.write_out(done);
-            done = done.max(self.clock.programs_end);
-        }
+        done = self.durable(done);
         if let Some(packed) = &mut self.ftl.packed {
             packed.bound_memory(&self.ftl.map);
         }
