@@ -100,13 +100,14 @@ fuzz:
 BENCH_CSV ?= target/bench
 bench bench-python: export TRIMTAB_BENCH_CSV = $(abspath $(BENCH_CSV))
 bench: packages
-	$(CARGO) bench -p trimtab --bench '*'
-	$(MAKE) bench-python
+	$(CARGO) bench -p trimtab --no-fail-fast --bench '*'; rust=$$?; $(MAKE) bench-python && exit $$rust
 
-# What Dask and Ray cost beside threads, with a wheel of the release profile. `make python` makes the environment.
+# What Dask and Ray cost beside threads, and Python beside the program, with a wheel of the release profile. `make python` makes the environment.
 bench-python:
+	$(CARGO) build -q --locked --release -p trimtab
 	"$(PYTHON_ENV)/bin/maturin" build -q --locked --release -m crates/python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels-release
 	"$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps target/wheels-release/*.whl
+	"$(PYTHON_ENV)/bin/python" crates/python/benches/native.py
 	"$(PYTHON_ENV)/bin/python" crates/python/benches/overhead.py
 
 # The property tests of the models with other cases, a round in ten seconds; each round's seed is printed, and PROPTEST_RNG_SEED=SEED cargo test

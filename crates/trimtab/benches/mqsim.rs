@@ -12,6 +12,7 @@ use std::collections::BinaryHeap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command as Process, ExitCode};
+use std::time::Instant;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::spec::{DriveSpec, Flash, GcPacing, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache};
 use trimtab_core::drive::ssd::Ssd;
@@ -33,6 +34,8 @@ const ERASE_NS: u64 = 3_000_000;
 const CHANNEL_MBPS: u64 = 400;
 /// Of the link: MQSim's four lanes of 1 GB/s.
 const LINK_BPS: u64 = 4_000_000_000;
+/// Requests simulated a second, fill and all, against MQSim's, where both do what brings the drive to steady state.
+const FASTER_MIN: f64 = 100.0;
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mqsim.csv");
 
 /// Random requests of 4 KiB over the whole drive, in a window.
@@ -70,6 +73,8 @@ struct Figures {
     median_us: f64,
     p99_us: f64,
     waf: f64,
+    /// Requests by the time that passed here, those before the measured ones among them.
+    simulated_per_s: f64,
 }
 
 fn user_pages() -> u64 {
@@ -123,6 +128,7 @@ fn spec() -> DriveSpec {
 
 /// The case on this model: filled in order, then overwritten at random, then measured.
 fn ours(case: &Case) -> Figures {
+    let started = Instant::now();
     let mut ssd = Ssd::new(&spec(), 1).unwrap();
     let pages = user_pages();
     let mut now = Nanos::ZERO;
@@ -135,6 +141,7 @@ fn ours(case: &Case) -> Figures {
     let began = Nanos(now.0 + (1 << 50));
     let mut times = Vec::new();
     let ended = window(&mut ssd, &mut rng, began, case.read_percent, case.depth, case.requests, &mut |took| times.push(took));
+    let simulated_per_s = (pages * (1 + case.drive_writes_before) + case.requests) as f64 / started.elapsed().as_secs_f64();
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize] as f64 / 1e3;
     Figures {
@@ -143,6 +150,7 @@ fn ours(case: &Case) -> Figures {
         max_us: at(1.0),
         median_us: at(0.5),
         p99_us: at(0.99),
+        simulated_per_s,
         waf: ssd.waf_since(&before).unwrap_or(0.0),
     }
 }
@@ -179,7 +187,9 @@ fn theirs(program: &Path, case: &Case) -> Option<Figures> {
         Process::new(program).args(arguments).current_dir(&directory).stdin(std::process::Stdio::null()).output().ok()?;
         std::fs::read_to_string(directory.join("workload_scenario_1.xml")).ok()
     };
+    let started = Instant::now();
     let long = run(before + case.requests)?;
+    let simulated_per_s = (before + case.requests) as f64 / started.elapsed().as_secs_f64();
     let short = if before > 0 { run(before) } else { None };
     let _ = std::fs::remove_dir_all(&directory);
     let of_long = |tag: &str| number(&long, tag);
@@ -201,6 +211,7 @@ fn theirs(program: &Path, case: &Case) -> Option<Figures> {
         mean_us,
         max_us: of_long("Max_Device_Response_Time")?,
         waf: if writes > 0.0 { programs / writes } else { 0.0 },
+        simulated_per_s,
         ..Figures::default()
     })
 }
@@ -277,7 +288,7 @@ fn main() -> ExitCode {
     let _figures = figures::begin("mqsim", "This model in the cases of docs/mqsim.csv, which has what MQSim said of them.", &[]);
     let program = std::env::var_os("TRIMTAB_MQSIM");
     let mut table = String::from("case,mqsim_iops,mqsim_mean_us,mqsim_max_us,mqsim_waf,iops,mean_us,median_us,p99_us,max_us,waf\n");
-    let mut all = true;
+    let (mut all, mut slowest) = (true, f64::MAX);
     for case in &CASES {
         let theirs = program.as_ref().map_or_else(|| kept(case.name), |program| theirs(Path::new(program), case));
         let ours = ours(case);
@@ -290,6 +301,16 @@ fn main() -> ExitCode {
             all = false;
             continue;
         };
+        if case.drive_writes_before > 0 && program.is_some() {
+            let times = ours.simulated_per_s / theirs.simulated_per_s;
+            keep(case.name, "requests simulated", "requests/s", &[ours.simulated_per_s]);
+            keep(case.name, "requests simulated by MQSim", "requests/s", &[theirs.simulated_per_s]);
+            eprintln!(
+                "{}: {:.0} requests simulated a second, MQSim {:.0}: {times:.0} times ({FASTER_MIN:.0} claimed)",
+                case.name, ours.simulated_per_s, theirs.simulated_per_s
+            );
+            slowest = slowest.min(times);
+        }
         let _ = writeln!(
             table,
             "\"{}\",{:.0},{:.0},{:.0},{:.3},{:.0},{:.1},{:.1},{:.1},{:.1},{:.3}",
@@ -307,5 +328,5 @@ fn main() -> ExitCode {
         );
     }
     print!("{table}");
-    if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if all && slowest >= FASTER_MIN { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,0 +1,89 @@
+"""What the way through Python costs: the same simulation by the program and by the package, in turns, and commands submitted step by step.
+
+`target/python/bin/python crates/python/benches/native.py` after `make python`, with a wheel and a program of the release profile (docs/python.md; TRIMTAB names the program),
+on a quiet machine. Prints medians; exit status 1 if the package does less than 0.95 of what the program does, or fewer than two million commands a second.
+"""
+
+import csv
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import trimtab
+
+PROGRAM = os.environ.get("TRIMTAB", "target/release/trimtab")
+ROUNDS = int(os.environ.get("TRIMTAB_BENCH_ROUNDS", "5"))
+DRIVE, CAPACITY, DRIVE_WRITES = "crucial-m4-128gb", "8GiB", 16
+RATE_MIN, COMMANDS_PER_S_MIN = 0.95, 2e6
+BATCH, BATCHES = 65_536, 128
+
+
+def by_program(directory: str) -> tuple[float, float]:
+    """Seconds, and the write amplification."""
+    command = [PROGRAM, "--quiet", "--json", "--store", f"{directory}/store.db", "drive", "simulate", "--drive", DRIVE, "--capacity", CAPACITY]
+    began = time.perf_counter()
+    told = subprocess.run([*command, "--until-written", f"{DRIVE_WRITES}x", "--trim", "none"], check=True, capture_output=True).stdout
+    took = time.perf_counter() - began
+    return took, next(metric["samples"][0] for metric in json.loads(told)["metrics"] if metric["name"] == "waf")
+
+
+def by_package() -> tuple[float, float]:
+    began = time.perf_counter()
+    run = trimtab.simulate(trimtab.Drive(DRIVE).change({"capacity": CAPACITY}), {"name": "random", "drive_writes": DRIVE_WRITES}, "none")
+    return time.perf_counter() - began, run.figures["waf_ratio"]
+
+
+def step_by_step() -> float:
+    """Commands a second: random writes of 4 KiB, 32 in flight, in batches of which each is drawn before the clock is looked at."""
+    ssd = trimtab.Ssd(trimtab.Drive(DRIVE).change({"capacity": CAPACITY}))
+    draws, places = np.random.default_rng(1), (8 << 30) // 4096
+    kind, length = np.ones(BATCH, np.uint8), np.full(BATCH, 4096, np.uint64)
+    took = 0.0
+    for _ in range(BATCHES):
+        offset = draws.integers(0, places, BATCH, np.uint64) * np.uint64(4096)
+        began = time.perf_counter()
+        ssd.submit(kind, offset, length, depth=32)
+        took += time.perf_counter() - began
+    return BATCH * BATCHES / took
+
+
+def keep(rows: list[tuple[str, str, str, list[float]]], load: str) -> None:
+    """Every sample, in the shape of the other benchmarks (crates/trimtab/benches/figures), in the directory that TRIMTAB_BENCH_CSV names."""
+    directory = os.environ.get("TRIMTAB_BENCH_CSV")
+    if not directory:
+        return
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, "python-native.csv"), "w", newline="") as file:
+        file.write(f"# The same simulation by the program and by the package ({DRIVE} at {CAPACITY}, written {DRIVE_WRITES} times), and commands step by step.\n")
+        file.write(f"# trimtab {trimtab.__version__}, numpy {np.__version__}, Python {platform.python_version()}\n")
+        file.write(f"# Linux {platform.release()} {platform.machine()}, {os.cpu_count()} processors; load before {load}\n")
+        told = csv.writer(file, lineterminator="\n")
+        told.writerow(["case", "figure", "unit", "sample", "value"])
+        told.writerows([case, figure, unit, nth + 1, value] for case, figure, unit, values in rows for nth, value in enumerate(values))
+
+
+def main() -> int:
+    load = " ".join(f"{value:.2f}" for value in os.getloadavg())
+    program, package, steps = [], [], []
+    with tempfile.TemporaryDirectory() as directory:
+        for _ in range(ROUNDS):
+            (there, waf_there), (here, waf_here) = by_program(directory), by_package()
+            assert waf_there == waf_here, "not the same simulation"
+            program.append(there)
+            package.append(here)
+            steps.append(step_by_step())
+    keep([("simulate", "program", "s", program), ("simulate", "package", "s", package), ("step by step", "commands", "commands/s", steps)], load)
+    rate, commands = statistics.median(program) / statistics.median(package), statistics.median(steps)
+    print(f"simulate: {statistics.median(program):.2f} s by the program, {statistics.median(package):.2f} s from Python: {rate:.3f} of its speed ({RATE_MIN} claimed)")
+    print(f"step by step: {commands / 1e6:.2f} million commands a second ({COMMANDS_PER_S_MIN / 1e6:.0f} million claimed)")
+    return int(rate < RATE_MIN or commands < COMMANDS_PER_S_MIN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
