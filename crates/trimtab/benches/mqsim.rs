@@ -160,14 +160,15 @@ fn window(ssd: &mut Ssd, rng: &mut Stream, began: Nanos, read_percent: u64, dept
     let mut under_way: BinaryHeap<Reverse<u64>> = (0..depth).map(|_| Reverse(began.0)).collect();
     let mut last = began;
     for _ in 0..count {
-        let now = Nanos(under_way.pop().unwrap().0);
+        let mut earliest = under_way.peek_mut().unwrap();
+        let now = Nanos(earliest.0);
         let extent = Extent { offset: rng.below(user_pages()) * PAGE, len: PAGE };
         let read = rng.below(100) < read_percent;
         let command = if read { Command::Read(extent) } else { Command::Write(extent, DataClass::Random) };
         let done = ssd.submit(now, &command).done;
         took(done.0 - now.0);
         last = last.max(done);
-        under_way.push(Reverse(done.0));
+        *earliest = Reverse(done.0);
     }
     last
 }

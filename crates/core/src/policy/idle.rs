@@ -102,34 +102,37 @@ impl Idle {
 
     /// Trims the next piece if the device is idle, or says when to look again.
     fn next_piece(&mut self, observation: &Observation<'_>) -> Option<Action> {
-        let part = whole_units(self.piece(), observation.granule).unwrap_or(Bytes::MAX);
-        match self.pass.step(observation, part) {
+        // How large the piece is takes longer to say than whether there is one, and is asked for rarely: a busy device is looked at often.
+        match self.pass.step(observation, Bytes::MAX) {
             Step::Done => {
                 self.quiet.forget(&self.settings);
                 None
             }
             Step::Later(instant) => Some(Action::WaitUntil(instant)),
-            Step::Window(window) => Some(match self.quiet.must_wait(&self.settings, observation) {
+            Step::Window(_) => Some(match self.quiet.must_wait(&self.settings, observation) {
                 Some(until) => Action::WaitUntil(until),
-                None => {
-                    let tail = self.trial(observation, window);
-                    self.pace.sent(tail.unwrap_or(window), tail.map(|_| window.start));
-                    self.quiet.sent(observation.now);
-                    let (min_extent, commands_max) = (self.settings.min_extent, self.pace.commands_max(&self.settings));
-                    match tail {
-                        // Before anything is known one command tells enough.
-                        Some(tail) => Action::Trim(TrimRequest {
-                            commands_max: commands_max.max(1),
-                            trial: true,
-                            ..TrimRequest::whole(tail, min_extent)
-                        }),
-                        None => {
-                            let command_max = self.pace.command_max(&self.settings, window);
-                            self.pass.send(TrimRequest { command_max, commands_max, ..TrimRequest::whole(window, min_extent) })
-                        }
-                    }
-                }
+                None => self.send_piece(observation),
             }),
+        }
+    }
+
+    /// Trims the next piece, of which there is one.
+    fn send_piece(&mut self, observation: &Observation<'_>) -> Action {
+        let part = whole_units(self.piece(), observation.granule).unwrap_or(Bytes::MAX);
+        let Step::Window(window) = self.pass.step(observation, part) else { return Action::Nothing };
+        let tail = self.trial(observation, window);
+        self.pace.sent(tail.unwrap_or(window), tail.map(|_| window.start));
+        self.quiet.sent(observation.now);
+        let (min_extent, commands_max) = (self.settings.min_extent, self.pace.commands_max(&self.settings));
+        match tail {
+            // Before anything is known one command tells enough.
+            Some(tail) => {
+                Action::Trim(TrimRequest { commands_max: commands_max.max(1), trial: true, ..TrimRequest::whole(tail, min_extent) })
+            }
+            None => {
+                let command_max = self.pace.command_max(&self.settings, window);
+                self.pass.send(TrimRequest { command_max, commands_max, ..TrimRequest::whole(window, min_extent) })
+            }
         }
     }
 
