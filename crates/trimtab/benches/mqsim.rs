@@ -35,7 +35,7 @@ const CHANNEL_MBPS: u64 = 400;
 /// Of the link: MQSim's four lanes of 1 GB/s.
 const LINK_BPS: u64 = 4_000_000_000;
 /// Requests simulated a second, fill and all, against MQSim's, where both do what brings the drive to steady state.
-const FASTER_MIN: f64 = 100.0;
+const FASTER_MIN: f64 = 50.0;
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mqsim.csv");
 
 /// Random requests of 4 KiB over the whole drive, in a window.
