@@ -307,10 +307,20 @@ impl Ftl {
     }
 }
 
+/// As many addresses are looked at together.
+const RUN_CHUNK: usize = 64;
+
 /// How many addresses from the first on lie in superblock `block`.
 fn run_of(addresses: &[u32], shift: u32, block: u32) -> usize {
+    let alone = |part: &[u32]| part.iter().take_while(|address| **address >> shift == block).count();
+    let (near, far) = addresses.split_at(addresses.len().min(RUN_CHUNK));
+    let short = alone(near);
+    // Where rows of several superblocks follow each other, runs are short.
+    if short < near.len() {
+        return short;
+    }
     // Whole chunks without a branch inside, for TRIMs of a whole drive.
     let elsewhere = |chunk: &&[u32]| chunk.iter().fold(0, |seen, address| seen | (*address >> shift) ^ block) != 0;
-    let whole = addresses.chunks_exact(64).take_while(|chunk| !elsewhere(chunk)).count() * 64;
-    whole + addresses[whole..].iter().take_while(|address| **address >> shift == block).count()
+    let whole = far.chunks_exact(RUN_CHUNK).take_while(|chunk| !elsewhere(chunk)).count() * RUN_CHUNK;
+    short + whole + alone(&far[whole..])
 }
