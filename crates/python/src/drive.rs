@@ -5,11 +5,13 @@ use crate::{learn, values};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use trimtab_core::drive::shipped;
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::file::{self, parse};
 use trimtab_core::drive::spec::text;
+use trimtab_core::run::Warning;
 use trimtab_core::sweep::{Value, settings};
 use trimtab_core::usage::nearest;
 
@@ -20,6 +22,8 @@ const SPEC_BYTES_MAX: u64 = 1 << 20;
 #[pyclass(frozen, module = "trimtab")]
 pub struct Drive {
     pub drive: file::Drive,
+    /// That it was made smaller than its write amplification allows.
+    pub few: Option<Warning>,
 }
 
 /// Names of the shipped drives.
@@ -52,19 +56,25 @@ pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
     })
 }
 
+impl From<file::Drive> for Drive {
+    fn from(drive: file::Drive) -> Self {
+        Self { drive, few: None }
+    }
+}
+
 #[pymethods]
 impl Drive {
     /// A shipped drive by its name, or a specification file: anything with a `/` or that ends in `.toml`.
     #[new]
     fn new(reference: PathBuf) -> PyResult<Self> {
         let reference = reference.to_str().ok_or_else(|| error("the name of a drive is text"))?;
-        Ok(Self { drive: load(reference, Path::new("")).map_err(error)? })
+        Ok(load(reference, Path::new("")).map_err(error)?.into())
     }
 
     /// A drive from the text of a specification.
     #[staticmethod]
     fn parse(text: &str) -> PyResult<Self> {
-        Ok(Self { drive: parse(text).map_err(error)? })
+        Ok(parse(text).map_err(error)?.into())
     }
 
     /// The same drive with other parameters, as sweeps set them: `drive.change({"capacity": "8GiB", "flash.trim.command_ns": 0})`.
@@ -72,8 +82,8 @@ impl Drive {
         let mut given = Vec::new();
         values::entries("drive", parameters, &mut given)?;
         let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
-        let drive = settings::changed_drive(self.drive.clone(), &given).map_err(|wrong| error(said(wrong)))?;
-        Ok(Self { drive })
+        let changed = settings::changed_drive(self.drive.clone(), &given).map_err(|wrong| error(said(wrong)))?;
+        Ok(Self { drive: changed.drive, few: changed.few.or_else(|| self.few.clone()) })
     }
 
     /// The text of its specification, every field with its value and its source: what `parse` reads, and the program as `drive:FILE.toml`.
@@ -92,7 +102,7 @@ impl Drive {
     #[getter]
     fn members(&self) -> Vec<Self> {
         let bare = |spec: &DriveSpec| file::Drive { spec: spec.clone(), sources: BTreeMap::new(), alternatives: Vec::new(), twin: None };
-        self.drive.twin.iter().flat_map(|twin| &twin.members).map(|spec| Self { drive: bare(spec) }).collect()
+        self.drive.twin.iter().flat_map(|twin| &twin.members).map(|spec| bare(spec).into()).collect()
     }
 
     #[getter]
@@ -108,6 +118,21 @@ impl Drive {
     #[getter]
     fn capacity_bytes(&self) -> u64 {
         self.drive.spec.capacity_bytes
+    }
+
+    fn __eq__(&self, other: PyRef<'_, Self>) -> bool {
+        self.drive.spec == other.drive.spec && self.drive.twin == other.drive.twin
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.drive.spec.name, self.drive.spec.capacity_bytes).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The text that it is made of again, for copies and other processes.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        Ok((py.get_type::<Self>().getattr("parse")?, (self.text(),)))
     }
 
     fn __repr__(&self) -> String {

@@ -3,6 +3,7 @@
 use crate::aside::Signs;
 use crate::crew::{Crew, available};
 use crate::drive::Drive;
+use crate::values::{Threads, Whole};
 use crate::{aside, error};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -43,15 +44,15 @@ impl Observer for &Signs {
 
 /// Learns a twin of a modelled drive: probes it in virtual time, and finds the drives that explain what they show.
 #[pyfunction]
-#[pyo3(signature = (drive, budget="small", *, write_limit_bytes=None, threads=None, progress=None, seed=1))]
+#[pyo3(signature = (drive, budget="small", *, write_limit_bytes=None, threads=None, progress=None, seed=Whole(1)))]
 pub fn learn(
     py: Python<'_>,
     drive: PyRef<'_, Drive>,
     budget: &str,
-    write_limit_bytes: Option<u64>,
-    threads: Option<usize>,
+    write_limit_bytes: Option<Whole>,
+    threads: Option<Threads>,
     progress: Option<Py<PyAny>>,
-    seed: u64,
+    seed: Whole,
 ) -> PyResult<Drive> {
     let budget = Budget::ALL.into_iter().find(|one| one.name() == budget).ok_or_else(|| {
         let names = Budget::ALL.map(Budget::name).join(", ");
@@ -64,16 +65,16 @@ pub fn learn(
         .call_method0("date")?
         .str()?
         .extract()?;
-    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let (threads, seed, limit) = (Threads::or_all(threads), seed.0, write_limit_bytes.map(|limit| limit.0));
     let spec = drive.drive.spec.clone();
     let learned = aside::run(py, progress.as_ref(), |mut signs| {
-        let measured = Measured::in_virtual_time(&spec, &spec.name, budget, write_limit_bytes, seed, &mut signs)
-            .map_err(|cannot| cannot.to_string())?;
+        let measured = Measured::in_virtual_time(&spec, &spec.name, budget, limit, seed, &mut signs)
+            .map_err(|cannot| cannot.to_string().replace("--write-limit", "write_limit_bytes"))?;
         let fitted = measured.fitted(&OnThreads { threads, signs }, &mut signs);
         let fitted = fitted.ok_or_else(|| format!("no modelled drive explains what was measured on {}", spec.name))?;
         Ok::<_, String>(measured.twin(&spec.name, &today, &fitted))
     })?;
-    learned.map(|drive| Drive { drive }).map_err(error)
+    learned.map(Drive::from).map_err(error)
 }
 
 /// What is known of a twin, as Python has it.

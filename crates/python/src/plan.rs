@@ -2,10 +2,11 @@
 
 use crate::crew::{Crew, available};
 use crate::trace::{Timed, Trace};
+use crate::values::{Threads, Whole};
 use crate::{aside, drive, error, table};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyType};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,6 +34,9 @@ pub struct Plan {
 
 /// A trace that was read, by its path and how it was to be read; or why it cannot be.
 type Known = (String, Asked, Result<Trace, String>);
+
+/// Text, directory, and files that were given.
+type Again<'py> = (String, PathBuf, Option<Bound<'py, PyDict>>);
 
 /// Drives and traces beside the plan, or as they were given.
 impl Sources for Plan {
@@ -103,17 +107,18 @@ impl Plan {
         Ok(made)
     }
 
+    /// What it is made of again, for copies and other processes.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyType>, Again<'py>)> {
+        let files = self.given.as_ref().map(|_| self.files(py)).transpose()?;
+        Ok((py.get_type::<Self>(), (self.text.clone(), self.directory.clone(), files)))
+    }
+
     /// The files that the plan names, by the paths that it has for them: all that it needs besides its text.
     #[getter]
     fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
         for path in self.plan.paths() {
-            let read = |path: &Path| std::fs::read(path).map_err(|wrong| error(format!("cannot read {}: {wrong}", path.display())));
-            let content = match &self.given {
-                Some(given) => Cow::Borrowed(sent(given, &path).map_err(error)?),
-                None => Cow::Owned(read(&self.directory.join(&path))?),
-            };
-            all.set_item(&path, PyBytes::new(py, &content))?;
+            all.set_item(&path, PyBytes::new(py, &self.content(&path).map_err(error)?))?;
         }
         Ok(all)
     }
@@ -146,18 +151,18 @@ impl Plan {
     }
 
     /// Runs these cells on so many threads, as far as `memory_bytes` (or four fifths of what is free) take them, and gives a row each, in their order, in a form that can be sent anywhere.
-    #[pyo3(signature = (cells, *, threads=1, memory_bytes=None, progress=None))]
+    #[pyo3(signature = (cells, *, threads=Threads(1), memory_bytes=None, progress=None))]
     fn run<'py>(
         &self,
         py: Python<'py>,
         cells: Vec<u64>,
-        threads: usize,
-        memory_bytes: Option<u64>,
+        threads: Threads,
+        memory_bytes: Option<Whole>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         cells.iter().try_for_each(|cell| self.known(*cell).map(drop))?;
         let rows = aside::run(py, progress.as_ref(), |signs| {
-            self.rows(&cells, &Crew { threads, memory_bytes: memory_bytes.unwrap_or_else(available), signs })
+            self.rows(&cells, &Crew { threads: threads.0, memory_bytes: memory_bytes.map_or_else(available, |bytes| bytes.0), signs })
         })?;
         let rows = rows.ok_or_else(|| error("it was stopped"))?;
         Ok(rows.iter().map(|row| PyBytes::new(py, &packed(row))).collect())
@@ -179,6 +184,7 @@ impl Plan {
             ("tool_version", env!("CARGO_PKG_VERSION").to_owned()),
             ("model", MODEL.to_owned()),
             ("plan_hash", short_hash(&self.text)),
+            ("inputs", self.inputs().map_err(error)?),
             ("cells", self.plan.cells().to_string()),
             ("plan", self.text.clone()),
         ];
@@ -194,6 +200,22 @@ impl Plan {
 }
 
 impl Plan {
+    /// A file that the plan names.
+    fn content(&self, path: &str) -> Result<Cow<'_, [u8]>, String> {
+        let read = |path: &Path| std::fs::read(path).map_err(|wrong| format!("cannot read {}: {wrong}", path.display()));
+        match &self.given {
+            Some(given) => sent(given, path).map(Cow::Borrowed),
+            None => read(&self.directory.join(path)).map(Cow::Owned),
+        }
+    }
+
+    /// What the files hold that the plan names, by their paths: hashes, as JSON.
+    fn inputs(&self) -> Result<String, String> {
+        let hash = |path: String| self.content(&path).map(|content| (path, short_hash(&content)));
+        let all = self.plan.paths().into_iter().map(hash).collect::<Result<BTreeMap<String, String>, String>>()?;
+        Ok(serde_json::to_string(&all).expect("texts are JSON"))
+    }
+
     fn known(&self, cell: u64) -> PyResult<u64> {
         let cells = self.plan.cells();
         if cell < cells { Ok(cell) } else { Err(error(format!("the plan has {cells} cells, and none of number {cell}"))) }

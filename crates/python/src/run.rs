@@ -57,14 +57,27 @@ impl Run {
     /// Names of the series.
     #[getter]
     fn series_names(&self) -> Vec<&str> {
-        self.run.series.iter().map(|series| series.name.as_str()).collect()
+        let mut names: Vec<&str> = Vec::new();
+        self.run.series.iter().for_each(|series| {
+            if !names.contains(&series.name.as_str()) {
+                names.push(&series.name);
+            }
+        });
+        names
     }
 
-    /// A series: what it is over (`time`, in nanoseconds, or `bytes-written`), where, its unit, its values.
-    fn series<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Values<'py>> {
-        let series = self.run.series.iter().find(|series| series.name == name);
-        let series = series
-            .ok_or_else(|| PyKeyError::new_err(format!("there is no series '{name}'; there are {}", self.series_names().join(", "))))?;
+    /// A series: what it is over (`time`, in nanoseconds, or `bytes-written`), where, its unit, its values. Some are kept over both; `over` says which is meant.
+    #[pyo3(signature = (name, over=None))]
+    fn series<'py>(&self, py: Python<'py>, name: &str, over: Option<&str>) -> PyResult<Values<'py>> {
+        let meant = |series: &&run::Series| series.name == name && over.is_none_or(|over| series.axis.name() == over);
+        let series = self.run.series.iter().find(meant);
+        let series = series.ok_or_else(|| {
+            PyKeyError::new_err(format!(
+                "there is no series '{name}'{}; there are {}",
+                over.map_or_else(String::new, |over| format!(" over {over}")),
+                self.series_names().join(", ")
+            ))
+        })?;
         Ok((series.axis.name(), series.x.to_pyarray(py), series.unit.name(), series.y.to_pyarray(py)))
     }
 

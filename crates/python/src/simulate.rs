@@ -3,12 +3,13 @@
 use crate::drive::{Drive, said};
 use crate::run::Run;
 use crate::trace::{Timed, Trace};
+use crate::values::Whole;
 use crate::{aside, error, values};
 use pyo3::prelude::*;
 use trimtab_core::drive::spec::file;
 use trimtab_core::runner::End;
 use trimtab_core::sweep::detail::Keep;
-use trimtab_core::sweep::{Asked, Sources, Value, settings, table};
+use trimtab_core::sweep::{Asked, Sources, Value, Work, settings, table};
 
 /// The drive and the trace that were given.
 struct Given<'a> {
@@ -31,7 +32,7 @@ impl Sources for Given<'_> {
 /// Runs a workload on a modelled drive under a trim policy. Settings are those of sweeps (`workload`, `policy` and `volume` are a name, or a
 /// dictionary with a `name`), and so are the figures of the result.
 #[pyfunction]
-#[pyo3(signature = (drive, workload=None, policy=None, *, volume=None, trace=None, seed=1))]
+#[pyo3(signature = (drive, workload=None, policy=None, *, volume=None, trace=None, seed=Whole(1)))]
 pub fn simulate(
     py: Python<'_>,
     drive: PyRef<'_, Drive>,
@@ -39,7 +40,7 @@ pub fn simulate(
     policy: Option<&Bound<'_, PyAny>>,
     volume: Option<&Bound<'_, PyAny>>,
     trace: Option<PyRef<'_, Trace>>,
-    seed: u64,
+    seed: Whole,
 ) -> PyResult<Run> {
     let mut given = vec![("drive.name".to_owned(), Value::Text("given".to_owned()))];
     values::section("workload", workload, &mut given)?;
@@ -53,7 +54,10 @@ pub fn simulate(
     }
     let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let sources = Given { drive: &drive.drive, trace: trace.as_deref() };
-    let cell = settings::resolve(&given, seed, &sources).map_err(|wrong| error(said(wrong)))?;
+    let mut cell = settings::resolve(&given, seed.0, &sources).map_err(|wrong| error(said(wrong)))?;
+    if matches!(cell.work, Work::Requests { .. }) {
+        cell.few = drive.few.clone();
+    }
     match aside::run(py, None, |mut signs| cell.run(&mut signs))? {
         Ok((run, End::Complete)) => Ok(Run { id: cell.id(), outcome: table::outcome(&cell, &run, &Keep::default()), run }),
         Ok((_, End::Failed(failed))) => Err(error(failed.to_string())),

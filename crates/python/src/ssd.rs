@@ -2,6 +2,7 @@
 
 use crate::drive::Drive;
 use crate::trace::KINDS;
+use crate::values::{Whole, column};
 use crate::{aside, error};
 use numpy::{PyArray1, PyReadonlyArray1, ToPyArray as _};
 use pyo3::prelude::*;
@@ -107,9 +108,9 @@ type Served<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 impl Ssd {
     /// A new drive.
     #[new]
-    #[pyo3(signature = (drive, seed=1))]
-    fn new(drive: PyRef<'_, Drive>, seed: u64) -> PyResult<Self> {
-        let drive = model::build(&drive.drive.spec, seed).map_err(|wrong| error(wrong.to_string()))?;
+    #[pyo3(signature = (drive, seed=Whole(1)))]
+    fn new(drive: PyRef<'_, Drive>, seed: Whole) -> PyResult<Self> {
+        let drive = model::build(&drive.drive.spec, seed.0).map_err(|wrong| error(wrong.to_string()))?;
         Ok(Self(Mutex::new(Host { drive, now: Nanos::ZERO })))
     }
 
@@ -120,13 +121,16 @@ impl Ssd {
     fn submit<'py>(
         &self,
         py: Python<'py>,
-        kind: PyReadonlyArray1<'_, u8>,
-        offset: PyReadonlyArray1<'_, u64>,
-        length: PyReadonlyArray1<'_, u64>,
-        at_ns: Option<PyReadonlyArray1<'_, u64>>,
-        depth: Option<usize>,
+        kind: &Bound<'py, PyAny>,
+        offset: &Bound<'py, PyAny>,
+        length: &Bound<'py, PyAny>,
+        at_ns: Option<&Bound<'py, PyAny>>,
+        depth: Option<Whole>,
         data: &str,
     ) -> PyResult<Served<'py>> {
+        let (kind, offset) = (column::<u8>("kind", kind, u8::MAX.into())?, column::<u64>("offset", offset, u64::MAX)?);
+        let length = column::<u64>("length", length, u64::MAX)?;
+        let at_ns = at_ns.map(|at| column::<u64>("at_ns", at, u64::MAX)).transpose()?;
         let (kinds, offsets, lengths) = (kind.as_slice()?, offset.as_slice()?, length.as_slice()?);
         let at = at_ns.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
         if [offsets.len(), lengths.len(), at.map_or(kinds.len(), <[u64]>::len)] != [kinds.len(); 3] {
@@ -134,9 +138,14 @@ impl Ssd {
         }
         let times = match (at, depth) {
             (Some(at), None) => Times::At(at),
-            (None, depth) => match depth.unwrap_or(1) {
-                depth @ 1..=DEPTH_MAX => Times::InFlight(depth),
-                other => return Err(error(format!("{other} commands in flight: there are 1 to {DEPTH_MAX}"))),
+            (None, depth) => match depth.map_or(Some(1), |depth| usize::try_from(depth.0).ok()) {
+                Some(depth @ 1..=DEPTH_MAX) => Times::InFlight(depth),
+                other => {
+                    return Err(error(format!(
+                        "depth: {} commands in flight, and there are 1 to {DEPTH_MAX}",
+                        other.unwrap_or(usize::MAX)
+                    )));
+                }
             },
             (Some(_), Some(_)) => return Err(error("commands have times or a depth, not both")),
         };
@@ -147,7 +156,8 @@ impl Ssd {
     }
 
     /// Tells the drive that no command arrives before then, so that it can use the time.
-    fn idle(&self, py: Python<'_>, until_ns: u64) -> PyResult<()> {
+    fn idle(&self, py: Python<'_>, until_ns: Whole) -> PyResult<()> {
+        let until_ns = until_ns.0;
         aside::run(py, None, |_| {
             let mut host = self.host();
             if until_ns < host.now.0 {

@@ -3,6 +3,7 @@
 use crate::crew::{Crew, available};
 use crate::drive::Drive;
 use crate::run::Run;
+use crate::values::{Threads, Whole};
 use crate::{aside, error};
 use pyo3::prelude::*;
 use std::cmp::Reverse;
@@ -122,21 +123,22 @@ fn shown(runs: &[run::Run]) -> Vec<Run> {
 
 /// Studies a modelled drive as `trimtab study` does.
 #[pyfunction]
-#[pyo3(signature = (drive, policies=None, *, filesystem="ext4", fill_percent=60.0, quick=false, questions=None, threads=None, progress=None, seed=1))]
+#[pyo3(signature = (drive, policies=None, *, filesystem="ext4", fill_percent=60.0, quick=false, questions=None, threads=None, progress=None, seed=Whole(1)))]
 #[expect(clippy::too_many_arguments, reason = "all but the first have names in Python")]
 pub fn study(
     py: Python<'_>,
     drive: PyRef<'_, Drive>,
-    policies: Option<Vec<String>>,
+    policies: Option<&Bound<'_, PyAny>>,
     filesystem: &str,
     fill_percent: f64,
     quick: bool,
     questions: Option<Vec<String>>,
-    threads: Option<usize>,
+    threads: Option<Threads>,
     progress: Option<Py<PyAny>>,
-    seed: u64,
+    seed: Whole,
 ) -> PyResult<Study> {
-    let policies = modelled::policies(&policies.unwrap_or_default()).map_err(|wrong| error(wrong.to_string()))?;
+    let policies = modelled::policies(&named(policies)?).map_err(|wrong| error(wrong.to_string()))?;
+    let seed = seed.0;
     if !FILESYSTEMS.contains(&filesystem) {
         return Err(error(format!("filesystem: there is no '{filesystem}', there are {}", FILESYSTEMS.join(", "))));
     }
@@ -148,7 +150,7 @@ pub fn study(
     if drive.drive.twin.is_some() && questions.is_none() {
         asked.assumptions = asked.assumptions.or(Some(Breadth::Drives));
     }
-    let (drive, threads) = (drive.drive.clone(), threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)));
+    let (drive, threads) = (drive.drive.clone(), Threads::or_all(threads));
     let made = aside::run(py, progress.as_ref(), |signs| {
         let used =
             Used::by_churn(&modelled::volume_named(filesystem), fill_percent / 100.0, seed).map_err(|problem| problem.to_string())?;
@@ -157,6 +159,14 @@ pub fn study(
         made(&setup, &policies, &asked, threads, signs)
     })?;
     made.map(|study| Study { study }).map_err(error)
+}
+
+/// Policies by name: all, one, or a list of some.
+fn named(policies: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
+    let Some(given) = policies else { return Ok(Vec::new()) };
+    let names = given.extract::<String>().map(|one| vec![one]).or_else(|_| given.extract::<Vec<String>>());
+    let names = names.map_err(|_| error("policies: a name, or a list of names"))?;
+    if names.is_empty() { Err(error("policies: there is none in the list; leave it out for all of them")) } else { Ok(names) }
 }
 
 fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<Asked> {

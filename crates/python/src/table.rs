@@ -48,7 +48,7 @@ impl Table {
 
 #[pymethods]
 impl Table {
-    /// The Arrow PyCapsule interface: `pyarrow.table(table)`, `polars.from_arrow(table)`, DuckDB and others take it without a copy.
+    /// The Arrow PyCapsule interface: `pyarrow.table(table)`, `polars.DataFrame(table)`, DuckDB and others take it without a copy.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(&self, py: Python<'py>, requested_schema: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyCapsule>> {
         // What cannot be cast may be given as it is.

@@ -1,9 +1,10 @@
 //! Traces: requests as arrays, or read from the text formats that the command line knows.
 
 use crate::error;
-use numpy::PyReadonlyArray1;
-use pyo3::exceptions::PyOSError;
+use crate::values::{Whole, column};
+use numpy::{PyArray1, ToPyArray as _};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +29,9 @@ pub struct Trace {
     events: Arc<Vec<Event>>,
     content: Arc<str>,
 }
+
+/// When, what, where and how long.
+type Arrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 
 /// A trace that is replayed.
 #[derive(Clone)]
@@ -133,12 +137,9 @@ fn event(at_ns: u64, kind: Kind, offset: u64, len: u64) -> Event {
 impl Trace {
     /// Requests as arrays: when (nanoseconds, not falling), what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes).
     #[new]
-    fn new(
-        time_ns: PyReadonlyArray1<'_, u64>,
-        kind: PyReadonlyArray1<'_, u8>,
-        offset: PyReadonlyArray1<'_, u64>,
-        length: PyReadonlyArray1<'_, u64>,
-    ) -> PyResult<Self> {
+    fn new(time_ns: &Bound<'_, PyAny>, kind: &Bound<'_, PyAny>, offset: &Bound<'_, PyAny>, length: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (time_ns, kind) = (column::<u64>("time_ns", time_ns, u64::MAX)?, column::<u8>("kind", kind, u8::MAX.into())?);
+        let (offset, length) = (column::<u64>("offset", offset, u64::MAX)?, column::<u64>("length", length, u64::MAX)?);
         let (time_ns, kind, offset, length) = (time_ns.as_array(), kind.as_array(), offset.as_array(), length.as_array());
         if [kind.len(), offset.len(), length.len()] != [time_ns.len(); 3] {
             return Err(error("the arrays of a trace are of the same length"));
@@ -160,12 +161,20 @@ impl Trace {
     /// Reads a trace: MSR Cambridge, Alibaba, fio's iolog, blkparse, columns.
     #[staticmethod]
     #[pyo3(signature = (path, *, format=None, volume=None))]
-    fn load(path: PathBuf, format: Option<&str>, volume: Option<u64>) -> PyResult<Self> {
+    fn load(path: PathBuf, format: Option<&str>, volume: Option<Whole>) -> PyResult<Self> {
         let format = format.map(str::parse).transpose().map_err(error)?;
         if !path.is_file() {
-            return Err(PyOSError::new_err(format!("{} is not a file", path.display())));
+            return Err(error(format!("cannot read {}: it is not a file", path.display())));
         }
-        Self::read(&path, format, volume).map_err(error)
+        Self::read(&path, format, volume.map(|volume| volume.0)).map_err(error)
+    }
+
+    /// The arrays that it is made of again, for copies and other processes.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, Arrays<'py>) {
+        let number = |of: fn(&Event) -> u64| self.events.iter().map(of).collect::<Vec<u64>>().to_pyarray(py);
+        let kind = |event: &Event| KINDS.iter().position(|kind| *kind == event.kind).unwrap_or_default() as u8;
+        let kinds = self.events.iter().map(kind).collect::<Vec<u8>>().to_pyarray(py);
+        (py.get_type::<Self>(), (number(|event| event.at.0), kinds, number(|event| event.offset), number(|event| event.len)))
     }
 
     fn __len__(&self) -> usize {

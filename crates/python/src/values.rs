@@ -1,12 +1,76 @@
 //! Settings as Python has them: dictionaries, however deep, with dotted or nested names.
 
 use crate::error;
+use numpy::{Element, PyReadonlyArray1};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use trimtab_core::sweep::Value;
 
 /// Settings with their dotted names.
 pub type Settings = Vec<(String, Value)>;
+
+/// A number that is whole and not below zero. Python names the argument that is not.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole(pub u64);
+
+impl<'py> FromPyObject<'_, 'py> for Whole {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let wrong = |_| PyTypeError::new_err(format!("{} is not a whole number from 0 to 2^64 - 1", shown(&given)));
+        given.extract::<u64>().map(Self).map_err(wrong)
+    }
+}
+
+/// Threads: at least one.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads(pub usize);
+
+impl<'py> FromPyObject<'_, 'py> for Threads {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let threads = given.extract::<usize>().ok().filter(|threads| *threads > 0);
+        threads.map(Self).ok_or_else(|| PyTypeError::new_err(format!("{} is no number of threads", shown(&given))))
+    }
+}
+
+impl Threads {
+    /// So many, or one for each processor.
+    pub fn or_all(given: Option<Self>) -> usize {
+        given.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |threads| threads.0)
+    }
+}
+
+fn shown(given: &Bound<'_, PyAny>) -> String {
+    given.repr().map_or_else(|_| "that".to_owned(), |text| text.to_string())
+}
+
+/// A column of numbers, from an array of any whole type or a list: as it is where it has the right type.
+///
+/// # Errors
+/// What is no such column, or has a number that does not fit. `name` is the argument's.
+pub fn column<'py, T: Element>(name: &str, given: &Bound<'py, PyAny>, max: u64) -> PyResult<PyReadonlyArray1<'py, T>> {
+    if let Ok(array) = given.extract() {
+        return Ok(array);
+    }
+    let array = given.py().import("numpy")?.call_method1("asarray", (given,))?;
+    let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
+    let empty = array.getattr("size")?.extract::<usize>()? == 0;
+    if !empty && !["i", "u"].contains(&kind.as_str()) {
+        return Err(error(format!("{name}: it holds whole numbers, not {}", array.getattr("dtype")?)));
+    }
+    if array.getattr("ndim")?.extract::<usize>()? != 1 {
+        return Err(error(format!("{name}: it has one dimension")));
+    }
+    let outside = |of: &str| -> PyResult<bool> { Ok(array.call_method0(of)?.extract::<u64>().map_or(true, |value| value > max)) };
+    if !empty && (outside("min")? || outside("max")?) {
+        return Err(error(format!("{name}: its numbers are 0 to {max}")));
+    }
+    let wanted = if max > u64::from(u8::MAX) { "uint64" } else { "uint8" };
+    array.call_method1("astype", (wanted,))?.extract().map_err(|_| error(format!("{name}: it is no column of numbers")))
+}
 
 /// Adds what `given` says below `prefix`. Text stands for the name: `policy="idle"`.
 ///

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import pickle
 import re
 import shutil
 import signal
@@ -115,6 +116,64 @@ class Simulations(unittest.TestCase):
         figures = run.figures
         expected = waf_of_fifo(figures["flash_utilisation_last_quarter_ratio"])
         self.assertAlmostEqual(figures["waf_last_quarter_ratio"] / expected, 1.0, delta=0.01)
+
+    def test_a_series_that_is_kept_over_two_axes_is_there_over_both(self):
+        run = trimtab.simulate(small(), {"name": "random", "drive_writes": 1}, "none")
+        self.assertEqual(len(run.series_names), len(set(run.series_names)))
+        over_time, over_bytes = run.series("write.rate", "time"), run.series("write.rate", "bytes-written")
+        self.assertEqual((over_time[0], over_bytes[0]), ("time", "bytes-written"))
+        with self.assertRaises(KeyError):
+            run.series("write.rate", "anything")
+
+    def test_a_drive_that_was_made_too_small_says_so(self):
+        codes = lambda drive: [code for code, _ in trimtab.simulate(drive, {"name": "random", "drive_writes": 0.01}, "none").warnings]
+        m4 = trimtab.Drive("crucial-m4-128gb")
+        self.assertIn("drive.few-superblocks", codes(m4.change({"capacity": "4GiB"})))
+        self.assertNotIn("drive.few-superblocks", codes(trimtab.Drive("crucial-m4-512gb").change({"capacity": "16GiB"})))
+
+    def test_what_is_wrong_with_an_argument_names_it(self):
+        ssd = trimtab.Ssd(small())
+        for kind, words, call in [
+            (TypeError, "'seed': -1", lambda: trimtab.simulate(small(), seed=-1)),
+            (TypeError, "'threads': 0", lambda: trimtab.study(small(), quick=True, threads=0)),
+            (TypeError, "'until_ns': -1", lambda: ssd.idle(-1)),
+            (TypeError, "'depth': -1", lambda: ssd.submit([1], [0], [4096], depth=-1)),
+            (trimtab.Error, "offset: its numbers", lambda: ssd.submit([1], [-4096], [4096])),
+            (trimtab.Error, "offset: it holds whole numbers", lambda: ssd.submit([1], [0.5], [4096])),
+            (trimtab.Error, "kind: its numbers", lambda: ssd.submit([300], [0], [4096])),
+            (trimtab.Error, "policies: ", lambda: trimtab.study(small(), [])),
+            (trimtab.Error, "policies: ", lambda: trimtab.study(small(), 3)),
+            (trimtab.Error, "cannot read nope.toml", lambda: trimtab.sweep("nope.toml")),
+            (trimtab.Error, "cannot read nope.csv", lambda: trimtab.Trace.load("nope.csv")),
+            (trimtab.Error, "client: ", lambda: trimtab.sweep(trimtab.Plan(PLAN), client=object())),
+        ]:
+            with self.subTest(words), self.assertRaises(kind) as raised:
+                call()
+            self.assertIn(words, str(raised.exception))
+            self.assertNotIn("\n", str(raised.exception))
+
+    def test_arrays_of_any_whole_type_and_lists_are_commands(self):
+        served = [
+            trimtab.Ssd(small()).submit(kind, offset, length, depth=2)[1].tolist()
+            for kind, offset, length in [
+                (np.array([1, 1], np.uint8), np.array([0, 4096], np.uint64), np.array([4096, 4096], np.uint64)),
+                (np.array([1, 1]), np.array([0, 4096]), np.array([4096, 4096], np.int32)),
+                ([1, 1], [0, 4096], [4096, 4096]),
+            ]
+        ]
+        self.assertEqual(served[0], served[1])
+        self.assertEqual(served[0], served[2])
+
+    def test_drives_plans_and_traces_go_to_other_processes(self):
+        again = pickle.loads(pickle.dumps(small()))
+        self.assertEqual(again, small())
+        self.assertEqual(hash(again), hash(small()))
+        self.assertNotEqual(again, trimtab.Drive("sata-tlc-500gb"))
+        plan = pickle.loads(pickle.dumps(trimtab.Plan(PLAN)))
+        self.assertEqual((plan.text, plan.cells), (PLAN, trimtab.Plan(PLAN).cells))
+        trace = trimtab.Trace([0, 5], [1, 2], [0, 4096], [4096, 4096])
+        of = lambda trace: trimtab.simulate(small(), trace=trace).id
+        self.assertEqual(of(pickle.loads(pickle.dumps(trace))), of(trace))
 
     def test_series_are_arrays_that_agree_with_the_figures(self):
         run = trimtab.simulate(small(), {"name": "random", "drive_writes": 2})
@@ -389,9 +448,16 @@ class Sweeps(unittest.TestCase):
                 self.assertEqual(["" if value is None else str(value) for value in mine], theirs, name)
 
     def test_a_manifest_is_one_command_a_shard(self):
-        commands = trimtab.manifest("a plan.toml", 2, "out")
-        self.assertEqual(commands[0], "trimtab sweep run 'a plan.toml' --shard 1/2 --output out.1")
-        self.assertEqual(commands[-1], "trimtab sweep merge out.1 out.2 --output out")
+        with tempfile.TemporaryDirectory(prefix="a plan ") as directory:
+            plan = pathlib.Path(directory, "plan.toml")
+            plan.write_text(PLAN)
+            commands = trimtab.manifest(plan, 2, "out")
+            self.assertEqual(commands[0], f"trimtab sweep run '{plan}' --shard 1/2 --output out.1")
+            self.assertEqual(commands[-1], "trimtab sweep merge out.1 out.2 --output out")
+            for shards in (0, 9, 10**9):
+                with self.assertRaises(trimtab.Error) as raised:
+                    trimtab.manifest(plan, shards, "out")
+                self.assertIn("1 to 8 shards", str(raised.exception))
 
 
 def travelling() -> tuple[trimtab.Plan, trimtab.Table]:

@@ -3,7 +3,7 @@
 use super::plan::Place;
 use crate::drive::spec::DriveSpec;
 use crate::policy::PolicySpec;
-use crate::run::{Run, TargetKind};
+use crate::run::{Run, TargetKind, Warning};
 use crate::runner::End;
 use crate::runner::header::Header;
 use crate::simulate::{self, Load, Plan, Trace, Watcher};
@@ -41,6 +41,8 @@ pub fn hex(bytes: &[u8]) -> String {
 pub struct Cell<T> {
     /// The drive, at the size that was asked for.
     pub drive: DriveSpec,
+    /// That it was made too small for its write amplification to be that of the drive it was made from, if it was.
+    pub few: Option<Warning>,
     /// The workload.
     pub work: Work<T>,
 }
@@ -85,7 +87,9 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 format!("files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} {daily} {size:?} {thorough} {seed}")
             }
         };
-        format!("{MODEL}\n{drive:?}\n{work}")
+        // What is said of it goes with its result.
+        let said = self.few.as_ref().map_or("", |warning| warning.code.as_str());
+        format!("{MODEL}\n{drive:?}\n{work}{said}")
     }
 
     /// Its name: 128 bits of the SHA-256 of its [`identity`](Self::identity), in hexadecimal.
@@ -122,6 +126,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 let end = simulated.end.clone();
                 let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == End::Complete);
                 simulated.describe(&mut run);
+                run.warnings.extend(self.few.clone());
                 Ok((run, end))
             }
             Work::Files { ageing, policy } => ageing.run(policy, watcher).map_err(|problem| problem.to_string()),

@@ -39,6 +39,8 @@ const LISTED: usize = 1000;
 const PLACES_MAX: usize = 20_000;
 /// Policies whose figures are no further apart are equally good.
 const TIE: f64 = 0.01;
+/// Where points are drawn, means differ by chance too: this many standard errors of their difference are nothing.
+const CHANCE: f64 = 2.0;
 /// The axis of policies.
 const POLICY: &str = "policy.name";
 
@@ -114,14 +116,19 @@ impl<'a> Look<'a> {
 
     /// The mean of a figure over the cells that are in these bins; `None` if there is none.
     fn mean(&self, figure: &str, bins: &[(usize, usize)]) -> Option<f64> {
+        let values = self.values(figure, bins);
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// A figure of the cells that are in these bins.
+    fn values(&self, figure: &str, bins: &[(usize, usize)]) -> Vec<f64> {
         let inside = |place: &[usize]| bins.iter().all(|(axis, bin)| place[*axis] == *bin);
-        let (mut sum, mut count) = (0.0, 0_u32);
-        for (_, figures) in self.cells.iter().filter(|(place, _)| inside(place)) {
-            if let Some(value) = figures.get(figure) {
-                (sum, count) = (sum + value, count + 1);
-            }
-        }
-        (count > 0).then(|| sum / f64::from(count))
+        self.cells.iter().filter(|(place, _)| inside(place)).filter_map(|(_, figures)| figures.get(figure).copied()).collect()
+    }
+
+    /// Whether points lie anywhere on their axes, so that cells of a place differ in more than the policy.
+    fn drawn(&self) -> bool {
+        self.plan.design.kind != Kind::Grid
     }
 
     fn axes(&self) -> Table {
@@ -155,23 +162,38 @@ impl<'a> Look<'a> {
 
     /// Which policy is best where on the plane of the first two other axes.
     fn best(&self) -> Option<Section> {
-        let policy = self.policy()?;
+        let policy = self.policy().filter(|axis| self.bins[*axis].labels.len() > 1)?;
         let others: Vec<usize> = (0..self.bins.len()).filter(|axis| *axis != policy).take(2).collect();
         let one = |(figure, better): &(&str, Better)| {
-            let best = |place: &[(usize, usize)]| {
-                let of = |bin: usize| Some((bin, self.mean(figure, &[place, &[(policy, bin)]].concat())?));
-                let all: Vec<(usize, f64)> = (0..self.bins[policy].labels.len()).filter_map(of).collect();
-                let sign = if *better == Better::Higher { -1.0 } else { 1.0 };
-                let least = all.iter().map(|(_, value)| sign * value).reduce(f64::min)?;
-                let near = |(_, value): &&(usize, f64)| sign * value - least <= TIE * libm::fabs(least);
-                Some(all.iter().filter(near).map(|(bin, _)| self.bins[policy].labels[*bin].as_str()).collect::<Vec<_>>().join(", "))
-            };
-            let words = |place: &[(usize, usize)]| best(place).unwrap_or_default();
+            let words = |place: &[(usize, usize)]| self.best_at(figure, *better, policy, place).unwrap_or_default();
             Block::Table(self.plane(&format!("Best policy by {figure}"), &others, &words))
         };
         let shown: Vec<Block> = SHOWN.iter().filter(|(name, _)| self.figures.iter().any(|figure| figure == name)).map(one).collect();
-        let text = "The policy with the best mean over all cells of the same place; several where they are no more than 1 % apart.";
+        let text = if self.drawn() {
+            "The policy with the best mean over the cells of the same place; several where they are no more than 1 % or two standard errors apart, since points are drawn and cells of a \
+             place differ in the other axes, too. Blank where some policy has fewer than two cells; repeats do not help, a grid does."
+        } else {
+            "The policy with the best mean over all cells of the same place; several where they are no more than 1 % apart. Blank where they have not all the same number of cells."
+        };
         (!shown.is_empty()).then(|| Section::new("Best policy", [alloc::vec![Block::Text(text.to_owned())], shown].concat()))
+    }
+
+    /// The best policies of a place by a figure; `None` where they cannot be compared.
+    fn best_at(&self, figure: &str, better: Better, policy: usize, place: &[(usize, usize)]) -> Option<String> {
+        let labels = &self.bins[policy].labels;
+        let all: Vec<Vec<f64>> = (0..labels.len()).map(|bin| self.values(figure, &[place, &[(policy, bin)]].concat())).collect();
+        let enough = |values: &Vec<f64>| if self.drawn() { values.len() > 1 } else { !values.is_empty() && values.len() == all[0].len() };
+        if !all.iter().all(enough) {
+            return None;
+        }
+        let sign = if better == Better::Higher { -1.0 } else { 1.0 };
+        let known: Vec<(f64, f64)> = all.iter().map(|values| mean_and_error(values)).map(|(mean, error)| (sign * mean, error)).collect();
+        let (best, error) = known.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let near = |one: &(f64, f64)| {
+            let chance = if self.drawn() { CHANCE * libm::hypot(one.1, error) } else { 0.0 };
+            one.0 - best <= (TIE * libm::fabs(best)).max(chance)
+        };
+        Some(known.iter().zip(labels).filter(|(one, _)| near(one)).map(|(_, label)| label.as_str()).collect::<Vec<_>>().join(", "))
     }
 
     /// A table over the bins of no, one or two axes.
@@ -356,6 +378,14 @@ impl Bins {
     fn is_words(&self) -> bool {
         self.at.iter().any(Option::is_none)
     }
+}
+
+/// The mean of values, and its standard error; of one alone none is known.
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+    (mean, if values.len() > 1 { libm::sqrt(squares / (count - 1.0) / count) } else { 0.0 })
 }
 
 /// A value as headings have it.

@@ -7,6 +7,8 @@ use crate::drive::model;
 use crate::drive::spec::file::Drive;
 use crate::drive::spec::{DriveSpec, Medium};
 use crate::policy::PolicySpec;
+use crate::run::Warning;
+use crate::simulate::few;
 use crate::simulate::timing::Timing;
 use crate::simulate::{Addresses, Amount, Load, Plan, Trace};
 use crate::study::ageing::{self, Ageing};
@@ -163,24 +165,29 @@ pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) 
             return Err(Wrong::of(*key, format!("there is nothing called '{section}' to be set; {hint}")));
         }
     }
-    let drive = drive(Section::of("drive", settings), sources)?;
+    let drive = match drive(Section::of("drive", settings), sources) {
+        Err(wrong) if wrong.key.is_some() => return Err(wrong),
+        // Mistakes that have a name come first.
+        drive => drive,
+    };
     let policy = policy(&mut Section::of("policy", settings))?;
     let mut workload = Section::of("workload", settings);
     let volume = Section::of("volume", settings);
     let name = workload.take("name").map_or_else(|| "random".to_owned(), ToString::to_string);
     if name == ageing::CHURN {
-        return files(drive, policy, workload, volume, seed);
+        return files(drive?.drive, policy, workload, volume, seed);
     }
     if let Some(key) = volume.values.keys().next() {
         return Err(Wrong::of(volume.key(key), format!("workload {name} has no filesystem; churn has")));
     }
     let (load, content, amount) = load(&name, &mut workload, sources)?;
     let plan = requests(name, load, amount, policy, &mut workload, seed)?;
-    Ok(Cell { drive: drive.spec, work: Work::Requests { plan: Box::new(plan), content } })
+    let Changed { drive, few } = drive?;
+    Ok(Cell { drive: drive.spec, few, work: Work::Requests { plan: Box::new(plan), content } })
 }
 
 /// The drive. Blocks are as many as its capacity and over-provisioning need, unless they are set: the proportions of the drive that was named stay.
-fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Drive, Wrong> {
+fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Changed, Wrong> {
     let name = section
         .take("name")
         .ok_or_else(|| Wrong::of("drive.name", "a plan needs a drive: drive.name = \"NAME\" or a specification file"))?;
@@ -192,18 +199,36 @@ fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Drive, Wro
 ///
 /// # Errors
 /// The parameter that is wrong, or that all of them together are.
-pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Drive, Wrong> {
+pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Changed, Wrong> {
     changed_by(drive, Section::of("drive", settings))
 }
 
-fn changed_by(mut drive: Drive, mut section: Section<'_>) -> Result<Drive, Wrong> {
+/// A drive with other parameters.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    /// The drive.
+    pub drive: Drive,
+    /// What its capacity makes misleading: it has too few superblocks left.
+    pub few: Option<Warning>,
+}
+
+fn changed_by(drive: Drive, mut section: Section<'_>) -> Result<Changed, Wrong> {
+    let capacity = section.parsed::<Bytes>("capacity")?;
+    let asked = section.number("over_provisioning_percent", 0.1, 10_000.0)?.map(|percent| libm::round(percent * 10.0) as u32);
+    let made = at_capacity(drive.clone(), capacity, asked, &section)?;
+    // All else is as it is in the small one.
+    let full = capacity.and_then(|_| at_capacity(drive, None, asked, &section).ok());
+    let few = full.and_then(|full| few::superblocks(&full.spec, &made.spec));
+    Ok(Changed { drive: made, few })
+}
+
+/// `drive` at a capacity, with over-provisioning in per mille if that is `asked` for, and with the fields that are left in `section`.
+fn at_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, Wrong> {
     let before = drive.spec.clone();
     let spare = drive.spec.flash().map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
-    let capacity = section.parsed::<Bytes>("capacity")?;
     if let Some(capacity) = capacity {
         drive.spec = model::scaled(drive.spec, capacity);
     }
-    let asked = section.number("over_provisioning_percent", 0.1, 10_000.0)?.map(|percent| libm::round(percent * 10.0) as u32);
     for (field, value) in &section.values {
         drive.spec = with_field(drive.spec, field, value).map_err(|text| Wrong::of(section.key(field), text))?;
     }
@@ -488,7 +513,7 @@ fn files<T>(
     if policy != PolicySpec::None && spec.flash().is_none_or(|flash| !flash.trim.supported) {
         return Err(Wrong::together(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)));
     }
-    Ok(Cell { drive: spec, work: Work::Files { ageing: Box::new(ageing), policy } })
+    Ok(Cell { drive: spec, few: None, work: Work::Files { ageing: Box::new(ageing), policy } })
 }
 
 fn volume(section: &mut Section<'_>) -> Result<VolumeSpec, Wrong> {

@@ -124,11 +124,12 @@ pub fn figures(run: &Run) -> BTreeMap<String, f64> {
         add(column_of(metric), metric.samples.iter().sum::<f64>() / metric.samples.len() as f64);
     }
     for (kind, histogram) in latencies(run) {
+        let kind = plain(kind.name());
         for (name, percent) in [("p50", 50.0), ("p99", 99.0), ("p99_9", 99.9)] {
-            add(format!("{}_latency_{name}_ns", kind.name()), histogram.percentile(percent).as_f64());
+            add(format!("{kind}_latency_{name}_ns"), histogram.percentile(percent).as_f64());
         }
-        add(format!("{}_latency_max_ns", kind.name()), histogram.max().as_f64());
-        add(format!("{}_latency_mean_ns", kind.name()), histogram.mean_ns());
+        add(format!("{kind}_latency_max_ns"), histogram.max().as_f64());
+        add(format!("{kind}_latency_mean_ns"), histogram.mean_ns());
     }
     for (name, value) in &run.counters {
         add(format!("counter_{}", plain(name)), *value as f64);

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 _Value = Union[bool, int, float, str, Mapping[str, "_Value"]]
 _Section = Union[str, Mapping[str, _Value], None]
+# A column of whole numbers, of any width; what has the right one (np.uint64, kinds np.uint8) is not copied.
+_Whole = Union[NDArray[np.integer[Any]], Sequence[int]]
 
 MODEL: str
 """The version of the model, and a hash of what it is made of."""
@@ -49,7 +51,7 @@ def simulate(
 
 def study(
     drive: Drive,
-    policies: Sequence[str] | None = None,
+    policies: str | Sequence[str] | None = None,
     *,
     filesystem: str = "ext4",
     fill_percent: float = 60.0,
@@ -139,8 +141,8 @@ class Run:
         """What could mislead: code and text of each."""
     @property
     def series_names(self) -> list[str]: ...
-    def series(self, name: str) -> tuple[str, NDArray[np.uint64], str, NDArray[np.float64]]:
-        """What it is over (``time`` in nanoseconds, or ``bytes-written``), where, its unit, its values."""
+    def series(self, name: str, over: str | None = None) -> tuple[str, NDArray[np.uint64], str, NDArray[np.float64]]:
+        """What it is over (``time`` in nanoseconds, or ``bytes-written``), where, its unit, its values. Some are kept over both: ``over`` says which."""
     @property
     def id(self) -> str:
         """Hash of all that decides the result, the model among it."""
@@ -150,8 +152,8 @@ class Run:
 class Trace:
     """Requests of a host."""
 
-    def __init__(self, time_ns: NDArray[np.uint64], kind: NDArray[np.uint8], offset: NDArray[np.uint64], length: NDArray[np.uint64]) -> None:
-        """When (nanoseconds, not falling), what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes)."""
+    def __init__(self, time_ns: _Whole, kind: _Whole, offset: _Whole, length: _Whole) -> None:
+        """When (nanoseconds, not falling), what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes): arrays of whole numbers, or lists."""
     @staticmethod
     def load(path: str | PathLike[str], *, format: str | None = None, volume: int | None = None) -> Trace:
         """Reads a trace: ``msr``, ``alibaba``, ``fio``, ``blkparse``, ``columns``."""
@@ -163,11 +165,11 @@ class Ssd:
     def __init__(self, drive: Drive, seed: int = 1) -> None: ...
     def submit(
         self,
-        kind: NDArray[np.uint8],
-        offset: NDArray[np.uint64],
-        length: NDArray[np.uint64],
+        kind: _Whole,
+        offset: _Whole,
+        length: _Whole,
         *,
-        at_ns: NDArray[np.uint64] | None = None,
+        at_ns: _Whole | None = None,
         depth: int | None = None,
         data: str = "random",
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -188,7 +190,7 @@ class Ssd:
 class Plan:
     """A plan of many cells."""
 
-    def __init__(self, text: str, directory: str | PathLike[str] = "", files: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, text: str, directory: str | PathLike[str] = ..., files: Mapping[str, bytes] | None = None) -> None:
         """Drives and traces that it names by path are below ``directory``, or are what ``files`` has for these paths."""
     @property
     def files(self) -> dict[str, bytes]:
@@ -210,7 +212,7 @@ class Plan:
         """The table of rows that ``run`` gave, here or elsewhere."""
 
 class Table:
-    """Columns with names that end with their units. ``pyarrow.table``, ``polars.from_arrow`` and DuckDB take it."""
+    """Columns with names that end with their units. ``pyarrow.table``, ``polars.DataFrame`` and DuckDB take it."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     @property

@@ -18,7 +18,11 @@ _TASKS_A_WORKER = 16
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     """The plan in a file; drives and traces that it names are beside it."""
     path = Path(path)
-    return Plan(path.read_text(encoding="utf-8"), path.resolve().parent)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise Error(f"cannot read {path}: {getattr(wrong, 'strerror', None) or wrong}") from wrong
+    return Plan(text, path.resolve().parent)
 
 
 def sweep(
@@ -38,18 +42,21 @@ def sweep(
     if not isinstance(plan, Plan):
         plan = load_plan(plan)
     if client is None:
-        rows = plan.run(list(range(plan.cells)), threads=threads or _processors(), memory_bytes=memory_bytes, progress=progress)
+        rows = plan.run(list(range(plan.cells)), threads=_processors() if threads is None else threads, memory_bytes=memory_bytes, progress=progress)
     elif getattr(client, "__name__", "") == "ray":
         rows = _on_ray(plan, client, progress)
-    else:
+    elif hasattr(client, "nthreads") and hasattr(client, "scatter"):
         rows = _on_dask(plan, client, progress)
+    else:
+        raise Error(f"client: a distributed.Client or the module ray, not {type(client).__name__}")
     return plan.table(rows)
 
 
 def manifest(plan: str | os.PathLike[str], shards: int, output: str | os.PathLike[str]) -> list[str]:
     """One command a shard, for Slurm arrays and GNU parallel, and the one that puts their directories together."""
-    if shards < 1:
-        raise ValueError(f"{shards} shards: there is at least one")
+    cells = load_plan(plan).cells
+    if not 1 <= shards <= cells:
+        raise Error(f"shards: {shards}, and the plan has {cells} cells: 1 to {cells} shards")
     plan, output = str(plan), str(output)
     parts = [f"{output}.{n}" for n in range(1, shards + 1)]
     runs = [["trimtab", "sweep", "run", plan, "--shard", f"{n}/{shards}", "--output", part] for n, part in enumerate(parts, 1)]

@@ -395,7 +395,10 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("{} cells are finished; the same command continues", grouped(done.found + done.run)));
         return Err(Interrupted.into());
     }
-    say(context, &args.output, &directory, &directory.conclude()?)
+    let rows = directory.conclude()?;
+    let said = say(context, &args.output, &directory, &rows)?;
+    // Some that fail are a result; that all do is a mistake in the plan.
+    Ok(if !rows.is_empty() && rows.iter().all(|row| matches!(row.outcome, Outcome::Failed(_))) { ExitCode::FAILURE } else { said })
 }
 
 fn say(context: &Context, path: &Path, directory: &Directory, rows: &[Row]) -> anyhow::Result<ExitCode> {

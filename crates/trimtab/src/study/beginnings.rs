@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn runs_that_share_their_beginning_are_those_that_begin_alone() {
         let capacity = Value::Text("4GiB".to_owned());
-        let drive = changed_drive(shipped::named("crucial-m4-128gb").unwrap(), &[("drive.capacity", &capacity)]).unwrap();
+        let drive = changed_drive(shipped::named("crucial-m4-128gb").unwrap(), &[("drive.capacity", &capacity)]).unwrap().drive;
         let used = Used::by_churn(&trimtab_core::study::modelled::volume_named("ext4"), 0.6, 1).unwrap();
         let setup = Setup::new(drive, "drive:x", "ext4", 0.6, used, 1).unwrap();
         let list = TreeList::synthetic(300, Bytes(8 << 20), DataClass::Random, 1).unwrap();
