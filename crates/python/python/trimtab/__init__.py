@@ -2,7 +2,7 @@
 
     import trimtab
 
-    drive = trimtab.Drive("crucial-m4-512gb").change({"capacity": "16GiB"})
+    drive = trimtab.Drive("intel-x25-m-160gb").change({"capacity": "16GiB"})
     run = trimtab.simulate(drive, {"name": "random", "drive_writes": 3}, seed=1)
     run.figures["waf_ratio"]
 
