@@ -5,6 +5,8 @@
 //! process has left between the two is put back by the next command of any kind ([`put_back_unfinished`]).
 
 pub mod config_text;
+pub mod crypttab;
+pub mod discards;
 pub mod fstab;
 mod record;
 
@@ -16,7 +18,7 @@ use crate::session::discard_option::Discard;
 use crate::sys::beneath::Dir;
 use crate::trim::resume::state_directory;
 use anyhow::{Context as _, bail, ensure};
-pub use record::{Event, Unfinished, What, carry_out, events, put_back_unfinished, undo};
+pub use record::{Event, Unfinished, What, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -28,6 +30,8 @@ use trimtab_core::usage::UsageError;
 
 /// Where mount options come from.
 const FSTAB: &str = "/etc/fstab";
+/// Where crypt mappings come from.
+const CRYPTTAB: &str = "/etc/crypttab";
 /// No file that is changed here is longer.
 const BYTES_MAX: u64 = 1 << 20;
 /// The daemon's configuration as it is shipped: what a new one begins with.
@@ -44,6 +48,8 @@ pub struct System {
     directory: OwnedFd,
     /// The daemon's configuration in it.
     config: PathBuf,
+    /// Where the copies of changed files are, in the directory of what survives a reboot.
+    kept_in: &'static str,
 }
 
 impl System {
@@ -55,13 +61,18 @@ impl System {
         };
         let config = config.map_or_else(|| Ok(PathBuf::from(DEFAULT_PATH)), std::path::absolute)?;
         let directory = root.directory()?;
-        Ok(Self { root, base, directory, config })
+        Ok(Self { root, base, directory, config, kept_in: "applied" })
+    }
+
+    /// The running one, for who mends: what that replaces is taken back by itself.
+    pub fn mended() -> io::Result<Self> {
+        Ok(Self { kept_in: "mended/files", ..Self::new(None, None)? })
     }
 
     /// Where the copies of changed files are, in the system.
     fn records(&self) -> PathBuf {
         let state = if self.root.is_live() { state_directory() } else { PathBuf::from("/var/lib/trimtab") };
-        std::path::absolute(&state).unwrap_or(state).join("applied")
+        std::path::absolute(&state).unwrap_or(state).join(self.kept_in)
     }
 
     fn shown_records(&self) -> String {

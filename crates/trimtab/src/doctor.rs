@@ -9,10 +9,12 @@ mod mapper;
 mod mechanisms;
 mod quirks;
 mod reach;
+mod remedy;
 mod text;
 
 pub use mapper::Tables;
 pub use reach::{Verdict, VerdictKind};
+pub use remedy::{Action, Remedy, kept_options};
 pub use text::render;
 
 use crate::host::block::{self, Kind, Layer, Stack};
@@ -23,6 +25,7 @@ use crate::host::{Place, drive};
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use std::path::{Path, PathBuf};
+use trimtab_core::document::quoted;
 use trimtab_core::units::Bytes;
 
 /// Whether discards get through one layer.
@@ -52,7 +55,7 @@ pub enum Severity {
 }
 
 /// Something found, with what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Stable name, such as `crypt.no-allow-discards`.
     pub code: &'static str,
@@ -60,8 +63,8 @@ pub struct Finding {
     pub severity: Severity,
     /// The sentence.
     pub text: String,
-    /// The command or the setting that mends it.
-    pub remedy: Option<String>,
+    /// What mends it.
+    pub remedy: Option<Remedy>,
 }
 
 impl Finding {
@@ -69,7 +72,7 @@ impl Finding {
         Self { code, severity, text: text.into(), remedy: None }
     }
 
-    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+    fn remedy(mut self, remedy: impl Into<Remedy>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
@@ -137,8 +140,10 @@ pub struct Diagnosis {
     pub mechanisms: Vec<Finding>,
     /// Which counters tell how much was written, with unit and step.
     pub write_counters: Vec<String>,
-    /// What to do, most important first.
+    /// What to do, most important first; the steps of one remedy stand together.
     pub to_do: Vec<String>,
+    /// The command that does of it what can be done without a person, if anything can.
+    pub fix: Option<String>,
     /// What could not be seen with the rights at hand.
     pub root_would_add: Vec<String>,
 }
@@ -157,6 +162,33 @@ impl Diagnosis {
             }
         }
         without
+    }
+
+    /// What is worth mending, most important first.
+    fn worth_mending(&self) -> Vec<&Finding> {
+        let in_layers = self.layers.iter().chain(&self.filesystem).flat_map(|l| &l.findings);
+        let mut findings: Vec<&Finding> = in_layers.chain(&self.mechanisms).filter(|f| f.severity > Severity::Note).collect();
+        findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
+        findings
+    }
+
+    /// All steps of the most important remedy, in one line.
+    #[must_use]
+    pub fn first_remedy(&self) -> Option<String> {
+        self.worth_mending().into_iter().find_map(|finding| finding.remedy.as_ref()).map(Remedy::line)
+    }
+
+    /// What the program can mend itself, in the order in which that makes sense: what is below first, since what stands above may have no fault of
+    /// its own. Nothing where all below is blocked: there it would be in vain.
+    pub fn actionable(&self) -> impl Iterator<Item = (&Finding, &Remedy)> {
+        let reports = self.layers.iter().rev().chain(&self.filesystem).filter(|report| !self.is_in_vain(report));
+        let worth = reports.flat_map(|l| &l.findings).chain(&self.mechanisms).filter(|f| f.severity > Severity::Note);
+        worth.filter_map(|finding| Some((finding, finding.remedy.as_ref().filter(|remedy| !remedy.actions.is_empty())?)))
+    }
+
+    fn is_in_vain(&self, report: &LayerReport) -> bool {
+        let mut below = report.below.iter().filter_map(|&index| self.layers.get(index)).peekable();
+        below.peek().is_some() && below.all(|layer| layer.gate == Gate::Blocks)
     }
 }
 
@@ -265,9 +297,12 @@ impl<'a> Doctor<'a> {
             mechanisms,
             write_counters: self.write_counters(place),
             to_do: Vec::new(),
+            fix: None,
             root_would_add: self.root_would_add(stack),
         };
         diagnosis.to_do = to_do(&diagnosis);
+        let can = diagnosis.actionable().next().is_some();
+        diagnosis.fix = can.then(|| format!("trimtab doctor {} --fix", quoted(&diagnosis.subject)));
         diagnosis
     }
 
@@ -348,13 +383,12 @@ fn shown(path: &Path) -> String {
 
 /// The remedies: of the layers that block first, then by severity.
 fn to_do(diagnosis: &Diagnosis) -> Vec<String> {
-    let in_layers = diagnosis.layers.iter().chain(&diagnosis.filesystem).flat_map(|l| &l.findings);
-    let mut findings: Vec<&Finding> = in_layers.chain(&diagnosis.mechanisms).filter(|f| f.severity > Severity::Note).collect();
-    findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
     let mut steps: Vec<String> = Vec::new();
-    for remedy in findings.into_iter().filter_map(|f| f.remedy.clone()) {
-        if !steps.contains(&remedy) {
-            steps.push(remedy);
+    let mut remedies: Vec<&Remedy> = Vec::new();
+    for remedy in diagnosis.worth_mending().into_iter().filter_map(|f| f.remedy.as_ref()) {
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+            steps.extend(remedy.steps.iter().cloned());
         }
     }
     steps

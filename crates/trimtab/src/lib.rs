@@ -8,6 +8,7 @@ pub mod daemon;
 pub mod doctor;
 pub mod drives;
 pub mod host;
+pub mod mend;
 pub mod output;
 pub mod report;
 pub mod serve;

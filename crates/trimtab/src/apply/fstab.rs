@@ -33,7 +33,8 @@ fn entries(text: &str) -> Vec<Entry> {
     found
 }
 
-fn entry(line: &str, at: usize) -> Option<Entry> {
+/// Where the fields of a line are in it.
+pub(super) fn fields(line: &str) -> Vec<Range<usize>> {
     let mut fields = Vec::new();
     let mut start = None;
     // One more blank ends the last field.
@@ -44,6 +45,11 @@ fn entry(line: &str, at: usize) -> Option<Entry> {
             fields.push(from..i);
         }
     }
+    fields
+}
+
+fn entry(line: &str, at: usize) -> Option<Entry> {
+    let fields = fields(line);
     let [source, target, fs_type, rest @ ..] = fields.as_slice() else { return None };
     let mount_point = PathBuf::from(OsString::from_vec(unescape(line[target.clone()].as_bytes())));
     if line[source.clone()].starts_with('#') || !mount_point.is_absolute() {
@@ -80,18 +86,44 @@ pub fn with_discard(text: &str, mount_point: &Path, wanted: Option<&str>) -> Res
     let [entry] = found.as_slice() else {
         return Err(if found.is_empty() { Problem::NotListed } else { Problem::Twice });
     };
-    let before = &text[entry.options.clone()];
+    Ok(with_option(text, &entry.options, wanted))
+}
+
+/// The text with `wanted` as the only discard option of those that stand at `options`.
+fn with_option(text: &str, options: &Range<usize>, wanted: Option<&str>) -> String {
+    let before = &text[options.clone()];
     let now: Vec<&str> = before.split(',').filter(|o| is_discard(o)).collect();
     if now == wanted.into_iter().collect::<Vec<_>>() {
-        return Ok(text.to_owned());
+        return text.to_owned();
     }
-    let mut options: Vec<&str> = before.split(',').filter(|o| !o.is_empty() && !is_discard(o)).collect();
-    options.extend(wanted);
-    if options.is_empty() {
-        options.push("defaults");
+    let mut kept: Vec<&str> = before.split(',').filter(|o| !o.is_empty() && !is_discard(o)).collect();
+    kept.extend(wanted);
+    if kept.is_empty() {
+        kept.push("defaults");
     }
     let blank = if before.is_empty() { " " } else { "" };
-    Ok(format!("{}{blank}{}{}", &text[..entry.options.start], options.join(","), &text[entry.options.end..]))
+    format!("{}{blank}{}{}", &text[..options.start], kept.join(","), &text[options.end..])
+}
+
+/// The text with `discard` as the only discard option of the swap area that it calls `source`.
+pub fn swap_with_discard(text: &str, source: &Path) -> Result<String, Problem> {
+    let mut at = 0;
+    let mut found = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let fields = fields(line);
+        if let [from, _, kind, rest @ ..] = fields.as_slice()
+            && &line[kind.clone()] == "swap"
+            && unescape(line[from.clone()].as_bytes()) == source.as_os_str().as_encoded_bytes()
+        {
+            let options = rest.first().cloned().unwrap_or(kind.end..kind.end);
+            found.push(at + options.start..at + options.end);
+        }
+        at += line.len();
+    }
+    let [options] = found.as_slice() else {
+        return Err(if found.is_empty() { Problem::NotListed } else { Problem::Twice });
+    };
+    Ok(with_option(text, options, Some("discard")))
 }
 
 #[cfg(test)]
@@ -122,6 +154,14 @@ mod tests {
         assert_eq!(with_discard("/dev/a / ext4 discard 0 1", Path::new("/"), None).unwrap(), "/dev/a / ext4 defaults 0 1");
         assert_eq!(fs_type(TEXT, Path::new("/my home")).as_deref(), Some("xfs"));
         assert_eq!(discard_option(TEXT, Path::new("/my home")).as_deref(), Some("discard"));
+    }
+
+    #[test]
+    fn a_swap_area_is_found_by_what_the_file_calls_it() {
+        let changed = |source: &str| swap_with_discard(TEXT, Path::new(source));
+        assert!(changed("/dev/d").unwrap().ends_with("/dev/d none swap sw,discard"));
+        assert_eq!(changed("/dev/b"), Err(Problem::NotListed), "no swap area");
+        assert_eq!(swap_with_discard("UUID=1 none swap\n", Path::new("UUID=1")).unwrap(), "UUID=1 none swap discard\n");
     }
 
     #[test]

@@ -260,6 +260,25 @@ pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<Plan> {
         bail!("nothing has been applied (there is no {})", system.shown_records());
     };
     let Some(number) = records.numbers()?.last().copied() else { bail!("nothing has been applied that is not undone yet") };
+    take_back(system, &records, number, dry_run)
+}
+
+/// The number that the next change gets.
+pub fn next_number(system: &System) -> anyhow::Result<u32> {
+    let last = Records::open(system, false)?.map(|records| records.numbers()).transpose()?.and_then(|numbers| numbers.last().copied());
+    Ok(last.unwrap_or(0) + 1)
+}
+
+/// Takes back what is kept under this number, the last or not; `None` if that is not there.
+pub fn undo_one(system: &System, number: u32) -> anyhow::Result<Option<Plan>> {
+    let Some(records) = Records::open(system, false)? else { return Ok(None) };
+    if !records.numbers()?.contains(&number) {
+        return Ok(None);
+    }
+    take_back(system, &records, number, false).map(Some)
+}
+
+fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> anyhow::Result<Plan> {
     let name = numbered(number);
     let directory = records.0.open_dir(&name).with_context(|| format!("cannot open {}", records.0.path().join(&name).display()))?;
     let record = read_record(&directory)?;

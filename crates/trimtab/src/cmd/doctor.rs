@@ -1,7 +1,10 @@
 //! `trimtab doctor [PATH|DEVICE]`.
 
+mod fix;
+
 use crate::doctor::{Diagnosis, Doctor, render};
 use crate::host::root::Root;
+use crate::mend;
 use crate::output::Context;
 use crate::output::error::{BLOCKED, NOT_PROVED};
 use crate::output::lines::paragraph;
@@ -13,6 +16,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
@@ -22,15 +26,24 @@ Examples:
   trimtab doctor /dev/sda           a device
   trimtab doctor --json / | jq .diagnoses[0].verdict.kind
   trimtab doctor / --record seen    keep what was read in the directory seen, for a bug report
+  trimtab doctor /home --fix        mend it: each step is shown and asked about
+  trimtab doctor /home --fix --dry-run
+                                    show the first steps, change nothing
+  trimtab doctor --undo             take the last mending back
 
-Nothing is opened for writing, and no device is opened at all. Without root, device-mapper tables stay unseen; the answer says so.
+Without --fix and --undo nothing is opened for writing, and no device is opened at all. Without root, device-mapper tables stay unseen; the answer says so.
+
+--fix goes from the drive up: it mends the lowest layer that blocks, looks again, and continues until nothing is left that it may do.
+Each step is noted below /var/lib/trimtab/mended before it is done. A proof as of 'trimtab verify' stands at the end. cryptsetup asks for
+the passphrase itself. What needs a reboot, an unmounted filesystem or another drive is only said. --undo takes the steps back in reverse
+order where the thing still is what it was set to; a killed --fix leaves its note, which the doctor tells of and --undo takes back.
 
 A recorded tree (--sysroot) holds copies of what is read under /sys, /proc, /etc, /usr/lib/systemd and /run, links included,
 and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status. --record makes one: the mount table, fstab,
 crypttab and the kernel's command line are in it, so look at it before you hand it on. Serial numbers are taken out (--serials leaves them).
 
 Exit status: 0 TRIM reaches the drives or is not needed, 3 blocked at some layer, 4 unknown, 1 failed, 2 wrong usage.
-With several answers the worst counts: blocked, then unknown.";
+With several answers the worst counts: blocked, then unknown. With --fix it is that of the end, and 1 if a step failed; with --undo 0 or 1.";
 
 /// Arguments of `trimtab doctor`.
 #[derive(Debug, clap::Args)]
@@ -50,6 +63,18 @@ pub struct Args {
     /// Leave the drives' serial numbers in the recorded tree.
     #[arg(long, requires = "record")]
     serials: bool,
+    /// Mend what can be mended without a reboot and without risk to data; asks before each step (--yes: does not ask).
+    #[arg(long, requires = "paths", conflicts_with_all = ["all", "sysroot", "record"])]
+    fix: bool,
+    /// Take back what --fix did last.
+    #[arg(long, conflicts_with_all = ["fix", "paths", "all", "sysroot", "record"])]
+    undo: bool,
+    /// With --fix or --undo: show the steps without doing them.
+    #[arg(long)]
+    dry_run: bool,
+    /// Free space that the proof after --fix leaves alone [default: 5% of the filesystem, at least 1 GiB].
+    #[arg(long, value_name = "SIZE", requires = "fix")]
+    reserve: Option<Bytes>,
 }
 
 impl Args {
@@ -57,6 +82,7 @@ impl Args {
     pub fn reach(&self) -> Reach {
         match &self.sysroot {
             Some(_) => Reach::Nothing,
+            None if self.dry_run => Reach::Nothing,
             None if self.paths.is_empty() => Reach::Everything,
             None => Reach::Paths(self.paths.clone()),
         }
@@ -78,7 +104,14 @@ struct Report {
 
 /// Diagnoses, prints, and exits with the verdict. What killed processes had left is said in any case.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let outcome = examine(args, context);
+    let outcome = match (args.fix, args.undo) {
+        (false, false) if args.dry_run => {
+            Err(UsageError::new("--dry-run shows the steps of --fix or of --undo").hint("say one of them").into())
+        }
+        (false, false) => examine(args, context),
+        (true, _) => fix::fix(args, context),
+        (_, true) => fix::undo(args, context),
+    };
     if outcome.is_err() {
         notes::found_at_start().iter().for_each(|left| context.remark(&left.text));
     }
@@ -123,7 +156,8 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     } else {
         Default::default()
     };
-    let left_by_killed = left.into_iter().map(|left| left.text).collect();
+    let mending = if root.is_live() { mend::unfinished() } else { Vec::new() };
+    let left_by_killed = left.into_iter().map(|left| left.text).chain(mending).collect();
     let report = Report { diagnoses, left_by_killed, changed_for_a_while, left_directories, full };
     context.report_styled("doctor", 1, &report, || text(&report))?;
     Ok(code)

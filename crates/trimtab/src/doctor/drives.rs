@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use super::quirks::{self, Quirk};
-use super::{Finding, Gate, LayerReport, Severity, drive_name};
+use super::{Action, Finding, Gate, LayerReport, Remedy, Severity, drive_name};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive::{self, AtaIdentify};
 use crate::host::environment::chosen;
@@ -103,7 +103,13 @@ fn switched_off(mode: Option<(PathBuf, String)>, report: &mut LayerReport) {
     let text = format!(
         "provisioning_mode is {mode}: set by hand, or by the kernel after the drive refused a discard; look for errors in the kernel log"
     );
-    let remedy = format!("after finding out why: echo unmap > {}, or detach and attach the drive", quoted(&path.to_string_lossy()));
+    // What libata answers for an ATA drive is WRITE SAME with the UNMAP bit, and nothing else.
+    let again = "writesame_16";
+    let steps = [
+        "journalctl -k --grep 'DISCARD|UNMAP|WRITE SAME' # find out why first".to_owned(),
+        format!("echo {again} > {}, or detach and attach the drive", quoted(&path.to_string_lossy())),
+    ];
+    let remedy = Remedy::steps(steps).done_by(mode_action(&path, &mode, again));
     report.findings.push(Finding::new("drive.provisioning-mode", Severity::Serious, text).remedy(remedy));
 }
 
@@ -175,6 +181,12 @@ fn provisioning(root: &Root, layer: &Layer) -> Option<(PathBuf, String)> {
     Some((root.canonical(&file).unwrap_or(file), mode))
 }
 
+/// The kernel's own name of a mode, where it can be named in a record.
+fn mode_action(path: &Path, from: &str, to: &str) -> Option<Action> {
+    path.to_str()?;
+    Some(Action::Attribute { file: path.to_owned(), from: from.to_owned(), to: to.to_owned() })
+}
+
 fn scsi(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport, usb: bool) {
     let mode = provisioning(root, layer);
     report.evidence.add_some("provisioning_mode", mode.as_ref().map(|(_, mode)| mode.clone()));
@@ -190,7 +202,7 @@ fn scsi(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport, u
     match (mode, unmap) {
         (Some((path, mode)), Some(true)) => {
             report.why = format!("offers UNMAP, but the kernel's provisioning mode is {mode}");
-            let remedy = force_unmap(root, layer, &path, usb);
+            let remedy = Remedy::steps(force_unmap(root, layer, &path, usb)).done_by(mode_action(&path, &mode, "unmap"));
             let text = "the device offers UNMAP without announcing it in READ CAPACITY, so the kernel does not use it";
             report.findings.push(Finding::new("scsi.unmap-not-used", Severity::Serious, text).remedy(remedy));
         }
@@ -203,11 +215,8 @@ fn scsi(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport, u
         (Some((path, mode)), None) if usb || !is_rotational(root, layer) => {
             report.why = format!("takes no discards (provisioning mode {mode})");
             let text = "the kernel asks this device for no page that says whether it offers UNMAP";
-            let remedy = format!(
-                "sg_vpd --page=lbpv /dev/{}: only if it says LBPU=1 (unmap supported): {}",
-                quoted(&layer.name),
-                force_unmap(root, layer, &path, usb)
-            );
+            let ask = format!("sg_vpd --page=lbpv /dev/{} # go on only if it says LBPU=1 (unmap supported)", quoted(&layer.name));
+            let remedy = Remedy::steps([ask].into_iter().chain(force_unmap(root, layer, &path, usb)));
             report.findings.push(Finding::new("scsi.unmap-not-asked", Severity::Serious, text).remedy(remedy));
         }
         _ if is_rotational(root, layer) && !usb => {
@@ -227,18 +236,19 @@ fn unmap_offered(root: &Root, layer: &Layer) -> Option<bool> {
     Some(lbpu && number(20).unwrap_or(0) > 0 && number(24).unwrap_or(0) > 0)
 }
 
-/// The command, and for USB the udev rule that makes it last.
-fn force_unmap(root: &Root, layer: &Layer, path: &Path, usb: bool) -> String {
-    let now = format!("echo unmap > {}", quoted(&path.to_string_lossy()));
+/// The command, the udev rule that makes it last for USB, and the proof.
+fn force_unmap(root: &Root, layer: &Layer, path: &Path, usb: bool) -> Vec<String> {
+    let mut steps = vec![format!("echo unmap > {}", quoted(&path.to_string_lossy()))];
     let hex = |id: Option<String>| id.filter(|id| id.len() == 4 && id.bytes().all(|b| b.is_ascii_hexdigit()));
     let usb_device = layer.sys.ancestors().find(|dir| root.exists(dir.join("idVendor")));
     let ids = usb_device.and_then(|dir| Some((hex(root.read(dir.join("idVendor")))?, hex(root.read(dir.join("idProduct")))?)));
-    match ids {
-        Some((vendor, product)) if usb => format!(
-            "{now}; to keep it, a udev rule: ACTION==\"add|change\", ATTRS{{idVendor}}==\"{vendor}\", ATTRS{{idProduct}}==\"{product}\", SUBSYSTEM==\"scsi_disk\", ATTR{{provisioning_mode}}=\"unmap\"; prove it with trimtab verify on data you can lose"
-        ),
-        _ => format!("{now}; then prove it with trimtab verify on data you can lose"),
+    if let Some((vendor, product)) = ids.filter(|_| usb) {
+        steps.push(format!(
+            "to keep it after a reboot, a line in /etc/udev/rules.d/60-trimtab.rules: ACTION==\"add|change\", ATTRS{{idVendor}}==\"{vendor}\", ATTRS{{idProduct}}==\"{product}\", SUBSYSTEM==\"scsi_disk\", ATTR{{provisioning_mode}}=\"unmap\""
+        ));
     }
+    steps.push("prove it with trimtab verify on data you can lose".to_owned());
+    steps
 }
 
 fn nvme(root: &Root, layer: &Layer, report: &mut LayerReport) {

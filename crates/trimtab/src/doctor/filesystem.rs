@@ -1,10 +1,11 @@
 //! What a filesystem does with the space that it frees.
 
-use super::{Evidence, Finding, Gate, LayerReport, Severity, kernel_version, lifetime_counter, shown};
+use super::{Action, Evidence, Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, mechanisms, shown};
 use crate::host::block::{self, Stack};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
+use trimtab_core::document::quoted;
 use trimtab_core::units::Bytes;
 
 /// How a filesystem discards what it frees, as it frees it.
@@ -77,10 +78,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == Online::Off => {
             report.gate = Gate::Blocks;
             report.why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard".to_owned();
-            let remedy = format!(
-                "mount -o remount,discard {}, and the option discard in /etc/fstab",
-                trimtab_core::document::quoted(&shown(&mount.mount_point))
-            );
+            let remedy = mounted_with_discard(root, mount);
             report.findings.push(Finding::new("ntfs3.no-discard", Severity::Serious, report.why.clone()).remedy(remedy));
         }
         Some(Support { fitrim: true, .. }) => {
@@ -115,6 +113,18 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         _ => {}
     }
     report
+}
+
+/// ntfs3 with the option, now and whenever it is mounted by fstab.
+fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
+    let shown = quoted(&shown(&mount.mount_point));
+    let can = mount.mount_point.to_str().is_some();
+    let mut actions = vec![Action::MountDiscard { mount_point: mount.mount_point.clone() }];
+    if mechanisms::is_in_fstab(root, &mount.mount_point) {
+        actions.push(Action::Fstab { mount_point: mount.mount_point.clone() });
+    }
+    let steps = [format!("mount -o remount,discard {shown}"), format!("add the option discard to {shown} in /etc/fstab")];
+    Remedy::steps(steps).done_by(actions.into_iter().filter(|_| can))
 }
 
 fn online_words(online: Online) -> &'static str {
@@ -167,8 +177,7 @@ fn plain(mount: &Mount) -> Online {
 fn access_time(mount: &Mount, report: &mut LayerReport) {
     if mount.is_writable() && !mount.has_option("relatime") && !mount.has_option("noatime") {
         let text = "strict access times: every read of a file becomes a write";
-        let remedy =
-            format!("mount -o remount,relatime {}, and relatime in /etc/fstab", trimtab_core::document::quoted(&shown(&mount.mount_point)));
+        let remedy = format!("mount -o remount,relatime {}, and relatime in /etc/fstab", quoted(&shown(&mount.mount_point)));
         report.findings.push(Finding::new("fs.strictatime", Severity::Caution, text).remedy(remedy));
     }
 }
@@ -182,7 +191,7 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
         let text = "the filesystem has recorded errors; it does not trim groups with damaged bitmaps";
         report.findings.push(
             Finding::new("ext4.errors", Severity::Caution, text)
-                .remedy(format!("e2fsck -f on {}, unmounted", trimtab_core::document::quoted(&format!("/dev/{device}")))),
+                .remedy(format!("e2fsck -f on {}, unmounted", quoted(&format!("/dev/{device}")))),
         );
     }
     if mount.has_option("noload") || mount.has_option("norecovery") {
@@ -223,10 +232,7 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
     match online {
         Online::Sync => {
             let text = "discard without =async discards within each commit: deleting much can stall for minutes";
-            let remedy = format!(
-                "mount -o remount,discard=async {}, and the same in /etc/fstab",
-                trimtab_core::document::quoted(&shown(&mount.mount_point))
-            );
+            let remedy = format!("mount -o remount,discard=async {}, and the same in /etc/fstab", quoted(&shown(&mount.mount_point)));
             report.findings.push(Finding::new("btrfs.sync-discard", Severity::Caution, text).remedy(remedy));
         }
         Online::Async => {

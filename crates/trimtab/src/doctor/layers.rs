@@ -2,8 +2,10 @@
 
 use super::limits::Limits;
 use super::mapper::{Tables, Target};
-use super::{Doctor, Finding, Gate, LayerReport, Severity, blank, drives};
-use crate::host::block::{Bus, Kind, Layer, Stack};
+use super::remedy::{is_plain, kept_options};
+use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity, blank, drives};
+use crate::host::block::{Bus, Kind, Layer, Stack, writable_limit};
+use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
 use trimtab_core::document::quoted;
@@ -28,7 +30,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         Kind::Loop if limits.switched_off() => {}
         Kind::Loop => on_loop(stack, layer, &limits, &mut report),
         Kind::Crypt => crypt(doctor, layer, &mut report),
-        Kind::ThinPool => thin_pool(&doctor.tables, stack, layer, &limits, &mut report),
+        Kind::ThinPool => thin_pool(doctor, stack, layer, &limits, &mut report),
         Kind::Thin => thin(&limits, &mut report),
         Kind::Lvm | Kind::Mapper(_) => mapper(doctor, layer, &mut report),
         Kind::Md(level) => md(doctor.root, layer, level, &mut report),
@@ -51,31 +53,43 @@ fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
         let remedy = match limits.granularity {
             // Linux 6.11 and later take no other value then.
             Some(0) => begin_anew(layer),
-            _ => format!("echo {hw} > {}", quoted(&path)),
+            _ => raised(limits, layer, hw, &path),
         };
         report.findings.push(Finding::new("limits.switched-off", Severity::Serious, text).remedy(remedy));
     } else if max < hw && max < 1 << 20 {
         let text = format!("discard_max_bytes is only {}: a trim becomes very many small commands", Bytes(max));
-        let remedy = format!("echo {} > {}", hw.min(128 << 20), quoted(&path));
-        report.findings.push(Finding::new("limits.tiny", Severity::Caution, text).remedy(remedy));
+        report.findings.push(Finding::new("limits.tiny", Severity::Caution, text).remedy(raised(limits, layer, hw.min(128 << 20), &path)));
     }
 }
 
+/// The limit of a queue as high as this, or as near as the kernel lets it be written.
+fn raised(limits: &Limits, layer: &Layer, bytes: u64, path: &str) -> Remedy {
+    let to = writable_limit(bytes, limits.granularity.unwrap_or(1)).to_string();
+    let from = limits.max.unwrap_or(0).to_string();
+    let step = format!("echo {to} > {}", quoted(path));
+    Remedy::from(step).done_by([Action::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
+}
+
 /// How a device gets its limits from scratch, once nothing on it is in use.
-fn begin_anew(layer: &Layer) -> String {
+fn begin_anew(layer: &Layer) -> Remedy {
     let disk = match layer.kind {
         Kind::Partition => layer.sys.parent().unwrap_or(&layer.sys),
         _ => &layer.sys,
     };
     let name = disk.file_name().and_then(|n| n.to_str()).unwrap_or(&layer.name);
-    let how = match drives::bus_of(disk) {
-        Bus::Ata | Bus::Usb | Bus::Scsi | Bus::VirtioScsi => {
-            format!("echo 1 > {}; echo '- - -' | tee /sys/class/scsi_host/host*/scan", quoted(&format!("/sys/block/{name}/device/delete")))
-        }
-        Bus::Nvme => format!("echo 1 > {}; echo 1 > /sys/bus/pci/rescan", quoted(&format!("/sys/block/{name}/device/device/remove"))),
-        _ => "detach the device and attach it again".to_owned(),
+    let again = match drives::bus_of(disk) {
+        Bus::Ata | Bus::Usb | Bus::Scsi | Bus::VirtioScsi => vec![
+            format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/delete"))),
+            "echo '- - -' | tee /sys/class/scsi_host/host*/scan".to_owned(),
+        ],
+        Bus::Nvme => vec![
+            format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/device/remove"))),
+            "echo 1 > /sys/bus/pci/rescan".to_owned(),
+        ],
+        _ => vec!["detach the device and attach it again".to_owned()],
     };
-    format!("this kernel takes no other value any more: reboot, or with everything on {name} unmounted: {how}")
+    let first = format!("reboot, since this kernel takes no other value any more; or unmount everything on {name}, and then:");
+    Remedy::steps([first].into_iter().chain(again))
 }
 
 fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mut LayerReport) {
@@ -177,23 +191,8 @@ fn crypt(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         report.findings.push(Finding::new("crypt.leaks-free-space", Severity::Note, text));
         return;
     }
-    let luks2 = doctor.root.read(layer.sys.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("CRYPT-LUKS2"));
-    let set_in_crypttab = crypttab_has_discard(doctor.root, &name);
-    let mut remedy = if luks2 {
-        format!("cryptsetup --allow-discards --persistent refresh {}", quoted(&name))
-    } else {
-        format!(
-            "add the option discard to {} in /etc/crypttab, and now: cryptsetup --allow-discards refresh {}",
-            quoted(&name),
-            quoted(&name)
-        )
-    };
-    if set_in_crypttab {
-        remedy = format!("/etc/crypttab says discard already; reopen it, or now: cryptsetup --allow-discards refresh {}", quoted(&name));
-    }
-    report.findings.push(
-        Finding::new("crypt.no-allow-discards", Severity::Serious, "dm-crypt drops discards unless it is told to pass them").remedy(remedy),
-    );
+    let text = "dm-crypt drops discards unless it is told to pass them";
+    report.findings.push(Finding::new("crypt.no-allow-discards", Severity::Serious, text).remedy(allowing(doctor, layer, &name)));
     let cmdline = doctor.root.read("/proc/cmdline").unwrap_or_default();
     if cmdline.contains("rd.luks.allow-discards") && !cmdline.contains("rd.luks.options=discard") {
         let text = "rd.luks.allow-discards on the kernel command line has no effect under systemd; rd.luks.options=discard has";
@@ -212,14 +211,52 @@ fn allowed_by_table(tables: &Tables, name: &str, report: &mut LayerReport) -> Op
     Some(allowed)
 }
 
-/// `name device key options`; options separated by commas.
-fn crypttab_has_discard(root: &Root, name: &str) -> bool {
-    let crypttab = root.read("/etc/crypttab").unwrap_or_default();
-    let mut lines = crypttab.lines().map(str::split_ascii_whitespace);
-    lines.any(|mut words| words.next() == Some(name) && words.nth(2).is_some_and(|options| options.split(',').any(|o| o == "discard")))
+/// How dm-crypt is told to pass discards on, now and whenever it is opened.
+fn allowing(doctor: &Doctor<'_>, layer: &Layer, name: &str) -> Remedy {
+    let word = quoted(name);
+    let uuid = doctor.root.read(layer.sys.join("dm/uuid")).unwrap_or_default();
+    let luks2 = uuid.starts_with("CRYPT-LUKS2");
+    let crypttab = crypttab_discard(doctor.root, name);
+    let persistent = luks2 && crypttab != Some(true);
+    let flag = if persistent { "--allow-discards --persistent" } else { "--allow-discards" };
+    let keep = kept_options(&doctor.tables, name);
+    let options: String = keep.iter().map(|option| format!(" {option}")).collect();
+    let mut steps = vec![format!("cryptsetup {flag}{options} refresh {word}")];
+    let mut actions = vec![Action::AllowDiscards { name: name.to_owned(), persistent, keep }];
+    match crypttab {
+        _ if persistent => {}
+        Some(false) => {
+            steps.push(format!("add the option discard to {word} in /etc/crypttab"));
+            actions.push(Action::Crypttab { name: name.to_owned() });
+        }
+        // It holds whenever the mapping is opened by this file.
+        Some(true) => {}
+        None => steps
+            .push("open it with cryptsetup --allow-discards from now on, or with the option discard where it is opened from".to_owned()),
+    }
+    // A refresh of others needs to be told what only their user knows.
+    let can = (luks2 || uuid.starts_with("CRYPT-LUKS1")) && is_plain(name) && plain_crypt(&doctor.tables, name);
+    Remedy::steps(steps).done_by(actions.into_iter().filter(|_| can))
 }
 
-fn thin_pool(tables: &Tables, stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
+/// One target of dm-crypt, as far as the tables are known, and without checksums, below which discards make no sense.
+fn plain_crypt(tables: &Tables, name: &str) -> bool {
+    let mut targets = tables.table(name);
+    let first = targets.next().is_some_and(|target| target.kind == "crypt" && !target.arguments.contains(" integrity:"));
+    first && targets.next().is_none()
+}
+
+/// `name device key options`; options separated by commas. Whether `discard` is among them; `None` without such a line.
+fn crypttab_discard(root: &Root, name: &str) -> Option<bool> {
+    let crypttab = root.read("/etc/crypttab").unwrap_or_default();
+    let mut lines = crypttab.lines().map(str::split_ascii_whitespace);
+    lines.find_map(|mut words| {
+        (words.next() == Some(name)).then(|| words.nth(2).is_some_and(|options| options.split(',').any(|o| o == "discard")))
+    })
+}
+
+fn thin_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
+    let tables = &doctor.tables;
     let name = layer.label.clone().unwrap_or_default();
     // The state counts: a pool that was told to pass down stops silently if its data device cannot.
     let says = |word: &str| tables.status(&name).any(|t| t.kind == "thin-pool" && t.says(word));
@@ -229,12 +266,7 @@ fn thin_pool(tables: &Tables, stack: &Stack, layer: &Layer, limits: &Limits, rep
     if says("ignore_discard") || told("ignore_discard") {
         report.gate = Gate::Blocks;
         report.why = "the pool ignores discards".to_owned();
-        let volumes = stack.layers.iter().filter(|l| l.kind == Kind::Thin).filter_map(|l| l.label.as_deref());
-        let volumes: Vec<String> = volumes.map(|label| quoted(&lvm_name(label))).collect();
-        let volumes = volumes.join(" ");
-        let remedy = format!(
-            "only while the pool is inactive: unmount all of its volumes, lvchange -an {volumes} {volume} (and its other volumes); {down}; lvchange -ay {volume} {volumes}"
-        );
+        let remedy = while_inactive(&doctor.mounts, stack, &volume, &down);
         report.findings.push(Finding::new("thin-pool.ignores", Severity::Serious, report.why.clone()).remedy(remedy));
     } else if says("no_discard_passdown") || told("no_discard_passdown") {
         let asked = !told("no_discard_passdown") && tables.table(&name).next().is_some();
@@ -244,7 +276,10 @@ fn thin_pool(tables: &Tables, stack: &Stack, layer: &Layer, limits: &Limits, rep
         } else {
             "the pool takes discards back into itself and does not pass them down".to_owned()
         };
-        report.findings.push(Finding::new("thin-pool.no-passdown", Severity::Serious, report.why.clone()).remedy(down));
+        let pool = lvm_name(name.strip_suffix("-tpool").unwrap_or(&name));
+        let can = !asked && name.ends_with("-tpool") && is_plain(&name) && pool.split('/').all(is_plain) && pool.contains('/');
+        let remedy = Remedy::from(down).done_by(can.then(|| Action::Passdown { name: name.clone(), pool }));
+        report.findings.push(Finding::new("thin-pool.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
     } else if says("discard_passdown") {
         report.evidence.add("state", "discard_passdown");
         report.why = format!("passes down whole chunks: {}", limits.words());
@@ -252,6 +287,28 @@ fn thin_pool(tables: &Tables, stack: &Stack, layer: &Layer, limits: &Limits, rep
         report.gate = Gate::Unknown;
         report.why = "takes discards; whether it passes them down stands in `dmsetup status`, which needs root".to_owned();
     }
+}
+
+/// A pool that ignores discards takes another word only while nothing uses it.
+fn while_inactive(mounts: &[Mount], stack: &Stack, pool: &str, down: &str) -> Remedy {
+    let volumes: Vec<&Layer> = stack.layers.iter().filter(|l| l.kind == Kind::Thin).collect();
+    let names = volumes.iter().filter_map(|l| l.label.as_deref()).map(|label| quoted(&lvm_name(label)));
+    let names = names.collect::<Vec<_>>().join(" ");
+    let on = |mount: &&Mount| volumes.iter().any(|volume| volume.dev == mount.dev);
+    let mounted: Vec<(String, String)> =
+        mounts.iter().filter(on).map(|m| (quoted(&super::shown(&m.source)), quoted(&super::shown(&m.mount_point)))).collect();
+    let again: String = mounted.iter().map(|(source, point)| format!(" && mount {source} {point}")).collect();
+    let points: Vec<&str> = mounted.iter().rev().map(|(_, point)| point.as_str()).collect();
+    let unmount = match points.is_empty() {
+        true => "unmount all volumes of the pool".to_owned(),
+        false => format!("umount {} # and every other volume of the pool", points.join(" ")),
+    };
+    Remedy::steps([
+        unmount,
+        format!("lvchange -an {names} {pool} # and every other volume of the pool"),
+        down.to_owned(),
+        format!("lvchange -ay {pool} {names}{again}"),
+    ])
 }
 
 /// `vg-lv` of device-mapper as `vg/lv` of LVM: hyphens inside the names are doubled.
@@ -289,12 +346,12 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         Some("integrity") => (
             "integrity.no-allow-discards",
             "dm-integrity drops discards: allow_discards is not set",
-            format!("integritysetup refresh --allow-discards {}", quoted(&name)),
+            integrity(doctor.tables.table(&name), &name),
         ),
         Some("snapshot") => (
             "snapshot.no-discards",
             "an old-style snapshot takes no discards",
-            "lvremove it, or lvconvert --merge it, when it has served its purpose; thin snapshots do not have this".to_owned(),
+            "lvremove it, or lvconvert --merge it, when it has served its purpose; thin snapshots do not have this".into(),
         ),
         Some("snapshot-origin") => (
             "snapshot.of-this-volume",
@@ -302,7 +359,8 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             format!(
                 "lvs {} shows its snapshots: lvremove them when they have served their purpose; thin snapshots do not have this",
                 quoted(lvm_name(&name).split('/').next().unwrap_or_default())
-            ),
+            )
+            .into(),
         ),
         Some("verity") => {
             report.gate = Gate::NotNeeded;
@@ -312,7 +370,7 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         Some("raid") if is_parity(doctor.tables.table(&name)) => (
             "raid.parity",
             "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
-            "only if all members do: dm_raid.devices_handle_discard_safely=Y on the kernel command line".to_owned(),
+            "only if all members do: dm_raid.devices_handle_discard_safely=Y on the kernel command line".into(),
         ),
         Some("raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped" | "writecache") | None => {
             if report.gate == Gate::Blocks {
@@ -320,11 +378,30 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             }
             return;
         }
-        Some(_) => ("dm.no-discards", "this device-mapper target takes no discards", "see its documentation".to_owned()),
+        Some(_) => ("dm.no-discards", "this device-mapper target takes no discards", "see its documentation".into()),
     };
     report.gate = Gate::Blocks;
     report.why = text.to_owned();
     report.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
+}
+
+/// How dm-integrity is told to pass discards on: by itself only where its table says all that a refresh has to be told again.
+fn integrity<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> Remedy {
+    const CHECKSUMS: [&str; 5] = ["crc32c", "crc32", "sha1", "sha256", "xxhash64"];
+    let remedy = Remedy::from(format!("integritysetup refresh --allow-discards {}", quoted(name)));
+    let Some(target) = targets.next().filter(|_| is_plain(name)) else { return remedy };
+    let mut words = target.arguments.split_ascii_whitespace();
+    let journaled = words.nth(3) == Some("J");
+    let elsewhere = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
+    let keyed = target.arguments.split_ascii_whitespace().any(|word| elsewhere.iter().any(|other| word.starts_with(other)));
+    let checksum = words.find_map(|word| word.strip_prefix("internal_hash:")).filter(|checksum| CHECKSUMS.contains(checksum));
+    match checksum {
+        Some(checksum) if journaled && !keyed && targets.next().is_none() => {
+            let step = format!("integritysetup refresh --integrity {checksum} --allow-discards {}", quoted(name));
+            Remedy::from(step).done_by([Action::AllowIntegrity { name: name.to_owned(), checksum: checksum.to_owned() }])
+        }
+        _ => remedy,
+    }
 }
 
 /// Whether a dm-raid target keeps parity.
@@ -364,11 +441,17 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     let word = quoted(&name);
     let plain = doctor.tables.table(&name).all(|t| matches!(t.kind.as_str(), "linear" | "striped")) && doctor.tables.known();
     let again = if layer.kind == Kind::Crypt {
-        format!("cryptsetup refresh {word}")
+        let keep = kept_options(&doctor.tables, &name);
+        let options: String = keep.iter().map(|option| format!(" {option}")).collect();
+        let can = is_plain(&name) && plain_crypt(&doctor.tables, &name);
+        let remedy = Remedy::from(format!("cryptsetup --allow-discards{options} refresh {word}"));
+        remedy.done_by(can.then(|| Action::RefreshCrypt { name: name.clone(), keep }))
     } else if plain {
-        format!("dmsetup table {word} | dmsetup reload {word} && dmsetup suspend {word} && dmsetup resume {word}")
+        // With a new table, resuming is one step in the kernel: it suspends, swaps and resumes.
+        let remedy = Remedy::from(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
+        remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }))
     } else {
-        format!("reboot, or deactivate and activate it (lvchange -an {0}; lvchange -ay {0})", quoted(&lvm_name(&name)))
+        Remedy::from(format!("reboot, or deactivate and activate it (lvchange -an {0}; lvchange -ay {0})", quoted(&lvm_name(&name))))
     };
     report.findings.push(Finding::new("dm.stale-limits", Severity::Serious, text).remedy(again));
 }

@@ -1,7 +1,7 @@
 //! What trims the filesystem now: online discard, fstrim.timer, cron, this program's own daemon. And what they leave out.
 
 use super::filesystem::{self, Online};
-use super::{Doctor, Finding, Severity, Verdict, VerdictKind, shown};
+use super::{Action, Doctor, Finding, Remedy, Severity, Verdict, VerdictKind, shown};
 use crate::host::block::Stack;
 use crate::host::mountinfo::{Mount, unescape};
 use crate::host::root::Root;
@@ -162,6 +162,12 @@ fn parse_fstab(bytes: &[u8]) -> Vec<FstabEntry> {
     bytes.split(|&b| b == b'\n').filter_map(entry).collect()
 }
 
+/// Whether fstab mounts something there, once.
+pub fn is_in_fstab(root: &Root, mount_point: &Path) -> bool {
+    let entries = parse_fstab(&root.read_bytes(Path::new("/etc/fstab"), 1 << 20).unwrap_or_default());
+    entries.iter().filter(|entry| entry.mount_point == mount_point).count() == 1
+}
+
 /// The swap areas of fstab.
 fn parse_swap(bytes: &[u8]) -> Vec<SwapEntry> {
     let entry = |line: &[u8]| {
@@ -191,10 +197,19 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
     let text = "a swap area; no discard option for it in /etc/fstab, and no trim of filesystems comes here";
     let finding = match verdict.kind {
         VerdictKind::Blocked => Finding::new("swap.no-discard", Severity::Note, text),
-        _ => Finding::new("swap.no-discard", Severity::Caution, text)
-            .remedy(format!("swapoff {0} && swapon --discard {0}, and the option discard in /etc/fstab", quoted(&device))),
+        _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(swap_remedy(&device, entry)),
     };
     (Vec::new(), vec![finding])
+}
+
+/// Swap with the option, now and whenever fstab says so.
+fn swap_remedy(device: &str, entry: Option<&SwapEntry>) -> Remedy {
+    let word = quoted(device);
+    let steps = [format!("swapoff {word} && swapon --discard {word}"), format!("add the option discard to {word} in /etc/fstab")];
+    let mut actions = vec![Action::SwapDiscard { device: PathBuf::from(device) }];
+    actions.extend(entry.filter(|e| e.source.to_str().is_some()).map(|e| Action::SwapFstab { source: e.source.clone() }));
+    // Without that line nobody could tell afterwards that it discards.
+    Remedy::steps(steps).done_by(actions.into_iter().filter(|_| entry.is_some()))
 }
 
 /// Which mechanisms trim `mount`, and what is wrong with them.
@@ -274,10 +289,10 @@ fn nothing_trims(configured: &Configured, mount: &Mount, verdict: &Verdict) -> F
         // Whatever is enabled now would be in vain.
         return Finding::new("nothing-trims", Severity::Note, text);
     }
-    let remedy = match configured.timer {
-        UnitState::Disabled => "systemctl enable --now fstrim.timer, or trimtab daemon".to_owned(),
-        UnitState::Masked => "systemctl unmask fstrim.timer and enable it, or trimtab daemon".to_owned(),
-        _ => format!("let trimtab daemon watch it, or trim it now and then: trimtab trim {}", quoted(&shown(&mount.mount_point))),
+    let remedy: Remedy = match configured.timer {
+        UnitState::Disabled => Remedy::from("systemctl enable --now fstrim.timer, or trimtab daemon").done_by([Action::Timer]),
+        UnitState::Masked => "systemctl unmask fstrim.timer and enable it, or trimtab daemon".into(),
+        _ => format!("let trimtab daemon watch it, or trim it now and then: trimtab trim {}", quoted(&shown(&mount.mount_point))).into(),
     };
     Finding::new("nothing-trims", Severity::Caution, text).remedy(remedy)
 }

@@ -39,6 +39,9 @@ pub fn render_at(diagnosis: &Diagnosis, width: Option<usize>) -> String {
     for step in &diagnosis.to_do {
         screen.plain(step, 1, "to do: ");
     }
+    if let Some(fix) = &diagnosis.fix {
+        screen.plain(&format!("{fix} shows each step, asks, and can take it back"), 1, "mended by  ");
+    }
     screen.text
 }
 

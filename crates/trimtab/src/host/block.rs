@@ -213,6 +213,15 @@ impl Stack {
     }
 }
 
+/// The largest value up to `bytes` that the kernel lets be written to `discard_max_bytes` (`queue_var_store`, `queue_max_discard_sectors_store`): a
+/// multiple of the unit below 4 GiB. What a driver sets by itself may be more (NVMe: 2 TiB); then just below 4 GiB has to do until
+/// the device is next attached, which makes no difference to any filesystem.
+#[must_use]
+pub fn writable_limit(bytes: u64, granularity: u64) -> u64 {
+    let most = bytes.min(u64::from(u32::MAX));
+    most - most.checked_rem(granularity).unwrap_or(0)
+}
+
 /// `/sys/devices/…` of a device number.
 #[must_use]
 pub fn device_directory(root: &Root, dev: DevNumber) -> Option<PathBuf> {
@@ -227,11 +236,15 @@ pub fn device_by_name(root: &Root, name: &str) -> Option<PathBuf> {
     if kernel.is_empty() || kernel == "." || kernel == ".." {
         return None;
     }
-    root.canonical(format!("/sys/class/block/{kernel}")).or_else(|| {
-        let mut mapped = root.list("/sys/class/block").into_iter().filter(|n| n.starts_with("dm-"));
-        let name_of = |n: &String| root.read(format!("/sys/class/block/{n}/dm/name"));
-        mapped.find(|n| name_of(n).as_deref() == Some(name)).and_then(|n| root.canonical(format!("/sys/class/block/{n}")))
-    })
+    root.canonical(format!("/sys/class/block/{kernel}")).or_else(|| mapped_by_name(root, name))
+}
+
+/// `/sys/devices/…` of the device that device-mapper gave this name.
+#[must_use]
+pub fn mapped_by_name(root: &Root, name: &str) -> Option<PathBuf> {
+    let mut mapped = root.list("/sys/class/block").into_iter().filter(|n| n.starts_with("dm-"));
+    let name_of = |n: &String| root.read(format!("/sys/class/block/{n}/dm/name"));
+    mapped.find(|n| name_of(n).as_deref() == Some(name)).and_then(|n| root.canonical(format!("/sys/class/block/{n}")))
 }
 
 /// The devices of a mounted filesystem.
@@ -432,5 +445,12 @@ mod tests {
         ] {
             assert_eq!(bus(Path::new(path)), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn only_multiples_below_4_gib_can_be_written() {
+        assert_eq!(writable_limit(2_199_023_255_040, 512), 4_294_966_784);
+        assert_eq!(writable_limit(4_294_966_784, 4096), 4_294_963_200);
+        assert_eq!(writable_limit(65_536, 4096), 65_536);
     }
 }

@@ -4,6 +4,7 @@ use super::root::{Root, TABLE_BYTES_MAX};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use trimtab_core::units::Bytes;
 
 /// A device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,10 +160,35 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescape(field)))
 }
 
-/// The devices and files that `/proc/swaps` lists: the first field of each line below the headline.
+/// Where the kernel lists what it swaps to.
+pub const SWAPS: &str = "/proc/swaps";
+
+/// A device or file that the kernel swaps to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwapArea {
+    /// As `/proc/swaps` names it.
+    pub source: PathBuf,
+    /// What is on it.
+    pub used: Bytes,
+    /// Negative where the kernel chose it.
+    pub priority: i32,
+}
+
+/// What `/proc/swaps` lists, line by line below the headline; of what it does not say of a line, nothing.
+pub fn swap_areas(table: &[u8]) -> impl Iterator<Item = SwapArea> + '_ {
+    let area = |line: &[u8]| {
+        let fields: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
+        let number = |at: usize| std::str::from_utf8(fields.get(at)?).ok()?.parse::<i64>().ok();
+        let source = path(fields.first().filter(|field| field.starts_with(b"/"))?);
+        let used = Bytes(u64::try_from(number(3).unwrap_or(0)).unwrap_or(0).saturating_mul(1024));
+        Some(SwapArea { source, used, priority: number(4).and_then(|n| i32::try_from(n).ok()).unwrap_or(-1) })
+    };
+    table.split(|&b| b == b'\n').skip(1).filter_map(area)
+}
+
+/// The devices and files that `/proc/swaps` lists.
 pub fn swap_sources(table: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
-    let lines = table.split(|&b| b == b'\n').skip(1);
-    lines.filter_map(|line| line.split(u8::is_ascii_whitespace).next().filter(|field| field.starts_with(b"/")).map(path))
+    swap_areas(table).map(|area| area.source)
 }
 
 /// Undoes the kernel's `\040`: a backslash and three octal digits stand for a byte.
@@ -287,8 +313,9 @@ not a mount line
     fn swaps_are_named_in_the_first_field() {
         let table =
             b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2   partition\t8388604\t\t0\t\t-2\n/my\\040swap file 1 0 -3\n\n";
-        assert_eq!(swap_sources(table).collect::<Vec<_>>(), [Path::new("/dev/sda2"), Path::new("/my swap")]);
-        assert_eq!(swap_sources(b"").count(), 0);
+        let area = |source: &str, used: u64, priority: i32| SwapArea { source: source.into(), used: Bytes(used), priority };
+        assert_eq!(swap_areas(table).collect::<Vec<_>>(), [area("/dev/sda2", 0, -2), area("/my swap", 0, -3)]);
+        assert_eq!(swap_areas(b"").count(), 0);
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub fn of_path(path: &Path) -> Option<Discard> {
 }
 
 /// The mount point, if what stands there is still this mount: who owns a directory on the way could have put another in its place.
-pub(super) fn open(mount: &Mount) -> io::Result<OwnedFd> {
+pub fn open(mount: &Mount) -> io::Result<OwnedFd> {
     let found = Named::look_up(&mount.mount_point)?.into_object();
     let seen = statx(&found, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID) && seen.stx_mnt_id != u64::from(mount.id) {

@@ -71,7 +71,7 @@ pub fn judge_on(
     let (delivery, why) = seen.judge();
     if let (Delivery::Blocked, VerdictKind::Blocked, Some(verdict)) = (delivery, seen.doctor, verdict) {
         remarks.push(verdict.text.clone());
-        remarks.extend(diagnosis.and_then(|d| d.to_do.first()).map(|step| format!("to do: {step}")));
+        remarks.extend(diagnosis.and_then(Diagnosis::first_remedy).map(|step| format!("to do: {step}")));
     } else {
         remarks.extend(why);
     }
@@ -152,7 +152,7 @@ pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
     };
     match (fs.diagnosis().ok().filter(blocked), obstacle) {
         (Some(diagnosis), _) => {
-            let step = diagnosis.to_do.first().map_or(String::new(), |step| format!("; {step}"));
+            let step = diagnosis.first_remedy().map_or(String::new(), |step| format!("; {step}"));
             Blocked(format!("cannot trim {shown}: {}{step}", diagnosis.verdict.text)).into()
         }
         (None, Obstacle::Device | Obstacle::Option) => {

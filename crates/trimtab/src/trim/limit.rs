@@ -5,7 +5,7 @@
 //! the lock of the drive may put a limit back and take the note away; who left it sees that the note is not there any more, and begins
 //! anew. A limit that somebody else has set meanwhile stays.
 
-use crate::host::block::Stack;
+use crate::host::block::{Stack, writable_limit};
 use crate::host::root::Root;
 use crate::session::notes::{Change, Note, Notes, Undone};
 use crate::sys::beneath::set_attribute;
@@ -105,7 +105,7 @@ impl Queue {
         // Whoever is killed between the note and the change leaves the one value or the other.
         let change = |set: Vec<u64>| Change::Attribute {
             file: self.limit.clone(),
-            before: writable(before, self.granularity).to_string(),
+            before: writable_limit(before, self.granularity).to_string(),
             set: set.iter().map(u64::to_string).collect(),
         };
         match &mut self.lowered {
@@ -136,13 +136,6 @@ impl Drop for CommandLimit {
     fn drop(&mut self) {
         let _ = self.put_back();
     }
-}
-
-/// The largest value up to `bytes` that the kernel lets be written (`queue_var_store`, `queue_max_discard_sectors_store`): a
-/// multiple of the unit below 4 GiB. What a driver sets by itself may be more (NVMe: 2 TiB); then just below 4 GiB has to do until
-/// the device is next attached, which makes no difference to any filesystem.
-fn writable(bytes: u64, granularity: u64) -> u64 {
-    bytes.min(u64::from(u32::MAX)) / granularity * granularity
 }
 
 #[cfg(test)]
@@ -287,12 +280,5 @@ mod tests {
         assert_eq!(machine.now(), 65_536);
         drop(limit);
         assert_eq!(machine.now(), 131_072);
-    }
-
-    #[test]
-    fn only_multiples_below_4_gib_can_be_written() {
-        assert_eq!(writable(2_199_023_255_040, 512), 4_294_966_784);
-        assert_eq!(writable(4_294_966_784, 4096), 4_294_963_200);
-        assert_eq!(writable(65_536, 4096), 65_536);
     }
 }

@@ -26,6 +26,7 @@ mod history;
 mod hostile;
 mod hostile_text;
 mod learn;
+mod mend;
 mod named;
 mod nbd_clients;
 mod nbd_protocol;

@@ -159,6 +159,7 @@ const KERNEL_ALLOWED: &[(&str, &str)] = &[
     ("apply.rs", "/etc/fstab is what it plans and replaces"),
     ("daemon.rs", "it waits for changes of the mount table, on the table itself, opened through host::root"),
     ("daemon/config.rs", "where its own configuration is"),
+    ("mend/look.rs", "where the switches are that it sets; it reads them through host::root"),
     ("serve/fuse/rings.rs", "a switch of the kernel's module fuse, and the processors that it has queues for"),
     ("sys/beneath.rs", "/proc/self/fd is how a descriptor is opened again"),
     ("sys/beneath/named.rs", "/proc/self/fd is how a descriptor is opened again"),

@@ -2,9 +2,13 @@
 T=/tmp/trimtab; cp /host/trimtab $T
 export TRIMTAB_STATE_DIR=/tmp/state TRIMTAB_RUNTIME_DIR=/run/trimtab XDG_DATA_HOME=/tmp/data NO_COLOR=1
 M=/mnt/stack; mkdir -p $M
-while read -r name serial; do
-  [ -n "$serial" ] && eval "$(echo "$serial" | tr A-Z a-z)=/dev/$name"
-done < <(lsblk -ndo NAME,SERIAL)
+# The disks' nodes, by the names that the host gave them as serial numbers; others' serial numbers may be anything.
+name_disks() {
+  while read -r name serial; do
+    [[ $serial =~ ^[A-Za-z0-9]+$ ]] && eval "$(echo "$serial" | tr A-Z a-z)=/dev/$name"
+  done < <(lsblk -ndo NAME,SERIAL)
+}
+name_disks
 
 # For the descriptions of stacks.
 vg() { vgcreate -qq -y --metadatasize 1m vg "$@" > /dev/null; }
@@ -18,7 +22,10 @@ luks() { # DEVICE NAME [OPTION]
 # Truth: MiB that the host's image files occupy.
 occupied() { local sum=0 d; for d in $disks; do sum=$((sum + $(stat -c %b "/images/$d.raw"))); done; echo $((sum / 2048)); }
 quiet() { local now then i; then=$(occupied); for i in 1 2 3 4 5 6 7 8; do sleep 0.25; now=$(occupied); [ "$now" = "$then" ] && [ $i -gt 2 ] && return; then=$now; done; }
-write_and_delete() { local i; for i in 1 2 3; do head -c 8M /dev/urandom > $M/f$i; done; sync; rm $M/f?; sync -f $M; sync; quiet; }
+write_some() { local i; for i in 1 2 3; do head -c 8M /dev/urandom > $M/f$i; done; sync; quiet; }
+write_and_delete() { write_some; rm $M/f?; sync -f $M; sync; quiet; }
+# Runs those steps, as the doctor prints them, that match.
+printed() { local step; while read -r step; do echo "+ $step"; bash -c "$step" < /dev/null || return; done < <($T doctor "${subject:-$M}" | sed -n 's/^ *to do: //p' | grep -E "$1"); }
 
 clean() {
   local d node
@@ -57,4 +64,35 @@ try() { # NAME
   after; clean
 }
 
-for stack in "$@"; do try "$stack"; done
+# The remedy, as `doctor --fix` carries it out or as a person would carry out what is printed; and taken back.
+mend() { # NAME
+  local wanted_status wanted_steps wanted_undone status steps undone before freed=- proof=- verdict=""
+  unset disks truth subject mended; unset -f by_hand; after() { :; }
+  . "/host/stacks/$1"; [ -n "${mended:-}" ] || return
+  read -r wanted_status wanted_steps wanted_undone <<< "$mended"
+  clean; make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; clean; return; }
+  if declare -f by_hand > /dev/null; then
+    by_hand > /tmp/mend 2>&1; steps=by-hand
+  else
+    yes pw | $T doctor --fix --yes --reserve 1MB "${subject:-$M}" > /tmp/mend 2>&1; status=$?
+    [ $status = "$wanted_status" ] || verdict="WRONG: --fix ended with $status"
+    steps=$(grep -c '^done: ' /tmp/mend); proof=$(sed -n 's/^proof: //p' /tmp/mend | cut -c1-40)
+  fi
+  $T doctor "${subject:-$M}" > /tmp/doctor 2>&1; status=$?
+  if [ -z "${subject:-}" ]; then
+    # Counted from when the files are there: online discard frees them before fstrim does.
+    write_some; before=$(occupied); rm $M/f?; sync -f $M; sync; fstrim $M > /tmp/fstrim 2>&1; quiet; freed=$((before - $(occupied)))
+    [ $freed -ge 12 ] || verdict="WRONG: mended, and fstrim frees $freed MiB"
+  fi
+  undone=-
+  if [ $steps != by-hand ]; then
+    yes pw | $T doctor --undo > /tmp/undo 2>&1 || verdict="WRONG: it could not be taken back"
+    $T doctor "${subject:-$M}" > /tmp/doctor2 2>&1; undone=$?
+  fi
+  [ "$status $steps $undone" = "$wanted_status $wanted_steps $wanted_undone" ] || verdict="WRONG: should be $mended"
+  printf '%-20s | mended %-7s | doctor %s | fstrim freed %4s MiB | taken back: doctor %s | %s | %s\n' "$1" "$steps" $status "$freed" $undone "$proof" "$verdict"
+  { cat /tmp/mend; echo "--- doctor"; cat /tmp/doctor; [ $undone = - ] || { echo "--- undo"; cat /tmp/undo /tmp/doctor2; }; } > "/host/detail/$1.mended"
+  after; clean
+}
+
+for stack in "$@"; do try "$stack"; mend "$stack"; done

@@ -1,0 +1,56 @@
+//! The option `discard` in one line of `/etc/crypttab`; every other byte stays as it is.
+
+use super::fstab::{Problem, fields};
+
+/// The text with the option `discard` in the line of `name`.
+pub fn with_discard(text: &str, name: &str) -> Result<String, Problem> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    for line in text.split_inclusive('\n') {
+        let fields = fields(line);
+        if fields.len() >= 2 && &line[fields[0].clone()] == name {
+            found.push((at, line, fields));
+        }
+        at += line.len();
+    }
+    let [(at, line, fields)] = found.as_slice() else {
+        return Err(if found.is_empty() { Problem::NotListed } else { Problem::Twice });
+    };
+    let with = |end: usize, addition: &str| format!("{}{addition}{}", &text[..at + end], &text[at + end..]);
+    Ok(match fields.get(3) {
+        Some(options) if line[options.clone()].split(',').any(|option| option == "discard") => text.to_owned(),
+        Some(options) => with(options.end, ",discard"),
+        None if fields.len() == 3 => with(fields[2].end, " discard"),
+        None => with(fields[1].end, " none discard"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_option_of_one_line_is_added() {
+        let text = "# home of users\nhome\tUUID=1  none luks,timeout=9\nroot /dev/sda2 /key\nswap /dev/sda3\n";
+        let changed = |name: &str| {
+            let after = with_discard(text, name).unwrap();
+            assert_eq!(with_discard(&after, name).unwrap(), after, "a second time changes nothing");
+            after.lines().zip(text.lines()).find(|(a, b)| a != b).map(|(a, _)| a.to_owned()).unwrap()
+        };
+        assert_eq!(changed("home"), "home\tUUID=1  none luks,timeout=9,discard");
+        assert_eq!(changed("root"), "root /dev/sda2 /key discard");
+        assert_eq!(changed("swap"), "swap /dev/sda3 none discard");
+        assert_eq!(with_discard(text, "srv"), Err(Problem::NotListed));
+        assert_eq!(with_discard("a b\na c\n", "a"), Err(Problem::Twice));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_taken_and_a_change_is_one_line(text in "[ \\t\\n#a,discardé-]{0,120}") {
+            if let Ok(after) = with_discard(&text, "a") {
+                prop_assert_eq!(text.split('\n').count(), after.split('\n').count());
+                prop_assert!(text.split('\n').zip(after.split('\n')).filter(|(a, b)| a != b).count() <= 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What the doctor found, mended: one change at a time, each noted durably before it is made ([`record`]), and taken back in reverse order only where
+//! the thing still is what it was set to.
+//!
+//! [`commands`] says which programs are run with which words, [`words`] what people are told; [`look`] asks the machine. A step counts only
+//! once the machine shows it.
+
+mod commands;
+mod look;
+mod mount;
+mod program;
+mod record;
+mod swap;
+mod words;
+
+pub use commands::command_lines;
+pub use look::Seen;
+pub use record::{Mending, TakenBack, take_back, unfinished};
+pub use words::{Told, can_be_taken_back, told};
+
+use crate::apply::{self, System};
+use crate::doctor::Action;
+use crate::host::root::Root;
+use crate::sys::beneath::set_attribute;
+use anyhow::{Context as _, bail, ensure};
+use look::Machine;
+use std::io;
+use std::path::Path;
+
+/// Attributes that are ever changed; no record can have another one written to.
+const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "provisioning_mode"];
+
+/// Does it, and sees that it took effect. Gives what the machine shows of it: a limit may have been rounded. `say` is told what programs say.
+fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
+    let machine = Machine::read()?;
+    match action {
+        Action::Attribute { file, from, to } => return set(&machine.root, file, from, to),
+        Action::ReloadTable { name } => reload(&machine.root, name, say)?,
+        Action::MountDiscard { mount_point } => mount::remount(mount_point, true)?,
+        Action::SwapDiscard { device } => swap::again(&machine.root, device, true, say)?,
+        Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. } => edit(action)?,
+        Action::AllowDiscards { .. }
+        | Action::RefreshCrypt { .. }
+        | Action::Passdown { .. }
+        | Action::AllowIntegrity { .. }
+        | Action::Timer => {
+            command_lines(action).iter().try_for_each(|line| program::run(line, None, say))?;
+        }
+    }
+    match Machine::read()?.look(action) {
+        Seen::Set | Seen::Hidden => Ok(action.clone()),
+        Seen::Before | Seen::Gone | Seen::Other(_) => bail!("it was done, and the machine shows nothing of it"),
+    }
+}
+
+/// Takes it back. The caller has seen that it is what it was set to.
+fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+    let machine = Machine::read()?;
+    match action {
+        Action::Attribute { file, from, to } => drop(set(&machine.root, file, to, from)?),
+        Action::MountDiscard { mount_point } => mount::remount(mount_point, false)?,
+        Action::SwapDiscard { device } => swap::again(&machine.root, device, false, say)?,
+        Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. } => {
+            let number = files.context("the record does not say where the file was put aside")?;
+            drop(apply::undo_one(&System::mended()?, number)?);
+        }
+        Action::AllowDiscards { .. } | Action::Passdown { .. } | Action::AllowIntegrity { .. } | Action::Timer => {
+            commands::back(action, &machine.tables).iter().try_for_each(|line| program::run(line, None, say))?;
+        }
+        // There is nothing that somebody could want back.
+        Action::RefreshCrypt { .. } | Action::ReloadTable { .. } => {}
+    }
+    Ok(())
+}
+
+/// Writes a switch of the kernel that is `from` now, and gives what it became.
+fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<Action> {
+    let shown = file.display();
+    let known = file.starts_with(look::SWITCHES) && file.file_name().is_some_and(|name| ATTRIBUTES.iter().any(|known| name == *known));
+    ensure!(known, "{shown} is nothing that is ever set here");
+    let read = || root.read(file).with_context(|| format!("{shown} is not there any more"));
+    let now = read()?;
+    ensure!(now == from, "{shown} was {from} and is {now} now: another process has changed it");
+    set_attribute(file, to).with_context(|| format!("cannot write {to} to {shown}"))?;
+    let now = read()?;
+    ensure!(now != from || from == to, "the kernel took {to} for {shown}, and it is {from} all the same");
+    Ok(Action::Attribute { file: file.to_owned(), from: from.to_owned(), to: now })
+}
+
+/// Gives a volume the table that it has, so that its limits are worked out anew. With a new table, resuming is one call of the kernel, which suspends,
+/// swaps and resumes; whoever is killed before it leaves a table that nobody uses.
+fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+    let lines = commands::reload(name, look::is_read_only(root, name));
+    let table = program::output(&lines.table)?;
+    let plain = |line: &str| line.split_ascii_whitespace().nth(2).is_some_and(|kind| matches!(kind, "linear" | "striped"));
+    ensure!(!table.is_empty() && table.lines().all(plain), "the table of {name} is not the one that it was: {}", table.trim());
+    program::run(&lines.load, Some(&table), say)?;
+    if let Err(error) = program::run(&lines.resume, None, say) {
+        // What was loaded is in nobody's way, but somebody may resume it later without knowing.
+        let _ = program::run(&lines.clear, None, say);
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// The file of the system with the option, the old one put aside.
+fn edit(action: &Action) -> anyhow::Result<()> {
+    let system = System::mended()?;
+    let plan = match action {
+        Action::Fstab { mount_point } => apply::discards::in_fstab(&system, mount_point)?,
+        Action::SwapFstab { source } => apply::discards::in_fstab_for_swap(&system, source)?,
+        Action::Crypttab { name } => apply::discards::in_crypttab(&system, name)?,
+        _ => None,
+    };
+    if let Some(plan) = plan {
+        apply::carry_out(&system, &plan)?;
+    }
+    Ok(())
+}
+
+/// Whether the error says that there is nothing of that name.
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}

@@ -1,0 +1,113 @@
+//! Which programs do an action, word by word; no shell reads them. Names come last, behind `--`.
+
+use crate::doctor::{Action, Tables, kept_options};
+
+/// A program and its words.
+pub type Line = Vec<String>;
+
+fn line(program: &str, options: &[&str], words: &[&str]) -> Line {
+    [&[program], options, words].concat().into_iter().map(str::to_owned).collect()
+}
+
+fn with(program: &str, options: impl IntoIterator<Item = String>, words: &[&str]) -> Line {
+    [program.to_owned()].into_iter().chain(options).chain(words.iter().map(|word| (*word).to_owned())).collect()
+}
+
+/// What is run, as far as programs do it.
+#[must_use]
+pub fn command_lines(action: &Action) -> Vec<Line> {
+    match action {
+        Action::AllowDiscards { name, persistent, keep } => {
+            let options = ["--allow-discards"].into_iter().chain(persistent.then_some("--persistent")).map(str::to_owned);
+            vec![with("cryptsetup", options.chain(keep.iter().cloned()), &["refresh", "--", name])]
+        }
+        Action::RefreshCrypt { name, keep } => {
+            let options = [String::from("--allow-discards")].into_iter().chain(keep.iter().cloned());
+            vec![with("cryptsetup", options, &["refresh", "--", name])]
+        }
+        Action::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "passdown"], &["--", pool])],
+        Action::AllowIntegrity { name, checksum } => {
+            vec![line("integritysetup", &["--allow-discards", "--integrity", checksum], &["refresh", "--", name])]
+        }
+        Action::Timer => vec![line("systemctl", &["enable", "--now"], &["fstrim.timer"])],
+        Action::ReloadTable { name } => {
+            let lines = reload(name, false);
+            vec![lines.table, lines.load, lines.resume]
+        }
+        Action::SwapDiscard { device } => {
+            let device = device.to_string_lossy();
+            vec![line("swapoff", &[], &["--", &device]), line("swapon", &["--discard"], &["--", &device])]
+        }
+        Action::Attribute { .. }
+        | Action::Crypttab { .. }
+        | Action::MountDiscard { .. }
+        | Action::Fstab { .. }
+        | Action::SwapFstab { .. } => Vec::new(),
+    }
+}
+
+/// What takes it back, as far as programs do it. Options that a refresh forgets are those in force now.
+pub fn back(action: &Action, tables: &Tables) -> Vec<Line> {
+    match action {
+        Action::AllowDiscards { name, persistent, .. } => {
+            let options = persistent.then(|| "--persistent".to_owned()).into_iter().chain(kept_options(tables, name));
+            vec![with("cryptsetup", options, &["refresh", "--", name])]
+        }
+        Action::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "nopassdown"], &["--", pool])],
+        Action::AllowIntegrity { name, checksum } => vec![line("integritysetup", &["--integrity", checksum], &["refresh", "--", name])],
+        Action::Timer => vec![line("systemctl", &["disable", "--now"], &["fstrim.timer"])],
+        _ => Vec::new(),
+    }
+}
+
+/// What reloading a table takes.
+pub struct Reload {
+    /// Prints it.
+    pub table: Line,
+    /// Loads it from standard input.
+    pub load: Line,
+    /// Swaps it in.
+    pub resume: Line,
+    /// Drops what was loaded.
+    pub clear: Line,
+}
+
+/// The same table once more, read-only where it is.
+pub fn reload(name: &str, read_only: bool) -> Reload {
+    let options: &[&str] = if read_only { &["reload", "--readonly"] } else { &["reload"] };
+    Reload {
+        table: line("dmsetup", &["table"], &["--", name]),
+        load: line("dmsetup", options, &["--", name]),
+        resume: line("dmsetup", &["resume"], &["--", name]),
+        clear: line("dmsetup", &["clear"], &["--", name]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(lines: &[Line]) -> Vec<String> {
+        lines.iter().map(|line| line.join(" ")).collect()
+    }
+
+    #[test]
+    fn each_action_is_run_word_by_word_and_taken_back_by_its_opposite() {
+        let keep = vec!["--perf-no_read_workqueue".to_owned()];
+        let home = Action::AllowDiscards { name: "home".into(), persistent: true, keep: keep.clone() };
+        assert_eq!(shown(&command_lines(&home)), ["cryptsetup --allow-discards --persistent --perf-no_read_workqueue refresh -- home"]);
+        let now = Tables::of_text("home: 0 8 crypt aes :64:logon:x 0 8:2 32768 2 allow_discards no_write_workqueue\n");
+        assert_eq!(shown(&back(&home, &now)), ["cryptsetup --persistent --perf-no_write_workqueue refresh -- home"]);
+        let luks1 = Action::AllowDiscards { name: "home".into(), persistent: false, keep: Vec::new() };
+        assert_eq!(shown(&back(&luks1, &Tables::default())), ["cryptsetup refresh -- home"]);
+        let stale = Action::RefreshCrypt { name: "home".into(), keep };
+        assert_eq!(shown(&command_lines(&stale)), ["cryptsetup --allow-discards --perf-no_read_workqueue refresh -- home"]);
+        assert!(back(&stale, &now).is_empty());
+        let pool = Action::Passdown { name: "vg-p-tpool".into(), pool: "vg/p".into() };
+        assert_eq!(shown(&command_lines(&pool)), ["lvchange --discards passdown -- vg/p"]);
+        assert_eq!(shown(&back(&pool, &now)), ["lvchange --discards nopassdown -- vg/p"]);
+        assert_eq!(shown(&command_lines(&Action::Timer)), ["systemctl enable --now fstrim.timer"]);
+        let table = Action::ReloadTable { name: "vg-l".into() };
+        assert_eq!(shown(&command_lines(&table)), ["dmsetup table -- vg-l", "dmsetup reload -- vg-l", "dmsetup resume -- vg-l"]);
+    }
+}

@@ -1,0 +1,114 @@
+//! What the machine shows of a change.
+
+use super::{mount, swap};
+use crate::apply::{self, System};
+use crate::doctor::{Action, Tables, trim_units};
+use crate::host::block::mapped_by_name;
+use crate::host::root::Root;
+use std::path::Path;
+
+/// Where switches of the kernel are.
+pub const SWITCHES: &str = "/sys";
+
+/// What a thing is, beside what it was before a change and what it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// As before the change.
+    Before,
+    /// As the change made it.
+    Set,
+    /// Something else, in words.
+    Other(String),
+    /// It is not there.
+    Gone,
+    /// The kernel shows nothing of it.
+    Hidden,
+}
+
+impl Seen {
+    fn set(is: bool) -> Self {
+        if is { Self::Set } else { Self::Before }
+    }
+}
+
+/// The machine as it is now.
+pub struct Machine {
+    pub root: Root,
+    pub tables: Tables,
+}
+
+impl Machine {
+    pub fn read() -> anyhow::Result<Self> {
+        let root = Root::live()?;
+        let tables = Tables::read(&root);
+        Ok(Self { root, tables })
+    }
+
+    pub fn look(&self, action: &Action) -> Seen {
+        match action {
+            Action::Attribute { file, from, to } => match self.root.read(file) {
+                None => Seen::Gone,
+                Some(now) if now == *to => Seen::Set,
+                Some(now) if now == *from => Seen::Before,
+                Some(now) => Seen::Other(format!("{} is {now}", file.display())),
+            },
+            Action::AllowDiscards { name, .. } | Action::AllowIntegrity { name, .. } => self.table(name, |says| says("allow_discards")),
+            Action::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
+            Action::RefreshCrypt { name, .. } | Action::ReloadTable { name } => match mapped_by_name(&self.root, name) {
+                Some(sys) => Seen::set(self.root.read_u64(sys.join("queue/discard_max_bytes")).unwrap_or(0) > 0),
+                None => Seen::Gone,
+            },
+            Action::MountDiscard { mount_point } => mount::look(mount_point),
+            Action::SwapDiscard { device } => swap::look(&self.root, device),
+            Action::Fstab { mount_point } => file(|system| apply::discards::in_fstab(system, mount_point)),
+            Action::SwapFstab { source } => file(|system| apply::discards::in_fstab_for_swap(system, source)),
+            Action::Crypttab { name } => file(|system| apply::discards::in_crypttab(system, name)),
+            Action::Timer => Seen::set(trim_units(&self.root).1),
+        }
+    }
+
+    /// By the words of the one target of a mapping.
+    fn table(&self, name: &str, is_set: impl Fn(&dyn Fn(&str) -> bool) -> bool) -> Seen {
+        let targets: Vec<_> = self.tables.table(name).collect();
+        match targets.as_slice() {
+            [] if mapped_by_name(&self.root, name).is_none() => Seen::Gone,
+            [one] => Seen::set(is_set(&|word| one.says(word))),
+            _ => Seen::Other(format!("{name} has another table")),
+        }
+    }
+
+    /// What tells the thing from another one that gets its name later; empty where a name is all there is.
+    pub fn identity(&self, action: &Action) -> String {
+        let of_mapping = |name: &str| mapped_by_name(&self.root, name).and_then(|sys| self.root.read(sys.join("dm/uuid")));
+        let identity = match action {
+            Action::Attribute { file, .. } => file.ancestors().nth(2).and_then(|disk| self.root.read(disk.join("diskseq"))),
+            Action::AllowDiscards { name, .. }
+            | Action::AllowIntegrity { name, .. }
+            | Action::Passdown { name, .. }
+            | Action::RefreshCrypt { name, .. }
+            | Action::ReloadTable { name } => of_mapping(name),
+            Action::MountDiscard { mount_point } => mount::device(mount_point),
+            _ => None,
+        };
+        identity.unwrap_or_default()
+    }
+}
+
+/// Whether the next start of the machine takes it back.
+pub fn is_lost_on_reboot(action: &Action) -> bool {
+    matches!(action, Action::Attribute { .. } | Action::MountDiscard { .. } | Action::SwapDiscard { .. })
+        || matches!(action, Action::AllowDiscards { persistent: false, .. } | Action::AllowIntegrity { .. })
+}
+
+/// Whether a mapping is read-only.
+pub fn is_read_only(root: &Root, name: &str) -> bool {
+    mapped_by_name(root, name).is_some_and(|sys| root.read_u64(Path::new(&sys).join("ro")) == Some(1))
+}
+
+/// A file is as it shall be where nothing would change it.
+fn file(plan: impl FnOnce(&System) -> anyhow::Result<Option<apply::Plan>>) -> Seen {
+    match System::mended().map_err(anyhow::Error::from).and_then(|system| plan(&system)) {
+        Ok(plan) => Seen::set(plan.is_none()),
+        Err(error) => Seen::Other(format!("{error:#}")),
+    }
+}

@@ -1,0 +1,327 @@
+//! What was mended, noted before it is done.
+//!
+//! ```text
+//!     /var/lib/trimtab/mended/0001/record.json   one mending: its steps, what they were about and whether they are known to be done
+//!     /var/lib/trimtab/mended/files/             files of the system as they were ([`crate::apply`])
+//! ```
+//!
+//! The directory is root's alone, and locked by whoever mends or takes back: one at a time. A step that is noted and not known to be done was
+//! under way when its process was killed; what the machine shows says which it is.
+
+use super::look::{Machine, Seen};
+use super::{is_absent, perform, revert, words};
+use crate::apply::{self, System};
+use crate::doctor::Action;
+use crate::host::processes::boot_id;
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::trim::resume::state_directory;
+use anyhow::{Context as _, bail, ensure};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read as _, Write as _};
+use std::path::PathBuf;
+
+const VERSION: u32 = 1;
+const RECORD: &str = "record.json";
+/// No record is longer.
+const BYTES_MAX: u64 = 1 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    version: u32,
+    /// What was mended: mount point or device.
+    subject: String,
+    /// When, in milliseconds since 1970 UTC.
+    unix_ms: u64,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    action: Action,
+    /// The boot it was done in.
+    boot: String,
+    /// Tells the thing from another one of its name; empty where there is nothing.
+    identity: String,
+    /// Where the file as it was is put aside.
+    files: Option<u32>,
+    /// It is known to be done.
+    done: bool,
+}
+
+/// The directory of records, locked.
+struct Records(Dir);
+
+fn place() -> PathBuf {
+    let state = state_directory();
+    std::path::absolute(&state).unwrap_or(state).join("mended")
+}
+
+impl Records {
+    /// `None` if nothing has ever been mended, unless it is to be made.
+    fn open(make: bool) -> anyhow::Result<Option<Self>> {
+        let place = place();
+        let opened = Dir::guarded(&place, make).and_then(|dir| dir.require_private().map(|()| dir));
+        let dir = match opened {
+            Err(error) if !make && is_absent(&error) => return Ok(None),
+            opened => opened.with_context(|| format!("cannot open {}", place.display()))?,
+        };
+        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self(dir))),
+            Err(Errno::WOULDBLOCK) => bail!(Busy),
+            Err(errno) => Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", place.display())),
+        }
+    }
+
+    fn numbers(&self) -> anyhow::Result<Vec<u32>> {
+        let names = self.0.names().with_context(|| format!("cannot list {}", self.0.path().display()))?;
+        let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// `None` for a directory whose process was killed before it had written anything into it.
+    fn read(&self, number: u32) -> anyhow::Result<Option<Record>> {
+        let name = numbered(number);
+        let shown = || format!("{} cannot be used", self.0.path().join(&name).join(RECORD).display());
+        let mut text = String::new();
+        match self.0.open_dir(&name).and_then(|dir| dir.open_read(RECORD)) {
+            Err(error) if is_absent(&error) => return Ok(None),
+            file => file.with_context(shown)?.take(BYTES_MAX).read_to_string(&mut text).with_context(shown)?,
+        };
+        let record: Record = serde_json::from_str(&text).with_context(shown)?;
+        ensure!(record.version == VERSION, "{}: version {} is of a newer trimtab", shown(), record.version);
+        Ok(Some(record))
+    }
+
+    fn write(&self, number: u32, record: &Record) -> anyhow::Result<()> {
+        let name = numbered(number);
+        let write = || {
+            let dir = match self.0.open_dir(&name) {
+                Err(error) if is_absent(&error) => self.0.mkdir(&name)?,
+                opened => opened?,
+            };
+            let text = serde_json::to_vec_pretty(record)?;
+            dir.write_atomically(RECORD, PRIVATE_FILE, |file| file.write_all(&text))?;
+            self.0.sync()
+        };
+        io::Result::Ok(()).and_then(|()| write()).with_context(|| format!("cannot write {}", self.0.path().join(&name).display()))
+    }
+
+    fn remove(&self, number: u32) -> anyhow::Result<()> {
+        let name = numbered(number);
+        let remove = || match self.0.open_dir(&name) {
+            Err(error) if is_absent(&error) => Ok(()),
+            opened => self.0.remove_tree(&name, &opened?).map(drop),
+        };
+        io::Result::Ok(()).and_then(|()| remove()).with_context(|| format!("cannot remove {}", self.0.path().join(&name).display()))
+    }
+}
+
+fn numbered(number: u32) -> String {
+    format!("{number:04}")
+}
+
+/// Another process mends.
+#[derive(Debug)]
+struct Busy;
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("another process of trimtab mends something, or takes it back: wait for it")
+    }
+}
+
+impl std::error::Error for Busy {}
+
+/// One mending, from its first step on.
+pub struct Mending {
+    records: Records,
+    number: u32,
+    record: Record,
+}
+
+impl Mending {
+    /// Of this mount point or device; an error if another one is going on. Nothing is written before the first step.
+    pub fn begin(subject: &str) -> anyhow::Result<Self> {
+        let records = Records::open(true)?.context("the directory of records is made where it is missing")?;
+        let number = records.numbers()?.last().copied().unwrap_or(0) + 1;
+        // Files that a killed process was about to replace.
+        apply::put_back_unfinished(&System::mended()?)?;
+        let record = Record { version: VERSION, subject: subject.to_owned(), unix_ms: crate::sys::clock::unix_ms(), steps: Vec::new() };
+        Ok(Self { records, number, record })
+    }
+
+    /// Notes it, does it, and notes that it is done. What fails and has changed nothing leaves no note.
+    pub fn step(&mut self, action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+        let machine = Machine::read()?;
+        let files = words::is_of_a_file(action).then(|| apply::next_number(&System::mended()?)).transpose()?;
+        let identity = machine.identity(action);
+        self.record.steps.push(Step { action: action.clone(), boot: boot_id(), identity, files, done: false });
+        self.records.write(self.number, &self.record)?;
+        let outcome = perform(action, say);
+        let last = self.record.steps.last_mut().context("the step was noted")?;
+        match outcome {
+            Ok(done) => {
+                *last = Step { action: done, done: true, ..last.clone() };
+                self.records.write(self.number, &self.record)
+            }
+            Err(error) => {
+                if matches!(Machine::read()?.look(action), Seen::Before | Seen::Gone) {
+                    self.record.steps.pop();
+                    self.forget_last()?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn forget_last(&self) -> anyhow::Result<()> {
+        match self.record.steps.is_empty() {
+            true => self.records.remove(self.number),
+            false => self.records.write(self.number, &self.record),
+        }
+    }
+}
+
+/// What became of the last mending.
+#[derive(Debug)]
+pub struct TakenBack {
+    /// What had been mended.
+    pub subject: String,
+    /// A line for each step, the last one first.
+    pub lines: Vec<String>,
+}
+
+/// Takes the last mending back, its last step first: only what still is as it was set. Does nothing and says what it would do if `dry_run`.
+pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack> {
+    let records = Records::open(false)?.context("nothing has been mended")?;
+    let (number, mut record) = loop {
+        let number = records.numbers()?.last().copied().context("nothing has been mended that is not taken back yet")?;
+        match records.read(number)? {
+            Some(record) => break (number, record),
+            None => records.remove(number)?,
+        }
+    };
+    if !dry_run {
+        apply::put_back_unfinished(&System::mended()?)?;
+    }
+    let mut lines = Vec::new();
+    for step in record.steps.clone().into_iter().rev() {
+        crate::sys::interrupt::check()?;
+        lines.push(take_back_step(&step, dry_run, say)?);
+        if !dry_run {
+            record.steps.pop();
+            records.write(number, &record)?;
+        }
+    }
+    if !dry_run {
+        records.remove(number)?;
+    }
+    Ok(TakenBack { subject: record.subject, lines })
+}
+
+/// Gives what became of it, in words.
+fn take_back_step(step: &Step, dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<String> {
+    let what = words::told(&step.action).does;
+    let machine = Machine::read()?;
+    if let Some(why) = why_not(step, &machine) {
+        return Ok(format!("{what}: {why}"));
+    }
+    if dry_run {
+        return Ok(format!("{what}: would be taken back"));
+    }
+    revert(&step.action, step.files, say).with_context(|| format!("cannot take back: {what}"))?;
+    match Machine::read()?.look(&step.action) {
+        Seen::Set => bail!("cannot take back: {what}: the machine shows nothing of it"),
+        _ => Ok(format!("{what}: taken back")),
+    }
+}
+
+/// Why a step is not taken back.
+fn why_not(step: &Step, machine: &Machine) -> Option<String> {
+    if !words::can_be_taken_back(&step.action) {
+        return Some("nothing to take back, since only limits were worked out again".to_owned());
+    }
+    // Of the rest the machine shows whether it still holds.
+    let of_this_boot = matches!(step.action, Action::Attribute { .. } | Action::SwapDiscard { .. });
+    if of_this_boot && step.boot != boot_id() {
+        return Some("the machine was started since, which took it back".to_owned());
+    }
+    let identity = machine.identity(&step.action);
+    match machine.look(&step.action) {
+        Seen::Gone => Some("it is not there any more".to_owned()),
+        Seen::Before => Some("it is as it was before".to_owned()),
+        Seen::Other(what) => Some(format!("it stays as it is, because it was changed since: {what}")),
+        Seen::Set | Seen::Hidden if identity != step.identity => {
+            Some("there is another one of that name now, which stays as it is".to_owned())
+        }
+        Seen::Set | Seen::Hidden => None,
+    }
+}
+
+/// What processes that were killed had begun to mend, in words; empty for who may not know.
+#[must_use]
+pub fn unfinished() -> Vec<String> {
+    let look = || -> anyhow::Result<Vec<String>> {
+        // A living process holds the lock.
+        let Some(records) = Records::open(false)? else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        for number in records.numbers()? {
+            let Some(record) = records.read(number)? else { continue };
+            all.extend(record.steps.iter().filter(|step| !step.done).map(|step| {
+                let what = words::told(&step.action).does;
+                format!("mending {} was killed at: {what}; trimtab doctor --undo takes back what it has done", record.subject)
+            }));
+        }
+        Ok(all)
+    };
+    look().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(action: Action) -> Step {
+        Step { action, boot: boot_id(), identity: String::new(), files: None, done: true }
+    }
+
+    #[test]
+    fn only_what_is_as_it_was_set_is_taken_back() {
+        let machine = Machine::read().unwrap();
+        // A switch that every machine has and nobody changes here.
+        let file: PathBuf = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size".into();
+        let Some(now) = machine.root.read(&file) else { return };
+        let switch = |from: &str, to: &str| step(Action::Attribute { file: file.clone(), from: from.into(), to: to.into() });
+        assert_eq!(why_not(&switch("0", &now), &machine), None);
+        assert!(why_not(&switch(&now, "0"), &machine).unwrap().contains("as it was before"));
+        assert!(why_not(&switch("0", "1"), &machine).unwrap().contains("was changed since"));
+        let earlier = Step { boot: "another".into(), ..switch("0", &now) };
+        assert!(why_not(&earlier, &machine).unwrap().contains("started since"));
+        let another = Step { identity: "another".into(), ..switch("0", &now) };
+        assert!(why_not(&another, &machine).unwrap().contains("another one of that name"));
+        let gone = step(Action::Attribute { file: "/sys/no-such/discard_max_bytes".into(), from: "0".into(), to: "1".into() });
+        assert!(why_not(&gone, &machine).unwrap().contains("not there any more"));
+        assert!(why_not(&step(Action::ReloadTable { name: "x".into() }), &machine).unwrap().contains("nothing to take back"));
+    }
+
+    #[test]
+    fn no_record_has_anything_else_written_to() {
+        let any = Action::Attribute { file: "/sys/kernel/mm/transparent_hugepage/enabled".into(), from: "x".into(), to: "never".into() };
+        let error = revert(&any, None, &|_| {}).unwrap_err();
+        assert!(error.to_string().contains("nothing that is ever set here"), "{error}");
+    }
+
+    #[test]
+    fn a_record_reads_as_it_was_written() {
+        let steps = vec![step(Action::Timer), step(Action::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() })];
+        let record = Record { version: VERSION, subject: "/home".into(), unix_ms: 1, steps };
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap().steps, record.steps);
+        assert!(serde_json::from_str::<Record>(&text.replace("allow-discards", "anything")).is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! A swap area with discards, or without: taken away and given back with its priority, where memory surely holds what is on it.
+
+use super::look::Seen;
+use super::program;
+use crate::host::block::device_of_source;
+use crate::host::mountinfo::{SwapArea, swap_areas};
+use crate::host::processes::available_memory;
+use crate::host::root::{Root, TABLE_BYTES_MAX};
+use anyhow::{Context as _, ensure};
+use std::path::Path;
+use trimtab_core::units::Bytes;
+
+/// The area on a device, whatever name it was given there.
+fn area(root: &Root, device: &Path) -> Option<SwapArea> {
+    let sys = device_of_source(root, device)?;
+    let table = root.read_bytes(Path::new(crate::host::mountinfo::SWAPS), TABLE_BYTES_MAX).ok()?;
+    swap_areas(&table).find(|area| device_of_source(root, &area.source).as_ref() == Some(&sys))
+}
+
+/// The kernel shows nobody whether an area discards.
+pub fn look(root: &Root, device: &Path) -> Seen {
+    if area(root, device).is_some() { Seen::Hidden } else { Seen::Gone }
+}
+
+pub fn again(root: &Root, device: &Path, discard: bool, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+    let shown = device.display();
+    let area = area(root, device).with_context(|| format!("{shown} is no swap area any more"))?;
+    let room = available_memory().unwrap_or(Bytes::ZERO);
+    // Others go on taking memory meanwhile.
+    ensure!(area.used.0 <= room.0 / 2, "{shown} holds {} and only {room} of memory are available: it stays as it is", area.used);
+    let name = device.to_string_lossy().into_owned();
+    program::run(&["swapoff", "--", &name].map(str::to_owned), None, say)?;
+    let on = |discard: bool| program::run(&swapon(&name, area.priority, discard), None, say);
+    on(discard).or_else(|error| {
+        // An area of the wrong kind is better than none.
+        on(!discard).with_context(|| format!("{shown} is no swap area now"))?;
+        Err(error)
+    })
+}
+
+/// A negative priority is the kernel's own choice, and is not said.
+fn swapon(name: &str, priority: i32, discard: bool) -> Vec<String> {
+    let mut line = vec!["swapon".to_owned()];
+    line.extend(discard.then(|| "--discard".to_owned()));
+    line.extend((priority >= 0).then(|| format!("--priority={priority}")));
+    line.extend(["--".to_owned(), name.to_owned()]);
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_priority_is_kept() {
+        assert_eq!(swapon("/dev/sda2", 5, true).join(" "), "swapon --discard --priority=5 -- /dev/sda2");
+        assert_eq!(swapon("/dev/sda2", -2, false).join(" "), "swapon -- /dev/sda2");
+    }
+}

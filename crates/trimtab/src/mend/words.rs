@@ -1,0 +1,88 @@
+//! What people are told of an action before it is done.
+
+use super::command_lines;
+use super::look::is_lost_on_reboot;
+use crate::doctor::Action;
+use trimtab_core::document::quoted;
+
+/// An action in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What is done: commands, as far as they are any.
+    pub does: String,
+    /// What it costs, or what is at stake.
+    pub costs: Option<&'static str>,
+    /// How long it holds, and how it is taken back.
+    pub lasts: &'static str,
+}
+
+/// Of this action.
+#[must_use]
+pub fn told(action: &Action) -> Told {
+    Told { does: does(action), costs: costs(action), lasts: lasts(action) }
+}
+
+fn does(action: &Action) -> String {
+    let with_option = |file: &str, whose: &str| format!("the option discard for {} in {file}", quoted(whose));
+    match action {
+        Action::Attribute { file, from, to } => format!("echo {to} > {} (it is {from})", quoted(&file.to_string_lossy())),
+        Action::MountDiscard { mount_point } => format!("remount {} with discard", quoted(&mount_point.to_string_lossy())),
+        Action::Fstab { mount_point } => with_option("fstab", &mount_point.to_string_lossy()),
+        Action::SwapFstab { source } => with_option("fstab", &source.to_string_lossy()),
+        Action::Crypttab { name } => with_option("crypttab", name),
+        Action::ReloadTable { name } => format!("load the table of {name} once more (dmsetup reload, dmsetup resume)"),
+        _ => command_lines(action).iter().map(|line| line.join(" ").replace(" -- ", " ")).collect::<Vec<_>>().join(" && "),
+    }
+}
+
+fn costs(action: &Action) -> Option<&'static str> {
+    match action {
+        Action::AllowDiscards { .. } => {
+            Some("whoever sees the drive sees from then on which blocks are free, and it asks for the passphrase")
+        }
+        Action::RefreshCrypt { .. } => Some("it asks for the passphrase"),
+        Action::ReloadTable { .. } => Some("what uses the volume waits for a moment"),
+        Action::Attribute { file, .. } if file.ends_with("provisioning_mode") => {
+            Some("a bridge that says it takes UNMAP and does not may lose data: have a backup")
+        }
+        Action::SwapDiscard { .. } => Some("what was swapped out is read back into memory"),
+        _ => None,
+    }
+}
+
+fn lasts(action: &Action) -> &'static str {
+    match action {
+        _ if !can_be_taken_back(action) => "there is nothing to take back",
+        _ if is_lost_on_reboot(action) => "it holds until the machine or the device is started again",
+        _ => "it holds until it is taken back",
+    }
+}
+
+/// Whether there is anything that somebody could want back: not where only limits were worked out again.
+#[must_use]
+pub fn can_be_taken_back(action: &Action) -> bool {
+    !matches!(action, Action::RefreshCrypt { .. } | Action::ReloadTable { .. })
+}
+
+/// Whether it replaces a file of the system.
+pub fn is_of_a_file(action: &Action) -> bool {
+    matches!(action, Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_told_what_is_done_what_it_costs_and_how_long_it_holds() {
+        let home = told(&Action::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() });
+        assert_eq!(home.does, "cryptsetup --allow-discards --persistent refresh home");
+        assert!(home.costs.unwrap().contains("which blocks are free") && home.lasts.contains("taken back"));
+        let limit = told(&Action::Attribute { file: "/sys/block/sda/queue/discard_max_bytes".into(), from: "0".into(), to: "512".into() });
+        assert_eq!(limit.does, "echo 512 > /sys/block/sda/queue/discard_max_bytes (it is 0)");
+        assert!(limit.costs.is_none() && limit.lasts.contains("started again"));
+        let point = told(&Action::MountDiscard { mount_point: "/my disk".into() });
+        assert_eq!(point.does, "remount '/my disk' with discard");
+        assert_eq!(told(&Action::ReloadTable { name: "vg-l".into() }).lasts, "there is nothing to take back");
+    }
+}

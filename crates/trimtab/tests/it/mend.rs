@@ -1,0 +1,280 @@
+//! `trimtab doctor --fix` and `--undo`: what is mended where, in which order, and what is taken back. What needs device-mapper, SCSI and NVMe is tried
+//! in the lab (`tests/lab`).
+
+use crate::support::{LoopMount, at_home, have_root, have_tool, program, run, skip, trimtab, unavailable};
+use crate::sysroot::{fixtures, unpack};
+use assert_cmd::Command;
+use predicates::prelude::*;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use trimtab::doctor::Doctor;
+use trimtab::host::root::Root;
+
+/// What `--fix` would do first on each recorded machine; of the others it leaves everything to people.
+const ACTIONS: [(&str, &[&str]); 10] = [
+    ("luks-without-discards", &["allow-discards"]),
+    ("sata-disabled-after-error", &["attribute"]),
+    ("switched-off", &["attribute"]),
+    ("usb-unmap-unused", &["attribute"]),
+    ("vm-lvm-on-luks-stale", &["reload-table"]),
+    ("vm-ntfs3", &["mount-discard"]),
+    ("vm-ntfs3-discard", &[]),
+    ("vm-thin-nopassdown", &["passdown"]),
+    // Told to pass down, and does not, or only while it is inactive: nothing that could be done from here.
+    ("thin-pool-no-passdown", &[]),
+    ("vm-thin-ignore", &[]),
+];
+
+#[test]
+fn each_recorded_machine_has_its_action_and_the_others_have_none() {
+    for (name, text) in fixtures() {
+        let tree = unpack(&text);
+        let root = Root::recorded(tree.path()).unwrap();
+        let diagnosis = Doctor::new(&root).unwrap().examine_path(Path::new(&tree.expected.subject)).unwrap();
+        let of = |action| serde_json::to_value(action).unwrap()["what"].as_str().unwrap().to_owned();
+        let found: Vec<String> = diagnosis.actionable().flat_map(|(_, remedy)| &remedy.actions).map(of).collect();
+        let found: Vec<&str> = found.iter().map(String::as_str).filter(|what| *what != "timer").collect();
+        let expected = ACTIONS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, actions)| actions);
+        assert_eq!(found, expected, "{name}");
+        assert_eq!(diagnosis.fix.is_some(), diagnosis.actionable().next().is_some(), "{name}");
+    }
+}
+
+/// An ext4 whose device takes small discards only, and a place of its own for what is noted.
+struct Lowered {
+    mount: LoopMount,
+    state: tempfile::TempDir,
+}
+
+const LOW: &str = "65536";
+
+impl Lowered {
+    fn new() -> Option<Self> {
+        let mount = LoopMount::new("ext4", 256, "nodiscard")?;
+        let lowered = Self { mount, state: tempfile::tempdir().unwrap() };
+        fs::write(lowered.limit(), LOW).ok()?;
+        (lowered.now() == LOW).then_some(lowered)
+    }
+
+    fn limit(&self) -> PathBuf {
+        let device = self.mount.device();
+        Path::new("/sys/block").join(device.strip_prefix("/dev/").unwrap()).join("queue/discard_max_bytes")
+    }
+
+    fn now(&self) -> String {
+        fs::read_to_string(self.limit()).unwrap().trim().to_owned()
+    }
+
+    fn doctor(&self, args: &[&str]) -> Command {
+        let mut command = trimtab();
+        command.env("TRIMTAB_STATE_DIR", self.state.path()).arg("doctor").args(args);
+        command
+    }
+
+    fn fix(&self, args: &[&str]) -> Command {
+        let mut command = self.doctor(&["--fix", "--reserve", "1MB"]);
+        command.arg(self.mount.path()).args(args);
+        command
+    }
+
+    fn records(&self) -> PathBuf {
+        self.state.path().join("mended")
+    }
+
+    fn record(&self) -> PathBuf {
+        self.records().join("0001/record.json")
+    }
+}
+
+fn document(command: &mut Command, code: i32) -> Value {
+    let run = command.arg("--json").assert().code(code);
+    serde_json::from_slice(&run.get_output().stdout).unwrap()
+}
+
+#[test]
+fn a_limit_is_mended_proved_and_taken_back() {
+    let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
+    let told = document(lowered.doctor(&[]).arg(lowered.mount.path()), 0);
+    assert_eq!(told["diagnoses"][0]["fix"], format!("trimtab doctor {} --fix", lowered.mount.path().display()));
+    lowered
+        .fix(&["--dry-run"])
+        .assert()
+        .code(0)
+        .stdout(predicate::str::contains("would do: echo").and(predicate::str::contains("dry run")));
+    // Nobody can answer.
+    let refused = lowered.fix(&[]).assert().code(2);
+    refused.stderr(predicate::str::contains("say --yes").and(predicate::str::contains("\n").count(1)));
+    assert!(lowered.now() == LOW && !lowered.records().exists(), "nothing was changed and nothing noted");
+
+    let fixed = document(&mut lowered.fix(&["--yes"]), 0);
+    assert_eq!(fixed["schema"], "trimtab.doctor-fix");
+    assert_eq!((&fixed["steps"][0]["code"], &fixed["steps"][0]["outcome"]), (&"limits.tiny".into(), &"done".into()), "{fixed}");
+    assert_eq!(fixed["proof"]["verdict"], "zeroed", "{fixed}");
+    assert!(lowered.now().parse::<u64>().unwrap() >= 1 << 20);
+    let modes = [lowered.records(), lowered.record()].map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
+    assert_eq!(modes, [0o700, 0o600]);
+    // There is nothing left to do.
+    lowered.fix(&["--yes"]).assert().code(0).stdout(predicate::str::contains("nothing to mend"));
+
+    lowered.doctor(&["--undo", "--dry-run"]).assert().code(0).stdout(predicate::str::contains("would be taken back"));
+    assert_ne!(lowered.now(), LOW);
+    lowered.doctor(&["--undo"]).assert().code(0).stdout(predicate::str::contains("taken back"));
+    assert_eq!(lowered.now(), LOW);
+    assert!(!lowered.record().exists());
+    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("nothing has been mended"));
+}
+
+#[test]
+fn what_was_changed_since_stays() {
+    let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
+    lowered.fix(&["--yes"]).assert().code(0);
+    fs::write(lowered.limit(), "1048576").unwrap();
+    lowered.doctor(&["--undo"]).assert().code(0).stdout(predicate::str::contains("was changed since"));
+    assert_eq!(lowered.now(), "1048576");
+    assert!(!lowered.record().exists(), "it has been dealt with");
+}
+
+#[test]
+fn what_a_killed_mending_noted_is_told_and_taken_back() {
+    let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
+    lowered.fix(&["--yes"]).assert().code(0);
+    let noted = |text: &str| fs::write(lowered.record(), text).unwrap();
+    let record = fs::read_to_string(lowered.record()).unwrap();
+    // As it is between the note and the change, and between the change and the note that it is done.
+    noted(&record.replace("\"done\": true", "\"done\": false"));
+    let told = lowered.doctor(&[]).arg(lowered.mount.path()).assert().code(0);
+    told.stdout(predicate::str::contains("left by a killed process: mending").and(predicate::str::contains("--undo")));
+    lowered.doctor(&["--undo"]).assert().code(0);
+    assert_eq!(lowered.now(), LOW);
+    // Before it had done anything, and before it had written anything.
+    fs::create_dir_all(lowered.record().parent().unwrap()).unwrap();
+    noted(&record.replace("\"done\": true", "\"done\": false"));
+    fs::create_dir(lowered.records().join("0002")).unwrap();
+    lowered.doctor(&["--undo"]).assert().code(0).stdout(predicate::str::contains("as it was before"));
+    assert_eq!(fs::read_dir(lowered.records()).unwrap().count(), 0);
+}
+
+#[test]
+fn one_at_a_time_and_only_in_a_directory_of_its_own() {
+    let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
+    lowered.fix(&["--yes"]).assert().code(0);
+    let held = fs::File::open(lowered.records()).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("another process of trimtab mends"));
+    drop(held);
+    // Others could have put anything into it.
+    fs::set_permissions(lowered.records(), fs::Permissions::from_mode(0o777)).unwrap();
+    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("cannot be trusted"));
+    fs::set_permissions(lowered.records(), fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::chown(lowered.records(), Some(65_534), Some(65_534)).unwrap();
+    fs::write(lowered.limit(), LOW).unwrap();
+    lowered.fix(&["--yes"]).assert().code(1).stderr(predicate::str::contains("cannot be trusted"));
+    assert_eq!(lowered.now(), LOW);
+    std::os::unix::fs::chown(lowered.records(), Some(0), Some(0)).unwrap();
+    // A record that names another file has nothing written to it.
+    let other = lowered.state.path().join("discard_max_bytes");
+    fs::write(&other, "5").unwrap();
+    let record: Value = serde_json::from_str(&fs::read_to_string(lowered.record()).unwrap()).unwrap();
+    let action = &record["steps"][0]["action"];
+    let text = record
+        .to_string()
+        .replace(&action.to_string(), &serde_json::json!({ "what": "attribute", "file": other, "from": "1", "to": "5" }).to_string());
+    let text = text.replace(&record["steps"][0]["identity"].to_string(), "\"\"");
+    fs::write(lowered.record(), text).unwrap();
+    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("nothing that is ever set here"));
+    assert_eq!(fs::read_to_string(&other).unwrap(), "5");
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    for args in [
+        &["--fix"][..],
+        &["--fix", "/", "/tmp"],
+        &["--fix", "/", "--sysroot", "/tmp"],
+        &["--fix", "--undo", "/"],
+        &["--undo", "/"],
+        &["--dry-run", "/"],
+        &["--reserve", "1GB", "/"],
+    ] {
+        trimtab().arg("doctor").args(args).arg("--yes").assert().code(2).stdout("");
+    }
+    if !have_root() {
+        return skip("root");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = directory.path().join("trimtab");
+    fs::copy(program(), &copy).unwrap();
+    for args in [&["--fix", "/"][..], &["--undo"]] {
+        use std::os::unix::process::CommandExt as _;
+        let mut command = std::process::Command::new(&copy);
+        at_home(&mut command);
+        command.env("XDG_DATA_HOME", directory.path()).env("TRIMTAB_STATE_DIR", directory.path());
+        command.uid(65_534).gid(65_534).current_dir("/").arg("doctor").args(args).arg("--yes");
+        Command::from_std(command).assert().code(1).stderr(predicate::str::contains("needs root"));
+    }
+}
+
+/// A mapping of dm-crypt on a loop device; gone when dropped.
+struct Luks {
+    name: String,
+    mount: tempfile::TempDir,
+    device: crate::support::LoopDevice,
+}
+
+impl Luks {
+    fn new() -> Option<Self> {
+        let name = format!("trimtab-test-{}", std::process::id());
+        let luks = Self { name, mount: tempfile::tempdir().ok()?, device: crate::support::LoopDevice::new(128)? };
+        let node = luks.device.node();
+        let key = luks.mount.path().with_extension("key");
+        fs::write(&key, "pw").ok()?;
+        let key_file = key.to_str()?;
+        let made = run(
+            "cryptsetup",
+            &["luksFormat", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "-q", &node, key_file],
+        )
+        .and_then(|_| run("cryptsetup", &["open", &node, &luks.name, "--key-file", key_file]));
+        fs::remove_file(&key).ok()?;
+        made?;
+        let mapped = format!("/dev/mapper/{}", luks.name);
+        run("mkfs.ext4", &["-q", "-F", &mapped])?;
+        run("mount", &[&mapped, luks.mount.path().to_str()?])?;
+        Some(luks)
+    }
+}
+
+impl Drop for Luks {
+    fn drop(&mut self) {
+        run("umount", &[self.mount.path().to_str().unwrap()]);
+        run("cryptsetup", &["close", &self.name]);
+    }
+}
+
+#[test]
+fn dm_crypt_is_told_to_pass_discards_on_and_not_to() {
+    if !have_root() || !have_tool("cryptsetup") {
+        return unavailable("root and cryptsetup");
+    }
+    if !Path::new("/sys/class/misc/device-mapper").exists() {
+        return unavailable("device-mapper, which this kernel has not (make lab tries it)");
+    }
+    let Some(luks) = Luks::new() else { return unavailable("dm-crypt") };
+    let state = tempfile::tempdir().unwrap();
+    let doctor = |args: &[&str], passphrase: &str, code: i32| {
+        let mut command = trimtab();
+        command.env("TRIMTAB_STATE_DIR", state.path()).arg("doctor").args(args).write_stdin(format!("{passphrase}\n"));
+        command.assert().code(code)
+    };
+    let path = luks.mount.path().to_str().unwrap();
+    doctor(&[path], "", 3);
+    // The wrong passphrase: cryptsetup says so, and nothing is left to take back.
+    let wrong = doctor(&[path, "--fix", "--yes"], "wrong", 1);
+    wrong.stderr(predicate::str::contains("cryptsetup ended with exit status 2"));
+    doctor(&["--undo"], "", 1);
+    doctor(&[path, "--fix", "--yes", "--reserve", "1MB"], "pw", 0);
+    doctor(&["--undo"], "pw", 0);
+    doctor(&[path], "", 3);
+}
