@@ -5,7 +5,7 @@
 # make golden  write the fingerprints of modelled results anew, where a change of them is meant
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
-# make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them; STACKS="md0 thin-*" tries some
+# make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some
 # make fuzz   ten minutes of fuzzing for each parser
 
 CARGO ?= cargo

@@ -91,15 +91,19 @@ fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<Action>
 fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let lines = commands::reload(name, look::is_read_only(root, name));
     let table = program::output(&lines.table)?;
-    let plain = |line: &str| line.split_ascii_whitespace().nth(2).is_some_and(|kind| matches!(kind, "linear" | "striped"));
+    let plain = |line: &str| line.split_ascii_whitespace().nth(2).is_some_and(|kind| matches!(kind, "linear" | "striped" | "thin-pool"));
     ensure!(!table.is_empty() && table.lines().all(plain), "the table of {name} is not the one that it was: {}", table.trim());
     program::run(&lines.load, Some(&table), say)?;
-    if let Err(error) = program::run(&lines.resume, None, say) {
+    let swap_in = || {
+        // LVM may have moved or grown it meanwhile.
+        let now = program::output(&lines.table)?;
+        ensure!(now == table, "the table of {name} was changed at this moment: say it again");
+        program::run(&lines.resume, None, say)
+    };
+    swap_in().inspect_err(|_| {
         // What was loaded is in nobody's way, but somebody may resume it later without knowing.
         let _ = program::run(&lines.clear, None, say);
-        return Err(error);
-    }
-    Ok(())
+    })
 }
 
 /// The file of the system with the option, the old one put aside.

@@ -43,3 +43,44 @@ fn planned(
     };
     Ok(changed.then(plan))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::{carry_out, next_number, undo_one};
+    use std::fs;
+
+    fn system(files: &[(&str, &str)]) -> (tempfile::TempDir, System) {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("etc")).unwrap();
+        files.iter().for_each(|(name, text)| fs::write(directory.path().join("etc").join(name), text).unwrap());
+        let system = System::new(Some(directory.path()), None).unwrap();
+        (directory, system)
+    }
+
+    #[test]
+    fn a_file_is_changed_once_and_put_back_by_its_number_if_nobody_else_changed_it() {
+        let fstab = "/dev/a /a ntfs3 rw 0 0\n/dev/b none swap sw 0 0\n";
+        let (directory, system) = system(&[("fstab", fstab), ("crypttab", "home /dev/c none luks\n")]);
+        let text = |name: &str| fs::read_to_string(directory.path().join("etc").join(name)).unwrap();
+        let done = |plan: Option<Plan>| {
+            let number = next_number(&system).unwrap();
+            let kept = carry_out(&system, &plan.unwrap()).unwrap().unwrap();
+            assert_eq!(kept.file_name().unwrap(), format!("{number:04}").as_str());
+            number
+        };
+        let first = done(in_fstab(&system, Path::new("/a")).unwrap());
+        let second = done(in_fstab_for_swap(&system, Path::new("/dev/b")).unwrap());
+        let third = done(in_crypttab(&system, "home").unwrap());
+        assert_eq!(text("fstab"), "/dev/a /a ntfs3 rw,discard 0 0\n/dev/b none swap sw,discard 0 0\n");
+        assert_eq!(text("crypttab"), "home /dev/c none luks,discard\n");
+        assert_eq!(in_fstab(&system, Path::new("/a")).unwrap(), None, "there is nothing to do a second time");
+        assert!(in_fstab(&system, Path::new("/b")).unwrap_err().to_string().contains("not in /etc/fstab"));
+
+        assert!(undo_one(&system, first).unwrap_err().to_string().contains("changed since"), "by the second");
+        assert!(undo_one(&system, third).unwrap().is_some() && undo_one(&system, second).unwrap().is_some());
+        assert!(undo_one(&system, first).unwrap().is_some());
+        assert_eq!((text("fstab").as_str(), text("crypttab").as_str()), (fstab, "home /dev/c none luks\n"));
+        assert_eq!(undo_one(&system, first).unwrap(), None, "it is not there any more");
+    }
+}

@@ -227,6 +227,7 @@ fn allowing(doctor: &Doctor<'_>, layer: &Layer, name: &str) -> Remedy {
         _ if persistent => {}
         Some(false) => {
             steps.push(format!("add the option discard to {word} in /etc/crypttab"));
+            steps.push("if it is opened while the machine starts: update-initramfs -u, or dracut --force".to_owned());
             actions.push(Action::Crypttab { name: name.to_owned() });
         }
         // It holds whenever the mapping is opened by this file.
@@ -277,8 +278,13 @@ fn thin_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Limits,
             "the pool takes discards back into itself and does not pass them down".to_owned()
         };
         let pool = lvm_name(name.strip_suffix("-tpool").unwrap_or(&name));
-        let can = !asked && name.ends_with("-tpool") && is_plain(&name) && pool.split('/').all(is_plain) && pool.contains('/');
-        let remedy = Remedy::from(down).done_by(can.then(|| Action::Passdown { name: name.clone(), pool }));
+        let can = name.ends_with("-tpool") && is_plain(&name) && pool.split('/').all(is_plain) && pool.contains('/');
+        let remedy = match asked {
+            // What is below decides that; where it takes them now, the pool has not heard of it (stale_pool).
+            true => "give the pool a data device that takes discards at least as long as a chunk (chunks are as long as when it was made)"
+                .into(),
+            false => Remedy::from(down).done_by(can.then(|| Action::Passdown { name: name.clone(), pool })),
+        };
         report.findings.push(Finding::new("thin-pool.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
     } else if says("discard_passdown") {
         report.evidence.add("state", "discard_passdown");
@@ -342,7 +348,12 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         }
         return;
     }
-    let (code, text, remedy) = match kinds.first().copied() {
+    let by_uuid = match &layer.kind {
+        Kind::Mapper(tool) if tool == "INTEGRITY" => Some("integrity"),
+        Kind::Mapper(tool) if tool == "VERITY" => Some("verity"),
+        _ => None,
+    };
+    let (code, text, remedy) = match kinds.first().copied().or(by_uuid) {
         Some("integrity") => (
             "integrity.no-allow-discards",
             "dm-integrity drops discards: allow_discards is not set",
@@ -415,6 +426,14 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
     // Those below first.
     for i in (0..reports.len()).rev() {
         let layer = &stack.layers[i];
+        if layer.is_metadata() {
+            // No discards go there.
+            continue;
+        }
+        if layer.kind == Kind::ThinPool {
+            stale_pool(doctor, stack, i, reports);
+            continue;
+        }
         let own_reason = reports[i].findings.iter().any(|f| f.severity == Severity::Serious);
         if reports[i].gate != Gate::Blocks || own_reason || !matches!(layer.kind, Kind::Lvm | Kind::Mapper(_) | Kind::Thin | Kind::Crypt) {
             continue;
@@ -431,6 +450,32 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             reports[i].findings.push(Finding::new("dm.member-without-discards", Severity::Serious, text).remedy(remedy));
         }
     }
+}
+
+/// A pool that was told to pass discards down, and looked for a data device that takes them when it was activated only.
+fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mut [LayerReport]) {
+    let name = stack.layers[index].label.clone().unwrap_or_default();
+    let Some(target) = doctor.tables.table(&name).find(|t| t.kind == "thin-pool" && !t.says("no_discard_passdown")) else { return };
+    let stopped = doctor.tables.status(&name).any(|t| t.kind == "thin-pool" && t.says("no_discard_passdown"));
+    let chunk: Option<u64> = target.arguments.split_ascii_whitespace().nth(2).and_then(|sectors| sectors.parse().ok());
+    let legs: Vec<usize> = stack.legs_of(index).filter(|&leg| !stack.layers[leg].is_metadata()).collect();
+    let takes = |leg: usize| {
+        let most = doctor.root.read_u64(stack.layers[leg].queue().join("discard_max_bytes")).unwrap_or(0);
+        let unit = doctor.root.read_u64(stack.layers[leg].queue().join("discard_granularity")).unwrap_or(0);
+        let fits = |chunk: u64| most >= chunk && chunk.checked_rem(unit) == Some(0);
+        reports[leg].gate == Gate::Passes && chunk.is_some_and(|sectors| fits(sectors.saturating_mul(SECTOR_BYTES)))
+    };
+    if !stopped || legs.is_empty() || !legs.iter().all(|&leg| takes(leg)) {
+        return;
+    }
+    let text = "the pool was told to pass discards down, and found none to take them when it was activated; what is below takes them now";
+    let word = quoted(&name);
+    let remedy = Remedy::from(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
+    let remedy = remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }));
+    let report = &mut reports[index];
+    report.why = text.to_owned();
+    report.findings.retain(|finding| finding.code != "thin-pool.no-passdown");
+    report.findings.push(Finding::new("dm.stale-limits", Severity::Serious, text).remedy(remedy));
 }
 
 /// The limits of a device-mapper volume are those of the day when its table was loaded.

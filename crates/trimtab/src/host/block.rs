@@ -393,8 +393,13 @@ impl Walk<'_> {
     /// By the prefix that each tool gives to the UUIDs of its devices, and by what is below.
     fn mapper_kind(&self, uuid: &str, below: &[usize]) -> Kind {
         let on_pool = below.iter().any(|&i| self.stack.layers[i].kind == Kind::ThinPool);
-        match uuid.split('-').next().unwrap_or_default() {
-            "CRYPT" => Kind::Crypt,
+        let mut words = uuid.split('-');
+        match words.next().unwrap_or_default() {
+            // cryptsetup's other tools put their own name behind.
+            "CRYPT" => match words.next().unwrap_or_default() {
+                other @ ("INTEGRITY" | "VERITY") => Kind::Mapper(other.to_owned()),
+                _ => Kind::Crypt,
+            },
             "LVM" if uuid.ends_with("-tpool") => Kind::ThinPool,
             "LVM" if on_pool => Kind::Thin,
             "LVM" => Kind::Lvm,

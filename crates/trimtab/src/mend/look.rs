@@ -54,6 +54,10 @@ impl Machine {
             },
             Action::AllowDiscards { name, .. } | Action::AllowIntegrity { name, .. } => self.table(name, |says| says("allow_discards")),
             Action::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
+            // A pool says in its state what its limits do not.
+            Action::ReloadTable { name } if self.tables.table(name).any(|target| target.kind == "thin-pool") => {
+                Seen::set(self.tables.status(name).any(|target| target.says("discard_passdown")))
+            }
             Action::RefreshCrypt { name, .. } | Action::ReloadTable { name } => match mapped_by_name(&self.root, name) {
                 Some(sys) => Seen::set(self.root.read_u64(sys.join("queue/discard_max_bytes")).unwrap_or(0) > 0),
                 None => Seen::Gone,

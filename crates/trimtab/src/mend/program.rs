@@ -34,10 +34,12 @@ pub fn run(line: &[String], input: Option<&str>, say: &dyn Fn(&str)) -> anyhow::
         }
     }
     let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
-    match status.success() {
-        true => Ok(()),
-        false => bail!(ended(name, status, last.as_deref())),
+    if !status.success() {
+        // Both got the signal.
+        crate::sys::interrupt::check()?;
+        bail!(ended(name, status, last.as_deref()));
     }
+    Ok(())
 }
 
 /// What one prints.

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 const VERSION: u32 = 1;
 const RECORD: &str = "record.json";
@@ -52,7 +53,11 @@ struct Step {
     done: bool,
 }
 
-/// The directory of records, locked.
+/// How often a lock is tried for that another process holds, and how long between two tries.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// The directory of records.
 struct Records(Dir);
 
 fn place() -> PathBuf {
@@ -61,7 +66,7 @@ fn place() -> PathBuf {
 }
 
 impl Records {
-    /// `None` if nothing has ever been mended, unless it is to be made.
+    /// `None` if nothing has ever been mended, unless it is to be made; not locked.
     fn open(make: bool) -> anyhow::Result<Option<Self>> {
         let place = place();
         let opened = Dir::guarded(&place, make).and_then(|dir| dir.require_private().map(|()| dir));
@@ -69,11 +74,25 @@ impl Records {
             Err(error) if !make && is_absent(&error) => return Ok(None),
             opened => opened.with_context(|| format!("cannot open {}", place.display()))?,
         };
-        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self(dir))),
-            Err(Errno::WOULDBLOCK) => bail!(Busy),
-            Err(errno) => Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", place.display())),
+        Ok(Some(Self(dir)))
+    }
+
+    /// The same, locked; who only looks holds the lock for a moment.
+    fn locked(make: bool) -> anyhow::Result<Option<Self>> {
+        let Some(records) = Self::open(make)? else { return Ok(None) };
+        for patience in (0..LOCK_TRIES).rev() {
+            match records.try_lock() {
+                Ok(()) => return Ok(Some(records)),
+                Err(Errno::WOULDBLOCK) if patience > 0 => std::thread::sleep(LOCK_PAUSE),
+                Err(Errno::WOULDBLOCK) => break,
+                Err(errno) => return Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", records.0.path().display())),
+            }
         }
+        bail!(Busy)
+    }
+
+    fn try_lock(&self) -> Result<(), Errno> {
+        flock(&self.0, FlockOperation::NonBlockingLockExclusive)
     }
 
     fn numbers(&self) -> anyhow::Result<Vec<u32>> {
@@ -147,7 +166,7 @@ pub struct Mending {
 impl Mending {
     /// Of this mount point or device; an error if another one is going on. Nothing is written before the first step.
     pub fn begin(subject: &str) -> anyhow::Result<Self> {
-        let records = Records::open(true)?.context("the directory of records is made where it is missing")?;
+        let records = Records::locked(true)?.context("the directory of records is made where it is missing")?;
         let number = records.numbers()?.last().copied().unwrap_or(0) + 1;
         // Files that a killed process was about to replace.
         apply::put_back_unfinished(&System::mended()?)?;
@@ -198,7 +217,7 @@ pub struct TakenBack {
 
 /// Takes the last mending back, its last step first: only what still is as it was set. Does nothing and says what it would do if `dry_run`.
 pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack> {
-    let records = Records::open(false)?.context("nothing has been mended")?;
+    let records = Records::locked(false)?.context("nothing has been mended")?;
     let (number, mut record) = loop {
         let number = records.numbers()?.last().copied().context("nothing has been mended that is not taken back yet")?;
         match records.read(number)? {
@@ -268,7 +287,7 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
 pub fn unfinished() -> Vec<String> {
     let look = || -> anyhow::Result<Vec<String>> {
         // A living process holds the lock.
-        let Some(records) = Records::open(false)? else { return Ok(Vec::new()) };
+        let Some(records) = Records::open(false)?.filter(|records| records.try_lock().is_ok()) else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for number in records.numbers()? {
             let Some(record) = records.read(number)? else { continue };

@@ -13,7 +13,7 @@ use trimtab::doctor::Doctor;
 use trimtab::host::root::Root;
 
 /// What `--fix` would do first on each recorded machine; of the others it leaves everything to people.
-const ACTIONS: [(&str, &[&str]); 10] = [
+const ACTIONS: [(&str, &[&str]); 11] = [
     ("luks-without-discards", &["allow-discards"]),
     ("sata-disabled-after-error", &["attribute"]),
     ("switched-off", &["attribute"]),
@@ -22,6 +22,7 @@ const ACTIONS: [(&str, &[&str]); 10] = [
     ("vm-ntfs3", &["mount-discard"]),
     ("vm-ntfs3-discard", &[]),
     ("vm-thin-nopassdown", &["passdown"]),
+    ("vm-thin-stale", &["reload-table"]),
     // Told to pass down, and does not, or only while it is inactive: nothing that could be done from here.
     ("thin-pool-no-passdown", &[]),
     ("vm-thin-ignore", &[]),

@@ -100,7 +100,12 @@ fn examined(path: &Path) -> anyhow::Result<Diagnosis> {
 /// What would be done now. What is due after that shows only then.
 fn planned(path: &Path, steps: &mut Vec<Mended>) -> anyhow::Result<Diagnosis> {
     let diagnosis = examined(path)?;
-    steps.extend(diagnosis.actionable().map(|(finding, remedy)| of(finding, remedy, Outcome::Planned)));
+    for (finding, remedy) in diagnosis.actionable() {
+        // A partition and its drive have one queue.
+        if steps.iter().all(|step| step.remedy != remedy.steps) {
+            steps.push(of(finding, remedy, Outcome::Planned));
+        }
+    }
     Ok(diagnosis)
 }
 
