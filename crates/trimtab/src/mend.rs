@@ -61,7 +61,7 @@ fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Re
         Action::SwapDiscard { device } => swap::again(&machine.root, device, false, say)?,
         Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. } => {
             let number = files.context("the record does not say where the file was put aside")?;
-            drop(apply::undo_one(&System::mended()?, number)?);
+            drop(apply::undo_one(&System::mended()?, number, false)?);
         }
         Action::AllowDiscards { .. } | Action::Passdown { .. } | Action::AllowIntegrity { .. } | Action::Timer => {
             commands::back(action, &machine.tables).iter().try_for_each(|line| program::run(line, None, say))?;

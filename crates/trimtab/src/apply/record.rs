@@ -269,13 +269,13 @@ pub fn next_number(system: &System) -> anyhow::Result<u32> {
     Ok(last.unwrap_or(0) + 1)
 }
 
-/// Takes back what is kept under this number, the last or not; `None` if that is not there.
-pub fn undo_one(system: &System, number: u32) -> anyhow::Result<Option<Plan>> {
+/// Takes back what is kept under this number, the last or not, or only sees whether that can be done; `None` if that is not there.
+pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<Option<Plan>> {
     let Some(records) = Records::open(system, false)? else { return Ok(None) };
     if !records.numbers()?.contains(&number) {
         return Ok(None);
     }
-    take_back(system, &records, number, false).map(Some)
+    take_back(system, &records, number, dry_run).map(Some)
 }
 
 fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> anyhow::Result<Plan> {

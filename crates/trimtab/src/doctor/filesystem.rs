@@ -120,7 +120,7 @@ fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
     let shown = quoted(&shown(&mount.mount_point));
     let can = mount.mount_point.to_str().is_some();
     let mut actions = vec![Action::MountDiscard { mount_point: mount.mount_point.clone() }];
-    if mechanisms::is_in_fstab(root, &mount.mount_point) {
+    if mechanisms::fstab_lacks_discard(root, &mount.mount_point) {
         actions.push(Action::Fstab { mount_point: mount.mount_point.clone() });
     }
     let steps = [format!("mount -o remount,discard {shown}"), format!("add the option discard to {shown} in /etc/fstab")];

@@ -162,10 +162,11 @@ fn parse_fstab(bytes: &[u8]) -> Vec<FstabEntry> {
     bytes.split(|&b| b == b'\n').filter_map(entry).collect()
 }
 
-/// Whether fstab mounts something there, once.
-pub fn is_in_fstab(root: &Root, mount_point: &Path) -> bool {
+/// Whether fstab mounts something there, once and without the option `discard`.
+pub fn fstab_lacks_discard(root: &Root, mount_point: &Path) -> bool {
     let entries = parse_fstab(&root.read_bytes(Path::new("/etc/fstab"), 1 << 20).unwrap_or_default());
-    entries.iter().filter(|entry| entry.mount_point == mount_point).count() == 1
+    let found: Vec<&FstabEntry> = entries.iter().filter(|entry| entry.mount_point == mount_point).collect();
+    matches!(found.as_slice(), [entry] if !entry.options.split(',').any(|option| option == "discard"))
 }
 
 /// The swap areas of fstab.

@@ -270,8 +270,14 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
     if of_this_boot && step.boot != boot_id() {
         return Some("the machine was started since, which took it back".to_owned());
     }
+    if let Some(number) = step.files {
+        return why_not_file(number);
+    }
     let identity = machine.identity(&step.action);
     match machine.look(&step.action) {
+        Seen::Gone if !step.done && matches!(step.action, Action::SwapDiscard { .. }) => {
+            Some("it is no swap area now, because the process was killed between the two: swapon gives it back".to_owned())
+        }
         Seen::Gone => Some("it is not there any more".to_owned()),
         Seen::Before => Some("it is as it was before".to_owned()),
         Seen::Other(what) => Some(format!("it stays as it is, because it was changed since: {what}")),
@@ -279,6 +285,16 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
             Some("there is another one of that name now, which stays as it is".to_owned())
         }
         Seen::Set | Seen::Hidden => None,
+    }
+}
+
+/// A file is put back as a whole, or stays as it is.
+fn why_not_file(number: u32) -> Option<String> {
+    let look = || apply::undo_one(&System::mended()?, number, true);
+    match look() {
+        Ok(Some(_)) => None,
+        Ok(None) => Some("nothing was changed".to_owned()),
+        Err(error) => Some(format!("it stays as it is: {error:#}")),
     }
 }
 
