@@ -3,6 +3,7 @@
 # make check  the quick half: formatting, lints, tests that need neither root nor packages
 # make msrv   compile with the oldest toolchain that is promised
 # make golden  write the fingerprints of modelled results anew, where a change of them is meant
+# make catalogue  fit the drives of drives/measured to docs/real-drives.csv anew
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
 # make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some
@@ -11,7 +12,7 @@
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab fuzz
+.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab fuzz catalogue
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -66,6 +67,10 @@ deny:
 # Modelled results change on purpose only: this writes crates/trimtab/tests/it/snapshots/it__golden__*.snap.
 golden:
 	INSTA_UPDATE=always $(CARGO) test -p trimtab --test it --locked golden::
+
+# Drives that show published rates: drives/measured/*.toml and docs/catalogue.csv. Whether the program has them all is known once it is built again.
+catalogue:
+	TRIMTAB_CATALOGUE=write $(CARGO) test -p trimtab-core --lib --locked catalogue::tests::files_are
 
 # The oldest toolchain that Cargo.toml promises, where rustup has it (rustup toolchain install VERSION --profile minimal).
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

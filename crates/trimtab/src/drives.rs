@@ -12,7 +12,7 @@ use crate::sys::beneath::named;
 use anyhow::Context as _;
 use std::path::Path;
 use std::sync::LazyLock;
-use trimtab_core::drive::shipped::FILES;
+use trimtab_core::drive::shipped::{FILES, MEASURED, files};
 use trimtab_core::usage::UsageError;
 
 pub use trimtab_core::drive::spec::file::{Drive, Source, SourceKind, parse};
@@ -25,12 +25,27 @@ pub const SPEC_BYTES_MAX: u64 = 1 << 20;
 /// # Panics
 /// Never in a released binary: a test reads every shipped file.
 pub fn shipped() -> &'static [Drive] {
-    static DRIVES: LazyLock<Vec<Drive>> = LazyLock::new(|| {
-        let mut drives: Vec<Drive> = FILES.iter().map(|text| parse(text).expect("shipped specifications are checked by a test")).collect();
-        drives.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
-        drives
-    });
+    static DRIVES: LazyLock<Vec<Drive>> = LazyLock::new(|| parsed(&FILES));
     &DRIVES
+}
+
+/// Those that show the rates which owners measured of real models, by name.
+///
+/// # Panics
+/// Never in a released binary: a test reads every file.
+pub fn measured() -> &'static [Drive] {
+    static DRIVES: LazyLock<Vec<Drive>> = LazyLock::new(|| parsed(&MEASURED));
+    &DRIVES
+}
+
+fn parsed(texts: &[&str]) -> Vec<Drive> {
+    let mut drives: Vec<Drive> = texts.iter().map(|text| parse(text).expect("shipped specifications are checked by a test")).collect();
+    drives.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+    drives
+}
+
+fn known() -> impl DoubleEndedIterator<Item = &'static Drive> {
+    shipped().iter().chain(measured())
 }
 
 /// The drive that `reference` names: a shipped one, or the path of a file (anything with a `/` or ending in `.toml`).
@@ -44,7 +59,7 @@ pub fn load(reference: &str) -> anyhow::Result<Drive> {
     if is_path(reference) {
         return parse(&read(reference)?).map_err(|problem| UsageError::new(format!("{reference}: {problem}")).into());
     }
-    shipped().iter().find(|drive| drive.spec.name == reference).cloned().ok_or_else(|| unknown(reference).into())
+    known().find(|drive| drive.spec.name == reference).cloned().ok_or_else(|| unknown(reference).into())
 }
 
 /// The text of the file that `reference` names.
@@ -55,8 +70,8 @@ pub fn text(reference: &str) -> anyhow::Result<String> {
     if is_path(reference) {
         return read(reference);
     }
-    let named = |text: &&&str| parse(text).is_ok_and(|drive| drive.spec.name == reference);
-    FILES.iter().find(named).map(|text| (*text).to_owned()).ok_or_else(|| unknown(reference).into())
+    let named = |text: &&str| parse(text).is_ok_and(|drive| drive.spec.name == reference);
+    files().find(named).map(str::to_owned).ok_or_else(|| unknown(reference).into())
 }
 
 fn is_path(reference: &str) -> bool {
@@ -72,7 +87,7 @@ fn unknown(name: &str) -> UsageError {
     const ADVICE: &str = "'trimtab drive list' shows all, and a path to a .toml file is taken too";
     let likeness = |drive: &&Drive| strsim::jaro_winkler(&drive.spec.name, name);
     // Backwards, because of equals the last one would be taken.
-    let nearest = shipped().iter().rev().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|drive| likeness(drive) > 0.7);
+    let nearest = known().rev().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|drive| likeness(drive) > 0.7);
     let error = UsageError::missing(format!("there is no drive called '{name}'"));
     match nearest {
         Some(drive) => error.hint(format!("did you mean '{}'? ({ADVICE})", drive.spec.name)),
@@ -103,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_shipped_figure_has_a_source() {
-        for text in FILES {
+        for text in files() {
             let drive = parse(text).unwrap();
             let mut table: toml::Table = text.parse().unwrap();
             let sources = table.remove("sources").expect("a sources section");
@@ -186,5 +201,9 @@ mod tests {
         assert!(shipped().windows(2).all(|pair| pair[0].spec.name < pair[1].spec.name));
         let message = load("ocz-vertex-le").unwrap_err().to_string();
         assert!(message.contains("did you mean 'ocz-vertex-le-100gb'"), "{message}");
+        assert!(measured().windows(2).all(|pair| pair[0].spec.name < pair[1].spec.name));
+        assert!(measured().iter().all(|one| shipped().iter().all(|drive| drive.spec.name != one.spec.name)));
+        let message = load("samsung-980-pro-1tb").unwrap_err().to_string();
+        assert!(message.contains("did you mean 'samsung-ssd-980-pro-1tb'"), "{message}");
     }
 }

@@ -6,6 +6,7 @@
 
 mod kinds;
 mod linear;
+pub mod rates;
 pub mod whole;
 
 use super::candidate::{Candidate, FIELDS, NUMBERS};
@@ -145,6 +146,7 @@ struct Problem<'a> {
     found: &'a Findings,
     priors: [Prior; NUMBERS],
     trials: Trials<'a>,
+    show: &'a Show<'a>,
     /// By how much more than they say figures may be off.
     loose: f64,
 }
@@ -152,23 +154,20 @@ struct Problem<'a> {
 /// Fits drives to `found`. `None` if it was stopped, or if no candidate could be tried.
 pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
     let trials = Trials { tries, observer, tried: 0 };
-    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, loose: 1.0 };
+    let show = |candidate: &Candidate| shown(candidate, plan);
+    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, show: &show, loose: 1.0 };
     let (best, others) = problem.best()?;
     let slopes = problem.slopes(&best)?;
     let spread = problem.spread(&best.candidate, &slopes)?;
     let (members, explained, rejected) = problem.ensemble(&best, &others)?;
-    let learned = core::array::from_fn(|number| {
-        let prior = problem.priors[number].sigma;
-        let left = libm::sqrt(spread.at(number, number).max(0.0)) / prior;
-        if best.candidate.kind.has(number) { (1.0 - left * left).clamp(0.0, 1.0) } else { 0.0 }
-    });
+    let learned = problem.learned(&best.candidate, &spread);
     let (misfit, odd) = explained_by(found, &best.shown);
     Some(Fitted { misfit, learned, odd, tried: problem.trials.tried, rejected, best: best.candidate, members, explained, whole: None })
 }
 
 impl Problem<'_> {
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
-        let all = self.trials.all(&candidates, &|candidate| shown(candidate, self.plan))?;
+        let all = self.trials.all(&candidates, self.show)?;
         Some(points(candidates, all, self.found, |candidate, shown| self.cost(candidate, shown)))
     }
 
@@ -230,6 +229,14 @@ impl Problem<'_> {
     /// What remains unknown around `candidate`, to first order.
     fn spread(&self, candidate: &Candidate, slopes: &[Vec<f64>]) -> Option<Matrix> {
         self.curvature(candidate, slopes, 0.0).inverse()
+    }
+
+    /// Of each number, the share of what was not known of it that the figures took away.
+    fn learned(&self, candidate: &Candidate, spread: &Matrix) -> [f64; NUMBERS] {
+        core::array::from_fn(|number| {
+            let left = libm::sqrt(spread.at(number, number).max(0.0)) / self.priors[number].sigma;
+            if candidate.kind.has(number) { (1.0 - left * left).clamp(0.0, 1.0) } else { 0.0 }
+        })
     }
 
     /// The step that would explain `residuals` and be as near to `means` of the class as that allows.

@@ -276,9 +276,17 @@ fn compare_fill(spec: &DriveSpec, class: DataClass, command: u64, depth: usize, 
 
 /// The shipped SSDs, each made `parts` times smaller by shortening its erase blocks, so that all proportions stay. Heat and life do not limit.
 fn shipped(parts: u32) -> Vec<DriveSpec> {
+    let specs = parts_of("", parts);
+    assert!(specs.len() >= 14, "{}", specs.len());
+    specs
+}
+
+/// The flash drives of a directory below `drives`, so many times smaller.
+fn parts_of(directory: &str, parts: u32) -> Vec<DriveSpec> {
     let mut specs = Vec::new();
-    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives")).unwrap() {
-        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+    let files = std::fs::read_dir(std::format!("{}/../../drives/{directory}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    for path in files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        let text = std::fs::read_to_string(path).unwrap();
         let mut spec = file::parse(&text).unwrap().spec;
         let Medium::Flash(flash) = &mut spec.medium else { continue };
         let unit = flash.ftl.mapping_unit_bytes.max(u64::from(spec.logical_block_bytes));
@@ -298,7 +306,6 @@ fn shipped(parts: u32) -> Vec<DriveSpec> {
         specs.push(spec);
     }
     specs.sort_by(|a, b| a.name.cmp(&b.name));
-    assert!(specs.len() >= 14, "{}", specs.len());
     specs
 }
 

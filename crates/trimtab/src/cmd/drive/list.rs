@@ -1,6 +1,6 @@
 //! `trimtab drive list`.
 
-use crate::drives::{self, SourceKind, twins};
+use crate::drives::{self, Drive, SourceKind, twins};
 use crate::output::Context;
 use crate::output::lines::prose;
 use crate::report::layout::on_screen;
@@ -56,26 +56,41 @@ fn twins(context: &Context) -> Vec<Twin> {
     twins::all(context).into_iter().filter_map(of).collect()
 }
 
-/// Prints the shipped drives, and twins that were learned here.
+fn entries(drives: &[Drive]) -> Vec<Entry<'_>> {
+    let entry = |drive| {
+        let Drive { spec, sources, .. }: &Drive = drive;
+        let of = |kind| sources.values().filter(|source| source.kind == kind).count();
+        Entry {
+            name: &spec.name,
+            description: &spec.description,
+            capacity_bytes: spec.capacity_bytes,
+            medium: if matches!(spec.medium, Medium::Flash(_)) { "flash" } else { "disk" },
+            published: of(SourceKind::Published),
+            fitted: of(SourceKind::Fitted),
+            assumed: of(SourceKind::Assumed),
+            measured: of(SourceKind::Measured),
+        }
+    };
+    drives.iter().map(entry).collect()
+}
+
+/// The drives that show published rates: what they are stands in their names.
+fn of_rates(entries: &[Entry<'_>]) -> String {
+    let mut table = Table::new("", &["drive", "capacity"]).when_narrow(Narrow::Records);
+    for entry in entries {
+        table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string()]);
+    }
+    let what = "Real models of which owners published six rates (reads and writes, in order and at random), and drives that show these; \
+                SLC cache, spare space and costs of TRIM of these were not measured, and are typical of the class:";
+    [prose(what), on_screen(&table)].concat()
+}
+
+/// Prints the shipped drives, those of published rates, and twins that were learned here.
 pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
-    let entries: Vec<Entry<'_>> = drives::shipped()
-        .iter()
-        .map(|drive| {
-            let of = |kind| drive.sources.values().filter(|source| source.kind == kind).count();
-            Entry {
-                name: &drive.spec.name,
-                description: &drive.spec.description,
-                capacity_bytes: drive.spec.capacity_bytes,
-                medium: if matches!(drive.spec.medium, Medium::Flash(_)) { "flash" } else { "disk" },
-                published: of(SourceKind::Published),
-                fitted: of(SourceKind::Fitted),
-                assumed: of(SourceKind::Assumed),
-                measured: of(SourceKind::Measured),
-            }
-        })
-        .collect();
+    let entries = self::entries(drives::shipped());
+    let measured = self::entries(drives::measured());
     let twins = twins(context);
-    context.report("drives", 1, &json!({ "drives": entries, "twins": twins }), || {
+    context.report("drives", 1, &json!({ "drives": entries, "measured": measured, "twins": twins }), || {
         let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(Narrow::Records);
         for entry in &entries {
             let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
@@ -83,7 +98,7 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
         }
         let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' has them all.\n\
                     Use one as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints one to start from).";
-        [on_screen(&table), prose(hint), learned(&twins)].concat()
+        [on_screen(&table), prose(hint), of_rates(&measured), learned(&twins)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,53 @@
+//! The drive that explains a few published rates best, where no probe of ours was run: kinds are given, numbers are fitted.
+
+use super::{Point, Problem, Show, Trials, Tries, explained_by};
+use crate::learn::candidate::{Candidate, NUMBERS};
+use crate::learn::classes;
+use crate::learn::probes::{Findings, Plan};
+use alloc::vec::Vec;
+
+/// Kinds that are fitted, of all that are tried as they are.
+const FITTED: usize = 8;
+/// Rounds of each of these.
+const ROUNDS: u32 = 8;
+/// Nine of ten lie within so many standard deviations.
+const NINE_OF_TEN: f64 = 1.645;
+
+/// What rates tell of a drive.
+#[derive(Clone, Debug)]
+pub struct OfRates {
+    /// The most plausible drive that shows them.
+    pub best: Candidate,
+    /// What it shows: logarithms, in the order of the figures.
+    pub shown: Vec<f64>,
+    /// Mean square of what is left, in units of what the figures may be off by.
+    pub misfit: f64,
+    /// Of each number, the share of what was not known of it that the rates took away, from 0 to 1.
+    pub learned: [f64; NUMBERS],
+    /// Of each number, between what nine of ten such drives lie, to first order.
+    pub bounds: [(f64, f64); NUMBERS],
+}
+
+/// Fits the numbers of `kinds` to `found`, which `show` finds on a candidate. `None` if none of them can be.
+pub fn fit(found: &Findings, plan: &Plan, kinds: Vec<Candidate>, show: &Show<'_>, tries: &dyn Tries) -> Option<OfRates> {
+    let mut observer = ();
+    let trials = Trials { tries, observer: &mut observer, tried: 0 };
+    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, show, loose: 1.0 };
+    let mut points: Vec<Point> = problem.try_all(kinds)?.into_iter().flatten().collect();
+    points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    points.truncate(FITTED);
+    let mut fitted = Vec::new();
+    for point in points {
+        fitted.push(problem.improve(point, ROUNDS)?);
+    }
+    let best = fitted.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?;
+    let slopes = problem.slopes(&best)?;
+    let spread = problem.spread(&best.candidate, &slopes)?;
+    let learned = problem.learned(&best.candidate, &spread);
+    let bounds = core::array::from_fn(|number| {
+        let off = NINE_OF_TEN * libm::sqrt(spread.at(number, number).max(0.0));
+        (libm::exp(best.candidate.logs[number] - off), libm::exp(best.candidate.logs[number] + off))
+    });
+    let (misfit, _) = explained_by(found, &best.shown);
+    Some(OfRates { misfit, learned, bounds, best: best.candidate, shown: best.shown })
+}
