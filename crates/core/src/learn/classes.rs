@@ -1,5 +1,6 @@
 //! What drives are like, before one is measured: from where a fit starts, what is drawn where no probe can tell, and the space from which
-//! drives are drawn to try the whole. The shipped specifications and the rates of 36 real models (docs/real-drives.csv) lie within it.
+//! drives are drawn to try the whole. Link, commands and reads of PCIe drives are as those of the catalogue (drives/measured); all else is ours, and the shipped
+//! specifications lie within it.
 
 use super::Reported;
 use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
@@ -22,13 +23,13 @@ pub fn priors(reported: &Reported) -> [Prior; NUMBERS] {
     let pcie = reported.full_duplex;
     let of = |sata: f64, nvme: f64, sigma: f64| Prior { median: if pcie { nvme } else { sata }, sigma };
     let mut all = [Prior { median: 1.0, sigma: 1.0 }; NUMBERS];
-    all[at::RATE] = of(450e6, 3e9, 0.6);
-    all[at::OVERHEAD] = of(9e3, 2.5e3, 0.7);
-    all[at::WRITE_OVERHEAD] = of(9e3, 2.5e3, 0.9);
+    all[at::RATE] = of(450e6, 2.3e9, 0.7);
+    all[at::OVERHEAD] = of(9e3, 4e3, 0.7);
+    all[at::WRITE_OVERHEAD] = if pcie { Prior { median: 30e3, sigma: 1.1 } } else { Prior { median: 9e3, sigma: 0.9 } };
     all[at::LATENCY] = of(30e3, 12e3, 0.6);
-    all[at::READ] = of(65e3, 60e3, 0.45);
+    all[at::READ] = of(65e3, 60e3, 0.6);
     all[at::PROGRAM] = of(1.1e6, 0.8e6, 0.5);
-    all[at::CHANNEL] = of(250e6, 900e6, 0.7);
+    all[at::CHANNEL] = if pcie { Prior { median: 900e6, sigma: 0.7 } } else { Prior { median: 170e6, sigma: 0.9 } };
     all[at::SUSPEND] = of(40e3, 40e3, 0.7);
     all[at::READ_AHEAD] = of(512e3, 512e3, 1.0);
     all[at::CACHE] = of(3e6, 8e6, 1.2);
@@ -47,7 +48,7 @@ pub fn priors(reported: &Reported) -> [Prior; NUMBERS] {
 #[must_use]
 pub fn sizes() -> [Prior; SIZES] {
     let of = |median: f64, sigma: f64| Prior { median, sigma };
-    [of(95.0, 0.35), of(4e6, 0.4), of(13e3, 0.6), of(80e3, 0.7), of(1e6, 1.0), of(60e3, 1.0)]
+    [of(95.0, 0.35), of(3.5e6, 0.45), of(13e3, 0.6), of(80e3, 0.7), of(1e6, 1.0), of(60e3, 1.0)]
 }
 
 /// Which superblock is collected next, and how many of ten drives choose so.
@@ -76,7 +77,7 @@ pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
         over_provisioning_permille: random.log_normal(95.0, 0.35).clamp(70.0, 280.0) as u32,
         bits_per_cell: bits,
         pages_per_block: 12 * [16, 32, 64][random.below(3) as usize],
-        erase_ns: random.log_normal(4e6, 0.4) as u64,
+        erase_ns: random.log_normal(if reported.full_duplex { 4e6 } else { 3e6 }, 0.45) as u64,
         slc_ppm: (least, most),
         slc_direct: reported.full_duplex || random.chance(0.6),
         victim: match random.below(10) {
@@ -119,10 +120,11 @@ pub fn rarity(kind: &Kind, reported: &Reported) -> f64 {
     let either = |is: bool, chance: f64| -2.0 * libm::log(if is { chance } else { 1.0 - chance });
     let off = |value: u64, low: u64, high: u64| libm::log2((value as f64 / high as f64).max(low as f64 / value as f64).max(1.0));
     // Each doubling beyond what is common is met by one drive in five.
-    let arrangement = off(kind.channels.into(), 4, 8)
+    let arrangement = off(kind.channels.into(), 4, 10)
         + off(kind.dies_per_channel.into(), 1, 8)
         + off(kind.planes.into(), 1, 4)
-        + 2.0 * off(kind.page_bytes, 16 << 10, 16 << 10)
+        // Flash of SATA drives began with pages of 4 KiB.
+        + 2.0 * off(kind.page_bytes, if reported.full_duplex { 16 << 10 } else { 4 << 10 }, 16 << 10)
         + off(kind.unit_bytes, 4096, 32 << 10);
     3.2 * arrangement
         + if kind.unit_bytes > 4096 { 2.2 } else { 0.0 }
@@ -147,8 +149,10 @@ pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
         let normal = normal_quantile(random.unit().clamp(1e-9, 1.0 - 1e-9)).clamp(-SIGMAS_MAX, SIGMAS_MAX);
         *log = libm::log(prior.median) + prior.sigma * normal;
     }
-    // Writes take the command processor as reads do, or longer.
-    logs[at::WRITE_OVERHEAD] = logs[at::OVERHEAD] + if random.chance(0.5) { 0.0 } else { random.unit() };
+    // On SATA writes take the command processor as reads do, or longer; on PCIe most take far longer.
+    if !pcie {
+        logs[at::WRITE_OVERHEAD] = logs[at::OVERHEAD] + if random.chance(0.5) { 0.0 } else { random.unit() };
+    }
     // One way in which a TRIM is dear, or none: the others cost next to nothing.
     let dear = random.below(5) as usize;
     for number in [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB] {

@@ -1,6 +1,7 @@
 //! What an ensemble says of each figure.
 
 use super::candidate::{Candidate, FIELDS, NUMBERS};
+use super::classes;
 use super::fit::Fitted;
 use super::fit::whole::of as size;
 use super::probes::{self, Plan};
@@ -30,7 +31,7 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     let value = |candidate: &Candidate| libm::round(candidate.number(number)) as u64;
     let same = fitted.members.iter().filter(|member| member.kind.has(number));
     let (low, high) = bounds(same.map(value).collect(), value(&fitted.best));
-    let known = known(fitted.learned[number]);
+    let known = known(fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
     Parameter {
         field: FIELDS[number].to_string(),
         estimate: value(&fitted.best),
@@ -39,6 +40,16 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
         known,
         source: source(known, FIELDS[number], plan),
     }
+}
+
+/// Nine of ten lie within so many standard deviations.
+const NINE_OF_TEN: f64 = 1.645;
+
+/// The share of what was not known that is gone where nine of ten members lie between `low` and `high`. What one kind of drive knows sharply, two kinds that both explain
+/// the figures may not.
+fn told_by(low: u64, high: u64, sigma: f64) -> f64 {
+    let left = libm::log(high.max(1) as f64 / low.max(1) as f64) / (2.0 * NINE_OF_TEN * sigma);
+    1.0 - left * left
 }
 
 /// Where nineteen of twenty lie above, and below.
@@ -79,6 +90,8 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     let all = kinds.into_iter().filter(|(field, _)| plan.reported.trim.is_some() || !field.starts_with("flash.trim"));
     all.map(|(field, of)| {
         let (low, high) = bounds(fitted.members.iter().map(of).collect(), of(&fitted.best));
+        let (low, high) =
+            of_a_row(field, fitted, !plan.reported.full_duplex).map_or((low, high), |(least, most)| (low.min(least), high.max(most)));
         let told = !source(Known::Bounded, field, plan).starts_with("the class");
         let known = if told && low == high && !field.starts_with("flash.geometry") { Known::Measured } else { Known::Bounded };
         let known = if told { known } else { Known::Typical };
@@ -86,6 +99,21 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     })
     .collect()
 }
+
+/// Planes and pages of the rows that members have: what a die programs at once shows, and not how it is divided.
+fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
+    let rows = || fitted.members.iter().chain([&fitted.best]).map(|one| one.kind.row_bytes());
+    let (least, most) = (rows().min()?, rows().max()?);
+    let page_min = if sata { 4 << 10 } else { 16 << 10 };
+    match field {
+        "flash.geometry.page_bytes" => Some(((least / PLANES_MAX).max(page_min).min(least), most.min(16 << 10))),
+        "flash.geometry.planes" => Some(((least >> 14).max(1), (most / page_min).clamp(1, PLANES_MAX))),
+        _ => None,
+    }
+}
+
+/// Planes of a die, at most.
+const PLANES_MAX: u64 = 4;
 
 /// What stands for the share of spare space, which is no field of its own.
 const SPARE: &str = "flash.over_provisioning_permille";
@@ -130,5 +158,21 @@ const fn known(learned: f64) -> Known {
         share if share >= MEASURED => Known::Measured,
         share if share >= BOUNDED => Known::Bounded,
         _ => Known::Typical,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: a class with a standard deviation of 0.5 has nine of ten within a factor of exp(1.645) = 5.18 in all.
+    #[test]
+    fn what_members_differ_in_is_not_measured() {
+        assert_eq!(known(told_by(1000, 1000, 0.5)), Known::Measured);
+        assert_eq!(known(told_by(1000, 1650, 0.5)), Known::Measured, "0.50 of 1.645: 91 % are gone");
+        assert_eq!(known(told_by(1000, 1750, 0.5)), Known::Bounded, "0.56 of 1.645: 88 %");
+        assert_eq!(known(told_by(1487, 3110, 0.5)), Known::Bounded);
+        assert_eq!(known(told_by(1000, 4500, 0.5)), Known::Typical);
+        assert_eq!(known(told_by(0, 0, 2.0)), Known::Measured);
     }
 }

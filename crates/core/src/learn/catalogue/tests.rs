@@ -98,3 +98,36 @@ fn lines_that_are_none_are_named() {
     let (mean, spread) = two[0].rates()[0];
     assert!((mean - 2.0).abs() < 1e-9 && (spread - 4.0).abs() < 1e-9);
 }
+
+/// What is thought of PCIe drives before one is measured is as those of the catalogue are, where their rates told it.
+#[test]
+fn the_class_is_as_the_catalogue() {
+    let nvme = all().into_iter().find(|measured| measured.kind == "nvme").unwrap().reported();
+    let priors = classes::priors(&nvme);
+    for number in [at::RATE, at::OVERHEAD, at::WRITE_OVERHEAD, at::READ] {
+        let drives = shipped::MEASURED.iter().map(|text| file::parse(text).unwrap());
+        let told = drives.filter(|drive| drive.spec.interface.full_duplex).filter_map(|drive| {
+            let told = drive.sources.get(FIELDS[number]).is_some_and(|source| source.kind == SourceKind::Fitted);
+            let flash = drive.spec.flash()?;
+            let interface = &drive.spec.interface;
+            let value = match number {
+                at::RATE => interface.rate_bytes_per_s,
+                at::OVERHEAD => interface.command_overhead_ns,
+                at::WRITE_OVERHEAD => interface.write_overhead_ns?,
+                _ => flash.nand.read_ns,
+            };
+            told.then(|| libm::log(value as f64))
+        });
+        let told: Vec<f64> = told.collect();
+        let mean = told.iter().sum::<f64>() / told.len() as f64;
+        let sigma = libm::sqrt(told.iter().map(|one| (one - mean) * (one - mean)).sum::<f64>() / told.len() as f64);
+        let prior = priors[number];
+        let off = libm::fabs(libm::log(prior.median) - mean);
+        assert!(
+            told.len() >= 15 && off < 0.25 && libm::fabs(prior.sigma - sigma) < 0.25,
+            "{}: {:.3e}, {sigma:.2}",
+            FIELDS[number],
+            libm::exp(mean)
+        );
+    }
+}

@@ -80,6 +80,7 @@ impl Problem<'_> {
     /// The best arrangements of each family, fitted.
     fn starts(&mut self) -> Option<Vec<Point>> {
         let first = invert(self.found, self.plan);
+        let sata = !self.plan.reported.full_duplex;
         let waiting = |from: &Candidate| {
             let mut to = from.clone();
             to.kind.suspends = !from.kind.suspends;
@@ -87,7 +88,7 @@ impl Problem<'_> {
         };
         let families: Vec<Candidate> = core::iter::once(first.clone()).chain(other_families(&first)).collect();
         let families: Vec<Candidate> = families.iter().cloned().chain(families.iter().map(waiting)).collect();
-        let starts = families.iter().flat_map(|start| core::iter::once(start.clone()).chain(arrangements(start))).collect();
+        let starts = families.iter().flat_map(|start| core::iter::once(start.clone()).chain(arrangements(start, sata))).collect();
         let mut points: Vec<Point> = self.try_all(starts)?.into_iter().flatten().collect();
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut fitted = Vec::new();
@@ -103,7 +104,7 @@ impl Problem<'_> {
     fn changed(&mut self, best: &Point) -> Option<Vec<Point>> {
         let slopes = self.slopes(best)?;
         let means = self.means();
-        let points = self.try_all(neighbours(&best.candidate))?;
+        let points = self.try_all(neighbours(&best.candidate, !self.plan.reported.full_duplex))?;
         let mut all: Vec<Point> = points.into_iter().flatten().collect();
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         all.truncate(ADAPTED);
@@ -186,15 +187,16 @@ fn arranged(from: &Candidate, change: impl Fn(&mut Kind)) -> Option<Candidate> {
     Some(to)
 }
 
-/// Numbers of dies and rows that might be meant.
-fn arrangements(from: &Candidate) -> Vec<Candidate> {
+/// Numbers of dies and rows that might be meant; pages of less than 16 KiB where the link may be of their time.
+fn arrangements(from: &Candidate, sata: bool) -> Vec<Candidate> {
     let mut all = Vec::new();
+    let rows = [4_u64 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10].into_iter().skip(if sata { 0 } else { 2 });
     for dies in [2_u32, 4, 8, 16, 32, 64] {
-        for row in [16_u64 << 10, 32 << 10, 64 << 10] {
+        for row in rows.clone() {
             for channels in [4, 8].into_iter().filter(|channels| *channels == 4 || dies > 4) {
                 all.extend(arranged(from, |kind| {
                     (kind.channels, kind.dies_per_channel) = (dies.min(channels), (dies / channels).max(1));
-                    (kind.planes, kind.page_bytes) = ((row >> 14) as u32, 16 << 10);
+                    (kind.planes, kind.page_bytes) = ((row >> 14).max(1) as u32, row.min(16 << 10));
                 }));
             }
         }
@@ -203,7 +205,7 @@ fn arrangements(from: &Candidate) -> Vec<Candidate> {
 }
 
 /// What is one change away.
-fn neighbours(from: &Candidate) -> Vec<Candidate> {
+fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     all.extend(arranged(from, |kind| kind.dies_per_channel *= 2));
     all.extend(arranged(from, |kind| kind.dies_per_channel /= 2));
@@ -211,13 +213,20 @@ fn neighbours(from: &Candidate) -> Vec<Candidate> {
     all.extend(arranged(from, |kind| (kind.channels, kind.dies_per_channel) = (kind.channels / 2, kind.dies_per_channel * 2)));
     all.extend(arranged(from, |kind| kind.channels *= 2));
     all.extend(arranged(from, |kind| kind.channels /= 2));
+    // Ten channels, as some of the first had.
+    all.extend(
+        [(8, 10), (10, 8)]
+            .into_iter()
+            .filter(|(is, _)| from.kind.channels == *is)
+            .filter_map(|(_, other)| arranged(from, |kind| kind.channels = other)),
+    );
     all.extend(arranged(from, |kind| kind.planes *= 2));
     all.extend(arranged(from, |kind| kind.planes /= 2));
     all.extend(arranged(from, |kind| (kind.dies_per_channel, kind.planes) = (kind.dies_per_channel * 2, kind.planes / 2)));
     all.extend(arranged(from, |kind| (kind.dies_per_channel, kind.planes) = (kind.dies_per_channel / 2, kind.planes * 2)));
     all.extend(arranged(from, |kind| kind.page_bytes /= 2));
     all.extend(arranged(from, |kind| kind.page_bytes *= 2));
-    all.extend(arrangements(from).into_iter().filter(|other| other.kind != from.kind));
+    all.extend(arrangements(from, sata).into_iter().filter(|other| other.kind != from.kind));
     let of_kind = |change: &dyn Fn(&mut Kind)| arranged(from, change);
     for unit in [from.kind.unit_bytes * 2, from.kind.unit_bytes / 2].into_iter().filter(|unit| (4096..=65_536).contains(unit)) {
         // What counts for TRIM stays: the larger of unit and alignment.
