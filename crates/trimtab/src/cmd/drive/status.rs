@@ -6,7 +6,6 @@ use crate::output::Context;
 use crate::output::lines::prose;
 use crate::report::layout::on_screen;
 use crate::serve::control::{Ask, Client};
-use crate::serve::fuse::Transport;
 use crate::serve::runtime::{self, Entry, Runtime, State};
 use crate::serve::status::Status;
 use std::fmt::Write as _;
@@ -73,11 +72,7 @@ fn in_words(status: &Status) -> String {
     let how = format!(
         "speed {}{}, attached for {}, model time {}, data {} ({} stored)",
         status.speed,
-        match status.transport {
-            Some(Transport::Uring) => ", requests over io_uring",
-            Some(Transport::Device) => ", requests through /dev/fuse",
-            None => "",
-        },
+        status.record.transport.map_or_else(String::new, |transport| format!(", requests over {transport}")),
         Nanos((status.uptime_s * 1e9) as u64),
         Nanos(status.model_time_ns),
         Bytes(status.mapped_bytes),
