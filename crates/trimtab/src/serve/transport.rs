@@ -38,13 +38,31 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// What to try, the best first: a drive that shows all it is before one whose requests pass the loop driver, and that before sockets. (A file over FUSE has
-    /// a way of its own to do without io_uring.)
+    /// What to try, the best first. Over ublk a drive shows all it is, and answers come at their time with one thread between. NBD keeps TRIM apart as well, and its
+    /// answers pass three threads and a socket; a loop device over FUSE is nearer to the drive's latencies, and to its granularity. (That has a way of its own
+    /// to do without io_uring.)
     #[must_use]
     pub fn candidates(self) -> Vec<Transport> {
         match self {
             Self::Best => vec![Transport::Ublk, Transport::Uring, Transport::Nbd],
             Self::Only(transport) => vec![transport],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wants_one_way_gets_no_other() {
+        assert_eq!(Wanted::Only(Transport::Device).candidates(), [Transport::Device]);
+        assert_eq!(Wanted::Best.candidates().first(), Some(&Transport::Ublk));
+    }
+
+    #[test]
+    fn records_and_status_name_transports_as_before() {
+        let names = [Transport::Ublk, Transport::Nbd, Transport::Uring, Transport::Device].map(|way| serde_json::to_string(&way).unwrap());
+        assert_eq!(names, ["\"ublk\"", "\"nbd\"", "\"uring\"", "\"device\""]);
     }
 }

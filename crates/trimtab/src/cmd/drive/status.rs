@@ -8,6 +8,7 @@ use crate::report::layout::on_screen;
 use crate::serve::control::{Ask, Client};
 use crate::serve::runtime::{self, Entry, Runtime, State};
 use crate::serve::status::Status;
+use crate::serve::transport::Transport;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -95,9 +96,10 @@ fn in_words(status: &Status) -> String {
     text.push_str(&ledger_in_words(status));
     if let Some(wait) = &status.host_wait {
         let [all, beside] = [wait.all_ns, wait.beside_trims_ns].map(|ns| Nanos(ns).to_string());
+        let looped = matches!(record.transport, Some(Transport::Uring | Transport::Device));
+        let why = if looped { " (the loop device passes nothing on while a TRIM is under way)" } else { "" };
         text.push_str(&prose(&format!(
-            "before the drive had them, reads and writes waited {all} in the kernel, {beside} of it in seconds with TRIM (the loop device passes \
-             nothing on while a TRIM is under way)"
+            "before the drive had them, reads and writes waited {all} in the kernel, {beside} of it in seconds with TRIM{why}"
         )));
         text.push('\n');
     }
