@@ -33,7 +33,7 @@ pub struct Block {
 
 enum Way {
     Looped(Looped),
-    Ublk(UblkFront),
+    Ublk(Box<UblkFront>),
     Nbd(KernelNbd),
 }
 
@@ -51,9 +51,9 @@ impl Block {
     /// Makes it in the first way of `wanted` that works, and notes in the record what a crash would leave, before it is there. Also gives remarks for
     /// the user.
     pub fn make(drive: &Arc<dyn Serve>, place: &Place<'_>, wanted: Wanted, record: &mut Record) -> anyhow::Result<(Self, Vec<String>)> {
-        let (mut missed, candidates) = (Vec::new(), wanted.candidates());
-        for (at, candidate) in candidates.iter().enumerate() {
-            match Way::make(drive, place, *candidate, record) {
+        let mut missed = Vec::new();
+        for candidate in wanted.candidates() {
+            match Way::make(drive, place, candidate, record) {
                 Ok((way, remark)) => {
                     let this = Self { way, claim: None };
                     let mut remarks: Vec<String> = remark.into_iter().collect();
@@ -62,14 +62,10 @@ impl Block {
                     }
                     return Ok((this, remarks));
                 }
-                Err(error) if at + 1 < candidates.len() => missed.push((*candidate, format!("{error:#}"))),
-                Err(error) => {
-                    let missed: String = missed.iter().map(|(transport, why)| format!("; not over {transport} either: {why}")).collect();
-                    return Err(if missed.is_empty() { error } else { anyhow::anyhow!("{error:#}{missed}") });
-                }
+                Err(error) => missed.push((candidate, error)),
             }
         }
-        unreachable!("there is something to try")
+        Err(none(missed))
     }
 
     /// Serves the device that the record's server had, which has ended otherwise than by detaching it.
@@ -77,7 +73,7 @@ impl Block {
         let mark = record.mark().context("its block device does not outlive its server")?;
         let way = match record.transport {
             Some(Transport::Nbd) => Way::Nbd(KernelNbd::recover(drive, pacer, mark)?),
-            _ => Way::Ublk(UblkFront::recover(drive, mark)?),
+            _ => Way::Ublk(Box::new(UblkFront::recover(drive, mark)?)),
         };
         Ok(Self { way, claim: None })
     }
@@ -185,7 +181,7 @@ impl Way {
                 record.transport = Some(transport);
                 place.home.write_record(record)?;
                 let way = match transport {
-                    Transport::Ublk => Self::Ublk(UblkFront::start(drive, mark, place.lasting)?),
+                    Transport::Ublk => Self::Ublk(Box::new(UblkFront::start(drive, mark, place.lasting)?)),
                     _ => Self::Nbd(KernelNbd::start(drive, place.pacer, mark, place.lasting)?),
                 };
                 Ok((way, None))
@@ -239,9 +235,19 @@ impl Left {
     }
 }
 
-fn chosen(transport: Transport, missed: &[(Transport, String)]) -> String {
-    let missed: String = missed.iter().map(|(transport, why)| format!("; not {transport}: {why}")).collect();
-    format!("requests come over {transport}{missed}")
+fn chosen(transport: Transport, missed: &[(Transport, anyhow::Error)]) -> String {
+    format!("requests come over {transport}{}", why_not(missed))
+}
+
+fn why_not(missed: &[(Transport, anyhow::Error)]) -> String {
+    missed.iter().map(|(transport, why)| format!("; not {transport}: {why:#}")).collect()
+}
+
+/// The reason is that of the way that needs no module of its own; those of the others stand before it.
+fn none(mut missed: Vec<(Transport, anyhow::Error)>) -> anyhow::Error {
+    let at = missed.iter().position(|(transport, _)| matches!(transport, Transport::Uring | Transport::Device)).unwrap_or_default();
+    let (_, error) = missed.remove(at);
+    if missed.is_empty() { error } else { error.context(format!("no block device can be had{}", why_not(&missed))) }
 }
 
 /// A block device that nobody else may begin to use.
@@ -280,10 +286,13 @@ mod tests {
 
     #[test]
     fn it_is_said_which_way_was_taken_and_why_no_better() {
+        let missed = || (Transport::Ublk, anyhow::anyhow!("it").context("no module"));
         assert_eq!(chosen(Transport::Ublk, &[]), "requests come over ublk");
-        assert_eq!(
-            chosen(Transport::Uring, &[(Transport::Ublk, "no module".to_owned())]),
-            "requests come over a loop device over FUSE (io_uring); not ublk: no module"
-        );
+        assert_eq!(chosen(Transport::Uring, &[missed()]), "requests come over a loop device over FUSE (io_uring); not ublk: no module: it");
+        let fuse = (Transport::Uring, anyhow::Error::new(io::Error::from_raw_os_error(libc::ENOENT)));
+        let error = none(vec![missed(), fuse]);
+        assert_eq!(format!("{error:#}"), "no block device can be had; not ublk: no module: it: No such file or directory (os error 2)");
+        assert_eq!(error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error), Some(libc::ENOENT), "the cause is kept");
+        assert_eq!(format!("{:#}", none(vec![missed()])), "no module: it");
     }
 }

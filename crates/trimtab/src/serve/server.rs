@@ -77,12 +77,17 @@ impl Server {
     /// Makes everything; what was made is taken away again if something fails. Also gives remarks for the user.
     pub fn start(options: Options) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
-        let crashed = match &options.data {
-            Some(data) => runtime.waiting_for_server(&std::path::absolute(data)?)?,
-            None => None,
+        let waiting = |runtime: &Runtime| match &options.data {
+            Some(data) => runtime.waiting_for_server(&std::path::absolute(data)?),
+            None => Ok(None),
         };
-        refuse_unless_meant(&options, crashed.as_ref().map(|(_, record)| record))?;
+        let crashed = if options.recover { Some(waiting(&runtime)?.ok_or_else(nothing_waits)?) } else { None };
         let mut remarks = runtime.clean_up(crashed.as_ref().map(|(_, record)| record.id.as_str()))?;
+        if crashed.is_none()
+            && let Some((_, record)) = waiting(&runtime)?
+        {
+            return Err(still_waits(&record).into());
+        }
         let settings = Settings::of(&options.spec, options.speed);
         let drive = match &options.data {
             Some(data) => {
@@ -345,16 +350,14 @@ fn to_answer(value: serde_json::Result<serde_json::Value>) -> Answer {
     }
 }
 
-/// A device that waits for a server with these data is served again, or it was not seen.
-fn refuse_unless_meant(options: &Options, crashed: Option<&Record>) -> Result<(), UsageError> {
-    match crashed {
-        Some(record) if !options.recover => {
-            let device = record.device.as_deref().unwrap_or(Path::new("the block device")).display();
-            Err(UsageError::new(format!("{device} of '{}', whose server has crashed, waits for a server with these data", record.id))
-                .hint(format!("'--recover' goes on serving it, 'trimtab drive detach {}' takes it away", record.id)))
-        }
-        None if options.recover => Err(UsageError::new("no block device waits for a server with these data")
-            .hint("a device outlives a crash of its server over ublk (as root) and the kernel's NBD client, with --data")),
-        _ => Ok(()),
-    }
+fn nothing_waits() -> UsageError {
+    UsageError::new("no block device waits for a server with these data")
+        .hint("a device outlives a crash of its server over ublk (as root) and the kernel's NBD client, with --data")
+}
+
+/// Somebody uses the device, or it would have been taken away.
+fn still_waits(record: &Record) -> UsageError {
+    let (device, id) = (record.device.as_deref().unwrap_or(Path::new("the block device")).display(), &record.id);
+    UsageError::new(format!("{device} of '{id}', whose server has crashed, is in use and waits for a server with these data"))
+        .hint(format!("'--recover' goes on serving it, 'trimtab drive detach --force {id}' takes it away"))
 }

@@ -81,7 +81,7 @@ impl UblkFront {
             Err(error) => {
                 // Nobody has seen it yet.
                 let _ = this.control.stop(&this.device);
-                Err(match this.control.delete(&this.device, false) {
+                Err(match this.delete() {
                     Ok(()) => error,
                     Err(_) => error.context(format!("only root can take {} away again", ublk::character_node(device.number).display())),
                 })
@@ -160,6 +160,11 @@ impl UblkFront {
     /// Takes the device away, whoever uses it; returns when it is gone.
     pub fn take_away(mut self) -> io::Result<()> {
         stop(&mut self.control, &self.device)?;
+        self.delete()
+    }
+
+    /// After it was stopped, or was never started.
+    fn delete(&mut self) -> io::Result<()> {
         let patience = Instant::now() + PATIENCE;
         while !self.threads.iter().all(JoinHandle::is_finished) && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(1));
@@ -247,11 +252,6 @@ impl Left {
     /// The block devices that are still there.
     pub fn disks(&self) -> Vec<Disk> {
         self.devices.iter().map(node).filter(|disk| disk.sysfs().exists()).collect()
-    }
-
-    /// Whether another server can take them over.
-    pub fn can_be_recovered(&self) -> bool {
-        self.devices.iter().any(|device| device.state == ublk::STATE_QUIESCED)
     }
 
     /// Takes them away, whoever uses them.

@@ -25,7 +25,7 @@ pub struct Info {
     pub queues: u16,
     /// Requests that a queue holds at once.
     pub depth: u16,
-    /// [`STATE_DEAD`], [`STATE_LIVE`] or [`STATE_QUIESCED`].
+    /// 0: no block device is there; 1: it is served; 2: its server has ended, and requests wait for another.
     pub state: u16,
     pad0: u16,
     /// The largest request.
@@ -54,13 +54,6 @@ impl Info {
         Self { queues, depth, request_bytes_max, number: u32::MAX, pid, flags, mark, ..Self::default() }
     }
 }
-
-/// No block device is there: it was not started yet, or its server has ended.
-pub const STATE_DEAD: u16 = 0;
-/// It is served.
-pub const STATE_LIVE: u16 = 1;
-/// Its server has ended, and requests wait for another.
-pub const STATE_QUIESCED: u16 = 2;
 
 /// `struct ublk_param_basic`.
 #[repr(C)]

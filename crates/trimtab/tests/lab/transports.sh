@@ -111,8 +111,9 @@ fi
 
 # A TRIM of 148 ms: what a read waits beside it is milliseconds on any machine.
 if wants beside; then
-  sed 's/^command_ns = .*/command_ns = 148_000_000/' $REPOSITORY/drives/$DRIVE.toml > /tmp/slow-trim.toml
-  grep -n 'command_ns' /tmp/slow-trim.toml | sed 's/^/   /'
+  # Beside a queued TRIM the drive does other commands.
+  sed -e 's/^command_ns = .*/command_ns = 148_000_000/' -e 's/^queued = .*/queued = true/' $REPOSITORY/drives/$DRIVE.toml > /tmp/slow-trim.toml
+  grep -E '^(command_ns|queued) = ' /tmp/slow-trim.toml | sed 's/^/   /'
   for transport in $TRANSPORTS; do
     attach /tmp/slow-trim.toml --size 256MiB --transport $transport || { cat /tmp/remarks; continue; }
     dd if=/dev/zero of=$device bs=1M count=128 oflag=direct status=none
@@ -172,7 +173,7 @@ KERNEL=="ublk[bc]*", MODE="0660", GROUP="ublk"
 R
   unset TRIMTAB_RUNTIME_DIR
   chmod 755 /tmp $T; as() { setpriv --reuid tester --regid tester --init-groups env HOME=/home/tester XDG_RUNTIME_DIR= PATH=$PATH "$@"; }
-  udevadm control --reload; chmod 600 /dev/ublk-control
+  udevadm control --reload; sleep 5; chmod 600 /dev/ublk-control
   as $T drive attach $DRIVE --size 256MiB --speed off > /tmp/denied 2>&1 && say "WRONG: attached"; sed 's/^/   /' /tmp/denied
   udevadm trigger --action=change /sys/class/misc/ublk-control; udevadm settle
   say "$(ls -l /dev/ublk-control)"
@@ -193,7 +194,7 @@ if wants speed; then
   modprobe -r nbd; modprobe nbd
   plain=/dev/shm/plain; truncate -s 256M $plain; dd if=/dev/zero of=$plain bs=1M count=256 conv=notrunc status=none
   one() { # DEVICE JOB…
-    fio --name=x --filename=$1 --size=256M --ioengine=io_uring --direct=1 --runtime=4 --time_based --output-format=json --output=/tmp/fio.json "${@:2}" > /dev/null 2>&1
+    fio --name=x --filename=$1 --size=256M --ioengine=io_uring --direct=1 --runtime=2 --time_based --output-format=json --output=/tmp/fio.json "${@:2}" > /dev/null 2>&1
     python3 -c "
 import json; job = json.load(open('/tmp/fio.json'))['jobs'][0]; side = job['read'] if job['read']['total_ios'] else job['write']
 print('%.1f %.1f' % (side['iops'], side['clat_ns']['percentile']['50.000000'] / 1000))"
