@@ -192,7 +192,7 @@ fi
 
 if wants speed; then
   modprobe -r nbd; modprobe nbd
-  plain=/dev/shm/plain; truncate -s 256M $plain; dd if=/dev/zero of=$plain bs=1M count=256 conv=notrunc status=none
+  plain=/tmp/plain; truncate -s 256M $plain; dd if=/dev/zero of=$plain bs=1M count=256 conv=notrunc status=none
   one() { # DEVICE JOB…
     fio --name=x --filename=$1 --size=256M --ioengine=io_uring --direct=1 --runtime=2 --time_based --output-format=json --output=/tmp/fio.json "${@:2}" > /dev/null 2>&1
     python3 -c "
@@ -202,7 +202,7 @@ print('%.1f %.1f' % (side['iops'], side['clat_ns']['percentile']['50.000000'] / 
   jobs=("--rw=randread --bs=4k --iodepth=1" "--rw=randwrite --bs=4k --iodepth=1" "--rw=randread --bs=4k --iodepth=32" "--rw=randwrite --bs=4k --iodepth=32" "--rw=read --bs=128k --iodepth=8" "--rw=write --bs=128k --iodepth=8")
   for round in 1 2 3; do
     for transport in plain $TRANSPORTS; do
-      if [ $transport = plain ]; then device=$(losetup -f --show $plain); else attach $DRIVE --size 256MiB --speed off --transport $transport; dd if=/dev/zero of=$device bs=1M oflag=direct status=none 2> /dev/null; fi
+      if [ $transport = plain ]; then device=$(losetup -f --show $plain) || continue; else attach $DRIVE --size 256MiB --speed off --transport $transport; dd if=/dev/zero of=$device bs=1M oflag=direct status=none 2> /dev/null; fi
       for job in "${jobs[@]}"; do echo "speed $round $transport | $job | $(one $device $job)"; done
       if [ $transport = plain ]; then losetup -d $device; else detach; fi
     done
