@@ -7,12 +7,13 @@
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
 # make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some
+# make transports  the virtual SSD over ublk, NBD and FUSE in that machine; PARTS="show recovery" tries some
 # make fuzz   ten minutes of fuzzing for each parser
 
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab fuzz catalogue
+.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -164,3 +165,9 @@ lab:
 	dpkg -s $(LAB_PACKAGES) > /dev/null 2>&1 || apt-get install -y --no-install-recommends $(LAB_PACKAGES)
 	$(CARGO) build -p trimtab
 	crates/trimtab/tests/lab/lab $(STACKS)
+
+transports:
+	dpkg -s $(LAB_PACKAGES) > /dev/null 2>&1 || apt-get install -y --no-install-recommends $(LAB_PACKAGES)
+	$(CARGO) build -p trimtab
+	$(CARGO) test -p trimtab --test it --no-run
+	crates/trimtab/tests/lab/transports $(PARTS)

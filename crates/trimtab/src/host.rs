@@ -7,6 +7,7 @@ pub mod below;
 pub mod block;
 pub mod cached;
 pub mod discards;
+pub mod disk;
 pub mod drive;
 pub mod environment;
 pub mod health;

@@ -5,6 +5,7 @@
 //! the [`pace::Pacer`] answers then. Faults wrap the engine ([`faults`]) and are known to neither side.
 
 mod awake;
+pub mod block;
 pub mod classify;
 pub mod control;
 pub mod engine;
@@ -22,4 +23,7 @@ pub mod server;
 pub mod state;
 pub mod status;
 pub mod store;
+pub mod transport;
+pub mod ublk;
 mod waits;
+mod worker;

@@ -2,6 +2,7 @@
 
 pub mod beneath;
 pub mod clock;
+mod command_ring;
 pub mod confinement;
 pub mod descriptor;
 pub mod fiemap;
@@ -16,3 +17,4 @@ pub mod nvme;
 pub mod pool;
 pub mod privileges;
 pub mod transfer;
+pub mod ublk;

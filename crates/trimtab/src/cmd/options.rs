@@ -1,7 +1,7 @@
 //! Options that several commands have, and the values of some: what the rest of the program takes as plain values.
 
 use crate::output::{Context, Showing};
-use crate::serve::fuse::Transport;
+use crate::serve::transport::{Transport, Wanted};
 use crate::target::block::EngineChoice;
 use crate::target::block::device::Destroy;
 use crate::target::dir::Fsync;
@@ -130,17 +130,19 @@ impl ValueEnum for Fsync {
     }
 }
 
-impl ValueEnum for Transport {
+impl ValueEnum for Wanted {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Uring, Self::Device]
+        &[Self::Best, Self::Only(Transport::Ublk), Self::Only(Transport::Nbd), Self::Only(Transport::Uring), Self::Only(Transport::Device)]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self {
-            Self::Uring => {
-                PossibleValue::new("uring").help("Over io_uring where the kernel has that (Linux 6.14), else through the device")
-            }
-            Self::Device => PossibleValue::new("device").help("By reading and writing /dev/fuse"),
+            Self::Best => PossibleValue::new("auto").help("The best of these that is there"),
+            Self::Only(Transport::Ublk) => PossibleValue::new("ublk").help("A device of the kernel's ublk driver"),
+            Self::Only(Transport::Nbd) => PossibleValue::new("nbd").help("A device of the kernel's NBD client"),
+            Self::Only(Transport::Uring) => PossibleValue::new("uring")
+                .help("A loop device over FUSE, by io_uring where the kernel has that (Linux 6.14), else as 'device'"),
+            Self::Only(Transport::Device) => PossibleValue::new("device").help("A loop device over FUSE, by reading and writing /dev/fuse"),
         })
     }
 }

@@ -1,8 +1,6 @@
 //! Loop devices: what each stands on, and who uses it.
 
-use super::mountinfo::{self, DevNumber, Mount};
-use super::openers;
-use super::root::Root;
+use super::disk::Disk;
 use crate::sys::beneath::Identity;
 use crate::sys::looping::{self, Backing};
 use rustix::fs::{Mode, OFlags};
@@ -37,35 +35,14 @@ impl LoopDevice {
         looping::backing(&File::from(device)).ok()?
     }
 
-    /// Who uses the device or a partition of it, in words; empty if nobody does.
-    pub fn users(self) -> Vec<String> {
-        let mut users = Vec::new();
-        let mut numbers = Vec::new();
-        let mut nodes = Vec::new();
-        for directory in self.with_partitions() {
-            let Some(name) = directory.file_name().and_then(|name| name.to_str()).map(str::to_owned) else { continue };
-            numbers.extend(std::fs::read_to_string(directory.join("dev")).ok().and_then(|text| DevNumber::parse(&text)));
-            for holder in std::fs::read_dir(directory.join("holders")).into_iter().flatten().flatten() {
-                users.push(format!("{} on top of {name}", holder.file_name().to_string_lossy()));
-            }
-            nodes.push(PathBuf::from("/dev").join(name));
-        }
-        users.extend(mounts_of(&numbers, &nodes));
-        users.extend(swaps_of(&nodes));
-        users.extend(openers::of_devices(&numbers).iter().map(ToString::to_string));
-        users
+    /// As a disk.
+    pub fn disk(self) -> Disk {
+        Disk(format!("loop{}", self.0))
     }
 
-    fn with_partitions(self) -> Vec<PathBuf> {
-        let own = self.sysfs();
-        let prefix = format!("loop{}p", self.0);
-        let mut all = vec![own.clone()];
-        for entry in std::fs::read_dir(&own).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&prefix) {
-                all.push(entry.path());
-            }
-        }
-        all
+    /// Who uses the device or a partition of it, in words; empty if nobody does.
+    pub fn users(self) -> Vec<String> {
+        self.disk().users()
     }
 }
 
@@ -89,26 +66,4 @@ pub fn all() -> Vec<(LoopDevice, Backing)> {
         found.extend(device.backing().or_else(by_name).map(|backing| (device, backing)));
     }
     found
-}
-
-/// Where devices with these numbers (or, for btrfs, these nodes) are mounted; in other mount namespaces if they are not in this one.
-fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
-    let is_it = |mount: &Mount| numbers.contains(&mount.dev) || nodes.contains(&mount.source);
-    let shown = |mount: &Mount| format!("mounted on {} ({})", mount.mount_point.display(), mount.fs_type);
-    let mounts = Root::live().and_then(|root| mountinfo::read(&root)).unwrap_or_default();
-    let here: Vec<String> = mounts.iter().filter(|mount| is_it(mount)).map(shown).collect();
-    if !here.is_empty() {
-        return here;
-    }
-    let elsewhere = mountinfo::other_namespaces();
-    let elsewhere = elsewhere.iter().flat_map(|(pid, mounts)| mounts.iter().map(move |mount| (pid, mount)));
-    elsewhere
-        .filter(|(_, mount)| is_it(mount))
-        .map(|(pid, mount)| format!("{} in another mount namespace (of pid {pid})", shown(mount)))
-        .collect()
-}
-
-fn swaps_of(nodes: &[PathBuf]) -> Vec<String> {
-    let table = std::fs::read("/proc/swaps").unwrap_or_default();
-    mountinfo::swap_sources(&table).filter(|source| nodes.contains(source)).map(|_| "used as swap".to_owned()).collect()
 }

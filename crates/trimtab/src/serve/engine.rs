@@ -40,7 +40,7 @@ pub struct Settings {
     pub queue_depth: u32,
     /// The drive compresses, so what is written is looked at.
     pub classify: bool,
-    /// What reads of trimmed space return. A front whose host says TRIM and zero-write in the same words has to ask for zeros.
+    /// What reads of trimmed space return.
     pub trimmed_reads: TrimmedReads,
 }
 
@@ -86,6 +86,8 @@ pub struct Engine {
     settings: Settings,
     store: Store,
     modelled: Mutex<Modelled>,
+    /// Trimmed space reads as zeros, whatever the settings say.
+    zeros: AtomicBool,
     /// The model panicked: nothing it says can be believed any more.
     broken: AtomicBool,
 }
@@ -122,7 +124,12 @@ impl Engine {
             recorder,
             origin,
         };
-        Self { settings, store, modelled: Mutex::new(modelled), broken: AtomicBool::new(false) }
+        Self { settings, store, modelled: Mutex::new(modelled), zeros: AtomicBool::new(false), broken: AtomicBool::new(false) }
+    }
+
+    /// From now on trimmed space reads as zeros. A front whose host says TRIM and zero-write in the same words has to ask for that.
+    pub fn have_trimmed_space_read_as_zeros(&self) {
+        self.zeros.store(true, Ordering::Relaxed);
     }
 
     /// Everything that can be seen of it now.
@@ -223,6 +230,7 @@ impl Engine {
 
     fn trim(&self, extents: &[Extent], effect: Effect) -> Result<Served, Errno> {
         match effect {
+            Effect::Usual if self.zeros.load(Ordering::Relaxed) => self.trim_to_read(extents, TrimmedReads::Zeros),
             Effect::Usual => self.trim_to_read(extents, self.settings.trimmed_reads),
             Effect::DataStay => self.trim_to_read(extents, TrimmedReads::OldData),
             Effect::Nothing => Ok(self.lock().pretend_trim(extents)),

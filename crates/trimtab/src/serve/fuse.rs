@@ -11,11 +11,11 @@ mod wire;
 
 use crate::serve::pace::Pacer;
 use crate::serve::request::Serve;
+use crate::serve::transport::Transport;
 use device::OneFile;
 use fuser::{Config, FopenFlags, INodeNo, MountOption};
 use node::Node;
 use rings::{Plan, Rings, Switch};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -30,16 +30,6 @@ const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 const OPENED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES).union(FopenFlags::FOPEN_NOFLUSH);
 /// The kernel's own limit for one FUSE request (`fs.fuse.max_pages_limit`, 256 pages) unless raised.
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
-
-/// How requests and answers pass between the kernel and this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Transport {
-    /// Over io_uring where the kernel has that (Linux 6.14), else through the device.
-    Uring,
-    /// By reading and writing /dev/fuse.
-    Device,
-}
 
 /// A mounted filesystem. It stays mounted when this is dropped.
 pub struct Mounted {

@@ -4,7 +4,9 @@
 //! one. Requests of a connection are served as they come and answered as they become due, in any order. Memory for answers is bounded
 //! ([`Room`]), whatever clients do.
 
+pub mod kernel;
 mod negotiation;
+mod netlink;
 mod replies;
 mod room;
 mod wire;
@@ -169,13 +171,23 @@ impl Connection {
         let geometry = self.drive.geometry();
         let mut input = BufReader::with_capacity(64 << 10, client.try_clone()?);
         let Some(agreed) = negotiation::negotiate(&mut input, &mut &client, &geometry)? else { return Ok(()) };
+        self.serve_all(&mut input, client, &geometry, agreed)
+    }
+
+    /// Serves a client with whom nothing has to be negotiated.
+    fn serve_agreed(self, client: UnixStream, agreed: Agreed) -> io::Result<()> {
+        let mut input = BufReader::with_capacity(64 << 10, client.try_clone()?);
+        self.serve_all(&mut input, client, &self.drive.geometry(), agreed)
+    }
+
+    fn serve_all(&self, input: &mut impl Read, client: UnixStream, geometry: &Geometry, agreed: Agreed) -> io::Result<()> {
         let replies = Replies::start(client, Arc::clone(&self.room))?;
-        let result = self.serve_all(&mut input, &geometry, agreed, &replies);
+        let result = self.serve_requests(input, geometry, agreed, &replies);
         replies.wait_for(0);
         result
     }
 
-    fn serve_all(&self, input: &mut impl Read, geometry: &Geometry, agreed: Agreed, replies: &Arc<Replies>) -> io::Result<()> {
+    fn serve_requests(&self, input: &mut impl Read, geometry: &Geometry, agreed: Agreed, replies: &Arc<Replies>) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let header = Header::read(input)?;

@@ -16,8 +16,10 @@ use crate::host::loops;
 use crate::host::mountinfo::{self, DevNumber};
 use crate::host::processes::{boot_id, started};
 use crate::host::root::Root;
+use crate::serve::block::Left;
 use crate::serve::loopdev::Detached;
 use crate::serve::nbd;
+use crate::serve::transport::Transport;
 use crate::sys::beneath::{Dir, Identity, PRIVATE_FILE, Removal};
 use anyhow::{Context as _, bail};
 use rustix::io::Errno;
@@ -59,8 +61,14 @@ pub struct Record {
     pub pid_started: u64,
     /// The boot it belongs to.
     pub boot_id: String,
+    /// How requests come from the block device, once there is one.
+    #[serde(default)]
+    pub transport: Option<Transport>,
     /// The block device, once there is one.
     pub device: Option<PathBuf>,
+    /// What a block device without a file below it is recognised by: hexadecimal.
+    #[serde(default)]
+    pub mark: Option<String>,
     /// The served file that the block device stands on: device number of its filesystem, and inode.
     #[serde(default)]
     pub served: Option<(u64, u64)>,
@@ -76,6 +84,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// The mark of its block device, as long as this boot lasts.
+    #[must_use]
+    pub fn mark(&self) -> Option<u64> {
+        self.mark.as_deref().filter(|_| self.boot_id == boot_id()).and_then(|mark| u64::from_str_radix(mark, 16).ok())
+    }
+
     /// What the block device stands on, as long as this boot lasts.
     #[must_use]
     pub fn served(&self) -> Option<Identity> {
@@ -112,6 +126,11 @@ impl Home {
         let (log, _) = self.dir.open_or_create(LOG, PRIVATE_FILE)?;
         rustix::fs::fcntl_setfl(&log, rustix::fs::OFlags::APPEND)?;
         Ok(log)
+    }
+
+    /// Takes away what stood for the server that has ended.
+    pub fn begin_again(&self) -> io::Result<()> {
+        self.remove_file(CONTROL)
     }
 
     /// Writes the record, atomically.
@@ -330,10 +349,24 @@ impl Runtime {
         make().with_context(|| format!("cannot make {}", self.directory.path().join(id).display()))
     }
 
-    /// Takes away what crashed servers left; says what it did and what it could not do.
-    pub fn clean_up(&self) -> anyhow::Result<Vec<String>> {
-        let mut remarks = Vec::new();
+    /// The drive with these data whose server has crashed and whose block device waits for another.
+    pub fn waiting_for_server(&self, data: &Path) -> anyhow::Result<Option<(Home, Record)>> {
         for entry in self.entries()? {
+            if let State::Dead(Some(record)) = entry.state
+                && record.data.as_deref() == Some(data)
+                && let Some(mark) = record.mark()
+                && !Left::find(mark)?.disks().is_empty()
+            {
+                return Ok(Some((entry.home, record)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes away what crashed servers left, but for the drive `kept`; says what it did and what it could not do.
+    pub fn clean_up(&self, kept: Option<&str>) -> anyhow::Result<Vec<String>> {
+        let mut remarks = Vec::new();
+        for entry in self.entries()?.into_iter().filter(|entry| kept != Some(entry.id.as_str())) {
             if let State::Dead(_) = entry.state {
                 remarks.push(match remove_remains(&entry, false) {
                     Ok(()) => format!("removed what the crashed server of '{}' had left", entry.id),
@@ -415,6 +448,9 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
             Detached::Free | Detached::InUse | Detached::Foreign => {}
         }
     }
+    if let Some(mark) = record.and_then(Record::mark) {
+        Left::find(mark)?.take_away(force)?;
+    }
     entry.home.unmount(served)?;
     if let Some(record) = record
         && let Some(socket) = &record.nbd
@@ -476,7 +512,9 @@ mod tests {
             pid,
             pid_started,
             boot_id,
+            transport: None,
             device: Some("/dev/loop99".into()),
+            mark: None,
             served: None,
             nbd: None,
             nbd_socket: None,
@@ -504,7 +542,7 @@ mod tests {
         assert_eq!(id, "x-2");
         home.write_record(&Record { pid_started: 1, ..record(&id) }).unwrap();
         assert!(runtime.find(None).unwrap_err().to_string().contains("x, x-2"));
-        assert_eq!(runtime.clean_up().unwrap().len(), 1);
+        assert_eq!(runtime.clean_up(None).unwrap().len(), 1);
         assert_eq!(runtime.entries().unwrap().len(), 1, "the living one stays");
         assert_eq!(runtime.find(None).unwrap().id, "x");
     }
@@ -533,7 +571,7 @@ mod tests {
         let (_, full) = runtime.claim(Some("full"), "x").unwrap();
         full.write_record(&dead("full")).unwrap();
         fs::write(dir.path().join("full/photo"), "precious").unwrap();
-        let remarks = runtime.clean_up().unwrap().join("\n");
+        let remarks = runtime.clean_up(None).unwrap().join("\n");
         for left in ["link", "shared", "shared/record.json", "copied/record.json", "copied/photo", "full/photo"] {
             assert!(fs::symlink_metadata(dir.path().join(left)).is_ok(), "{left}: {remarks}");
         }

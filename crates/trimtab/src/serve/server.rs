@@ -1,13 +1,11 @@
 //! One attached drive from beginning to end: everything is made here, and everything is taken away here.
 
 use crate::drives::trace::Header;
-use crate::host::loops::LoopDevice;
 use crate::host::processes;
+use crate::serve::block::{Block, Place};
 use crate::serve::control::{self, Answer, Ask, Question};
 use crate::serve::engine::{Engine, Settings};
 use crate::serve::faults::{Fault, Faulty};
-use crate::serve::fuse::{self, MAX_REQUEST_BYTES, Mounted, Transport};
-use crate::serve::loopdev::Detached;
 use crate::serve::nbd::NbdFront;
 use crate::serve::pace::{Pacer, Speed};
 use crate::serve::persist;
@@ -15,8 +13,8 @@ use crate::serve::recording::Recorder;
 use crate::serve::request::{Powered as _, Serve};
 use crate::serve::runtime::{self, Home, Record, Runtime};
 use crate::serve::status::{ByKind, Status};
+use crate::serve::transport::Wanted;
 use crate::serve::waits::Waits;
-use crate::sys::beneath::Identity;
 use crate::sys::interrupt;
 use anyhow::Context as _;
 use std::fs::File;
@@ -24,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trimtab_core::drive::spec::{DriveSpec, TrimmedReads};
+use trimtab_core::drive::spec::DriveSpec;
+use trimtab_core::usage::UsageError;
 
 /// What to attach.
 pub struct Options {
@@ -39,7 +38,9 @@ pub struct Options {
     /// Data without a state become the first content of a new drive.
     pub adopt: bool,
     /// Attach a block device, whose requests come in this way.
-    pub block: Option<Transport>,
+    pub block: Option<Wanted>,
+    /// Serve the block device of the server with these data that has crashed.
+    pub recover: bool,
     /// Listen for NBD clients on this Unix socket.
     pub nbd: Option<PathBuf>,
     /// Record what is served to this new file.
@@ -66,28 +67,28 @@ pub struct Server {
     speed: Speed,
     started: Instant,
     questions: Option<Receiver<Question>>,
-    block: Option<BlockFront>,
+    block: Option<Block>,
     nbd: Option<NbdFront>,
     /// What went wrong while it was taken away.
     problems: Vec<String>,
-}
-
-/// The block device: a file served over FUSE, under a loop device.
-struct BlockFront {
-    mounted: Mounted,
-    device: Option<(LoopDevice, Identity)>,
 }
 
 impl Server {
     /// Makes everything; what was made is taken away again if something fails. Also gives remarks for the user.
     pub fn start(options: Options) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
-        let mut remarks = runtime.clean_up()?;
-        let mut settings = Settings::of(&options.spec, options.speed);
-        if options.block.is_some() {
-            // The loop driver sends zero-writes in the words of a TRIM; anything but zeros would be damage.
-            settings.trimmed_reads = TrimmedReads::Zeros;
+        let waiting = |runtime: &Runtime| match &options.data {
+            Some(data) => runtime.waiting_for_server(&std::path::absolute(data)?),
+            None => Ok(None),
+        };
+        let crashed = if options.recover { Some(waiting(&runtime)?.ok_or_else(nothing_waits)?) } else { None };
+        let mut remarks = runtime.clean_up(crashed.as_ref().map(|(_, record)| record.id.as_str()))?;
+        if crashed.is_none()
+            && let Some((_, record)) = waiting(&runtime)?
+        {
+            return Err(still_waits(&record).into());
         }
+        let settings = Settings::of(&options.spec, options.speed);
         let drive = match &options.data {
             Some(data) => {
                 let (drive, remark) = persist::in_file(&options.spec, &settings, options.seed, data, options.adopt)?;
@@ -118,7 +119,10 @@ impl Server {
         if let Some(data) = &options.data {
             persist::begin(&engine, &options.spec.name, data)?;
         }
-        let (id, home) = runtime.claim(options.id.as_deref(), &options.spec.name)?;
+        let (id, home) = match &crashed {
+            Some((home, record)) => (record.id.clone(), home.clone()),
+            None => runtime.claim(options.id.as_deref(), &options.spec.name)?,
+        };
         let (pid, pid_started, boot_id) = runtime::own_process();
         let record = Record {
             id,
@@ -127,7 +131,9 @@ impl Server {
             pid,
             pid_started,
             boot_id,
+            transport: None,
             device: None,
+            mark: None,
             served: None,
             nbd: None,
             nbd_socket: None,
@@ -150,8 +156,14 @@ impl Server {
             nbd: None,
             problems: Vec::new(),
         };
-        match server.open(options.block, options.nbd.as_deref()) {
+        let crashed = crashed.map(|(_, record)| record);
+        match server.open(options.block, options.nbd.as_deref(), crashed.as_ref()) {
             Ok(more) => remarks.extend(more),
+            Err(error) if crashed.is_some() => {
+                // The device waits for the next try.
+                let _ = crashed.map(|record| server.home.write_record(&record));
+                return Err(error);
+            }
             Err(error) => {
                 // What went wrong first is what the user has to hear.
                 let _ = server.detach(true);
@@ -162,27 +174,18 @@ impl Server {
         Ok((server, remarks))
     }
 
-    fn open(&mut self, block: Option<Transport>, nbd: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    fn open(&mut self, block: Option<Wanted>, nbd: Option<&Path>, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
         let mut remarks = Vec::new();
+        if let Some(crashed) = crashed {
+            self.home.begin_again().context("cannot take over the runtime directory")?;
+            (self.record.mark, self.record.transport) = (crashed.mark.clone(), crashed.transport);
+            self.record.device.clone_from(&crashed.device);
+        }
         self.home.write_record(&self.record)?;
         self.questions = Some(control::listen(&self.home.control())?);
         let drive: Arc<dyn Serve> = Arc::clone(&self.faults) as _;
-        if let Some(transport) = block {
-            let mount_point = self.home.mount_point();
-            let mut mounted =
-                fuse::mount(Arc::clone(&drive), &self.pacer, runtime::SERVED_FILE, &mount_point, transport).map_err(explain_fuse)?;
-            remarks.extend(mounted.remark.take());
-            let block = self.block.insert(BlockFront { mounted, device: None });
-            let file = self.home.open_served().context("cannot open the served file")?;
-            let served = Identity::of(&file).context("cannot look at the served file")?;
-            // Before there is a device on it, so that it is found after a crash.
-            self.record.served = Some((served.device, served.inode));
-            self.home.write_record(&self.record)?;
-            let device = LoopDevice::attach(&file, &mount_point.join(runtime::SERVED_FILE), drive.geometry().logical_block)?;
-            block.device = Some((device, served));
-            remarks.extend(device.tune(&drive.geometry(), MAX_REQUEST_BYTES));
-            self.waits = Waits::new(&device.sysfs(), self.speed);
-            self.record.device = Some(device.path());
+        if let Some(wanted) = block {
+            remarks.extend(self.open_block(&drive, wanted, crashed)?);
         }
         if let Some(path) = nbd {
             // Before it is there, so that it is found after a crash.
@@ -193,6 +196,26 @@ impl Server {
             self.record.nbd_socket = Some((socket.device, socket.inode));
         }
         self.home.write_record(&self.record)?;
+        Ok(remarks)
+    }
+
+    /// Makes the block device, in the best of the ways that are `wanted`.
+    fn open_block(&mut self, drive: &Arc<dyn Serve>, wanted: Wanted, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
+        let place = Place { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
+        let (block, mut remarks) = match crashed {
+            Some(crashed) => (Block::recover(drive, &self.pacer, crashed)?, Vec::new()),
+            None => Block::make(drive, &place, wanted, &mut self.record)?,
+        };
+        if !block.tells_zeroes_from_trims() {
+            // Anything but zeros would be damage.
+            self.engine.have_trimmed_space_read_as_zeros();
+        }
+        let block = self.block.insert(block);
+        remarks.extend(block.tune(&drive.geometry()));
+        let disk = block.disk();
+        self.waits = Waits::new(&disk.sysfs(), self.speed);
+        self.record.device = Some(disk.path());
+        self.record.transport = Some(block.transport());
         Ok(remarks)
     }
 
@@ -256,32 +279,12 @@ impl Server {
 
     /// Takes the drive away from its users. Nothing has changed if this fails.
     fn detach(&mut self, force: bool) -> anyhow::Result<()> {
-        if let Some(BlockFront { device: Some((device, served)), .. }) = &self.block {
-            let shown = device.path();
-            // Another's users are none of ours.
-            let users = if device.backing().is_some_and(|backing| backing.file == *served) { device.users() } else { Vec::new() };
-            anyhow::ensure!(users.is_empty() || force, "{} is busy: {}", shown.display(), users.join(", "));
-            if !force && let Err(error) = device.sync(*served) {
-                // A drive that has failed must not stay attached because of that.
-                self.problems.push(format!("not all that was written to {} has reached the drive: {error}", shown.display()));
-            }
-            match device.detach(*served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
-                Detached::InUse if !force => anyhow::bail!("{} is busy: another process has it open", shown.display()),
-                Detached::Foreign => self.problems.push(format!(
-                    "{} stands on something else by now, so it was left alone: the drive's was detached and another attached in its place",
-                    shown.display()
-                )),
-                Detached::Free | Detached::InUse => {}
-            }
+        if let Some(block) = &mut self.block {
+            block.let_go(force, &mut self.problems)?;
         }
         self.nbd = None;
-        if let Some(BlockFront { mounted, .. }) = self.block.take() {
-            self.home.unmount(self.record.served()).context("cannot unmount the served file")?;
-            // Somebody who opened the served file itself can keep the session alive, but not us.
-            let patience = Instant::now() + Duration::from_secs(2);
-            while !force && !mounted.is_finished() && Instant::now() < patience {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+        if let Some(block) = self.block.take() {
+            block.take_away(&self.home, self.record.served(), force)?;
         }
         Ok(())
     }
@@ -323,10 +326,9 @@ impl Server {
         Status {
             record: self.record.clone(),
             speed: self.speed.to_string(),
-            transport: self.block.as_ref().map(|block| block.mounted.transport()),
             uptime_s: self.started.elapsed().as_secs_f64(),
             model_time_ns: snapshot.model_time.0,
-            waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, |block| block.mounted.waiting()),
+            waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, Block::waiting),
             requests: ByKind::from(&snapshot.counts),
             host_wait: self.waits.as_ref().map(|waits| waits.now(&snapshot.counts)),
             discard_amplification: snapshot.discards.amplification(),
@@ -348,11 +350,14 @@ fn to_answer(value: serde_json::Result<serde_json::Value>) -> Answer {
     }
 }
 
-fn explain_fuse(error: std::io::Error) -> anyhow::Error {
-    let hint = match error.kind() {
-        std::io::ErrorKind::NotFound => "cannot mount over FUSE: /dev/fuse is not there (try `modprobe fuse`)",
-        std::io::ErrorKind::PermissionDenied => "cannot mount over FUSE: that needs root",
-        _ => "cannot mount over FUSE",
-    };
-    anyhow::Error::new(error).context(hint)
+fn nothing_waits() -> UsageError {
+    UsageError::new("no block device waits for a server with these data")
+        .hint("a device outlives a crash of its server over ublk (as root) and the kernel's NBD client, with --data")
+}
+
+/// Somebody uses the device, or it would have been taken away.
+fn still_waits(record: &Record) -> UsageError {
+    let (device, id) = (record.device.as_deref().unwrap_or(Path::new("the block device")).display(), &record.id);
+    UsageError::new(format!("{device} of '{id}', whose server has crashed, is in use and waits for a server with these data"))
+        .hint(format!("'--recover' goes on serving it, 'trimtab drive detach --force {id}' takes it away"))
 }

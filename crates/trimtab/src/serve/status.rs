@@ -1,6 +1,5 @@
 //! What a server tells about itself: the document of `trimtab drive status --json`, and what `drive watch` draws.
 
-use crate::serve::fuse::Transport;
 use crate::serve::runtime::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -86,9 +85,6 @@ pub struct Status {
     pub record: Record,
     /// The relation of model time to real time.
     pub speed: String,
-    /// How requests come from the block device, if there is one.
-    #[serde(default)]
-    pub transport: Option<Transport>,
     /// Real time since it was attached, in seconds.
     pub uptime_s: f64,
     /// Model time of the drive, in nanoseconds.

@@ -3,9 +3,10 @@
 //!
 //! A request is the server's from [`FuseRing::take`] until [`FuseRing::commit`], and the kernel's otherwise: then nobody gets at its memory.
 
+use super::command_ring::CommandRing;
 use super::pool::Pool;
-use io_uring::types::{Fd, SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use io_uring::types::Fd;
+use io_uring::{opcode, squeue};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::Duration;
@@ -47,22 +48,15 @@ impl Default for Headers {
     }
 }
 
-type Ring = IoUring<squeue::Entry128>;
-
-fn build(commands: usize) -> io::Result<Ring> {
-    let commands = u32::try_from(commands.next_power_of_two()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    Ring::builder().setup_single_issuer().setup_defer_taskrun().setup_cqsize(commands.max(2)).build(commands.min(256))
-}
-
 /// Whether this kernel has what the ring takes.
 pub fn is_possible() -> bool {
-    build(1).is_ok()
+    CommandRing::new(1).is_ok()
 }
 
 /// Some queues of a mounted filesystem, and the memory of the requests in them. To be used in the thread that made it.
 pub struct FuseRing {
     // Dropped first: the kernel uses the memory until then.
-    ring: Ring,
+    ring: CommandRing,
     headers: Vec<Headers>,
     payloads: Pool,
     payload_bytes: usize,
@@ -82,7 +76,7 @@ impl FuseRing {
     pub fn new(device: OwnedFd, queues: &[u16], depth: usize, payload_bytes: usize) -> io::Result<Self> {
         let requests = queues.len() * depth;
         let headers = (0..requests).map(|_| Headers::new()).collect();
-        let (ring, payloads) = (build(requests)?, Pool::sparse(requests * payload_bytes)?);
+        let (ring, payloads) = (CommandRing::new(requests)?, Pool::sparse(requests * payload_bytes)?);
         Ok(Self { ring, headers, payloads, payload_bytes, here: vec![false; requests], device, queues: queues.to_vec(), depth })
     }
 
@@ -114,7 +108,7 @@ impl FuseRing {
             all_pushed = all_pushed.and_then(|()| self.push(with_len(command.build(), 2), request));
         }
         // The vectors have to be there until the kernel has read them.
-        while all_pushed.is_ok() && !self.ring.submission().is_empty() {
+        while all_pushed.is_ok() && self.ring.queued() > 0 {
             all_pushed = self.enter(0, None).map(drop);
         }
         if all_pushed.is_err() {
@@ -124,32 +118,27 @@ impl FuseRing {
     }
 
     fn push(&mut self, entry: squeue::Entry128, request: usize) -> io::Result<()> {
-        let entry = entry.user_data(request as u64);
         // SAFETY: headers, payload and (until they are submitted, in the caller) vectors outlive the command; nobody gets at them while the
         // request is the kernel's.
-        while unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.enter(0, None)?;
-        }
-        Ok(())
+        unsafe { self.ring.push(entry, request) }
     }
 
     /// Takes what has come from the kernel: requests, or negative error numbers in their place.
     pub fn take(&mut self, arrived: &mut Vec<(usize, i32)>) {
-        for completion in self.ring.completion() {
-            let request = completion.user_data() as usize;
-            self.here[request] = completion.result() >= 0;
-            arrived.push((request, completion.result()));
+        for (request, result) in self.ring.completions() {
+            self.here[request] = result >= 0;
+            arrived.push((request, result));
         }
     }
 
     /// Whether something has come.
     pub fn has_come(&mut self) -> bool {
-        !self.ring.completion().is_empty()
+        self.ring.has_come()
     }
 
     /// Commands that the kernel has not been given yet.
     pub fn queued(&mut self) -> usize {
-        self.ring.submission().len()
+        self.ring.queued()
     }
 
     /// Submits what is to be submitted, and waits for `want` completions, or so long; then it gives true.
@@ -157,23 +146,7 @@ impl FuseRing {
     /// # Errors
     /// What does not pass by itself.
     pub fn enter(&mut self, want: usize, sleep: Option<Duration>) -> io::Result<bool> {
-        let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
-        let timespec = sleep.map(Timespec::from);
-        let mut args = SubmitArgs::new();
-        if let Some(timespec) = &timespec {
-            args = args.timespec(timespec);
-        }
-        let queued = self.ring.submission().len();
-        // SAFETY: the argument is of the kind that the flag says, and what was queued stays valid (see `push`).
-        match unsafe { self.ring.submitter().enter(queued as u32, want as u32, flags.bits(), Some(&args)) } {
-            Ok(_) => Ok(false),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ETIME) => Ok(true),
-                // Interruptions and a shortage of memory pass.
-                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(false),
-                _ => Err(error),
-            },
-        }
+        self.ring.enter(want, sleep)
     }
 
     /// Headers and payload of a request.

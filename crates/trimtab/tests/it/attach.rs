@@ -230,7 +230,7 @@ fn how_long_writes_waited_beside_trims_is_said() {
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("dear.toml");
     std::fs::write(&file, dear).unwrap();
-    let drive = Attached::new(&[file.to_str().unwrap(), "--size", "1GiB"]);
+    let drive = Attached::new(&[file.to_str().unwrap(), "--size", "1GiB", "--transport", "uring"]);
     let node = drive.device.display().to_string();
     let write =
         || ok(Command::new("dd").args(["if=/dev/zero", "bs=4k", "count=1", "oflag=direct", "conv=notrunc"]).arg(format!("of={node}")));
@@ -322,7 +322,8 @@ fn a_crash_under_a_mounted_filesystem_is_cleaned_up_once_it_is_unmounted() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }
-    let drive = Attached::new(&SMALL);
+    // The kernel takes a ublk device away with its server, whoever uses it.
+    let drive = Attached::new(&with(&["--transport", "uring"]));
     run(EXT4.make, &drive.device);
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     let pid = drive.status()["pid"].as_i64().unwrap();
@@ -356,7 +357,8 @@ fn what_the_kernel_lacks_is_said_in_one_line() {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", HIDE, "sh", missing]).arg(program());
         at_home(&mut command);
-        command.args(["drive", "attach"]).args(SMALL).env("TRIMTAB_RUNTIME_DIR", runtime.path());
+        // Where the kernel has other ways, the best that is left would be taken.
+        command.args(["drive", "attach", "--transport", "uring"]).args(SMALL).env("TRIMTAB_RUNTIME_DIR", runtime.path());
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(expected) && said.lines().count() == 1, "{missing}: {said}");

@@ -21,6 +21,11 @@ impl Attached {
         let pid = std::process::id().to_string();
         let mut all = vec!["drive", "attach", "--detach-with", &pid];
         all.extend(args);
+        // The lab runs these tests under each transport.
+        let wanted = std::env::var("TRIMTAB_TEST_TRANSPORT").unwrap_or_default();
+        if !wanted.is_empty() && !args.iter().any(|arg| ["--transport", "--no-block"].contains(arg)) {
+            all.extend(["--transport", &wanted]);
+        }
         this.device = this.run(&all).trim().into();
         this
     }

@@ -4,10 +4,11 @@ use crate::drives;
 use crate::drives::model;
 use crate::output::Context;
 use crate::serve::faults::{Fault, GRAMMAR};
-use crate::serve::fuse::Transport;
 use crate::serve::pace::Speed;
 use crate::serve::runtime::{Record, check_id};
 use crate::serve::server::{Options, Server};
+use crate::serve::transport::{Transport, Wanted};
+use crate::serve::ublk;
 use crate::sys::interrupt;
 use crate::sys::privileges;
 use anyhow::Context as _;
@@ -47,6 +48,9 @@ pub struct Args {
     /// The file given with --data is the raw image of some other disk: make it the first content of a new drive.
     #[arg(long, requires = "data")]
     adopt: bool,
+    /// Serve the block device again whose server with this --data has crashed: its users go on where they had to wait. Other arguments as before.
+    #[arg(long, requires = "data", conflicts_with_all = ["adopt", "id", "no_block"])]
+    recover: bool,
     /// How to name it [default: the drive's name].
     #[arg(long)]
     id: Option<String>,
@@ -54,8 +58,8 @@ pub struct Args {
     #[arg(long, default_value = "realtime")]
     speed: Speed,
     /// How requests come from the block device.
-    #[arg(long, value_enum, default_value = "uring", value_name = "uring|device")]
-    transport: Transport,
+    #[arg(long, value_enum, default_value = "auto", value_name = "auto|ublk|nbd|uring|device")]
+    transport: Wanted,
     /// Also serve NBD clients on this Unix socket, such as `qemu -drive file=nbd+unix:///?socket=SOCKET`.
     #[arg(long, value_name = "SOCKET")]
     nbd: Option<PathBuf>,
@@ -108,9 +112,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {
-    if !args.no_block && !rustix::process::geteuid().is_root() {
+    let without_root = !args.no_block && !rustix::process::geteuid().is_root();
+    if without_root && !(matches!(args.transport, Wanted::Best | Wanted::Only(Transport::Ublk)) && ublk::is_open_to_users()) {
         return Err(UsageError::new("a block device can only be attached by root")
-            .hint("without root, '--nbd SOCKET --no-block' serves NBD clients")
+            .hint("without root, '--nbd SOCKET --no-block' serves NBD clients; over ublk it takes the right to open /dev/ublk-control")
             .into());
     }
     if let Some(id) = &args.id {
@@ -123,7 +128,8 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         speed: args.speed,
         data: args.data.clone(),
         adopt: args.adopt,
-        block: (!args.no_block).then_some(args.transport),
+        recover: args.recover,
+        block: (!args.no_block).then_some(if without_root { Wanted::Only(Transport::Ublk) } else { args.transport }),
         nbd: args.nbd.clone(),
         record: args.record.clone(),
         faults: args.faults.clone(),

@@ -6,9 +6,9 @@ use crate::output::Context;
 use crate::output::lines::prose;
 use crate::report::layout::on_screen;
 use crate::serve::control::{Ask, Client};
-use crate::serve::fuse::Transport;
 use crate::serve::runtime::{self, Entry, Runtime, State};
 use crate::serve::status::Status;
+use crate::serve::transport::Transport;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -73,11 +73,7 @@ fn in_words(status: &Status) -> String {
     let how = format!(
         "speed {}{}, attached for {}, model time {}, data {} ({} stored)",
         status.speed,
-        match status.transport {
-            Some(Transport::Uring) => ", requests over io_uring",
-            Some(Transport::Device) => ", requests through /dev/fuse",
-            None => "",
-        },
+        status.record.transport.map_or_else(String::new, |transport| format!(", requests over {transport}")),
         Nanos((status.uptime_s * 1e9) as u64),
         Nanos(status.model_time_ns),
         Bytes(status.mapped_bytes),
@@ -100,9 +96,10 @@ fn in_words(status: &Status) -> String {
     text.push_str(&ledger_in_words(status));
     if let Some(wait) = &status.host_wait {
         let [all, beside] = [wait.all_ns, wait.beside_trims_ns].map(|ns| Nanos(ns).to_string());
+        let looped = matches!(record.transport, Some(Transport::Uring | Transport::Device));
+        let why = if looped { " (the loop device passes nothing on while a TRIM is under way)" } else { "" };
         text.push_str(&prose(&format!(
-            "before the drive had them, reads and writes waited {all} in the kernel, {beside} of it in seconds with TRIM (the loop device passes \
-             nothing on while a TRIM is under way)"
+            "before the drive had them, reads and writes waited {all} in the kernel, {beside} of it in seconds with TRIM{why}"
         )));
         text.push('\n');
     }

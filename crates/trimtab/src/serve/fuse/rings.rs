@@ -4,12 +4,14 @@
 //! that processor takes it from memory, and gives the answer and asks for the next request in one system call: nobody waits for another processor
 //! to wake up. What is not due yet waits in the same thread.
 
-mod worker;
+mod slots;
 
 use super::node::Node;
+use crate::serve::worker::{Worker, settle_down};
 use crate::session::notes::{Change, Note, Notes};
 use crate::sys::fuse_ring;
 use rustix::thread::CpuSet;
+use slots::FileSlots;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,7 +21,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use worker::Worker;
 
 /// Where the kernel says whether it takes requests over io_uring; off unless the administrator has switched it on.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -36,6 +37,16 @@ pub struct Plan {
 struct Share {
     processor: usize,
     queues: Vec<u16>,
+}
+
+impl Share {
+    /// Its worker, in the thread that this is called in.
+    fn worker(&self, device: OwnedFd, node: Arc<Node>, waiting: Arc<AtomicUsize>) -> io::Result<Worker<FileSlots>> {
+        let mut here = CpuSet::new();
+        here.set(self.processor);
+        let everywhere = settle_down(&here)?;
+        Ok(Worker::new(FileSlots::new(&self.queues, device, node)?, here, everywhere, waiting))
+    }
 }
 
 impl Plan {
@@ -64,7 +75,7 @@ impl Plan {
         for share in self.threads {
             let (device, node, waiting, ready) = (device.try_clone()?, Arc::clone(node), Arc::clone(&waiting), ready.clone());
             let name = format!("fuse-ring-{}", share.processor);
-            threads.push(std::thread::Builder::new().name(name).spawn(move || match Worker::new(&share, device, node, waiting) {
+            threads.push(std::thread::Builder::new().name(name).spawn(move || match share.worker(device, node, waiting) {
                 Ok(mut worker) => {
                     let registered = worker.register();
                     let works = registered.is_ok();

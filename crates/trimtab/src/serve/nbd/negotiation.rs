@@ -175,7 +175,8 @@ fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: A
     reply(output, option, REP_ACK, &[])
 }
 
-fn transmission_flags(geometry: &Geometry, agreed: Agreed) -> u16 {
+/// What the server can do.
+pub fn transmission_flags(geometry: &Geometry, agreed: Agreed) -> u16 {
     const HAS_FLAGS: u16 = 1;
     const SEND_FLUSH: u16 = 1 << 2;
     const SEND_FUA: u16 = 1 << 3;

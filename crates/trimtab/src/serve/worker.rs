@@ -1,37 +1,62 @@
-//! One thread that takes requests from its rings, has them served, and answers when they are due.
+//! One thread that takes requests of the kernel from its slots, has them served, and answers when they are due.
 
-use super::Share;
 use crate::serve::awake::REST;
-use crate::serve::fuse::MAX_REQUEST_BYTES;
-use crate::serve::fuse::node::Node;
 use crate::serve::pace::{Due, Wait, wake_in_time};
-use crate::sys::fuse_ring::FuseRing;
 use rustix::thread::CpuSet;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Requests that one queue holds at once: as many as the loop driver sends.
-const DEPTH: usize = 128;
 /// So many answers are given to the kernel at once: it need not be asked for each, and whoever waits need not wait for all.
 const SUBMITTED_AT: usize = 8;
 
-/// One thread's queues, and the memory of the requests in them.
-pub struct Worker {
-    ring: FuseRing,
-    node: Arc<Node>,
+/// Memory that the kernel puts requests into, and takes answers from.
+pub trait Slots {
+    /// How many there are.
+    fn requests(&self) -> usize;
+
+    /// Gives all to the kernel.
+    fn offer(&mut self) -> io::Result<()>;
+
+    /// Takes what has come from the kernel: slots with requests, or negative error numbers in their place.
+    fn take(&mut self, arrived: &mut Vec<(usize, i32)>);
+
+    /// Whether something has come.
+    fn has_come(&mut self) -> bool;
+
+    /// Answers that the kernel has not been given yet.
+    fn queued(&mut self) -> usize;
+
+    /// Gives the kernel what it has not been given, and waits for so many requests, or so long; then it gives true.
+    fn enter(&mut self, want: usize, sleep: Option<std::time::Duration>) -> io::Result<bool>;
+
+    /// Has the request in a slot served, and keeps the answer there. Gives when it is due.
+    fn serve(&mut self, slot: usize) -> Option<Instant>;
+
+    /// Gives the answer in a slot, and asks for another request.
+    fn commit(&mut self, slot: usize) -> io::Result<()>;
+
+    /// Gives the memory of all slots back. Only when no request is in any.
+    fn give_back(&mut self);
+
+    /// Whether this error number (positive) is how the kernel says that no more requests will come.
+    fn is_end(errno: i32) -> bool;
+}
+
+/// A thread's slots, and what is in them.
+pub struct Worker<S> {
+    slots: S,
     /// Requests that have come, or errors.
     arrived: Vec<(usize, i32)>,
-    /// Indices of requests that are answered but not due.
+    /// Slots that are answered but not due.
     due: Due<usize>,
     waiting: Arc<AtomicUsize>,
     /// Requests that can still come.
     alive: usize,
-    /// The filesystem is being taken away: nobody waits for answers.
+    /// Nobody waits for answers any more.
     ending: bool,
-    /// Memory of requests has been used since it was given back.
+    /// Memory of slots has been used since it was given back.
     used: bool,
     /// Requests at hand, on average over the last times.
     depth: f64,
@@ -40,18 +65,20 @@ pub struct Worker {
     everywhere: CpuSet,
 }
 
-impl Worker {
-    pub fn new(share: &Share, device: OwnedFd, node: Arc<Node>, waiting: Arc<AtomicUsize>) -> io::Result<Self> {
-        let everywhere = rustix::thread::sched_getaffinity(None)?;
-        let mut here = CpuSet::new();
-        here.set(share.processor);
-        rustix::thread::sched_setaffinity(None, &here)?;
-        wake_in_time();
-        let ring = FuseRing::new(device, &share.queues, DEPTH, MAX_REQUEST_BYTES as usize)?;
-        Ok(Self {
-            arrived: Vec::with_capacity(ring.requests()),
-            ring,
-            node,
+/// Ties this thread to these processors: what is set up from here on is set up there. Gives those that it could run on before.
+pub fn settle_down(here: &CpuSet) -> io::Result<CpuSet> {
+    let everywhere = rustix::thread::sched_getaffinity(None)?;
+    rustix::thread::sched_setaffinity(None, here)?;
+    wake_in_time();
+    Ok(everywhere)
+}
+
+impl<S: Slots> Worker<S> {
+    /// A worker at `slots`, in a thread that is tied to the processors `here`, and may run `everywhere`.
+    pub fn new(slots: S, here: CpuSet, everywhere: CpuSet, waiting: Arc<AtomicUsize>) -> Self {
+        Self {
+            arrived: Vec::with_capacity(slots.requests()),
+            slots,
             due: Due::default(),
             waiting,
             alive: 0,
@@ -61,21 +88,21 @@ impl Worker {
             roaming: false,
             here,
             everywhere,
-        })
+        }
     }
 
     /// Gives the kernel memory for all requests.
     pub fn register(&mut self) -> io::Result<()> {
-        self.ring.register()?;
-        self.alive = self.ring.requests();
-        self.ring.take(&mut self.arrived);
+        self.slots.offer()?;
+        self.alive = self.slots.requests();
+        self.slots.take(&mut self.arrived);
         match self.arrived.iter().find(|(_, result)| *result < 0) {
             Some((_, result)) => Err(io::Error::from_raw_os_error(-result)),
             None => Ok(()),
         }
     }
 
-    /// Serves until the filesystem is unmounted.
+    /// Serves until no more requests can come.
     pub fn run(&mut self) {
         while self.alive > 0 {
             // What came with the registration is there already.
@@ -84,7 +111,7 @@ impl Worker {
                     crate::output::complain(&format!("the drive's requests cannot be taken any more: {error}"));
                     return;
                 }
-                self.ring.take(&mut self.arrived);
+                self.slots.take(&mut self.arrived);
             }
             self.settle(self.arrived.len() + self.due.waiting());
             let mut arrived = std::mem::take(&mut self.arrived);
@@ -114,19 +141,19 @@ impl Worker {
     /// Submits what is to be submitted, and waits for a request or until an answer is due.
     fn wait(&mut self) -> io::Result<()> {
         match self.due.wait(Instant::now()) {
-            Some(Wait::Sleep(time)) if !self.ending => drop(self.ring.enter(1, Some(time))?),
+            Some(Wait::Sleep(time)) if !self.ending => drop(self.slots.enter(1, Some(time))?),
             Some(Wait::Spin(due)) => {
-                self.ring.enter(0, None)?;
-                while !self.ring.has_come() && !self.ending && Instant::now() < due {
+                self.slots.enter(0, None)?;
+                while !self.slots.has_come() && !self.ending && Instant::now() < due {
                     std::hint::spin_loop();
                 }
             }
             // All is answered at once.
-            Some(Wait::Sleep(_)) => drop(self.ring.enter(0, None)?),
+            Some(Wait::Sleep(_)) => drop(self.slots.enter(0, None)?),
             None => {
-                let rested = self.ring.enter(1, self.used.then_some(REST))?;
+                let rested = self.slots.enter(1, self.used.then_some(REST))?;
                 if rested {
-                    self.ring.give_back();
+                    self.slots.give_back();
                     self.used = false;
                     self.due.rest();
                 }
@@ -137,9 +164,7 @@ impl Worker {
 
     fn serve(&mut self, request: usize) {
         self.used = true;
-        let (headers, payload) = self.ring.request(request);
-        let due = self.node.answer(headers, payload);
-        match due {
+        match self.slots.serve(request) {
             Some(due) if due > Instant::now() => {
                 self.due.push(due, request);
                 self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -148,14 +173,13 @@ impl Worker {
         }
     }
 
-    /// A request will not come back: the filesystem was unmounted, most likely.
+    /// A request will not come back: the drive is being taken away, most likely.
     fn lost(&mut self, result: i32) {
         self.alive -= 1;
-        match -result {
-            libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED => self.ending = true,
-            errno => {
-                crate::output::complain(&format!("the kernel refused an answer of the drive: {}", io::Error::from_raw_os_error(errno)))
-            }
+        if S::is_end(-result) {
+            self.ending = true;
+        } else {
+            crate::output::complain(&format!("the kernel refused an answer of the drive: {}", io::Error::from_raw_os_error(-result)));
         }
     }
 
@@ -169,9 +193,9 @@ impl Worker {
 
     /// Gives the answer to `request`, and asks for another.
     fn commit(&mut self, request: usize) {
-        let mut pushed = self.ring.commit(request);
-        if pushed.is_ok() && self.ring.queued() >= SUBMITTED_AT {
-            pushed = self.ring.enter(0, None).map(drop);
+        let mut pushed = self.slots.commit(request);
+        if pushed.is_ok() && self.slots.queued() >= SUBMITTED_AT {
+            pushed = self.slots.enter(0, None).map(drop);
         }
         if let Err(error) = pushed {
             crate::output::complain(&format!("an answer of the drive is lost: {error}"));
