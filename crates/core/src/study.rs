@@ -24,6 +24,7 @@ pub mod months;
 pub mod overview;
 pub mod pictures;
 pub mod policy_events;
+pub mod predicted;
 pub mod random_writes;
 pub mod scale;
 pub mod sensitivity;

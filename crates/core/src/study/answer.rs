@@ -6,6 +6,7 @@ use super::cells::NO_TRIM;
 use super::judged::Judged;
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::months::{NOT_STEADY, NOT_STEADY_LEGEND, fills, is_steady, mark, setting, spaced};
+use super::predicted::Predicted;
 use super::table::{FOREGROUND, jobs, mean, samples, short_title};
 use super::verdict::{self, Recommendation};
 use super::{Study, advice, document, policy, sensitivity, waits, why};
@@ -40,6 +41,8 @@ pub struct Around {
     pub report: Option<String>,
     /// By which name it is kept.
     pub kept: Option<String>,
+    /// What months of use would do to the drive that was measured.
+    pub predicted: Option<Box<Predicted>>,
 }
 
 /// The answer.
@@ -55,7 +58,7 @@ pub fn of(study: &Judged<'_>, around: &Around) -> Answer {
         uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning, sure: sure(study) }],
         why: why::lines(study),
         tables: tables(study),
-        notes: notes(study),
+        notes: around.predicted.iter().map(|predicted| ("Months".to_owned(), predicted.note())).chain(notes(study)).collect(),
         // What else has to be done is said by that command.
         apply: document::commands(study)
             .into_iter()

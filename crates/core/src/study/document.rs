@@ -26,8 +26,9 @@ pub fn of(study: &Judged<'_>, around: &Around) -> Document {
     if sections.is_empty() {
         sections.extend(charts(study));
     }
+    sections.extend(around.predicted.iter().flat_map(|predicted| predicted.sections()));
     sections.push(Section::new("Why, in full", vec![Block::Verdict(study.verdict.clone())]).folded());
-    sections.extend(in_full(study).into_iter().map(Section::folded));
+    sections.extend(in_full(study, around.predicted.is_some()).into_iter().map(Section::folded));
     Document {
         title: format!("Trim policies on {}", study.target),
         subtitle: subtitle(study),
@@ -37,7 +38,7 @@ pub fn of(study: &Judged<'_>, around: &Around) -> Document {
 }
 
 /// Every table, for those who want to know.
-fn in_full(study: &Judged<'_>) -> Vec<Section> {
+fn in_full(study: &Judged<'_>, predicted: bool) -> Vec<Section> {
     let mut sections = Vec::new();
     if !study.runs.is_empty() {
         sections.push(Section::new("Policies by phase", vec![Block::Table(table::by_phase(study))]));
@@ -45,6 +46,9 @@ fn in_full(study: &Judged<'_>) -> Vec<Section> {
     let measured = study.all().next().is_some_and(|run| run.provenance == Provenance::Measured);
     let not_measured = |title: &str, why: &str| measured.then(|| Section::new(title, vec![Block::Text(format!("Not measured: {why}"))]));
     sections.extend(months::ageing(study).or_else(|| {
+        if predicted {
+            return None;
+        }
         not_measured("Ageing", "months of use write a drive several times over. 'trimtab bench age' ages it by an amount that you choose, 'trimtab study drive:NAME' a modelled drive of its class.")
     }));
     if !study.runs.is_empty() {

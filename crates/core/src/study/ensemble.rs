@@ -1,6 +1,7 @@
 //! What a study says of a twin: the same small study on each of several drives that all explain what was measured.
 
-use super::ageing::{RATE_STEADY, WAF_STEADY};
+use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
+use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::table::mean;
 use crate::document::{Block, Section, Table};
 use crate::drive::spec::twin::{Known, Parameter, Twin};
@@ -49,6 +50,12 @@ pub struct Shown {
     pub rate: Option<f64>,
     /// Write amplification.
     pub waf: Option<f64>,
+    /// Erase cycles of each block for 10^12 bytes of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles_per_tb: Option<f64>,
+    /// The longest wait of one write of others beside the trims, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_s: Option<f64>,
 }
 
 /// A figure of the drive on which the answer hangs.
@@ -65,7 +72,18 @@ impl Fit {
     #[must_use]
     pub fn new(recommended: &str, runs: &[Run]) -> Self {
         let ageing = runs.iter().filter(|run| run.workload == super::ageing::CHURN);
-        let shown = |run: &Run| Shown { policy: run.policy.clone(), rate: mean(run, RATE_STEADY), waf: mean(run, WAF_STEADY) };
+        let wait = |policy: &str| {
+            let waits =
+                runs.iter().filter(|run| run.policy == policy).filter_map(|run| mean(run, BUSY_WAIT).or_else(|| mean(run, SPARSE_WAIT)));
+            waits.reduce(f64::max)
+        };
+        let shown = |run: &Run| Shown {
+            policy: run.policy.clone(),
+            rate: mean(run, RATE_STEADY),
+            waf: mean(run, WAF_STEADY),
+            cycles_per_tb: mean(run, CYCLES_PER_TB),
+            wait_s: wait(&run.policy),
+        };
         Self { recommended: recommended.to_owned(), policies: ageing.map(shown).collect() }
     }
 }
@@ -129,6 +147,12 @@ impl Ensemble {
         format!("{tried}{undecided}{depends}")
     }
 
+    /// The median of a figure of a policy on these drives, and where nine of ten lie.
+    #[must_use]
+    pub fn range(&self, policy: &str, what: fn(&Shown) -> Option<f64>) -> String {
+        range(self.drives.iter().flat_map(|fit| &fit.policies).filter(|shown| shown.policy == policy).filter_map(what).collect())
+    }
+
     /// What each policy comes to on these drives.
     #[must_use]
     pub fn section(&self) -> Section {
@@ -136,19 +160,31 @@ impl Ensemble {
             "The small study on each of {} drives that explain what was measured: the median, and the range of nine in ten.",
             self.drives.len()
         );
-        let mut table = Table::new(title, &["policy", "recommended on", "random writes/s in the end", "write amplification"]);
+        let columns = [
+            "policy",
+            "recommended on",
+            "random writes/s in the end",
+            "write amplification",
+            "erase cycles/TB",
+            "longest wait of others (s)",
+        ];
+        let mut table = Table::new(title, &columns);
         let mut names: Vec<&str> = self.drives.iter().flat_map(|fit| &fit.policies).map(|shown| shown.policy.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let of = |what: fn(&Shown) -> Option<f64>| {
-                range(self.drives.iter().flat_map(|fit| &fit.policies).filter(|shown| shown.policy == name).filter_map(what).collect())
-            };
-            let called = if name == super::policy::NONE { "no trimming" } else { name };
-            table.row([name.to_owned(), format!("{}", self.agree(called)), of(|shown| shown.rate), of(|shown| shown.waf)]);
+            let of = |what| self.range(name, what);
+            let figures = [of(|shown| shown.rate), of(|shown| shown.waf), of(|shown| shown.cycles_per_tb), of(|shown| shown.wait_s)];
+            let agree = format!("{}", self.agree(called(name)));
+            table.row([name.to_owned(), agree].into_iter().chain(figures));
         }
         Section::new("Drives that fit", alloc::vec![Block::Table(table)])
     }
+}
+
+/// A policy as it is recommended.
+fn called(policy: &str) -> &str {
+    if policy == super::policy::NONE { "no trimming" } else { policy }
 }
 
 /// The median, and where nine of ten lie.
@@ -263,7 +299,7 @@ mod tests {
     }
 
     fn fit(recommended: &str, rate: f64) -> Option<Fit> {
-        let shown = Shown { policy: "idle".to_owned(), rate: Some(rate), waf: None };
+        let shown = Shown { policy: "idle".to_owned(), rate: Some(rate), waf: None, cycles_per_tb: None, wait_s: None };
         Some(Fit { recommended: recommended.to_owned(), policies: vec![shown] })
     }
 

@@ -117,7 +117,7 @@ pub fn whole() -> Study {
 
 pub fn around() -> Around {
     let report = "/home/user/.local/share/trimtab/trimtab-study.html";
-    Around { took: Some(Duration::from_secs(29)), report: Some(report.into()), kept: Some("5b48c05a".into()) }
+    Around { took: Some(Duration::from_secs(29)), report: Some(report.into()), kept: Some("5b48c05a".into()), predicted: None }
 }
 
 /// Adds to a measured run what `waits` says of 50 appends a second: so many took so many milliseconds.

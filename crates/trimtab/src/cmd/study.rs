@@ -30,6 +30,7 @@ use trimtab_core::document::Document;
 use trimtab_core::study::answer::Around;
 use trimtab_core::study::job::Job;
 use trimtab_core::study::judged::Judged;
+use trimtab_core::study::predicted::Predicted;
 use trimtab_core::study::scale::{DEFAULT, FULL, QUICK, Scale};
 use trimtab_core::study::{Study, document, policy, small};
 use trimtab_core::units::Bytes;
@@ -201,8 +202,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .hint(format!("it tries {}; a modelled drive takes all of them", REAL.join(", ")))
             .into());
     }
-    if let Some(said) = twin_below(context, &path) {
-        context.remark(&said);
+    let twin = twin_below(context, &path);
+    if let Some(said) = twin.as_ref().and_then(|twin| twin.as_ref().err()) {
+        context.remark(said);
     }
     // First of all: what another study has changed is no way to be mounted.
     let _alone = Alone::on(&path)?;
@@ -229,26 +231,45 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let study = run::real(&mut rig, &asked, &*checkpoints(args, context, target)?)?;
     rig.close()?;
-    conclude(args, context, &study, began)
+    let months = args.questions.is_empty() && args.cell.is_none() && study.complete;
+    let predicted = twin.and_then(Result::ok).filter(|_| months).and_then(|twin| months_of(args, context, &path, twin));
+    conclude(args, context, &study, predicted, began)
 }
 
-/// Which twin there is of the drive below, or how to get one: what months of use do is asked of that. `None` where no one solid-state drive is below.
-fn twin_below(context: &Context, path: &Path) -> Option<String> {
-    let below = Below::of_path(&Root::live().ok()?, path).ok()?;
-    let Some((kept, doubts)) = twins::of(context, &below) else {
-        return Some(format!(
-            "What months of use do to this drive ({}) is not known: 'trimtab drive learn {}' learns a twin of it to study.",
-            below.model,
-            path.display()
-        ));
-    };
+/// What months of use do to the twin of what was measured. What was measured stands also where that fails, which is said.
+fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::Kept, Vec<String>)) -> Option<Predicted> {
+    let (kept, doubts) = twin;
     let origin = kept.origin()?;
-    let doubts: String = doubts.iter().map(|doubt| format!(" But {doubt}.")).collect();
-    let reference = twins::reference(&kept.path);
-    Some(format!(
-        "There is a twin of this drive ({}, learned on {}): 'trimtab study {reference}' says what months of use do to it.{doubts}",
-        origin.model, origin.learned
-    ))
+    let origin = format!("{}, learned on {}", origin.model, origin.learned);
+    context.remark(&format!("Months of use on its twin ({origin}), in virtual time:"));
+    let percent = filled_percent(path).unwrap_or(60).clamp(10, 90);
+    match modelled::months(args, context, &twins::reference(&kept.path), percent) {
+        Ok(study) => Some(Predicted { study, origin, doubts }),
+        Err(error) => {
+            context.remark(&format!("What months of use do could not be predicted: {error:#}"));
+            None
+        }
+    }
+}
+
+/// How full the filesystem is, in per cent.
+fn filled_percent(path: &Path) -> Option<u8> {
+    let filesystem = rustix::fs::statvfs(path).ok()?;
+    let used = filesystem.f_blocks.saturating_sub(filesystem.f_bfree);
+    u8::try_from((used * 100).checked_div(filesystem.f_blocks)?).ok()
+}
+
+/// The twin of the drive below, with what speaks against it; or how to get one. `None` where no one solid-state drive is below.
+fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::Kept, Vec<String>), String>> {
+    let below = Below::of_path(&Root::live().ok()?, path).ok()?;
+    let learn = || {
+        let path = path.display();
+        format!(
+            "What months of use do to this drive ({}) is not known: 'trimtab drive learn {path}' learns a twin of it, which the next study uses.",
+            below.model
+        )
+    };
+    Some(twins::of(context, &below).ok_or_else(learn))
 }
 
 /// Refuses a mount whose options another process has changed for a while: they would be taken for those it has, and put back at the end.
@@ -301,16 +322,21 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
 }
 
 /// Keeps the runs, writes the report, prints the answer, and ends as the study ended.
-fn conclude(args: &Args, context: &Context, study: &Study, began: Instant) -> anyhow::Result<ExitCode> {
+fn conclude(args: &Args, context: &Context, study: &Study, predicted: Option<Predicted>, began: Instant) -> anyhow::Result<ExitCode> {
     let kept = kept::keep(context, study);
+    let months = predicted.as_ref().map(|predicted| kept::keep(context, &predicted.study)).transpose();
     let id = kept.as_ref().ok().copied().flatten();
-    let mut around = Around { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()) };
+    let mut around =
+        Around { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()), predicted: predicted.map(Box::new) };
     let judged = Judged::of(study);
     let report = write_report(args, context, &judged, &around);
     around.report = report.as_ref().ok().and_then(|path| path.as_ref().map(|path| path.display().to_string()));
     kept::print(context, id, &judged, &around, args.details)?;
     // The first screen says both, and is to stay on the screen.
     let first_screen = !args.details && !context.json;
+    if let Some(id) = months.context("the months of the twin could not be kept")?.flatten().filter(|_| !first_screen) {
+        context.remark(&format!("the months of the twin are kept as study {0}: trimtab results show study:{0}", id.short()));
+    }
     if let Some(id) = kept.context("the result above could not be kept")?.filter(|_| !first_screen) {
         let runs = study.all().count();
         let s = if runs == 1 { "" } else { "s" };

@@ -38,6 +38,9 @@ pub struct StudyV1 {
     kernels: Vec<RunV1>,
     /// Which assumptions decide, if that was looked at.
     sensitivity: Option<Sensitivity>,
+    /// Months of use on the twin of the drive that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted: Option<Box<Self>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -98,6 +101,7 @@ pub fn shape(id: Option<RunId>, study: &Judged<'_>, around: &Around) -> StudyV1 
         tuning: shapes(&study.tuning),
         kernels: shapes(&study.kernels),
         sensitivity: study.sensitivity(),
+        predicted: around.predicted.as_ref().map(|predicted| Box::new(shape(None, &Judged::of(&predicted.study), &Around::default()))),
     }
 }
 

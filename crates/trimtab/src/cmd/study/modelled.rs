@@ -32,7 +32,26 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     let checkpoints = checkpoints(args, context, target)?;
     let used = used(args)?;
     let made = run::modelled(context, vec![study(args, name, target, &asked, &used, &*checkpoints)?])?;
-    conclude(args, context, made.first().context("no study was made")?, began)
+    conclude(args, context, made.first().context("no study was made")?, None, began)
+}
+
+/// Months of use on a twin, on a filesystem that is `percent` full, under all policies: no deleting, which was measured.
+pub fn months(args: &Args, context: &Context, reference: &str, percent: u8) -> anyhow::Result<Study> {
+    let mut asked = asked(args);
+    asked.deleting = false;
+    asked.extent = Extent { fills: vec![f64::from(percent) / 100.0], ageing: true, tuning: false, ..asked.extent };
+    asked.assumptions = Some(Breadth::Drives);
+    let name = reference.strip_prefix("drive:").unwrap_or(reference);
+    let share = f64::from(percent) / 100.0;
+    let used = Used::by_churn(&modelled::volume_named("ext4"), share, args.seed)?;
+    let policies = modelled::policies(&[]).map_err(|e| UsageError::new(e.to_string()))?;
+    let setup = Setup::new(drives::load(name)?, reference, "ext4", share, used, args.seed)?;
+    let (cells, untried) = asked.cells(&setup, &policies)?;
+    let study = Study { target: reference.to_owned(), complete: true, untried, ..Study::default() };
+    let checkpoints = checkpoints(args, context, reference)?;
+    let mut made = Modelled { cells, repeats: asked.scale.repeats, checkpoints: &*checkpoints, assumptions: None, study };
+    made.assume(setup, &policies, Breadth::Drives, None);
+    run::modelled(context, vec![made])?.into_iter().next().context("no study was made")
 }
 
 fn asked(args: &Args) -> Asked {

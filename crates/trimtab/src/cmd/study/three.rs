@@ -65,7 +65,8 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -
     let kept: anyhow::Result<Vec<_>> = studies.iter().map(|study| kept::keep(context, study).map_err(Into::into)).collect();
     let ids: Vec<_> = kept.as_ref().map(|ids| ids.iter().flatten().copied().collect()).unwrap_or_default();
     let names: Vec<String> = ids.iter().map(|id: &crate::store::RunId| id.short()).collect();
-    let mut around = Around { took: Some(began.elapsed()), report: None, kept: (!names.is_empty()).then(|| names.join(" ")) };
+    let mut around =
+        Around { took: Some(began.elapsed()), report: None, kept: (!names.is_empty()).then(|| names.join(" ")), predicted: None };
     let judged = Judged::all(studies);
     let report = write_html(args, context, &overview::document(&judged, &around, report::text::height));
     around.report = report.as_ref().ok().map(|path| path.display().to_string());

@@ -1,0 +1,105 @@
+//! What months of use would do to a drive that was measured: a study of its twin, in the report of what was measured.
+
+use super::judged::Judged;
+use super::{Study, answer, months, policy};
+use crate::document::{Block, Section};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Months of use on the twin of a drive.
+#[derive(Clone, Debug, Default)]
+pub struct Predicted {
+    /// The study of the twin.
+    pub study: Study,
+    /// From which drive the twin was learned, and when.
+    pub origin: String,
+    /// Why it may not be this one.
+    pub doubts: Vec<String>,
+}
+
+impl Predicted {
+    /// What the first screen says of it, in a few words.
+    #[must_use]
+    pub fn note(&self) -> String {
+        let study = Judged::of(&self.study);
+        let (choice, _) = answer::choice(&study);
+        let sensitivity = study.sensitivity();
+        let Some(ensemble) = sensitivity.as_ref().and_then(|sensitivity| sensitivity.ensemble.as_ref()) else {
+            return format!("predicted on its twin ({}): {choice}", self.origin);
+        };
+        let recommended = sensitivity.as_ref().map_or(choice, |sensitivity| sensitivity.recommended.as_str());
+        let rate = |policy: &str| ensemble.range(policy, |shown| shown.rate);
+        let beside = match study.policy().filter(|policy| *policy != policy::NONE) {
+            Some(policy) => format!("{} random writes/s with it, {} without", rate(policy), rate(policy::NONE)),
+            None => format!("{} random writes/s without trimming", rate(policy::NONE)),
+        };
+        let doubts: String = self.doubts.iter().map(|doubt| format!("; but {doubt}")).collect();
+        format!("predicted on its twin ({}), not measured: {recommended}, {}; {beside}{doubts}", self.origin, ensemble.short(recommended))
+    }
+
+    /// What the report has of it: what it is, ranges over the drives that fit, and the twin's own months.
+    #[must_use]
+    pub fn sections(&self) -> Vec<Section> {
+        let study = Judged::of(&self.study);
+        let sensitivity = study.sensitivity();
+        let ensemble = sensitivity.as_ref().and_then(|sensitivity| sensitivity.ensemble.as_ref());
+        let sentence = ensemble.zip(sensitivity.as_ref()).map(|(ensemble, sensitivity)| ensemble.sentence(&sensitivity.recommended));
+        let text = [
+            format!("Predicted, not measured: a study of the twin that was learned from this drive ({}).", self.origin),
+            sentence.unwrap_or_else(|| String::from("Other drives that fit were not tried.")),
+        ];
+        let doubts = self.doubts.iter().map(|doubt| format!("But {doubt}."));
+        let blocks = text.into_iter().chain(doubts).map(Block::Text);
+        let drives = ensemble.map(|ensemble| ensemble.section().blocks).unwrap_or_default();
+        let mut sections = Vec::from([Section::new("Months of use, predicted", blocks.chain(drives).collect())]);
+        let named = |section: Section| Section { title: format!("{} (predicted on the twin)", section.title), ..section };
+        sections.extend(months::lines(&self.study).map(named));
+        sections.extend(months::ageing(&self.study).map(|section| named(section).folded()));
+        sections
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::answer::{self, Around};
+    use crate::study::ensemble::{Ensemble, Fit, Shown};
+    use crate::study::sensitivity::Sensitivity;
+    use crate::study::{document, fixtures};
+    use alloc::boxed::Box;
+
+    fn fit(recommended: &str, with: f64, without: f64) -> Fit {
+        let shown =
+            |policy: &str, rate| Shown { policy: policy.into(), rate: Some(rate), waf: Some(2.0), cycles_per_tb: Some(4.0), wait_s: None };
+        Fit { recommended: recommended.into(), policies: Vec::from([shown("idle", with), shown(policy::NONE, without)]) }
+    }
+
+    fn predicted() -> Predicted {
+        let mut study = fixtures::whole();
+        let drives = Vec::from([fit("idle", 1000.0, 400.0), fit("idle", 1200.0, 500.0), fit("batched", 1100.0, 450.0)]);
+        let ensemble = Some(Ensemble { drives, of: 64, depends_on: None });
+        let sensitivity = Sensitivity { recommended: "idle".into(), ensemble, ..Sensitivity::default() };
+        study.assumptions.as_mut().unwrap().settings[0].value = serde_json::to_string(&sensitivity).unwrap();
+        Predicted { study, origin: "ACME 1, learned on 2026-01-02".into(), doubts: Vec::from(["it has another firmware".into()]) }
+    }
+
+    #[test]
+    fn the_months_stand_beside_what_was_measured_as_ranges_and_are_called_predicted() {
+        let predicted = predicted();
+        let note = predicted.note();
+        assert!(note.starts_with("predicted on its twin (ACME 1, learned on 2026-01-02), not measured: idle, cannot be decided: best on 2 of 3 drives that fit"), "{note}");
+        assert!(note.ends_with("; but it has another firmware"), "{note}");
+        let around = Around { predicted: Some(Box::new(predicted)), ..Around::default() };
+        let study = fixtures::whole();
+        let judged = Judged::of(&study);
+        assert!(answer::of(&judged, &around).notes.iter().any(|(title, text)| title == "Months" && text.starts_with("predicted")));
+        let document = document::of(&judged, &around);
+        let section = document.sections.iter().find(|section| section.title == "Months of use, predicted").unwrap();
+        let table = section.blocks.iter().find_map(|block| if let Block::Table(table) = block { Some(table) } else { None }).unwrap();
+        let idle = table.rows.iter().find(|row| row[0] == "idle").unwrap();
+        assert!(idle[1] == "2" && idle[2].starts_with("1100") || idle[2].starts_with("1,100"), "{idle:?}");
+        assert_eq!(idle[5], "–", "what no drive showed is no figure");
+        assert!(document::of(&judged, &Around::default()).sections.iter().all(|section| section.title != "Months of use, predicted"));
+    }
+}
