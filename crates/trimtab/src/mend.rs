@@ -32,6 +32,7 @@ const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "provisioning_mode"];
 /// Does it, and sees that it took effect. Gives what the machine shows of it: a limit may have been rounded. `say` is told what programs say.
 fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
     let machine = Machine::read()?;
+    let_alone_if_suspended(&machine, action)?;
     match action {
         Action::Attribute { file, from, to } => return set(&machine.root, file, from, to),
         Action::ReloadTable { name } => reload(&machine.root, name, say)?,
@@ -52,9 +53,16 @@ fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
     }
 }
 
+/// A volume that somebody holds still (a snapshot that is being made, `cryptsetup luksSuspend`) is theirs until they let it go.
+fn let_alone_if_suspended(machine: &Machine, action: &Action) -> anyhow::Result<()> {
+    ensure!(!machine.is_suspended(action), "it is suspended at this moment, by something else: let that end first");
+    Ok(())
+}
+
 /// Takes it back. The caller has seen that it is what it was set to.
 fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let machine = Machine::read()?;
+    let_alone_if_suspended(&machine, action)?;
     match action {
         Action::Attribute { file, from, to } => drop(set(&machine.root, file, to, from)?),
         Action::MountDiscard { mount_point } => mount::remount(mount_point, false)?,
@@ -93,6 +101,8 @@ fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let table = program::output(&lines.table)?;
     let plain = |line: &str| line.split_ascii_whitespace().nth(2).is_some_and(|kind| matches!(kind, "linear" | "striped" | "thin-pool"));
     ensure!(!table.is_empty() && table.lines().all(plain), "the table of {name} is not the one that it was: {}", table.trim());
+    // Somebody else's, who is about to swap it in.
+    ensure!(program::output(&lines.inactive)?.is_empty(), "{name} has another table loaded that is not in force yet: let that end first");
     program::run(&lines.load, Some(&table), say)?;
     let swap_in = || {
         // LVM may have moved or grown it meanwhile.

@@ -37,7 +37,21 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         Kind::Drive(bus) => drives::judge(doctor.root, layer, *bus, &limits, &mut report),
         Kind::Bcache | Kind::File { .. } => {}
     }
+    if stack.written_as_zeroes().contains(&index) {
+        zeroed(&limits, &mut report);
+    }
     report
+}
+
+/// Below a loop device on a block device its discards come as writes of zeroes: what a layer makes of discards does not matter.
+fn zeroed(limits: &Limits, report: &mut LayerReport) {
+    if report.gate == Gate::NotNeeded || limits.write_zeroes == Some(0) {
+        return;
+    }
+    report.gate = Gate::Unknown;
+    report.why = "gets writes of zeroes in place of discards, and whether it frees what they cover is its own affair".to_owned();
+    report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
+    report.findings.retain(|finding| finding.severity != Severity::Serious);
 }
 
 /// Somebody lowered what the hardware takes, perhaps to nothing.
@@ -424,9 +438,10 @@ fn is_parity<'a>(targets: impl Iterator<Item = &'a Target>) -> bool {
 /// What can only be said of a layer once those below are judged: device-mapper volumes that take nothing.
 pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [LayerReport]) {
     // Those below first.
+    let zeroes = stack.written_as_zeroes();
     for i in (0..reports.len()).rev() {
         let layer = &stack.layers[i];
-        if layer.is_metadata() {
+        if layer.is_metadata() || zeroes.contains(&i) {
             // No discards go there.
             continue;
         }

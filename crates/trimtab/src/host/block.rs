@@ -174,6 +174,21 @@ impl Stack {
         below.filter(|&i| self.layers.get(i).is_some_and(|l| !l.is_metadata() && !matches!(l.kind, Kind::File { .. })))
     }
 
+    /// The layers below a loop device that is on a block device: it writes zeroes to them in place of discards.
+    #[must_use]
+    pub fn written_as_zeroes(&self) -> Vec<usize> {
+        let loops = self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Loop);
+        let mut todo: Vec<usize> = loops.flat_map(|(index, _)| self.legs_of(index)).collect();
+        let mut below = Vec::new();
+        while let Some(index) = todo.pop() {
+            if !below.contains(&index) {
+                below.push(index);
+                todo.extend(self.legs_of(index));
+            }
+        }
+        below
+    }
+
     /// The lowest layers that count discards, where they have reached the drives: partitions and drives, and loop devices over files.
     /// A partition and its disk have one queue; the partition's counters leave out what others do to the disk.
     #[must_use]

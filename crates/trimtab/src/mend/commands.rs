@@ -64,6 +64,8 @@ pub fn back(action: &Action, tables: &Tables) -> Vec<Line> {
 pub struct Reload {
     /// Prints it.
     pub table: Line,
+    /// Prints what is loaded and not in force.
+    pub inactive: Line,
     /// Loads it from standard input.
     pub load: Line,
     /// Swaps it in.
@@ -77,6 +79,7 @@ pub fn reload(name: &str, read_only: bool) -> Reload {
     let options: &[&str] = if read_only { &["reload", "--readonly"] } else { &["reload"] };
     Reload {
         table: line("dmsetup", &["table"], &["--", name]),
+        inactive: line("dmsetup", &["table", "--inactive"], &["--", name]),
         load: line("dmsetup", options, &["--", name]),
         resume: line("dmsetup", &["resume"], &["--", name]),
         clear: line("dmsetup", &["clear"], &["--", name]),
