@@ -209,7 +209,9 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
 fn by_link(source: &Path) -> PathBuf {
     const TAGS: [(&str, &str); 4] = [("UUID=", "uuid"), ("LABEL=", "label"), ("PARTUUID=", "partuuid"), ("PARTLABEL=", "partlabel")];
     let text = source.to_str().unwrap_or_default();
-    let link = |(tag, kind): &(&str, &str)| Some(Path::new("/dev/disk").join(format!("by-{kind}")).join(text.strip_prefix(tag)?.trim_matches('"')));
+    let link = |(tag, kind): &(&str, &str)| {
+        Some(Path::new("/dev/disk").join(format!("by-{kind}")).join(text.strip_prefix(tag)?.trim_matches('"')))
+    };
     // No value leads out of the directory of links.
     let plain = |link: &PathBuf| link.parent().is_some_and(|directory| directory.parent() == Some(Path::new("/dev/disk")));
     TAGS.iter().find_map(link).filter(plain).unwrap_or_else(|| source.to_owned())

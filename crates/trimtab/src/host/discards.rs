@@ -83,7 +83,8 @@ impl Snapshot {
     pub fn take(root: &Root, stack: &Stack) -> Self {
         let read = |sys: &PathBuf| (!sys.as_os_str().is_empty()).then(|| DiskStat::read(root, sys)?.discards).flatten();
         let zeroes = stack.written_as_zeroes();
-        let read = |(index, layer): (usize, &super::block::Layer)| (layer.sys.clone(), read(&layer.sys).filter(|_| !zeroes.contains(&index)));
+        let read =
+            |(index, layer): (usize, &super::block::Layer)| (layer.sys.clone(), read(&layer.sys).filter(|_| !zeroes.contains(&index)));
         let occupied = stack.layers.iter().map(|l| matches!(l.kind, Kind::File { .. }).then(|| occupied(root, &l.name)).flatten());
         Self { layers: stack.layers.iter().enumerate().map(read).collect(), occupied: occupied.collect() }
     }
@@ -219,7 +220,9 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
         match layer.fate {
             Fate::Swallowed => remarks.push(format!("{name} took {} and passed none of it down", Bytes(layer.bytes().unwrap_or(0)))),
             Fate::WrittenAsZeroes if layer.lowest => {
-                remarks.push(format!("{name} was sent writes of zeroes in place of discards, by the loop device on it; no counter shows them"));
+                remarks.push(format!(
+                    "{name} was sent writes of zeroes in place of discards, by the loop device on it; no counter shows them"
+                ));
             }
             Fate::NotCounted if layer.lowest => remarks.push(format!("{name} does not count discards")),
             Fate::NotCounted if layer.bytes() == Some(0) && any_below => {

@@ -31,6 +31,9 @@ fn does(action: &Action) -> String {
         Action::SwapFstab { source } => with_option("fstab", &source.to_string_lossy()),
         Action::Crypttab { name } => with_option("crypttab", name),
         Action::ReloadTable { name } => format!("load the table of {name} once more (dmsetup reload, dmsetup resume)"),
+        Action::AllowIntegrity { name } => {
+            format!("load the table of {name} once more, with allow_discards (dmsetup reload, dmsetup resume)")
+        }
         _ => command_lines(action).iter().map(|line| line.join(" ").replace(" -- ", " ")).collect::<Vec<_>>().join(" && "),
     }
 }
@@ -41,7 +44,7 @@ fn costs(action: &Action) -> Option<&'static str> {
             Some("whoever sees the drive sees from then on which blocks are free, and it asks for the passphrase")
         }
         Action::RefreshCrypt { .. } => Some("it asks for the passphrase"),
-        Action::ReloadTable { .. } => Some("what uses the volume waits for a moment"),
+        Action::ReloadTable { .. } | Action::AllowIntegrity { .. } => Some("what uses the volume waits for a moment"),
         Action::Attribute { file, .. } if file.ends_with("provisioning_mode") => {
             Some("a bridge that says it takes UNMAP and does not may lose data: have a backup")
         }

@@ -11,6 +11,13 @@ name_disks() {
 name_disks
 
 # For the descriptions of stacks.
+pgrep() { # -P PARENT or -f PART OF ITS COMMAND LINE
+  local of
+  case $1 in
+    -P) grep -l "^PPid:[[:space:]]*$2\$" /proc/[0-9]*/status 2> /dev/null | cut -d/ -f3 | grep . ;;
+    -f) for of in /proc/[0-9]*/cmdline; do tr '\0' ' ' < "$of" 2> /dev/null | grep -q -- "$2" && echo "$of"; done 2> /dev/null | cut -d/ -f3 | grep . ;;
+  esac
+}
 vg() { vgcreate -qq -y --metadatasize 1m vg "$@" > /dev/null; }
 lv() { lvcreate -qq -y -Wy -Zy "$@" vg > /dev/null; }
 ext4() { mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$@"; }
@@ -102,7 +109,7 @@ mend() { # NAME
   if declare -f by_hand > /dev/null; then
     by_hand > /tmp/mend 2>&1; steps=by-hand
   else
-    yes pw | $T doctor --fix --yes --reserve 1MB "${subject:-$M}" > /tmp/mend 2>&1; status=$?
+    yes pw 2> /dev/null | $T doctor --fix --yes --reserve 1MB "${subject:-$M}" > /tmp/mend 2>&1; status=$?
     [ $status = "$wanted_status" ] || verdict="WRONG: --fix ended with $status"
     steps=$(grep -c '^done: ' /tmp/mend); proof=$(sed -n 's/^proof: //p' /tmp/mend | cut -c1-40)
   fi
@@ -115,7 +122,7 @@ mend() { # NAME
   also
   undone=-
   if [ $steps != by-hand ]; then
-    yes pw | $T doctor --undo > /tmp/undo 2>&1 || verdict="WRONG: it could not be taken back"
+    yes pw 2> /dev/null | $T doctor --undo > /tmp/undo 2>&1 || verdict="WRONG: it could not be taken back"
     $T doctor "${subject:-$M}" > /tmp/doctor2 2>&1; undone=$?
   fi
   [ "$status $steps $undone" = "$wanted_status $wanted_steps $wanted_undone" ] || verdict="WRONG: should be $mended"
@@ -135,4 +142,5 @@ trial_of() { # NAME
   after; clean
 }
 
+[ "${1:-}" != --daemon ] || { . /host/daemon.sh; exit; }
 for stack in "$@"; do try "$stack"; mend "$stack"; trial_of "$stack"; done
