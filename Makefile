@@ -5,7 +5,7 @@
 # make golden  write the fingerprints of modelled results anew, where a change of them is meant
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
-# make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some
+# make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some, KERNEL=bookworm another kernel, DAEMON=1 the daemon
 # make fuzz   ten minutes of fuzzing for each parser
 
 CARGO ?= cargo
@@ -158,4 +158,4 @@ LAB_PACKAGES := qemu-system-x86 debootstrap zstd xz-utils cpio
 lab:
 	dpkg -s $(LAB_PACKAGES) > /dev/null 2>&1 || apt-get install -y --no-install-recommends $(LAB_PACKAGES)
 	$(CARGO) build -p trimtab
-	crates/trimtab/tests/lab/lab $(STACKS)
+	LAB_KERNEL=$(KERNEL) crates/trimtab/tests/lab/lab $(if $(DAEMON),--daemon) $(STACKS)

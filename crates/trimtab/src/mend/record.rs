@@ -201,7 +201,7 @@ impl Mending {
     /// Notes it, does it, and notes that it is done. What fails and has changed nothing leaves no note.
     pub fn step(&mut self, action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<()> {
         let machine = Machine::read()?;
-        let files = words::is_of_a_file(action).then(|| apply::next_number(&System::mended()?)).transpose()?;
+        let files = words::subject_of_file(action).map(|_| apply::next_number(&System::mended()?)).transpose()?;
         let identity = machine.identity(action);
         let swap_priority = match action {
             Action::SwapDiscard { device } => swap::priority(&machine.root, device),
@@ -310,7 +310,7 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
         return Some("the machine was started since, which took it back".to_owned());
     }
     if let Some(number) = step.files {
-        return why_not_file(number);
+        return why_not_file(&step.action, number);
     }
     let identity = machine.identity(&step.action);
     let seen = machine.look(&step.action);
@@ -327,13 +327,18 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
 }
 
 /// A file is put back as a whole, or stays as it is.
-fn why_not_file(number: u32) -> Option<String> {
+fn why_not_file(action: &Action, number: u32) -> Option<String> {
     let look = || apply::undo_one(&System::mended()?, number, true);
     match look() {
-        Ok(Some(_)) => None,
+        Ok(Some(plan)) => not_ours(action, &plan.mount_point),
         Ok(None) => Some("nothing was changed".to_owned()),
         Err(error) => Some(format!("it stays as it is: {error:#}")),
     }
+}
+
+/// A number is given again once what had it is gone: a step that was noted and never done may find another one's file under its own.
+fn not_ours(action: &Action, kept: &Path) -> Option<String> {
+    (words::subject_of_file(action) != Some(kept)).then(|| "nothing was changed".to_owned())
 }
 
 /// What processes that were killed had begun to mend, in words; empty for who may not know.
@@ -380,6 +385,15 @@ mod tests {
         let gone = step(Action::Attribute { file: "/sys/no-such/discard_max_bytes".into(), from: "0".into(), to: "1".into() });
         assert!(why_not(&gone, &machine).unwrap().contains("not there any more"));
         assert!(why_not(&step(Action::ReloadTable { name: "x".into() }), &machine).unwrap().contains("nothing to take back"));
+    }
+
+    #[test]
+    fn a_file_that_another_step_has_changed_is_not_taken_back_in_its_place() {
+        let fstab = Action::Fstab { mount_point: "/a".into() };
+        assert_eq!(not_ours(&fstab, Path::new("/a")), None);
+        assert!(not_ours(&fstab, Path::new("/b")).is_some());
+        assert!(not_ours(&Action::Timer, Path::new("/a")).is_some());
+        assert_eq!(not_ours(&Action::Crypttab { name: "home".into() }, Path::new("home")), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::command_lines;
 use super::look::is_lost_on_reboot;
 use crate::doctor::Action;
+use std::path::Path;
 use trimtab_core::document::quoted;
 
 /// An action in words.
@@ -67,9 +68,14 @@ pub fn can_be_taken_back(action: &Action) -> bool {
     !matches!(action, Action::RefreshCrypt { .. } | Action::ReloadTable { .. })
 }
 
-/// Whether it replaces a file of the system.
-pub fn is_of_a_file(action: &Action) -> bool {
-    matches!(action, Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. })
+/// What its line in a file of the system is about, if it replaces one.
+pub fn subject_of_file(action: &Action) -> Option<&Path> {
+    match action {
+        Action::Fstab { mount_point } => Some(mount_point),
+        Action::SwapFstab { source } => Some(source),
+        Action::Crypttab { name } => Some(Path::new(name)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -28,13 +28,15 @@ cost() { awk -v hz="$(getconf CLK_TCK)" '{printf "%.1f s of processor time", ($1
 work() {
   local name slow=""
   for name in $names; do
-    [ -w $D/$name ] && mountpoint -q $D/$name && timeout 120 sh -c "head -c 8M /dev/urandom > $D/$name/f && sync -f $D/$name; rm -f $D/$name/f" 2> /dev/null
+    [ -w $D/$name ] && mountpoint -q $D/$name && timeout 120 sh -c "head -c 4M /dev/urandom > $D/$name/f && sync -f $D/$name; rm -f $D/$name/f" 2> /dev/null
     [ $? = 124 ] && slow+=" $name"
   done
-  [ -z "$slow" ] || say "WRONG: two minutes were not enough for 8 MB on$slow"
+  [ -z "$slow" ] || say "WRONG: two minutes were not enough for 4 MiB on$slow"
 }
+# The kernel's own test of a suspend: processes frozen, devices suspended, and awake again by itself. (No alarm wakes this machine.)
 asleep() { # SECONDS
-  local before; before=$(at); say "suspend to idle for $1 s"; rtcwake -m freeze -s $1 > /dev/null || say "WRONG: no suspend"
+  local before; before=$(at); say "suspended for $1 s"
+  echo devices > /sys/power/pm_test; echo $1 > /sys/module/suspend/parameters/pm_test_delay; echo freeze > /sys/power/state || say "WRONG: no suspend"
   say "awake, $(($(at) - before)) s later"
 }
 done_=""
@@ -42,7 +44,7 @@ once() { case $done_ in *" $1 "*) return 1 ;; esac; [ "$(at)" -ge "$2" ] && done
 say "the daemon begins: $(cost)"
 while [ "$(at)" -lt "$HOUR" ]; do
   work
-  once suspend 600 && asleep 300
+  once suspend 600 && asleep 20
   if once unplug 1000; then say "unplugged: the UAS drive and the NVMe drive of LUKS"; echo 1 > /sys/block/${uas0#/dev/}/device/delete; echo 1 > /sys/block/${nvme1#/dev/}/device/device/remove; fi
   if once plug 1400; then
     umount -l $D/ext4-uas; for host in /sys/class/scsi_host/host*/scan; do echo '- - -' > $host; done; echo 1 > /sys/bus/pci/rescan; sleep 5; udevadm settle
@@ -51,10 +53,10 @@ while [ "$(at)" -lt "$HOUR" ]; do
   if once readonly 1800; then mount -o remount,ro $D/ext4-nvme && mount -o remount,ro $D/xfs-sata && say "ext4-nvme and xfs-sata are read-only"; fi
   if once writable 2300; then mount -o remount,rw $D/ext4-nvme && mount -o remount,rw $D/xfs-sata && say "and writable again"; fi
   if once busy 2500; then umount $D/btrfs-virtio && say "btrfs-virtio is unmounted under the daemon" && mount -o nodiscard $vd0 $D/btrfs-virtio; fi
-  once again 2900 && asleep 120
+  once again 2900 && asleep 20
   [ -e /proc/$daemon/stat ] || { say "WRONG: the daemon has ended"; break; }
   waiting=$(grep -l '^State:[[:space:]]*D' /proc/$daemon/task/*/status 2> /dev/null | wc -l); [ "$waiting" = 0 ] || say "$waiting threads wait for a device"
-  sleep 20
+  sleep 45
 done
 say "the hour is over: $(cost)"
 kill -TERM $daemon; before=$(at)
