@@ -6,7 +6,7 @@
 # make catalogue  fit the drives of drives/measured to docs/real-drives.csv anew
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
-# make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some
+# make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some, KERNEL=bookworm another kernel, DAEMON=1 the daemon
 # make transports  the virtual SSD over ublk, NBD and FUSE in that machine; PARTS="show recovery" tries some
 # make fuzz   ten minutes of fuzzing for each parser
 
@@ -164,7 +164,7 @@ LAB_PACKAGES := qemu-system-x86 debootstrap zstd xz-utils cpio
 lab:
 	dpkg -s $(LAB_PACKAGES) > /dev/null 2>&1 || apt-get install -y --no-install-recommends $(LAB_PACKAGES)
 	$(CARGO) build -p trimtab
-	crates/trimtab/tests/lab/lab $(STACKS)
+	LAB_KERNEL=$(KERNEL) crates/trimtab/tests/lab/lab $(if $(DAEMON),--daemon) $(STACKS)
 
 transports:
 	dpkg -s $(LAB_PACKAGES) > /dev/null 2>&1 || apt-get install -y --no-install-recommends $(LAB_PACKAGES)

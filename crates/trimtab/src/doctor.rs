@@ -12,6 +12,7 @@ mod reach;
 mod remedy;
 mod text;
 
+pub use layers::with_allow_discards;
 pub use mapper::Tables;
 pub use reach::{Verdict, VerdictKind};
 pub use remedy::{Action, Remedy, kept_options};

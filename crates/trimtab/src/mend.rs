@@ -18,7 +18,7 @@ pub use record::{Mending, TakenBack, take_back, unfinished};
 pub use words::{Told, can_be_taken_back, told};
 
 use crate::apply::{self, System};
-use crate::doctor::Action;
+use crate::doctor::{self, Action};
 use crate::host::root::Root;
 use crate::sys::beneath::set_attribute;
 use anyhow::{Context as _, bail, ensure};
@@ -32,17 +32,15 @@ const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "provisioning_mode"];
 /// Does it, and sees that it took effect. Gives what the machine shows of it: a limit may have been rounded. `say` is told what programs say.
 fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
     let machine = Machine::read()?;
+    let_alone_if_suspended(&machine, action)?;
     match action {
         Action::Attribute { file, from, to } => return set(&machine.root, file, from, to),
-        Action::ReloadTable { name } => reload(&machine.root, name, say)?,
+        Action::ReloadTable { name } => reload(&machine.root, name, say, the_same)?,
+        Action::AllowIntegrity { name } => reload(&machine.root, name, say, |table| with_word(table, true))?,
         Action::MountDiscard { mount_point } => mount::remount(mount_point, true)?,
         Action::SwapDiscard { device } => swap::again(&machine.root, device, true, say)?,
         Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. } => edit(action)?,
-        Action::AllowDiscards { .. }
-        | Action::RefreshCrypt { .. }
-        | Action::Passdown { .. }
-        | Action::AllowIntegrity { .. }
-        | Action::Timer => {
+        Action::AllowDiscards { .. } | Action::RefreshCrypt { .. } | Action::Passdown { .. } | Action::Timer => {
             command_lines(action).iter().try_for_each(|line| program::run(line, None, say))?;
         }
     }
@@ -52,9 +50,16 @@ fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
     }
 }
 
+/// A volume that somebody holds still (a snapshot that is being made, `cryptsetup luksSuspend`) is theirs until they let it go.
+fn let_alone_if_suspended(machine: &Machine, action: &Action) -> anyhow::Result<()> {
+    ensure!(!machine.is_suspended(action), "it is suspended at this moment, by something else: let that end first");
+    Ok(())
+}
+
 /// Takes it back. The caller has seen that it is what it was set to.
 fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let machine = Machine::read()?;
+    let_alone_if_suspended(&machine, action)?;
     match action {
         Action::Attribute { file, from, to } => drop(set(&machine.root, file, to, from)?),
         Action::MountDiscard { mount_point } => mount::remount(mount_point, false)?,
@@ -63,7 +68,8 @@ fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Re
             let number = files.context("the record does not say where the file was put aside")?;
             drop(apply::undo_one(&System::mended()?, number, false)?);
         }
-        Action::AllowDiscards { .. } | Action::Passdown { .. } | Action::AllowIntegrity { .. } | Action::Timer => {
+        Action::AllowIntegrity { name } => reload(&machine.root, name, say, |table| with_word(table, false))?,
+        Action::AllowDiscards { .. } | Action::Passdown { .. } | Action::Timer => {
             commands::back(action, &machine.tables).iter().try_for_each(|line| program::run(line, None, say))?;
         }
         // There is nothing that somebody could want back.
@@ -86,14 +92,30 @@ fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<Action>
     Ok(Action::Attribute { file: file.to_owned(), from: from.to_owned(), to: now })
 }
 
-/// Gives a volume the table that it has, so that its limits are worked out anew. With a new table, resuming is one call of the kernel, which suspends,
-/// swaps and resumes; whoever is killed before it leaves a table that nobody uses.
-fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+/// The table as it is, where all of it is of targets that can be loaded once more while they are in use.
+fn the_same(table: &str) -> Option<String> {
+    let plain = |line: &str| line.split_ascii_whitespace().nth(2).is_some_and(|kind| matches!(kind, "linear" | "striped" | "thin-pool"));
+    (!table.is_empty() && table.lines().all(plain)).then(|| table.to_owned())
+}
+
+/// The table of dm-integrity with `allow_discards` or without.
+fn with_word(table: &str, allowed: bool) -> Option<String> {
+    let mut words = table.trim_end().splitn(4, ' ');
+    let (start, length, kind, arguments) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let arguments = doctor::with_allow_discards(arguments, allowed).filter(|_| kind == "integrity" && table.lines().count() == 1)?;
+    Some(format!("{start} {length} {kind} {arguments}\n"))
+}
+
+/// Gives a volume its table once more, changed by `change`, so that its limits are worked out anew. With a new table, resuming is one call of the kernel,
+/// which suspends, swaps and resumes; whoever is killed before it leaves a table that nobody uses.
+fn reload(root: &Root, name: &str, say: &dyn Fn(&str), change: impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
     let lines = commands::reload(name, look::is_read_only(root, name));
     let table = program::output(&lines.table)?;
-    let plain = |line: &str| line.split_ascii_whitespace().nth(2).is_some_and(|kind| matches!(kind, "linear" | "striped" | "thin-pool"));
-    ensure!(!table.is_empty() && table.lines().all(plain), "the table of {name} is not the one that it was: {}", table.trim());
-    program::run(&lines.load, Some(&table), say)?;
+    let changed = change(&table).with_context(|| format!("the table of {name} is not the one that it was: {}", table.trim()))?;
+    // Somebody else's, who is about to swap it in.
+    let loaded = program::output(&lines.inactive)?;
+    ensure!(loaded.trim().is_empty(), "{name} has another table loaded that is not in force yet: let that end first");
+    program::run(&lines.load, Some(&changed), say)?;
     let swap_in = || {
         // LVM may have moved or grown it meanwhile.
         let now = program::output(&lines.table)?;
@@ -124,4 +146,22 @@ fn edit(action: &Action) -> anyhow::Result<()> {
 /// Whether the error says that there is nothing of that name.
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tables_that_can_be_loaded_while_they_are_in_use_are() {
+        assert_eq!(the_same("0 8 linear 8:3 0\n8 8 linear 8:4 0\n").as_deref(), Some("0 8 linear 8:3 0\n8 8 linear 8:4 0\n"));
+        assert_eq!(the_same("0 8 linear 8:3 0\n8 8 snapshot 8:4 0\n"), None);
+        assert_eq!(the_same("\n"), None);
+        let integrity = "0 405704 integrity 254:0 0 4 J 2 commit_time:10000 internal_hash:crc32c\n";
+        let allowed = with_word(integrity, true).unwrap();
+        assert_eq!(allowed, "0 405704 integrity 254:0 0 4 J 3 commit_time:10000 internal_hash:crc32c allow_discards\n");
+        assert_eq!(with_word(&allowed, false).as_deref(), Some(integrity));
+        assert_eq!(with_word(&integrity.replace("integrity 254", "crypt 254"), true), None);
+        assert_eq!(with_word(&format!("{integrity}{integrity}"), true), None);
+    }
 }

@@ -203,8 +203,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .into());
     }
     let twin = twin_below(context, &path);
-    if let Some(said) = twin.as_ref().and_then(|twin| twin.as_ref().err()) {
-        context.remark(said);
+    match &twin {
+        Some(Ok((kept, _))) => context.remark(&found(kept)),
+        Some(Err(said)) => context.remark(said),
+        None => {}
     }
     // First of all: what another study has changed is no way to be mounted.
     let _alone = Alone::on(&path)?;
@@ -257,6 +259,12 @@ fn filled_percent(path: &Path) -> Option<u8> {
     let filesystem = rustix::fs::statvfs(path).ok()?;
     let used = filesystem.f_blocks.saturating_sub(filesystem.f_bfree);
     u8::try_from((used * 100).checked_div(filesystem.f_blocks)?).ok()
+}
+
+/// That there is a twin, and where.
+fn found(kept: &twins::Kept) -> String {
+    let learned = kept.origin().map(|origin| format!(" ({}, learned on {})", origin.model, origin.learned)).unwrap_or_default();
+    format!("There is a twin of this drive{learned}, in {}: months of use on it follow what is measured.", kept.path.display())
 }
 
 /// The twin of the drive below, with what speaks against it; or how to get one. `None` where no one solid-state drive is below.

@@ -106,7 +106,12 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         "xfs" => xfs(root, mount, &mut report),
         "btrfs" => btrfs(root, mount, online, &mut report),
         "f2fs" => f2fs(root, stack, online, &mut report),
-        "exfat" | "vfat" | "ntfs3" => {
+        "ntfs3" => {
+            let text = "only a trim of the whole filesystem is safe: asked for a range (fstrim --offset or --length), Linux discards what is in use; \
+                        it blocks the filesystem until done, and suspend with it";
+            report.findings.push(Finding::new("fs.trim-whole-only", Severity::Note, text));
+        }
+        "exfat" | "vfat" => {
             let text = "a trim of the whole filesystem in one call blocks it until done, and suspend with it; trimtab trim goes in windows";
             report.findings.push(Finding::new("fs.trim-blocks", Severity::Note, text));
         }

@@ -35,9 +35,26 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         Kind::Lvm | Kind::Mapper(_) => mapper(doctor, layer, &mut report),
         Kind::Md(level) => md(doctor.root, layer, level, &mut report),
         Kind::Drive(bus) => drives::judge(doctor.root, layer, *bus, &limits, &mut report),
+        Kind::Bcache if report.gate == Gate::Passes => {
+            report.why = "passes discards on to what it caches, and forgets what the cache holds of it".to_owned()
+        }
         Kind::Bcache | Kind::File { .. } => {}
     }
+    if stack.written_as_zeroes().contains(&index) {
+        zeroed(&limits, &mut report);
+    }
     report
+}
+
+/// Below a loop device on a block device its discards come as writes of zeroes: what a layer makes of discards does not matter.
+fn zeroed(limits: &Limits, report: &mut LayerReport) {
+    if report.gate == Gate::NotNeeded || limits.write_zeroes == Some(0) {
+        return;
+    }
+    report.gate = Gate::Unknown;
+    report.why = "gets writes of zeroes in place of discards, and whether it frees what they cover is its own affair".to_owned();
+    report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
+    report.findings.retain(|finding| finding.severity != Severity::Serious);
 }
 
 /// Somebody lowered what the hardware takes, perhaps to nothing.
@@ -189,6 +206,11 @@ fn crypt(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     if report.gate == Gate::Passes {
         let text = "discards show an observer of the drive which blocks are free; that is the price of passing them";
         report.findings.push(Finding::new("crypt.leaks-free-space", Severity::Note, text));
+        return;
+    }
+    if allowed == Some(true) {
+        // Told already: the reason is below, or was there when it was opened.
+        report.why = "allow_discards is set, and what is below takes none, or took none when it was opened".to_owned();
         return;
     }
     let text = "dm-crypt drops discards unless it is told to pass them";
@@ -396,23 +418,41 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     report.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
 }
 
-/// How dm-integrity is told to pass discards on: by itself only where its table says all that a refresh has to be told again.
+/// How dm-integrity is told to pass discards on: the kernel takes this of a table that is loaded once more, and integritysetup has no word for it. By
+/// itself only where the table holds no key and nothing is being worked out.
 fn integrity<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> Remedy {
-    const CHECKSUMS: [&str; 5] = ["crc32c", "crc32", "sha1", "sha256", "xxhash64"];
-    let remedy = Remedy::from(format!("integritysetup refresh --allow-discards {}", quoted(name)));
-    let Some(target) = targets.next().filter(|_| is_plain(name)) else { return remedy };
-    let mut words = target.arguments.split_ascii_whitespace();
-    let journaled = words.nth(3) == Some("J");
-    let elsewhere = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
-    let keyed = target.arguments.split_ascii_whitespace().any(|word| elsewhere.iter().any(|other| word.starts_with(other)));
-    let checksum = words.find_map(|word| word.strip_prefix("internal_hash:")).filter(|checksum| CHECKSUMS.contains(checksum));
-    match checksum {
-        Some(checksum) if journaled && !keyed && targets.next().is_none() => {
-            let step = format!("integritysetup refresh --integrity {checksum} --allow-discards {}", quoted(name));
-            Remedy::from(step).done_by([Action::AllowIntegrity { name: name.to_owned(), checksum: checksum.to_owned() }])
+    let from_now_on = "open it with integritysetup open --allow-discards, and its other options as before, from now on";
+    let target = targets.next().filter(|_| is_plain(name));
+    let again = target.filter(|target| targets.next().is_none() && with_allow_discards(&target.arguments, true).is_some());
+    match again {
+        Some(_) => {
+            let word = quoted(name);
+            let again = format!(
+                "dmsetup table {word} | awk '{{$8++; print $0, \"allow_discards\"}}' | dmsetup reload {word} && dmsetup resume {word}"
+            );
+            Remedy::steps([again, from_now_on.to_owned()]).done_by([Action::AllowIntegrity { name: name.to_owned() }])
         }
-        _ => remedy,
+        None => Remedy::steps([format!("close {}, when nothing uses it", quoted(name)), from_now_on.to_owned()]),
     }
+}
+
+/// The arguments of a dm-integrity target with `allow_discards` or without: device, first sector, size of a tag, mode, number of options, options.
+/// Nothing for a table that is not all that there is to know: keys, another device, a recalculation under way.
+#[must_use]
+pub fn with_allow_discards(arguments: &str, allowed: bool) -> Option<String> {
+    const ELSEWHERE: [&str; 4] = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
+    const WORD: &str = "allow_discards";
+    let words: Vec<&str> = arguments.split_ascii_whitespace().collect();
+    let [device, start, tag, mode @ "J", count, options @ ..] = words.as_slice() else { return None };
+    let keyed = |option: &&&str| {
+        option.strip_prefix("internal_hash:").is_some_and(|hash| hash.contains(':'))
+            || ELSEWHERE.iter().any(|other| option.starts_with(other))
+    };
+    if count.parse() != Ok(options.len()) || options.contains(&WORD) == allowed || options.iter().find(keyed).is_some() {
+        return None;
+    }
+    let kept = options.iter().filter(|option| **option != WORD).chain(allowed.then_some(&WORD)).copied().collect::<Vec<_>>();
+    Some(format!("{device} {start} {tag} {mode} {} {}", kept.len(), kept.join(" ")))
 }
 
 /// Whether a dm-raid target keeps parity.
@@ -424,9 +464,10 @@ fn is_parity<'a>(targets: impl Iterator<Item = &'a Target>) -> bool {
 /// What can only be said of a layer once those below are judged: device-mapper volumes that take nothing.
 pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [LayerReport]) {
     // Those below first.
+    let zeroes = stack.written_as_zeroes();
     for i in (0..reports.len()).rev() {
         let layer = &stack.layers[i];
-        if layer.is_metadata() {
+        if layer.is_metadata() || zeroes.contains(&i) {
             // No discards go there.
             continue;
         }
@@ -537,6 +578,26 @@ fn md(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_integrity_table_gets_one_word_more_and_loses_it_again() {
+        let plain = "254:0 0 4 J 7 interleave_sectors:32768 buffer_sectors:128 journal_sectors:3168 journal_watermark:50 commit_time:10000 \
+                     internal_hash:crc32c fix_padding";
+        let allowed = with_allow_discards(plain, true).unwrap();
+        assert_eq!(allowed, format!("{} allow_discards", plain.replace("J 7", "J 8")));
+        assert_eq!(with_allow_discards(&allowed, false).as_deref(), Some(plain));
+        assert_eq!(with_allow_discards(&allowed, true), None, "it has it");
+        for other in [
+            plain.replace("J 7", "J 6"),
+            plain.replace("J 7", "D 7"),
+            plain.replace("crc32c", "hmac(sha256):00ff"),
+            plain.replace("fix_padding", "recalculate"),
+            plain.replace("fix_padding", "meta_device:8:1"),
+            "254:0 0 4".to_owned(),
+        ] {
+            assert_eq!(with_allow_discards(&other, true), None, "{other}");
+        }
+    }
 
     #[test]
     fn lvm_names_undo_doubled_hyphens() {

@@ -2,7 +2,7 @@
 
 use super::filesystem::{self, Online};
 use super::{Action, Doctor, Finding, Remedy, Severity, Verdict, VerdictKind, shown};
-use crate::host::block::Stack;
+use crate::host::block::{Stack, device_of_source};
 use crate::host::mountinfo::{Mount, unescape};
 use crate::host::root::Root;
 use std::ffi::OsString;
@@ -189,18 +189,32 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
         return nothing;
     }
     let device = format!("/dev/{}", top.name);
-    let same = |e: &&SwapEntry| crate::host::block::device_of_source(doctor.root, &e.source).is_some_and(|sys| sys == top.sys);
+    let device_of = |e: &SwapEntry| device_of_source(doctor.root, &by_link(&e.source));
     let listed = &doctor.mechanisms.swap;
-    let entry = listed.iter().find(same).or_else(|| listed.first().filter(|_| listed.len() == 1));
-    if entry.is_some_and(|e| e.discards) {
+    let own = listed.iter().find(|e| device_of(e).is_some_and(|sys| sys == top.sys));
+    // The only line is most likely that of the only area; but nobody's line is changed on that.
+    let likely = own.or_else(|| listed.first().filter(|e| listed.len() == 1 && device_of(e).is_none()));
+    if likely.is_some_and(|e| e.discards) {
         return (vec!["swap: its discard option in /etc/fstab".to_owned()], Vec::new());
     }
     let text = "a swap area; no discard option for it in /etc/fstab, and no trim of filesystems comes here";
     let finding = match verdict.kind {
         VerdictKind::Blocked => Finding::new("swap.no-discard", Severity::Note, text),
-        _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(swap_remedy(&device, entry)),
+        _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(swap_remedy(&device, own)),
     };
     (Vec::new(), vec![finding])
+}
+
+/// The link that udev makes for what fstab calls `UUID=…` and the like.
+fn by_link(source: &Path) -> PathBuf {
+    const TAGS: [(&str, &str); 4] = [("UUID=", "uuid"), ("LABEL=", "label"), ("PARTUUID=", "partuuid"), ("PARTLABEL=", "partlabel")];
+    let text = source.to_str().unwrap_or_default();
+    let link = |(tag, kind): &(&str, &str)| {
+        Some(Path::new("/dev/disk").join(format!("by-{kind}")).join(text.strip_prefix(tag)?.trim_matches('"')))
+    };
+    // No value leads out of the directory of links.
+    let plain = |link: &PathBuf| link.parent().is_some_and(|directory| directory.parent() == Some(Path::new("/dev/disk")));
+    TAGS.iter().find_map(link).filter(plain).unwrap_or_else(|| source.to_owned())
 }
 
 /// Swap with the option, now and whenever fstab says so.
@@ -332,6 +346,21 @@ mod tests {
             ("/bin/sh -c true", Scope::Unknown),
         ] {
             assert_eq!(scope(command), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn tags_are_looked_for_where_udev_links_them() {
+        for (source, expected) in [
+            ("UUID=5d0e-7a1c", "/dev/disk/by-uuid/5d0e-7a1c"),
+            ("LABEL=\"swap\"", "/dev/disk/by-label/swap"),
+            ("PARTUUID=1-2", "/dev/disk/by-partuuid/1-2"),
+            ("PARTLABEL=s", "/dev/disk/by-partlabel/s"),
+            ("LABEL=../../sda", "LABEL=../../sda"),
+            ("UUID=/dev/sda", "UUID=/dev/sda"),
+            ("/dev/sda2", "/dev/sda2"),
+        ] {
+            assert_eq!(by_link(Path::new(source)), Path::new(expected));
         }
     }
 

@@ -129,7 +129,7 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
     memo[index] = Some(Reach::only(|r| &mut r.unknown, index));
     let layer = &place.stack.layers[index];
     let mut under = Reach::default();
-    for &next in layer.below.iter().filter(|&&i| !place.stack.layers[i].is_metadata()) {
+    for next in place.stack.goes_to(index) {
         under.absorb(&below(place, layers, next, memo));
     }
     let is_end = matches!(layer.kind, Kind::Drive(_) | Kind::File { .. }) || layer.below.is_empty();

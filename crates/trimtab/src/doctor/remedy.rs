@@ -104,8 +104,6 @@ pub enum Action {
     AllowIntegrity {
         /// Name of the mapping.
         name: String,
-        /// Its checksum, which a refresh has to be told.
-        checksum: String,
     },
     /// A filesystem is mounted with `discard` from now on, all its other options as they are.
     MountDiscard {

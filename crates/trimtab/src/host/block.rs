@@ -170,8 +170,30 @@ impl Stack {
 
     /// The layers below one that get its discards: not those that hold metadata, nor a file with another filesystem below it.
     pub fn legs_of(&self, index: usize) -> impl Iterator<Item = usize> {
-        let below = self.layers.get(index).map(|l| l.below.as_slice()).unwrap_or_default().iter().copied();
-        below.filter(|&i| self.layers.get(i).is_some_and(|l| !l.is_metadata() && !matches!(l.kind, Kind::File { .. })))
+        self.goes_to(index).filter(|&i| self.layers.get(i).is_some_and(|l| !matches!(l.kind, Kind::File { .. })))
+    }
+
+    /// The same with a file: what lies below a layer without what holds metadata, and without the cache of bcache, which only forgets what it holds.
+    pub fn goes_to(&self, index: usize) -> impl Iterator<Item = usize> {
+        let layer = self.layers.get(index);
+        let below = layer.map(|l| l.below.as_slice()).unwrap_or_default();
+        let most = if layer.is_some_and(|l| l.kind == Kind::Bcache) { 1 } else { below.len() };
+        below.iter().take(most).copied().filter(|&i| self.layers.get(i).is_some_and(|l| !l.is_metadata()))
+    }
+
+    /// The layers below a loop device that is on a block device: it writes zeroes to them in place of discards.
+    #[must_use]
+    pub fn written_as_zeroes(&self) -> Vec<usize> {
+        let loops = self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Loop);
+        let mut todo: Vec<usize> = loops.flat_map(|(index, _)| self.legs_of(index)).collect();
+        let mut below = Vec::new();
+        while let Some(index) = todo.pop() {
+            if !below.contains(&index) {
+                below.push(index);
+                todo.extend(self.legs_of(index));
+            }
+        }
+        below
     }
 
     /// The lowest layers that count discards, where they have reached the drives: partitions and drives, and loop devices over files.
@@ -334,7 +356,10 @@ impl Walk<'_> {
         }
         let slaves = sys.join("slaves");
         let members: Vec<PathBuf> = self.root.list(&slaves).iter().filter_map(|n| self.root.canonical(slaves.join(n))).collect();
-        members.iter().filter_map(|member| self.add(member)).collect()
+        // The device that bcache caches comes first, its caches behind it.
+        let cached = self.root.canonical(sys.join("bcache")).and_then(|link| link.parent().map(Path::to_owned));
+        let (first, others): (Vec<&PathBuf>, Vec<&PathBuf>) = members.iter().partition(|member| Some(*member) == cached.as_ref());
+        first.into_iter().chain(others).filter_map(|member| self.add(member)).collect()
     }
 
     /// The file, or block device, below a loop device.

@@ -32,6 +32,8 @@ pub enum Fate {
     Nothing,
     /// This layer does not count: it says nothing, or nothing although discards went through it.
     NotCounted,
+    /// A loop device above writes zeroes here in place of discards, which no counter tells from other writes.
+    WrittenAsZeroes,
     /// Counted here, and nothing of it below: this layer kept them to itself.
     Swallowed,
 }
@@ -80,8 +82,11 @@ impl Snapshot {
     #[must_use]
     pub fn take(root: &Root, stack: &Stack) -> Self {
         let read = |sys: &PathBuf| (!sys.as_os_str().is_empty()).then(|| DiskStat::read(root, sys)?.discards).flatten();
+        let zeroes = stack.written_as_zeroes();
+        let read =
+            |(index, layer): (usize, &super::block::Layer)| (layer.sys.clone(), read(&layer.sys).filter(|_| !zeroes.contains(&index)));
         let occupied = stack.layers.iter().map(|l| matches!(l.kind, Kind::File { .. }).then(|| occupied(root, &l.name)).flatten());
-        Self { layers: stack.layers.iter().map(|l| (l.sys.clone(), read(&l.sys))).collect(), occupied: occupied.collect() }
+        Self { layers: stack.layers.iter().enumerate().map(read).collect(), occupied: occupied.collect() }
     }
 
     /// What every layer got since `before`, in the order of the stack.
@@ -117,7 +122,9 @@ pub fn fates(stack: &Stack, own: &[Option<Amount>]) -> Vec<LayerDiscards> {
     // `None` if one of them does not count.
     let below = |i: usize| ends_below(i).map(bytes_of).sum::<Option<Bytes>>();
     let went_on = |i: usize| stack.legs_of(i).any(|b| bytes_of(b).is_some_and(|b| b > Bytes::ZERO));
+    let zeroes = stack.written_as_zeroes();
     let fate = |i: usize| match bytes_of(i) {
+        None if zeroes.contains(&i) => Fate::WrittenAsZeroes,
         None => Fate::NotCounted,
         // Metadata of arrays and pools have nothing to discard.
         Some(Bytes::ZERO) if ends.contains(&i) || stack.layers.get(i).is_some_and(super::block::Layer::is_metadata) => Fate::Nothing,
@@ -212,6 +219,11 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
         let any_below = layers.iter().any(|l| l.lowest && l.bytes().is_some_and(|b| b > 0));
         match layer.fate {
             Fate::Swallowed => remarks.push(format!("{name} took {} and passed none of it down", Bytes(layer.bytes().unwrap_or(0)))),
+            Fate::WrittenAsZeroes if layer.lowest => {
+                remarks.push(format!(
+                    "{name} was sent writes of zeroes in place of discards, by the loop device on it; no counter shows them"
+                ));
+            }
             Fate::NotCounted if layer.lowest => remarks.push(format!("{name} does not count discards")),
             Fate::NotCounted if layer.bytes() == Some(0) && any_below => {
                 remarks.push(format!("{name} does not count the discards that it passes on; counted at the drives below"));

@@ -26,11 +26,8 @@ pub fn command_lines(action: &Action) -> Vec<Line> {
             vec![with("cryptsetup", options, &["refresh", "--", name])]
         }
         Action::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "passdown"], &["--", pool])],
-        Action::AllowIntegrity { name, checksum } => {
-            vec![line("integritysetup", &["--allow-discards", "--integrity", checksum], &["refresh", "--", name])]
-        }
         Action::Timer => vec![line("systemctl", &["enable", "--now"], &["fstrim.timer"])],
-        Action::ReloadTable { name } => {
+        Action::ReloadTable { name } | Action::AllowIntegrity { name } => {
             let lines = reload(name, false);
             vec![lines.table, lines.load, lines.resume]
         }
@@ -54,7 +51,6 @@ pub fn back(action: &Action, tables: &Tables) -> Vec<Line> {
             vec![with("cryptsetup", options, &["refresh", "--", name])]
         }
         Action::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "nopassdown"], &["--", pool])],
-        Action::AllowIntegrity { name, checksum } => vec![line("integritysetup", &["--integrity", checksum], &["refresh", "--", name])],
         Action::Timer => vec![line("systemctl", &["disable", "--now"], &["fstrim.timer"])],
         _ => Vec::new(),
     }
@@ -64,6 +60,8 @@ pub fn back(action: &Action, tables: &Tables) -> Vec<Line> {
 pub struct Reload {
     /// Prints it.
     pub table: Line,
+    /// Prints what is loaded and not in force.
+    pub inactive: Line,
     /// Loads it from standard input.
     pub load: Line,
     /// Swaps it in.
@@ -77,6 +75,7 @@ pub fn reload(name: &str, read_only: bool) -> Reload {
     let options: &[&str] = if read_only { &["reload", "--readonly"] } else { &["reload"] };
     Reload {
         table: line("dmsetup", &["table"], &["--", name]),
+        inactive: line("dmsetup", &["table", "--inactive"], &["--", name]),
         load: line("dmsetup", options, &["--", name]),
         resume: line("dmsetup", &["resume"], &["--", name]),
         clear: line("dmsetup", &["clear"], &["--", name]),

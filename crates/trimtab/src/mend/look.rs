@@ -5,7 +5,7 @@ use crate::apply::{self, System};
 use crate::doctor::{Action, Tables, trim_units};
 use crate::host::block::mapped_by_name;
 use crate::host::root::Root;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where switches of the kernel are.
 pub const SWITCHES: &str = "/sys";
@@ -83,18 +83,29 @@ impl Machine {
 
     /// What tells the thing from another one that gets its name later; empty where a name is all there is.
     pub fn identity(&self, action: &Action) -> String {
-        let of_mapping = |name: &str| mapped_by_name(&self.root, name).and_then(|sys| self.root.read(sys.join("dm/uuid")));
         let identity = match action {
             Action::Attribute { file, .. } => file.ancestors().nth(2).and_then(|disk| self.root.read(disk.join("diskseq"))),
+            Action::MountDiscard { mount_point } => mount::device(mount_point),
+            _ => self.mapping(action).and_then(|sys| self.root.read(sys.join("dm/uuid"))),
+        };
+        identity.unwrap_or_default()
+    }
+
+    /// Where the mapping is in sysfs that an action is about.
+    fn mapping(&self, action: &Action) -> Option<PathBuf> {
+        match action {
             Action::AllowDiscards { name, .. }
             | Action::AllowIntegrity { name, .. }
             | Action::Passdown { name, .. }
             | Action::RefreshCrypt { name, .. }
-            | Action::ReloadTable { name } => of_mapping(name),
-            Action::MountDiscard { mount_point } => mount::device(mount_point),
+            | Action::ReloadTable { name } => mapped_by_name(&self.root, name),
             _ => None,
-        };
-        identity.unwrap_or_default()
+        }
+    }
+
+    /// Whether somebody holds the mapping still: a new table would let it go.
+    pub fn is_suspended(&self, action: &Action) -> bool {
+        self.mapping(action).is_some_and(|sys| self.root.read_u64(sys.join("dm/suspended")) == Some(1))
     }
 }
 

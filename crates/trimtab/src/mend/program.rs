@@ -68,7 +68,8 @@ fn command(line: &[String]) -> anyhow::Result<(&str, Command)> {
     let program =
         find(name).with_context(|| format!("{name} is not installed (looked for in {SEARCH_PATH}, where only root may write)"))?;
     let mut command = Command::new(program);
-    command.args(words).env_clear().env("LC_ALL", "C").env("PATH", SEARCH_PATH);
+    // LVM would tell of the lock that programs inherit (`super::record`).
+    command.args(words).env_clear().env("LC_ALL", "C").env("PATH", SEARCH_PATH).env("LVM_SUPPRESS_FD_WARNINGS", "1").current_dir("/");
     Ok((name, command))
 }
 
@@ -98,8 +99,8 @@ mod tests {
     #[test]
     fn programs_are_those_of_root_and_nothing_of_the_environment_reaches_them() {
         assert!(find("sh").is_some() && find("no-such-program").is_none());
-        let said = output(&words(&["sh", "-c", "echo \"$PATH|$HOME|$LC_ALL\""])).unwrap();
-        assert_eq!(said, format!("{SEARCH_PATH}||C\n"));
+        let said = output(&words(&["sh", "-c", "echo \"$PATH|$HOME|$LC_ALL|$(pwd)\""])).unwrap();
+        assert_eq!(said, format!("{SEARCH_PATH}||C|/\n"));
         let error = output(&words(&["no-such-program"])).unwrap_err().to_string();
         assert!(error.starts_with("no-such-program is not installed"), "{error}");
         let directory = tempfile::tempdir().unwrap();

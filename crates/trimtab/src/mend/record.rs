@@ -9,7 +9,7 @@
 //! under way when its process was killed; what the machine shows says which it is.
 
 use super::look::{Machine, Seen};
-use super::{is_absent, perform, revert, words};
+use super::{is_absent, perform, revert, swap, words};
 use crate::apply::{self, System};
 use crate::doctor::Action;
 use crate::host::processes::boot_id;
@@ -17,10 +17,10 @@ use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use crate::trim::resume::state_directory;
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const VERSION: u32 = 1;
@@ -51,6 +51,24 @@ struct Step {
     files: Option<u32>,
     /// It is known to be done.
     done: bool,
+    /// Taking it back was begun.
+    #[serde(default)]
+    taking_back: bool,
+    /// The priority of a swap area, which nobody knows while it is none.
+    #[serde(default)]
+    swap_priority: Option<i32>,
+}
+
+impl Step {
+    /// The swap area of a step whose process was killed between `swapoff` and `swapon`, and the priority it had; only if the area is none now.
+    fn lost_area<'a>(&'a self, seen: &Seen) -> Option<(&'a Path, i32)> {
+        match &self.action {
+            Action::SwapDiscard { device } if *seen == Seen::Gone && (!self.done || self.taking_back) => {
+                Some((device, self.swap_priority?))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// How often a lock is tried for that another process holds, and how long between two tries.
@@ -81,7 +99,7 @@ impl Records {
     fn locked(make: bool) -> anyhow::Result<Option<Self>> {
         let Some(records) = Self::open(make)? else { return Ok(None) };
         for patience in (0..LOCK_TRIES).rev() {
-            match records.try_lock() {
+            match records.lock() {
                 Ok(()) => return Ok(Some(records)),
                 Err(Errno::WOULDBLOCK) if patience > 0 => std::thread::sleep(LOCK_PAUSE),
                 Err(Errno::WOULDBLOCK) => break,
@@ -93,6 +111,12 @@ impl Records {
 
     fn try_lock(&self) -> Result<(), Errno> {
         flock(&self.0, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// For this process and the programs that it starts: one that outlives its killed parent, waiting for a passphrase, may still change something.
+    fn lock(&self) -> Result<(), Errno> {
+        self.try_lock()?;
+        rustix::io::fcntl_setfd(&self.0, FdFlags::empty())
     }
 
     fn numbers(&self) -> anyhow::Result<Vec<u32>> {
@@ -150,7 +174,7 @@ struct Busy;
 
 impl std::fmt::Display for Busy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("another process of trimtab mends something, or takes it back: wait for it")
+        f.write_str("another process of trimtab, or a program that one has started, mends something or takes it back: wait for it")
     }
 }
 
@@ -177,9 +201,14 @@ impl Mending {
     /// Notes it, does it, and notes that it is done. What fails and has changed nothing leaves no note.
     pub fn step(&mut self, action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<()> {
         let machine = Machine::read()?;
-        let files = words::is_of_a_file(action).then(|| apply::next_number(&System::mended()?)).transpose()?;
+        let files = words::subject_of_file(action).map(|_| apply::next_number(&System::mended()?)).transpose()?;
         let identity = machine.identity(action);
-        self.record.steps.push(Step { action: action.clone(), boot: boot_id(), identity, files, done: false });
+        let swap_priority = match action {
+            Action::SwapDiscard { device } => swap::priority(&machine.root, device),
+            _ => None,
+        };
+        let boot = boot_id();
+        self.record.steps.push(Step { action: action.clone(), boot, identity, files, done: false, taking_back: false, swap_priority });
         self.records.write(self.number, &self.record)?;
         let outcome = perform(action, say);
         let last = self.record.steps.last_mut().context("the step was noted")?;
@@ -189,7 +218,8 @@ impl Mending {
                 self.records.write(self.number, &self.record)
             }
             Err(error) => {
-                if matches!(Machine::read()?.look(action), Seen::Before | Seen::Gone) {
+                let seen = Machine::read()?.look(action);
+                if matches!(seen, Seen::Before | Seen::Gone) && last.lost_area(&seen).is_none() {
                     self.record.steps.pop();
                     self.forget_last()?;
                 }
@@ -229,9 +259,13 @@ pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack>
         apply::put_back_unfinished(&System::mended()?)?;
     }
     let mut lines = Vec::new();
-    for step in record.steps.clone().into_iter().rev() {
+    for (index, step) in record.steps.clone().into_iter().enumerate().rev() {
         crate::sys::interrupt::check()?;
-        lines.push(take_back_step(&step, dry_run, say)?);
+        let begin = || {
+            record.steps[index].taking_back = true;
+            records.write(number, &record)
+        };
+        lines.push(take_back_step(&step, dry_run, begin, say)?);
         if !dry_run {
             record.steps.pop();
             records.write(number, &record)?;
@@ -243,8 +277,8 @@ pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack>
     Ok(TakenBack { subject: record.subject, lines })
 }
 
-/// Gives what became of it, in words.
-fn take_back_step(step: &Step, dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<String> {
+/// Gives what became of it, in words. `begin` notes that it is begun.
+fn take_back_step(step: &Step, dry_run: bool, begin: impl FnOnce() -> anyhow::Result<()>, say: &dyn Fn(&str)) -> anyhow::Result<String> {
     let what = words::told(&step.action).does;
     let machine = Machine::read()?;
     if let Some(why) = why_not(step, &machine) {
@@ -253,7 +287,12 @@ fn take_back_step(step: &Step, dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Res
     if dry_run {
         return Ok(format!("{what}: would be taken back"));
     }
-    revert(&step.action, step.files, say).with_context(|| format!("cannot take back: {what}"))?;
+    begin()?;
+    match step.lost_area(&machine.look(&step.action)) {
+        Some((device, priority)) => swap::restore(device, priority, say),
+        None => revert(&step.action, step.files, say),
+    }
+    .with_context(|| format!("cannot take back: {what}"))?;
     match Machine::read()?.look(&step.action) {
         Seen::Set => bail!("cannot take back: {what}: the machine shows nothing of it"),
         _ => Ok(format!("{what}: taken back")),
@@ -271,13 +310,12 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
         return Some("the machine was started since, which took it back".to_owned());
     }
     if let Some(number) = step.files {
-        return why_not_file(number);
+        return why_not_file(&step.action, number);
     }
     let identity = machine.identity(&step.action);
-    match machine.look(&step.action) {
-        Seen::Gone if !step.done && matches!(step.action, Action::SwapDiscard { .. }) => {
-            Some("it is no swap area now, because the process was killed between the two: swapon gives it back".to_owned())
-        }
+    let seen = machine.look(&step.action);
+    match seen {
+        Seen::Gone if step.lost_area(&seen).is_some() => None,
         Seen::Gone => Some("it is not there any more".to_owned()),
         Seen::Before => Some("it is as it was before".to_owned()),
         Seen::Other(what) => Some(format!("it stays as it is, because it was changed since: {what}")),
@@ -289,13 +327,18 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
 }
 
 /// A file is put back as a whole, or stays as it is.
-fn why_not_file(number: u32) -> Option<String> {
+fn why_not_file(action: &Action, number: u32) -> Option<String> {
     let look = || apply::undo_one(&System::mended()?, number, true);
     match look() {
-        Ok(Some(_)) => None,
+        Ok(Some(plan)) => not_ours(action, &plan.mount_point),
         Ok(None) => Some("nothing was changed".to_owned()),
         Err(error) => Some(format!("it stays as it is: {error:#}")),
     }
+}
+
+/// A number is given again once what had it is gone: a step that was noted and never done may find another one's file under its own.
+fn not_ours(action: &Action, kept: &Path) -> Option<String> {
+    (words::subject_of_file(action) != Some(kept)).then(|| "nothing was changed".to_owned())
 }
 
 /// What processes that were killed had begun to mend, in words; empty for who may not know.
@@ -322,7 +365,7 @@ mod tests {
     use super::*;
 
     fn step(action: Action) -> Step {
-        Step { action, boot: boot_id(), identity: String::new(), files: None, done: true }
+        Step { action, boot: boot_id(), identity: String::new(), files: None, done: true, taking_back: false, swap_priority: None }
     }
 
     #[test]
@@ -342,6 +385,46 @@ mod tests {
         let gone = step(Action::Attribute { file: "/sys/no-such/discard_max_bytes".into(), from: "0".into(), to: "1".into() });
         assert!(why_not(&gone, &machine).unwrap().contains("not there any more"));
         assert!(why_not(&step(Action::ReloadTable { name: "x".into() }), &machine).unwrap().contains("nothing to take back"));
+    }
+
+    #[test]
+    fn a_file_that_another_step_has_changed_is_not_taken_back_in_its_place() {
+        let fstab = Action::Fstab { mount_point: "/a".into() };
+        assert_eq!(not_ours(&fstab, Path::new("/a")), None);
+        assert!(not_ours(&fstab, Path::new("/b")).is_some());
+        assert!(not_ours(&Action::Timer, Path::new("/a")).is_some());
+        assert_eq!(not_ours(&Action::Crypttab { name: "home".into() }, Path::new("home")), None);
+    }
+
+    #[test]
+    fn a_swap_area_is_given_back_only_where_a_process_was_killed_between_its_two_programs() {
+        let machine = Machine::read().unwrap();
+        let done = Step { swap_priority: Some(7), ..step(Action::SwapDiscard { device: "/dev/no-such-area".into() }) };
+        // Somebody has taken it away since.
+        assert!(why_not(&done, &machine).unwrap().contains("not there any more"));
+        let killed = [Step { done: false, ..done.clone() }, Step { taking_back: true, ..done.clone() }];
+        for killed in killed {
+            assert_eq!(killed.lost_area(&Seen::Gone), Some((Path::new("/dev/no-such-area"), 7)));
+            assert_eq!(killed.lost_area(&Seen::Hidden), None);
+            assert_eq!(why_not(&killed, &machine), None);
+            assert!(why_not(&Step { boot: "another".into(), ..killed }, &machine).unwrap().contains("started since"));
+        }
+        let without = serde_json::json!({ "action": { "what": "timer" }, "boot": "", "identity": "", "files": null, "done": true });
+        assert_eq!(serde_json::from_value::<Step>(without).unwrap().swap_priority, None, "as notes were written before");
+    }
+
+    #[test]
+    fn what_a_program_still_does_keeps_others_from_taking_back() {
+        let place = tempfile::tempdir().unwrap();
+        let open = || Records(Dir::guarded(place.path(), false).unwrap());
+        let records = open();
+        records.lock().unwrap();
+        let mut orphan = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        drop(records);
+        assert_eq!(open().try_lock(), Err(Errno::WOULDBLOCK));
+        orphan.kill().unwrap();
+        orphan.wait().unwrap();
+        assert_eq!(open().try_lock(), Ok(()));
     }
 
     #[test]

@@ -22,6 +22,16 @@ pub fn look(root: &Root, device: &Path) -> Seen {
     if area(root, device).is_some() { Seen::Hidden } else { Seen::Gone }
 }
 
+/// The priority that it has now, which only the kernel knows.
+pub fn priority(root: &Root, device: &Path) -> Option<i32> {
+    area(root, device).map(|area| area.priority)
+}
+
+/// An area that a killed process had taken away and not given back: as it was. Who says `swapon` makes sure that it is one.
+pub fn restore(device: &Path, priority: i32, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+    program::run(&swapon(&device.to_string_lossy(), priority, false), None, say)
+}
+
 pub fn again(root: &Root, device: &Path, discard: bool, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let shown = device.display();
     let area = area(root, device).with_context(|| format!("{shown} is no swap area any more"))?;

@@ -3,6 +3,7 @@
 use super::command_lines;
 use super::look::is_lost_on_reboot;
 use crate::doctor::Action;
+use std::path::Path;
 use trimtab_core::document::quoted;
 
 /// An action in words.
@@ -31,6 +32,9 @@ fn does(action: &Action) -> String {
         Action::SwapFstab { source } => with_option("fstab", &source.to_string_lossy()),
         Action::Crypttab { name } => with_option("crypttab", name),
         Action::ReloadTable { name } => format!("load the table of {name} once more (dmsetup reload, dmsetup resume)"),
+        Action::AllowIntegrity { name } => {
+            format!("load the table of {name} once more, with allow_discards (dmsetup reload, dmsetup resume)")
+        }
         _ => command_lines(action).iter().map(|line| line.join(" ").replace(" -- ", " ")).collect::<Vec<_>>().join(" && "),
     }
 }
@@ -41,7 +45,7 @@ fn costs(action: &Action) -> Option<&'static str> {
             Some("whoever sees the drive sees from then on which blocks are free, and it asks for the passphrase")
         }
         Action::RefreshCrypt { .. } => Some("it asks for the passphrase"),
-        Action::ReloadTable { .. } => Some("what uses the volume waits for a moment"),
+        Action::ReloadTable { .. } | Action::AllowIntegrity { .. } => Some("what uses the volume waits for a moment"),
         Action::Attribute { file, .. } if file.ends_with("provisioning_mode") => {
             Some("a bridge that says it takes UNMAP and does not may lose data: have a backup")
         }
@@ -64,9 +68,14 @@ pub fn can_be_taken_back(action: &Action) -> bool {
     !matches!(action, Action::RefreshCrypt { .. } | Action::ReloadTable { .. })
 }
 
-/// Whether it replaces a file of the system.
-pub fn is_of_a_file(action: &Action) -> bool {
-    matches!(action, Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. })
+/// What its line in a file of the system is about, if it replaces one.
+pub fn subject_of_file(action: &Action) -> Option<&Path> {
+    match action {
+        Action::Fstab { mount_point } => Some(mount_point),
+        Action::SwapFstab { source } => Some(source),
+        Action::Crypttab { name } => Some(Path::new(name)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

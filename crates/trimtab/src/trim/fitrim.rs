@@ -20,8 +20,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Discards the free extents of at least `min_extent` in `window` of the filesystem that `file` is on. Gives what the
 /// filesystem returned.
+///
+/// Of ntfs3 only the whole: asked for a range that ends before the filesystem does, also for an empty one, Linux 6.12 goes on behind it with wrong
+/// addresses, and discards what is in use, the boot sector first.
 pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<Bytes, Errno> {
+    if window != WHOLE && is_ntfs3(&file)? {
+        return Err(Errno::INVAL);
+    }
     sys::filesystem::trim(file, window.start, window.len, min_extent.0).map(Bytes)
+}
+
+/// As `fstrim` asks without options.
+pub const WHOLE: TrimWindow = TrimWindow { start: 0, len: u64::MAX };
+
+fn is_ntfs3(file: impl AsFd) -> Result<bool, Errno> {
+    const MAGIC: rustix::fs::FsWord = 0x7366_746e;
+    Ok(rustix::fs::fstatfs(file)?.f_type == MAGIC)
 }
 
 /// How discards went on in the background.
@@ -102,6 +116,12 @@ impl std::fmt::Display for Obstacle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_filesystem_in_memory_is_no_ntfs3() {
+        let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
+        assert_eq!(is_ntfs3(&shm), Ok(false));
+    }
 
     #[test]
     fn a_filesystem_in_memory_has_no_fitrim() {

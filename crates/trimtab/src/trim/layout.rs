@@ -51,7 +51,11 @@ impl Layout {
             }),
             "xfs" => Ok(Self::xfs(&xfs::geometry(file).context("cannot read the geometry of the XFS filesystem")?, granule)),
             "btrfs" => Ok(Self::btrfs(&btrfs::chunks(file).context("cannot read the chunk tree of the btrfs filesystem")?)),
-            "f2fs" | "exfat" | "vfat" | "ntfs3" | "jfs" | "nilfs2" => {
+            // Ranges would destroy data (`super::fitrim`).
+            "ntfs3" => Ok(Self::whole(
+                "ntfs3 is trimmed in one request, since Linux discards what is in use where it is asked for a range".to_owned(),
+            )),
+            "f2fs" | "exfat" | "vfat" | "jfs" | "nilfs2" => {
                 let stat = rustix::fs::fstatvfs(file).context("cannot read the size of the filesystem")?;
                 let size = stat.f_blocks.saturating_mul(stat.f_frsize);
                 let device = stack.top_layers().map(|l| l.size.0).max().unwrap_or(0);

@@ -46,7 +46,10 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
             continue;
         }
         bytes[at] = FREED;
-        if !keeps(tree, layer) {
+        // A loop device on a block device writes zeroes, which nobody counts as discards.
+        let zeroes =
+            matches!(layer.kind, Kind::Loop) && layer.below.iter().any(|below| !matches!(stack.layers[*below].kind, Kind::File { .. }));
+        if !keeps(tree, layer) && !zeroes {
             todo.extend(layer.below.iter().copied().filter(|below| !stack.layers[*below].is_metadata()));
         }
     }
@@ -100,7 +103,7 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
 #[test]
 fn on_every_recorded_machine() {
     // Which are no filesystem, or of which only root could tell.
-    const LEFT_OUT: [&str; 3] = ["vm-swap", "sata-harmful-trim", "thin-pool-unprivileged"];
+    const LEFT_OUT: [&str; 4] = ["vm-swap", "vm-overlay", "sata-harmful-trim", "thin-pool-unprivileged"];
     // The way to the drive is free; by hand nothing is sent, which is what trim and verify are asked about, and both say so.
     const SENDS_LATER: [&str; 1] = ["vm-f2fs-nvme"];
     let mut tried = 0;

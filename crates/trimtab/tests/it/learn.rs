@@ -264,6 +264,24 @@ fn the_twin_of_the_drive_below_is_listed_checked_and_named_by_a_study() {
     // A study that cannot begin says first which twin there is.
     let said = predicate::str::contains("There is a twin of this drive").and(predicate::str::contains(file));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
+    // One that can goes on with months on it, in the same report.
+    let report = directory.path().join("both.html");
+    let study = document(&[
+        "study",
+        path,
+        "--quick",
+        "--reserve",
+        "0",
+        "--policies",
+        "none",
+        "--report",
+        report.to_str().unwrap(),
+        "--json",
+        "--yes",
+    ]);
+    assert_eq!(study["predicted"]["sensitivity"]["ensemble"]["drives"].as_array().unwrap().len(), 8);
+    assert!(study["predicted"]["ageing"].as_array().unwrap().len() >= 4 && study["predicted"]["runs"].as_array().unwrap().is_empty());
+    assert!(fs::read_to_string(report).unwrap().contains("Months of use, predicted"));
     fs::remove_file(file).unwrap();
     let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is not known"));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);

@@ -13,14 +13,16 @@ use trimtab::doctor::Doctor;
 use trimtab::host::root::Root;
 
 /// What `--fix` would do first on each recorded machine; of the others it leaves everything to people.
-const ACTIONS: [(&str, &[&str]); 11] = [
+const ACTIONS: [(&str, &[&str]); 13] = [
     ("luks-without-discards", &["allow-discards"]),
     ("sata-disabled-after-error", &["attribute"]),
     ("switched-off", &["attribute"]),
     ("usb-unmap-unused", &["attribute"]),
+    ("vm-integrity", &["allow-integrity"]),
     ("vm-lvm-on-luks-stale", &["reload-table"]),
     ("vm-ntfs3", &["mount-discard"]),
     ("vm-ntfs3-discard", &[]),
+    ("vm-ntfs3-fstab", &["mount-discard", "fstab"]),
     ("vm-thin-nopassdown", &["passdown"]),
     ("vm-thin-stale", &["reload-table"]),
     // Told to pass down, and does not, or only while it is inactive: nothing that could be done from here.
@@ -163,7 +165,7 @@ fn one_at_a_time_and_only_in_a_directory_of_its_own() {
     lowered.fix(&["--yes"]).assert().code(0);
     let held = fs::File::open(lowered.records()).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("another process of trimtab mends"));
+    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("another process of trimtab"));
     drop(held);
     // Others could have put anything into it.
     fs::set_permissions(lowered.records(), fs::Permissions::from_mode(0o777)).unwrap();

@@ -11,12 +11,41 @@ name_disks() {
 name_disks
 
 # For the descriptions of stacks.
+pgrep() { # -P PARENT or -f PART OF ITS COMMAND LINE
+  local of
+  case $1 in
+    -P) grep -l "^PPid:[[:space:]]*$2\$" /proc/[0-9]*/status 2> /dev/null | cut -d/ -f3 | grep . ;;
+    -f) for of in /proc/[0-9]*/cmdline; do tr '\0' ' ' < "$of" 2> /dev/null | grep -q -- "$2" && echo "$of"; done 2> /dev/null | cut -d/ -f3 | grep . ;;
+  esac
+}
 vg() { vgcreate -qq -y --metadatasize 1m vg "$@" > /dev/null; }
 lv() { lvcreate -qq -y -Wy -Zy "$@" vg > /dev/null; }
 ext4() { mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$@"; }
 luks() { # DEVICE NAME [OPTION]
   echo -n pw | cryptsetup luksFormat --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 -q "$1" -
   echo -n pw | cryptsetup open ${3:-} "$1" "$2" --key-file -
+}
+
+# What they may need is not always loaded by who makes a filesystem.
+for module in btrfs nilfs2 bcache loop; do modprobe -q $module; done
+bcache_on() { # BACKING CACHE
+  make-bcache -q --wipe-bcache -C "$2" -B "$1" > /dev/null || return
+  udevadm settle
+  for node in "$1" "$2"; do [ -e "/sys/class/block/${node#/dev/}/bcache" ] || echo "$node" > /sys/fs/bcache/register; done
+  for i in $(seq 50); do [ -b /dev/bcache0 ] && break; sleep 0.1; done
+  [ "$(cat /sys/block/bcache0/bcache/state)" != "no cache" ]
+}
+bcache_off() {
+  umount $M 2> /dev/null
+  for stop in /sys/block/bcache*/bcache/stop /sys/fs/bcache/*-*/stop; do [ -e "$stop" ] && echo 1 > "$stop"; done
+  for i in $(seq 50); do ls /sys/fs/bcache/*-* > /dev/null 2>&1 || [ -e /sys/block/bcache0 ] || break; sleep 0.1; done
+}
+multipath_on() { # One drive that two paths lead to, as /dev/mapper/many.
+  local id; modprobe dm-multipath dm-round-robin 2> /dev/null
+  id=$(udevadm info --query=property --name "$mp0" | sed -n 's/^ID_SERIAL=//p')
+  printf 'defaults {\n find_multipaths no\n}\nblacklist {\n wwid ".*"\n}\nblacklist_exceptions {\n wwid "%s"\n property ".*"\n}\nmultipaths {\n multipath {\n wwid "%s"\n alias many\n}\n}\n' "$id" "$id" > /etc/multipath.conf
+  multipath -v1; udevadm settle
+  [ "$(dmsetup deps -o devname many | grep -o '(sd[a-z]*)' | wc -l)" = 2 ]
 }
 
 # Truth: MiB that the host's image files occupy.
@@ -47,11 +76,18 @@ clean() {
   udevadm settle
 }
 
+# Forgets what the stack before has said.
+reset() { unset disks truth subject mended init; unset -f by_hand trial; after() { :; }; also() { :; }; verdict="" facts=""; }
+
+expect() { # WHAT SHOULD IS
+  facts+="${facts:+, }$1 $3"; [ "$2" = "$3" ] || verdict+="WRONG: $1 should be '$2'; "
+}
+
 try() { # NAME
-  local doctor trim verify freed_by_trim freed_by_fstrim before verdict=""
-  unset disks truth subject; after() { :; }
-  . "/host/stacks/$1"; clean
-  make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; clean; return; }
+  local doctor trim verify freed_by_trim freed_by_fstrim before
+  reset; . "/host/stacks/$1"; [ -n "${truth:-}" ] || return
+  clean
+  make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; after > /dev/null 2>&1; clean; return; }
   $T doctor --record "/host/trees/$1" "${subject:-$M}" > /tmp/doctor 2>&1; doctor=$?
   write_and_delete; before=$(occupied); $T trim $M > /tmp/trim 2>&1; trim=$?; quiet; freed_by_trim=$((before - $(occupied)))
   $T verify --yes --reserve 1MB --size 4MiB $M > /tmp/verify 2>&1; verify=$?
@@ -66,15 +102,14 @@ try() { # NAME
 
 # The remedy, as `doctor --fix` carries it out or as a person would carry out what is printed; and taken back.
 mend() { # NAME
-  local wanted_status wanted_steps wanted_undone status steps undone before freed=- proof=- verdict=""
-  unset disks truth subject mended; unset -f by_hand; after() { :; }
-  . "/host/stacks/$1"; [ -n "${mended:-}" ] || return
+  local wanted_status wanted_steps wanted_undone status steps undone before freed=- proof=-
+  reset; . "/host/stacks/$1"; [ -n "${mended:-}" ] || return
   read -r wanted_status wanted_steps wanted_undone <<< "$mended"
-  clean; make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; clean; return; }
+  clean; make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; after > /dev/null 2>&1; clean; return; }
   if declare -f by_hand > /dev/null; then
     by_hand > /tmp/mend 2>&1; steps=by-hand
   else
-    yes pw | $T doctor --fix --yes --reserve 1MB "${subject:-$M}" > /tmp/mend 2>&1; status=$?
+    yes pw 2> /dev/null | $T doctor --fix --yes --reserve 1MB "${subject:-$M}" > /tmp/mend 2>&1; status=$?
     [ $status = "$wanted_status" ] || verdict="WRONG: --fix ended with $status"
     steps=$(grep -c '^done: ' /tmp/mend); proof=$(sed -n 's/^proof: //p' /tmp/mend | cut -c1-40)
   fi
@@ -84,15 +119,28 @@ mend() { # NAME
     write_some; before=$(occupied); rm $M/f?; sync -f $M; sync; fstrim $M > /tmp/fstrim 2>&1; quiet; freed=$((before - $(occupied)))
     [ $freed -ge 12 ] || verdict="WRONG: mended, and fstrim frees $freed MiB"
   fi
+  also
   undone=-
   if [ $steps != by-hand ]; then
-    yes pw | $T doctor --undo > /tmp/undo 2>&1 || verdict="WRONG: it could not be taken back"
+    yes pw 2> /dev/null | $T doctor --undo > /tmp/undo 2>&1 || verdict="WRONG: it could not be taken back"
     $T doctor "${subject:-$M}" > /tmp/doctor2 2>&1; undone=$?
   fi
   [ "$status $steps $undone" = "$wanted_status $wanted_steps $wanted_undone" ] || verdict="WRONG: should be $mended"
-  printf '%-20s | mended %-7s | doctor %s | fstrim freed %4s MiB | taken back: doctor %s | %s | %s\n' "$1" "$steps" $status "$freed" $undone "$proof" "$verdict"
+  after
+  printf '%-20s | mended %-7s | doctor %s | fstrim freed %4s MiB | taken back: doctor %s | %s | %s\n' "$1" "$steps" $status "$freed" $undone "$proof${facts:+; $facts}" "$verdict"
   { cat /tmp/mend; echo "--- doctor"; cat /tmp/doctor; [ $undone = - ] || { echo "--- undo"; cat /tmp/undo /tmp/doctor2; }; } > "/host/detail/$1.mended"
+  clean
+}
+
+# Something else that is tried with a stack, and said by `expect`.
+trial_of() { # NAME
+  reset; . "/host/stacks/$1"; declare -f trial > /dev/null || return
+  clean; make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; after > /dev/null 2>&1; clean; return; }
+  rm -f /tmp/mend /tmp/undo /tmp/doctor; trial
+  printf '%-20s | %s | %s\n' "$1" "$facts" "$verdict"
+  for i in mend undo doctor; do echo "--- $i"; cat /tmp/$i 2> /dev/null; done > "/host/detail/$1.trial"
   after; clean
 }
 
-for stack in "$@"; do try "$stack"; mend "$stack"; done
+[ "${1:-}" != --daemon ] || { . /host/daemon.sh; exit; }
+for stack in "$@"; do try "$stack"; mend "$stack"; trial_of "$stack"; done

@@ -10,7 +10,7 @@ def shorten(path, text):
     elif path.endswith('/options'):
         keep = lambda l: l.strip() in ('discard', 'nodiscard')
     elif path.endswith('/mountinfo'):
-        keep = lambda l: not any(f' - {t} ' in l for t in ('tmpfs', '9p', 'devtmpfs', 'proc', 'sysfs', 'overlay'))
+        keep = lambda l: not any(f' - {t} ' in l for t in ('tmpfs', '9p', 'devtmpfs', 'proc', 'sysfs')) and ' / / rw' not in l
     elif path.endswith('mke2fs.conf') or path.endswith('crypttab'):
         return None
     return text if keep is None else '\n'.join(l for l in text.split('\n') if keep(l))

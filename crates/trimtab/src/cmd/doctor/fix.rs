@@ -124,8 +124,12 @@ fn of(finding: &Finding, remedy: &Remedy, outcome: Outcome) -> Mended {
 /// Mends the lowest fault, looks again, and so on. Gives the diagnosis of the end.
 fn mended(path: &Path, context: &Context, steps: &mut Vec<Mended>) -> anyhow::Result<Diagnosis> {
     let mut mending = None;
+    let mut subject = None;
     loop {
         let diagnosis = examined(path)?;
+        // A path below others' directories may lead elsewhere meanwhile.
+        let subject = subject.get_or_insert_with(|| diagnosis.subject.clone());
+        ensure!(*subject == diagnosis.subject, "'{}' led to {subject} and leads to {} now", path.display(), diagnosis.subject);
         // What was done once and has not helped is not done again.
         let next = diagnosis.actionable().find(|(_, remedy)| steps.iter().all(|step| step.remedy != remedy.steps));
         let Some((finding, remedy)) = next else { return Ok(diagnosis) };

@@ -2,6 +2,7 @@
 
 use super::arrival::Arrival;
 use super::readback::Content;
+use crate::host::discards::Fate;
 use crate::output::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
 use std::time::Duration;
@@ -137,6 +138,11 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
     }
     if freed.written == 0 && freed.zero == freed.total() {
         return match lost {
+            None if arrival.layers.iter().any(|layer| layer.discards.fate == Fate::WrittenAsZeroes) => {
+                let text = "unknown: every freed block reads as zeroes, because a loop device on a block device writes zeroes in place of \
+                            discards; whether the drive freed anything for them cannot be seen from here";
+                (VerdictKind::Unknown, text.to_owned())
+            }
             None => {
                 (VerdictKind::Zeroed, "proved: every freed block reads as zeroes, and the discards were counted on their way".to_owned())
             }
