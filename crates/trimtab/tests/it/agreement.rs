@@ -46,20 +46,27 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
             continue;
         }
         bytes[at] = FREED;
-        // A loop device on a block device writes zeroes, which nobody counts as discards.
-        let zeroes =
-            matches!(layer.kind, Kind::Loop) && layer.below.iter().any(|below| !matches!(stack.layers[*below].kind, Kind::File { .. }));
-        if !keeps(tree, layer) && !zeroes {
+        if !keeps(tree, layer) {
             todo.extend(layer.below.iter().copied().filter(|below| !stack.layers[*below].is_metadata()));
         }
     }
-    let one = |(layer, bytes): (&Layer, u64)| match &layer.kind {
+    // A loop device on a block device writes zeroes there, which nobody counts as discards.
+    let on_device = |layer: &Layer| layer.below.iter().any(|below| !matches!(stack.layers[*below].kind, Kind::File { .. }));
+    let loops = stack.layers.iter().filter(|layer| matches!(layer.kind, Kind::Loop) && on_device(layer));
+    let mut zeroed: Vec<usize> = loops.flat_map(|layer| layer.below.iter().copied()).collect();
+    let mut next = 0;
+    while next < zeroed.len() {
+        zeroed.extend(stack.layers[zeroed[next]].below.iter().copied());
+        next += 1;
+    }
+    let one = |(at, (layer, bytes)): (usize, (&Layer, u64))| match &layer.kind {
         Kind::File { .. } => None,
+        _ if zeroed.contains(&at) => None,
         // These do not count, as was found on the machines that the trees are of.
         Kind::Md(level) if level == "raid0" || level == "raid5" => Some(Amount::default()),
         _ => Some(Amount::new(bytes / (1 << 20), bytes)),
     };
-    stack.layers.iter().zip(bytes).map(one).collect()
+    stack.layers.iter().zip(bytes).enumerate().map(one).collect()
 }
 
 /// The statuses of doctor, trim and verify.

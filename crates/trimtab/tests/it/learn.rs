@@ -273,7 +273,7 @@ fn the_twin_of_the_drive_below_is_listed_checked_and_named_by_a_study() {
         "--reserve",
         "0",
         "--policies",
-        "none",
+        "as-mounted",
         "--report",
         report.to_str().unwrap(),
         "--json",
