@@ -27,7 +27,7 @@ pub fn priors(reported: &Reported) -> [Prior; NUMBERS] {
     all[at::OVERHEAD] = of(9e3, 4e3, 0.7);
     all[at::WRITE_OVERHEAD] = if pcie { Prior { median: 30e3, sigma: 1.1 } } else { Prior { median: 9e3, sigma: 0.9 } };
     all[at::LATENCY] = of(30e3, 12e3, 0.6);
-    all[at::READ] = of(65e3, 60e3, 0.6);
+    all[at::READ] = if pcie { Prior { median: 60e3, sigma: 0.6 } } else { Prior { median: 65e3, sigma: 0.45 } };
     all[at::PROGRAM] = of(1.1e6, 0.8e6, 0.5);
     all[at::CHANNEL] = if pcie { Prior { median: 900e6, sigma: 0.7 } } else { Prior { median: 170e6, sigma: 0.9 } };
     all[at::SUSPEND] = of(40e3, 40e3, 0.7);

@@ -318,7 +318,7 @@ mod tests {
         let said = all.sentence("idle");
         assert!(said.starts_with("Of 7 drives (the first of 8) that explain what was measured: idle on 5, batched on 2. So"), "{said}");
         let Block::Table(table) = &all.section().blocks[0] else { panic!("no table") };
-        assert_eq!(table.rows[0], ["idle", "5", "4.00 (1.00 to 7.00)", "–"]);
+        assert_eq!(table.rows[0], ["idle", "5", "4.00 (1.00 to 7.00)", "–", "–", "–"]);
     }
 
     #[test]
