@@ -298,7 +298,7 @@ class Twins(unittest.TestCase):
         self.assertEqual(tried, sorted(set(tried)))
 
     def test_what_is_known_holds_the_truth_and_members_are_drives(self):
-        drive = trimtab.Drive("crucial-m4-128gb").change({"capacity": "2GiB"})
+        drive = trimtab.Drive("crucial-m4-128gb").change({"capacity": "4GiB"})
         twin = trimtab.learn(drive, "reads")
         known = {one["field"]: one for one in twin.twin["parameters"]}
         truth = int(re.search(r"^read_ns = ([\d_]+)", drive.text, re.M)[1])
