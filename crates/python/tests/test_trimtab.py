@@ -307,7 +307,7 @@ class Twins(unittest.TestCase):
         self.assertGreaterEqual(read["high"], truth)
         self.assertEqual((twin.twin["origin"]["budget"], twin.twin["origin"]["written_bytes"]), ("reads", 0))
         self.assertEqual(len(twin.members), 64)
-        trimtab.simulate(twin.members[0].change({"capacity": "1GiB"}), {"name": "random", "drive_writes": 0.1})
+        trimtab.simulate(twin.members[0].change({"capacity": "4GiB"}), {"name": "random", "drive_writes": 0.1})
         # What is known is known of the drive as it was.
         self.assertIsNone(twin.change({"flash.nand.read_ns": 1}).twin)
         self.assertIsNotNone(twin.change({}).twin)
