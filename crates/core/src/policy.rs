@@ -56,8 +56,13 @@ pub struct Observation<'a> {
     /// not count as done: the whole window has to follow. A way to try what a TRIM of some size costs where windows cannot be divided;
     /// [`Bytes::MAX`] where it is not right either.
     pub tail: Bytes,
+    /// Whether free extents of some sizes alone can be asked for ([`TrimRequest::sizes`]), so that windows can be gone over several times, for ever smaller
+    /// ones, and nothing is sent twice.
+    pub by_size: bool,
     /// Requests of others in flight on the device now, or being waited for.
     pub in_flight: u32,
+    /// Requests of others so far, from any beginning; `None` if nobody counts them.
+    pub requests: Option<u64>,
     /// Since when the device has had no request of others.
     pub idle_since: Option<Nanos>,
     /// The longest that a request of others waited since the last call; `None` if there was none.
@@ -84,7 +89,9 @@ impl<'a> Observation<'a> {
             windows,
             granule: Bytes::MAX,
             tail: Bytes::MAX,
+            by_size: false,
             in_flight: 0,
+            requests: None,
             idle_since: None,
             foreground_wait_max: None,
             last_trim: None,
@@ -113,21 +120,43 @@ pub struct TrimRequest {
     pub window: TrimWindow,
     /// Leave smaller free extents alone.
     pub min_extent: Bytes,
+    /// Only free extents of some sizes, one by one; `None` for all that are not smaller than that. Only where [`Observation::by_size`].
+    pub sizes: Option<Sizes>,
     /// The largest single discard command meanwhile ([`Bytes::MAX`] for no limit): other requests can be served between two
     /// commands, so this bounds how long they wait. Linux: `queue/discard_max_bytes`.
     pub command_max: Bytes,
-    /// Stop after this many commands (0: no limit), behind the free extent that is being sent then, if it is known where free extents
-    /// lie: [`TrimOutcome::asked`] says how far into the window that was. Where it is not known, the whole window is trimmed.
+    /// Stop after this many commands (0: no limit), behind the free extent that is being sent then (or in it, where windows can be divided), if it is known
+    /// where free extents lie: [`TrimOutcome::asked`] says how far into the window that was. Where it is not known, the whole window is trimmed.
     pub commands_max: u64,
     /// Only to learn what it costs: the window does not count as done, and need not be tried again if it is refused.
     pub trial: bool,
+}
+
+/// Which free extents are asked for, besides that they are not below the least. How long one is does not depend on where windows are cut. The rest of one that was
+/// begun is sent whatever its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Those of this length and longer have been asked for before; [`Bytes::MAX`] in the first round.
+    pub below: Bytes,
+    /// How often the pass has gone over all windows, with ever smaller extents.
+    pub round: u32,
+    /// How often it will.
+    pub rounds: u32,
+}
+
+impl Sizes {
+    /// With these all of the window will have been asked for: at its end the filesystem may take it for trimmed.
+    #[must_use]
+    pub const fn are_last(&self) -> bool {
+        self.round + 1 >= self.rounds
+    }
 }
 
 impl TrimRequest {
     /// All of `window`, without limits on commands.
     #[must_use]
     pub const fn whole(window: TrimWindow, min_extent: Bytes) -> Self {
-        Self { window, min_extent, command_max: Bytes::MAX, commands_max: 0, trial: false }
+        Self { window, min_extent, sizes: None, command_max: Bytes::MAX, commands_max: 0, trial: false }
     }
 }
 

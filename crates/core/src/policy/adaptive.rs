@@ -138,6 +138,11 @@ impl Trigger {
         self.written.since().is_some_and(|since| since > Bytes::ZERO && u128::from(since.0) >= threshold)
     }
 
+    /// What was written since the last pass began; `None` if there was none, or nobody counts.
+    pub(super) fn written_since_a_pass(&self) -> Option<Bytes> {
+        self.written.since().filter(|_| self.fired)
+    }
+
     /// A pass begins. What is written from here on counts for the next one: this one may be past the place where it is freed.
     pub(super) fn fired(&mut self, now: Nanos) {
         self.started = Some(now);

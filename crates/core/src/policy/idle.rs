@@ -2,19 +2,29 @@
 //! longer than a budget. The cost of a trim is not known beforehand; it is learned from what the pieces took.
 
 mod cost;
+mod gain;
+mod gaps;
 mod pace;
 mod quiet;
 
 use super::adaptive::Trigger;
 use super::pass::{Pass, Step};
-use super::{Action, Observation, Policy, State, TrimRequest};
+use super::{Action, Observation, Policy, Sizes, State, TrimRequest};
 use crate::target::TrimWindow;
 use crate::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::String;
 pub use cost::TrimCost;
+use gain::{Gain, Left};
+use gaps::Gaps;
 use pace::{Pace, TRIALS_VAIN};
 use quiet::Quiet;
+
+/// The least free extents of each round but the last, which takes all: most of the space is in the largest.
+const ROUNDS: [Bytes; 4] = [Bytes(16 << 20), Bytes(2 << 20), Bytes(256 << 10), Bytes(32 << 10)];
+
+/// The first free extent that is tried is no longer than this.
+const FIRST_TRIAL: u64 = 256 << 10;
 
 /// Settings of [`Idle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +49,10 @@ pub struct IdleSettings {
     pub poll: Nanos,
     /// Leave smaller free extents alone. Default 0.
     pub min_extent: Bytes,
+    /// A pass is to be over within this time, whatever others have of that; 0 if it may take as long as it takes. Default 0.
+    pub finish_within: Nanos,
+    /// All is to be trimmed, also where others would wait for it longer than the drive gains by it. Default no.
+    pub complete: bool,
     /// Trim on battery too. Default no.
     pub on_battery: bool,
 }
@@ -55,6 +69,8 @@ impl Default for IdleSettings {
             piece_max: Bytes(1 << 30),
             poll: Nanos::from_secs(10),
             min_extent: Bytes::ZERO,
+            finish_within: Nanos::ZERO,
+            complete: false,
             on_battery: false,
         }
     }
@@ -62,10 +78,16 @@ impl Default for IdleSettings {
 
 /// Trims in pieces within idle time.
 ///
+/// Of others' requests fewer than one in a hundred may meet a command (`gaps`): gaps between them are used, and where there are none commands take less than a
+/// hundredth of the time. While others are there one command is sent at a time, so that nobody waits for more than one.
+///
+/// The largest free extents come first, where they can be asked for: most of the space is known to the drive after a small part of the commands. What is left
+/// is left where others would wait longer for it than the drive gains by it (`gain`), and [`Policy::remark`] says so.
+///
 /// A command costs something, and each of its bytes; both are fitted to what commands took ([`Policy::learned`] says what, and the error of that),
 /// and a piece is as large as its cost lies within the budget with two standard errors to spare. Where even the smallest pieces cost more than the
 /// budget, because every TRIM costs as much whatever its size, shrinking gains nothing: then the pieces are the largest that cost no more than twice
-/// the smallest, there are pauses between them, and [`Policy::remark`] says so.
+/// the smallest, and [`Policy::remark`] says so.
 ///
 /// A piece bounds two things: the part of a window that is trimmed by one request, where windows can be divided, and the largest discard
 /// command meanwhile, where they cannot. A request that arrives in the middle waits for one command at most if the device lets it pass
@@ -79,6 +101,12 @@ pub struct Idle {
     pass: Pass,
     pace: Pace,
     quiet: Quiet,
+    gaps: Gaps,
+    gain: Gain,
+    /// When the pass began, or went on after a restart.
+    began: Option<Nanos>,
+    /// What the next request is expected to take; worked out when it is asked for.
+    next_takes_ns: Option<f64>,
 }
 
 impl Idle {
@@ -91,6 +119,10 @@ impl Idle {
             pass: Pass::restore(state),
             pace: Pace::restore(state),
             quiet: Quiet::new(&settings),
+            gaps: Gaps::new(),
+            gain: Gain::restore(state),
+            began: None,
+            next_takes_ns: None,
         }
     }
 
@@ -100,54 +132,158 @@ impl Idle {
         self.pace.piece(&self.settings)
     }
 
+    /// The least free extents of each round of a pass.
+    fn rounds(&self, by_size: bool) -> impl Iterator<Item = Bytes> {
+        let least = self.settings.min_extent;
+        ROUNDS.into_iter().filter(move |round| by_size && *round > least).chain([least])
+    }
+
+    /// A pass begins, or is to begin once more.
+    fn begin(&mut self, now: Nanos) {
+        let written = self.trigger.written_since_a_pass();
+        self.trigger.fired(now);
+        self.gain.begin(written);
+        self.began = Some(now);
+    }
+
+    /// Takes what came of the last request, and what others do.
+    fn learn(&mut self, observation: &Observation<'_>) {
+        if let Some(sent) = self.pace.learn(&self.settings, observation) {
+            self.next_takes_ns = None;
+            let met = self.gaps.pay(sent.took.as_f64());
+            self.gain.add(sent.commands, sent.bytes, met, sent.took.as_f64() / (sent.commands as f64).max(1.0));
+        }
+        self.gaps.observe(observation);
+    }
+
     /// Trims the next piece if the device is idle, or says when to look again.
     fn next_piece(&mut self, observation: &Observation<'_>) -> Option<Action> {
         // How large the piece is takes longer to say than whether there is one, and is asked for rarely: a busy device is looked at often.
-        match self.pass.step(observation, Bytes::MAX) {
+        let round = self.pass.round();
+        self.pass.set_rounds(self.rounds(observation.by_size).count() as u32);
+        let step = self.pass.step(observation, Bytes::MAX);
+        if self.pass.round() != round {
+            self.gain.next_round();
+        }
+        match step {
             Step::Done => {
                 self.quiet.forget(&self.settings);
+                self.gaps.rest();
+                self.began = None;
                 None
             }
             Step::Later(instant) => Some(Action::WaitUntil(instant)),
-            Step::Window(_) => Some(match self.quiet.must_wait(&self.settings, observation) {
+            Step::Window(_) if self.not_worth_while(observation) => {
+                self.pass.end_here();
+                self.next_piece(observation)
+            }
+            Step::Window(_) => Some(match self.must_wait(observation) {
                 Some(until) => Action::WaitUntil(until),
                 None => self.send_piece(observation),
             }),
         }
     }
 
-    /// Trims the next piece, of which there is one.
-    fn send_piece(&mut self, observation: &Observation<'_>) -> Action {
-        let part = whole_units(self.piece(), observation.granule).unwrap_or(Bytes::MAX);
-        let Step::Window(window) = self.pass.step(observation, part) else { return Action::Nothing };
-        let tail = self.trial(observation, window);
-        self.pace.sent(tail.unwrap_or(window), tail.map(|_| window.start));
-        self.quiet.sent(observation.now);
-        let (min_extent, commands_max) = (self.settings.min_extent, self.pace.commands_max(&self.settings));
-        match tail {
-            // Before anything is known one command tells enough.
-            Some(tail) => {
-                Action::Trim(TrimRequest { commands_max: commands_max.max(1), trial: true, ..TrimRequest::whole(tail, min_extent) })
-            }
-            None => {
-                let command_max = self.pace.command_max(&self.settings, window);
-                self.pass.send(TrimRequest { command_max, commands_max, ..TrimRequest::whole(window, min_extent) })
-            }
+    /// Whether what is left of the pass is to be left.
+    fn not_worth_while(&mut self, observation: &Observation<'_>) -> bool {
+        let IdleSettings { share_percent, complete, finish_within, .. } = self.settings;
+        if complete || finish_within > Nanos::ZERO {
+            return false;
         }
+        let (_, below) = self.sizes(observation.by_size);
+        self.gain.should_stop(observation, share_percent, below)
     }
 
-    /// What is trimmed before `window` to learn what a piece costs, if that is not known and `window` cannot be divided: the tail of some
-    /// window to come. Another one each time, if there are several, so that it holds data that the drive has not been told of. Where
-    /// nothing was free at so many of them, or ext4 takes them for trimmed, only the window's own tail is tried, once.
-    fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimWindow> {
+    /// Until when a piece has to wait, if it has to.
+    fn must_wait(&mut self, observation: &Observation<'_>) -> Option<Nanos> {
+        let began = *self.began.get_or_insert(observation.now);
+        let late = self.is_late(observation, observation.now.saturating_sub(began));
+        let takes_ns = match self.next_takes_ns {
+            Some(takes_ns) => takes_ns,
+            None => *self.next_takes_ns.insert(self.pace.takes_ns(&self.settings, self.gaps.others(observation.now))),
+        };
+        let met = self.gaps.must_wait(&self.settings, observation, takes_ns).filter(|_| !late);
+        let quiet = self.quiet.must_wait(&self.settings, observation).filter(|_| !late || observation.in_flight > 0);
+        met.max(quiet)
+    }
+
+    /// Whether the pass is behind what would have it done in the time that it has. Each round counts for as much as any other.
+    fn is_late(&self, observation: &Observation<'_>, elapsed: Nanos) -> bool {
+        let within = self.settings.finish_within;
+        if within == Nanos::ZERO {
+            return false;
+        }
+        let (size, before) = observation.windows.iter().fold((0.0, 0.0), |(size, before), window| {
+            let len = window.len as f64;
+            (size + len, before + (self.pass.at().saturating_sub(window.start) as f64).min(len))
+        });
+        let rounds = self.rounds(observation.by_size).count() as f64;
+        let done = (f64::from(self.pass.round()) + before / f64::max(size, 1.0)) / rounds;
+        // A little early: the last piece takes its time, too.
+        elapsed.as_f64() > 0.9 * within.as_f64() * done
+    }
+
+    /// Which free extents this round is for: from so long on, and shorter than that.
+    fn sizes(&self, by_size: bool) -> (Bytes, Bytes) {
+        let round = self.pass.round() as usize;
+        let least = self.rounds(by_size).nth(round).unwrap_or(self.settings.min_extent);
+        let below = round.checked_sub(1).and_then(|before| self.rounds(by_size).nth(before)).unwrap_or(Bytes::MAX);
+        (least, below)
+    }
+
+    /// Trims the next piece, of which there is one.
+    fn send_piece(&mut self, observation: &Observation<'_>) -> Action {
+        let by_size = observation.by_size;
+        let piece = whole_units(self.piece(), observation.granule);
+        // Where extents can be asked for by their size, the device's side of a window is bounded by commands.
+        let part = piece.filter(|_| !by_size).unwrap_or(Bytes::MAX);
+        let Step::Window(window) = self.pass.step(observation, part) else { return Action::Nothing };
+        let trial = self.trial(observation, window);
+        let others = self.gaps.others(observation.now);
+        let takes_ns = self.next_takes_ns.take().unwrap_or_else(|| self.pace.takes_ns(&self.settings, others));
+        self.pace.sent(trial.map_or(window, |trial| trial.window), trial.map(|_| window.start));
+        self.quiet.sent(observation.now);
+        self.gaps.sent(observation, takes_ns);
+        // Before anything is known one command tells enough, and while others are there nobody is to wait for two.
+        let known = self.pace.commands_max(&self.settings);
+        let commands_max = if others || (known == 0 && by_size) { 1 } else { known };
+        if let Some(trial) = trial {
+            return Action::Trim(TrimRequest { commands_max: commands_max.max(1), ..trial });
+        }
+        let (min_extent, below) = self.sizes(by_size);
+        let command_max = match piece {
+            Some(piece) if by_size => piece,
+            _ => self.pace.command_max(&self.settings, window),
+        };
+        let (round, rounds) = (self.pass.round(), self.rounds(by_size).count() as u32);
+        let sizes = by_size.then_some(Sizes { below, round, rounds });
+        self.pass.send(TrimRequest { command_max, commands_max, sizes, ..TrimRequest::whole(window, min_extent) })
+    }
+
+    /// What is trimmed before `window` to learn what a piece costs, if that is not known and `window` cannot be divided: a free extent of about that size in some
+    /// window to come, where they can be asked for by their size; else the tail of one. Another window each time, if there are several, so that it holds data that the drive
+    /// has not been told of. Where nothing was free at so many of them, or ext4 takes them for trimmed, only the window's own tail is tried, once.
+    fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimRequest> {
         let search = self.pace.search?;
         let piece = self.piece();
+        if whole_units(piece, observation.granule).is_some() {
+            return None;
+        }
+        if observation.by_size {
+            let chosen = self.pass.scattered(observation, search.tried, Bytes::ZERO).filter(|_| search.vain < TRIALS_VAIN)?;
+            // Of the first nothing is known, and it tells most if there is one.
+            let below = Bytes(if self.pace.is_new() { FIRST_TRIAL } else { piece.0 }.saturating_add(1));
+            let least = self.settings.min_extent.max(Bytes(piece.0 / 2));
+            let sizes = Some(Sizes { below, round: 0, rounds: u32::MAX });
+            return (least < below).then_some(TrimRequest { sizes, trial: true, ..TrimRequest::whole(chosen, least) });
+        }
         let len = whole_units(piece.max(observation.tail), observation.tail).filter(|len| len.0 < window.len)?;
-        if whole_units(piece, observation.granule).is_some() || search.own == Some(window.start) {
+        if search.own == Some(window.start) {
             return None;
         }
         let chosen = if search.vain < TRIALS_VAIN { self.pass.scattered(observation, search.tried, len)? } else { window };
-        Some(TrimWindow { start: chosen.start.saturating_add(chosen.len - len.0), len: len.0 })
+        let tail = TrimWindow { start: chosen.start.saturating_add(chosen.len - len.0), len: len.0 };
+        Some(TrimRequest { trial: true, ..TrimRequest::whole(tail, self.settings.min_extent) })
     }
 }
 
@@ -163,13 +299,11 @@ impl Policy for Idle {
     }
 
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
-        if let Some(took) = self.pace.learn(&self.settings, observation) {
-            self.quiet.rest(&self.settings, observation.now, took);
-        }
+        self.learn(observation);
         self.pass.settle(observation);
         self.trigger.observe(observation);
         if observation.forced {
-            self.trigger.fired(observation.now);
+            self.begin(observation.now);
         }
         self.pass.request(observation.forced);
         if observation.shutting_down || (observation.on_battery && !self.settings.on_battery && !self.pass.forced()) {
@@ -177,7 +311,7 @@ impl Policy for Idle {
             return Action::Nothing;
         }
         if !self.pass.running() && self.trigger.due(observation, self.settings.share_percent, Nanos::ZERO, self.settings.at_least_every) {
-            self.trigger.fired(observation.now);
+            self.begin(observation.now);
             self.pass.start();
         }
         self.next_piece(observation).unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.settings.poll)))
@@ -192,6 +326,7 @@ impl Policy for Idle {
         self.pass.save(&mut state);
         self.trigger.save(&mut state);
         self.pace.save(&mut state);
+        self.gain.save(&mut state);
         state
     }
 
@@ -200,10 +335,16 @@ impl Policy for Idle {
     }
 
     fn remark(&self) -> Option<String> {
-        let smallest = self.pace.dear(&self.settings)?;
-        Some(format!(
-            "the smallest TRIM takes {smallest} here, above the budget of {}: a request that arrives during one waits at least that long, whatever its size",
-            self.settings.budget
-        ))
+        let dear = self.pace.dear(&self.settings).map(|smallest| {
+            format!(
+                "the smallest TRIM takes {smallest} here, above the budget of {}: a request that arrives during one waits at least that long, whatever its size",
+                self.settings.budget
+            )
+        });
+        let left = self.gain.left.map(Left::told);
+        match (dear, left) {
+            (Some(dear), Some(left)) => Some(format!("{dear}; {left}")),
+            (dear, left) => dear.or(left),
+        }
     }
 }

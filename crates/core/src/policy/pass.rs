@@ -17,6 +17,10 @@ const RETRY_LAST: Nanos = Nanos::from_secs(86_400);
 pub struct Pass {
     /// Where it goes on; `None` when no pass is under way.
     next: Option<u64>,
+    /// How often all windows have been gone over in this pass.
+    round: u32,
+    /// How often they will be, less one.
+    rounds_more: u32,
     /// What was sent and has not been answered.
     sent: Option<TrimWindow>,
     /// Failures in a row at this position.
@@ -42,12 +46,16 @@ pub(super) enum Step {
 impl Pass {
     pub(super) fn restore(state: &State) -> Self {
         let flag = |name| state.get(name).is_some_and(|value| value != 0);
-        Self { next: state.get("sweep.next"), forced: flag("sweep.forced"), again: flag("sweep.again"), ..Self::default() }
+        let round = state.get("sweep.round").and_then(|round| u32::try_from(round).ok()).unwrap_or(0);
+        Self { next: state.get("sweep.next"), round, forced: flag("sweep.forced"), again: flag("sweep.again"), ..Self::default() }
     }
 
     pub(super) fn save(&self, state: &mut State) {
         // A window that was sent and not answered counts as not done.
         state.set_some("sweep.next", self.next);
+        if self.round > 0 {
+            state.set("sweep.round", u64::from(self.round));
+        }
         state.set("sweep.forced", u64::from(self.forced));
         state.set("sweep.again", u64::from(self.again));
     }
@@ -64,7 +72,29 @@ impl Pass {
 
     /// Begins a pass at the first window.
     pub(super) fn start(&mut self) {
-        *self = Self { next: Some(0), ..Self::default() };
+        *self = Self { next: Some(0), rounds_more: self.rounds_more, ..Self::default() };
+    }
+
+    /// All windows are to be gone over so many times.
+    pub(super) const fn set_rounds(&mut self, rounds: u32) {
+        self.rounds_more = rounds.saturating_sub(1);
+    }
+
+    /// How often all windows have been gone over.
+    pub(super) const fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Where in the present round it is.
+    pub(super) fn at(&self) -> u64 {
+        self.next.unwrap_or(0)
+    }
+
+    /// Leaves out what is left of this pass.
+    pub(super) fn end_here(&mut self) {
+        if self.running() {
+            (self.next, self.round) = (Some(u64::MAX), self.rounds_more);
+        }
     }
 
     /// Begins a pass because the user asked for one, or makes another follow the one under way. Does nothing if `asked` is false.
@@ -108,8 +138,12 @@ impl Pass {
         }
         let ends_after = |w: &&TrimWindow| w.len > 0 && w.start.saturating_add(w.len) > next;
         let Some(window) = observation.windows.iter().filter(ends_after).min_by_key(|w| w.start) else {
+            if self.round < self.rounds_more {
+                (self.round, self.next) = (self.round + 1, Some(0));
+                return self.step(observation, piece);
+            }
             let again = self.again;
-            *self = Self::default();
+            *self = Self { rounds_more: self.rounds_more, ..Self::default() };
             if again {
                 self.request(true);
                 return self.step(observation, piece);

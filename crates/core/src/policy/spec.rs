@@ -149,6 +149,8 @@ impl PolicySpec {
                     ("piece-min", s.piece_min.0.to_string()),
                     ("piece-max", s.piece_max.0.to_string()),
                     ("poll", exact(s.poll)),
+                    ("finish-within", exact(s.finish_within)),
+                    ("complete", yes_no(s.complete).to_string()),
                 ];
                 pairs.extend(common(s.min_extent, s.on_battery));
                 pairs
@@ -162,7 +164,9 @@ impl PolicySpec {
             Self::None | Self::Online => "none",
             Self::Batched(_) => "every, nightly, shutdown, min-extent, battery",
             Self::Adaptive(_) => "share, at-most, at-least, poll, min-extent, battery",
-            Self::Idle(_) => "budget, share, at-least, quiet, patience, piece-min, piece-max, poll, min-extent, battery",
+            Self::Idle(_) => {
+                "budget, share, at-least, quiet, patience, piece-min, piece-max, poll, finish-within, complete, min-extent, battery"
+            }
         }
     }
 
@@ -211,6 +215,8 @@ impl PolicySpec {
                 "piece-min" => s.piece_min = bytes(PIECE)?,
                 "piece-max" => s.piece_max = bytes(PIECE)?,
                 "poll" => s.poll = nanos(POLL)?,
+                "finish-within" => s.finish_within = nanos(PAUSE)?,
+                "complete" => s.complete = flag()?,
                 "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
                 "battery" => s.on_battery = flag()?,
                 _ => return Err(unknown()),
@@ -226,7 +232,11 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 }
 
 fn common(min_extent: Bytes, on_battery: bool) -> [(&'static str, String); 2] {
-    [("min-extent", min_extent.0.to_string()), ("battery", if on_battery { "yes" } else { "no" }.to_string())]
+    [("min-extent", min_extent.0.to_string()), ("battery", yes_no(on_battery).to_string())]
+}
+
+const fn yes_no(flag: bool) -> &'static str {
+    if flag { "yes" } else { "no" }
 }
 
 fn yes_or_no(text: &str) -> Option<bool> {

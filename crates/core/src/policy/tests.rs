@@ -3,6 +3,7 @@
 mod every;
 mod idle;
 mod rig;
+mod unnoticed;
 mod when;
 
 use super::{Policy, PolicySpec, State};

@@ -57,6 +57,8 @@ struct Host {
     last_done: Nanos,
     wait_max: Option<Nanos>,
     written: u64,
+    /// Of others, TRIMs left out.
+    requests: u64,
 }
 
 impl<D: Device> Steered<D> {
@@ -157,6 +159,7 @@ impl Steering {
             last_done: now,
             wait_max: None,
             written: 0,
+            requests: 0,
         };
         let policy = policy.filter(|policy| !matches!(policy, PolicySpec::Online)).map(|policy| policy.build(&State::default()));
         Self { driver: policy.map(|policy| Driver::new(policy, Patience::ENDLESS)), host }
@@ -171,6 +174,7 @@ impl Steering {
         self.consult(drive, arrival);
         let host = &mut self.host;
         host.now = host.now.max(arrival);
+        host.requests += u64::from(!matches!(command, Command::Trim(_)));
         let completion = match command {
             Command::Read(_) | Command::Flush => host.send(drive, command),
             Command::Write(extent, _) => {
@@ -280,6 +284,8 @@ impl<D: Device> Surface for Told<'_, D> {
             written: Some(Bytes(host.written)),
             free: Bytes((host.used.len() - host.used.count()) * host.ledger.unit()),
             granule: Bytes(host.ledger.unit()),
+            by_size: true,
+            requests: Some(host.requests),
             in_flight,
             idle_since: (in_flight == 0).then_some(host.last_done),
             foreground_wait_max: host.wait_max.take(),
@@ -294,32 +300,39 @@ impl<D: Device> Surface for Told<'_, D> {
 
 impl Host {
     fn trim_window(&mut self, drive: &mut impl Device, request: TrimRequest) -> TrimOutcome {
-        let TrimRequest { window, min_extent, command_max, commands_max, .. } = request;
+        let TrimRequest { window, min_extent, sizes, command_max, commands_max, .. } = request;
+        let below = sizes.map_or(Bytes::MAX, |sizes| sizes.below);
         let unit = self.ledger.unit();
         let (mut from, end) = (window.start.div_ceil(unit), self.ledger.touched(window.start, window.len).end);
+        // What begins here in the middle of a group was begun before.
+        let begun = (!window.start.is_multiple_of(WINDOW_BYTES)).then_some(from);
         let began = self.now;
         let (mut commands, mut bytes) = (0, 0);
+        let most = if commands_max == 0 { u64::MAX } else { commands_max };
         let mut asked = window.len;
         while let Some(run) = self.untold.next_run(from, end) {
-            if commands_max > 0 && commands >= commands_max {
+            let len = (run.end - run.start) * unit;
+            if begun != Some(run.start) && !(min_extent.0..below.0).contains(&len) {
+                from = run.end;
+                continue;
+            }
+            if commands >= most {
                 asked = (run.start * unit).saturating_sub(window.start);
                 break;
             }
-            from = run.end;
-            let extent = Extent { offset: run.start * unit, len: (run.end - run.start) * unit };
-            if extent.len < min_extent.0 {
-                continue;
-            }
-            self.untold.remove(run);
-            let step = (command_max.0 / unit * unit).max(unit);
-            let mut at = 0;
-            while at < extent.len {
-                let piece = Extent { offset: extent.offset + at, len: step.min(extent.len - at) };
-                self.now = self.now.max(self.tell(drive, &[piece]));
-                at += piece.len;
+            // As much of it as commands are left for.
+            let step = (command_max.0 / unit).max(1);
+            let units = (run.end - run.start).min(step.saturating_mul(most - commands));
+            let mut at = run.start;
+            while at < run.start + units {
+                let next = (at + step).min(run.start + units);
+                self.untold.remove(at..next);
+                self.now = self.now.max(self.tell(drive, &[Extent { offset: at * unit, len: (next - at) * unit }]));
                 commands += 1;
-                bytes += piece.len;
+                at = next;
             }
+            bytes += units * unit;
+            from = run.start + units;
         }
         TrimOutcome {
             asked: Bytes(asked),
@@ -382,6 +395,50 @@ mod tests {
         assert_eq!(read(&mut drive, 21_500), Nanos::from_secs(22) + OTHER + OTHER);
         drive.idle(Nanos::from_secs(40));
         assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes(), 4 << 20);
+    }
+
+    proptest! {
+        /// Round after round of sizes, a few commands at a time: each page that the drive was not told of is sent once, the largest extents first.
+        #[test]
+        fn by_size_all_is_told_once(
+            pages in prop::collection::vec(any::<bool>(), 400),
+            at in 0_u64..WINDOW_BYTES / 4096,
+            commands_max in 0_u64..4,
+            piece_pages in 1_u64..9,
+        ) {
+            const PAGE: u64 = 4096;
+            let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+            let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&PolicySpec::None), Nanos::ZERO, Bytes(512 << 20));
+            for (page, _) in (at..).zip(&pages).filter(|(_, freed)| **freed) {
+                drive.submit(Nanos::ZERO, &Command::trim(&[Extent { offset: page * PAGE, len: PAGE }]));
+            }
+            let freed = pages.iter().filter(|freed| **freed).count() as u64 * PAGE;
+            let Steered { drive, steering } = &mut drive;
+            let host = &mut steering.as_mut().unwrap().host;
+            let (mut sent, mut below) = (0, Bytes::MAX);
+            for (round, least) in (0..).zip([8 * PAGE, 3 * PAGE, 0]) {
+                for window in host.windows.clone() {
+                    let (mut start, end) = (window.start, window.start + window.len);
+                    while start < end {
+                        let request = TrimRequest {
+                            sizes: Some(crate::policy::Sizes { below, round, rounds: 3 }),
+                            command_max: Bytes(piece_pages * PAGE),
+                            commands_max,
+                            ..TrimRequest::whole(TrimWindow { start, len: end - start }, Bytes(least))
+                        };
+                        let outcome = host.trim_window(drive, request);
+                        let counted = outcome.counted.unwrap();
+                        prop_assert!(commands_max == 0 || counted.count <= commands_max);
+                        prop_assert!(counted.bytes.0 <= counted.count * piece_pages * PAGE);
+                        prop_assert!(outcome.asked.0 > 0);
+                        sent += counted.bytes.0;
+                        start += outcome.asked.0;
+                    }
+                }
+                below = Bytes(least);
+            }
+            prop_assert_eq!((sent, host.untold.count()), (freed, 0));
+        }
     }
 
     proptest! {

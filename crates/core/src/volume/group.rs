@@ -27,6 +27,8 @@ pub struct Group {
     run_max: u32,
     /// All its free space has been trimmed since the volume was mounted, and nothing freed since (`EXT4_GROUP_INFO_WAS_TRIMMED`).
     pub trimmed: bool,
+    /// Something was freed since a trim by sizes began here.
+    pub touched: bool,
 }
 
 impl Group {
@@ -39,9 +41,24 @@ impl Group {
         for block in blocks..GROUP_BLOCKS {
             words[block as usize / 64] |= 1 << (block % 64);
         }
-        let mut group = Self { words, blocks, free: blocks, runs: 1, orders: [0; ORDERS], first_free: 0, run_max: blocks, trimmed: false };
+        let mut group = Self {
+            words,
+            blocks,
+            free: blocks,
+            runs: 1,
+            orders: [0; ORDERS],
+            first_free: 0,
+            run_max: blocks,
+            trimmed: false,
+            touched: false,
+        };
         group.count_buddies(0, blocks, true);
         group
+    }
+
+    /// Something in it was freed that no trim knows of.
+    pub const fn mark_freed(&mut self) {
+        (self.trimmed, self.touched) = (false, true);
     }
 
     /// Blocks in the group.

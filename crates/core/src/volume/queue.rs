@@ -60,6 +60,14 @@ pub struct Traffic {
     pub discards_refused: u64,
 }
 
+impl Traffic {
+    /// Requests that are no discards.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.reads.count + self.writes.count + self.flushes
+    }
+}
+
 /// What others than trims do to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreground {

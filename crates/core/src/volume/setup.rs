@@ -235,7 +235,7 @@ impl<D: Device> Volume<D> {
         for (start, len) in &taken {
             self.space.take(*start, *len);
             self.free_blocks -= u64::from(*len);
-            split_by_group(*start, *len, |group, _, _| self.space.groups[group].trimmed = false);
+            split_by_group(*start, *len, |group, _, _| self.space.groups[group].mark_freed());
         }
         if age.write {
             self.write_ballast(&taken, age.class);

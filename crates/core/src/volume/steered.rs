@@ -108,6 +108,8 @@ impl<D: Device> Surface for Watched<D> {
             written_step: self.counter_step,
             free: self.volume.free_space(),
             tail: Bytes(BLOCK),
+            by_size: true,
+            requests: Some(self.volume.counters().traffic.requests()),
             in_flight: foreground.in_flight,
             idle_since: foreground.idle_since,
             foreground_wait_max: foreground.wait_max,

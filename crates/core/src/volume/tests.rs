@@ -215,7 +215,7 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
     }
 }
 
-use crate::policy::TrimRequest;
+use crate::policy::{Sizes, TrimRequest};
 use crate::target::TrimWindow;
 
 /// All of `window` in commands of 1 MiB.
@@ -450,6 +450,67 @@ fn fitrim_remembers_groups_that_are_trimmed_as_ext4_does() {
     let group = v.trim_windows()[2];
     assert!(v.trim(group, Bytes::ZERO).unwrap().returned > Bytes::ZERO);
     assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "though nothing of the others was sent");
+}
+
+/// Goes over all groups for each size, a few commands at a time; between the first and the second `meanwhile`.
+fn trim_by_size(v: &mut Volume<Recorder>, meanwhile: impl FnOnce(&mut Volume<Recorder>)) -> u64 {
+    let least = [Bytes(1 << 20), Bytes(64 << 10), Bytes::ZERO];
+    let mut meanwhile = Some(meanwhile);
+    let mut sent = 0;
+    for round in 0..least.len() {
+        for window in v.trim_windows() {
+            let mut at = window.start;
+            let end = window.start + window.len;
+            while at < end {
+                let below = round.checked_sub(1).map_or(Bytes::MAX, |before| least[before]);
+                let sizes = Sizes { below, round: round as u32, rounds: least.len() as u32 };
+                let rest = TrimWindow { start: at, len: end - at };
+                v.begin_trim(TrimRequest { sizes: Some(sizes), commands_max: 3, ..TrimRequest::whole(rest, least[round]) });
+                v.run_until_trimmed(Nanos::MAX);
+                let outcome = v.take_trimmed().unwrap().outcome;
+                sent += outcome.returned.0;
+                assert!(outcome.asked.0 > 0);
+                at += outcome.asked.0;
+            }
+        }
+        if let Some(meanwhile) = meanwhile.take() {
+            meanwhile(v);
+        }
+    }
+    sent
+}
+
+#[test]
+fn by_size_all_that_is_free_is_sent_once_and_groups_are_marked_unless_something_was_freed_meanwhile() {
+    let mut spec = VolumeSpec::ext4();
+    spec.mkfs.discard = false;
+    let mut v = volume(spec, 1 << 30);
+    v.age(&Age { fill: 0.5, free_extent: Bytes(256 << 10), class: DataClass::Zero, write: false, seed: 1 }).unwrap();
+    v.create("f", &fill(BLOCK, 1)).unwrap();
+    v.sync().unwrap();
+    v.space.drop_preallocations();
+    let free = v.space.free() * BLOCK;
+    let lengths: Vec<u64> =
+        v.space.groups.iter().flat_map(|group| group.runs_from(0, GROUP_BLOCKS)).map(|(_, len)| u64::from(len) * BLOCK).collect();
+    assert!(
+        [0..64 << 10, 64 << 10..1 << 20, 1 << 20..u64::MAX].iter().all(|sizes| lengths.iter().any(|len| sizes.contains(len))),
+        "of each size"
+    );
+    assert_eq!(trim_by_size(&mut v, |_| {}), free);
+    assert_eq!(trim_by_size(&mut v, |_| {}), 0, "all groups are marked");
+    let all = TrimWindow { start: 0, len: u64::MAX };
+    assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "for others, too");
+    // What is freed after the first round is not taken for trimmed: the group of it is sent again, and no other.
+    let mut freed = |v: &mut Volume<Recorder>| {
+        v.delete("f").unwrap();
+        v.sync().unwrap();
+        v.space.drop_preallocations();
+    };
+    v.remount();
+    trim_by_size(&mut v, &mut freed);
+    let again = trim_by_size(&mut v, |_| {});
+    assert!((BLOCK..=128 << 20).contains(&again), "{again}");
+    assert_eq!(trim_by_size(&mut v, |_| {}), 0);
 }
 
 #[test]

@@ -48,6 +48,12 @@ pub(super) struct Trimming {
     window: TrimWindow,
     /// The smallest free extent that is trimmed, in blocks.
     min_extent: u32,
+    /// From here on they are too long.
+    max_extent: u32,
+    /// Extents go by their size.
+    by_size: bool,
+    /// With these all will have been asked for.
+    last: bool,
     command_max: u64,
     /// Commands that may still be sent.
     commands_left: u64,
@@ -126,7 +132,7 @@ impl<D: Device> Volume<D> {
             self.space.give(start, len);
             if self.spec.discard == Discard::Off {
                 // What a mount with online discard frees, it trims: the next FITRIM need not.
-                split_by_group(start, len, |group, _, _| self.space.groups[group].trimmed = false);
+                split_by_group(start, len, |group, _, _| self.space.groups[group].mark_freed());
             }
         }
         if online {
@@ -176,18 +182,31 @@ impl<D: Device> Volume<D> {
     /// foreground; [`take_trimmed`](Self::take_trimmed) gives the result. One at a time. After `commands_max` commands it ends
     /// early, behind the free extent that was being sent.
     ///
+    /// Extents of some sizes alone are asked for one by one, as whoever has a map of free space does, which leaves ext4's marks as they are; who has asked for all of a
+    /// group marks it at the end, if nothing was freed there meanwhile.
+    ///
     /// As ext4 does it: a block group that is marked as trimmed is passed over, and gets the mark only from a window that covers all of it; a
     /// free extent that begins in the window is sent to its own end, past the window's.
     pub fn begin_trim(&mut self, request: TrimRequest) {
-        let TrimRequest { window, min_extent, command_max, commands_max, .. } = request;
+        let TrimRequest { window, min_extent, sizes, command_max, commands_max, .. } = request;
+        let (below, last) = sizes.map_or((Bytes::MAX, false), |sizes| (sizes.below, sizes.are_last()));
         assert!(self.trimming.is_none(), "one trim at a time");
         let blocks = u64::from(self.layout.blocks);
         let first = window.start.div_ceil(BLOCK).min(blocks) as u32;
         let end = (window.start.saturating_add(window.len) / BLOCK).min(blocks) as u32;
         self.trimmed = None;
+        let min_extent = min_extent.0.div_ceil(BLOCK).clamp(1, u64::from(GROUP_BLOCKS)) as u32;
+        if last && min_extent < self.last_min_extent {
+            // What counts as trimmed was trimmed with a larger one.
+            self.space.groups.iter_mut().for_each(|group| group.trimmed = false);
+            self.last_min_extent = min_extent;
+        }
         self.trimming = Some(Trimming {
             window,
-            min_extent: min_extent.0.div_ceil(BLOCK).clamp(1, u64::from(GROUP_BLOCKS)) as u32,
+            min_extent,
+            max_extent: below.0.div_ceil(BLOCK).min(u64::from(u32::MAX)) as u32,
+            by_size: sizes.is_some(),
+            last,
             command_max: command_max.0,
             commands_left: if commands_max == 0 { u64::MAX } else { commands_max },
             inside: false,
@@ -237,8 +256,8 @@ impl<D: Device> Volume<D> {
                 self.trimming = Some(trim);
                 return;
             }
-            if let Some(group) = trim.whole.take() {
-                self.space.groups[group as usize].trimmed = true;
+            if let Some(group) = trim.whole.take().map(|group| &mut self.space.groups[group as usize]) {
+                group.trimmed = !trim.by_size || (trim.last && !group.touched);
             }
             if trim.next >= trim.end {
                 let asked = trim.window.len;
@@ -252,30 +271,36 @@ impl<D: Device> Volume<D> {
     fn end_trim(&mut self, mut trim: Trimming, asked: u64) {
         trim.run.outcome.asked = Bytes(asked);
         trim.run.outcome.took = self.now.saturating_sub(trim.began);
-        self.last_min_extent = trim.min_extent;
+        if !trim.by_size || trim.last {
+            self.last_min_extent = trim.min_extent;
+        }
         self.trimmed = Some(trim.run);
     }
 
     /// Finds what is to be trimmed in the next group of the window.
-    fn next_group(&self, trim: &mut Trimming) {
+    fn next_group(&mut self, trim: &mut Trimming) {
         let group = trim.next / GROUP_BLOCKS;
         let base = group * GROUP_BLOCKS;
         let last = (base + self.layout.group_blocks(group)).min(trim.end);
         let (from, to) = (trim.next - base, last - base);
         trim.next = last;
-        let state = &self.space.groups[group as usize];
+        let state = &mut self.space.groups[group as usize];
         // A mark that was made with a larger minimum says nothing about smaller extents.
         if state.trimmed && trim.min_extent >= self.last_min_extent {
             return;
         }
+        if trim.by_size && trim.max_extent == u32::MAX && from == 0 {
+            state.touched = false;
+        }
         // No more than commands are left for, and the one that shows that there are more.
         let most = usize::try_from(trim.commands_left).unwrap_or(usize::MAX).saturating_add(1);
-        let runs = state.runs_from(from, to).filter(|(_, len)| *len >= trim.min_extent).take(most);
+        let runs = state.runs_from(from, to).filter(|(_, len)| (trim.min_extent..trim.max_extent).contains(len)).take(most);
         trim.runs = runs.map(|(start, len)| (base + start, len)).collect();
         if trim.runs.len() == most {
             trim.next = trim.runs.last().map_or(last, |(start, len)| start + len);
         } else {
-            trim.whole = (from == 0 && to == self.layout.group_blocks(group)).then_some(group);
+            // By size a group is gone over in several requests.
+            trim.whole = ((from == 0 || trim.last) && to == self.layout.group_blocks(group)).then_some(group);
         }
         trim.runs.reverse();
     }

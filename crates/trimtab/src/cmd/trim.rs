@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use trimtab_core::policy::{IdleSettings, Now, ParsePolicyError, Patience, Policy, PolicySpec, State};
 use trimtab_core::run::Field;
 use trimtab_core::target::TrimWindow;
-use trimtab_core::units::{Bytes, Nanos, grouped};
+use trimtab_core::units::{Bytes, Nanos, exact, grouped};
 use trimtab_core::usage::UsageError;
 
 const EXAMPLES: &str = "\
@@ -36,6 +36,7 @@ Examples:
   trimtab trim /                         everything, at once, in windows that are right for the filesystem
   trimtab trim / /home --policy idle     in idle time: others wait no longer than 5 ms for it
   trimtab trim /srv --policy idle:budget=2ms
+  trimtab trim /srv --policy idle --finish-within 1h
   trimtab trim /srv --window 10GiB+1GiB  only this range of the filesystem's addresses
   trimtab trim /srv --min-extent 1MiB    leave smaller free extents alone: far fewer commands
   trimtab trim /srv --dry-run            only say what would be asked, and how much would be sent
@@ -72,6 +73,9 @@ pub struct Args {
     /// Leave free extents below this size alone.
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     min_extent: Bytes,
+    /// With --policy idle: be done within this time, whatever others have of it, instead of as long as it takes not to be noticed.
+    #[arg(long, value_name = "TIME")]
+    finish_within: Option<Nanos>,
     /// Write out what is pending first, so that what was just deleted is trimmed: the default, except with --policy idle.
     #[arg(long, overrides_with = "no_sync")]
     sync: bool,
@@ -176,10 +180,15 @@ impl How {
     fn of(args: &Args) -> anyhow::Result<Self> {
         let wrong = |why: String| UsageError::new(format!("--policy {}: {why}", args.policy));
         let ways = "use now, or idle with settings as in idle:budget=2ms";
+        if args.policy == "now" && args.finish_within.is_some() {
+            return Err(UsageError::new("--finish-within is for trims in idle time").hint("add --policy idle").into());
+        }
         if args.policy == "now" {
             return Ok(Self::AtOnce);
         }
-        match args.policy.parse() {
+        // Read as a setting of the policy, so that it is checked as one.
+        let within = args.finish_within.map_or(String::new(), |within| format!(":finish-within={}", exact(within)));
+        match format!("{}{within}", args.policy).parse() {
             Ok(PolicySpec::Idle(settings)) => {
                 Ok(Self::Idle(IdleSettings { min_extent: settings.min_extent.max(args.min_extent), ..settings }))
             }

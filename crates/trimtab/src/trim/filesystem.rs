@@ -1,5 +1,9 @@
 //! A mounted filesystem that can be trimmed in windows, each of them counted on its devices.
 
+mod by_size;
+
+pub use by_size::BySize;
+
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
 use super::free_space::{Counting, Sendable, first_commands, sendable};
@@ -105,6 +109,8 @@ pub struct Filesystem {
     ext4: Option<Ext4>,
     /// Finding out where free space is has taken too long; it is not done again.
     map_is_slow: bool,
+    /// What was asked for by size.
+    asked: by_size::Asked,
 }
 
 /// Opens the mount point; `None` if something else is mounted there by now.
@@ -161,6 +167,7 @@ impl Filesystem {
             layout,
             ext4,
             map_is_slow: false,
+            asked: by_size::Asked::default(),
         })
     }
 
@@ -466,6 +473,8 @@ pub struct Look {
     pub in_flight: u32,
     /// Time since 1970 at which the last request of others was seen.
     pub idle_since: Option<Nanos>,
+    /// Requests of others so far, since the filesystem was opened; `None` if nobody counts them.
+    pub requests: Option<u64>,
     /// Mean time of the requests that completed since the last look.
     pub wait: Option<Nanos>,
 }
@@ -476,12 +485,14 @@ struct Activity {
     stat: Option<StatFile>,
     last: Option<DiskStat>,
     idle_since: Option<Nanos>,
+    /// Reads and writes of others.
+    requests: u64,
     own_read: u64,
 }
 
 impl Activity {
     fn new(stat: Option<StatFile>) -> Self {
-        Self { stat, last: None, idle_since: None, own_read: 0 }
+        Self { stat, last: None, idle_since: None, requests: 0, own_read: 0 }
     }
 
     fn read(&self) -> Option<DiskStat> {
@@ -500,7 +511,9 @@ impl Activity {
             self.idle_since = Some(unix_now());
         }
         self.last = Some(now);
+        self.requests = self.requests.saturating_add(requests);
         Look {
+            requests: Some(self.requests),
             in_flight: u32::try_from(now.in_flight).unwrap_or(u32::MAX),
             idle_since: self.idle_since,
             wait: step.and_then(|s| s.read_write_time.0.checked_div(requests)).map(Nanos),
@@ -516,10 +529,12 @@ impl Activity {
     fn after_trim(&mut self) {
         let Some(now) = self.read() else { return };
         let own = read_by_this_thread().saturating_sub(self.own_read);
-        let others = self.last.map(|then| now.since(&then)).is_some_and(|s| s.read.0 > own || s.writes > 0);
-        if others {
+        let step = self.last.map(|then| now.since(&then)).unwrap_or_default();
+        let others = step.writes.saturating_add(if step.read.0 > own { step.reads } else { 0 });
+        if others > 0 {
             self.idle_since = Some(unix_now());
         }
+        self.requests = self.requests.saturating_add(others);
         self.last = Some(now);
     }
 }

@@ -6,6 +6,7 @@ use crate::sys::fsmap::{self, Extent};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use trimtab_core::target::TrimWindow;
+use trimtab_core::units::Bytes;
 
 /// Records asked for at a time when a few commands are looked for.
 const RECORDS: usize = 256;
@@ -42,6 +43,137 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
         }
     }
     Ok(window)
+}
+
+/// Which free extents are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picking {
+    /// Shorter ones are left out.
+    pub least: u64,
+    /// So are those of this length and longer.
+    pub below: u64,
+    /// The largest command.
+    pub command_max: u64,
+    /// How many commands; 0 for any number.
+    pub commands_max: u64,
+    /// They may be cut at multiples of this.
+    pub cut: Option<u64>,
+    /// The window begins in the middle of one that was begun, whose rest is sent whatever its length.
+    pub begun: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Picked {
+    /// What to ask for; `None` if there is nothing.
+    pub range: Option<TrimWindow>,
+    /// Its least extent: none where a part of one is asked for.
+    pub least: Bytes,
+    /// So far nothing is left to ask for.
+    pub reach: u64,
+    /// The extents in the range, each its start and length.
+    pub extents: Vec<(u64, u64)>,
+    /// The last was cut.
+    pub is_cut: bool,
+    /// Nothing else is free in the window.
+    pub alone: bool,
+}
+
+/// The next free extents of `window` that are looked for, as many as commands are left for, and one at least. None in between is longer than looked for; shorter ones may be.
+pub fn pick(file: impl AsFd, device: DevNumber, window: TrimWindow, picking: Picking) -> Result<Picked, Errno> {
+    let end = window.start.saturating_add(window.len);
+    let left = if picking.commands_max == 0 { u64::MAX } else { picking.commands_max };
+    let mut picker = Picker { picking, window, left, seen: 0, found: Picked::default() };
+    let mut from = window.start;
+    for _ in 0..CALLS_MAX {
+        let (extents, next) = free_extents::<RECORDS>(&file, device, from, end)?;
+        if extents.iter().any(|extent| picker.is_full(*extent)) {
+            return Ok(picker.found);
+        }
+        match next {
+            Some(next) => from = next,
+            None => {
+                (picker.found.reach, picker.found.alone) = (end, picker.seen == 1);
+                return Ok(picker.found);
+            }
+        }
+    }
+    picker.found.reach = from;
+    Ok(picker.found)
+}
+
+/// All free extents of `window`: start and length.
+pub fn all_free(file: impl AsFd, device: DevNumber, window: TrimWindow) -> Result<Vec<(u64, u64)>, Errno> {
+    let end = window.start.saturating_add(window.len);
+    let (mut from, mut all) = (window.start, Vec::new());
+    loop {
+        let (extents, next) = free_extents::<RECORDS_MANY>(&file, device, from, end)?;
+        all.extend(extents.iter().map(|extent| (extent.start, extent.len)));
+        match next {
+            Some(next) => from = next,
+            None => return Ok(all),
+        }
+    }
+}
+
+/// Picks extents one after another.
+struct Picker {
+    picking: Picking,
+    window: TrimWindow,
+    /// Commands.
+    left: u64,
+    /// Free extents so far.
+    seen: usize,
+    found: Picked,
+}
+
+impl Picker {
+    /// Takes the next free extent, if it is looked for. True if that was all there is room for.
+    fn is_full(&mut self, extent: Extent) -> bool {
+        let Picking { least, below, cut, begun, .. } = self.picking;
+        let (begin, end) = (extent.start.max(self.window.start), extent.end().min(self.window.start.saturating_add(self.window.len)));
+        if end <= begin {
+            return false;
+        }
+        self.seen += 1;
+        let begun = begun && begin == self.window.start;
+        if !begun && !(least.max(1)..below).contains(&extent.len) {
+            return extent.len >= below && self.close();
+        }
+        let command = self.picking.command_max.max(1);
+        let commands = (end - begin).div_ceil(command);
+        if commands > self.left {
+            if let Some(unit) = cut.filter(|_| self.left > 0) {
+                let cut_end = (begin.saturating_add(self.left.saturating_mul(command)) / unit * unit).max((begin / unit + 1) * unit);
+                if self.found.range.is_none() && cut_end < end {
+                    self.take(extent, begin, cut_end, Bytes::ZERO);
+                    self.found.is_cut = true;
+                    return self.close();
+                }
+            }
+            if self.found.range.is_some() {
+                return self.close();
+            }
+        }
+        self.left = self.left.saturating_sub(commands);
+        self.take(extent, begin, end, if begun { Bytes::ZERO } else { Bytes(self.picking.least) });
+        // Of one that was begun nothing is known of its length.
+        begun && self.close()
+    }
+
+    fn take(&mut self, extent: Extent, begin: u64, end: u64, least: Bytes) {
+        let start = self.found.range.map_or(begin, |range| range.start);
+        self.found.range = Some(TrimWindow { start, len: end - start });
+        self.found.least = least;
+        self.found.extents.push((extent.start, extent.len));
+    }
+
+    /// No more than what was found.
+    fn close(&mut self) -> bool {
+        let end = self.found.range.map(|range| range.start.saturating_add(range.len));
+        self.found.reach = end.unwrap_or(0);
+        end.is_some()
+    }
 }
 
 /// The part of `window` before `end`.
@@ -156,6 +288,40 @@ mod tests {
         assert_eq!(sum(&[(0, 105), (190, 20), (450, 7)], 10), (20, 2), "each part by itself has to be long enough");
         assert_eq!(sum(&[(190, 10), (200, 10)], 0), (20, 2), "what ends at a border is not in the next window");
         assert_eq!(sum(&[(250, 150), (500, 5), (0, 100)], 0), (50, 1), "nothing outside of all");
+    }
+
+    /// The range (start and length), how far nothing is left, and whether the last was cut; `None` for the end of the window.
+    fn picked(extents: &[(u64, u64)], window: TrimWindow, picking: Picking) -> (Option<(u64, u64)>, Option<u64>, bool) {
+        let left = if picking.commands_max == 0 { u64::MAX } else { picking.commands_max };
+        let mut picker = Picker { picking, window, left, seen: 0, found: Picked::default() };
+        let full = extents.iter().any(|&(start, len)| picker.is_full(Extent { start, len, free: true }));
+        let Picked { range, reach, is_cut, .. } = picker.found;
+        (range.map(|range| (range.start, range.len)), full.then_some(reach), is_cut)
+    }
+
+    #[test]
+    fn extents_of_some_sizes_are_picked_one_after_another() {
+        let all = TrimWindow { start: 0, len: 1000 };
+        let holes = [(10, 5), (20, 100), (200, 30), (300, 4), (400, 40), (500, 90)];
+        let picking = |commands_max| Picking { least: 20, below: 90, command_max: 1000, commands_max, cut: None, begun: false };
+        assert_eq!(picked(&holes, all, picking(1)), (Some((200, 30)), Some(230), false));
+        // A shorter one in between is left out by the least extent of the request; a longer one ends it.
+        assert_eq!(picked(&holes, all, picking(2)), (Some((200, 240)), Some(440), false));
+        assert_eq!(picked(&holes, all, picking(0)), (Some((200, 240)), Some(440), false));
+        assert_eq!(picked(&holes, TrimWindow { start: 440, len: 560 }, picking(1)), (None, None, false));
+        // What is longer than a command is sent whole where it cannot be cut, and nothing else with it.
+        let small = Picking { command_max: 10, ..picking(2) };
+        assert_eq!(picked(&holes, all, small), (Some((200, 30)), Some(230), false));
+        // And else cut behind as many commands as there are, at whole units, of which there is one at least.
+        assert_eq!(picked(&holes, all, Picking { cut: Some(8), ..small }), (Some((200, 16)), Some(216), true));
+        assert_eq!(picked(&holes, all, Picking { cut: Some(8), command_max: 1, ..small }), (Some((200, 8)), Some(208), true));
+        // The rest of one that was begun goes whatever its length.
+        let rest = Picking { cut: Some(8), begun: true, ..small };
+        assert_eq!(picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, rest), (Some((216, 14)), Some(230), false));
+        assert_eq!(
+            picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, Picking { begun: false, ..rest }).0,
+            Some((400, 16))
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::filesystem::{Filesystem, Refused, unix_now};
 use trimtab_core::discards::{Amount, Discards};
-use trimtab_core::policy::{Driver, Now, Observation, Patience, State, Surface, Then, Trim, TrimRequest, Turn};
+use trimtab_core::policy::{Driver, Now, Observation, Patience, Sizes, State, Surface, Then, Trim, TrimRequest, Turn};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
 
@@ -80,6 +80,7 @@ impl Surface for Mounted<'_> {
     fn look(&mut self) -> Observation<'_> {
         let look = self.fs.look();
         self.account.wait_otherwise = self.account.wait_otherwise.max(look.wait);
+        let by_size = self.fs.goes_by_size();
         let World { written, written_step, shutting_down, on_battery } = self.world;
         let layout = self.fs.layout();
         Observation {
@@ -90,7 +91,9 @@ impl Surface for Mounted<'_> {
             windows: self.only.unwrap_or(&layout.windows),
             granule: layout.granule,
             tail: layout.tail,
+            by_size,
             in_flight: look.in_flight,
+            requests: look.requests,
             idle_since: look.idle_since,
             foreground_wait_max: look.wait,
             last_trim: None,
@@ -103,6 +106,9 @@ impl Surface for Mounted<'_> {
     fn trim(&mut self, request: TrimRequest) -> Trim<Refused> {
         // Where the limit cannot be written (a container), commands are as long as the device takes them.
         let _ = self.fs.limit_commands(request.command_max);
+        if let Some(sizes) = request.sizes {
+            return self.trim_by_size(&request, sizes);
+        }
         let window = self.fs.first_commands(&request);
         match self.fs.trim(window, request.min_extent) {
             Ok(mut done) => {
@@ -117,6 +123,39 @@ impl Surface for Mounted<'_> {
             Err(reason) => {
                 let lasting = reason.is_final();
                 // A trial is left out; what no other window would do better is said all the same.
+                if !request.trial || lasting {
+                    self.account.refuse(window, reason);
+                }
+                Trim::Refused { tried: window, reason, lasting }
+            }
+        }
+    }
+}
+
+impl Mounted<'_> {
+    /// The next extents of some sizes. Where the filesystem does not say any more where they lie, what is left is trimmed as a whole in the last round.
+    fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes) -> Trim<Refused> {
+        let window = request.window;
+        match self.fs.trim_by_size(request, sizes) {
+            Ok(Some(done)) => {
+                if let Some((trim, range)) = done.trim.as_ref().zip(done.range) {
+                    self.account.add(&TrimOutcome { asked: Bytes(range.len), ..trim.outcome.clone() }, request.trial);
+                    self.account.excess = self.account.excess.saturating_add(trim.excess);
+                    self.account.wait_during = self.account.wait_during.max(trim.seen.wait_max);
+                    self.account.gone_over =
+                        self.account.gone_over.saturating_sub(if request.trial { Bytes::ZERO } else { Bytes(range.len) });
+                }
+                self.account.gone_over =
+                    self.account.gone_over.saturating_add(Bytes(done.outcome.asked.0 / u64::from(sizes.rounds.max(1))));
+                Trim::Done { waited: done.trim.and_then(|trim| trim.seen.wait_max), outcome: done.outcome }
+            }
+            Ok(None) if sizes.are_last() => self.trim(TrimRequest { sizes: None, ..*request }),
+            Ok(None) => {
+                let outcome = TrimOutcome { asked: Bytes(window.len), counted: Some(Amount::default()), ..TrimOutcome::default() };
+                Trim::Done { outcome, waited: None }
+            }
+            Err(reason) => {
+                let lasting = reason.is_final();
                 if !request.trial || lasting {
                     self.account.refuse(window, reason);
                 }

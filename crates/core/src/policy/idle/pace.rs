@@ -40,6 +40,15 @@ impl Waits {
     }
 }
 
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sent {
+    pub(super) commands: u64,
+    pub(super) bytes: f64,
+    /// 0 if nothing was sent.
+    pub(super) took: Nanos,
+}
+
 /// How large a piece may be.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
@@ -81,20 +90,20 @@ impl Pace {
         }
     }
 
-    /// Takes what the last piece cost, and how long somebody waited meanwhile. Gives what it took if that was more than can be helped.
-    pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Nanos> {
+    /// Takes what the last piece cost, and how long somebody waited meanwhile. Gives what came of it, if one was sent.
+    pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Sent> {
         let (sent, trial) = self.sent.take()?;
         let piece = self.piece(settings);
         let Some(outcome) = observation.last_trim else {
             // Windows are tried again after a while, trials are not.
             self.search = self.search.filter(|_| !trial);
-            return None;
+            return Some(Sent { commands: 0, bytes: 0.0, took: Nanos::ZERO });
         };
         let discarded = sent_by(outcome, sent, piece);
         if let Some((commands, bytes)) = discarded {
             let command_ns = outcome.took.as_f64() / commands;
             self.commands.add(bytes / commands, command_ns);
-            if whole_units(piece, observation.granule).is_some() {
+            if whole_units(piece, observation.granule).is_some() && !observation.by_size {
                 self.parts.add(Bytes(outcome.asked.0.min(sent.len)).as_f64(), outcome.took.as_f64());
             }
             let waited = observation.foreground_wait_max.map_or(0.0, Nanos::as_f64);
@@ -108,7 +117,19 @@ impl Pace {
             // What windows cost is better than what trials would say.
             self.search = None;
         }
-        discarded.filter(|(commands, _)| outcome.took.as_f64() > commands * settings.budget.as_f64()).map(|_| outcome.took)
+        let (commands, bytes) = discarded.unwrap_or_default();
+        Some(Sent { commands: commands as u64, bytes, took: if discarded.is_some() { outcome.took } else { Nanos::ZERO } })
+    }
+
+    /// Whether nothing is known of costs.
+    pub(super) fn is_new(&self) -> bool {
+        !self.commands.known()
+    }
+
+    /// What the next request is expected to take, in nanoseconds: one command while `others` are there.
+    pub(super) fn takes_ns(&self, settings: &IdleSettings, others: bool) -> f64 {
+        let one = if self.commands.known() { self.commands.expected(self.piece(settings).as_f64()) } else { settings.budget.as_f64() };
+        if others { one } else { one * self.commands_max(settings).max(1) as f64 }
     }
 
     /// After a trial: whether it was as large as it was meant to be, and what came of it.
@@ -291,15 +312,27 @@ mod tests {
     }
 
     #[test]
-    fn what_took_more_than_its_commands_may_is_said() {
-        let took = |nanos: u64, commands: u64| {
+    fn what_came_of_a_request_is_said_and_nothing_of_one_that_failed_or_was_not_sent() {
+        let came_of = |last_trim: Option<&TrimOutcome>, was_sent: bool| {
             let mut pace = fresh();
-            pace.sent(TrimWindow { start: 0, len: MIB }, None);
-            let outcome = TrimOutcome { counted: Some(Amount::new(commands, MIB)), took: Nanos(nanos), ..TrimOutcome::default() };
-            pace.learn(&settings(), &Observation { last_trim: Some(&outcome), ..Observation::of(Nanos::ZERO, &[]) })
+            if was_sent {
+                pace.sent(TrimWindow { start: 0, len: MIB }, None);
+            }
+            pace.learn(&settings(), &Observation { last_trim, ..Observation::of(Nanos::ZERO, &[]) })
         };
-        assert_eq!([took(10_000_000, 2), took(10_000_001, 2), took(10_000_001, 3)], [None, Some(Nanos(10_000_001)), None]);
-        assert_eq!(fresh().learn(&settings(), &Observation::of(Nanos::ZERO, &[])), None, "nothing was sent");
+        let outcome =
+            |commands, took| TrimOutcome { counted: Some(Amount::new(commands, MIB)), took: Nanos(took), ..TrimOutcome::default() };
+        let nothing = Sent { commands: 0, bytes: 0.0, took: Nanos::ZERO };
+        assert_eq!(came_of(Some(&outcome(2, 7)), true), Some(Sent { commands: 2, bytes: MIB as f64, took: Nanos(7) }));
+        assert_eq!([came_of(Some(&outcome(0, 7)), true), came_of(None, true)], [Some(nothing); 2]);
+        assert_eq!(came_of(Some(&outcome(2, 7)), false), None);
+    }
+
+    #[test]
+    fn while_others_are_there_one_command_is_expected_at_a_time() {
+        assert_eq!([true, false].map(|others| fresh().takes_ns(&settings(), others)), [5e6; 2], "nothing is known");
+        // 0.4 ms at most 0.513 ms each, of which eight follow each other.
+        assert_eq!([true, false].map(|others| having_seen(0.4e6).takes_ns(&settings(), others)), [0.4e6, 3.2e6]);
     }
 
     #[test]

@@ -58,6 +58,17 @@ pub(super) struct Rig {
     pub(super) device_max: u64,
     /// All commands of a window are in the device's queue before those who arrive meanwhile.
     pub(super) first_come: bool,
+    /// Whether a policy is told how many requests there were.
+    pub(super) counted: bool,
+    /// Requests so far, and how many of them waited for a command.
+    pub(super) requests: u64,
+    pub(super) met: u64,
+    /// Requests until something was sent last.
+    pub(super) requests_then: u64,
+    /// Extents can be asked for by their size.
+    pub(super) by_size: bool,
+    /// When how many bytes were sent.
+    pub(super) sent: Vec<(u64, u64)>,
 }
 
 impl Rig {
@@ -87,6 +98,12 @@ impl Rig {
             scale: 1,
             device_max: u64::MAX,
             first_come: false,
+            counted: false,
+            requests: 0,
+            met: 0,
+            requests_then: 0,
+            by_size: false,
+            sent: Vec::new(),
         }
     }
 
@@ -115,6 +132,8 @@ impl Rig {
             free: Bytes(self.free()),
             granule: self.granule,
             tail: self.tail,
+            by_size: self.by_size,
+            requests: self.counted.then_some(self.requests),
             idle_since: Some(Nanos(self.last_request)),
             foreground_wait_max: self.wait_max.take().map(Nanos),
             last_trim: outcome.as_ref(),
@@ -130,6 +149,8 @@ impl Rig {
         while self.arrivals.last().is_some_and(|at| *at < until) {
             let at = self.arrivals.pop().unwrap_or_default();
             let wait = busy.saturating_sub(at);
+            self.requests += 1;
+            self.met += u64::from(wait > 0);
             self.stall_max = self.stall_max.max(wait);
             self.stall_sum += wait;
             self.wait_max = Some(self.wait_max.unwrap_or(0).max(wait));
@@ -147,7 +168,7 @@ impl Rig {
             assert!(self.granule < Bytes::MAX, "part of a window that cannot be divided");
             assert!(window.start.is_multiple_of(self.granule.0) && window.len.is_multiple_of(self.granule.0), "{window:?}");
         }
-        if window.start == 0 {
+        if window.start == 0 && request.sizes.is_none_or(|sizes| sizes.below == Bytes::MAX) {
             self.passes.push(self.now);
             self.written_at_pass.push(self.written);
         }
@@ -158,6 +179,11 @@ impl Rig {
         let mut at = first;
         while at < last && !failed && commands < commands_max {
             let run = self.units[at..last].iter().take_while(|u| **u != Unit::Live).count();
+            let sizes = request.sizes.map_or(Bytes::ZERO..Bytes::MAX, |sizes| request.min_extent..sizes.below);
+            if !sizes.contains(&Bytes(run as u64 * UNIT)) {
+                at += run.max(1);
+                continue;
+            }
             // Units may begin before the window, and end behind it.
             let (begin, end) = ((at as u64 * UNIT).max(window.start), ((at + run) as u64 * UNIT).min(window.start + window.len));
             let mut left = end.saturating_sub(begin);
@@ -178,6 +204,10 @@ impl Rig {
             at += run.max(1);
         }
         self.commands += commands;
+        self.sent.push((self.now, bytes));
+        if bytes > 0 {
+            self.requests_then = self.requests;
+        }
         self.outcome = (!failed).then(|| TrimOutcome {
             asked: Bytes((at as u64 * UNIT).min(window.start + window.len) - window.start),
             returned: Bytes(bytes),

@@ -1,0 +1,360 @@
+//! How many requests of others a command is expected to meet, and how many may: so few that hardly anybody notices.
+//!
+//! What is known of others is how many requests they have made and since when there has been none. From that follows how long the gaps between their
+//! requests are, and so how likely it is that one ends while a command runs: next to nothing in the middle of a gap of a regular load, as much as the share of the
+//! time that commands take where requests come at random. What a command is expected to meet is paid from an account, which gets [`SHARE`] of each
+//! request that others make.
+
+use super::IdleSettings;
+use crate::policy::Observation;
+use crate::units::Nanos;
+use alloc::boxed::Box;
+
+/// So much of others' requests may meet a command: fewer than one of a hundred, by twice as much, since in a short pass there may be more by chance.
+const SHARE: f64 = 0.005;
+/// And one in so many nanoseconds, however few there are.
+const ONE_IN_NS: f64 = 600e9;
+/// No more than this is saved up: what was not used before a pass is not for the pass. It has to be one at least, or the end of a gap could never be met.
+const SAVED_MAX: f64 = 1.0;
+/// As much may be owed, where a command meets many or could not wait any longer.
+const OWED_MAX: f64 = 1000.0;
+/// So many gaps are remembered, older ones ever less.
+const MEMORY: f64 = 256.0;
+/// Gaps that ended between two looks count as gaps of their mean length, but for no more than so many.
+const UNSEEN_MAX: f64 = 16.0;
+/// What is thought before any gap was seen counts as so many: that a gap of any length ends within as much time again in one of two cases.
+const PRIOR: f64 = 0.5;
+/// What is seen of lengths up to so many times shorter and longer counts for a length, too.
+const AROUND: f64 = 1.5;
+/// The rate of requests is that of about this time.
+const RATE_OVER_NS: f64 = 1e9;
+/// Others are there if there was a request within this time.
+const LATELY: Nanos = Nanos::from_secs(10);
+/// How often it is looked again, whether a command may be sent.
+const LOOK_LEAST: Nanos = Nanos::from_micros(500);
+const LOOK_MOST: Nanos = Nanos::from_millis(100);
+/// A moment is a good one if a command is expected to meet no more than so many times what it was in the best one lately, or so little that it does not matter.
+const GOOD: f64 = 4.0;
+const GOOD_ANYWAY: f64 = 0.01;
+/// With each look the best is a little longer ago.
+const BEST_FADES: f64 = 1.05;
+/// Each of the buckets is a quarter of an octave.
+const PER_OCTAVE: u32 = 4;
+const BUCKETS: usize = 64 * PER_OCTAVE as usize;
+
+/// Lengths of gaps, in buckets.
+#[derive(Clone, Debug)]
+struct Lengths {
+    counts: Box<[f64; BUCKETS]>,
+    /// The buckets in use: from the first to behind the last.
+    first: usize,
+    last: usize,
+    /// What the next gap counts; it grows instead of the others fading.
+    weight: f64,
+}
+
+impl Lengths {
+    fn new() -> Self {
+        Self { counts: Box::new([0.0; BUCKETS]), first: BUCKETS, last: 0, weight: 1.0 }
+    }
+
+    fn bucket(nanos: u64) -> usize {
+        let nanos = nanos.max(PER_OCTAVE.into());
+        let octave = nanos.ilog2();
+        (octave * PER_OCTAVE) as usize + ((nanos >> (octave - 2)) & 3) as usize
+    }
+
+    /// Where a bucket begins, in nanoseconds.
+    fn begin(bucket: usize) -> f64 {
+        let (octave, quarter) = (bucket / PER_OCTAVE as usize, bucket % PER_OCTAVE as usize);
+        libm::ldexp(1.0 + quarter as f64 / f64::from(PER_OCTAVE), octave as i32)
+    }
+
+    fn add(&mut self, nanos: f64, times: f64) {
+        let bucket = Self::bucket(nanos as u64);
+        self.weight *= 1.0 + times / MEMORY;
+        self.counts[bucket] += self.weight * times;
+        (self.first, self.last) = (self.first.min(bucket), self.last.max(bucket + 1));
+        if self.weight > 1e100 {
+            self.counts.iter_mut().for_each(|count| *count /= self.weight);
+            self.weight = 1.0;
+        }
+    }
+
+    /// How many gaps end between two lengths, and how many later, each bucket evenly over its length.
+    fn between(&self, from: f64, to: f64) -> (f64, f64) {
+        let (mut now, mut later) = (0.0, 0.0);
+        for bucket in self.first..self.last {
+            let count = self.counts[bucket];
+            let (begin, end) = (Self::begin(bucket), Self::begin(bucket + 1));
+            if count > 0.0 && end > from {
+                let share = |from: f64, to: f64| ((to.min(end) - from.max(begin)) / (end - begin)).max(0.0);
+                now += count * share(from, to);
+                later += count * share(to, end);
+            }
+        }
+        (now, later)
+    }
+
+    /// How likely a gap that has lasted for `lasted` ends within the next `within` nanoseconds.
+    fn ends(&self, lasted: f64, within: f64) -> f64 {
+        let prior = PRIOR * self.weight;
+        let (now, later) = self.between(lasted, lasted + within);
+        let here = (now + prior * within / (lasted + within)) / (now + later + prior);
+        // Whoever chooses among moments chooses those that look better than they are by chance; so it is no less than at the rate of lengths around this one.
+        let (from, to) = (lasted / AROUND, (lasted + within) * AROUND);
+        let (now, later) = self.between(from, to);
+        let rate = libm::log((now + later + prior) / (later + prior)) / (to - from);
+        here.max(1.0 - libm::exp(-rate * within))
+    }
+}
+
+/// What was seen at the last look.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    now: Nanos,
+    requests: u64,
+    idle_since: Option<Nanos>,
+}
+
+/// What is known of others, and what they may meet.
+#[derive(Clone, Debug)]
+pub(super) struct Gaps {
+    last: Option<Look>,
+    lengths: Lengths,
+    /// Requests in a nanosecond lately.
+    rate: f64,
+    /// When a request was last seen.
+    request_at: Option<Nanos>,
+    /// What may be met now.
+    account: f64,
+    /// What was paid in the gap that lasts: it ends once, however many commands there are in it.
+    paid: f64,
+    /// What a command was expected to meet in the best moment lately.
+    best: f64,
+    /// What the command under way was expected to meet, and how long to take.
+    sent: Option<(f64, f64)>,
+    /// Since when a command has been waiting.
+    waiting: Option<Nanos>,
+}
+
+impl Gaps {
+    pub(super) fn new() -> Self {
+        Self {
+            last: None,
+            lengths: Lengths::new(),
+            rate: 0.0,
+            request_at: None,
+            account: 1.0,
+            paid: 0.0,
+            best: 1.0,
+            sent: None,
+            waiting: None,
+        }
+    }
+
+    /// Takes what is seen of others.
+    pub(super) fn observe(&mut self, observation: &Observation<'_>) {
+        let Some(requests) = observation.requests else { return };
+        let look = Look { now: observation.now, requests, idle_since: observation.idle_since };
+        let Some(before) = self.last.replace(look) else { return };
+        let elapsed = look.now.saturating_sub(before.now).as_f64();
+        // A counter that began again says what came since.
+        let came = requests.checked_sub(before.requests).unwrap_or(requests) as f64;
+        let saved_max = SAVED_MAX.max(self.account);
+        self.account = (self.account + SHARE * came + elapsed / ONE_IN_NS).min(saved_max);
+        if elapsed > 0.0 {
+            let keep = libm::exp(-elapsed / RATE_OVER_NS);
+            self.rate = self.rate * keep + came / elapsed * (1.0 - keep);
+        }
+        if came == 0.0 {
+            return;
+        }
+        self.request_at = Some(look.now);
+        self.paid = 0.0;
+        if let Some(since) = before.idle_since {
+            // At least as long as it had lasted.
+            self.lengths.add(before.now.saturating_sub(since).as_f64(), 1.0);
+        }
+        if came > 1.0 && elapsed <= LOOK_MOST.as_f64() {
+            self.lengths.add(elapsed / came, (came - 1.0).min(UNSEEN_MAX));
+        }
+    }
+
+    /// Whether others use the device. Unknown is no.
+    pub(super) fn others(&self, now: Nanos) -> bool {
+        self.request_at.is_some_and(|at| now.saturating_sub(at) <= LATELY)
+    }
+
+    /// How many requests a command of `took_ns` is expected to meet if it is sent now: as if there had been none before it in this gap, and what is left to pay of that.
+    fn meets(&self, observation: &Observation<'_>, took_ns: f64) -> (f64, f64) {
+        let idle = observation.idle_since.filter(|_| observation.in_flight == 0);
+        let lasted = idle.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
+        // Whoever ends the gap, and those who come behind it.
+        let come = self.rate * took_ns;
+        let together = (1.0 + come / 2.0).max(come);
+        let meets = self.lengths.ends(lasted, took_ns) * together;
+        (meets, if idle.is_some() { meets.min((together - self.paid).max(0.0)) } else { meets })
+    }
+
+    /// Until when a command that takes `took_ns` has to wait, if it has to. Where requests are not counted it never has.
+    pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took_ns: f64) -> Option<Nanos> {
+        observation.requests?;
+        let now = observation.now;
+        let since = *self.waiting.get_or_insert(now);
+        // One at a time in so long a time is within the share wherever requests come at random.
+        let patience = settings.patience.as_f64().max(took_ns / SHARE);
+        let waited = now.saturating_sub(since).as_f64();
+        let (meets, left) = self.meets(observation, took_ns);
+        self.best = (self.best * BEST_FADES).min(meets);
+        let short = left.min(SAVED_MAX) - self.account;
+        let good = meets <= (self.best * GOOD).max(GOOD_ANYWAY);
+        if (short <= 0.0 && good) || waited >= patience {
+            return None;
+        }
+        let earns = self.rate * SHARE + 1.0 / ONE_IN_NS;
+        // Sooner than it is earned it may cost less, in a gap.
+        let look = Nanos(((took_ns / 8.0).max(short / earns / 8.0)).min(patience) as u64).max(LOOK_LEAST).min(LOOK_MOST);
+        Some(now.saturating_add(look))
+    }
+
+    /// A command that is expected to take `took_ns` is sent.
+    pub(super) fn sent(&mut self, observation: &Observation<'_>, took_ns: f64) {
+        self.waiting = None;
+        if observation.requests.is_some() {
+            self.sent = Some((self.meets(observation, took_ns).1, took_ns));
+        }
+    }
+
+    /// It took so long; 0 if nothing was sent. Gives how many requests were expected to meet it.
+    pub(super) fn pay(&mut self, took_ns: f64) -> f64 {
+        let Some((meets, expected_ns)) = self.sent.take() else { return 0.0 };
+        // Not as much as it turned out to be: whoever met it is counted when it is seen.
+        let met = meets * (took_ns / expected_ns.max(1.0)).min(1.0);
+        self.account = (self.account - met).max(-OWED_MAX);
+        self.paid += met;
+        met
+    }
+
+    /// A pass is over.
+    pub(super) fn rest(&mut self) {
+        self.waiting = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: f64 = 1e6;
+
+    /// At `now` milliseconds, with so many requests so far, idle since then or not at all.
+    fn at(now: f64, requests: u64, idle_since: Option<f64>) -> Observation<'static> {
+        let nanos = |ms: f64| Nanos((ms * MS) as u64);
+        Observation {
+            requests: Some(requests),
+            in_flight: u32::from(idle_since.is_none()),
+            idle_since: idle_since.map(nanos),
+            ..Observation::of(nanos(now), &[])
+        }
+    }
+
+    /// A request every 5 ms, each of which takes 0.5 ms, looked at every half a millisecond for so many of them.
+    fn regular(requests: u64) -> Gaps {
+        let mut gaps = Gaps::new();
+        for look in 0..requests * 10 {
+            let (now, since) = (look as f64 / 2.0, (look / 10 * 10 + 1) as f64 / 2.0);
+            gaps.observe(&at(now, look / 10, (now >= since).then_some(since)));
+        }
+        gaps
+    }
+
+    #[test]
+    fn buckets_are_quarters_of_octaves_without_gaps() {
+        for nanos in (4..3000).chain([1 << 40, (1 << 40) - 1, u64::MAX]) {
+            let bucket = Lengths::bucket(nanos);
+            assert!(Lengths::begin(bucket) <= nanos as f64 && nanos as f64 <= Lengths::begin(bucket + 1), "{nanos}");
+        }
+        assert_eq!([4, 5, 8, 9, 10, 16].map(Lengths::bucket), [8, 9, 12, 12, 13, 16]);
+    }
+
+    #[test]
+    fn before_a_gap_is_known_it_ends_within_as_much_time_again_in_one_of_two_cases() {
+        let lengths = Lengths::new();
+        assert_eq!([(10.0, 10.0), (10.0, 30.0), (30.0, 10.0)].map(|(lasted, within)| lengths.ends(lasted, within)), [0.5, 0.75, 0.25]);
+    }
+
+    #[test]
+    fn gaps_that_come_at_random_end_at_their_rate_whatever_the_time() {
+        // Exponential gaps of 5 ms: 0.15 ms meet one in 1 - exp(-0.03) of the cases, 2.96 %.
+        let (mut lengths, mut rng) = (Lengths::new(), crate::rng::Stream::new(3, "gaps"));
+        (0..3000).for_each(|_| lengths.add(-5.0 * MS * libm::log(1.0 - rng.below(1 << 30) as f64 / f64::from(1 << 30)), 1.0));
+        for lasted in [0.0, 1.0, 4.0, 8.0] {
+            let ends = lengths.ends(lasted * MS, 0.15 * MS);
+            assert!((0.025..0.05).contains(&ends), "after {lasted} ms: {ends}");
+        }
+    }
+
+    #[test]
+    fn the_middle_of_a_regular_gap_costs_nothing_and_its_end_a_whole_request() {
+        let gaps = regular(400);
+        let meets = |since_ms: f64| gaps.meets(&at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS).0;
+        assert!(meets(0.5) < 0.002 && meets(2.0) < 0.002, "{} {}", meets(0.5), meets(2.0));
+        assert!(meets(3.9) > 0.1, "{}", meets(3.9));
+        // Busy: all that come while it runs.
+        assert!(gaps.meets(&at(10_000.0, 400, None), 100.0 * MS).1 > 15.0);
+    }
+
+    #[test]
+    fn five_of_a_thousand_requests_may_meet_a_command_and_no_more_is_saved_than_one() {
+        let mut gaps = Gaps::new();
+        gaps.account = 0.0;
+        gaps.observe(&at(0.0, 0, None));
+        gaps.observe(&at(1.0, 100, None));
+        assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
+        gaps.observe(&at(2.0, 10_000, None));
+        assert_eq!(gaps.account, 1.0);
+        // A counter that began again.
+        gaps.account = 0.0;
+        gaps.observe(&at(3.0, 100, None));
+        assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
+        // And one in ten minutes without any.
+        gaps.account = 0.0;
+        gaps.observe(&at(300_003.0, 100, None));
+        assert!((gaps.account - 0.5).abs() < 1e-9, "{}", gaps.account);
+    }
+
+    #[test]
+    fn a_gap_ends_once_however_many_commands_there_are_in_it() {
+        let mut gaps = Gaps::new();
+        let mut paid = 0.0;
+        for look in 0..1000 {
+            let observation = at(1000.0 + f64::from(look) * 5.0, 7, Some(999.0));
+            gaps.observe(&observation);
+            gaps.sent(&observation, 5.0 * MS);
+            paid += gaps.pay(5.0 * MS);
+        }
+        assert!((0.99..=1.000_001).contains(&paid), "{paid}");
+    }
+
+    #[test]
+    fn what_sent_nothing_costs_nothing_and_nobody_waits_for_ever() {
+        let mut gaps = Gaps::new();
+        let busy = |now: f64, requests| at(now, requests, None);
+        gaps.observe(&busy(0.0, 0));
+        gaps.sent(&busy(0.0, 0), 5.0 * MS);
+        assert_eq!((gaps.pay(0.0), gaps.account), (0.0, 1.0));
+        gaps.account = -2.0;
+        let settings = IdleSettings { patience: Nanos::from_secs(2), ..IdleSettings::default() };
+        assert!(gaps.must_wait(&settings, &busy(0.0, 0), 5.0 * MS).is_some());
+        assert!(gaps.must_wait(&settings, &busy(1999.0, 0), 5.0 * MS).is_some());
+        assert!(gaps.must_wait(&settings, &busy(2000.0, 0), 5.0 * MS).is_none());
+        // Dear ones: the share decides, 100 ms in 20 s.
+        gaps.rest();
+        assert!(gaps.must_wait(&settings, &busy(3000.0, 0), 100.0 * MS).is_some());
+        assert!(gaps.must_wait(&settings, &busy(22_999.0, 0), 100.0 * MS).is_some());
+        assert!(gaps.must_wait(&settings, &busy(23_000.0, 0), 100.0 * MS).is_none());
+        let unknown = Observation { requests: None, ..busy(0.0, 0) };
+        assert!(Gaps::new().must_wait(&settings, &unknown, 1e12).is_none(), "where nobody counts");
+    }
+}

@@ -1,0 +1,148 @@
+//! How many requests of others meet an idle trim's commands, what is sent first, and what is left.
+
+use super::build;
+use super::rig::*;
+use crate::policy::*;
+use crate::rng::Stream;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// When requests come.
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    /// At random, so many a second.
+    Random(u64),
+    /// One every so many microseconds.
+    Regular(u64),
+    /// So many within 20 ms, once a second.
+    Bursts(u64),
+    /// Now at random, now none for 20 s, in turns of 20 s.
+    InTurns(u64),
+}
+
+/// For so many seconds, latest first.
+fn arrivals(load: Load, seconds: u64, seed: u64) -> Vec<u64> {
+    let mut rng = Stream::new(seed, "arrivals");
+    let mut gap = |rate: u64| (-libm::log(1.0 - rng.below(1 << 40) as f64 / (1_u64 << 40) as f64) * S as f64 / rate as f64) as u64;
+    let mut all: Vec<u64> = match load {
+        Load::Random(rate) | Load::InTurns(rate) => {
+            let next = |at: &u64| Some(at + gap(rate)).filter(|at| *at < seconds * S);
+            let all = core::iter::successors(Some(0), next);
+            all.filter(|at| !matches!(load, Load::InTurns(_)) || at / (20 * S) % 2 == 0).collect()
+        }
+        Load::Regular(micros) => (0..seconds * 1_000_000 / micros).map(|i| i * micros * 1000).collect(),
+        Load::Bursts(many) => (0..seconds * many).map(|i| i / many * S + i % many * 20 * MS / many).collect(),
+    };
+    all.reverse();
+    all
+}
+
+/// A pass over free extents of one to sixteen units beside a load; gives the rig, and the policy as it is then.
+fn pass(load: Load, drive: Drive, policy: &str, seconds: u64) -> (Rig, alloc::boxed::Box<dyn Policy>) {
+    pass_of(load, drive, policy, seconds, 7)
+}
+
+fn pass_of(load: Load, drive: Drive, policy: &str, seconds: u64, seed: u64) -> (Rig, alloc::boxed::Box<dyn Policy>) {
+    let mut rig = Rig::new(24, Bytes::MAX, drive, 1);
+    (rig.tail, rig.first_come, rig.counted, rig.by_size) = (Bytes(4096), true, true, true);
+    // In each window: 32 units free in one, then eight, four, two and some single ones.
+    let live = [32, 41, 46, 49, 51, 53, 55, 57, 59, 61, 63];
+    (0..24).for_each(|window| live.iter().for_each(|unit| rig.units[window * UNITS_PER_WINDOW + unit] = Unit::Live));
+    rig.arrivals = arrivals(load, seconds, seed);
+    let mut policy = build(policy);
+    // A load is known before anybody asks for a trim.
+    rig.run(&mut *policy, 5 * S);
+    (rig.requests, rig.met) = (0, 0);
+    rig.forced = true;
+    let step = |rig: &Rig| (rig.now + 50 * S).min(seconds * S);
+    rig.run(&mut *policy, step(&rig));
+    while policy.running() && rig.now < seconds * S {
+        rig.run(&mut *policy, step(&rig));
+    }
+    (rig, policy)
+}
+
+#[test]
+fn fewer_than_one_in_a_hundred_requests_meet_a_command_and_nobody_waits_for_two() {
+    const MICROS: u64 = 1000;
+    let loads = [
+        (Load::Random(200), 150 * MICROS),
+        (Load::Random(200), 2 * MS),
+        (Load::Random(20), 20 * MS),
+        (Load::Regular(5000), 150 * MICROS),
+        (Load::Regular(5000), 2 * MS),
+        (Load::Bursts(50), 2 * MS),
+        (Load::Bursts(50), 20 * MS),
+        (Load::InTurns(100), 150 * MICROS),
+        (Load::InTurns(100), 20 * MS),
+    ];
+    for (load, command_ns) in loads {
+        let drive = Drive { command_ns, ns_per_kib: 0, ..CHEAP };
+        let (mut met, mut requests) = (0, 0);
+        for seed in 0..3 {
+            let (rig, _) = pass_of(load, drive, "idle:complete=yes", 4000, seed);
+            assert_eq!(rig.freed(), 0, "{load:?}, {command_ns} ns: it is done");
+            assert!(rig.stall_max <= command_ns, "{load:?}, {command_ns} ns: {} ns", rig.stall_max);
+            (met, requests) = (met + rig.met, requests + rig.requests_then);
+        }
+        // A pass that is over within a gap or two may end in a burst that it knew nothing of.
+        let at_once = if let Load::Bursts(many) = load { many * command_ns / (20 * MS) } else { 0 };
+        assert!(met * 100 < requests + 3 * 100 * at_once, "{load:?}, {command_ns} ns: {met} of {requests}");
+    }
+}
+
+#[test]
+fn gaps_of_a_regular_load_are_used_and_met_by_nobody() {
+    // 4.5 ms between requests leave room for a command of 1 ms: one in each gap, and hardly any is met.
+    let (rig, _) = pass(Load::Regular(5000), Drive { command_ns: MS, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
+    let (first, last) = (rig.sent.first().map_or(0, |sent| sent.0), rig.sent.iter().rfind(|sent| sent.1 > 0).map_or(0, |sent| sent.0));
+    // At random places at most seven in a second could be sent.
+    let per_second = rig.commands as f64 / ((last - first) as f64 / S as f64);
+    assert!(per_second > 20.0, "{per_second} commands a second");
+    assert!(rig.met <= 8, "{}", rig.met);
+}
+
+#[test]
+fn most_bytes_are_sent_with_a_small_part_of_the_commands() {
+    let (rig, _) = pass(Load::Random(200), Drive { command_ns: 150_000, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
+    let sent: Vec<(u64, u64)> = rig.sent.iter().copied().filter(|sent| sent.1 > 0).collect();
+    let all: u64 = sent.iter().map(|sent| sent.1).sum();
+    // Trials first; 32 and 8 of 53 free units in each window are in two of its ten extents.
+    let half = sent[..sent.len() / 2].iter().map(|sent| sent.1).sum::<u64>();
+    assert!(half * 100 >= all * 75, "{half} of {all} with half of the commands");
+    let sizes: Vec<u64> = sent.iter().map(|sent| sent.1).collect();
+    let last = &sizes[sizes.len() - 24 * 8..];
+    assert!(last.iter().all(|size| *size <= 2 * UNIT), "the smallest last: {last:?}");
+}
+
+#[test]
+fn what_costs_others_more_than_the_drive_gains_is_left_and_said() {
+    let drive = Drive { command_ns: 100 * MS, ns_per_kib: 0, ..CHEAP };
+    let load = Load::Random(50);
+    let (rig, policy) = pass(load, drive, "idle", 40_000);
+    let (freed, remark) = (rig.freed(), policy.remark().unwrap_or_default());
+    assert!(freed > 0 && freed < 24 * 53, "{freed}");
+    assert!(remark.contains("were left: for each GB of them others would wait"), "{remark}");
+    assert!(!policy.running(), "and the pass is over");
+    // Asked for all, it sends all.
+    let (rig, policy) = pass(load, drive, "idle:complete=yes", 40_000);
+    assert_eq!((rig.freed(), policy.remark().filter(|remark| remark.contains("were left"))), (0, None::<String>));
+    // And where nobody is there, it sends all as well.
+    let mut rig = Rig::new(24, Bytes::MAX, drive, 1);
+    (rig.tail, rig.counted, rig.by_size, rig.forced) = (Bytes(4096), true, true, true);
+    (0..24 * UNITS_PER_WINDOW).step_by(2).for_each(|unit| rig.units[unit] = Unit::Live);
+    let mut policy = build("idle");
+    rig.run(&mut *policy, 4000 * S);
+    assert_eq!(rig.freed(), 0);
+}
+
+#[test]
+fn a_pass_is_over_within_the_time_that_it_has() {
+    let drive = Drive { command_ns: 20 * MS, ns_per_kib: 0, ..CHEAP };
+    let spans = ["idle:complete=yes", "idle:finish-within=60s"].map(|policy| {
+        let (rig, _) = pass(Load::Random(100), drive, policy, 3000);
+        assert_eq!(rig.freed(), 0, "{policy}");
+        (rig.sent[rig.sent.len() - 1].0 - rig.passes[0]) / S
+    });
+    assert!(spans[0] > 200 && spans[1] <= 60, "{spans:?} s");
+}
