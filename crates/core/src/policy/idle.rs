@@ -23,6 +23,8 @@ use quiet::Quiet;
 /// The least free extents of each round but the last, which takes all: most of the space is in the largest.
 const ROUNDS: [Bytes; 4] = [Bytes(16 << 20), Bytes(2 << 20), Bytes(256 << 10), Bytes(32 << 10)];
 
+/// How many requests may meet a command, of a thousand.
+const MET_PER_MILLE: u32 = 5;
 /// The first free extent that is tried is no longer than this.
 const FIRST_TRIAL: u64 = 256 << 10;
 
@@ -49,6 +51,8 @@ pub struct IdleSettings {
     pub poll: Nanos,
     /// Leave smaller free extents alone. Default 0.
     pub min_extent: Bytes,
+    /// So many of a thousand requests of others may meet a command. Default 5: half as many as nobody notices, since in a short pass there may be more by chance.
+    pub met_per_mille: u32,
     /// A pass is to be over within this time, whatever others have of that; 0 if it may take as long as it takes. Default 0.
     pub finish_within: Nanos,
     /// All is to be trimmed, also where others would wait for it longer than the drive gains by it. Default no.
@@ -69,6 +73,7 @@ impl Default for IdleSettings {
             piece_max: Bytes(1 << 30),
             poll: Nanos::from_secs(10),
             min_extent: Bytes::ZERO,
+            met_per_mille: MET_PER_MILLE,
             finish_within: Nanos::ZERO,
             complete: false,
             on_battery: false,
@@ -148,12 +153,14 @@ impl Idle {
 
     /// Takes what came of the last request, and what others do.
     fn learn(&mut self, observation: &Observation<'_>) {
-        if let Some(sent) = self.pace.learn(&self.settings, observation) {
+        let sent = self.pace.learn(&self.settings, observation);
+        let met = self.gaps.observe(&self.settings, observation, sent.map(|sent| sent.took));
+        if let Some(sent) = sent {
             self.next_takes_ns = None;
-            let met = self.gaps.pay(sent.took.as_f64());
+            // Whoever lets more of them meet one counts each for less.
+            let met = met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1));
             self.gain.add(sent.commands, sent.bytes, met, sent.took.as_f64() / (sent.commands as f64).max(1.0));
         }
-        self.gaps.observe(observation);
     }
 
     /// Trims the next piece if the device is idle, or says when to look again.
@@ -203,7 +210,9 @@ impl Idle {
             None => *self.next_takes_ns.insert(self.pace.takes_ns(&self.settings, self.gaps.others(observation.now))),
         };
         let met = self.gaps.must_wait(&self.settings, observation, takes_ns).filter(|_| !late);
-        let quiet = self.quiet.must_wait(&self.settings, observation).filter(|_| !late || observation.in_flight > 0);
+        let quiet = self.quiet.must_wait(&self.settings, observation);
+        // Who knows how long gaps are need not ask for quiet as well.
+        let quiet = quiet.filter(|_| if late { observation.in_flight > 0 } else { !self.gaps.know() });
         met.max(quiet)
     }
 
@@ -240,10 +249,9 @@ impl Idle {
         let Step::Window(window) = self.pass.step(observation, part) else { return Action::Nothing };
         let trial = self.trial(observation, window);
         let others = self.gaps.others(observation.now);
-        let takes_ns = self.next_takes_ns.take().unwrap_or_else(|| self.pace.takes_ns(&self.settings, others));
         self.pace.sent(trial.map_or(window, |trial| trial.window), trial.map(|_| window.start));
         self.quiet.sent(observation.now);
-        self.gaps.sent(observation, takes_ns);
+        self.gaps.sent(observation.now);
         // Before anything is known one command tells enough, and while others are there nobody is to wait for two.
         let known = self.pace.commands_max(&self.settings);
         let commands_max = if others || (known == 0 && by_size) { 1 } else { known };

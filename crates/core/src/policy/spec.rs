@@ -30,6 +30,8 @@ const QUIET: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(3600);
 const PATIENCE: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(366 * DAY.0);
 /// What is trimmed at once: from a page to what no drive exceeds.
 const PIECE: (RangeInclusive<Bytes>, &str) = (Bytes(4096)..=Bytes(1 << 50), "4KiB to 1PiB");
+/// Of a thousand requests of others.
+const MET: RangeInclusive<u32> = 1..=1000;
 /// Free extents that are left alone.
 const MIN_EXTENT: (RangeInclusive<Bytes>, &str) = (Bytes::ZERO..=Bytes(1 << 50), "0 to 1PiB");
 
@@ -149,6 +151,7 @@ impl PolicySpec {
                     ("piece-min", s.piece_min.0.to_string()),
                     ("piece-max", s.piece_max.0.to_string()),
                     ("poll", exact(s.poll)),
+                    ("met-per-mille", s.met_per_mille.to_string()),
                     ("finish-within", exact(s.finish_within)),
                     ("complete", yes_no(s.complete).to_string()),
                 ];
@@ -165,7 +168,7 @@ impl PolicySpec {
             Self::Batched(_) => "every, nightly, shutdown, min-extent, battery",
             Self::Adaptive(_) => "share, at-most, at-least, poll, min-extent, battery",
             Self::Idle(_) => {
-                "budget, share, at-least, quiet, patience, piece-min, piece-max, poll, finish-within, complete, min-extent, battery"
+                "budget, share, at-least, quiet, patience, piece-min, piece-max, poll, met-per-mille, finish-within, complete, min-extent, battery"
             }
         }
     }
@@ -215,6 +218,11 @@ impl PolicySpec {
                 "piece-min" => s.piece_min = bytes(PIECE)?,
                 "piece-max" => s.piece_max = bytes(PIECE)?,
                 "poll" => s.poll = nanos(POLL)?,
+                "met-per-mille" => {
+                    let count = value.parse().ok().filter(|count| MET.contains(count));
+                    s.met_per_mille =
+                        count.ok_or_else(|| wrong(format!("'{value}' is not a number from {} to {}", MET.start(), MET.end())))?;
+                }
                 "finish-within" => s.finish_within = nanos(PAUSE)?,
                 "complete" => s.complete = flag()?,
                 "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,

@@ -96,6 +96,8 @@ impl Small {
             PolicySpec::Idle(mut settings) => {
                 settings.at_least_every = self.sooner(settings.at_least_every);
                 settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
+                // Gaps between sessions end as often as those of the full drive, and there are as many fewer requests between them.
+                settings.met_per_mille = (f64::from(settings.met_per_mille) * self.factor) as u32;
                 PolicySpec::Idle(settings)
             }
             PolicySpec::None | PolicySpec::Online => *policy,

@@ -15,7 +15,7 @@ const SPARE: f64 = 0.07;
 const MOVED_NS: f64 = 4.0;
 /// Before so many commands nothing is said about a round.
 const COMMANDS_MIN: u64 = 16;
-/// And before so many requests were met: that a gap ends is expected once also where nobody is there to end it.
+/// And before so many requests were met: one may be chance.
 const MET_MIN: f64 = 2.0;
 
 /// What was left out of a pass, and why.
@@ -81,7 +81,7 @@ impl Gain {
         (self.met, self.waiting_ns, self.bytes, self.commands) = (0.0, 0.0, 0.0, 0);
     }
 
-    /// So many commands sent so many bytes, and are expected to have met so many requests, each of which waited half of `took_ns`.
+    /// So many commands sent so many bytes, and met so many requests, each of which waited half of `took_ns`.
     pub(super) fn add(&mut self, commands: u64, bytes: f64, met: f64, took_ns: f64) {
         self.commands += commands;
         self.bytes += bytes;

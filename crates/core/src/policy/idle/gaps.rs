@@ -1,27 +1,25 @@
-//! How many requests of others a command is expected to meet, and how many may: so few that hardly anybody notices.
+//! How many requests of others a command is expected to meet, and how many have: so few that hardly anybody notices.
 //!
 //! What is known of others is how many requests they have made and since when there has been none. From that follows how long the gaps between their
 //! requests are, and so how likely it is that one ends while a command runs: next to nothing in the middle of a gap of a regular load, as much as the share of the
-//! time that commands take where requests come at random. What a command is expected to meet is paid from an account, which gets [`SHARE`] of each
-//! request that others make.
+//! time that commands take where requests come at random. An account gets a share of each request that others make ([`IdleSettings::met_per_mille`]), and each that came while a command ran is
+//! paid from it; a command is sent where what it is expected to meet is there.
 
 use super::IdleSettings;
 use crate::policy::Observation;
 use crate::units::Nanos;
 use alloc::boxed::Box;
 
-/// So much of others' requests may meet a command: fewer than one of a hundred, by twice as much, since in a short pass there may be more by chance.
-const SHARE: f64 = 0.005;
-/// And one in so many nanoseconds, however few there are.
+/// Besides those that settings allow, one in so many nanoseconds may be met, however few there are.
 const ONE_IN_NS: f64 = 600e9;
 /// No more than this is saved up: what was not used before a pass is not for the pass. It has to be one at least, or the end of a gap could never be met.
 const SAVED_MAX: f64 = 1.0;
-/// As much may be owed, where a command meets many or could not wait any longer.
-const OWED_MAX: f64 = 1000.0;
 /// So many gaps are remembered, older ones ever less.
 const MEMORY: f64 = 256.0;
 /// Gaps that ended between two looks count as gaps of their mean length, but for no more than so many.
 const UNSEEN_MAX: f64 = 16.0;
+/// Before so many looks at which there had been requests, quiet decides as well.
+const SEEN_MIN: u32 = 16;
 /// What is thought before any gap was seen counts as so many: that a gap of any length ends within as much time again in one of two cases.
 const PRIOR: f64 = 0.5;
 /// What is seen of lengths up to so many times shorter and longer counts for a length, too.
@@ -33,6 +31,10 @@ const LATELY: Nanos = Nanos::from_secs(10);
 /// How often it is looked again, whether a command may be sent.
 const LOOK_LEAST: Nanos = Nanos::from_micros(500);
 const LOOK_MOST: Nanos = Nanos::from_millis(100);
+/// A command that a gap ended in is taken to have met no more than so many: what begins then may be thousands, which wait for each other.
+const MET_MOST: f64 = 64.0;
+/// And one that was sent while others came, no more than so many times those who come at that rate.
+const MET_TIMES: f64 = 2.0;
 /// A moment is a good one if a command is expected to meet no more than so many times what it was in the best one lately, or so little that it does not matter.
 const GOOD: f64 = 4.0;
 const GOOD_ANYWAY: f64 = 0.01;
@@ -128,14 +130,20 @@ pub(super) struct Gaps {
     request_at: Option<Nanos>,
     /// What may be met now.
     account: f64,
-    /// What was paid in the gap that lasts: it ends once, however many commands there are in it.
-    paid: f64,
     /// What a command was expected to meet in the best moment lately.
     best: f64,
-    /// What the command under way was expected to meet, and how long to take.
-    sent: Option<(f64, f64)>,
+    /// When a command was sent of which nothing is known yet, the rate of requests then, and whether it could wait no longer.
+    sent: Option<(Nanos, f64, bool)>,
+    /// The next command can wait no longer.
+    urgent: bool,
+    /// Gaps seen.
+    seen: u32,
     /// Since when a command has been waiting.
     waiting: Option<Nanos>,
+}
+
+fn share(settings: &IdleSettings) -> f64 {
+    f64::from(settings.met_per_mille.max(1)) / 1000.0
 }
 
 impl Gaps {
@@ -146,32 +154,34 @@ impl Gaps {
             rate: 0.0,
             request_at: None,
             account: 1.0,
-            paid: 0.0,
             best: 1.0,
             sent: None,
+            urgent: false,
+            seen: 0,
             waiting: None,
         }
     }
 
-    /// Takes what is seen of others.
-    pub(super) fn observe(&mut self, observation: &Observation<'_>) {
-        let Some(requests) = observation.requests else { return };
+    /// Takes what is seen of others, and how long the command took that ended since the last look, if one did. Gives how many met it.
+    pub(super) fn observe(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took: Option<Nanos>) -> f64 {
+        let Some(requests) = observation.requests else { return 0.0 };
         let look = Look { now: observation.now, requests, idle_since: observation.idle_since };
-        let Some(before) = self.last.replace(look) else { return };
+        let Some(before) = self.last.replace(look) else { return 0.0 };
         let elapsed = look.now.saturating_sub(before.now).as_f64();
         // A counter that began again says what came since.
         let came = requests.checked_sub(before.requests).unwrap_or(requests) as f64;
         let saved_max = SAVED_MAX.max(self.account);
-        self.account = (self.account + SHARE * came + elapsed / ONE_IN_NS).min(saved_max);
+        self.account = (self.account + share(settings) * came + elapsed / ONE_IN_NS).min(saved_max);
+        let met = self.met(&look, came + f64::from(observation.in_flight), took);
         if elapsed > 0.0 {
             let keep = libm::exp(-elapsed / RATE_OVER_NS);
             self.rate = self.rate * keep + came / elapsed * (1.0 - keep);
         }
         if came == 0.0 {
-            return;
+            return met;
         }
         self.request_at = Some(look.now);
-        self.paid = 0.0;
+        self.seen = self.seen.saturating_add(1);
         if let Some(since) = before.idle_since {
             // At least as long as it had lasted.
             self.lengths.add(before.now.saturating_sub(since).as_f64(), 1.0);
@@ -179,6 +189,23 @@ impl Gaps {
         if came > 1.0 && elapsed <= LOOK_MOST.as_f64() {
             self.lengths.add(elapsed / came, (came - 1.0).min(UNSEEN_MAX));
         }
+        met
+    }
+
+    /// How many of those that `came` since a command was sent met it. A look may be late: then as large a part of them as it ran of that time. Whoever ends a gap may
+    /// begin with very many at once, which wait for each other and not for the command.
+    fn met(&mut self, look: &Look, came: f64, took: Option<Nanos>) -> f64 {
+        let (Some(took), Some((sent, rate, urgent))) = (took.filter(|took| *took > Nanos::ZERO), self.sent.take()) else { return 0.0 };
+        let since = look.now.saturating_sub(sent).max(took);
+        let met = (came * took.as_f64() / since.as_f64()).min(MET_MOST.max(MET_TIMES * rate * took.as_f64()));
+        // Those that cannot wait are few enough by themselves.
+        self.account -= if urgent { 0.0 } else { met };
+        met
+    }
+
+    /// Whether enough is known of gaps to tell good moments.
+    pub(super) const fn know(&self) -> bool {
+        self.seen >= SEEN_MIN
     }
 
     /// Whether others use the device. Unknown is no.
@@ -186,15 +213,14 @@ impl Gaps {
         self.request_at.is_some_and(|at| now.saturating_sub(at) <= LATELY)
     }
 
-    /// How many requests a command of `took_ns` is expected to meet if it is sent now: as if there had been none before it in this gap, and what is left to pay of that.
-    fn meets(&self, observation: &Observation<'_>, took_ns: f64) -> (f64, f64) {
+    /// How many requests a command of `took_ns` is expected to meet if it is sent now.
+    fn meets(&self, observation: &Observation<'_>, took_ns: f64) -> f64 {
         let idle = observation.idle_since.filter(|_| observation.in_flight == 0);
         let lasted = idle.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
         // Whoever ends the gap, and those who come behind it.
         let come = self.rate * took_ns;
         let together = (1.0 + come / 2.0).max(come);
-        let meets = self.lengths.ends(lasted, took_ns) * together;
-        (meets, if idle.is_some() { meets.min((together - self.paid).max(0.0)) } else { meets })
+        self.lengths.ends(lasted, took_ns) * together
     }
 
     /// Until when a command that takes `took_ns` has to wait, if it has to. Where requests are not counted it never has.
@@ -203,37 +229,25 @@ impl Gaps {
         let now = observation.now;
         let since = *self.waiting.get_or_insert(now);
         // One at a time in so long a time is within the share wherever requests come at random.
-        let patience = settings.patience.as_f64().max(took_ns / SHARE);
+        let patience = settings.patience.as_f64().max(took_ns / share(settings));
         let waited = now.saturating_sub(since).as_f64();
-        let (meets, left) = self.meets(observation, took_ns);
+        let meets = self.meets(observation, took_ns);
         self.best = (self.best * BEST_FADES).min(meets);
-        let short = left.min(SAVED_MAX) - self.account;
+        let short = meets.min(SAVED_MAX) - self.account;
         let good = meets <= (self.best * GOOD).max(GOOD_ANYWAY);
-        if (short <= 0.0 && good) || waited >= patience {
+        self.urgent = waited >= patience;
+        if (short <= 0.0 && good) || self.urgent {
             return None;
         }
-        let earns = self.rate * SHARE + 1.0 / ONE_IN_NS;
+        let earns = self.rate * share(settings) + 1.0 / ONE_IN_NS;
         // Sooner than it is earned it may cost less, in a gap.
         let look = Nanos(((took_ns / 8.0).max(short / earns / 8.0)).min(patience) as u64).max(LOOK_LEAST).min(LOOK_MOST);
         Some(now.saturating_add(look))
     }
 
-    /// A command that is expected to take `took_ns` is sent.
-    pub(super) fn sent(&mut self, observation: &Observation<'_>, took_ns: f64) {
-        self.waiting = None;
-        if observation.requests.is_some() {
-            self.sent = Some((self.meets(observation, took_ns).1, took_ns));
-        }
-    }
-
-    /// It took so long; 0 if nothing was sent. Gives how many requests were expected to meet it.
-    pub(super) fn pay(&mut self, took_ns: f64) -> f64 {
-        let Some((meets, expected_ns)) = self.sent.take() else { return 0.0 };
-        // Not as much as it turned out to be: whoever met it is counted when it is seen.
-        let met = meets * (took_ns / expected_ns.max(1.0)).min(1.0);
-        self.account = (self.account - met).max(-OWED_MAX);
-        self.paid += met;
-        met
+    /// A command is sent.
+    pub(super) const fn sent(&mut self, now: Nanos) {
+        (self.waiting, self.sent) = (None, Some((now, self.rate, self.urgent)));
     }
 
     /// A pass is over.
@@ -264,7 +278,7 @@ mod tests {
         let mut gaps = Gaps::new();
         for look in 0..requests * 10 {
             let (now, since) = (look as f64 / 2.0, (look / 10 * 10 + 1) as f64 / 2.0);
-            gaps.observe(&at(now, look / 10, (now >= since).then_some(since)));
+            gaps.observe(&IdleSettings::default(), &at(now, look / 10, (now >= since).then_some(since)), None);
         }
         gaps
     }
@@ -298,52 +312,58 @@ mod tests {
     #[test]
     fn the_middle_of_a_regular_gap_costs_nothing_and_its_end_a_whole_request() {
         let gaps = regular(400);
-        let meets = |since_ms: f64| gaps.meets(&at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS).0;
+        let meets = |since_ms: f64| gaps.meets(&at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS);
         assert!(meets(0.5) < 0.002 && meets(2.0) < 0.002, "{} {}", meets(0.5), meets(2.0));
         assert!(meets(3.9) > 0.1, "{}", meets(3.9));
         // Busy: all that come while it runs.
-        assert!(gaps.meets(&at(10_000.0, 400, None), 100.0 * MS).1 > 15.0);
+        assert!(gaps.meets(&at(10_000.0, 400, None), 100.0 * MS) > 15.0);
     }
 
     #[test]
     fn five_of_a_thousand_requests_may_meet_a_command_and_no_more_is_saved_than_one() {
         let mut gaps = Gaps::new();
         gaps.account = 0.0;
-        gaps.observe(&at(0.0, 0, None));
-        gaps.observe(&at(1.0, 100, None));
+        gaps.observe(&IdleSettings::default(), &at(0.0, 0, None), None);
+        gaps.observe(&IdleSettings::default(), &at(1.0, 100, None), None);
         assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
-        gaps.observe(&at(2.0, 10_000, None));
+        gaps.observe(&IdleSettings::default(), &at(2.0, 10_000, None), None);
         assert_eq!(gaps.account, 1.0);
         // A counter that began again.
         gaps.account = 0.0;
-        gaps.observe(&at(3.0, 100, None));
+        gaps.observe(&IdleSettings::default(), &at(3.0, 100, None), None);
         assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
         // And one in ten minutes without any.
         gaps.account = 0.0;
-        gaps.observe(&at(300_003.0, 100, None));
+        gaps.observe(&IdleSettings::default(), &at(300_003.0, 100, None), None);
         assert!((gaps.account - 0.5).abs() < 1e-9, "{}", gaps.account);
     }
 
     #[test]
-    fn a_gap_ends_once_however_many_commands_there_are_in_it() {
+    fn who_came_while_a_command_ran_is_paid_for() {
         let mut gaps = Gaps::new();
-        let mut paid = 0.0;
-        for look in 0..1000 {
-            let observation = at(1000.0 + f64::from(look) * 5.0, 7, Some(999.0));
-            gaps.observe(&observation);
-            gaps.sent(&observation, 5.0 * MS);
-            paid += gaps.pay(5.0 * MS);
-        }
-        assert!((0.99..=1.000_001).contains(&paid), "{paid}");
+        gaps.observe(&IdleSettings::default(), &at(0.0, 0, None), None);
+        let mut after = |came, in_flight, took_ms: f64, looked_ms: f64| {
+            (gaps.account, gaps.rate) = (0.0, 0.0);
+            let last = gaps.last.unwrap();
+            gaps.sent(last.now);
+            let now = last.now.as_f64() / MS + looked_ms;
+            let met = gaps.observe(
+                &IdleSettings::default(),
+                &Observation { in_flight, ..at(now, last.requests + came, Some(now)) },
+                Some(Nanos((took_ms * MS) as u64)),
+            );
+            (met, libm::round((gaps.account + met) * 1e4) / 1e4)
+        };
+        // All of them, those that are not done among them; half of those that came until a look that was late.
+        assert_eq!([after(2, 0, 5.0, 5.0), after(2, 1, 5.0, 5.0), after(4, 0, 5.0, 10.0)], [(2.0, 0.01), (3.0, 0.01), (2.0, 0.02)]);
+        assert_eq!([after(0, 0, 5.0, 5.0), after(2, 0, 0.0, 5.0)], [(0.0, 0.0), (0.0, 0.01)], "nobody, and nothing was sent");
     }
 
     #[test]
-    fn what_sent_nothing_costs_nothing_and_nobody_waits_for_ever() {
+    fn no_command_waits_for_ever() {
         let mut gaps = Gaps::new();
         let busy = |now: f64, requests| at(now, requests, None);
-        gaps.observe(&busy(0.0, 0));
-        gaps.sent(&busy(0.0, 0), 5.0 * MS);
-        assert_eq!((gaps.pay(0.0), gaps.account), (0.0, 1.0));
+        gaps.observe(&IdleSettings::default(), &busy(0.0, 0), None);
         gaps.account = -2.0;
         let settings = IdleSettings { patience: Nanos::from_secs(2), ..IdleSettings::default() };
         assert!(gaps.must_wait(&settings, &busy(0.0, 0), 5.0 * MS).is_some());
