@@ -77,20 +77,12 @@ fn pass(layout: &Layout, policy: &str) {
     let mut trimmed: Vec<TrimWindow> = Vec::new();
     for step in 0..REQUESTS_MAX {
         let action = policy.decide(&Observation {
-            now,
-            written: None,
-            written_step: Bytes(1),
-            free: Bytes::MAX,
-            windows: &layout.windows,
             granule: layout.granule,
             tail: layout.tail,
-            in_flight: 0,
             idle_since: Some(Nanos(1)),
-            foreground_wait_max: None,
             last_trim: last.take().as_ref(),
             forced: step == 0,
-            shutting_down: false,
-            on_battery: false,
+            ..Observation::of(now, &layout.windows)
         });
         match action {
             Action::Trim(request) => {
