@@ -98,6 +98,9 @@ impl Small {
                 settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
                 PolicySpec::Idle(settings)
             }
+            PolicySpec::Published(published) => PolicySpec::Published(
+                published.with_calendar(|at_least, poll| (self.sooner(at_least), self.sooner(poll).max(POLL_MIN.min(poll)))),
+            ),
             PolicySpec::None | PolicySpec::Online => *policy,
         }
     }
