@@ -100,6 +100,9 @@ impl Small {
                 settings.met_per_mille = (f64::from(settings.met_per_mille) * self.factor) as u32;
                 PolicySpec::Idle(settings)
             }
+            PolicySpec::Published(published) => PolicySpec::Published(
+                published.with_calendar(|at_least, poll| (self.sooner(at_least), self.sooner(poll).max(POLL_MIN.min(poll)))),
+            ),
             PolicySpec::None | PolicySpec::Online => *policy,
         }
     }
