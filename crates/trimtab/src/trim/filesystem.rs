@@ -231,12 +231,9 @@ impl Filesystem {
     /// What is in the way of trimming, if anything is. Discards nothing.
     #[must_use]
     pub fn obstacle(&mut self) -> Option<fitrim::Obstacle> {
-        // It would say so only when asked for a range that is not empty.
-        if self.mount.fs_type == "ntfs3" && !self.mount.has_option("discard") {
-            return Some(fitrim::Obstacle::Option);
-        }
+        let mount = self.mount.clone();
         match self.file() {
-            Ok(file) => fitrim::obstacle(file),
+            Ok(file) => fitrim::obstacle(Some(&mount), file),
             Err(errno) => Some(fitrim::Obstacle::Other(errno)),
         }
     }

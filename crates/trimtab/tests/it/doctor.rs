@@ -62,6 +62,26 @@ fn every_recorded_machine_gets_its_verdict() {
     }
 }
 
+/// What the lab says of its stacks (`truth`, the doctor's exit status) is what the doctor says of their trees.
+#[test]
+fn every_stack_of_the_lab_is_among_the_recorded_machines() {
+    let recorded = fixtures();
+    let mut stacks = 0;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/stacks")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let Some(truth) = text.split(['\n', ' ', ';']).find_map(|word| word.strip_prefix("truth=")) else { continue };
+        let name = format!("vm-{}", path.file_name().unwrap().to_str().unwrap());
+        let found = recorded.iter().find(|(recorded, _)| *recorded == name);
+        let (_, text) = found.unwrap_or_else(|| panic!("{name} is missing: record it (tests/lab/pack.py)"));
+        let tree = unpack(text);
+        let diagnosis = Doctor::new(&Root::recorded(tree.path()).unwrap()).unwrap().examine_path(Path::new(&tree.expected.subject)).unwrap();
+        assert_eq!(diagnosis.verdict.kind.exit_status().to_string(), truth, "{name}");
+        stacks += 1;
+    }
+    assert!(stacks >= 65, "{stacks}");
+}
+
 #[test]
 fn the_exit_status_says_the_verdict() {
     for (fixture, code) in [("sata-queued", 0), ("hard-disk", 0), ("luks-without-discards", 3), ("thin-pool-unprivileged", 4)] {

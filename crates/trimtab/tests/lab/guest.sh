@@ -1,5 +1,5 @@
 # Inside the guest: makes each stack, lets the commands at it, takes it away. Disks are named as the host names them.
-T=/tmp/trimtab; cp /host/trimtab $T
+T=/tmp/trimtab; cp /host/trimtab $T; uname -r > /host/kernel
 export TRIMTAB_STATE_DIR=/tmp/state TRIMTAB_RUNTIME_DIR=/run/trimtab XDG_DATA_HOME=/tmp/data NO_COLOR=1
 M=/mnt/stack; mkdir -p $M
 # The disks' nodes, by the names that the host gave them as serial numbers; others' serial numbers may be anything.
@@ -142,5 +142,9 @@ trial_of() { # NAME
   after; clean
 }
 
-[ "${1:-}" != --daemon ] || { . /host/daemon.sh; exit; }
-for stack in "$@"; do try "$stack"; mend "$stack"; trial_of "$stack"; done
+[ "${1:-}" != --daemon ] || { . /tmp/lab/daemon.sh; exit; }
+for stack in "$@"; do
+  begun=$(cut -d. -f1 /proc/uptime)
+  try "$stack"; mend "$stack"; trial_of "$stack"
+  echo "$stack $(($(cut -d. -f1 /proc/uptime) - begun))" >> /host/seconds
+done
