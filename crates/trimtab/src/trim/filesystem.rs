@@ -232,8 +232,9 @@ impl Filesystem {
     #[must_use]
     pub fn obstacle(&mut self) -> Option<fitrim::Obstacle> {
         let mount = self.mount.clone();
+        let unasked = mount.fs_type == "ntfs3" && fitrim::devices_take_none(&self.root, &self.stack);
         match self.file() {
-            Ok(file) => fitrim::obstacle(Some(&mount), file),
+            Ok(file) => fitrim::obstacle(Some(&mount), file).or(unasked.then_some(fitrim::Obstacle::Device)),
             Err(errno) => Some(fitrim::Obstacle::Other(errno)),
         }
     }

@@ -3,8 +3,10 @@
 //! The length that the call returns is no proof: it means different things per filesystem. The discard counters of the
 //! devices, before and after, are ([`crate::host::discards`]).
 
+use crate::host::block::Stack;
 use crate::host::discards::Meter;
 use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
 use crate::sys;
 use crate::sys::interrupt;
 use rustix::fd::AsFd;
@@ -88,6 +90,13 @@ pub fn obstacle(mount: Option<&Mount>, file: impl AsFd) -> Option<Obstacle> {
         Err(Errno::OPNOTSUPP) => Some(Obstacle::Device),
         Err(errno) => Some(Obstacle::Other(errno)),
     }
+}
+
+/// Whether none of the devices right below takes discards, by their limits: what [`obstacle`] cannot find out of ntfs3, since it does not ask.
+#[must_use]
+pub fn devices_take_none(root: &Root, stack: &Stack) -> bool {
+    let mut limits = stack.top_layers().map(|layer| root.read_u64(layer.queue().join("discard_max_bytes"))).peekable();
+    limits.peek().is_some() && limits.all(|limit| limit == Some(0))
 }
 
 /// What is in the way of FITRIM.

@@ -75,7 +75,8 @@ fn every_stack_of_the_lab_is_among_the_recorded_machines() {
         let found = recorded.iter().find(|(recorded, _)| *recorded == name);
         let (_, text) = found.unwrap_or_else(|| panic!("{name} is missing: record it (tests/lab/pack.py)"));
         let tree = unpack(text);
-        let diagnosis = Doctor::new(&Root::recorded(tree.path()).unwrap()).unwrap().examine_path(Path::new(&tree.expected.subject)).unwrap();
+        let diagnosis =
+            Doctor::new(&Root::recorded(tree.path()).unwrap()).unwrap().examine_path(Path::new(&tree.expected.subject)).unwrap();
         assert_eq!(diagnosis.verdict.kind.exit_status().to_string(), truth, "{name}");
         stacks += 1;
     }
