@@ -12,10 +12,10 @@ name_disks
 
 # For the descriptions of stacks.
 pgrep() { # -P PARENT or -f PART OF ITS COMMAND LINE
-  local of
+  local of words
   case $1 in
     -P) grep -l "^PPid:[[:space:]]*$2\$" /proc/[0-9]*/status 2> /dev/null | cut -d/ -f3 | grep . ;;
-    -f) for of in /proc/[0-9]*/cmdline; do tr '\0' ' ' < "$of" 2> /dev/null | grep -q -- "$2" && echo "$of"; done 2> /dev/null | cut -d/ -f3 | grep . ;;
+    -f) for of in /proc/[0-9]*; do mapfile -d '' -t words 2> /dev/null < $of/cmdline && [[ "${words[*]}" =~ $2 ]] && echo ${of#/proc/}; done 2> /dev/null | grep . ;;
   esac
 }
 vg() { vgcreate -qq -y --metadatasize 1m vg "$@" > /dev/null; }
