@@ -142,6 +142,16 @@ trial_of() { # NAME
   after; clean
 }
 
+# Only the tree of each stack, and what the doctor says of it.
+record() { # NAME
+  local doctor; reset; . "/host/stacks/$1"; [ -n "${truth:-}" ] || return
+  clean; make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; after > /dev/null 2>&1; return; }
+  $T doctor --record "/host/trees/$1" "${subject:-$M}" > "/host/detail/$1" 2>&1; doctor=$?
+  [ $doctor = "$truth" ] || verdict="WRONG: doctor should be $truth"
+  printf '%-20s | doctor %s | %s\n' "$1" $doctor "$verdict"
+  after; clean
+}
+[ "${1:-}" != --record ] || { shift; for stack in "$@"; do record "$stack"; done; exit; }
 [ "${1:-}" != --daemon ] || { . /tmp/lab/daemon.sh; exit; }
 for stack in "$@"; do
   begun=$(cut -d. -f1 /proc/uptime)

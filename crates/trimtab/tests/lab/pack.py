@@ -2,7 +2,7 @@
 """pack.py TREE [SUBJECT TITLE]: a tree recorded by `trimtab doctor --record` as the text form of tests/fixtures/sysroots, without what is not about TRIM.
 
 With SUBJECT (a mount point or device) and TITLE what the doctor says of it stands above, as it has to be said from now on: to be looked at by whoever adds it.
-TRIMTAB names the program."""
+TRIMTAB names the program, LAB_KERNEL_VERSION the kernel where the tree does not."""
 import json, os, subprocess, sys
 tree = sys.argv[1]
 lines = []
@@ -19,12 +19,17 @@ def shorten(path, text):
     elif path.endswith('mke2fs.conf') or path.endswith('crypttab'):
         return None
     return text if keep is None else '\n'.join(l for l in text.split('\n') if keep(l))
+def kernel():
+    try:
+        return '.'.join(open(os.path.join(tree, 'proc/sys/kernel/osrelease')).read().split('.')[:2])
+    except OSError:
+        return os.environ.get('LAB_KERNEL_VERSION', '6.12')
 def expected(subject, title):
     program = os.environ.get('TRIMTAB', 'target/debug/trimtab')
     said = subprocess.run([program, 'doctor', '--json', '--sysroot', tree, subject], capture_output=True, text=True)
     found = json.loads(said.stdout)['diagnoses'][0]
     yield f'# {title}'
-    yield '# Recorded in a virtual machine (Linux 6.12).'
+    yield f'# Recorded in a virtual machine (Linux {kernel()}).'
     yield f'# expect subject: {subject}'
     yield f'# expect verdict: {found["verdict"]["kind"]}'
     for at in found['verdict'].get('at', []):
