@@ -8,7 +8,8 @@ name_disks() {
     [[ $serial =~ ^[A-Za-z0-9]+$ ]] && eval "$(echo "$serial" | tr A-Z a-z)=/dev/$name"
   done < <(lsblk -ndo NAME,SERIAL)
 }
-name_disks
+# On a busy machine udev takes its time.
+for i in $(seq 60); do name_disks; [ -n "${nvme0:-}" ] && [ -n "${sata0:-}" ] && [ -n "${vd0:-}" ] && [ -n "${sd0:-}" ] && [ -n "${bot0:-}" ] && [ -n "${uas0:-}" ] && break; udevadm settle --timeout=10; done
 
 # For the descriptions of stacks.
 pgrep() { # -P PARENT or -f PART OF ITS COMMAND LINE
