@@ -59,7 +59,7 @@ impl Possibilities {
     pub fn find(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
         let dir = crate::sys::beneath::Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        let trim_obstacle = fitrim::obstacle(&dir).map(|obstacle| obstacle.to_string());
+        let trim_obstacle = fitrim::obstacle(Some(&mount), &dir).map(|obstacle| obstacle.to_string());
         let remount_obstacle = remount_obstacle(&mount);
         let identity = identity(&mount, path, &dir)?;
         Ok(Self { discard: Discard::of(&mount), identity, mount, trim_obstacle, remount_obstacle, locks: None })

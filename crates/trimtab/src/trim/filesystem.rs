@@ -238,12 +238,10 @@ impl Filesystem {
     /// What is in the way of trimming, if anything is. Discards nothing.
     #[must_use]
     pub fn obstacle(&mut self) -> Option<fitrim::Obstacle> {
-        // It would say so only when asked for a range that is not empty.
-        if self.mount.fs_type == "ntfs3" && !self.mount.has_option("discard") {
-            return Some(fitrim::Obstacle::Option);
-        }
+        let mount = self.mount.clone();
+        let unasked = mount.fs_type == "ntfs3" && fitrim::devices_take_none(&self.root, &self.stack);
         match self.file() {
-            Ok(file) => fitrim::obstacle(file),
+            Ok(file) => fitrim::obstacle(Some(&mount), file).or(unasked.then_some(fitrim::Obstacle::Device)),
             Err(errno) => Some(fitrim::Obstacle::Other(errno)),
         }
     }

@@ -3,7 +3,10 @@
 //! The length that the call returns is no proof: it means different things per filesystem. The discard counters of the
 //! devices, before and after, are ([`crate::host::discards`]).
 
+use crate::host::block::Stack;
 use crate::host::discards::Meter;
+use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
 use crate::sys;
 use crate::sys::interrupt;
 use rustix::fd::AsFd;
@@ -72,11 +75,14 @@ fn nanos(duration: Duration) -> Nanos {
     Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Why FITRIM cannot work on the filesystem of `file`; `None` if it can.
+/// Why FITRIM cannot work on the filesystem of `file`, which is mounted as `mount`; `None` if it can.
 ///
 /// Asks for a range of no length: filesystems look at permission and at the device first, and only then say that the
-/// range is invalid. Nothing is discarded.
-pub fn obstacle(file: impl AsFd) -> Option<Obstacle> {
+/// range is invalid. Nothing is discarded. ntfs3 is not asked, since it takes no ranges; what its options say is all that is known before.
+pub fn obstacle(mount: Option<&Mount>, file: impl AsFd) -> Option<Obstacle> {
+    if mount.is_some_and(|mount| mount.fs_type == "ntfs3" && !mount.has_option("discard")) {
+        return Some(Obstacle::Option);
+    }
     match fitrim(file, TrimWindow { start: 0, len: 0 }, Bytes::ZERO) {
         Ok(_) | Err(Errno::INVAL) => None,
         Err(Errno::PERM | Errno::ACCESS) => Some(Obstacle::Permission),
@@ -84,6 +90,13 @@ pub fn obstacle(file: impl AsFd) -> Option<Obstacle> {
         Err(Errno::OPNOTSUPP) => Some(Obstacle::Device),
         Err(errno) => Some(Obstacle::Other(errno)),
     }
+}
+
+/// Whether none of the devices right below takes discards, by their limits: what [`obstacle`] cannot find out of ntfs3, since it does not ask.
+#[must_use]
+pub fn devices_take_none(root: &Root, stack: &Stack) -> bool {
+    let mut limits = stack.top_layers().map(|layer| root.read_u64(layer.queue().join("discard_max_bytes"))).peekable();
+    limits.peek().is_some() && limits.all(|limit| limit == Some(0))
 }
 
 /// What is in the way of FITRIM.
@@ -126,7 +139,15 @@ mod tests {
     #[test]
     fn a_filesystem_in_memory_has_no_fitrim() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
-        assert!(matches!(obstacle(&shm), Some(Obstacle::Filesystem | Obstacle::Permission)));
+        assert!(matches!(obstacle(None, &shm), Some(Obstacle::Filesystem | Obstacle::Permission)));
         assert!(fitrim(&shm, TrimWindow { start: 0, len: u64::MAX }, Bytes::ZERO).is_err());
+    }
+
+    #[test]
+    fn ntfs3_is_trimmed_only_when_mounted_with_discard_and_says_so_before() {
+        let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
+        let mounted = |options| crate::host::mountinfo::parse(format!("1 0 8:1 / /mnt rw - ntfs3 /dev/sda1 {options}\n").as_bytes());
+        assert_eq!(obstacle(mounted("rw,uid=0").first(), &shm), Some(Obstacle::Option));
+        assert_ne!(obstacle(mounted("rw,uid=0,discard").first(), &shm), Some(Obstacle::Option));
     }
 }

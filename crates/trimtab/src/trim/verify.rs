@@ -456,6 +456,9 @@ impl Probe {
         fs.restore_least(least);
         interrupt::check()?;
         match account.refusals.first() {
+            Some((_, refused)) if refused.errno == Errno::OPNOTSUPP => {
+                bail!(crate::trim::delivery::obstructed(fs, fitrim::Obstacle::Device))
+            }
             Some((_, refused)) => bail!("cannot trim {}: {refused}", fs.mount().mount_point.display()),
             None => Ok(()),
         }

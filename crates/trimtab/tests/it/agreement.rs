@@ -11,6 +11,7 @@ use trimtab::host::block::{Kind, Layer, Stack};
 use trimtab::host::discards::{LayerDiscards, fates};
 use trimtab::host::root::Root;
 use trimtab::trim::delivery::{judge_on, sends_later};
+use trimtab::trim::fitrim::devices_take_none;
 use trimtab::trim::verify::agree;
 use trimtab::trim::verify::arrival::arrival;
 use trimtab::trim::verify::readback::Content;
@@ -107,10 +108,22 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
     [doctor, delivery.exit_status(), kind.exit_status()]
 }
 
+/// The kernel cannot be asked without a range, and ranges are what ntfs3 must not be asked for.
+#[test]
+fn a_device_below_ntfs3_that_takes_no_discards_is_known_by_its_limits() {
+    for (name, none) in [("vm-ntfs3-no", true), ("vm-ntfs3-discard", false)] {
+        let (_, text) = fixtures().into_iter().find(|(found, _)| found == name).unwrap();
+        let tree = unpack(&text);
+        let root = Root::recorded(tree.path()).unwrap();
+        let stack = Place::of_path(&root, Path::new(&tree.expected.subject)).unwrap().stack;
+        assert_eq!(devices_take_none(&root, &stack), none, "{name}");
+    }
+}
+
 #[test]
 fn on_every_recorded_machine() {
     // Which are no filesystem, or of which only root could tell.
-    const LEFT_OUT: [&str; 4] = ["vm-swap", "vm-overlay", "sata-harmful-trim", "thin-pool-unprivileged"];
+    const LEFT_OUT: [&str; 6] = ["vm-swap", "vm-swap-fstab", "vm-swap-uuid", "vm-overlay", "sata-harmful-trim", "thin-pool-unprivileged"];
     // The way to the drive is free; by hand nothing is sent, which is what trim and verify are asked about, and both say so.
     const SENDS_LATER: [&str; 1] = ["vm-f2fs-nvme"];
     let mut tried = 0;

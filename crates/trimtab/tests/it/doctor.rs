@@ -62,6 +62,31 @@ fn every_recorded_machine_gets_its_verdict() {
     }
 }
 
+/// What the lab says of its stacks (`truth`, the doctor's exit status) is what the doctor says of their trees. `unrecorded` names those without one.
+#[test]
+fn the_stacks_of_the_lab_are_among_the_recorded_machines() {
+    let recorded = fixtures();
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab");
+    let mut missing = Vec::new();
+    for entry in fs::read_dir(lab.join("stacks")).unwrap() {
+        let path = entry.unwrap().path();
+        let stack = fs::read_to_string(&path).unwrap();
+        let Some(truth) = stack.split(['\n', ' ', ';']).find_map(|word| word.strip_prefix("truth=")) else { continue };
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let Some((_, text)) = recorded.iter().find(|(recorded, _)| *recorded == format!("vm-{name}")) else {
+            missing.push(name);
+            continue;
+        };
+        let tree = unpack(text);
+        let root = Root::recorded(tree.path()).unwrap();
+        let diagnosis = Doctor::new(&root).unwrap().examine_path(Path::new(&tree.expected.subject)).unwrap();
+        assert_eq!(diagnosis.verdict.kind.exit_status().to_string(), truth, "{name}");
+    }
+    missing.sort();
+    let unrecorded = fs::read_to_string(lab.join("unrecorded")).unwrap();
+    assert_eq!(missing, unrecorded.split_whitespace().collect::<Vec<_>>(), "record them, or take them from the list (tests/lab/pack.py)");
+}
+
 #[test]
 fn the_exit_status_says_the_verdict() {
     for (fixture, code) in [("sata-queued", 0), ("hard-disk", 0), ("luks-without-discards", 3), ("thin-pool-unprivileged", 4)] {

@@ -1,7 +1,7 @@
 //! Recorded `/sys`, `/proc` and `/etc` trees from a compact text form (`tests/fixtures/sysroots/*.txt`).
 //!
 //! ```text
-//! # expect verdict: blocked              what the doctor has to say; also: subject, at, finding, to do, trimmed by
+//! # expect verdict: blocked              what the doctor has to say; also: subject, at, finding, to do, action, trimmed by
 //! /path = text                           a file; \n is a line end
 //! /path -> target                        a symbolic link
 //! /path <<                               a file of several lines, up to a line with a single dot
@@ -26,6 +26,7 @@ pub struct Expected {
     pub at: Vec<String>,
     pub findings: Vec<String>,
     pub to_do: Vec<String>,
+    pub actions: Vec<String>,
     pub trimmed_by: Vec<String>,
 }
 
@@ -121,6 +122,7 @@ impl Unpacker {
             "at" => self.expected.at.push(value),
             "finding" => self.expected.findings.push(value),
             "to do" => self.expected.to_do.push(value),
+            "action" => self.expected.actions.push(value),
             "trimmed by" => self.expected.trimmed_by.push(value),
             _ => panic!("not understood: {what}"),
         }

@@ -16,7 +16,7 @@ fn what_was_freed_is_discarded_and_the_device_counts_it() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let dir = rustix::fs::open(mount.path(), rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
-        assert_eq!(fitrim::obstacle(&dir), None, "{fs_type}");
+        assert_eq!(fitrim::obstacle(None, &dir), None, "{fs_type}");
         let mut target = MountedDir::new(DirTarget::new(dir, &mount.path(), DirOptions::default()));
         target.trim_all().unwrap();
         let free = || rustix::fs::statvfs(mount.path()).map(|s| s.f_bfree * s.f_frsize).unwrap();

@@ -1,6 +1,7 @@
 # Inside the guest, from guest.sh: the daemon over ten filesystems for an hour of the guest's clock (which jumps over idle time), with suspends, unplugged drives and
 # read-only remounts on the way. One line for each event and each check; WRONG where the daemon hangs, dies, or keeps something from going on.
 HOUR=3600; D=/mnt/d
+exec > /tmp/table 2>&1
 disks="nvme0 nvme1 nvmeign sata0 vd0 vdno sd0 bot0 uas0 mp0"; clean
 on() { # NAME DEVICE POLICY [OPTIONS]
   mkdir -p $D/$1; mount ${4:-} "$2" $D/$1 || echo "WRONG: $1 could not be made"
@@ -22,8 +23,9 @@ multipath_on; ext4 /dev/mapper/many; on ext4-multipath /dev/mapper/many $adaptiv
 now() { awk '{print int($1)}' /proc/uptime; }
 begun=$(now); at() { echo $(($(now) - begun)); }
 say() { printf '%5s s | %s\n' "$(at)" "$*"; }
-$T daemon --config /tmp/t.toml 2> /host/detail/daemon.log & daemon=$!
-cost() { awk -v hz="$(getconf CLK_TCK)" '{printf "%.1f s of processor time", ($14 + $15) / hz}' /proc/$daemon/stat; echo ", $(awk '/VmRSS/ {print $2}' /proc/$daemon/status) kB, $(ls /proc/$daemon/task | wc -l) threads, $(ls /proc/$daemon/fd | wc -l) descriptors"; }
+show() { cp /tmp/table /host/table; cp /tmp/daemon.log /host/detail/daemon.log; }
+$T daemon --config /tmp/t.toml 2> /tmp/daemon.log & daemon=$!
+cost() { awk -v hz="$(getconf CLK_TCK)" '{printf "%.1f s of processor time", ($14 + $15) / hz}' /proc/$daemon/stat; echo ", $(awk '/VmRSS/ {print $2}' /proc/$daemon/status) kB (at most $(awk '/VmHWM/ {print $2}' /proc/$daemon/status)), $(ls /proc/$daemon/task | wc -l) threads, $(ls /proc/$daemon/fd | wc -l) descriptors"; }
 # Others' work, which must never wait long for the daemon.
 work() {
   local name slow=""
@@ -33,11 +35,18 @@ work() {
   done
   [ -z "$slow" ] || say "WRONG: two minutes were not enough for 4 MiB on$slow"
 }
+# The shares with the host do not outlive a suspend: their driver has none. They are taken away before and given back after.
+P9=/sys/bus/virtio/drivers/9pnet_virtio
+shares_away() { show; umount /host /images || say "WRONG: the shares are in use"; ls $P9 | grep '^virtio' > /tmp/shares; while read -r share; do echo "$share" > $P9/unbind; done < /tmp/shares; }
+shares_back() {
+  while read -r share; do echo "$share" > $P9/bind; done < /tmp/shares
+  mount -t 9p -o trans=virtio,version=9p2000.L,cache=none host /host; mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,ro images /images; show
+}
 # The kernel's own test of a suspend: processes frozen, devices suspended, and awake again by itself. (No alarm wakes this machine.)
 asleep() { # SECONDS
-  local before; before=$(at); say "suspended for $1 s"
+  local before; before=$(at); say "suspended for $1 s: $(cost)"; shares_away
   echo devices > /sys/power/pm_test; echo $1 > /sys/module/suspend/parameters/pm_test_delay; echo freeze > /sys/power/state || say "WRONG: no suspend"
-  say "awake, $(($(at) - before)) s later"
+  shares_back; say "awake, $(($(at) - before)) s later; $(dmesg | grep -c 'PM: suspend exit\|PM: suspend entry') lines of suspends in the kernel's log"
 }
 done_=""
 once() { case $done_ in *" $1 "*) return 1 ;; esac; [ "$(at)" -ge "$2" ] && done_+=" $1 "; }
@@ -56,7 +65,8 @@ while [ "$(at)" -lt "$HOUR" ]; do
   once again 2900 && asleep 20
   [ -e /proc/$daemon/stat ] || { say "WRONG: the daemon has ended"; break; }
   waiting=$(grep -l '^State:[[:space:]]*D' /proc/$daemon/task/*/status 2> /dev/null | wc -l); [ "$waiting" = 0 ] || say "$waiting threads wait for a device"
-  sleep 45
+  for quarter in 900 1800 2700; do once "at$quarter" $quarter && say "$(cost)"; done
+  show; sleep 45
 done
 say "the hour is over: $(cost)"
 kill -TERM $daemon; before=$(at)
@@ -64,8 +74,8 @@ for i in $(seq 60); do [ -e /proc/$daemon ] || break; sleep 1; done
 [ -e /proc/$daemon ] && say "WRONG: it has not ended" || { wait $daemon; say "it ended with $? within $(($(at) - before)) s of SIGTERM"; }
 $T results list --store /tmp/state/history.db > /host/detail/history 2>&1
 for name in $names; do
-  # Of what the daemon's log says: passes, and what went wrong.
-  say "$name: $(grep -c "$D/$name[: ].*trimmed\|$D/$name[: ].*reached" /host/detail/daemon.log) lines of passes, $(grep "$D/$name" /host/detail/daemon.log | grep -ci 'cannot\|fail\|blocked\|error') of trouble"
+  say "$name: $(grep -c "$D/$name: pass complete" /tmp/daemon.log) passes complete, $(grep "$D/$name" /tmp/daemon.log | grep -ci 'stopped\|refused\|cannot\|fail\|blocked\|error\|not trimmed') lines of trouble"
 done
 dmesg | grep -i 'hung task\|blocked for more\|BUG\|Oops' | head -5
 for name in $names; do umount -l $D/$name 2> /dev/null; done
+show

@@ -1,5 +1,5 @@
 # Inside the guest: makes each stack, lets the commands at it, takes it away. Disks are named as the host names them.
-T=/tmp/trimtab; cp /host/trimtab $T
+T=/tmp/trimtab; cp /host/trimtab $T; uname -r > /host/kernel
 export TRIMTAB_STATE_DIR=/tmp/state TRIMTAB_RUNTIME_DIR=/run/trimtab XDG_DATA_HOME=/tmp/data NO_COLOR=1
 M=/mnt/stack; mkdir -p $M
 # The disks' nodes, by the names that the host gave them as serial numbers; others' serial numbers may be anything.
@@ -8,14 +8,15 @@ name_disks() {
     [[ $serial =~ ^[A-Za-z0-9]+$ ]] && eval "$(echo "$serial" | tr A-Z a-z)=/dev/$name"
   done < <(lsblk -ndo NAME,SERIAL)
 }
-name_disks
+# On a busy machine udev takes its time.
+for i in $(seq 60); do name_disks; [ -n "${nvme0:-}" ] && [ -n "${sata0:-}" ] && [ -n "${vd0:-}" ] && [ -n "${sd0:-}" ] && [ -n "${bot0:-}" ] && [ -n "${uas0:-}" ] && break; udevadm settle --timeout=10; done
 
 # For the descriptions of stacks.
 pgrep() { # -P PARENT or -f PART OF ITS COMMAND LINE
-  local of
+  local of words
   case $1 in
     -P) grep -l "^PPid:[[:space:]]*$2\$" /proc/[0-9]*/status 2> /dev/null | cut -d/ -f3 | grep . ;;
-    -f) for of in /proc/[0-9]*/cmdline; do tr '\0' ' ' < "$of" 2> /dev/null | grep -q -- "$2" && echo "$of"; done 2> /dev/null | cut -d/ -f3 | grep . ;;
+    -f) for of in /proc/[0-9]*; do mapfile -d '' -t words 2> /dev/null < $of/cmdline && [[ "${words[*]}" =~ $2 ]] && echo ${of#/proc/}; done 2> /dev/null | grep . ;;
   esac
 }
 vg() { vgcreate -qq -y --metadatasize 1m vg "$@" > /dev/null; }
@@ -142,5 +143,19 @@ trial_of() { # NAME
   after; clean
 }
 
-[ "${1:-}" != --daemon ] || { . /host/daemon.sh; exit; }
-for stack in "$@"; do try "$stack"; mend "$stack"; trial_of "$stack"; done
+# Only the tree of each stack, and what the doctor says of it.
+record() { # NAME
+  local doctor; reset; . "/host/stacks/$1"; [ -n "${truth:-}" ] || return
+  clean; make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; after > /dev/null 2>&1; return; }
+  $T doctor --record "/host/trees/$1" "${subject:-$M}" > "/host/detail/$1" 2>&1; doctor=$?
+  [ $doctor = "$truth" ] || verdict="WRONG: doctor should be $truth"
+  printf '%-20s | doctor %s | %s\n' "$1" $doctor "$verdict"
+  after; clean
+}
+[ "${1:-}" != --record ] || { shift; for stack in "$@"; do record "$stack"; done; exit; }
+[ "${1:-}" != --daemon ] || { . /tmp/lab/daemon.sh; exit; }
+for stack in "$@"; do
+  begun=$(cut -d. -f1 /proc/uptime)
+  try "$stack"; mend "$stack"; trial_of "$stack"
+  echo "$stack $(($(cut -d. -f1 /proc/uptime) - begun))" >> /host/seconds
+done

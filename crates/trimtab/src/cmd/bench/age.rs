@@ -7,7 +7,7 @@ use crate::cmd::options::SafetyArgs;
 use crate::drives::simulate::Unwatched;
 use crate::host::Observer;
 use crate::output::Context;
-use crate::session::discard_option;
+use crate::session::discard_option::{self, Discard};
 use crate::session::runner::starts_now;
 use crate::session::safety::{self, Workspace};
 use crate::store::recipe;
@@ -195,13 +195,14 @@ fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) 
     let plan = args.plan(&workload.plan());
     let workspace = safety::prepare(context, args.safety.reserve, path, "bench age", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    let discard = discard_option::of_path(path);
+    let mount = discard_option::mount_of(path).ok();
+    let discard = mount.as_ref().map(Discard::of);
     let mut header = starts_now("age", args.settings(), TargetKind::Directory, &args.target, policy::AS_MOUNTED, args.seed);
     header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
     let online = discard.is_some_and(|discard| discard.is_on());
     let (mut blocks, mut files) = open(args, &workspace)?;
     header.settings.push(Field::new("engine", blocks.engine()));
-    let (trim_obstacle, _locks) = match fitrim::obstacle(files.dir()).map(|obstacle| obstacle.to_string()) {
+    let (trim_obstacle, _locks) = match fitrim::obstacle(mount.as_ref(), files.dir()).map(|obstacle| obstacle.to_string()) {
         None => lock_drives(path).map_or_else(|error| (Some(format!("{error:#}")), None), |locks| (None, Some(locks))),
         obstacle => (obstacle, None),
     };

@@ -3,7 +3,7 @@
 use super::extents::Extent;
 use crate::host::mountinfo::Mount;
 use crate::sys::fsmap;
-use crate::trim::btrfs;
+use crate::trim::{btrfs, xfs};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
@@ -26,21 +26,76 @@ pub fn all_free(mount: &Mount, file: BorrowedFd<'_>, extents: &[Extent]) -> Opti
 
 fn is_free(mount: &Mount, file: BorrowedFd<'_>, extent: &Extent) -> Result<bool, Errno> {
     let end = extent.address.saturating_add(extent.len);
-    let mut at = extent.address;
+    let ask = |from| fsmap::extents::<RECORDS>(file, (mount.dev.major, mount.dev.minor), from, end);
+    if is_covered(extent.address, extent.address, end, ask)? {
+        return Ok(true);
+    }
+    if mount.fs_type != "xfs" {
+        return Ok(false);
+    }
+    // XFS before Linux 6.5 leaves out what begins before it is asked from. No free extent begins before its allocation group does.
+    let group = xfs::geometry(file)?.group_bytes().max(1);
+    is_covered(extent.address - extent.address % group, extent.address, end, ask)
+}
+
+/// Whether free space covers all from `start` to `end`, as `ask` lists it from `from` on.
+fn is_covered(
+    mut from: u64,
+    start: u64,
+    end: u64,
+    ask: impl Fn(u64) -> Result<(Vec<fsmap::Extent>, Option<u64>), Errno>,
+) -> Result<bool, Errno> {
+    let mut at = start;
     // Each call gets further, or it is the last.
     while at < end {
-        let (found, next) = fsmap::extents::<RECORDS>(file, (mount.dev.major, mount.dev.minor), at, end)?;
+        let (found, next) = ask(from)?;
         for found in found {
+            if found.end() <= at {
+                continue;
+            }
             // A gap is nothing that is known to be free.
             if !found.free || found.start > at {
                 return Ok(false);
             }
-            at = at.max(found.end());
+            at = found.end();
         }
         match next {
-            Some(next) if next == at => {}
+            Some(next) if next > from => from = next,
             _ => break,
         }
     }
     Ok(at >= end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPACE: [(u64, u64, bool); 5] = [(0, 10, false), (10, 20, true), (30, 5, false), (35, 15, true), (50, 50, false)];
+
+    fn of((start, len, free): (u64, u64, bool)) -> fsmap::Extent {
+        fsmap::Extent { start, len, free }
+    }
+
+    /// Two records at a time; `cut` as newer kernels do, which begin with the rest of an extent, or without what begins before.
+    fn ask(from: u64, end: u64, cut: bool) -> Result<(Vec<fsmap::Extent>, Option<u64>), Errno> {
+        let rest = |extent: &fsmap::Extent| if cut { extent.end() > from } else { extent.start >= from };
+        let all: Vec<fsmap::Extent> = SPACE.map(of).into_iter().filter(rest).filter(|extent| extent.start < end).take(2).collect();
+        let next = all.last().map(|last| last.end()).filter(|next| all.len() == 2 && *next < end);
+        Ok((all, next))
+    }
+
+    #[test]
+    fn free_space_is_found_from_its_middle_and_from_before_it() {
+        for (start, end, free) in
+            [(10, 30, true), (12, 20, true), (5, 12, false), (12, 32, false), (29, 31, false), (36, 50, true), (36, 51, false)]
+        {
+            assert_eq!(is_covered(start, start, end, |from| ask(from, end, true)), Ok(free), "{start} to {end}");
+            assert_eq!(is_covered(0, start, end, |from| ask(from, end, false)), Ok(free), "{start} to {end}, from 0");
+            assert!(
+                free || is_covered(start, start, end, |from| ask(from, end, false)) == Ok(false),
+                "{start} to {end}, told nothing of its beginning"
+            );
+        }
+    }
 }
