@@ -206,6 +206,7 @@ const KIND: Kind = Kind {
     protected: false,
     slc: false,
     folds: true,
+    shifted: false,
     read_spread_permille: 0,
     compresses: false,
     trim_queued: true,

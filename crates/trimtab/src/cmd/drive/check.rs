@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::twin::Twin;
-use trimtab_core::learn::predict::{Figure, Prediction, SIZE, What, churn, figures, predictions};
+use trimtab_core::learn::predict::{Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::usage::UsageError;
 
@@ -76,7 +76,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .into());
     };
     let on = On::of(args, &TargetSpec::resolve_as(&args.target, TAKES)?)?;
-    let predicted = predicted(twin, args, |member| on.predicted(member, args))?;
+    let predicted = predicted(twin, args, |nth, member| on.predicted(member, nth % 2 == 1, args))?;
+    let unexplained = Unexplained::said(&twin.origin);
+    let predicted: Vec<Prediction> = predicted.into_iter().map(|one| one.widened(unexplained)).collect();
     let (hash, kept) = keep(args, &drive.spec, twin, &predicted)?;
     let (measured, mut notes) = on.measured(args, context)?;
     if interrupt::requested() {
@@ -98,9 +100,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// What the members of the ensemble show.
-fn predicted(twin: &Twin, args: &Args, show: impl Fn(&DriveSpec) -> Option<Vec<Figure>> + Sync + Send) -> anyhow::Result<Vec<Prediction>> {
+fn predicted(
+    twin: &Twin,
+    args: &Args,
+    show: impl Fn(usize, &DriveSpec) -> Option<Vec<Figure>> + Sync + Send,
+) -> anyhow::Result<Vec<Prediction>> {
     let tried = twin.members.len().min(args.members as usize);
-    let shown: Vec<Vec<Figure>> = twin.members[..tried].par_iter().filter(|_| !interrupt::requested()).filter_map(show).collect();
+    let members = twin.members[..tried].par_iter().enumerate().filter(|_| !interrupt::requested());
+    let shown: Vec<Vec<Figure>> = members.filter_map(|(nth, member)| show(nth, member)).collect();
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
@@ -158,10 +165,11 @@ impl On {
         Ok(Self::Modelled(Box::new(truth)))
     }
 
-    fn predicted(&self, member: &DriveSpec, args: &Args) -> Option<Vec<Figure>> {
+    /// What `member` shows; `shifted` where nobody knows what others wrote before.
+    fn predicted(&self, member: &DriveSpec, shifted: bool, args: &Args) -> Option<Vec<Figure>> {
         match self {
             Self::Modelled(_) => of_modelled(member, args),
-            Self::Real(checked) => checked.area().figures(member, args.seed),
+            Self::Real(checked) => checked.area().figures(member, shifted, args.seed),
         }
     }
 
