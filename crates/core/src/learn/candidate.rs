@@ -93,8 +93,6 @@ pub struct Kind {
     pub slc: bool,
     /// What the probes wrote there was moved to native cells while the drive was left alone.
     pub folds: bool,
-    /// What the probes wrote begins in the middle of a row, as others had written something before.
-    pub shifted: bool,
     /// Spread of the times of pages, in per mille.
     pub read_spread_permille: u16,
     /// What is written is compressed.

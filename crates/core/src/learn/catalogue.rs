@@ -206,7 +206,6 @@ const KIND: Kind = Kind {
     protected: false,
     slc: false,
     folds: true,
-    shifted: false,
     read_spread_permille: 0,
     compresses: false,
     trim_queued: true,

@@ -173,7 +173,6 @@ pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
         protected: random.chance(chances.protected),
         slc,
         folds: true,
-        shifted: false,
         read_spread_permille: if random.chance(chances.spread) { random.between(100, 400) as u16 } else { 0 },
         compresses: !slc && !pcie && random.chance(chances.compresses),
         trim_queued: random.chance(chances.queued),

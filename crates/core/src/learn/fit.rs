@@ -61,9 +61,6 @@ pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
     let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
     let mut target = DriveTarget::new(drive, probes::DEPTH_MAX);
     let mut lab = Lab::new(&mut target);
-    if candidate.kind.shifted {
-        probes::shift(&mut lab, plan.start + plan.area, candidate.kind.row_bytes()).ok()?;
-    }
     probes::there_already(&mut lab, plan).ok()?;
     let found = probes::run(&mut lab, plan, &mut ()).ok()?;
     Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())

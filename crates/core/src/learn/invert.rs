@@ -97,7 +97,6 @@ fn kind(found: &Findings, plan: &Plan, host: &Host, read: Option<f64>) -> Kind {
         protected: found.ns("flush").is_some_and(|flush| flush < at_once),
         slc,
         folds: true,
-        shifted: false,
         read_spread_permille: spread(found),
         compresses: !slc && found.ns("write zeros").zip(found.ns("write random")).is_some_and(|(zeros, random)| zeros < 0.9 * random),
         trim_queued: queued(found).unwrap_or(plan.reported.full_duplex),

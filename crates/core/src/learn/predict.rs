@@ -6,7 +6,7 @@ pub mod churn;
 
 use super::fit::Fitted;
 use super::lab::{Lab, Stream};
-use super::probes::{self, DEPTH_MAX};
+use super::probes::DEPTH_MAX;
 use crate::data::DataClass;
 use crate::drive::model::{self, Model};
 use crate::drive::spec::twin::Origin;
@@ -138,17 +138,11 @@ impl Area {
         Ok(all)
     }
 
-    /// What a drive of `spec` shows, if the area begins in the middle of a row where it is `shifted`: nobody knows what others wrote before. `None` if it cannot be
-    /// made, or fails.
+    /// What a drive of `spec` shows. `None` if it cannot be made, or fails.
     #[must_use]
-    pub fn figures(&self, spec: &DriveSpec, shifted: bool, seed: u64) -> Option<Vec<Figure>> {
-        let beside = beside(spec)?;
-        let mut target = DriveTarget::new(model::build(&beside, seed).ok()?, DEPTH_MAX);
+    pub fn figures(&self, spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
+        let mut target = DriveTarget::new(model::build(&beside(spec)?, seed).ok()?, DEPTH_MAX);
         let mut lab = Lab::new(&mut target);
-        if let Some(flash) = beside.flash().filter(|_| shifted) {
-            let row = flash.geometry.page_bytes * u64::from(flash.geometry.planes);
-            probes::shift(&mut lab, self.bytes.next_multiple_of(1 << 30), row).ok()?;
-        }
         write(&mut lab, 0, self.bytes).ok()?;
         self.run(&mut lab, seed).ok()
     }
@@ -221,7 +215,7 @@ pub struct Prediction {
     pub what: What,
     /// The median of the members.
     pub median: f64,
-    /// One member in twenty shows less.
+    /// One drive in twenty shows less.
     pub low: f64,
     /// One in twenty shows more.
     pub high: f64,

@@ -49,15 +49,13 @@ pub struct Reach {
     pub trim_ranges_max: Option<u32>,
     /// Whether a flush is one of the drive, and no journal is written before.
     pub flushes: bool,
-    /// Whether nobody else has ever written to it, so that what is written begins where a row does.
-    pub alone: bool,
 }
 
 impl Reach {
     /// Nothing stands between.
     #[must_use]
     pub fn bare(reported: &Reported) -> Self {
-        Self { rest: REST, trim_ranges_max: reported.trim.map(|limits| limits.ranges_per_command_max), flushes: true, alone: true }
+        Self { rest: REST, trim_ranges_max: reported.trim.map(|limits| limits.ranges_per_command_max), flushes: true }
     }
 }
 
@@ -263,17 +261,6 @@ pub fn there_already(lab: &mut Lab<'_>, plan: &Plan) -> TargetResult {
     lab.stream(4, sequential(plan.part(0, 16), DataClass::Random))?;
     lab.one(Command::Flush)?;
     lab.idle(plan.reach.rest);
-    Ok(())
-}
-
-/// Has the next write begin in the middle of a row of `row_bytes`: what is before it was written at `offset`, which is used for nothing else, and is in the flash.
-///
-/// # Errors
-/// A target that fails.
-pub fn shift(lab: &mut Lab<'_>, offset: u64, row_bytes: u64) -> TargetResult {
-    lab.one(Command::Write(Extent { offset, len: row_bytes / 2 }, DataClass::Random))?;
-    lab.one(Command::Flush)?;
-    lab.idle(REST);
     Ok(())
 }
 

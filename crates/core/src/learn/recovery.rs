@@ -2,8 +2,8 @@
 //! ran; baselines predict the same. Nothing of a drawn drive is known to the fit but what it says of itself.
 //!
 //! A sample in every run of the tests; `TRIMTAB_TWINS=200` (in `make soak`) prints the figures of docs/method/twin.md, `TRIMTAB_TWINS_BUDGET=full` those of that
-//! budget, `TRIMTAB_TWINS_CHURN=4` those of churn by as many members, and `TRIMTAB_TWINS_CSV=FILE` keeps every prediction. After `TRIMTAB_TWINS_TIME` seconds no
-//! further drive is begun, and the figures are those of the drives that were.
+//! budget, `TRIMTAB_TWINS_CHURN=4` those of churn by as many members, and `TRIMTAB_TWINS_CSV=FILE` keeps every prediction. Once there is a file
+//! `TRIMTAB_TWINS_STOP` no further drive is begun, and the figures are those of the drives that were.
 
 use super::candidate::{Candidate, Kind, at};
 use super::fit::{self, OneByOne};
@@ -22,7 +22,6 @@ use std::collections::BTreeMap;
 use std::string::String;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
-use std::time::{Duration, Instant};
 use std::vec::Vec;
 use std::{env, format, println, thread};
 
@@ -168,7 +167,7 @@ fn trim_costs(truth: &Candidate, best: &Candidate, found: &Findings, plan: &Plan
     ];
     let of = |(number, many, name): (usize, f64, &str)| {
         let cost = truth.number(number).round().max(1.0);
-        ((best.number(number) / cost).ln().abs(), many * cost / found.ns(name).unwrap_or(f64::INFINITY))
+        (libm::log(best.number(number) / cost).abs(), many * cost / found.ns(name).unwrap_or(f64::INFINITY))
     };
     shares.map(of).to_vec()
 }
@@ -423,7 +422,8 @@ fn drives_drawn_at_random_are_found_again() {
     let churn = number("TRIMTAB_TWINS_CHURN").unwrap_or(0) as usize;
     let asked = Asked { budget, members: if many.is_some() { 16 } else { 4 }, churn, baselines: many.is_some() };
     let (next, all) = (AtomicU64::new(first), Mutex::new(Vec::new()));
-    let until = number("TRIMTAB_TWINS_TIME").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let stop = env::var("TRIMTAB_TWINS_STOP").ok();
+    let stopped = || stop.as_ref().is_some_and(|stop| std::fs::exists(stop).unwrap_or(false));
     let path = env::var("TRIMTAB_TWINS_CSV").ok();
     println!("{drives} drives from seed {first} on");
     thread::scope(|scope| {
@@ -431,7 +431,7 @@ fn drives_drawn_at_random_are_found_again() {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + drives || until.is_some_and(|until| Instant::now() >= until) {
+                    if seed >= first + drives || stopped() {
                         break;
                     }
                     let one = recovered(seed, asked);
@@ -447,7 +447,7 @@ fn drives_drawn_at_random_are_found_again() {
     });
     let mut all = all.into_inner().unwrap();
     all.sort_by_key(|one| one.seed);
-    let begun = if until.is_some() { all.last().map_or(0, |last| last.seed + 1 - first) } else { drives };
+    let begun = if stopped() { all.last().map_or(0, |last| last.seed + 1 - first) } else { drives };
     assert_eq!(all.len() as u64, begun, "a drive that was drawn could not be learned");
     tell(&all);
     if churn > 0 {

@@ -257,6 +257,31 @@ fn an_interval_leaves_out_a_twentieth_on_either_side() {
     assert!(predict::predictions(&[]).is_empty());
 }
 
+/// A superblock that is open stays in the SLC cache. Made smaller with the drive, it was full, and its data were read from native cells.
+#[test]
+fn a_drive_that_is_there_is_predicted_with_superblocks_of_full_size() {
+    let slc = SlcCache {
+        size: SlcSize::Fixed { bytes: 3 << 30 },
+        program_ns: 300_000,
+        read_ns: 20_000,
+        when_full: SlcFull::WriteDirect,
+        idle_fold_ns: Some(2_000_000_000),
+    };
+    // Eight dies of 32 KiB a row: 96 MiB of native cells, a third of it with one bit a cell.
+    let mut spec = drive(|flash| flash.slc_cache = Some(slc));
+    spec.capacity_bytes = 240 << 30;
+    if let Medium::Flash(flash) = &mut spec.medium {
+        flash.geometry.bits_per_cell = 3;
+        flash.geometry.pages_per_block = 384;
+        flash.geometry = flash.geometry.clone().with_over_provisioning(240 << 30, 120);
+    }
+    let area = predict::Area { bytes: 16 << 20, writes: false, rest: crate::units::Nanos::from_secs(4) };
+    let all = area.figures(&spec, 5).unwrap();
+    let mean = all.iter().find(|one| one.workload == "reads, 4 in flight" && one.what == What::Mean).unwrap().value;
+    // Host, link, 20 us of a page and its way over the channel: 105 us, and some more where two want the same die. From native cells it is 168 us.
+    assert!((95e3..140e3).contains(&mean), "{mean}");
+}
+
 /// Of eight draws the least and the greatest leave out two of nine: what is drawn next lies between the two of a twin in nine of ten cases all the same.
 #[test]
 fn the_interval_of_a_few_members_is_wider_than_they_are() {

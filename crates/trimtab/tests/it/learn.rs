@@ -91,6 +91,7 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&["/proc"], "there is no drive below /proc: proc is not on a block device"),
         (&["."], "with 1.00 kB to be written nothing can be learned"),
         (&["drive:nowhere"], "no drive called"),
+        (&[".", "--rest", "400d"], "--rest is an hour at most"),
         (&["drive:sata-tlc-500gb", "--resume"], "--resume is for drives that are there"),
         (&[".", "--write-limit", "48MiB", "--resume"], "there is nothing to resume"),
         (&[".", "--write-limit", "96MiB", "--budget", "full"], "are too little for --budget full"),

@@ -151,11 +151,7 @@ impl Problem<'_> {
     fn changed(&mut self, best: &Point) -> Option<Vec<Point>> {
         let slopes = self.slopes(best)?;
         let means = self.means();
-        let mut near = neighbours(&best.candidate, !self.plan.reported.full_duplex);
-        if !self.plan.reach.alone {
-            near.extend(elsewhere(&best.candidate));
-        }
-        let points = self.try_all(near)?;
+        let points = self.try_all(neighbours(&best.candidate, !self.plan.reported.full_duplex))?;
         let mut all: Vec<Point> = points.into_iter().flatten().collect();
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         all.truncate(ADAPTED);
@@ -302,12 +298,6 @@ fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
         all.push(jump);
     }
     all
-}
-
-/// What the probes wrote begins elsewhere in a row, of a die or of one that is twice as long.
-fn elsewhere(from: &Candidate) -> Vec<Candidate> {
-    let shifted = |more: u32| arranged(from, |kind| (kind.shifted, kind.planes) = (!kind.shifted, kind.planes * more));
-    [1, 2].into_iter().filter_map(shifted).collect()
 }
 
 /// With a part of one bit a cell where there was none, emptied or not, or without.

@@ -2,6 +2,7 @@
 
 mod real;
 
+use super::ground;
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives::{self, Drive, twins};
 use crate::output::lines::prose;
@@ -69,6 +70,7 @@ const ALIKE: f64 = 0.005;
 /// Predicts, keeps that, measures and compares.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
+    ground::check_rest(args.rest)?;
     let drive = drives::load(&args.twin)?;
     let Some(twin) = &drive.twin else {
         return Err(UsageError::new(format!("{} is not a twin: it has no ensemble", args.twin))
@@ -76,7 +78,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .into());
     };
     let on = On::of(args, &TargetSpec::resolve_as(&args.target, TAKES)?)?;
-    let predicted = predicted(twin, args, |nth, member| on.predicted(member, nth % 2 == 1, args))?;
+    let predicted = predicted(twin, args, |member| on.predicted(member, args))?;
     let unexplained = Unexplained::said(&twin.origin);
     let predicted: Vec<Prediction> = predicted.into_iter().map(|one| one.widened(unexplained)).collect();
     let (hash, kept) = keep(args, &drive.spec, twin, &predicted)?;
@@ -100,14 +102,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// What the members of the ensemble show.
-fn predicted(
-    twin: &Twin,
-    args: &Args,
-    show: impl Fn(usize, &DriveSpec) -> Option<Vec<Figure>> + Sync + Send,
-) -> anyhow::Result<Vec<Prediction>> {
+fn predicted(twin: &Twin, args: &Args, show: impl Fn(&DriveSpec) -> Option<Vec<Figure>> + Sync + Send) -> anyhow::Result<Vec<Prediction>> {
     let tried = twin.members.len().min(args.members as usize);
-    let members = twin.members[..tried].par_iter().enumerate().filter(|_| !interrupt::requested());
-    let shown: Vec<Vec<Figure>> = members.filter_map(|(nth, member)| show(nth, member)).collect();
+    let shown: Vec<Vec<Figure>> = twin.members[..tried].par_iter().filter(|_| !interrupt::requested()).filter_map(show).collect();
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
@@ -165,11 +162,10 @@ impl On {
         Ok(Self::Modelled(Box::new(truth)))
     }
 
-    /// What `member` shows; `shifted` where nobody knows what others wrote before.
-    fn predicted(&self, member: &DriveSpec, shifted: bool, args: &Args) -> Option<Vec<Figure>> {
+    fn predicted(&self, member: &DriveSpec, args: &Args) -> Option<Vec<Figure>> {
         match self {
             Self::Modelled(_) => of_modelled(member, args),
-            Self::Real(checked) => checked.area().figures(member, shifted, args.seed),
+            Self::Real(checked) => checked.area().figures(member, args.seed),
         }
     }
 

@@ -148,7 +148,6 @@ fn plan(args: &Args, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow
         rest: args.rest,
         trim_ranges_max: if matches!(spec, TargetSpec::Device(_)) { Some(1) } else { None },
         flushes: below.fs_type.as_deref() != Some("btrfs"),
-        alone: false,
     };
     // A small area tells less than another round would; but one round alone does not tell how much it scatters.
     let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), args.seed);
