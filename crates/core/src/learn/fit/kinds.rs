@@ -26,7 +26,7 @@ const KINDS_MAX: usize = 24;
 const FITTED: usize = 4;
 /// Where the best is off by more, in units of what figures may be off by, all arrangements of so many families are fitted side by side, and so many more kinds
 /// are looked around.
-const UNEXPLAINED: f64 = 0.5;
+const UNEXPLAINED: f64 = 0.1;
 const FAMILIES: usize = 2;
 const EXPANSIONS_AFTER: usize = 4;
 /// So many of these are fitted to the end.
