@@ -95,6 +95,8 @@ fn origin<'py>(py: Python<'py>, origin: &Origin) -> PyResult<Bound<'py, PyDict>>
     all.set_item("seed", origin.seed)?;
     all.set_item("written_bytes", origin.written_bytes)?;
     all.set_item("misfit_permille", origin.misfit_permille)?;
+    all.set_item("off_permille", origin.off_permille)?;
+    all.set_item("off_of_whole_permille", origin.off_of_whole_permille)?;
     all.set_item("notes", &origin.notes)?;
     Ok(all)
 }

@@ -77,6 +77,8 @@ pub struct Fitted {
     pub explained: u32,
     /// Sum of the squares of the residuals of the figures, by their number: 1 is as good as figures are thought to be.
     pub misfit: f64,
+    /// By how much the logarithms of two of three figures are off at most, whatever they may be off by.
+    pub off: f64,
     /// Of each number, the share of what was not known of it that the figures took away, from 0 to 1.
     pub learned: [f64; NUMBERS],
     /// Figures that the best does not explain: the name, found, shown by the best.
@@ -140,6 +142,13 @@ fn explained_by(found: &Findings, shown: &[f64]) -> (f64, Vec<(Observation, f64)
     (misfit, odd.map(|((one, shown), _)| (one.clone(), libm::exp(*shown))).collect())
 }
 
+/// By how much two of three logarithms of figures are off at most.
+fn off_by(found: &Findings, shown: &[f64]) -> f64 {
+    let mut all: Vec<f64> = found.observations.iter().zip(shown).map(|(one, shown)| libm::fabs(libm::log(one.value_ns) - shown)).collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() * 2 / 3).copied().unwrap_or(0.0)
+}
+
 /// What is asked.
 struct Problem<'a> {
     plan: &'a Plan,
@@ -162,7 +171,8 @@ pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn 
     let (members, explained, rejected) = problem.ensemble(&best, &others)?;
     let learned = problem.learned(&best.candidate, &spread);
     let (misfit, odd) = explained_by(found, &best.shown);
-    Some(Fitted { misfit, learned, odd, tried: problem.trials.tried, rejected, best: best.candidate, members, explained, whole: None })
+    let (tried, off) = (problem.trials.tried, off_by(found, &best.shown));
+    Some(Fitted { misfit, off, learned, odd, tried, rejected, best: best.candidate, members, explained, whole: None })
 }
 
 impl Problem<'_> {

@@ -133,6 +133,8 @@ impl Measured {
             seed: self.plan.seed,
             written_bytes: self.written(),
             misfit_permille: libm::round(fitted.misfit * 1000.0) as u64,
+            off_permille: libm::round(fitted.off * 1000.0) as u64,
+            off_of_whole_permille: libm::round(fitted.whole.map_or(0.0, |whole| whole.off) * 1000.0) as u64,
             notes: doubts(fitted).into_iter().chain(self.notes.iter().cloned()).chain(odd).collect(),
         }
     }
@@ -205,7 +207,7 @@ mod tests {
         let plan = Plan::new(Budget::Small, Reported::of(&spec).unwrap(), 1 << 30, 1).unwrap();
         let best = invert(&Findings::default(), &plan);
         let (members, learned) = (vec![best.clone(); 64], [0.0; NUMBERS]);
-        let fitted = Fitted { members, best, explained, misfit, learned, odd: Vec::new(), tried: 1, rejected: 0, whole: None };
+        let fitted = Fitted { members, best, explained, misfit, off: 0.03, learned, odd: Vec::new(), tried: 1, rejected: 0, whole: None };
         let notes = vec!["it was warm".to_owned()];
         let model = "A b 1".to_owned();
         (Measured { plan, found: Findings::default(), whole: None, model, firmware: Some("X".to_owned()), notes }, fitted)

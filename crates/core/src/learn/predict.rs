@@ -4,11 +4,13 @@
 
 pub mod churn;
 
+use super::fit::Fitted;
 use super::lab::{Lab, Stream};
 use super::probes::DEPTH_MAX;
 use crate::data::DataClass;
 use crate::drive::model::{self, Model};
-use crate::drive::spec::DriveSpec;
+use crate::drive::spec::twin::Origin;
+use crate::drive::spec::{DriveSpec, Medium, SlcSize};
 use crate::drive::{Command, Extent, Ranges};
 use crate::policy::{PolicySpec, State};
 use crate::rng::Stream as Random;
@@ -29,6 +31,8 @@ use alloc::vec::Vec;
 pub const SIZE: Bytes = Bytes(1 << 30);
 /// Small operations.
 const SMALL: u64 = 4096;
+/// Random writes over a full drive, once they are as fast as they stay.
+const IN_THE_END: &str = "random writes in the end";
 /// Operations of each mix.
 const MIXED: usize = 6000;
 
@@ -137,19 +141,70 @@ impl Area {
     /// What a drive of `spec` shows. `None` if it cannot be made, or fails.
     #[must_use]
     pub fn figures(&self, spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
-        let small = Small::of(spec, AREA_SIZE).ok()?.spec;
-        let mut target = DriveTarget::new(model::build(&small, seed).ok()?, DEPTH_MAX);
+        let mut target = DriveTarget::new(model::build(&beside(spec)?, seed).ok()?, DEPTH_MAX);
         let mut lab = Lab::new(&mut target);
-        fill(&mut lab, 0, self.bytes).ok()?;
+        write(&mut lab, 0, self.bytes).ok()?;
         self.run(&mut lab, seed).ok()
     }
 }
 
-/// The size at which drives are tried beside one that is there: an SLC cache holds the area there, as it does on the drive.
+/// A drive of `spec` with less capacity on which nothing is ever collected. Its superblocks and its write cache are as large as they are: what lies in a superblock
+/// that is open stays in an SLC cache, however long the drive is left alone.
+fn beside(spec: &DriveSpec) -> Option<DriveSpec> {
+    let mut to = spec.clone();
+    to.capacity_bytes = AREA_SIZE.0.min(spec.capacity_bytes);
+    let Medium::Flash(flash) = &mut to.medium else { return None };
+    if let Some(slc) = &mut flash.slc_cache {
+        slc.size = SlcSize::Fixed { bytes: AREA_SIZE.0 / 8 };
+    }
+    flash.geometry = flash.geometry.clone().with_over_provisioning(to.capacity_bytes, 1000);
+    for _ in 0..MORE_BLOCKS_MAX {
+        if to.validate().is_ok() {
+            return Some(to);
+        }
+        if let Medium::Flash(flash) = &mut to.medium {
+            flash.geometry.blocks_per_plane += 1;
+        }
+    }
+    Some(Small::of(spec, AREA_SIZE).ok()?.spec)
+}
+
+/// Blocks of a plane that are added where superblocks are so large that there would be too few.
+const MORE_BLOCKS_MAX: u32 = 32;
+
+/// The size at which drives are tried beside one that is there: an SLC cache, an eighth of it, holds the area there, as it does on the drive.
 const AREA_SIZE: Bytes = Bytes(8 << 30);
 /// Larger operations, and how many of them.
 const LARGE: u64 = 32 << 10;
 const LARGE_COUNT: usize = 400;
+
+/// Nine of ten lie within so many standard deviations.
+const NINE_OF_TEN: f64 = 1.645;
+
+/// By how much the best drive of an ensemble is off in what it was fitted to: a standard deviation of logarithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unexplained {
+    /// Where little of a drive is used.
+    pub part: f64,
+    /// Where all of it is written over.
+    pub whole: f64,
+}
+
+impl Unexplained {
+    /// What `fitted` leaves.
+    #[must_use]
+    pub fn of(fitted: &Fitted) -> Self {
+        Self { part: fitted.off, whole: fitted.whole.map_or(fitted.off, |whole| whole.off) }
+    }
+
+    /// What a twin says of that.
+    #[must_use]
+    pub fn said(origin: &Origin) -> Self {
+        let part = origin.off_permille as f64 / 1000.0;
+        let whole = origin.off_of_whole_permille as f64 / 1000.0;
+        Self { part, whole: if whole > 0.0 { whole } else { part } }
+    }
+}
 
 /// What an ensemble says of one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -160,13 +215,31 @@ pub struct Prediction {
     pub what: What,
     /// The median of the members.
     pub median: f64,
-    /// One member in twenty shows less.
+    /// One drive in twenty shows less.
     pub low: f64,
     /// One in twenty shows more.
     pub high: f64,
 }
 
 impl Prediction {
+    /// The same of a drive of which the model is off by so much in whatever it shows: the members only differ in what is not known of a drive that the model could show
+    /// to the nanosecond.
+    #[must_use]
+    pub fn widened(self, unexplained: Unexplained) -> Self {
+        let Self { median, low, high, .. } = self;
+        let more = NINE_OF_TEN * if self.collects() { unexplained.whole } else { unexplained.part };
+        if low <= 0.0 || more <= 0.0 {
+            return self;
+        }
+        let half = |ratio: f64| libm::sqrt(libm::log(ratio) * libm::log(ratio) + more * more);
+        Self { low: median / libm::exp(half(median / low)), high: median * libm::exp(half(high / median)), ..self }
+    }
+
+    /// Whether it is of a drive that collects garbage.
+    fn collects(&self) -> bool {
+        self.workload == IN_THE_END || self.workload.starts_with("churn")
+    }
+
     /// Whether a measured value lies in the interval, but for `share` of it: what no clock tells apart.
     #[must_use]
     pub fn holds(&self, value: f64, share: f64) -> bool {
@@ -181,16 +254,35 @@ pub fn predictions(shown: &[Vec<Figure>]) -> Vec<Prediction> {
     let one = |(nth, figure): (usize, &Figure)| {
         let mut values: Vec<f64> = shown.iter().filter_map(|all| all.get(nth)).map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
-        let at = |permille: usize| values[(values.len() - 1) * permille / 1000];
-        Prediction {
-            workload: figure.workload,
-            what: figure.what,
-            median: at(500),
-            low: at(50),
-            high: values[values.len() - 1 - (values.len() - 1) * 50 / 1000],
-        }
+        let (low, high) = interval(&values);
+        Prediction { workload: figure.workload, what: figure.what, median: values[(values.len() - 1) / 2], low, high }
     };
     first.iter().enumerate().map(one).collect()
+}
+
+/// What Student's t stays below in 19 of 20 cases, for 1 to 17 degrees of freedom.
+const STUDENT: [f64; 17] =
+    [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740];
+
+/// Below what, and above what, the next of such values lies in one case of twenty each. `sorted` are some.
+///
+/// In k of n + 1 cases the next one lies below the k-th of n. Of fewer than nineteen none lies so far out; there the logarithms are taken for normal, with a spread that is
+/// only known from so few.
+fn interval(sorted: &[f64]) -> (f64, f64) {
+    let count = sorted.len();
+    let (least, most) = (sorted[0], sorted[count - 1]);
+    let place = (count + 1) as f64 / 20.0;
+    if place >= 1.0 {
+        let below = place as usize;
+        let share = place - below as f64;
+        let between = |near: f64, far: f64| near + (far - near) * share;
+        return (between(sorted[below - 1], sorted[below]), between(sorted[count - below], sorted[count - below - 1]));
+    }
+    let Some(student) = count.checked_sub(2).and_then(|freedom| STUDENT.get(freedom)).filter(|_| least > 0.0) else { return (least, most) };
+    let mean = sorted.iter().map(|value| libm::log(*value)).sum::<f64>() / count as f64;
+    let squares = sorted.iter().map(|value| (libm::log(*value) - mean) * (libm::log(*value) - mean)).sum::<f64>();
+    let half = student * libm::sqrt(squares / (count - 1) as f64 * (1.0 + 1.0 / count as f64));
+    (least.min(libm::exp(mean - half)), most.max(libm::exp(mean + half)))
 }
 
 fn add(all: &mut Vec<Figure>, workload: &'static str, stream: &Stream) {
@@ -224,7 +316,7 @@ fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> TargetResult {
     let mut places =
         (0..writes).map(|_| Command::Write(Extent { offset: random.below(capacity / SMALL) * SMALL, len: SMALL }, DataClass::Random));
     lab.stream(32, places.by_ref().take(writes * 3 / 4))?;
-    add(all, "random writes in the end", &lab.stream(32, places)?);
+    add(all, IN_THE_END, &lab.stream(32, places)?);
     if spec.flash().is_some_and(|flash| flash.trim.supported) {
         trims(&mut lab, capacity, seed, all)?;
     }
@@ -255,10 +347,15 @@ const TRIMS: u64 = 400;
 const FILL: u64 = 1 << 20;
 
 fn fill(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
+    write(lab, from, to)?;
+    lab.idle(Nanos::from_secs(60));
+    Ok(())
+}
+
+fn write(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
     let commands = (from / FILL..to / FILL).map(|nth| Command::Write(Extent { offset: nth * FILL, len: FILL }, DataClass::Random));
     lab.stream(4, commands)?;
     lab.one(Command::Flush)?;
-    lab.idle(Nanos::from_secs(60));
     Ok(())
 }
 

@@ -2,12 +2,13 @@
 //! ran; baselines predict the same. Nothing of a drawn drive is known to the fit but what it says of itself.
 //!
 //! A sample in every run of the tests; `TRIMTAB_TWINS=200` (in `make soak`) prints the figures of docs/method/twin.md, `TRIMTAB_TWINS_BUDGET=full` those of that
-//! budget, `TRIMTAB_TWINS_CHURN=4` those of churn by as many members, and `TRIMTAB_TWINS_CSV=FILE` keeps every prediction.
+//! budget, `TRIMTAB_TWINS_CHURN=4` those of churn by as many members, and `TRIMTAB_TWINS_CSV=FILE` keeps every prediction. Once there is a file
+//! `TRIMTAB_TWINS_STOP` no further drive is begun, and the figures are those of the drives that were.
 
 use super::candidate::{Candidate, Kind, at};
 use super::fit::{self, OneByOne};
 use super::lab::Lab;
-use super::predict::{Figure, Prediction, What, churn, figures, predictions};
+use super::predict::{Figure, Prediction, Unexplained, What, churn, figures, predictions};
 use super::probes::whole::{SIZE, Whole};
 use super::probes::{self, DEPTH_MAX, Findings, Plan};
 use super::{Budget, Reported, TrimLimits, classes};
@@ -67,8 +68,9 @@ struct Recovered {
     explained: u32,
     /// What of its kind was found otherwise than it is.
     otherwise: String,
-    /// Off by so much in its logarithm: the cost of a command, a range, a unit and a byte of a TRIM, where it is what is dear.
-    trim_costs: Vec<f64>,
+    /// Of the cost of a command, a range, a unit and a byte of a TRIM: by how much its logarithm is off, and the largest share that it has of what a TRIM of the
+    /// probes takes in truth.
+    trim_costs: Vec<(f64, f64)>,
     /// Each figure, measured and predicted.
     predicted: Vec<Predicted>,
     /// Of how full a drive: the policy that is named, the best in truth, and rates in truth: of the named one, of the best, of none.
@@ -121,16 +123,17 @@ fn recovered(seed: u64, asked: Asked) -> Option<Recovered> {
     let measured = figures(&spec, 5)?;
     let member = |candidate: &Candidate| candidate.spec("member", "member", &reported);
     let shown = fitted.members.iter().take(asked.members).filter_map(|one| figures(&member(one), 5));
-    let mut predicted: Vec<Predicted> = measured.iter().copied().zip(predictions(&shown.collect::<Vec<_>>())).collect();
+    let unexplained = Unexplained::of(&fitted);
+    let predictions = |shown: Vec<Vec<Figure>>| predictions(&shown).into_iter().map(|one| one.widened(unexplained)).collect::<Vec<_>>();
+    let mut predicted: Vec<Predicted> = measured.iter().copied().zip(predictions(shown.collect())).collect();
     let mut policies = Vec::new();
     if asked.churn > 0 {
         let in_truth = churn::figures(&spec, 5)?;
         let shown = fitted.members.iter().take(asked.churn).filter_map(|one| churn::figures(&member(one), 5));
-        let of_churn = predictions(&shown.collect::<Vec<_>>());
+        let of_churn = predictions(shown.collect());
         policies = [0.6, 0.9].into_iter().filter_map(|fill| named(fill, &in_truth, &of_churn)).collect();
         predicted.extend(in_truth.into_iter().zip(of_churn));
     }
-    let costs = [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB];
     Some(Recovered {
         seed,
         misfit: fitted.misfit,
@@ -139,7 +142,7 @@ fn recovered(seed: u64, asked: Asked) -> Option<Recovered> {
         explained: fitted.explained,
         otherwise: [otherwise(&truth.kind, &fitted.best.kind), hidden_otherwise(&truth, &fitted.best, asked.budget)].join("; ")
             + &worst_of_whole,
-        trim_costs: costs.map(|number| libm::log(fitted.best.number(number) / truth.number(number).round().max(1.0)).abs()).to_vec(),
+        trim_costs: trim_costs(&truth, &fitted.best, &found, &plan),
         baselines: [
             if asked.baselines { nearest(&found, &measured) } else { Vec::new() },
             interpolated(&found, &measured),
@@ -148,6 +151,25 @@ fn recovered(seed: u64, asked: Asked) -> Option<Recovered> {
         predicted,
         policies,
     })
+}
+
+/// By how much each cost of a TRIM is off, and how much of a TRIM it is. The probes trim one range, as many short ones as a command has, and half of
+/// the area with all its units.
+fn trim_costs(truth: &Candidate, best: &Candidate, found: &Findings, plan: &Plan) -> Vec<(f64, f64)> {
+    let most = plan.reported.trim.map_or(1, |limits| u64::from(limits.ranges_per_command_max));
+    let ranges = 256.min(most).min(plan.area / 32 / (64 << 10)) as f64;
+    let half = plan.area as f64 / 2.0;
+    let shares = [
+        (at::TRIM_COMMAND, 1.0, "trim one again"),
+        (at::TRIM_RANGE, ranges, "trim shortest again"),
+        (at::TRIM_UNIT, half / truth.kind.unit_bytes as f64, "trim all"),
+        (at::TRIM_GB, half / 1e9, "trim all"),
+    ];
+    let of = |(number, many, name): (usize, f64, &str)| {
+        let cost = truth.number(number).round().max(1.0);
+        (libm::log(best.number(number) / cost).abs(), many * cost / found.ns(name).unwrap_or(f64::INFINITY))
+    };
+    shares.map(of).to_vec()
 }
 
 /// The policy that the medians name, and what it and the best are worth in truth.
@@ -313,14 +335,19 @@ fn tell_policies(all: &[Recovered]) {
     );
 }
 
-/// Every prediction, for whoever wants to look for themselves.
+/// Every prediction, for whoever wants to look for themselves: after each drive, so that nothing is lost with what comes later.
 fn keep(path: &str, all: &[Recovered]) {
     let mut text = String::from("seed,workload,figure,measured,predicted,low,high\n");
     for one in all {
         for (figure, predicted) in &one.predicted {
             let Prediction { median, low, high, .. } = predicted;
-            let row =
-                format!("{},\"{}\",{},{:e},{median:e},{low:e},{high:e}\n", one.seed, figure.workload, figure.what.name(), figure.value);
+            let row = format!(
+                "{},\"{}\",{},{:.6e},{median:.6e},{low:.6e},{high:.6e}\n",
+                one.seed,
+                figure.workload,
+                figure.what.name(),
+                figure.value
+            );
             text.push_str(&row);
         }
     }
@@ -329,6 +356,23 @@ fn keep(path: &str, all: &[Recovered]) {
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// What came of one drive, as soon as it is known.
+fn tell_one(one: &Recovered) {
+    let share = |some: usize| 100.0 * some as f64 / one.predicted.len().max(1) as f64;
+    let held = share(one.predicted.iter().filter(|one| holds(one)).count());
+    let near = share(one.predicted.iter().filter(|one| off(one) < 0.15).count());
+    if env::var_os("TRIMTAB_TWINS_ALL").is_some() {
+        for (figure, predicted) in &one.predicted {
+            let (name, held) = (figure.what.name(), if predicted.holds(figure.value, 0.005) { "" } else { "NOT HELD" });
+            println!("    {} {name}: {:.4e} for {:.4e} {held}", figure.workload, predicted.median, figure.value);
+        }
+    }
+    println!(
+        "seed {}: misfit {:.2} ({:.2} of the true one), whole {:.2} ({:.2}), {} members, within 15 % {near:.0} %, held {held:.0} %; {}",
+        one.seed, one.misfit, one.misfit_of_truth, one.misfit_of_whole.0, one.misfit_of_whole.1, one.explained, one.otherwise
+    );
 }
 
 fn tell(all: &[Recovered]) {
@@ -349,9 +393,13 @@ fn tell(all: &[Recovered]) {
     let held = share(every.iter().filter(|one| holds(one)).count(), every.len());
     let near = share(every.iter().filter(|one| off(one) < 0.15).count(), every.len());
     println!("all {} figures of {} drives: within 15 % {near:.0} %, held {held:.0} %", every.len(), all.len());
-    let costs: Vec<f64> = all.iter().flat_map(|one| one.trim_costs.clone()).collect();
-    let near = share(costs.iter().filter(|off| **off < 0.1).count(), costs.len());
-    println!("costs of TRIM: off by {:.1} % at the median, within 10 % {near:.0} %", 100.0 * quantile(costs, 50));
+    for least in [0.0, 0.1] {
+        let costs: Vec<f64> =
+            all.iter().flat_map(|one| &one.trim_costs).filter(|(_, share)| *share >= least).map(|(off, _)| *off).collect();
+        let near = share(costs.iter().filter(|off| **off < 0.1).count(), costs.len());
+        let (count, which) = (costs.len(), if least > 0.0 { "that are a tenth of a TRIM" } else { "in all" });
+        println!("costs of TRIM {which}: {count}, off by {:.1} % at the median, within 10 % {near:.0} %", 100.0 * quantile(costs, 50));
+    }
     for (nth, name) in ["nearest shipped drive", "probes' own figures", "six rates"].into_iter().enumerate() {
         let errors: Vec<f64> = all.iter().flat_map(|one| one.baselines[nth].clone()).collect();
         println!("{name}: off by {:.1} % at the median of {}", 100.0 * quantile(errors.clone(), 50), errors.len());
@@ -360,20 +408,6 @@ fn tell(all: &[Recovered]) {
     let rates: Vec<f64> =
         every.iter().filter(|one| one.0.what == What::Rate && names.contains(&one.0.workload)).map(|one| off(one)).collect();
     println!("twins, on what the last two predict: off by {:.1} %", 100.0 * quantile(rates, 50));
-    for one in all {
-        let held = share(one.predicted.iter().filter(|one| holds(one)).count(), one.predicted.len());
-        let near = share(one.predicted.iter().filter(|one| off(one) < 0.15).count(), one.predicted.len());
-        if env::var_os("TRIMTAB_TWINS_ALL").is_some() {
-            for (figure, predicted) in &one.predicted {
-                let (name, held) = (figure.what.name(), if predicted.holds(figure.value, 0.005) { "" } else { "NOT HELD" });
-                println!("    {} {name}: {:.4e} for {:.4e} {held}", figure.workload, predicted.median, figure.value);
-            }
-        }
-        println!(
-            "seed {}: misfit {:.2} ({:.2} of the true one), whole {:.2} ({:.2}), {} members, within 15 % {near:.0} %, held {held:.0} %; {}",
-            one.seed, one.misfit, one.misfit_of_truth, one.misfit_of_whole.0, one.misfit_of_whole.1, one.explained, one.otherwise
-        );
-    }
     let unexplained: Vec<String> =
         all.iter().filter(|one| one.misfit > 1.0).map(|one| format!("{} ({:.1})", one.seed, one.misfit)).collect();
     println!("not explained (misfit above 1), by seed: {}", unexplained.join(", "));
@@ -388,32 +422,42 @@ fn drives_drawn_at_random_are_found_again() {
     let churn = number("TRIMTAB_TWINS_CHURN").unwrap_or(0) as usize;
     let asked = Asked { budget, members: if many.is_some() { 16 } else { 4 }, churn, baselines: many.is_some() };
     let (next, all) = (AtomicU64::new(first), Mutex::new(Vec::new()));
+    let stop = env::var("TRIMTAB_TWINS_STOP").ok();
+    let stopped = || stop.as_ref().is_some_and(|stop| std::fs::exists(stop).unwrap_or(false));
+    let path = env::var("TRIMTAB_TWINS_CSV").ok();
     println!("{drives} drives from seed {first} on");
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(drives as usize) {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + drives {
+                    if seed >= first + drives || stopped() {
                         break;
                     }
-                    all.lock().unwrap().extend(recovered(seed, asked));
+                    let one = recovered(seed, asked);
+                    one.iter().for_each(tell_one);
+                    let mut all = all.lock().unwrap();
+                    all.extend(one);
+                    if let Some(path) = &path {
+                        keep(path, &all);
+                    }
                 }
             });
         }
     });
     let mut all = all.into_inner().unwrap();
     all.sort_by_key(|one| one.seed);
-    assert_eq!(all.len() as u64, drives, "a drive that was drawn could not be learned");
+    let begun = if stopped() { all.last().map_or(0, |last| last.seed + 1 - first) } else { drives };
+    assert_eq!(all.len() as u64, begun, "a drive that was drawn could not be learned");
     tell(&all);
     if churn > 0 {
         tell_policies(&all);
     }
-    if let Ok(path) = env::var("TRIMTAB_TWINS_CSV") {
+    if let Some(path) = path {
         keep(&path, &all);
     }
     let median = |values: Vec<f64>| quantile(values, 50);
-    let costs = median(all.iter().flat_map(|one| one.trim_costs.clone()).collect());
+    let costs = median(all.iter().flat_map(|one| &one.trim_costs).map(|(off, _)| *off).collect());
     let errors = median(all.iter().flat_map(|one| one.predicted.iter().map(off)).collect());
     assert!(costs < 0.05 && errors < 0.1, "costs of TRIM {costs}, predictions {errors}");
     for (nth, name) in ["nearest", "interpolated", "six rates"].into_iter().enumerate() {

@@ -23,6 +23,8 @@ use quiet::Quiet;
 /// The least free extents of each round but the last, which takes all: most of the space is in the largest.
 const ROUNDS: [Bytes; 4] = [Bytes(16 << 20), Bytes(2 << 20), Bytes(256 << 10), Bytes(32 << 10)];
 
+/// What is known of others is good for so long: windows in which there is nothing to send are gone over meanwhile.
+const GOES_ON: Nanos = Nanos::from_millis(10);
 /// How many requests may meet a command, of a thousand.
 const MET_PER_MILLE: u32 = 5;
 /// The first free extent that is tried is no longer than this.
@@ -112,6 +114,8 @@ pub struct Idle {
     began: Option<Nanos>,
     /// What the next request is expected to take; worked out when it is asked for.
     next_takes_ns: Option<f64>,
+    /// Until then a request may follow one that had nothing to send.
+    goes_on_until: Option<Nanos>,
 }
 
 impl Idle {
@@ -128,6 +132,7 @@ impl Idle {
             gain: Gain::restore(state),
             began: None,
             next_takes_ns: None,
+            goes_on_until: None,
         }
     }
 
@@ -156,6 +161,7 @@ impl Idle {
         let sent = self.pace.learn(&self.settings, observation);
         let met = self.gaps.observe(&self.settings, observation, sent.map(|sent| sent.took));
         if let Some(sent) = sent {
+            self.goes_on_until = self.goes_on_until.filter(|_| sent.commands == 0 && observation.by_size);
             self.next_takes_ns = None;
             // Whoever lets more of them meet one counts each for less.
             let met = met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1));
@@ -184,9 +190,14 @@ impl Idle {
                 self.pass.end_here();
                 self.next_piece(observation)
             }
+            // To look whether there is something to send nobody has to be waited for.
+            Step::Window(_) if self.goes_on_until.is_some_and(|until| observation.now <= until) => Some(self.send_piece(observation)),
             Step::Window(_) => Some(match self.must_wait(observation) {
                 Some(until) => Action::WaitUntil(until),
-                None => self.send_piece(observation),
+                None => {
+                    self.goes_on_until = Some(observation.now.saturating_add(GOES_ON));
+                    self.send_piece(observation)
+                }
             }),
         }
     }
@@ -277,7 +288,8 @@ impl Idle {
         if whole_units(piece, observation.granule).is_some() {
             return None;
         }
-        if observation.by_size {
+        // In turns: an extent of that size costs nothing more than to be sent twice, and where all are larger only tails tell.
+        if observation.by_size && search.tried.is_multiple_of(2) {
             let chosen = self.pass.scattered(observation, search.tried, Bytes::ZERO).filter(|_| search.vain < TRIALS_VAIN)?;
             // Of the first nothing is known, and it tells most if there is one.
             let below = Bytes(if self.pace.is_new() { FIRST_TRIAL } else { piece.0 }.saturating_add(1));

@@ -291,6 +291,8 @@ mod tests {
                 seed: 1,
                 written_bytes: 1,
                 misfit_permille: 1,
+                off_permille: 1,
+                off_of_whole_permille: 0,
                 notes: Vec::new(),
             },
             parameters: vec![parameter("flash.nand.erase_ns"), parameter("flash.trim.command_ns"), parameter(SPARE)],

@@ -107,7 +107,7 @@ pub fn all_free(file: impl AsFd, device: DevNumber, window: TrimWindow) -> Resul
     let end = window.start.saturating_add(window.len);
     let (mut from, mut all) = (window.start, Vec::new());
     loop {
-        let (extents, next) = free_extents::<RECORDS_MANY>(&file, device, from, end)?;
+        let (extents, next) = free_extents::<RECORDS>(&file, device, from, end)?;
         all.extend(extents.iter().map(|extent| (extent.start, extent.len)));
         match next {
             Some(next) => from = next,

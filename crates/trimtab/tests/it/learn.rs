@@ -91,6 +91,7 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&["/proc"], "there is no drive below /proc: proc is not on a block device"),
         (&["."], "with 1.00 kB to be written nothing can be learned"),
         (&["drive:nowhere"], "no drive called"),
+        (&[".", "--rest", "400d"], "--rest is an hour at most"),
         (&["drive:sata-tlc-500gb", "--resume"], "--resume is for drives that are there"),
         (&[".", "--write-limit", "48MiB", "--resume"], "there is nothing to resume"),
         (&[".", "--write-limit", "96MiB", "--budget", "full"], "are too little for --budget full"),
@@ -299,4 +300,27 @@ fn memory_is_no_drive() {
         .assert()
         .failure()
         .stderr(predicate::str::contains("is in memory: the file below"));
+}
+
+/// One that was not, so that a part of a measurement was lost.
+#[test]
+fn the_drives_of_the_real_time_trial_are_drives() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/twins/drives");
+    let files: Vec<_> = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 6);
+    for file in files {
+        trimtab().args(["drive", "show"]).arg(&file).assert().success();
+    }
+}
+
+/// Read as what a server says, an error with `--json` was a second error.
+#[test]
+fn a_drive_that_is_none_is_said_once_when_it_is_attached() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("bad.toml"), format!("{DRIVE}[flash.compression]\nstored_permille_min = 150\n")).unwrap();
+    let args = ["drive", "attach", "./bad.toml", "--json"];
+    let out = trimtab().current_dir(directory.path()).args(args).assert().failure().get_output().clone();
+    let document: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let (said, text) = (document["error"].to_string(), String::from_utf8(out.stderr).unwrap());
+    assert!(said.contains("missing field") && text.contains("missing field") && text.lines().count() == 1, "{document} {text}");
 }

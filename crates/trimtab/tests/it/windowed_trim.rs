@@ -119,6 +119,31 @@ fn what_the_idle_policy_sends_twice_is_said() {
     assert_eq!(trim(&mount.path(), &["--restart"])["sent_twice_bytes"], 0);
 }
 
+/// The idle policy asks ext4 and XFS for free extents by their size, one by one: all that is free is sent, and ext4 takes it for trimmed afterwards, as fstrim
+/// has it too; what is freed since then is not.
+#[test]
+fn by_size_all_is_sent_and_ext4_takes_it_for_trimmed_until_something_is_freed() {
+    let large = 24 << 20;
+    for fs_type in ["ext4", "xfs"] {
+        let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let path = mount.path();
+        fs::write(path.join("large"), vec![0x5a; large]).unwrap();
+        holes(&path, 500);
+        let idle = || counted(&path, || drop(trim(&path, &["--policy", "idle:complete=yes", "--sync"])));
+        let fstrim = || counted(&path, || drop(run("fstrim", &[path.to_str().unwrap()]).unwrap()));
+        let first = idle();
+        assert!(first.0 >= 500, "{fs_type}: {first:?}");
+        assert!(first.1 >= free(&path) / 100 * 97 && first.1 <= free(&path) + (64 << 20), "{fs_type}: {first:?} of {}", free(&path));
+        if fs_type == "ext4" {
+            assert_eq!([idle(), fstrim()], [(0, 0); 2], "all groups are marked");
+            fs::remove_file(path.join("large")).unwrap();
+            let freed = idle();
+            assert!((large as u64..=(3 * 128 << 20)).contains(&freed.1), "what was freed, and no more than its groups: {freed:?}");
+            assert_eq!([idle(), fstrim()], [(0, 0); 2], "and these are marked again");
+        }
+    }
+}
+
 /// The idle policy stops after some commands; each free extent is sent once all the same, on filesystems that can be asked where they are.
 #[test]
 fn a_number_of_commands_ends_behind_an_extent_and_nothing_is_left_out() {

@@ -129,6 +129,12 @@ pub struct Origin {
     pub written_bytes: u64,
     /// Mean of the squares of the differences between found and explained, in units of what figures may be off by, in per mille.
     pub misfit_permille: u64,
+    /// Two of three figures are explained to so much of themselves, in per mille: what the model cannot show of the drive.
+    #[serde(default)]
+    pub off_permille: u64,
+    /// The same of the figures of the whole drive, where it was written over.
+    #[serde(default)]
+    pub off_of_whole_permille: u64,
     /// What was noticed.
     #[serde(default)]
     pub notes: Vec<String>,

@@ -24,6 +24,13 @@ const ADAPTED: usize = 24;
 const KINDS_MAX: usize = 24;
 /// Of the kinds around one, so many are fitted as they are.
 const FITTED: usize = 4;
+/// Where the best is off by more, in units of what figures may be off by, all arrangements of so many families are fitted side by side, and so many more kinds
+/// are looked around.
+const UNEXPLAINED: f64 = 0.1;
+const FAMILIES: usize = 2;
+const EXPANSIONS_AFTER: usize = 4;
+/// So many of these are fitted to the end.
+const LAST: usize = 3;
 
 /// A kind that was tried, at its best numbers so far.
 struct Tried {
@@ -48,12 +55,30 @@ impl Problem<'_> {
         for point in self.starts()? {
             add(&mut tried, point, true);
         }
-        for _ in 0..EXPANSIONS {
-            let Some(next) = self.next(&tried) else { break };
+        self.look_around(&mut tried, EXPANSIONS)?;
+        let least = tried.iter().min_by(|a, b| a.point.cost.total_cmp(&b.point.cost))?;
+        if self.misfit(&least.point) > UNEXPLAINED * self.found.observations.len() as f64 {
+            for point in self.side_by_side(&tried)? {
+                add(&mut tried, point, true);
+            }
+            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+        }
+        let (nth, _) = tried.iter().enumerate().min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost))?;
+        let best = self.improve(tried.swap_remove(nth).point, ROUNDS)?;
+        let mut others: Vec<Point> = tried.into_iter().map(|one| one.point).filter(|point| point.cost < best.cost + WORSE_MAX).collect();
+        others.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        others.truncate(KINDS_MAX);
+        Some((best, others))
+    }
+
+    /// Tries what is one change away from the most promising kinds, `turns` of them, and fits what came of it.
+    fn look_around(&mut self, tried: &mut Vec<Tried>, turns: usize) -> Option<()> {
+        for _ in 0..turns {
+            let Some(next) = self.next(tried) else { break };
             let point = tried[next].point.clone();
             let point = self.improve(point, ROUNDS)?;
             for changed in self.changed(&point)? {
-                add(&mut tried, changed, false);
+                add(tried, changed, false);
             }
             let here = &mut tried[next];
             (here.fitted, here.expanded) = (true, true);
@@ -69,12 +94,34 @@ impl Problem<'_> {
             tried[nth].point = self.improve(tried[nth].point.clone(), 2)?;
             tried[nth].fitted = true;
         }
-        let (nth, _) = tried.iter().enumerate().min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost))?;
-        let best = self.improve(tried.swap_remove(nth).point, ROUNDS)?;
-        let mut others: Vec<Point> = tried.into_iter().map(|one| one.point).filter(|point| point.cost < best.cost + WORSE_MAX).collect();
-        others.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        others.truncate(KINDS_MAX);
-        Some((best, others))
+        Some(())
+    }
+
+    /// Every arrangement of the families that explain most, each by its own slopes: half of them goes on each time. What looks bad at numbers that were made for
+    /// another may be what was meant.
+    fn side_by_side(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
+        let mut best: Vec<&Point> = tried.iter().map(|one| &one.point).collect();
+        best.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        let mut of_families: Vec<&Point> = Vec::new();
+        for point in best {
+            if !of_families.iter().any(|known| family(&known.candidate.kind) == family(&point.candidate.kind)) {
+                of_families.push(point);
+            }
+        }
+        of_families.truncate(FAMILIES);
+        let sata = !self.plan.reported.full_duplex;
+        let all = of_families.iter().flat_map(|point| arrangements(&point.candidate, sata)).collect();
+        let mut points: Vec<Point> = self.try_all(all)?.into_iter().flatten().collect();
+        while points.len() > LAST {
+            let mut better = Vec::new();
+            for point in points {
+                better.push(self.improve(point, 1)?);
+            }
+            better.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+            better.truncate((better.len() / 2).max(LAST));
+            points = better;
+        }
+        points.into_iter().map(|point| self.improve(point, ROUNDS)).collect()
     }
 
     /// The best arrangements of each family, fitted.

@@ -8,7 +8,7 @@ use super::super::invert;
 use super::super::lab::Lab;
 use super::super::probes::{self, Findings, Plan};
 use super::linear::Matrix;
-use super::{Fitted, LOOSE, Point, TEMPER, Trials, Tries, explained_by, most_of, pick, points};
+use super::{Fitted, LOOSE, Point, TEMPER, Trials, Tries, explained_by, most_of, off_by, pick, points};
 use crate::drive::model;
 use crate::rng::{Stream, normal_quantile};
 use crate::study::small::Small;
@@ -72,6 +72,8 @@ const UNKNOWN: f64 = 0.5;
 pub struct Whole {
     /// As [`Fitted::misfit`], of the figures of whole drives.
     pub misfit: f64,
+    /// As [`Fitted::off`], of these.
+    pub off: f64,
     /// Of each size, the share of what was not known of it that these figures took away.
     pub learned: [f64; SIZES],
 }
@@ -122,7 +124,7 @@ pub fn refine(fitted: &Fitted, found: &Findings, plan: &Plan, tries: &dyn Tries,
         tried: problem.trials.tried,
         rejected: fitted.rejected + rejected,
         explained: fitted.explained.min(explained),
-        whole: Some(Whole { misfit, learned }),
+        whole: Some(Whole { misfit, off: off_by(found, &best.shown), learned }),
         best: best.candidate,
         members,
         ..fitted.clone()

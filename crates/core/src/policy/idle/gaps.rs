@@ -197,7 +197,10 @@ impl Gaps {
     fn met(&mut self, look: &Look, came: f64, took: Option<Nanos>) -> f64 {
         let (Some(took), Some((sent, rate, urgent))) = (took.filter(|took| *took > Nanos::ZERO), self.sent.take()) else { return 0.0 };
         let since = look.now.saturating_sub(sent).max(took);
-        let met = (came * took.as_f64() / since.as_f64()).min(MET_MOST.max(MET_TIMES * rate * took.as_f64()));
+        let come = rate * took.as_f64();
+        let met = (came * took.as_f64() / since.as_f64()).min(MET_MOST.max(MET_TIMES * come));
+        // Where one waits, those that would have come behind it are late as well, though they are only seen later.
+        let met = if met > 0.0 { met.max(come) } else { 0.0 };
         // Those that cannot wait are few enough by themselves.
         self.account -= if urgent { 0.0 } else { met };
         met

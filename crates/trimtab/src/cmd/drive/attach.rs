@@ -2,7 +2,7 @@
 
 use crate::drives;
 use crate::drives::model;
-use crate::output::Context;
+use crate::output::{self, Context};
 use crate::serve::faults::{Fault, GRAMMAR};
 use crate::serve::pace::Speed;
 use crate::serve::runtime::{Record, check_id};
@@ -14,7 +14,7 @@ use crate::sys::privileges;
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -168,10 +168,15 @@ fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
         .spawn()
         .context("cannot start the server")?;
     let pipe = child.stdout.take().expect("it was asked for above");
-    let mut line = String::new();
-    BufReader::new(pipe).read_line(&mut line).context("cannot hear from the server")?;
-    if line.is_empty() {
-        // It has said why on standard error.
+    let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+    pipe.read_line(&mut line).context("cannot hear from the server")?;
+    // A drive that is there is one line; a document of an error has several.
+    if !line.trim_end().ends_with('}') {
+        // It has said why on standard error, and with --json in that document.
+        pipe.read_to_string(&mut line).context("cannot hear from the server")?;
+        if !line.is_empty() {
+            output::print(&line)?;
+        }
         let code = child.wait().ok().and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok());
         return Ok(code.filter(|code| *code != 0).map_or(ExitCode::FAILURE, ExitCode::from));
     }

@@ -2,6 +2,7 @@
 
 mod real;
 
+use super::ground;
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives::{self, Drive, twins};
 use crate::output::lines::prose;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::twin::Twin;
-use trimtab_core::learn::predict::{Figure, Prediction, SIZE, What, churn, figures, predictions};
+use trimtab_core::learn::predict::{Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::usage::UsageError;
 
@@ -69,6 +70,7 @@ const ALIKE: f64 = 0.005;
 /// Predicts, keeps that, measures and compares.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
+    ground::check_rest(args.rest)?;
     let drive = drives::load(&args.twin)?;
     let Some(twin) = &drive.twin else {
         return Err(UsageError::new(format!("{} is not a twin: it has no ensemble", args.twin))
@@ -77,6 +79,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let on = On::of(args, &TargetSpec::resolve_as(&args.target, TAKES)?)?;
     let predicted = predicted(twin, args, |member| on.predicted(member, args))?;
+    let unexplained = Unexplained::said(&twin.origin);
+    let predicted: Vec<Prediction> = predicted.into_iter().map(|one| one.widened(unexplained)).collect();
     let (hash, kept) = keep(args, &drive.spec, twin, &predicted)?;
     let (measured, mut notes) = on.measured(args, context)?;
     if interrupt::requested() {

@@ -17,7 +17,7 @@ use trimtab_core::drive::{Command, Extent};
 use trimtab_core::learn::lab::Lab;
 use trimtab_core::learn::probes::{AREA_MIN, DEPTH_MAX};
 use trimtab_core::target::BlockTarget as _;
-use trimtab_core::units::Bytes;
+use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload;
 
@@ -31,6 +31,17 @@ const LOOKED_AT: Bytes = Bytes(8 << 20);
 const EMPTY: f64 = 0.01;
 /// The name of the file.
 const FILE: &str = "data";
+
+/// For longer no drive is left alone: whatever it does by itself it has done then.
+const REST_MAX: Nanos = Nanos::from_secs(3600);
+
+/// Refuses a rest that nobody would wait for.
+pub fn check_rest(rest: Nanos) -> anyhow::Result<()> {
+    if rest <= REST_MAX {
+        return Ok(());
+    }
+    Err(UsageError::new(format!("a rest of {rest} is too long: it is taken several times")).hint("--rest is an hour at most").into())
+}
 
 /// What is probed, opened.
 pub struct Ground {

@@ -3,6 +3,7 @@
 mod real;
 mod whole;
 
+use super::ground;
 use super::show::parameters;
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives::{self, twins};
@@ -109,6 +110,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.resume && matches!(target, TargetSpec::Drive(_)) {
         return Err(UsageError::new("--resume is for drives that are there: a modelled one is probed in seconds").into());
     }
+    ground::check_rest(args.rest)?;
     let modelled = if let TargetSpec::Drive(name) = &target { Some(drives::load(name)?.spec) } else { None };
     let name = match &modelled {
         Some(spec) => spec.name.clone(),
