@@ -25,7 +25,7 @@ const ROUNDS: [Bytes; 4] = [Bytes(16 << 20), Bytes(2 << 20), Bytes(256 << 10), B
 
 /// What is known of others is good for so long: windows in which there is nothing to send are gone over meanwhile.
 const GOES_ON: Nanos = Nanos::from_millis(10);
-/// How many requests may meet a command, of a thousand.
+/// How many requests may meet a command, of a thousand, so that their waiting counts for what it is.
 const MET_PER_MILLE: u32 = 5;
 /// The first free extent that is tried is no longer than this.
 const FIRST_TRIAL: u64 = 256 << 10;
@@ -53,7 +53,8 @@ pub struct IdleSettings {
     pub poll: Nanos,
     /// Leave smaller free extents alone. Default 0.
     pub min_extent: Bytes,
-    /// So many of a thousand requests of others may meet a command. Default 5: half as many as nobody notices, since in a short pass there may be more by chance.
+    /// So many of a thousand requests of others may meet a command, where they are counted; then free extents are also asked for by their size. 0 for neither, the
+    /// default: what is quiet enough is told by quiet alone. 5 is half as many as nobody notices, since in a short pass there may be more by chance.
     pub met_per_mille: u32,
     /// A pass is to be over within this time, whatever others have of that; 0 if it may take as long as it takes. Default 0.
     pub finish_within: Nanos,
@@ -75,7 +76,7 @@ impl Default for IdleSettings {
             piece_max: Bytes(1 << 30),
             poll: Nanos::from_secs(10),
             min_extent: Bytes::ZERO,
-            met_per_mille: MET_PER_MILLE,
+            met_per_mille: 0,
             finish_within: Nanos::ZERO,
             complete: false,
             on_battery: false,
@@ -85,7 +86,7 @@ impl Default for IdleSettings {
 
 /// Trims in pieces within idle time.
 ///
-/// Of others' requests fewer than one in a hundred may meet a command (`gaps`): gaps between them are used, and where there are none commands take less than a
+/// With [`IdleSettings::met_per_mille`] fewer than so many of others' requests may meet a command (`gaps`): gaps between them are used, and where there are none commands take less than a
 /// hundredth of the time. While others are there one command is sent at a time, so that nobody waits for more than one.
 ///
 /// The largest free extents come first, where they can be asked for: most of the space is known to the drive after a small part of the commands. What is left
@@ -94,7 +95,7 @@ impl Default for IdleSettings {
 /// A command costs something, and each of its bytes; both are fitted to what commands took ([`Policy::learned`] says what, and the error of that),
 /// and a piece is as large as its cost lies within the budget with two standard errors to spare. Where even the smallest pieces cost more than the
 /// budget, because every TRIM costs as much whatever its size, shrinking gains nothing: then the pieces are the largest that cost no more than twice
-/// the smallest, and [`Policy::remark`] says so.
+/// the smallest, there are pauses between them, and [`Policy::remark`] says so.
 ///
 /// A piece bounds two things: the part of a window that is trimmed by one request, where windows can be divided, and the largest discard
 /// command meanwhile, where they cannot. A request that arrives in the middle waits for one command at most if the device lets it pass
@@ -163,6 +164,9 @@ impl Idle {
         if let Some(sent) = sent {
             self.goes_on_until = self.goes_on_until.filter(|_| sent.commands == 0 && observation.by_size);
             self.next_takes_ns = None;
+            if observation.requests.is_none() && sent.took.as_f64() > sent.commands as f64 * self.settings.budget.as_f64() {
+                self.quiet.rest(&self.settings, observation.now, sent.took);
+            }
             // Whoever lets more of them meet one counts each for less.
             let met = met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1));
             self.gain.add(sent.commands, sent.bytes, met, sent.took.as_f64() / (sent.commands as f64).max(1.0));
@@ -262,7 +266,7 @@ impl Idle {
         let others = self.gaps.others(observation.now);
         self.pace.sent(trial.map_or(window, |trial| trial.window), trial.map(|_| window.start));
         self.quiet.sent(observation.now);
-        self.gaps.sent(observation.now);
+        self.gaps.sent();
         // Before anything is known one command tells enough, and while others are there nobody is to wait for two.
         let known = self.pace.commands_max(&self.settings);
         let commands_max = if others || (known == 0 && by_size) { 1 } else { known };
@@ -319,6 +323,9 @@ impl Policy for Idle {
     }
 
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
+        let counts = self.settings.met_per_mille > 0;
+        let requests = observation.requests.filter(|_| counts);
+        let observation = &Observation { by_size: observation.by_size && counts, requests, ..observation.clone() };
         self.learn(observation);
         self.pass.settle(observation);
         self.trigger.observe(observation);

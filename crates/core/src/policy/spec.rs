@@ -31,7 +31,7 @@ const PATIENCE: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(366 * DAY.
 /// What is trimmed at once: from a page to what no drive exceeds.
 const PIECE: (RangeInclusive<Bytes>, &str) = (Bytes(4096)..=Bytes(1 << 50), "4KiB to 1PiB");
 /// Of a thousand requests of others.
-const MET: RangeInclusive<u32> = 1..=1000;
+const MET: RangeInclusive<u32> = 0..=1000;
 /// Commands that follow each other.
 const COMMANDS: RangeInclusive<u64> = 1..=1_000_000;
 /// Free extents that are left alone.

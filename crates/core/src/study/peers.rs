@@ -48,7 +48,9 @@ const DRIVES: [&str; 10] = [
 ];
 
 /// None, ours, those of others, and what everybody has.
-const POLICIES: [&str; 6] = ["none", "idle", "itrim", "dtrim", "online", "batched:every=6h"];
+const POLICIES: [&str; 7] = ["none", "idle", UNNOTICED, "itrim", "dtrim", "online", "batched:every=6h"];
+/// The second version of ours.
+const UNNOTICED: &str = "idle:met-per-mille=5";
 
 /// What one policy did on one drive under one load.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,8 +196,8 @@ fn idle_trims_beside_published_policies() {
         std::fs::write(path, all.iter().fold(CSV_HEAD.into(), |text: String, cell| text + &cell.csv())).unwrap();
     }
     println!("\n{}", Table(&all));
-    for peer in ["itrim", "dtrim"] {
-        println!("{}", Verdict::of(&all, "idle", peer));
+    for (ours, peer) in ["idle", UNNOTICED].into_iter().flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer))) {
+        println!("{}", Verdict::of(&all, ours, peer));
     }
     for cell in &all {
         let at = format!("{} {} {}", cell.drive, cell.load, cell.policy);
@@ -207,7 +209,7 @@ fn idle_trims_beside_published_policies() {
 /// Two drives, under two loads, for a while.
 fn sample() -> Vec<Cell> {
     let (drives, loads) = (["crucial-m4-128gb", "sata-tlc-500gb"], [&LOADS[0], &LOADS[1]]);
-    let all = cells(&drives, &loads, &POLICIES[..5], (0.3, 9));
+    let all = cells(&drives, &loads, &POLICIES[..6], (0.3, 9));
     let find = |drive, load, policy| all.iter().find(|cell| (&*cell.drive, cell.load, &*cell.policy) == (drive, load, policy)).unwrap();
     for (name, load) in drives.into_iter().flat_map(|name| loads.map(|load| (name, load.name))) {
         let none = find(name, load, "none");

@@ -421,8 +421,7 @@ mod tests {
 
     #[test]
     fn an_idle_trim_keeps_out_of_the_way_and_gets_done() {
-        // Groups that are free as a whole cannot be divided, and take a second each: whoever comes meanwhile meets a command. Five of a thousand would take an hour.
-        let mut target = steered("idle:at-least=10s:share=100%:met-per-mille=300", 500_000, 9_000_000);
+        let mut target = steered("idle:at-least=10s:share=100%", 500_000, 9_000_000);
         foreground(&mut target, 90);
         target.volume_mut().drive_mut().wait_max = Nanos::ZERO;
         let longest = foreground(&mut target, 1500);

@@ -477,6 +477,9 @@ pub struct Look {
     pub wait: Option<Nanos>,
 }
 
+/// A trim makes the filesystem write its log, so so many writes meanwhile are nobody else's.
+const OWN_WRITES: u64 = 2;
+
 /// Tells from a device's counters when others used it last.
 #[derive(Debug)]
 struct Activity {
@@ -528,11 +531,11 @@ impl Activity {
         let Some(now) = self.read() else { return };
         let own = read_by_this_thread().saturating_sub(self.own_read);
         let step = self.last.map(|then| now.since(&then)).unwrap_or_default();
-        let others = step.writes.saturating_add(if step.read.0 > own { step.reads } else { 0 });
-        if others > 0 {
+        let reads = if step.read.0 > own { step.reads } else { 0 };
+        if reads > 0 || step.writes > 0 {
             self.idle_since = Some(unix_now());
         }
-        self.requests = self.requests.saturating_add(others);
+        self.requests = self.requests.saturating_add(reads).saturating_add(step.writes.saturating_sub(OWN_WRITES));
         self.last = Some(now);
     }
 }

@@ -132,8 +132,8 @@ pub(super) struct Gaps {
     account: f64,
     /// What a command was expected to meet in the best moment lately.
     best: f64,
-    /// When a command was sent of which nothing is known yet, the rate of requests then, and whether it could wait no longer.
-    sent: Option<(Nanos, f64, bool)>,
+    /// Of a command that was sent, and of which nothing is known yet: the rate of requests then, and whether it could wait no longer.
+    sent: Option<(f64, bool)>,
     /// The next command can wait no longer.
     urgent: bool,
     /// Gaps seen.
@@ -171,8 +171,12 @@ impl Gaps {
         // A counter that began again says what came since.
         let came = requests.checked_sub(before.requests).unwrap_or(requests) as f64;
         let saved_max = SAVED_MAX.max(self.account);
+        if self.request_at.is_some() && !self.others(look.now) {
+            // Whom a debt would spare is not there any more.
+            self.account = self.account.max(0.0);
+        }
         self.account = (self.account + share(settings) * came + elapsed / ONE_IN_NS).min(saved_max);
-        let met = self.met(&look, came + f64::from(observation.in_flight), took);
+        let met = self.met(came + f64::from(observation.in_flight), took);
         if elapsed > 0.0 {
             let keep = libm::exp(-elapsed / RATE_OVER_NS);
             self.rate = self.rate * keep + came / elapsed * (1.0 - keep);
@@ -192,15 +196,13 @@ impl Gaps {
         met
     }
 
-    /// How many of those that `came` since a command was sent met it. A look may be late: then as large a part of them as it ran of that time. Whoever ends a gap may
-    /// begin with very many at once, which wait for each other and not for the command.
-    fn met(&mut self, look: &Look, came: f64, took: Option<Nanos>) -> f64 {
-        let (Some(took), Some((sent, rate, urgent))) = (took.filter(|took| *took > Nanos::ZERO), self.sent.take()) else { return 0.0 };
-        let since = look.now.saturating_sub(sent).max(took);
+    /// How many of those that `came` since a command was sent met it: all, as it is looked again when it has ended, later only where somebody was served before. Whoever
+    /// ends a gap may begin with very many at once, which wait for each other and not for the command.
+    fn met(&mut self, came: f64, took: Option<Nanos>) -> f64 {
+        let (Some(took), Some((rate, urgent))) = (took.filter(|took| *took > Nanos::ZERO), self.sent.take()) else { return 0.0 };
         let come = rate * took.as_f64();
-        let met = (came * took.as_f64() / since.as_f64()).min(MET_MOST.max(MET_TIMES * come));
         // Where one waits, those that would have come behind it are late as well, though they are only seen later.
-        let met = if met > 0.0 { met.max(come) } else { 0.0 };
+        let met = if came > 0.0 { came.min(MET_MOST.max(MET_TIMES * come)).max(come) } else { 0.0 };
         // Those that cannot wait are few enough by themselves.
         self.account -= if urgent { 0.0 } else { met };
         met
@@ -249,8 +251,8 @@ impl Gaps {
     }
 
     /// A command is sent.
-    pub(super) const fn sent(&mut self, now: Nanos) {
-        (self.waiting, self.sent) = (None, Some((now, self.rate, self.urgent)));
+    pub(super) const fn sent(&mut self) {
+        (self.waiting, self.sent) = (None, Some((self.rate, self.urgent)));
     }
 
     /// A pass is over.
@@ -264,6 +266,10 @@ mod tests {
     use super::*;
 
     const MS: f64 = 1e6;
+
+    fn settings() -> IdleSettings {
+        IdleSettings { met_per_mille: 5, ..IdleSettings::default() }
+    }
 
     /// At `now` milliseconds, with so many requests so far, idle since then or not at all.
     fn at(now: f64, requests: u64, idle_since: Option<f64>) -> Observation<'static> {
@@ -281,7 +287,7 @@ mod tests {
         let mut gaps = Gaps::new();
         for look in 0..requests * 10 {
             let (now, since) = (look as f64 / 2.0, (look / 10 * 10 + 1) as f64 / 2.0);
-            gaps.observe(&IdleSettings::default(), &at(now, look / 10, (now >= since).then_some(since)), None);
+            gaps.observe(&settings(), &at(now, look / 10, (now >= since).then_some(since)), None);
         }
         gaps
     }
@@ -326,49 +332,49 @@ mod tests {
     fn five_of_a_thousand_requests_may_meet_a_command_and_no_more_is_saved_than_one() {
         let mut gaps = Gaps::new();
         gaps.account = 0.0;
-        gaps.observe(&IdleSettings::default(), &at(0.0, 0, None), None);
-        gaps.observe(&IdleSettings::default(), &at(1.0, 100, None), None);
+        gaps.observe(&settings(), &at(0.0, 0, None), None);
+        gaps.observe(&settings(), &at(1.0, 100, None), None);
         assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
-        gaps.observe(&IdleSettings::default(), &at(2.0, 10_000, None), None);
+        gaps.observe(&settings(), &at(2.0, 10_000, None), None);
         assert_eq!(gaps.account, 1.0);
         // A counter that began again.
         gaps.account = 0.0;
-        gaps.observe(&IdleSettings::default(), &at(3.0, 100, None), None);
+        gaps.observe(&settings(), &at(3.0, 100, None), None);
         assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
         // And one in ten minutes without any.
         gaps.account = 0.0;
-        gaps.observe(&IdleSettings::default(), &at(300_003.0, 100, None), None);
+        gaps.observe(&settings(), &at(300_003.0, 100, None), None);
         assert!((gaps.account - 0.5).abs() < 1e-9, "{}", gaps.account);
     }
 
     #[test]
     fn who_came_while_a_command_ran_is_paid_for() {
         let mut gaps = Gaps::new();
-        gaps.observe(&IdleSettings::default(), &at(0.0, 0, None), None);
-        let mut after = |came, in_flight, took_ms: f64, looked_ms: f64| {
-            (gaps.account, gaps.rate) = (0.0, 0.0);
+        let settings = settings();
+        gaps.observe(&settings, &at(0.0, 0, None), None);
+        let mut after = |came, in_flight, rate, took_ms: f64| {
+            (gaps.account, gaps.rate) = (0.0, rate / 1e9);
             let last = gaps.last.unwrap();
-            gaps.sent(last.now);
-            let now = last.now.as_f64() / MS + looked_ms;
-            let met = gaps.observe(
-                &IdleSettings::default(),
-                &Observation { in_flight, ..at(now, last.requests + came, Some(now)) },
-                Some(Nanos((took_ms * MS) as u64)),
-            );
+            gaps.sent();
+            let now = last.now.as_f64() / MS + 5.0;
+            let seen = Observation { in_flight, ..at(now, last.requests + came, Some(now)) };
+            let met = gaps.observe(&settings, &seen, Some(Nanos((took_ms * MS) as u64)));
             (met, libm::round((gaps.account + met) * 1e4) / 1e4)
         };
-        // All of them, those that are not done among them; half of those that came until a look that was late.
-        assert_eq!([after(2, 0, 5.0, 5.0), after(2, 1, 5.0, 5.0), after(4, 0, 5.0, 10.0)], [(2.0, 0.01), (3.0, 0.01), (2.0, 0.02)]);
-        assert_eq!([after(0, 0, 5.0, 5.0), after(2, 0, 0.0, 5.0)], [(0.0, 0.0), (0.0, 0.01)], "nobody, and nothing was sent");
+        // Those that are not done among them; and where one came, as many as come in that time.
+        assert_eq!([after(2, 0, 0.0, 5.0), after(2, 1, 0.0, 5.0), after(1, 0, 1000.0, 5.0)], [(2.0, 0.01), (3.0, 0.01), (5.0, 0.005)]);
+        assert_eq!([after(0, 0, 1000.0, 5.0), after(2, 0, 0.0, 0.0)], [(0.0, 0.0), (0.0, 0.01)], "nobody, and nothing was sent");
+        // What begins at the end of a gap may be thousands; where so many come all the time they are all late.
+        assert_eq!([after(5000, 0, 0.0, 5.0).0, after(5000, 0, 200_000.0, 5.0).0], [64.0, 2000.0]);
     }
 
     #[test]
     fn no_command_waits_for_ever() {
         let mut gaps = Gaps::new();
         let busy = |now: f64, requests| at(now, requests, None);
-        gaps.observe(&IdleSettings::default(), &busy(0.0, 0), None);
+        gaps.observe(&settings(), &busy(0.0, 0), None);
         gaps.account = -2.0;
-        let settings = IdleSettings { patience: Nanos::from_secs(2), ..IdleSettings::default() };
+        let settings = IdleSettings { patience: Nanos::from_secs(2), ..settings() };
         assert!(gaps.must_wait(&settings, &busy(0.0, 0), 5.0 * MS).is_some());
         assert!(gaps.must_wait(&settings, &busy(1999.0, 0), 5.0 * MS).is_some());
         assert!(gaps.must_wait(&settings, &busy(2000.0, 0), 5.0 * MS).is_none());

@@ -9,9 +9,14 @@ const QUIET_TRIES: u64 = 4;
 /// The least quiet that is waited for; below it only that nothing is in flight counts.
 const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 
+/// After what cost more than the budget the device is left alone for this many times as long: seven eighths of the time are then for others.
+const REST: u64 = 7;
+
 /// How quiet the device has to be, and is.
 #[derive(Clone, Debug)]
 pub(super) struct Quiet {
+    /// Until when the device is left alone after the last request.
+    rest_until: Nanos,
     /// Idle time that is required now.
     quiet: Nanos,
     /// The longest idle time seen since the present quiet has been asked for.
@@ -22,7 +27,7 @@ pub(super) struct Quiet {
 
 impl Quiet {
     pub(super) const fn new(settings: &IdleSettings) -> Self {
-        Self { quiet: settings.quiet, idle_max: Nanos::ZERO, waiting: None }
+        Self { rest_until: Nanos::ZERO, quiet: settings.quiet, idle_max: Nanos::ZERO, waiting: None }
     }
 
     /// A pass is over: the next one may meet another load.
@@ -37,9 +42,17 @@ impl Quiet {
         self.idle_max = Nanos::ZERO;
     }
 
+    /// Leaves the device alone after a request that `took` long and made others wait, but no longer than patience lasts.
+    pub(super) fn rest(&mut self, settings: &IdleSettings, now: Nanos, took: Nanos) {
+        self.rest_until = now.saturating_add(Nanos(took.0.saturating_mul(REST)).min(settings.patience));
+    }
+
     /// Until when a piece has to wait, if it has to.
     pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Nanos> {
         let now = observation.now;
+        if now < self.rest_until {
+            return Some(self.rest_until);
+        }
         let idle = match observation.idle_since {
             Some(since) if observation.in_flight == 0 => Some(now.saturating_sub(since)),
             _ => None,
@@ -98,6 +111,17 @@ mod tests {
         assert_eq!(wait(&mut quiet, START, Some(100 * MS)), None);
         let busy = Observation { in_flight: 1, ..at(START, Some(900 * MS)) };
         assert_eq!(quiet.must_wait(&settings(), &busy), Some(Nanos(START + 100 * MS)));
+    }
+
+    #[test]
+    fn it_rests_seven_times_as_long_as_a_request_took_and_no_longer_than_patience() {
+        let mut quiet = Quiet::new(&settings());
+        quiet.rest(&settings(), Nanos(START), Nanos(10 * MS));
+        assert_eq!(wait(&mut quiet, START, Some(900 * MS)), Some(70 * MS));
+        assert_eq!(wait(&mut quiet, START + 70 * MS - 1, Some(900 * MS)), Some(1));
+        assert_eq!(wait(&mut quiet, START + 70 * MS, Some(900 * MS)), None);
+        quiet.rest(&settings(), Nanos(START), Nanos(10_000 * MS));
+        assert_eq!(wait(&mut quiet, START, Some(900 * MS)), Some(60_000 * MS));
     }
 
     #[test]

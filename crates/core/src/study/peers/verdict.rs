@@ -54,7 +54,7 @@ impl fmt::Display for Verdict {
 }
 
 /// What stands in the table; the rest is in the figures that are kept.
-const SHOWN: [&str; 4] = ["none", "idle", "itrim", "dtrim"];
+const SHOWN: [&str; 5] = ["none", "idle", super::UNNOTICED, "itrim", "dtrim"];
 
 /// A row for each drive and load, with the figures of policies beside each other.
 pub(super) struct Table<'a>(pub(super) &'a [Cell]);
