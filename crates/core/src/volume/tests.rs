@@ -501,13 +501,13 @@ fn by_size_all_that_is_free_is_sent_once_and_groups_are_marked_unless_something_
     let all = TrimWindow { start: 0, len: u64::MAX };
     assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "for others, too");
     // What is freed after the first round is not taken for trimmed: the group of it is sent again, and no other.
-    let mut freed = |v: &mut Volume<Recorder>| {
+    let freed = |v: &mut Volume<Recorder>| {
         v.delete("f").unwrap();
         v.sync().unwrap();
         v.space.drop_preallocations();
     };
     v.remount();
-    trim_by_size(&mut v, &mut freed);
+    trim_by_size(&mut v, freed);
     let again = trim_by_size(&mut v, |_| {});
     assert!((BLOCK..=128 << 20).contains(&again), "{again}");
     assert_eq!(trim_by_size(&mut v, |_| {}), 0);

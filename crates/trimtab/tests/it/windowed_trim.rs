@@ -138,7 +138,7 @@ fn by_size_all_is_sent_and_ext4_takes_it_for_trimmed_until_something_is_freed() 
             assert_eq!([idle(), fstrim()], [(0, 0); 2], "all groups are marked");
             fs::remove_file(path.join("large")).unwrap();
             let freed = idle();
-            assert!((large as u64..=(3 * 128 << 20)).contains(&freed.1), "what was freed, and no more than its groups: {freed:?}");
+            assert!((large as u64..=((3 * 128) << 20)).contains(&freed.1), "what was freed, and no more than its groups: {freed:?}");
             assert_eq!([idle(), fstrim()], [(0, 0); 2], "and these are marked again");
         }
     }

@@ -28,7 +28,7 @@ fn arrivals(load: Load, seconds: u64, seed: u64) -> Vec<u64> {
         Load::Random(rate) | Load::InTurns(rate) => {
             let next = |at: &u64| Some(at + gap(rate)).filter(|at| *at < seconds * S);
             let all = core::iter::successors(Some(0), next);
-            all.filter(|at| !matches!(load, Load::InTurns(_)) || at / (20 * S) % 2 == 0).collect()
+            all.filter(|at| !matches!(load, Load::InTurns(_)) || (at / (20 * S)).is_multiple_of(2)).collect()
         }
         Load::Regular(micros) => (0..seconds * 1_000_000 / micros).map(|i| i * micros * 1000).collect(),
         Load::Bursts(many) => (0..seconds * many).map(|i| i / many * S + i % many * 20 * MS / many).collect(),
