@@ -94,7 +94,7 @@ fn cells_are_compared_by_drive_and_load() {
     let theirs = ["a", "b", "c", "x"].map(|drive| cell(drive, "itrim", 100, 2.0));
     let table = Table(&[ours[0].clone(), theirs[0].clone()]).to_string();
     assert!(
-        table.starts_with("none, idle, itrim, dtrim:\n\n| drive")
+        table.starts_with("none, idle, idle:met-per-mille=5, itrim, dtrim:\n\n| drive")
             && table.ends_with("\n| `a` | files | 106 ns, 100 ns | 2.00, 2.00 | 0, 0 % |\n"),
         "{table}"
     );
