@@ -417,7 +417,7 @@ fn foreground(drives: &[&Beside]) -> bool {
 }
 
 fn beside_trims(beside: &Beside) -> bool {
-    const HOW: [&str; 5] = ["none", "fstrim", "online", "btrfs async", "idle"];
+    const HOW: [&str; 5] = ["none", "fstrim", "online", "btrfs async", "idle:met-per-mille=5"];
     println!(
         "{} ({}), ext4, {} holes of 512 KiB, 4 KiB written 200 times a second, {} rounds",
         beside.drive, beside.cost, beside.holes, beside.rounds

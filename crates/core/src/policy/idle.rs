@@ -87,7 +87,8 @@ impl Default for IdleSettings {
 /// Trims in pieces within idle time.
 ///
 /// With [`IdleSettings::met_per_mille`] fewer than so many of others' requests may meet a command (`gaps`): gaps between them are used, and where there are none commands take less than a
-/// hundredth of the time. While others are there one command is sent at a time, so that nobody waits for more than one.
+/// hundredth of the time. While others are there one command is sent at a time, so that nobody waits for more than one at once; a free extent that is longer than a
+/// command and cannot be divided takes several.
 ///
 /// The largest free extents come first, where they can be asked for: most of the space is known to the drive after a small part of the commands. What is left
 /// is left where others would wait longer for it than the drive gains by it (`gain`), and [`Policy::remark`] says so.
