@@ -128,6 +128,8 @@ SOAK_STUDIES ?= 20
 SOAK_FULL_STUDIES ?= 5
 # In each phase of a study.
 SOAK_STUDY_KILLS ?= 20
+# Of the lab's stacks; all of them are `make lab`.
+SOAK_STACKS ?= ext4-nvme xfs-sata btrfs-virtio ntfs3 usb-bot luks lvm-on-luks thin-passdown thin-nopassdown md0-mixed swap
 SOAK_SEEDS ?= $(shell seq 1001 1060)
 soak: packages msrv fuzz-check
 	for seed in $(SOAK_SEEDS); do \
@@ -141,6 +143,7 @@ soak: packages msrv fuzz-check
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture
 	TRIMTAB_SOAK_STUDIES=$(SOAK_STUDIES) TRIMTAB_SOAK_FULL=$(SOAK_FULL_STUDIES) TRIMTAB_SOAK_STUDY_KILLS=$(SOAK_STUDY_KILLS) \
 	  $(CARGO) test -p trimtab --release --test it study_again -- --nocapture
+	$(MAKE) lab STACKS="$(SOAK_STACKS)"
 	$(MAKE) mutants
 
 # Changes to the code that some test should notice, one at a time, where cargo-mutants is (cargo install --locked cargo-mutants). Of each module only its own
@@ -159,11 +162,11 @@ mutants:
 	  exit $$failed; \
 	else echo "cargo-mutants is not installed: no mutants were tried"; fi
 
-# The guest is built once, in target/lab.
+# The guest is built once for each kernel, in target/lab. Unset, STACKS are all.
 LAB_PACKAGES := qemu-system-x86 debootstrap zstd xz-utils cpio
 lab:
 	dpkg -s $(LAB_PACKAGES) > /dev/null 2>&1 || apt-get install -y --no-install-recommends $(LAB_PACKAGES)
-	$(CARGO) build -p trimtab
+	$(CARGO) build --release -p trimtab
 	LAB_KERNEL=$(KERNEL) crates/trimtab/tests/lab/lab $(if $(DAEMON),--daemon) $(STACKS)
 
 transports:

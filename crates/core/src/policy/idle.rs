@@ -53,8 +53,8 @@ pub struct IdleSettings {
     pub poll: Nanos,
     /// Leave smaller free extents alone. Default 0.
     pub min_extent: Bytes,
-    /// So many of a thousand requests of others may meet a command, where they are counted; then free extents are also asked for by their size. 0 for neither, the
-    /// default: what is quiet enough is told by quiet alone. 5 is half as many as nobody notices, since in a short pass there may be more by chance.
+    /// So many of a thousand requests of others may meet a command, where they are counted; then free extents are also asked for by their size. Default 5, half as
+    /// many as nobody notices, since in a short pass there may be more by chance. 0 for neither: what is quiet enough is told by quiet alone.
     pub met_per_mille: u32,
     /// A pass is to be over within this time, whatever others have of that; 0 if it may take as long as it takes. Default 0.
     pub finish_within: Nanos,
@@ -76,7 +76,7 @@ impl Default for IdleSettings {
             piece_max: Bytes(1 << 30),
             poll: Nanos::from_secs(10),
             min_extent: Bytes::ZERO,
-            met_per_mille: 0,
+            met_per_mille: 5,
             finish_within: Nanos::ZERO,
             complete: false,
             on_battery: false,

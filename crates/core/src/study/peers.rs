@@ -48,9 +48,9 @@ const DRIVES: [&str; 10] = [
 ];
 
 /// None, ours, those of others, and what everybody has.
-const POLICIES: [&str; 7] = ["none", "idle", UNNOTICED, "itrim", "dtrim", "online", "batched:every=6h"];
-/// The second version of ours.
-const UNNOTICED: &str = "idle:met-per-mille=5";
+const POLICIES: [&str; 7] = ["none", FIRST, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
+/// Ours as it was at first.
+const FIRST: &str = "idle:met-per-mille=0";
 
 /// What one policy did on one drive under one load.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,7 +196,7 @@ fn idle_trims_beside_published_policies() {
         std::fs::write(path, all.iter().fold(CSV_HEAD.into(), |text: String, cell| text + &cell.csv())).unwrap();
     }
     println!("\n{}", Table(&all));
-    for (ours, peer) in ["idle", UNNOTICED].into_iter().flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer))) {
+    for (ours, peer) in [FIRST, "idle"].into_iter().flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer))) {
         println!("{}", Verdict::of(&all, ours, peer));
     }
     for cell in &all {

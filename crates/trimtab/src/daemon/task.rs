@@ -384,6 +384,11 @@ impl Task {
     }
 
     fn end_pass(&mut self, ending: Ending) {
+        let missing = self.fs.stack().missing(self.fs.root()).map(|layer| layer.title());
+        let ending = match missing {
+            Some(name) if ending == Ending::Complete => Ending::Stopped(format!("{name} is gone; what it got last is not known")),
+            _ => ending,
+        };
         // What others send now is not to be cut to the length that this pass needed.
         self.fs.unlimit_commands();
         let ended = unix_now();

@@ -467,7 +467,7 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
     let zeroes = stack.written_as_zeroes();
     for i in (0..reports.len()).rev() {
         let layer = &stack.layers[i];
-        if layer.is_metadata() || zeroes.contains(&i) {
+        if layer.gets_no_discards() || zeroes.contains(&i) {
             // No discards go there.
             continue;
         }
@@ -499,7 +499,7 @@ fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mut [L
     let Some(target) = doctor.tables.table(&name).find(|t| t.kind == "thin-pool" && !t.says("no_discard_passdown")) else { return };
     let stopped = doctor.tables.status(&name).any(|t| t.kind == "thin-pool" && t.says("no_discard_passdown"));
     let chunk: Option<u64> = target.arguments.split_ascii_whitespace().nth(2).and_then(|sectors| sectors.parse().ok());
-    let legs: Vec<usize> = stack.legs_of(index).filter(|&leg| !stack.layers[leg].is_metadata()).collect();
+    let legs: Vec<usize> = stack.legs_of(index).collect();
     let takes = |leg: usize| {
         let most = doctor.root.read_u64(stack.layers[leg].queue().join("discard_max_bytes")).unwrap_or(0);
         let unit = doctor.root.read_u64(stack.layers[leg].queue().join("discard_granularity")).unwrap_or(0);

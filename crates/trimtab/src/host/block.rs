@@ -111,12 +111,14 @@ impl Layer {
         if self.kind == Kind::Partition { self.sys.parent().unwrap_or(&self.sys).join("queue") } else { self.sys.join("queue") }
     }
 
-    /// Holds metadata of an LVM pool or RAID, where no discards go.
+    /// Holds metadata of an LVM pool or RAID, or is LVM's cache of another device: no discards go there. dm-cache and dm-writecache hand discards to
+    /// what they cache, and ask only whether that takes any (`disable_passdown_if_not_supported` and `writecache_map_discard` of the kernel).
     #[must_use]
-    pub fn is_metadata(&self) -> bool {
+    pub fn gets_no_discards(&self) -> bool {
+        const ENDS: [&str; 6] = ["_tmeta", "_cmeta", "_cdata", "_cvol-cmeta", "_cvol-cdata", "_cvol"];
         let Some(label) = self.label.as_deref() else { return false };
         let numbered = |kind: &str| label.rsplit_once(kind).is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-        label.ends_with("_tmeta") || label.ends_with("_cmeta") || numbered("_rmeta_")
+        ENDS.iter().any(|end| label.ends_with(end)) || numbered("_rmeta_")
     }
 
     /// Kernel name and, if it has one, the name that people gave it: `dm-0 (home)`.
@@ -168,17 +170,23 @@ impl Stack {
         self.layers.iter().filter(|l| matches!(l.kind, Kind::Drive(_)))
     }
 
+    /// A layer that the kernel has no directory for any more: unplugged, or taken away.
+    #[must_use]
+    pub fn missing(&self, root: &Root) -> Option<&Layer> {
+        self.layers.iter().find(|layer| !layer.sys.as_os_str().is_empty() && !root.exists(&layer.sys))
+    }
+
     /// The layers below one that get its discards: not those that hold metadata, nor a file with another filesystem below it.
     pub fn legs_of(&self, index: usize) -> impl Iterator<Item = usize> {
         self.goes_to(index).filter(|&i| self.layers.get(i).is_some_and(|l| !matches!(l.kind, Kind::File { .. })))
     }
 
-    /// The same with a file: what lies below a layer without what holds metadata, and without the cache of bcache, which only forgets what it holds.
+    /// The same with a file: what lies below a layer without what holds metadata, and without caches: that of bcache only forgets what it holds.
     pub fn goes_to(&self, index: usize) -> impl Iterator<Item = usize> {
         let layer = self.layers.get(index);
         let below = layer.map(|l| l.below.as_slice()).unwrap_or_default();
         let most = if layer.is_some_and(|l| l.kind == Kind::Bcache) { 1 } else { below.len() };
-        below.iter().take(most).copied().filter(|&i| self.layers.get(i).is_some_and(|l| !l.is_metadata()))
+        below.iter().take(most).copied().filter(|&i| self.layers.get(i).is_some_and(|l| !l.gets_no_discards()))
     }
 
     /// The layers below a loop device that is on a block device: it writes zeroes to them in place of discards.
@@ -474,6 +482,47 @@ mod tests {
             ("/sys/devices/virtual/block/nbd3", Bus::Nbd),
         ] {
             assert_eq!(bus(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_drive_that_was_unplugged_is_missed() {
+        let tree = tempfile::tempdir().unwrap();
+        let layer = |name: &str, sys: &str| Layer {
+            name: name.to_owned(),
+            label: None,
+            kind: Kind::Drive(Bus::Other),
+            sys: PathBuf::from(sys),
+            dev: DevNumber { major: 8, minor: 0 },
+            size: Bytes::ZERO,
+            below: Vec::new(),
+        };
+        let stack = Stack { layers: vec![layer("/a/file", ""), layer("sda", "/sys/a"), layer("sdb", "/sys/b")], tops: vec![0] };
+        for there in ["sys/a", "sys/b"] {
+            std::fs::create_dir_all(tree.path().join(there)).unwrap();
+        }
+        let root = Root::recorded(tree.path()).unwrap();
+        assert_eq!(stack.missing(&root), None);
+        std::fs::remove_dir(tree.path().join("sys/b")).unwrap();
+        assert_eq!(stack.missing(&root).map(|layer| layer.name.as_str()), Some("sdb"));
+    }
+
+    #[test]
+    fn caches_and_metadata_of_lvm_get_no_discards_and_volumes_of_like_names_do() {
+        let named = |label: &str| Layer {
+            name: "dm-1".to_owned(),
+            label: Some(label.to_owned()),
+            kind: Kind::Lvm,
+            sys: PathBuf::new(),
+            dev: DevNumber { major: 253, minor: 1 },
+            size: Bytes::ZERO,
+            below: Vec::new(),
+        };
+        for label in ["vg-p_tmeta", "vg-p_cmeta", "vg-p_cdata", "vg-c_cvol-cdata", "vg-c_cvol-cmeta", "vg-c_cvol", "vg-r_rmeta_0"] {
+            assert!(named(label).gets_no_discards(), "{label}");
+        }
+        for label in ["vg-cdata", "vg-cvol", "vg-p_tdata", "vg-l_corig", "vg-l_wcorig", "vg-r_rimage_0", "vg-r_rmeta_", "home"] {
+            assert!(!named(label).gets_no_discards(), "{label}");
         }
     }
 

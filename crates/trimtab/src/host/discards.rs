@@ -127,7 +127,7 @@ pub fn fates(stack: &Stack, own: &[Option<Amount>]) -> Vec<LayerDiscards> {
         None if zeroes.contains(&i) => Fate::WrittenAsZeroes,
         None => Fate::NotCounted,
         // Metadata of arrays and pools have nothing to discard.
-        Some(Bytes::ZERO) if ends.contains(&i) || stack.layers.get(i).is_some_and(super::block::Layer::is_metadata) => Fate::Nothing,
+        Some(Bytes::ZERO) if ends.contains(&i) || stack.layers.get(i).is_some_and(super::block::Layer::gets_no_discards) => Fate::Nothing,
         // The disk of a partition has nothing below that could have got less.
         Some(_) if ends.contains(&i) || ends_below(i).next().is_none() => Fate::Counted,
         Some(Bytes::ZERO) => below(i).map_or(Fate::NotCounted, |below| if below > Bytes::ZERO { Fate::NotCounted } else { Fate::Nothing }),

@@ -6,7 +6,7 @@ pub use by_size::BySize;
 
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
-use super::free_space::{Counting, Sendable, first_commands, sendable};
+use super::free_space::{Counting, Known, Sendable, first_commands, sendable};
 use super::kernel_log::KernelLog;
 use super::layout::{Layout, binary};
 use super::limit::CommandLimit;
@@ -40,6 +40,8 @@ const DRAIN_QUIET: Duration = Duration::from_millis(50);
 
 /// Finding out where free space is may take this long. ext4 lists the metadata of all groups each time.
 const MAP_MAX: Duration = Duration::from_millis(100);
+/// So often in a row.
+const SLOW_MAX: u32 = 4;
 
 /// Why a window could not be trimmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,10 +109,13 @@ pub struct Filesystem {
     activity: Activity,
     kernel_log: KernelLog,
     ext4: Option<Ext4>,
-    /// Finding out where free space is has taken too long; it is not done again.
-    map_is_slow: bool,
+    /// How often in a row finding out where free space is has taken too long; after [`SLOW_MAX`] times it is not done again. Once is chance: another process may have
+    /// had the processor.
+    slow_maps: u32,
     /// What was asked for by size.
     asked: by_size::Asked,
+    /// What it said of free space a moment ago.
+    known: Known,
 }
 
 /// Opens the mount point; `None` if something else is mounted there by now.
@@ -166,8 +171,9 @@ impl Filesystem {
             file: Some(file),
             layout,
             ext4,
-            map_is_slow: false,
+            slow_maps: 0,
             asked: by_size::Asked::default(),
+            known: Known::default(),
         })
     }
 
@@ -185,6 +191,14 @@ impl Filesystem {
             self.file = Some(file.ok_or(Errno::NODEV)?);
         }
         self.file.as_ref().map(|f| f.as_fd()).ok_or(Errno::NODEV)
+    }
+
+    fn map_is_slow(&self) -> bool {
+        self.slow_maps >= SLOW_MAX
+    }
+
+    fn map_took(&mut self, took: Duration) {
+        self.slow_maps = if took > MAP_MAX { self.slow_maps.saturating_add(1) } else { 0 };
     }
 
     /// Lets go of the filesystem, so that it can be unmounted. The next request opens it anew, if it is still there.
@@ -217,6 +231,7 @@ impl Filesystem {
         if let Some(file) = &self.file {
             self.layout = Layout::read(&self.root, &self.mount, &self.stack, file)?;
         }
+        self.known.forget();
         Ok(())
     }
 
@@ -322,7 +337,7 @@ impl Filesystem {
         if request.commands_max == 0 || !known || !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2") {
             return window;
         }
-        if self.map_is_slow {
+        if self.map_is_slow() {
             return window;
         }
         let least = request.min_extent.0.max(self.ext4.as_ref().map_or(0, |e| e.granularity));
@@ -333,7 +348,7 @@ impl Filesystem {
         self.activity.before_trim();
         let first = self.file().and_then(|file| first_commands(file, device, window, counting));
         self.activity.after_trim();
-        self.map_is_slow = started.elapsed() > MAP_MAX;
+        self.map_took(started.elapsed());
         let Some(first) = first.ok().filter(|first| first.len > 0) else { return window };
         if divisible {
             let granule = self.layout.granule.0.max(1);

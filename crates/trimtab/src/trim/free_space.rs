@@ -5,11 +5,14 @@ use crate::host::mountinfo::DevNumber;
 use crate::sys::fsmap::{self, Extent};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
+use std::time::{Duration, Instant};
 use trimtab_core::target::TrimWindow;
 use trimtab_core::units::Bytes;
 
 /// Records asked for at a time when a few commands are looked for.
 const RECORDS: usize = 256;
+/// Records that are remembered for a moment.
+const RECORDS_KNOWN: usize = 1024;
 /// Records asked for at a time when all are wanted. ext4 lists the metadata of all groups for each request.
 const RECORDS_MANY: usize = 8192;
 /// Times that it is asked for one window. What is not known after that is trimmed as one.
@@ -43,6 +46,57 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
         }
     }
     Ok(window)
+}
+
+/// Free extents, and from where on there may be more.
+pub type Listed = (Vec<Extent>, Option<u64>);
+
+/// What is known of where free space lies, for a moment: asking costs a call in which ext4 lists the metadata of all groups, and whoever shares the processor
+/// waits for that. What was taken since is no harm, since the filesystem discards only what is free; what was freed since comes the next time.
+#[derive(Debug, Default)]
+pub struct Known {
+    from: u64,
+    to: u64,
+    extents: Vec<Extent>,
+    read: Option<Instant>,
+    /// The last answer was asked for anew.
+    pub anew: bool,
+}
+
+impl Known {
+    /// So much is asked for at once, or a whole window.
+    const SPAN: u64 = 8 << 30;
+    /// And may be so old.
+    const AGE_MAX: Duration = Duration::from_secs(1);
+
+    /// Free extents of `window`, which is asked for with what lies behind it, up to `last`.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn list(&mut self, file: impl AsFd, device: DevNumber, window: TrimWindow, last: u64) -> Result<Listed, Errno> {
+        let (from, end) = (window.start, window.start.saturating_add(window.len));
+        self.anew = self.read.is_none_or(|read| read.elapsed() > Self::AGE_MAX) || !(self.from..self.to).contains(&from);
+        if self.anew {
+            self.read = None;
+            let to = from.saturating_add(Self::SPAN).min(last).max(end);
+            let (extents, next) = free_extents::<RECORDS_KNOWN>(file, device, from, to)?;
+            *self = Self { from, to: next.unwrap_or(to), extents, read: Some(Instant::now()), anew: true };
+        }
+        Ok(self.between(from, end))
+    }
+
+    /// As the filesystem itself would say it: what begins before `from` begins there.
+    fn between(&self, from: u64, end: u64) -> Listed {
+        let first = self.extents.partition_point(|extent| extent.end() <= from);
+        let those = self.extents.get(first..).unwrap_or_default().iter().take_while(|extent| extent.start < end);
+        let cut = |extent: &Extent| Extent { start: extent.start.max(from), len: extent.end() - extent.start.max(from), free: extent.free };
+        (those.map(cut).collect(), Some(self.to).filter(|to| *to < end))
+    }
+
+    /// The next question is asked anew.
+    pub fn forget(&mut self) {
+        self.read = None;
+    }
 }
 
 /// Which free extents are looked for.
@@ -80,13 +134,15 @@ pub struct Picked {
 }
 
 /// The next free extents of `window` that are looked for, as many as commands are left for, and one at least. None in between is longer than looked for; shorter ones may be.
-pub fn pick(file: impl AsFd, device: DevNumber, window: TrimWindow, picking: Picking) -> Result<Picked, Errno> {
+///
+/// `ask` lists free extents from one byte to another, and says where to ask on if that was not all.
+pub fn pick(window: TrimWindow, picking: Picking, mut ask: impl FnMut(u64, u64) -> Result<Listed, Errno>) -> Result<Picked, Errno> {
     let end = window.start.saturating_add(window.len);
     let left = if picking.commands_max == 0 { u64::MAX } else { picking.commands_max };
     let mut picker = Picker { picking, window, left, seen: 0, found: Picked::default() };
     let mut from = window.start;
     for _ in 0..CALLS_MAX {
-        let (extents, next) = free_extents::<RECORDS>(&file, device, from, end)?;
+        let (extents, next) = ask(from, end)?;
         if extents.iter().any(|extent| picker.is_full(*extent)) {
             return Ok(picker.found);
         }
@@ -243,7 +299,7 @@ impl Cut {
 }
 
 /// The first free extents from `from` on, and where to ask on, if there may be more before `end`.
-fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<(Vec<Extent>, Option<u64>), Errno> {
+fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<Listed, Errno> {
     let (mut extents, next) = fsmap::extents::<N>(file, (device.major, device.minor), from, end)?;
     extents.retain(|extent| extent.free);
     Ok((extents, next))
@@ -297,6 +353,20 @@ mod tests {
         let full = extents.iter().any(|&(start, len)| picker.is_full(Extent { start, len, free: true }));
         let Picked { range, reach, is_cut, .. } = picker.found;
         (range.map(|range| (range.start, range.len)), full.then_some(reach), is_cut)
+    }
+
+    #[test]
+    fn what_is_known_of_more_is_told_as_if_it_had_been_asked_for() {
+        let extents = [(10, 5), (20, 100), (200, 30)].map(|(start, len)| Extent { start, len, free: true }).to_vec();
+        let known = Known { from: 0, to: 210, extents, read: None, anew: false };
+        let told = |from, end| {
+            let (extents, next) = known.between(from, end);
+            (extents.iter().map(|extent| (extent.start, extent.len)).collect::<Vec<_>>(), next)
+        };
+        assert_eq!(told(0, 15), (vec![(10, 5)], None));
+        assert_eq!(told(15, 120), (vec![(20, 100)], None));
+        assert_eq!(told(50, 300), (vec![(50, 70), (200, 30)], Some(210)));
+        assert_eq!(told(130, 190), (vec![], None));
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
         }
         bytes[at] = FREED;
         if !keeps(tree, layer) {
-            todo.extend(layer.below.iter().copied().filter(|below| !stack.layers[*below].is_metadata()));
+            todo.extend(layer.below.iter().copied().filter(|below| !stack.layers[*below].gets_no_discards()));
         }
     }
     // A loop device on a block device writes zeroes there, which nobody counts as discards.

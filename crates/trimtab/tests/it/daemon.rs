@@ -471,7 +471,7 @@ fn a_drive_without_power_is_survived_and_the_pass_goes_on_when_it_is_back() {
     let _one = ONE.lock();
     let Some((drive, mount)) = failing("power-cut") else { return };
     let set = Set::new();
-    let mut daemon = Daemon::start(&set.config(&rule(mount.path(), "idle:quiet=10s:patience=100ms:piece-min=1GiB")));
+    let mut daemon = Daemon::start(&set.config(&rule(mount.path(), "idle:met-per-mille=0:quiet=10s:patience=100ms:piece-min=1GiB")));
     daemon.wait_for("[ext4]: idle");
     daemon.signal(Signal::USR1);
     daemon.wait_for("begins a pass");
@@ -498,7 +498,7 @@ fn a_drive_that_goes_away_ends_its_pass_and_not_the_daemon() {
     let Some((drive, mount)) = failing("power-cut") else { return };
     let Some(other) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let set = Set::new();
-    let rules = rule(mount.path(), "idle:quiet=10s:patience=100ms:piece-min=1GiB") + &rule(&other.path(), "none");
+    let rules = rule(mount.path(), "idle:met-per-mille=0:quiet=10s:patience=100ms:piece-min=1GiB") + &rule(&other.path(), "none");
     let mut daemon = Daemon::start(&set.config(&rules));
     daemon.wait_for("idle");
     daemon.wait_for("none");

@@ -23,7 +23,7 @@ multipath_on; ext4 /dev/mapper/many; on ext4-multipath /dev/mapper/many $adaptiv
 now() { awk '{print int($1)}' /proc/uptime; }
 begun=$(now); at() { echo $(($(now) - begun)); }
 say() { printf '%5s s | %s\n' "$(at)" "$*"; }
-show() { cp /tmp/table /host/table; cp /tmp/daemon.log /host/detail/daemon.log; }
+show() { cp /tmp/table /host/table1; cp /tmp/daemon.log /host/detail/daemon.log; }
 $T daemon --config /tmp/t.toml 2> /tmp/daemon.log & daemon=$!
 cost() { awk -v hz="$(getconf CLK_TCK)" '{printf "%.1f s of processor time", ($14 + $15) / hz}' /proc/$daemon/stat; echo ", $(awk '/VmRSS/ {print $2}' /proc/$daemon/status) kB (at most $(awk '/VmHWM/ {print $2}' /proc/$daemon/status)), $(ls /proc/$daemon/task | wc -l) threads, $(ls /proc/$daemon/fd | wc -l) descriptors"; }
 # Others' work, which must never wait long for the daemon.

@@ -155,6 +155,8 @@ record() { # NAME
 [ "${1:-}" != --record ] || { shift; for stack in "$@"; do record "$stack"; done; exit; }
 [ "${1:-}" != --daemon ] || { . /tmp/lab/daemon.sh; exit; }
 for stack in "$@"; do
+  # Another machine may have it.
+  mkdir "/host/taken/$stack" 2> /dev/null || continue
   begun=$(cut -d. -f1 /proc/uptime)
   try "$stack"; mend "$stack"; trial_of "$stack"
   echo "$stack $(($(cut -d. -f1 /proc/uptime) - begun))" >> /host/seconds

@@ -62,6 +62,8 @@ const JUMPS: [(usize, f64); 12] = [
     (of::ERASE, -0.5),
     (of::ERASE, 0.5),
 ];
+/// With so many other seeds the best is tried, to see what is chance.
+const OTHER_SEEDS: u64 = 5;
 /// What the small probes say is never taken for more certain than this.
 const KNOWN_MIN: f64 = 0.01;
 /// And where they say less than that, it is as if they said nothing.
@@ -81,9 +83,14 @@ pub struct Whole {
 /// Logarithms of what the probes of whole drives find on a candidate of small size, in their order.
 #[must_use]
 pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
+    shown_by(candidate, plan, plan.seed)
+}
+
+/// The same of a drive that begins with `seed`.
+fn shown_by(candidate: &Candidate, plan: &Plan, seed: u64) -> Option<Vec<f64>> {
     let small = Small::of(&candidate.spec("candidate", "a candidate", &plan.reported), probes::whole::SIZE).ok()?.spec;
     let whole = plan.whole?.on(small.capacity_bytes);
-    let mut target = DriveTarget::new(model::build(&small, plan.seed).ok()?, probes::DEPTH_MAX);
+    let mut target = DriveTarget::new(model::build(&small, seed).ok()?, probes::DEPTH_MAX);
     let mut lab = Lab::new(&mut target);
     probes::whole::there_already(&mut lab, &whole).ok()?;
     let found = probes::run_whole(&mut lab, &Plan { whole: Some(whole), ..*plan }, &mut ()).ok()?;
@@ -91,7 +98,7 @@ pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
 }
 
 struct Problem<'a> {
-    found: &'a Findings,
+    found: Findings,
     plan: &'a Plan,
     priors: [Prior; SIZES],
     trials: Trials<'a>,
@@ -102,8 +109,11 @@ struct Problem<'a> {
 pub fn refine(fitted: &Fitted, found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
     let priors = priors(fitted, plan);
     let trials = Trials { tries, observer, tried: fitted.tried };
-    let mut problem = Problem { found, plan, priors, trials, loose: 1.0 };
-    let (best, others) = problem.best(fitted)?;
+    let mut problem = Problem { found: found.clone(), plan, priors, trials, loose: 1.0 };
+    let (mut best, mut others) = problem.best(fitted)?;
+    if problem.allow_for_chance(&best)? {
+        (best, others) = problem.once_more(best, others)?;
+    }
     let slopes = problem.slopes(&best)?;
     let spread = problem.curvature(&best.candidate, &slopes, 0.0).inverse()?;
     let (members, explained, rejected) = problem.members(fitted, &best, &others, &slopes)?;
@@ -111,7 +121,7 @@ pub fn refine(fitted: &Fitted, found: &Findings, plan: &Plan, tries: &dyn Tries,
         let left = libm::sqrt(spread.at(size, size).max(0.0)) / problem.priors[size].sigma;
         if has(&best.candidate, size) { (1.0 - left * left).clamp(0.0, 1.0) } else { 0.0 }
     });
-    let (misfit, odd) = explained_by(found, &best.shown);
+    let (misfit, odd) = explained_by(&problem.found, &best.shown);
     let mut learned_numbers = fitted.learned;
     for (number, size) in [(at::PROGRAM, of::PROGRAM), (at::READ, of::READ)] {
         if learned_numbers[number] < UNKNOWN {
@@ -221,11 +231,11 @@ fn other_size(candidate: &Candidate) -> Option<Candidate> {
 impl Problem<'_> {
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
         let all = self.trials.all(&candidates, &|candidate| shown(candidate, self.plan))?;
-        Some(points(candidates, all, self.found, |candidate, shown| self.cost(candidate, shown)))
+        Some(points(candidates, all, &self.found, |candidate, shown| self.cost(candidate, shown)))
     }
 
     fn residuals(&self, shown: &[f64]) -> Vec<f64> {
-        super::residuals(self.found, shown, self.loose)
+        super::residuals(&self.found, shown, self.loose)
     }
 
     fn misfit(&self, shown: &[f64]) -> f64 {
@@ -241,7 +251,7 @@ impl Problem<'_> {
 
     /// The best, and others that explain the figures as well, or nearly.
     fn best(&mut self, fitted: &Fitted) -> Option<(Point, Vec<Point>)> {
-        let start = invert::whole::invert(&fitted.best, self.found, self.plan);
+        let start = invert::whole::invert(&fitted.best, &self.found, self.plan);
         let with_spare = |share: &f64| {
             let mut other = start.clone();
             other.hidden.over_provisioning_permille = (f64::from(start.hidden.over_provisioning_permille) * share) as u32;
@@ -253,6 +263,41 @@ impl Problem<'_> {
         // Once more from where that led: with other sizes other kinds may be better.
         let again = points.first()?.candidate.clone();
         points.extend(self.fitted_from(vec![again])?);
+        self.kinds(points)
+    }
+
+    /// Figures of drives that choose victims by chance, or whose cache is full to the brim, differ from seed to seed: each may be off by as much more, once for
+    /// the drive that was probed and once for the candidate. Whether that is much of what they may be off by anyway.
+    fn allow_for_chance(&mut self, best: &Point) -> Option<bool> {
+        let mut all = vec![best.shown.clone()];
+        for seed in 1..=OTHER_SEEDS {
+            let plan = self.plan;
+            let shown =
+                self.trials.all(core::slice::from_ref(&best.candidate), &|one| shown_by(one, plan, plan.seed.wrapping_add(seed)))?;
+            all.extend(shown.into_iter().flatten().filter(|shown| shown.len() == best.shown.len()));
+        }
+        let mut much = false;
+        for (nth, one) in self.found.observations.iter_mut().enumerate() {
+            let variance = variance(all.iter().map(|shown| shown[nth]));
+            much |= variance > one.sigma * one.sigma / 4.0;
+            one.sigma = libm::sqrt(one.sigma * one.sigma + 2.0 * variance);
+        }
+        Some(much)
+    }
+
+    /// The same search from where it led, now that figures may be off by more.
+    fn once_more(&mut self, best: Point, others: Vec<Point>) -> Option<(Point, Vec<Point>)> {
+        let again = best.candidate.clone();
+        let mut points: Vec<Point> = core::iter::once(best).chain(others).collect();
+        for point in &mut points {
+            point.cost = self.cost(&point.candidate, &point.shown);
+        }
+        points.extend(self.fitted_from(vec![again])?);
+        self.kinds(points)
+    }
+
+    /// The best of `points`, and the best of each other kind that explains the figures nearly as well.
+    fn kinds(&self, mut points: Vec<Point>) -> Option<(Point, Vec<Point>)> {
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut known: Vec<Point> = Vec::new();
         for point in points {
@@ -428,6 +473,12 @@ impl Problem<'_> {
         }
         Some(kept)
     }
+}
+
+fn variance(values: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.clone().sum::<f64>() / count;
+    values.map(|value| (value - mean) * (value - mean)).sum::<f64>() / (count - 1.0).max(1.0)
 }
 
 /// By how much figures and class are off, for one member.

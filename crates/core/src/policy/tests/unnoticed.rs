@@ -80,7 +80,7 @@ fn fewer_than_one_in_a_hundred_requests_meet_a_command_and_nobody_waits_for_two(
         let drive = Drive { command_ns, ns_per_kib: 0, ..CHEAP };
         let (mut met, mut requests) = (0, 0);
         for seed in 0..3 {
-            let (rig, _) = pass_of(load, drive, "idle:met-per-mille=5:complete=yes", 4000, seed);
+            let (rig, _) = pass_of(load, drive, "idle:complete=yes", 4000, seed);
             assert_eq!(rig.freed(), 0, "{load:?}, {command_ns} ns: it is done");
             assert!(rig.stall_max <= command_ns, "{load:?}, {command_ns} ns: {} ns", rig.stall_max);
             (met, requests) = (met + rig.met, requests + rig.requests_then);
@@ -94,7 +94,7 @@ fn fewer_than_one_in_a_hundred_requests_meet_a_command_and_nobody_waits_for_two(
 #[test]
 fn gaps_of_a_regular_load_are_used_and_met_by_nobody() {
     // 4.5 ms between requests leave room for a command of 1 ms: one in each gap, and hardly any is met.
-    let (rig, _) = pass(Load::Regular(5000), Drive { command_ns: MS, ns_per_kib: 0, ..CHEAP }, "idle:met-per-mille=5:complete=yes", 3000);
+    let (rig, _) = pass(Load::Regular(5000), Drive { command_ns: MS, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
     let (first, last) = (rig.sent.first().map_or(0, |sent| sent.0), rig.sent.iter().rfind(|sent| sent.1 > 0).map_or(0, |sent| sent.0));
     // At random places at most seven in a second could be sent.
     let per_second = rig.commands as f64 / ((last - first) as f64 / S as f64);
@@ -105,7 +105,7 @@ fn gaps_of_a_regular_load_are_used_and_met_by_nobody() {
 #[test]
 fn most_bytes_are_sent_with_a_small_part_of_the_commands() {
     let (rig, _) =
-        pass(Load::Random(200), Drive { command_ns: 150_000, ns_per_kib: 0, ..CHEAP }, "idle:met-per-mille=5:complete=yes", 3000);
+        pass(Load::Random(200), Drive { command_ns: 150_000, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
     let sent: Vec<(u64, u64)> = rig.sent.iter().copied().filter(|sent| sent.1 > 0).collect();
     let all: u64 = sent.iter().map(|sent| sent.1).sum();
     // Trials first; 32 and 8 of 53 free units in each window are in two of its ten extents.
@@ -120,19 +120,19 @@ fn most_bytes_are_sent_with_a_small_part_of_the_commands() {
 fn what_costs_others_more_than_the_drive_gains_is_left_and_said() {
     let drive = Drive { command_ns: 100 * MS, ns_per_kib: 0, ..CHEAP };
     let load = Load::Random(50);
-    let (rig, policy) = pass(load, drive, "idle:met-per-mille=5", 40_000);
+    let (rig, policy) = pass(load, drive, "idle", 40_000);
     let (freed, remark) = (rig.freed(), policy.remark().unwrap_or_default());
     assert!(freed > 0 && freed < 24 * 53, "{freed}");
     assert!(remark.contains("were left: for each GB of them others would wait"), "{remark}");
     assert!(!policy.running(), "and the pass is over");
     // Asked for all, it sends all.
-    let (rig, policy) = pass(load, drive, "idle:met-per-mille=5:complete=yes", 40_000);
+    let (rig, policy) = pass(load, drive, "idle:complete=yes", 40_000);
     assert_eq!((rig.freed(), policy.remark().filter(|remark| remark.contains("were left"))), (0, None::<String>));
     // And where nobody is there, it sends all as well.
     let mut rig = Rig::new(24, Bytes::MAX, drive, 1);
     (rig.tail, rig.counted, rig.by_size, rig.forced) = (Bytes(4096), true, true, true);
     (0..24 * UNITS_PER_WINDOW).step_by(2).for_each(|unit| rig.units[unit] = Unit::Live);
-    let mut policy = build("idle:met-per-mille=5");
+    let mut policy = build("idle");
     rig.run(&mut *policy, 4000 * S);
     assert_eq!(rig.freed(), 0);
 }
@@ -140,7 +140,7 @@ fn what_costs_others_more_than_the_drive_gains_is_left_and_said() {
 #[test]
 fn a_pass_is_over_within_the_time_that_it_has() {
     let drive = Drive { command_ns: 20 * MS, ns_per_kib: 0, ..CHEAP };
-    let spans = ["idle:met-per-mille=5:complete=yes", "idle:met-per-mille=5:finish-within=60s"].map(|policy| {
+    let spans = ["idle:complete=yes", "idle:finish-within=60s"].map(|policy| {
         let (rig, _) = pass(Load::Random(100), drive, policy, 3000);
         assert_eq!(rig.freed(), 0, "{policy}");
         (rig.sent[rig.sent.len() - 1].0 - rig.passes[0]) / S

@@ -4,7 +4,7 @@
 //! is longer than any in the group sends nothing and marks it all the same: so a group of which everything was asked for, and where what is free is what was asked for, is
 //! marked, and the next pass passes it over. The least extent that ext4 keeps of the last trim is put back, as these requests say nothing of it.
 
-use super::{Filesystem, MAP_MAX, Refused, WindowTrim};
+use super::{Filesystem, Refused, SLOW_MAX, WindowTrim};
 use crate::trim::ext4;
 use crate::trim::fitrim::fitrim;
 use crate::trim::free_space::{Picked, Picking, all_free, pick};
@@ -52,7 +52,7 @@ impl Filesystem {
             "ext4" | "ext3" | "ext2" => self.ext4.is_some() && self.layout.tail < Bytes::MAX,
             _ => false,
         };
-        knows && !self.map_is_slow
+        knows && !self.map_is_slow()
     }
 
     /// Asks for the next of the free extents that `request` is for. `None` where it is not known any more where they lie.
@@ -74,11 +74,15 @@ impl Filesystem {
             let one = one?;
             let nothing = one.outcome.returned == Bytes::ZERO && one.outcome.counted.is_none_or(|counted| counted.count == 0);
             let one_group = self.layout.group.is_some_and(|group| window.len <= group.0);
-            if nothing && one_group && self.ext4.is_some() {
+            if nothing && !self.known.anew {
+                // It may have been taken meanwhile: nothing that was known before can be told from that.
+                self.known.forget();
+            } else if nothing && one_group && self.ext4.is_some() {
                 // It is taken for trimmed, and so is the rest of it.
                 asked = window.len;
                 self.asked.windows.remove(&whole.start);
-            } else if let Some(sum) = self.asked.windows.get_mut(&whole.start).filter(|_| !request.trial) {
+            }
+            if let Some(sum) = self.asked.windows.get_mut(&whole.start).filter(|_| !request.trial) {
                 *sum = picked.extents.iter().fold(*sum, |sum, extent| sum ^ mark_of(*extent));
             }
             trim = Some(one);
@@ -113,9 +117,17 @@ impl Filesystem {
         let started = Instant::now();
         // It reads bitmaps, as trims do.
         self.activity.before_trim();
-        let picked = self.file().and_then(|file| pick(file, device, window, picking));
+        let last = self.layout.windows.last().map_or(0, |window| window.start.saturating_add(window.len));
+        let mut known = std::mem::take(&mut self.known);
+        let picked = self.file().and_then(|file| {
+            pick(window, picking, |from, end| known.list(file, device, TrimWindow { start: from, len: end.saturating_sub(from) }, last))
+        });
+        self.known = known;
         self.activity.after_trim();
-        self.map_is_slow |= started.elapsed() > MAP_MAX || picked.is_err();
+        match picked {
+            Ok(_) => self.map_took(started.elapsed()),
+            Err(_) => self.slow_maps = SLOW_MAX,
+        }
         picked.ok()
     }
 
