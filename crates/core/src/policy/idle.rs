@@ -30,6 +30,9 @@ const MET_PER_MILLE: u32 = 5;
 /// The first free extent that is tried is no longer than this.
 const FIRST_TRIAL: u64 = 256 << 10;
 
+/// Where extents can be asked for by their size no more than this is tried: what a larger one costs follows, and a tail is sent once more with its window.
+const TRIAL_MAX: u64 = 16 << 20;
+
 /// Settings of [`Idle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleSettings {
@@ -290,7 +293,7 @@ impl Idle {
     fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimRequest> {
         let search = self.pace.search?;
         let piece = self.piece();
-        if whole_units(piece, observation.granule).is_some() {
+        if whole_units(piece, observation.granule).is_some() || (observation.by_size && piece.0 > TRIAL_MAX) {
             return None;
         }
         // In turns: an extent of that size costs nothing more than to be sent twice, and where all are larger only tails tell.

@@ -424,7 +424,7 @@ mod tests {
         let mut target = steered("idle:at-least=10s:share=100%", 500_000, 9_000_000);
         foreground(&mut target, 90);
         target.volume_mut().drive_mut().wait_max = Nanos::ZERO;
-        let longest = foreground(&mut target, 1500);
+        let longest = foreground(&mut target, 20_000);
         // A request waits for one command at most; making a file durable is five requests, one after another.
         let wait = target.volume().drive().wait_max;
         assert!(wait <= Nanos::from_millis(5) + Nanos(100_000), "{wait}");

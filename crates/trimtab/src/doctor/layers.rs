@@ -463,6 +463,7 @@ fn is_parity<'a>(targets: impl Iterator<Item = &'a Target>) -> bool {
 
 /// What can only be said of a layer once those below are judged: device-mapper volumes that take nothing.
 pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [LayerReport]) {
+    apart(stack, reports);
     // Those below first.
     let zeroes = stack.written_as_zeroes();
     for i in (0..reports.len()).rev() {
@@ -490,6 +491,20 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             let remedy = format!("move what lies on {} to another drive (pvmove), and activate the volume again", names.join(", "));
             reports[i].findings.push(Finding::new("dm.member-without-discards", Severity::Serious, text).remedy(remedy));
         }
+    }
+}
+
+/// What only caches and metadata stand on need not take discards, since none go there.
+fn apart(stack: &Stack, reports: &mut [LayerReport]) {
+    let (mut on_the_way, mut todo) = (vec![false; reports.len()], stack.tops.clone());
+    while let Some(index) = todo.pop() {
+        if on_the_way.get_mut(index).is_some_and(|seen| !std::mem::replace(seen, true)) {
+            todo.extend(stack.goes_to(index));
+        }
+    }
+    for (report, _) in reports.iter_mut().zip(on_the_way).filter(|(report, on_the_way)| !on_the_way && report.gate != Gate::Passes) {
+        report.findings.retain(|finding| finding.severity != Severity::Serious);
+        report.why = "takes no discards, and none go there: it is part of a cache, or holds metadata".to_owned();
     }
 }
 

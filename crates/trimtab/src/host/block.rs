@@ -121,6 +121,11 @@ impl Layer {
         ENDS.iter().any(|end| label.ends_with(end)) || numbered("_rmeta_")
     }
 
+    /// LVM's cache of another device.
+    fn is_cache(&self) -> bool {
+        self.label.as_deref().is_some_and(|label| ["_cdata", "_cvol-cdata", "_cvol"].iter().any(|end| label.ends_with(end)))
+    }
+
     /// Kernel name and, if it has one, the name that people gave it: `dm-0 (home)`.
     #[must_use]
     pub fn title(&self) -> String {
@@ -168,6 +173,13 @@ impl Stack {
     /// The drives at the bottom.
     pub fn drives(&self) -> impl Iterator<Item = &Layer> {
         self.layers.iter().filter(|l| matches!(l.kind, Kind::Drive(_)))
+    }
+
+    /// A layer that keeps a part of what it stands on in a cache (dm-cache, dm-writecache), and answers reads from there.
+    #[must_use]
+    pub fn cached(&self) -> Option<&Layer> {
+        let has_cache = |layer: &&Layer| layer.below.iter().any(|&below| self.layers.get(below).is_some_and(Layer::is_cache));
+        self.layers.iter().filter(|layer| !layer.gets_no_discards()).find(has_cache)
     }
 
     /// A layer that the kernel has no directory for any more: unplugged, or taken away.

@@ -69,11 +69,12 @@ impl Known {
     /// And may be so old.
     const AGE_MAX: Duration = Duration::from_secs(1);
 
-    /// Free extents of `window`, which is asked for with what lies behind it, up to `last`.
+    /// Free extents of `window`, which is asked for with what lies behind it, up to `last`. With `cut` they end where it does, as in ext4, where no request finds
+    /// more of one than there is in a group.
     ///
     /// # Errors
     /// What the filesystem says.
-    pub fn list(&mut self, file: impl AsFd, device: DevNumber, window: TrimWindow, last: u64) -> Result<Listed, Errno> {
+    pub fn list(&mut self, file: impl AsFd, device: DevNumber, window: TrimWindow, last: u64, cut: bool) -> Result<Listed, Errno> {
         let (from, end) = (window.start, window.start.saturating_add(window.len));
         self.anew = self.read.is_none_or(|read| read.elapsed() > Self::AGE_MAX) || !(self.from..self.to).contains(&from);
         if self.anew {
@@ -82,15 +83,17 @@ impl Known {
             let (extents, next) = free_extents::<RECORDS_KNOWN>(file, device, from, to)?;
             *self = Self { from, to: next.unwrap_or(to), extents, read: Some(Instant::now()), anew: true };
         }
-        Ok(self.between(from, end))
+        Ok(self.between(from, end, cut))
     }
 
     /// As the filesystem itself would say it: what begins before `from` begins there.
-    fn between(&self, from: u64, end: u64) -> Listed {
+    fn between(&self, from: u64, end: u64, cut: bool) -> Listed {
         let first = self.extents.partition_point(|extent| extent.end() <= from);
         let those = self.extents.get(first..).unwrap_or_default().iter().take_while(|extent| extent.start < end);
-        let cut = |extent: &Extent| Extent { start: extent.start.max(from), len: extent.end() - extent.start.max(from), free: extent.free };
-        (those.map(cut).collect(), Some(self.to).filter(|to| *to < end))
+        let ends = |extent: &Extent| if cut { extent.end().min(end) } else { extent.end() };
+        let part =
+            |extent: &Extent| Extent { start: extent.start.max(from), len: ends(extent) - extent.start.max(from), free: extent.free };
+        (those.map(part).collect(), Some(self.to).filter(|to| *to < end))
     }
 
     /// The next question is asked anew.
@@ -360,13 +363,15 @@ mod tests {
         let extents = [(10, 5), (20, 100), (200, 30)].map(|(start, len)| Extent { start, len, free: true }).to_vec();
         let known = Known { from: 0, to: 210, extents, read: None, anew: false };
         let told = |from, end| {
-            let (extents, next) = known.between(from, end);
+            let (extents, next) = known.between(from, end, from == 50);
             (extents.iter().map(|extent| (extent.start, extent.len)).collect::<Vec<_>>(), next)
         };
         assert_eq!(told(0, 15), (vec![(10, 5)], None));
         assert_eq!(told(15, 120), (vec![(20, 100)], None));
         assert_eq!(told(50, 300), (vec![(50, 70), (200, 30)], Some(210)));
         assert_eq!(told(130, 190), (vec![], None));
+        assert_eq!(told(15, 100), (vec![(20, 100)], None));
+        assert_eq!(told(50, 100), (vec![(50, 50)], None), "cut");
     }
 
     #[test]

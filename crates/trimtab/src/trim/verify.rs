@@ -11,7 +11,7 @@ pub mod readback;
 pub mod verdict;
 
 use crate::doctor::{self, Tables};
-use crate::host::block::Stack;
+use crate::host::block::{Layer, Stack};
 use crate::host::discards::{self, LayerDiscards, Meter};
 use crate::host::drive;
 use crate::host::mountinfo::DevNumber;
@@ -357,6 +357,7 @@ impl Probe {
             promise: proof.promise,
             later: sends_later(fs, options).filter(|_| sent < proof.expected_bytes),
             sends_nothing: remedy_for_silence(fs, options),
+            cached_by: fs.stack().cached().map(Layer::title),
         };
         (proof.verdict, proof.text) = verdict::judge(&observed);
         let counts: Vec<LayerDiscards> = observed.arrival.layers.iter().map(|l| l.discards.clone()).collect();

@@ -100,6 +100,7 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
         promise: Promise::Unknown,
         later: later.then(|| Later::new("when idle", 2, Duration::ZERO)),
         sends_nothing: None,
+        cached_by: None,
     };
     let (mut kind, text) = judge(&observed);
     if let Some((other, ..)) = agree(kind, &text, &diagnosis.verdict) {

@@ -136,7 +136,8 @@ fn table(screen: &str) -> (Vec<String>, Vec<(String, Vec<String>)>) {
     let lines: Vec<&str> = screen.lines().collect();
     for at in (1..lines.len()).filter(|at| lines[*at].starts_with('─')) {
         header.extend(cells(lines[at - 1]).into_iter().skip(1));
-        for line in lines[at + 1..].iter().take_while(|line| !line.is_empty()) {
+        // On a narrow terminal no line is left for an empty one behind it.
+        for line in lines[at + 1..].iter().take_while(|line| !line.is_empty() && !line.starts_with("Check first")) {
             let mut cells = cells(line);
             let name = cells.remove(0);
             match rows.iter_mut().find(|(known, _)| *known == name) {

@@ -59,6 +59,8 @@ printed() { local step; while read -r step; do echo "+ $step"; bash -c "$step" <
 
 clean() {
   local d node
+  # Nothing that another stack left is to be taken back.
+  rm -rf "$TRIMTAB_STATE_DIR"
   umount $M 2> /dev/null || umount -l $M 2> /dev/null
   [ "$(wc -l < /proc/swaps)" -gt 1 ] && swapoff -a
   for d in 1 2 3; do

@@ -104,8 +104,7 @@ fn gaps_of_a_regular_load_are_used_and_met_by_nobody() {
 
 #[test]
 fn most_bytes_are_sent_with_a_small_part_of_the_commands() {
-    let (rig, _) =
-        pass(Load::Random(200), Drive { command_ns: 150_000, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
+    let (rig, _) = pass(Load::Random(200), Drive { command_ns: 150_000, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
     let sent: Vec<(u64, u64)> = rig.sent.iter().copied().filter(|sent| sent.1 > 0).collect();
     let all: u64 = sent.iter().map(|sent| sent.1).sum();
     // Trials first; 32 and 8 of 53 free units in each window are in two of its ten extents.

@@ -118,9 +118,11 @@ impl Filesystem {
         // It reads bitmaps, as trims do.
         self.activity.before_trim();
         let last = self.layout.windows.last().map_or(0, |window| window.start.saturating_add(window.len));
-        let mut known = std::mem::take(&mut self.known);
+        let (mut known, in_groups) = (std::mem::take(&mut self.known), self.ext4.is_some());
         let picked = self.file().and_then(|file| {
-            pick(window, picking, |from, end| known.list(file, device, TrimWindow { start: from, len: end.saturating_sub(from) }, last))
+            pick(window, picking, |from, end| {
+                known.list(file, device, TrimWindow { start: from, len: end.saturating_sub(from) }, last, in_groups)
+            })
         });
         self.known = known;
         self.activity.after_trim();

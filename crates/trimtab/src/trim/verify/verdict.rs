@@ -102,12 +102,14 @@ pub struct Observed {
     pub later: Option<Later>,
     /// Nothing was trimmed, and the filesystem is mounted without discard; by what it would be otherwise.
     pub sends_nothing: Option<String>,
+    /// A layer with a cache, which may answer reads with what it holds of freed blocks.
+    pub cached_by: Option<String>,
 }
 
 /// The verdict with its explanation.
 #[must_use]
 pub fn judge(observed: &Observed) -> (VerdictKind, String) {
-    let Observed { freed, again, kept, arrival, promise, later, sends_nothing } = observed;
+    let Observed { freed, again, kept, arrival, promise, later, sends_nothing, cached_by } = observed;
     if kept.written != kept.total() {
         let text = format!(
             "{} of {} blocks that were NOT freed have changed: TRIM destroys data on this drive; stop using it here",
@@ -153,6 +155,13 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
                 (VerdictKind::Swallowed, text)
             }
         };
+    }
+    if let Some(cache) = cached_by.as_ref().filter(|_| freed.written > 0 && lost.is_none()) {
+        let text = format!(
+            "unknown: the discards were counted on their way, and {}, which may come from the cache of {cache}: it keeps what it holds of freed blocks",
+            read_as(freed)
+        );
+        return (VerdictKind::Unknown, text);
     }
     if freed.written == 0 {
         return (VerdictKind::Changed, changed(freed, unsteady, *promise));
@@ -242,7 +251,16 @@ mod tests {
     fn observed(freed: Content, lost_at: Option<&str>) -> Observed {
         let lost = lost_at.map(|at| Lost { at: at.trim_start_matches('+').to_owned(), by: None, others_got_theirs: at.starts_with('+') });
         let arrival = Arrival { layers: Vec::new(), lost };
-        Observed { freed, again: freed, kept: content(0, 0, 10, 0), arrival, promise: Promise::Unknown, later: None, sends_nothing: None }
+        Observed {
+            freed,
+            again: freed,
+            kept: content(0, 0, 10, 0),
+            arrival,
+            promise: Promise::Unknown,
+            later: None,
+            sends_nothing: None,
+            cached_by: None,
+        }
     }
 
     #[test]
@@ -260,6 +278,15 @@ mod tests {
             (content(0, 0, 0, 0), None, VerdictKind::Unknown),
         ] {
             assert_eq!(judge(&observed(freed, lost_at)).0, expected, "{freed:?} {lost_at:?}");
+        }
+        // What was read may be the cache's; what is gone is gone there as well.
+        for (freed, expected) in [
+            (content(7, 0, 3, 0), VerdictKind::Unknown),
+            (content(0, 0, 10, 0), VerdictKind::Unknown),
+            (content(10, 0, 0, 0), VerdictKind::Zeroed),
+            (content(0, 0, 0, 10), VerdictKind::Changed),
+        ] {
+            assert_eq!(judge(&Observed { cached_by: Some("dm-0 (vg-l)".into()), ..observed(freed, None) }).0, expected, "{freed:?}");
         }
         let silent = Observed { sends_nothing: Some("mount -o remount,discard /x".into()), ..observed(content(0, 0, 10, 0), Some("sda")) };
         let (kind, text) = judge(&silent);
