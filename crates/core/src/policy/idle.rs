@@ -25,7 +25,7 @@ const ROUNDS: [Bytes; 4] = [Bytes(16 << 20), Bytes(2 << 20), Bytes(256 << 10), B
 
 /// What is known of others is good for so long: windows in which there is nothing to send are gone over meanwhile.
 const GOES_ON: Nanos = Nanos::from_millis(10);
-/// How many requests may meet a command, of a thousand, so that their waiting counts for what it is.
+/// How many requests may meet a command, of a thousand, unless somebody says otherwise; their waiting counts for what it is then.
 const MET_PER_MILLE: u32 = 5;
 /// The first free extent that is tried is no longer than this.
 const FIRST_TRIAL: u64 = 256 << 10;
@@ -79,7 +79,7 @@ impl Default for IdleSettings {
             piece_max: Bytes(1 << 30),
             poll: Nanos::from_secs(10),
             min_extent: Bytes::ZERO,
-            met_per_mille: 5,
+            met_per_mille: MET_PER_MILLE,
             finish_within: Nanos::ZERO,
             complete: false,
             on_battery: false,

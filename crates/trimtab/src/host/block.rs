@@ -115,10 +115,9 @@ impl Layer {
     /// what they cache, and ask only whether that takes any (`disable_passdown_if_not_supported` and `writecache_map_discard` of the kernel).
     #[must_use]
     pub fn gets_no_discards(&self) -> bool {
-        const ENDS: [&str; 6] = ["_tmeta", "_cmeta", "_cdata", "_cvol-cmeta", "_cvol-cdata", "_cvol"];
         let Some(label) = self.label.as_deref() else { return false };
         let numbered = |kind: &str| label.rsplit_once(kind).is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-        ENDS.iter().any(|end| label.ends_with(end)) || numbered("_rmeta_")
+        self.is_cache() || ["_tmeta", "_cmeta", "_cvol-cmeta"].iter().any(|end| label.ends_with(end)) || numbered("_rmeta_")
     }
 
     /// LVM's cache of another device.

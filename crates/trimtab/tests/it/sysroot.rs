@@ -10,6 +10,7 @@
 //! queue DIR key=value ...                queue attributes
 //! below DIR NAME ...                     slaves of a device
 //! identify DIR model|firmware|flags      VPD page 89h: flags trim, drat, rzat
+//! dir /path                              a directory
 //! hex /path 00ff...                      a file of bytes
 //! vpd DIR unmap|none                     VPD pages B0h and B2h, with or without UNMAP
 //! ```
@@ -84,6 +85,7 @@ impl Unpacker {
             [] => {}
             ["#", "expect", ..] => self.expect(line.trim_start_matches("# expect ")),
             ["#", ..] => {}
+            ["dir", dir] => fs::create_dir_all(self.root.join(dir.trim_start_matches('/'))).unwrap(),
             ["disk", dir, dev, sectors] => self.device(dir, dev, sectors, true),
             ["part", dir, dev, start, sectors] => {
                 self.device(dir, dev, sectors, false);

@@ -43,6 +43,10 @@ def expected(subject, title):
     for by in found['trimmed_by']:
         yield f'# expect trimmed by: {by}'
 for directory, names, files in os.walk(tree):
+    # A directory of which nothing was read but that it is there, as bcache's.
+    if not names and not files:
+        shown = '/' + directory[len(tree):].lstrip('/')
+        lines.append((shown, f'dir {shown}'))
     for name in files + [n for n in names if os.path.islink(os.path.join(directory, n))]:
         path = os.path.join(directory, name)
         shown = '/' + path[len(tree):].lstrip('/')
