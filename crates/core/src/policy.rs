@@ -67,6 +67,8 @@ pub struct Observation<'a> {
     pub requests: Option<u64>,
     /// Since when the device has had no request of others.
     pub idle_since: Option<Nanos>,
+    /// So much earlier it may have been at most: who only looks at counters now and then knows no more than that it was after the look before.
+    pub idle_unsure: Nanos,
     /// The longest that a request of others waited since the last call; `None` if there was none.
     pub foreground_wait_max: Option<Nanos>,
     /// What the window trimmed last did, on the first call after it; `None` on that call if it failed.
@@ -95,6 +97,7 @@ impl<'a> Observation<'a> {
             in_flight: 0,
             requests: None,
             idle_since: None,
+            idle_unsure: Nanos::ZERO,
             foreground_wait_max: None,
             last_trim: None,
             forced: false,

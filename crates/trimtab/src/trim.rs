@@ -1,5 +1,6 @@
 //! Trimming mounted filesystems: in windows that are right for each kind, counted on the devices, one trim per drive.
 
+pub mod activity;
 pub mod btrfs;
 pub mod commit;
 pub mod delivery;

@@ -4,6 +4,7 @@
 mod cost;
 mod gain;
 mod gaps;
+mod moments;
 mod pace;
 mod quiet;
 

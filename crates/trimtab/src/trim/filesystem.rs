@@ -4,6 +4,7 @@ mod by_size;
 
 pub use by_size::BySize;
 
+use super::activity::{Activity, Look, OwnWrites};
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
 use super::free_space::{Counting, Known, Sendable, first_commands, sendable};
@@ -17,9 +18,8 @@ use crate::host::block::Stack;
 use crate::host::discards::Meter;
 use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
-use crate::host::processes::read_by_this_thread;
 use crate::host::root::Root;
-use crate::host::stat::{DiskStat, StatFile};
+use crate::host::stat::StatFile;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::io::Errno;
@@ -162,7 +162,7 @@ impl Filesystem {
             meter: Meter::of_stack(Root::live().context("cannot open /")?, stack.clone()),
             watch: Watch::start(stat(&stack)).context("cannot start a thread")?,
             limit: CommandLimit::of_stack(&root, &stack),
-            activity: Activity::new(stat(&stack)),
+            activity: Activity::new(Root::live().context("cannot open /")?, stat(&stack), OwnWrites::of(&mount, &stack)),
             kernel_log: KernelLog::of_stack(&stack),
             id: name_for_good(&mount, &file),
             root,
@@ -476,82 +476,6 @@ impl Filesystem {
     /// Looks at the device: whether it is idle, and since when.
     pub fn look(&mut self) -> Look {
         self.activity.look()
-    }
-}
-
-/// Whether others use the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
-    /// Requests in flight.
-    pub in_flight: u32,
-    /// Time since 1970 at which the last request of others was seen.
-    pub idle_since: Option<Nanos>,
-    /// Requests of others so far, since the filesystem was opened; `None` if nobody counts them.
-    pub requests: Option<u64>,
-    /// Mean time of the requests that completed since the last look.
-    pub wait: Option<Nanos>,
-}
-
-/// A trim makes the filesystem write its log, so so many writes meanwhile are nobody else's.
-const OWN_WRITES: u64 = 2;
-
-/// Tells from a device's counters when others used it last.
-#[derive(Debug)]
-struct Activity {
-    stat: Option<StatFile>,
-    last: Option<DiskStat>,
-    idle_since: Option<Nanos>,
-    /// Reads and writes of others.
-    requests: u64,
-    own_read: u64,
-}
-
-impl Activity {
-    fn new(stat: Option<StatFile>) -> Self {
-        Self { stat, last: None, idle_since: None, requests: 0, own_read: 0 }
-    }
-
-    fn read(&self) -> Option<DiskStat> {
-        self.stat.as_ref().and_then(StatFile::read)
-    }
-
-    fn in_flight(&self) -> u64 {
-        self.read().map_or(0, |s| s.in_flight)
-    }
-
-    fn look(&mut self) -> Look {
-        let Some(now) = self.read() else { return Look::default() };
-        let step = self.last.map(|then| now.since(&then));
-        let requests = step.map_or(0, |s| s.reads.saturating_add(s.writes));
-        if step.is_none() || requests > 0 || now.in_flight > 0 {
-            self.idle_since = Some(unix_now());
-        }
-        self.last = Some(now);
-        self.requests = self.requests.saturating_add(requests);
-        Look {
-            requests: Some(self.requests),
-            in_flight: u32::try_from(now.in_flight).unwrap_or(u32::MAX),
-            idle_since: self.idle_since,
-            wait: step.and_then(|s| s.read_write_time.0.checked_div(requests)).map(Nanos),
-        }
-    }
-
-    fn before_trim(&mut self) {
-        self.look();
-        self.own_read = read_by_this_thread();
-    }
-
-    /// What a trim reads itself (bitmaps) is no use by others.
-    fn after_trim(&mut self) {
-        let Some(now) = self.read() else { return };
-        let own = read_by_this_thread().saturating_sub(self.own_read);
-        let step = self.last.map(|then| now.since(&then)).unwrap_or_default();
-        let reads = if step.read.0 > own { step.reads } else { 0 };
-        if reads > 0 || step.writes > 0 {
-            self.idle_since = Some(unix_now());
-        }
-        self.requests = self.requests.saturating_add(reads).saturating_add(step.writes.saturating_sub(OWN_WRITES));
-        self.last = Some(now);
     }
 }
 

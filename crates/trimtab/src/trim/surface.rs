@@ -95,6 +95,7 @@ impl Surface for Mounted<'_> {
             in_flight: look.in_flight,
             requests: look.requests,
             idle_since: look.idle_since,
+            idle_unsure: look.idle_unsure,
             foreground_wait_max: look.wait,
             last_trim: None,
             forced: false,

@@ -6,6 +6,7 @@
 //! paid from it; a command is sent where what it is expected to meet is there.
 
 use super::IdleSettings;
+use super::moments::Moments;
 use crate::policy::Observation;
 use crate::units::Nanos;
 use alloc::boxed::Box;
@@ -28,6 +29,10 @@ const AROUND: f64 = 1.5;
 const RATE_OVER_NS: f64 = 1e9;
 /// Others are there if there was a request within this time.
 const LATELY: Nanos = Nanos::from_secs(10);
+/// Before so many gaps were seen from their beginning to their end it is only looked, so many times within one, but no longer than this.
+const WHOLE_MIN: u32 = 64;
+const LOOKS_A_GAP: f64 = 8.0;
+const LEARNING: Nanos = Nanos::from_secs(1);
 /// How often it is looked again, whether a command may be sent.
 const LOOK_LEAST: Nanos = Nanos::from_micros(500);
 const LOOK_MOST: Nanos = Nanos::from_millis(100);
@@ -35,11 +40,8 @@ const LOOK_MOST: Nanos = Nanos::from_millis(100);
 const MET_MOST: f64 = 64.0;
 /// And one that was sent while others came, no more than so many times those who come at that rate.
 const MET_TIMES: f64 = 2.0;
-/// A moment is a good one if a command is expected to meet no more than so many times what it was in the best one lately, or so little that it does not matter.
-const GOOD: f64 = 4.0;
-const GOOD_ANYWAY: f64 = 0.01;
-/// With each look the best is a little longer ago.
-const BEST_FADES: f64 = 1.05;
+/// Where looks can be so many times shorter than gaps, it is soon known where in one a moment is.
+const LOOKS_KNOW: f64 = 4.0;
 /// Each of the buckets is a quarter of an octave.
 const PER_OCTAVE: u32 = 4;
 const BUCKETS: usize = 64 * PER_OCTAVE as usize;
@@ -117,6 +119,16 @@ struct Look {
     now: Nanos,
     requests: u64,
     idle_since: Option<Nanos>,
+    idle_unsure: Nanos,
+}
+
+/// What was known when a command was sent.
+#[derive(Clone, Copy, Debug)]
+struct SentAt {
+    rate: f64,
+    requests: u64,
+    /// It could wait no longer.
+    urgent: bool,
 }
 
 /// What is known of others, and what they may meet.
@@ -124,20 +136,23 @@ struct Look {
 pub(super) struct Gaps {
     last: Option<Look>,
     lengths: Lengths,
-    /// Requests in a nanosecond lately.
+    /// Requests in a nanosecond lately, and how much of the time for which that is meant has been seen.
     rate: f64,
+    rate_seen: f64,
     /// When a request was last seen.
     request_at: Option<Nanos>,
     /// What may be met now.
     account: f64,
-    /// What a command was expected to meet in the best moment lately.
-    best: f64,
-    /// Of a command that was sent, and of which nothing is known yet: the rate of requests then, and whether it could wait no longer.
-    sent: Option<(f64, bool)>,
+    moments: Moments,
+    /// Of a command that was sent, and of which nothing is known yet.
+    sent: Option<SentAt>,
     /// The next command can wait no longer.
     urgent: bool,
-    /// Gaps seen.
+    /// Gaps seen, and how many of them from their beginning to their end.
     seen: u32,
+    whole: u32,
+    /// Until when it is learned how long gaps are.
+    learning_until: Option<Nanos>,
     /// Since when a command has been waiting.
     waiting: Option<Nanos>,
 }
@@ -146,18 +161,27 @@ fn share(settings: &IdleSettings) -> f64 {
     f64::from(settings.met_per_mille.max(1)) / 1000.0
 }
 
+/// Whether it is not known since when nobody has used the device, for a command that takes `took_ns`.
+fn is_unsure(observation: &Observation<'_>, took_ns: f64) -> bool {
+    let lasted = observation.idle_since.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
+    observation.idle_unsure.as_f64() > lasted.max(took_ns)
+}
+
 impl Gaps {
     pub(super) fn new() -> Self {
         Self {
             last: None,
             lengths: Lengths::new(),
             rate: 0.0,
+            rate_seen: 0.0,
             request_at: None,
             account: 1.0,
-            best: 1.0,
+            moments: Moments::new(),
             sent: None,
             urgent: false,
             seen: 0,
+            whole: 0,
+            learning_until: None,
             waiting: None,
         }
     }
@@ -165,7 +189,7 @@ impl Gaps {
     /// Takes what is seen of others, and how long the command took that ended since the last look, if one did. Gives how many met it.
     pub(super) fn observe(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took: Option<Nanos>) -> f64 {
         let Some(requests) = observation.requests else { return 0.0 };
-        let look = Look { now: observation.now, requests, idle_since: observation.idle_since };
+        let look = Look { now: observation.now, requests, idle_since: observation.idle_since, idle_unsure: observation.idle_unsure };
         let Some(before) = self.last.replace(look) else { return 0.0 };
         let elapsed = look.now.saturating_sub(before.now).as_f64();
         // A counter that began again says what came since.
@@ -176,35 +200,43 @@ impl Gaps {
             self.account = self.account.max(0.0);
         }
         self.account = (self.account + share(settings) * came + elapsed / ONE_IN_NS).min(saved_max);
-        let met = self.met(came + f64::from(observation.in_flight), took);
+        let met = self.met(requests, observation.in_flight, took);
         if elapsed > 0.0 {
             let keep = libm::exp(-elapsed / RATE_OVER_NS);
-            self.rate = self.rate * keep + came / elapsed * (1.0 - keep);
+            let sum = self.rate * self.rate_seen * keep + came / elapsed * (1.0 - keep);
+            self.rate_seen = self.rate_seen * keep + (1.0 - keep);
+            self.rate = sum / self.rate_seen;
         }
         if came == 0.0 {
             return met;
         }
         self.request_at = Some(look.now);
         self.seen = self.seen.saturating_add(1);
-        if let Some(since) = before.idle_since {
-            // At least as long as it had lasted.
-            self.lengths.add(before.now.saturating_sub(since).as_f64(), 1.0);
+        let lasted = before.idle_since.map(|since| before.now.saturating_sub(since).as_f64());
+        // At least as long as it had lasted, if that says anything.
+        let first = lasted.filter(|lasted| *lasted >= before.idle_unsure.as_f64());
+        if let Some(lasted) = first {
+            self.lengths.add(lasted, 1.0);
+            self.whole = self.whole.saturating_add(1);
         }
-        if came > 1.0 && elapsed <= LOOK_MOST.as_f64() {
-            self.lengths.add(elapsed / came, (came - 1.0).min(UNSEEN_MAX));
+        let unseen = came - f64::from(u8::from(first.is_some()));
+        if unseen > 0.0 && elapsed <= LOOK_MOST.as_f64() {
+            self.lengths.add(elapsed / came, unseen.min(UNSEEN_MAX));
         }
         met
     }
 
-    /// How many of those that `came` since a command was sent met it: all, as it is looked again when it has ended, later only where somebody was served before. Whoever
-    /// ends a gap may begin with very many at once, which wait for each other and not for the command.
-    fn met(&mut self, came: f64, took: Option<Nanos>) -> f64 {
-        let (Some(took), Some((rate, urgent))) = (took.filter(|took| *took > Nanos::ZERO), self.sent.take()) else { return 0.0 };
-        let come = rate * took.as_f64();
+    /// How many met the command that was sent, of which it is known now how long it `took`: all who came since, as it is looked again when it has ended, later only where
+    /// somebody was served before. Whoever ends a gap may begin with very many at once, which wait for each other and not for the command.
+    fn met(&mut self, requests: u64, in_flight: u32, took: Option<Nanos>) -> f64 {
+        let Some(took) = took else { return 0.0 };
+        let Some(sent) = self.sent.take().filter(|_| took > Nanos::ZERO) else { return 0.0 };
+        let came = requests.checked_sub(sent.requests).unwrap_or(requests) as f64 + f64::from(in_flight);
+        let come = sent.rate * took.as_f64();
         // Where one waits, those that would have come behind it are late as well, though they are only seen later.
         let met = if came > 0.0 { came.min(MET_MOST.max(MET_TIMES * come)).max(come) } else { 0.0 };
         // Those that cannot wait are few enough by themselves.
-        self.account -= if urgent { 0.0 } else { met };
+        self.account -= if sent.urgent { 0.0 } else { met };
         met
     }
 
@@ -225,7 +257,11 @@ impl Gaps {
         // Whoever ends the gap, and those who come behind it.
         let come = self.rate * took_ns;
         let together = (1.0 + come / 2.0).max(come);
-        self.lengths.ends(lasted, took_ns) * together
+        let here = self.lengths.ends(lasted, took_ns);
+        // Where it is not known where in a gap this is, it is as good as any moment at best.
+        let ends = if is_unsure(observation, took_ns) { here.max(1.0 - libm::exp(-come)) } else { here };
+        // Who is there meets it in any case.
+        f64::from(observation.in_flight) + ends * together
     }
 
     /// Until when a command that takes `took_ns` has to wait, if it has to. Where requests are not counted it never has.
@@ -237,33 +273,49 @@ impl Gaps {
         let patience = settings.patience.as_f64().max(took_ns / share(settings));
         let waited = now.saturating_sub(since).as_f64();
         let meets = self.meets(observation, took_ns);
-        self.best = (self.best * BEST_FADES).min(meets);
+        let good = self.moments.is_good(now, took_ns, meets, self.seen);
+        // Soon it will be known.
+        let good = good && !(is_unsure(observation, took_ns) && self.rate * LOOK_LEAST.as_f64() * LOOKS_KNOW < 1.0);
         let short = meets.min(SAVED_MAX) - self.account;
-        let good = meets <= (self.best * GOOD).max(GOOD_ANYWAY);
         self.urgent = waited >= patience;
-        if (short <= 0.0 && good) || self.urgent {
+        let learning = self.learns(now);
+        if (short <= 0.0 && good && !learning) || self.urgent {
             return None;
         }
         let earns = self.rate * share(settings) + 1.0 / ONE_IN_NS;
-        // Sooner than it is earned it may cost less, in a gap.
-        let look = Nanos(((took_ns / 8.0).max(short / earns / 8.0)).min(patience) as u64).max(LOOK_LEAST).min(LOOK_MOST);
-        Some(now.saturating_add(look))
+        // Until there is what it costs in a good moment; sooner it may cost less.
+        let short = self.moments.best().min(SAVED_MAX) - self.account;
+        let mut look = (took_ns / 8.0).max(short / earns / 8.0).min(patience);
+        if learning {
+            look = look.min(1.0 / (LOOKS_A_GAP * self.rate));
+        }
+        Some(now.saturating_add(Nanos(look as u64).max(LOOK_LEAST).min(LOOK_MOST)))
+    }
+
+    /// Whether it is still to be learned how long gaps are.
+    fn learns(&mut self, now: Nanos) -> bool {
+        self.rate > 0.0 && self.whole < WHOLE_MIN && now < *self.learning_until.get_or_insert(now.saturating_add(LEARNING))
     }
 
     /// A command is sent.
     pub(super) const fn sent(&mut self) {
-        (self.waiting, self.sent) = (None, Some((self.rate, self.urgent)));
+        let requests = match self.last {
+            Some(last) => last.requests,
+            None => 0,
+        };
+        (self.waiting, self.sent) = (None, Some(SentAt { rate: self.rate, requests, urgent: self.urgent }));
     }
 
     /// A pass is over.
-    pub(super) fn rest(&mut self) {
-        self.waiting = None;
+    pub(super) const fn rest(&mut self) {
+        (self.waiting, self.learning_until) = (None, None);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const MS: f64 = 1e6;
 
@@ -366,6 +418,59 @@ mod tests {
         assert_eq!([after(0, 0, 1000.0, 5.0), after(2, 0, 0.0, 0.0)], [(0.0, 0.0), (0.0, 0.01)], "nobody, and nothing was sent");
         // What begins at the end of a gap may be thousands; where so many come all the time they are all late.
         assert_eq!([after(5000, 0, 0.0, 5.0).0, after(5000, 0, 200_000.0, 5.0).0], [64.0, 2000.0]);
+        // Also who was seen before it was known that the command had ended.
+        gaps.sent();
+        let last = gaps.last.unwrap();
+        let now = last.now.as_f64() / MS + 5.0;
+        gaps.account = 0.0;
+        assert_eq!(gaps.observe(&settings, &at(now, last.requests + 1, Some(now)), None), 0.0);
+        assert_eq!(gaps.observe(&settings, &at(now + 1.0, last.requests + 1, Some(now)), Some(Nanos(1))), 1.0);
+    }
+
+    /// Commands of 0.4 ms beside requests that take 0.1 ms each and begin at `begins`, in milliseconds, told by counters alone, as the kernel has them: when
+    /// commands were sent, and how many requests were there together with one.
+    fn beside(begins: &[f64]) -> (Vec<f64>, usize) {
+        let done = |now: f64| begins.partition_point(|begin| begin + 0.1 <= now) as u64;
+        let there = |now: f64| begins.partition_point(|begin| *begin <= now) as u64 - done(now);
+        let (mut gaps, settings) = (Gaps::new(), settings());
+        let (mut now, mut read_at, mut seen, mut since, mut unsure, mut took) = (0.0, 0.0, 0, 0.0, 0.0, None);
+        let mut commands = Vec::new();
+        while now < begins[begins.len() - 1] {
+            if done(now) > seen || there(now) > 0 {
+                (since, unsure) = (now, if there(now) > 0 { 0.0 } else { now - read_at });
+            }
+            (seen, read_at) = (done(now), now);
+            let idle_unsure = Nanos((unsure * MS) as u64);
+            let observation = Observation { in_flight: there(now) as u32, idle_unsure, ..at(now, seen, Some(since)) };
+            gaps.observe(&settings, &observation, took.take());
+            match gaps.must_wait(&settings, &observation, 0.4 * MS) {
+                Some(until) => now = until.as_f64() / MS,
+                None => {
+                    gaps.sent();
+                    commands.push(now);
+                    took = Some(Nanos((0.4 * MS) as u64));
+                    now += 0.4;
+                }
+            }
+        }
+        let met = |begin: &&f64| commands.iter().any(|command| **begin < command + 0.4 && *command < **begin + 0.1);
+        let met = begins.iter().filter(met).count();
+        (commands, met)
+    }
+
+    #[test]
+    fn by_counters_alone_gaps_of_a_regular_load_are_found_and_a_random_one_meets_no_more_than_five_of_a_thousand() {
+        let regular: Vec<f64> = (0..20_000).map(|nth| 5.0 * f64::from(nth)).collect();
+        let (commands, met) = beside(&regular);
+        assert!(commands.len() > 2000 && met < 40, "{} commands, {met} of 20,000 met one", commands.len());
+        let soon = commands.iter().filter(|sent| **sent < 2000.0).count();
+        assert!(soon > 400, "{soon} in the first two seconds");
+        let mut rng = crate::rng::Stream::new(5, "gaps");
+        let mut random: Vec<f64> = (0..20_000).map(|_| rng.below(1 << 30) as f64 / f64::from(1 << 30) * 100_000.0).collect();
+        random.sort_by(f64::total_cmp);
+        let (commands, met) = beside(&random);
+        // In a time of 0.5 ms there is one in ten cases: 0.5 of a hundred are a thousand commands.
+        assert!((500..1500).contains(&commands.len()) && met <= 130, "{} commands, {met} of 20,000 met one", commands.len());
     }
 
     #[test]
