@@ -73,6 +73,8 @@ pub struct Observation<'a> {
     pub foreground_wait_max: Option<Nanos>,
     /// What the window trimmed last did, on the first call after it; `None` on that call if it failed.
     pub last_trim: Option<&'a TrimOutcome>,
+    /// The window sent last was put off: nothing was done yet, and it is to be sent again when the policy wants to.
+    pub put_off: bool,
     /// The user asked for a trim now.
     pub forced: bool,
     /// The system is going down; the last chance.
@@ -100,6 +102,7 @@ impl<'a> Observation<'a> {
             idle_unsure: Nanos::ZERO,
             foreground_wait_max: None,
             last_trim: None,
+            put_off: false,
             forced: false,
             shutting_down: false,
             on_battery: false,

@@ -32,6 +32,8 @@ pub enum Trim<R> {
     },
     /// It goes on beside others; [`Driver::settle`] takes its end.
     Begun,
+    /// Finding out what to do took so long that the moment for it may be over: the policy is to choose another one.
+    PutOff,
     /// It was refused.
     Refused {
         /// What of it was tried.
@@ -50,6 +52,8 @@ pub enum Turn<R> {
     Trimmed(TrimRequest),
     /// A request is under way.
     Begun(TrimRequest),
+    /// A request was put off. Ask again.
+    PutOff,
     /// A request was refused.
     Refused {
         /// What of it was tried.
@@ -99,6 +103,7 @@ pub struct Driver {
     forced: bool,
     /// What the policy is owed on its next look.
     last: Option<TrimOutcome>,
+    put_off: bool,
     waited: Option<Nanos>,
     /// Refusals of one window, and windows left out, in a row.
     refusals: u32,
@@ -118,7 +123,7 @@ impl Driver {
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, patience: Patience) -> Self {
         let (forced, last, waited, refusals, left_out) = (false, None, None, 0, 0);
-        Self { policy, patience, forced, last, waited, refusals, left_out, ask_at: Some(Nanos::ZERO) }
+        Self { policy, patience, forced, last, put_off: false, waited, refusals, left_out, ask_at: Some(Nanos::ZERO) }
     }
 
     /// The policy.
@@ -184,6 +189,7 @@ impl Driver {
         let last = self.last.take();
         let observation = Observation {
             last_trim: last.as_ref(),
+            put_off: core::mem::take(&mut self.put_off),
             forced: core::mem::take(&mut self.forced),
             foreground_wait_max: self.waited.take().max(seen.foreground_wait_max),
             ..seen
@@ -204,6 +210,11 @@ impl Driver {
     pub fn carry_out<S: Surface>(&mut self, surface: &mut S, request: TrimRequest) -> Turn<S::Refusal> {
         match surface.trim(request) {
             Trim::Begun => Turn::Begun(request),
+            Trim::PutOff => {
+                self.put_off = true;
+                self.stir();
+                Turn::PutOff
+            }
             Trim::Done { outcome, waited } => {
                 (self.refusals, self.left_out) = (0, 0);
                 self.waited = self.waited.max(waited);
@@ -317,6 +328,32 @@ mod tests {
         assert!(matches!(driver.turn(&mut fake), Turn::Trimmed(_)) && driver.running() && driver.another_follows());
         run(&mut driver, &mut fake);
         assert_eq!(fake.asked, [0, 100, 200, 0, 100, 200, 0, 100, 200]);
+    }
+
+    /// Puts off what begins at 100, once.
+    struct PutsOff(Fake, bool);
+
+    impl Surface for PutsOff {
+        type Refusal = &'static str;
+
+        fn look(&mut self) -> Observation<'_> {
+            self.0.look()
+        }
+
+        fn trim(&mut self, request: TrimRequest) -> Trim<&'static str> {
+            if request.window.start == 100 && !core::mem::replace(&mut self.1, true) {
+                self.0.asked.push(1);
+                return Trim::PutOff;
+            }
+            self.0.trim(request)
+        }
+    }
+
+    #[test]
+    fn what_is_put_off_is_asked_again_at_once_and_has_not_failed() {
+        let (mut driver, mut surface) = (Driver::new(now(), Patience { tries: 1, windows: 1 }), PutsOff(Fake::new(3, vec![]), false));
+        while driver.turn(&mut surface) != Turn::Nothing {}
+        assert_eq!(surface.0.asked, [0, 1, 100, 200]);
     }
 
     #[test]

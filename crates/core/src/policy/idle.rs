@@ -164,6 +164,7 @@ impl Idle {
 
     /// Takes what came of the last request, and what others do.
     fn learn(&mut self, observation: &Observation<'_>) {
+        self.goes_on_until = self.goes_on_until.filter(|_| !observation.put_off);
         let sent = self.pace.learn(&self.settings, observation);
         let met = self.gaps.observe(&self.settings, observation, sent.map(|sent| sent.took));
         if let Some(sent) = sent {
@@ -201,7 +202,7 @@ impl Idle {
             }
             // To look whether there is something to send nobody has to be waited for.
             Step::Window(_) if self.goes_on_until.is_some_and(|until| observation.now <= until) => Some(self.send_piece(observation)),
-            Step::Window(_) => Some(match self.must_wait(observation) {
+            Step::Window(window) => Some(match self.must_wait(observation, window) {
                 Some(until) => Action::WaitUntil(until),
                 None => {
                     self.goes_on_until = Some(observation.now.saturating_add(GOES_ON));
@@ -221,13 +222,13 @@ impl Idle {
         self.gain.should_stop(observation, share_percent, below)
     }
 
-    /// Until when a piece has to wait, if it has to.
-    fn must_wait(&mut self, observation: &Observation<'_>) -> Option<Nanos> {
+    /// Until when a piece of `window` has to wait, if it has to.
+    fn must_wait(&mut self, observation: &Observation<'_>, window: TrimWindow) -> Option<Nanos> {
         let began = *self.began.get_or_insert(observation.now);
         let late = self.is_late(observation, observation.now.saturating_sub(began));
         let takes_ns = match self.next_takes_ns {
             Some(takes_ns) => takes_ns,
-            None => *self.next_takes_ns.insert(self.pace.takes_ns(&self.settings, self.gaps.others(observation.now))),
+            None => *self.next_takes_ns.insert(self.pace.takes_ns(&self.settings, window, self.gaps.others(observation.now))),
         };
         let met = self.gaps.must_wait(&self.settings, observation, takes_ns).filter(|_| !late);
         let quiet = self.quiet.must_wait(&self.settings, observation);

@@ -117,7 +117,7 @@ impl Pass {
 
     /// Takes the answer to the window that was sent, if one was.
     pub(super) fn settle(&mut self, observation: &Observation<'_>) {
-        let Some(sent) = self.sent.take() else { return };
+        let Some(sent) = self.sent.take().filter(|_| !observation.put_off) else { return };
         if let Some(outcome) = observation.last_trim {
             // Less than was asked for, if the number of commands was limited.
             let done = if outcome.asked == Bytes::ZERO { sent.len } else { outcome.asked.0.min(sent.len) };

@@ -68,13 +68,14 @@ pub(super) struct Activity {
     /// Reads and writes of others.
     requests: u64,
     own_writes: OwnWrites,
-    /// As of before the trim: bytes read by this thread, and what the filesystem had logged.
+    /// Bytes that this thread had read when others' reads were looked for last.
     own_read: u64,
+    /// What the filesystem had logged before the trim.
     logged: u64,
 }
 
 impl Activity {
-    pub(super) const fn new(root: Root, stat: Option<StatFile>, own_writes: OwnWrites) -> Self {
+    pub(super) fn new(root: Root, stat: Option<StatFile>, own_writes: OwnWrites) -> Self {
         Self {
             root,
             stat,
@@ -84,7 +85,7 @@ impl Activity {
             idle_unsure: Nanos::ZERO,
             requests: 0,
             own_writes,
-            own_read: 0,
+            own_read: read_by_this_thread(),
             logged: 0,
         }
     }
@@ -100,35 +101,42 @@ impl Activity {
     pub(super) fn look(&mut self) -> Look {
         let Some(now) = self.read() else { return Look::default() };
         let step = self.last.map(|then| now.since(&then));
-        let requests = step.map_or(0, |s| s.reads.saturating_add(s.writes));
+        let requests = step.map_or(0, |s| self.reads_of_others(&s).saturating_add(s.writes));
         self.note(now, requests);
         Look {
             requests: Some(self.requests),
             in_flight: u32::try_from(now.in_flight).unwrap_or(u32::MAX),
             idle_since: self.idle_since,
             idle_unsure: self.idle_unsure,
-            wait: step.and_then(|s| s.read_write_time.0.checked_div(requests)).map(Nanos),
+            wait: step.and_then(|s| s.read_write_time.0.checked_div(s.reads.saturating_add(s.writes))).map(Nanos),
         }
     }
 
     pub(super) fn before_trim(&mut self) {
         self.look();
-        self.own_read = read_by_this_thread();
         self.logged = self.own_writes.logged(&self.root);
     }
 
-    /// What a trim reads and writes itself (bitmaps, a log) is no use by others.
+    /// Where free space lies is read as well, and bitmaps for a trim: what this thread reads is no use by others.
+    fn reads_of_others(&mut self, step: &DiskStat) -> u64 {
+        if step.reads == 0 {
+            return 0;
+        }
+        let read = read_by_this_thread();
+        let own = read.saturating_sub(std::mem::replace(&mut self.own_read, read));
+        if step.read.0 > own { step.reads } else { 0 }
+    }
+
+    /// What a trim makes the filesystem write (a log) is no use by others.
     pub(super) fn after_trim(&mut self) {
         let Some(now) = self.read() else { return };
-        let own_read = read_by_this_thread().saturating_sub(self.own_read);
         let own_writes = match self.own_writes {
             OwnWrites::None => 0,
             OwnWrites::UpTo(most) => most,
             OwnWrites::Log(_) => self.own_writes.logged(&self.root).saturating_sub(self.logged),
         };
         let step = self.last.map(|then| now.since(&then)).unwrap_or_default();
-        let reads = if step.read.0 > own_read { step.reads } else { 0 };
-        let others = reads.saturating_add(step.writes.saturating_sub(own_writes));
+        let others = self.reads_of_others(&step).saturating_add(step.writes.saturating_sub(own_writes));
         self.note(now, others);
     }
 

@@ -2,7 +2,7 @@
 
 mod by_size;
 
-pub use by_size::BySize;
+pub use by_size::{BySize, ByWhich};
 
 use super::activity::{Activity, Look, OwnWrites};
 use super::ext4::{self, LastTrim};
@@ -116,6 +116,8 @@ pub struct Filesystem {
     asked: by_size::Asked,
     /// What it said of free space a moment ago.
     known: Known,
+    /// The last request by size was put off, to find out what is free.
+    put_off: bool,
 }
 
 /// Opens the mount point; `None` if something else is mounted there by now.
@@ -174,6 +176,7 @@ impl Filesystem {
             slow_maps: 0,
             asked: by_size::Asked::default(),
             known: Known::default(),
+            put_off: false,
         })
     }
 

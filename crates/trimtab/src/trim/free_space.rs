@@ -66,17 +66,23 @@ pub struct Known {
 impl Known {
     /// So much is asked for at once, or a whole window.
     const SPAN: u64 = 8 << 30;
-    /// And may be so old.
-    const AGE_MAX: Duration = Duration::from_secs(1);
 
     /// Free extents of `window`, which is asked for with what lies behind it, up to `last`. With `cut` they end where it does, as in ext4, where no request finds
-    /// more of one than there is in a group.
+    /// more of one than there is in a group. What is known may be as old as `age_max`.
     ///
     /// # Errors
     /// What the filesystem says.
-    pub fn list(&mut self, file: impl AsFd, device: DevNumber, window: TrimWindow, last: u64, cut: bool) -> Result<Listed, Errno> {
+    pub fn list(
+        &mut self,
+        file: impl AsFd,
+        device: DevNumber,
+        window: TrimWindow,
+        last: u64,
+        cut: bool,
+        age_max: Duration,
+    ) -> Result<Listed, Errno> {
         let (from, end) = (window.start, window.start.saturating_add(window.len));
-        self.anew = self.read.is_none_or(|read| read.elapsed() > Self::AGE_MAX) || !(self.from..self.to).contains(&from);
+        self.anew = self.read.is_none_or(|read| read.elapsed() > age_max) || !(self.from..self.to).contains(&from);
         if self.anew {
             self.read = None;
             let to = from.saturating_add(Self::SPAN).min(last).max(end);

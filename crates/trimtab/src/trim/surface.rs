@@ -1,6 +1,6 @@
 //! A mounted filesystem as the surface that a trim policy works on: looks at it, trims it, accounts for it.
 
-use super::filesystem::{Filesystem, Refused, unix_now};
+use super::filesystem::{ByWhich, Filesystem, Refused, unix_now};
 use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::policy::{Driver, Now, Observation, Patience, Sizes, State, Surface, Then, Trim, TrimRequest, Turn};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
@@ -98,6 +98,7 @@ impl Surface for Mounted<'_> {
             idle_unsure: look.idle_unsure,
             foreground_wait_max: look.wait,
             last_trim: None,
+            put_off: false,
             forced: false,
             shutting_down,
             on_battery,
@@ -138,7 +139,8 @@ impl Mounted<'_> {
     fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes) -> Trim<Refused> {
         let window = request.window;
         match self.fs.trim_by_size(request, sizes) {
-            Ok(Some(done)) => {
+            Ok(ByWhich::PutOff) => Trim::PutOff,
+            Ok(ByWhich::Size(done)) => {
                 if let Some((trim, range)) = done.trim.as_ref().zip(done.range) {
                     self.account.add(&TrimOutcome { asked: Bytes(range.len), ..trim.outcome.clone() }, request.trial);
                     self.account.excess = self.account.excess.saturating_add(trim.excess);
@@ -150,8 +152,8 @@ impl Mounted<'_> {
                     self.account.gone_over.saturating_add(Bytes(done.outcome.asked.0 / u64::from(sizes.rounds.max(1))));
                 Trim::Done { waited: done.trim.and_then(|trim| trim.seen.wait_max), outcome: done.outcome }
             }
-            Ok(None) if sizes.are_last() => self.trim(TrimRequest { sizes: None, ..*request }),
-            Ok(None) => {
+            Ok(ByWhich::Window) if sizes.are_last() => self.trim(TrimRequest { sizes: None, ..*request }),
+            Ok(ByWhich::Window) => {
                 let outcome = TrimOutcome { asked: Bytes(window.len), counted: Some(Amount::default()), ..TrimOutcome::default() };
                 Trim::Done { outcome, waited: None }
             }

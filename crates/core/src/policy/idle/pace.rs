@@ -94,6 +94,9 @@ impl Pace {
     pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Sent> {
         let (sent, trial) = self.sent.take()?;
         let piece = self.piece(settings);
+        if observation.put_off {
+            return None;
+        }
         let Some(outcome) = observation.last_trim else {
             // Windows are tried again after a while, trials are not.
             self.search = self.search.filter(|_| !trial);
@@ -126,9 +129,10 @@ impl Pace {
         !self.commands.known()
     }
 
-    /// What the next request is expected to take, in nanoseconds: one command while `others` are there.
-    pub(super) fn takes_ns(&self, settings: &IdleSettings, others: bool) -> f64 {
-        let one = if self.commands.known() { self.commands.expected(self.piece(settings).as_f64()) } else { settings.budget.as_f64() };
+    /// What the next request for `window` is expected to take, in nanoseconds: one command while `others` are there.
+    pub(super) fn takes_ns(&self, settings: &IdleSettings, window: TrimWindow, others: bool) -> f64 {
+        let piece = self.piece(settings).min(Bytes(window.len));
+        let one = if self.commands.known() { self.commands.expected(piece.as_f64()) } else { settings.budget.as_f64() };
         if others { one } else { one * self.commands_max(settings).max(1) as f64 }
     }
 
@@ -330,9 +334,21 @@ mod tests {
 
     #[test]
     fn while_others_are_there_one_command_is_expected_at_a_time() {
-        assert_eq!([true, false].map(|others| fresh().takes_ns(&settings(), others)), [5e6; 2], "nothing is known");
+        let window = TrimWindow { start: 0, len: MIB };
+        assert_eq!([true, false].map(|others| fresh().takes_ns(&settings(), window, others)), [5e6; 2], "nothing is known");
         // 0.4 ms at most 0.513 ms each, of which eight follow each other.
-        assert_eq!([true, false].map(|others| having_seen(0.4e6).takes_ns(&settings(), others)), [0.4e6, 3.2e6]);
+        assert_eq!([true, false].map(|others| having_seen(0.4e6).takes_ns(&settings(), window, others)), [0.4e6, 3.2e6]);
+    }
+
+    #[test]
+    fn no_command_is_expected_to_take_longer_than_its_window_does() {
+        // 64 KiB take 0.1 ms, and 1 MiB 1.6 ms: pieces of up to 3 MiB fit, and so much is there.
+        let mut pace = having_seen(0.1e6);
+        (0..40)
+            .for_each(|_| [(65_536.0, 0.1e6), (1_048_576.0, 1.6e6)].into_iter().for_each(|(bytes, nanos)| pace.commands.add(bytes, nanos)));
+        let takes = |len| pace.takes_ns(&settings(), TrimWindow { start: 0, len }, true);
+        assert!(pace.piece(&settings()).0 > 2 * MIB);
+        assert!((takes(MIB / 2) - 0.8e6).abs() < 0.01e6 && (takes(MIB) - 1.6e6).abs() < 0.01e6, "{} {}", takes(MIB / 2), takes(MIB));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl WholePass<'_> {
                     show(&mut progress, &self.account, until.saturating_sub(unix_now()) >= LONG_WAIT);
                     wait(until);
                 }
-                Turn::Refused { .. } | Turn::Begun(_) => {}
+                Turn::Refused { .. } | Turn::Begun(_) | Turn::PutOff => {}
             }
             if interrupt::requested() {
                 self.save(Duration::ZERO);

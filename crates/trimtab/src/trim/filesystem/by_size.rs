@@ -9,11 +9,18 @@ use crate::trim::ext4;
 use crate::trim::fitrim::fitrim;
 use crate::trim::free_space::{Picked, Picking, all_free, pick};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trimtab_core::discards::Amount;
 use trimtab_core::policy::{Sizes, TrimRequest};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::Bytes;
+
+/// What is known of free space may be so old.
+const AGE_MAX: Duration = Duration::from_secs(1);
+/// And so old where a request was put off to find it out, once.
+const PUT_OFF_MAX: Duration = Duration::from_secs(60);
+/// A moment that was good for a command is over after this.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// What was asked for in windows that are not over: a sum over free extents that does not depend on their order.
 #[derive(Debug, Default)]
@@ -21,6 +28,17 @@ pub(super) struct Asked {
     windows: BTreeMap<u64, u64>,
     /// Where an extent was cut, which is to go on there.
     cut_at: Option<u64>,
+}
+
+/// How free extents of some sizes can be asked for now.
+#[derive(Debug)]
+pub enum ByWhich {
+    /// By their size: what that did.
+    Size(BySize),
+    /// Only by whole windows: it is not known any more where they lie.
+    Window,
+    /// Finding out where they lie took so long that the moment may be over. It is known now.
+    PutOff,
 }
 
 /// What a request by size did.
@@ -55,14 +73,19 @@ impl Filesystem {
         knows && !self.map_is_slow()
     }
 
-    /// Asks for the next of the free extents that `request` is for. `None` where it is not known any more where they lie.
-    pub fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes) -> Result<Option<BySize>, Refused> {
+    /// Asks for the next of the free extents that `request` is for.
+    pub fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes) -> Result<ByWhich, Refused> {
         let window = request.window;
         let whole = self.whole(window);
         if sizes.below == Bytes::MAX && !request.trial && whole.start == window.start {
             self.asked.windows.insert(window.start, 0);
         }
-        let Some(picked) = self.pick(request, sizes) else { return Ok(None) };
+        let started = Instant::now();
+        let Some(picked) = self.pick(request, sizes) else { return Ok(ByWhich::Window) };
+        self.put_off = !self.put_off && picked.range.is_some() && started.elapsed() > MOMENT;
+        if self.put_off {
+            return Ok(ByWhich::PutOff);
+        }
         let mut asked = picked.reach.saturating_sub(window.start).min(window.len);
         let mut trim = None;
         if let Some(range) = picked.range {
@@ -95,7 +118,7 @@ impl Filesystem {
             || TrimOutcome { asked: Bytes(asked), counted: Some(Amount::default()), ..TrimOutcome::default() },
             |trim: &WindowTrim| TrimOutcome { asked: Bytes(asked), ..trim.outcome.clone() },
         );
-        Ok(Some(BySize { trim, range: picked.range, outcome }))
+        Ok(ByWhich::Size(BySize { trim, range: picked.range, outcome }))
     }
 
     /// The window that `part` is the rest of.
@@ -119,9 +142,10 @@ impl Filesystem {
         self.activity.before_trim();
         let last = self.layout.windows.last().map_or(0, |window| window.start.saturating_add(window.len));
         let (mut known, in_groups) = (std::mem::take(&mut self.known), self.ext4.is_some());
+        let age_max = if self.put_off { PUT_OFF_MAX } else { AGE_MAX };
         let picked = self.file().and_then(|file| {
             pick(window, picking, |from, end| {
-                known.list(file, device, TrimWindow { start: from, len: end.saturating_sub(from) }, last, in_groups)
+                known.list(file, device, TrimWindow { start: from, len: end.saturating_sub(from) }, last, in_groups, age_max)
             })
         });
         self.known = known;
