@@ -32,7 +32,7 @@ pub enum Trim<R> {
     },
     /// It goes on beside others; [`Driver::settle`] takes its end.
     Begun,
-    /// Finding out what to do took so long that the moment for it may be over: the policy is to choose another one.
+    /// What had to be done first took so long that the moment may be over: the policy is to choose another one.
     PutOff,
     /// It was refused.
     Refused {

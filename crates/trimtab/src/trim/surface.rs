@@ -1,6 +1,7 @@
 //! A mounted filesystem as the surface that a trim policy works on: looks at it, trims it, accounts for it.
 
 use super::filesystem::{ByWhich, Filesystem, Refused, unix_now};
+use std::time::Instant;
 use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::policy::{Driver, Now, Observation, Patience, Sizes, State, Surface, Then, Trim, TrimRequest, Turn};
 use trimtab_core::target::{TrimOutcome, TrimWindow};
@@ -106,10 +107,11 @@ impl Surface for Mounted<'_> {
     }
 
     fn trim(&mut self, request: TrimRequest) -> Trim<Refused> {
+        let started = Instant::now();
         // Where the limit cannot be written (a container), commands are as long as the device takes them.
         let _ = self.fs.limit_commands(request.command_max);
         if let Some(sizes) = request.sizes {
-            return self.trim_by_size(&request, sizes);
+            return self.trim_by_size(&request, sizes, started);
         }
         let window = self.fs.first_commands(&request);
         match self.fs.trim(window, request.min_extent) {
@@ -136,9 +138,9 @@ impl Surface for Mounted<'_> {
 
 impl Mounted<'_> {
     /// The next extents of some sizes. Where the filesystem does not say any more where they lie, what is left is trimmed as a whole in the last round.
-    fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes) -> Trim<Refused> {
+    fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes, started: Instant) -> Trim<Refused> {
         let window = request.window;
-        match self.fs.trim_by_size(request, sizes) {
+        match self.fs.trim_by_size(request, sizes, started) {
             Ok(ByWhich::PutOff) => Trim::PutOff,
             Ok(ByWhich::Size(done)) => {
                 if let Some((trim, range)) = done.trim.as_ref().zip(done.range) {

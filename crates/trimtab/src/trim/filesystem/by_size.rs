@@ -37,7 +37,7 @@ pub enum ByWhich {
     Size(BySize),
     /// Only by whole windows: it is not known any more where they lie.
     Window,
-    /// Finding out where they lie took so long that the moment may be over. It is known now.
+    /// What had to be done first took so long that the moment may be over. It is done now.
     PutOff,
 }
 
@@ -73,14 +73,14 @@ impl Filesystem {
         knows && !self.map_is_slow()
     }
 
-    /// Asks for the next of the free extents that `request` is for.
-    pub fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes) -> Result<ByWhich, Refused> {
+    /// Asks for the next of the free extents that `request` is for, which was decided at `started`: another limit of commands stops the queue for tens of milliseconds,
+    /// and where free space lies has to be read at first.
+    pub fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes, started: Instant) -> Result<ByWhich, Refused> {
         let window = request.window;
         let whole = self.whole(window);
         if sizes.below == Bytes::MAX && !request.trial && whole.start == window.start {
             self.asked.windows.insert(window.start, 0);
         }
-        let started = Instant::now();
         let Some(picked) = self.pick(request, sizes) else { return Ok(ByWhich::Window) };
         self.put_off = !self.put_off && picked.range.is_some() && started.elapsed() > MOMENT;
         if self.put_off {
