@@ -164,7 +164,11 @@ impl Idle {
 
     /// Takes what came of the last request, and what others do.
     fn learn(&mut self, observation: &Observation<'_>) {
-        self.goes_on_until = self.goes_on_until.filter(|_| !observation.put_off);
+        if observation.put_off {
+            // Another moment is better only beside others, and what can wait no longer cannot wait for it.
+            let at_once = !self.gaps.others(observation.now) || self.gaps.sent_urgently();
+            self.goes_on_until = at_once.then(|| observation.now.saturating_add(GOES_ON));
+        }
         let sent = self.pace.learn(&self.settings, observation);
         let met = self.gaps.observe(&self.settings, observation, sent.map(|sent| sent.took));
         if let Some(sent) = sent {

@@ -94,6 +94,14 @@ impl DiskStat {
     }
 }
 
+/// How often the XFS on the device of this name has written its log; 0 if nobody counts.
+#[must_use]
+pub fn xfs_log_writes(root: &Root, device: &str) -> u64 {
+    let text = root.read(format!("/sys/fs/xfs/{device}/stats/stats")).unwrap_or_default();
+    let log = text.lines().find_map(|line| line.strip_prefix("log "));
+    log.and_then(|log| log.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
 /// The counters of one device, kept open for reading them often.
 #[derive(Debug)]
 pub struct StatFile {

@@ -5,8 +5,7 @@ use crate::host::block::Stack;
 use crate::host::mountinfo::Mount;
 use crate::host::processes::read_by_this_thread;
 use crate::host::root::Root;
-use crate::host::stat::{DiskStat, StatFile};
-use std::path::PathBuf;
+use crate::host::stat::{DiskStat, StatFile, xfs_log_writes};
 use trimtab_core::units::Nanos;
 
 /// Whether others use the device.
@@ -31,16 +30,14 @@ pub(super) enum OwnWrites {
     None,
     /// F2FS writes a checkpoint: no more than so many.
     UpTo(u64),
-    /// XFS writes its log out first, and counts such writes in this file (`log`, the first number).
-    Log(PathBuf),
+    /// XFS writes its log out first, and counts such writes: on the device of this name.
+    Log(String),
 }
 
 impl OwnWrites {
     pub(super) fn of(mount: &Mount, stack: &Stack) -> Self {
         match mount.fs_type.as_str() {
-            "xfs" => {
-                stack.top_layers().next().map_or(Self::UpTo(2), |top| Self::Log(format!("/sys/fs/xfs/{}/stats/stats", top.name).into()))
-            }
+            "xfs" => stack.top_layers().next().map_or(Self::UpTo(2), |top| Self::Log(top.name.clone())),
             "f2fs" => Self::UpTo(2),
             _ => Self::None,
         }
@@ -48,10 +45,7 @@ impl OwnWrites {
 
     /// How many were written so far, where that is counted.
     fn logged(&self, root: &Root) -> u64 {
-        let Self::Log(path) = self else { return 0 };
-        let text = root.read(path).unwrap_or_default();
-        let log = text.lines().find_map(|line| line.strip_prefix("log "));
-        log.and_then(|log| log.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
+        if let Self::Log(device) = self { xfs_log_writes(root, device) } else { 0 }
     }
 }
 
@@ -145,7 +139,9 @@ impl Activity {
         let now = unix_now();
         if self.last.is_none() || requests > 0 || stat.in_flight > 0 {
             self.idle_since = Some(now);
-            self.idle_unsure = if stat.in_flight > 0 { Nanos::ZERO } else { now.saturating_sub(self.read_at) };
+            // Who is there is there now; of what was before the first look nothing is known but that it was before.
+            let known = stat.in_flight > 0 || self.last.is_none();
+            self.idle_unsure = if known { Nanos::ZERO } else { now.saturating_sub(self.read_at) };
         }
         (self.last, self.read_at) = (Some(stat), now);
         self.requests = self.requests.saturating_add(requests);
@@ -190,7 +186,7 @@ mod tests {
     #[test]
     fn writes_beside_a_trim_are_others_but_for_what_the_filesystem_writes_for_it() {
         let machine = Machine::new();
-        let log = || OwnWrites::Log("/sys/fs/xfs/sda1/stats/stats".into());
+        let log = || OwnWrites::Log("sda1".into());
         for (own, writes, logged, others) in [
             (OwnWrites::None, 2, 0, 2),
             (OwnWrites::UpTo(2), 3, 0, 1),
@@ -218,6 +214,7 @@ mod tests {
         let machine = Machine::new();
         let mut activity = machine.activity(OwnWrites::None);
         let first = activity.look();
+        assert_eq!(first.idle_unsure, Nanos::ZERO);
         std::thread::sleep(std::time::Duration::from_millis(20));
         machine.counts(3, 1, 0);
         let second = activity.look();

@@ -306,6 +306,11 @@ impl Gaps {
         (self.waiting, self.sent) = (None, Some(SentAt { rate: self.rate, requests, urgent: self.urgent }));
     }
 
+    /// Whether what was sent could wait no longer.
+    pub(super) fn sent_urgently(&self) -> bool {
+        self.sent.is_some_and(|sent| sent.urgent)
+    }
+
     /// A pass is over.
     pub(super) const fn rest(&mut self) {
         (self.waiting, self.learning_until) = (None, None);
