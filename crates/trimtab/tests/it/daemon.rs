@@ -183,7 +183,10 @@ fn a_stopped_pass_goes_on_after_a_restart() {
     let meter = Meter::start(&mount.path()).unwrap();
     daemon.signal(Signal::USR1);
     daemon.wait_for("begins a pass");
-    std::thread::sleep(Duration::from_millis(900));
+    let until = Instant::now() + Duration::from_secs(20);
+    while sent(&meter) < 128 << 20 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let lines = daemon.end();
     assert!(lines.iter().any(|l| l.contains("pass stopped (told to stop), continues later")), "{lines:#?}");
     let first = sent(&meter);

@@ -253,7 +253,7 @@ fn an_interrupted_trim_goes_on_where_it_left_off() {
         .unwrap();
     let patience = std::time::Instant::now() + Duration::from_secs(240);
     // A group at least is done as a whole.
-    while meter.count().unwrap().bytes < Bytes(200_000_000) {
+    while meter.count().unwrap().bytes < Bytes(400_000_000) {
         assert!(std::time::Instant::now() < patience && child.try_wait().unwrap().is_none(), "it does not begin");
         std::thread::sleep(Duration::from_millis(10));
     }
