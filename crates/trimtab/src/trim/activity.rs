@@ -84,12 +84,13 @@ impl Activity {
         }
     }
 
-    fn read(&self) -> Option<DiskStat> {
+    pub(super) fn read(&self) -> Option<DiskStat> {
         self.stat.as_ref().and_then(StatFile::read)
     }
 
-    pub(super) fn in_flight(&self) -> u64 {
-        self.read().map_or(0, |s| s.in_flight)
+    /// As it was read last.
+    pub(super) const fn last(&self) -> Option<&DiskStat> {
+        self.last.as_ref()
     }
 
     pub(super) fn look(&mut self) -> Look {

@@ -1,6 +1,7 @@
 //! A mounted filesystem that can be trimmed in windows, each of them counted on its devices.
 
 mod by_size;
+mod drain;
 
 pub use by_size::{BySize, ByWhich};
 
@@ -26,17 +27,12 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trimtab_core::discards::Amount;
 use trimtab_core::policy::TrimRequest;
 use trimtab_core::target::{TrimOutcome, TrimWindow};
 use trimtab_core::units::{Bytes, Nanos};
 
 /// A window that may have been cut short is trimmed again at most this often.
 const REPEATS_MAX: u32 = 4;
-/// How long to wait after a request for discards that are still on their way. XFS returns before they are done.
-const DRAIN: Duration = Duration::from_secs(30);
-/// If the device is never free of requests: discards count as done when their number has not changed for this long.
-const DRAIN_QUIET: Duration = Duration::from_millis(50);
 
 /// Finding out where free space is may take this long. ext4 lists the metadata of all groups each time.
 const MAP_MAX: Duration = Duration::from_millis(100);
@@ -434,7 +430,7 @@ impl Filesystem {
         self.watch.begin();
         let started = Instant::now();
         let result = self.file().and_then(|file| fitrim(file, window, min_extent));
-        let counted = self.drain();
+        let counted = drain::drain(self.activity.last(), || self.meter.count(), || self.activity.read());
         let took = nanos(started.elapsed());
         let seen = self.watch.end();
         self.activity.after_trim();
@@ -458,22 +454,6 @@ impl Filesystem {
         let says = self.ext4.as_ref().is_some_and(|e| !e.online);
         let counted = says.then(|| self.meter.on_top()).flatten();
         counted.map_or(Bytes::ZERO, |c| c.bytes.saturating_sub(returned))
-    }
-
-    /// Waits until the device has no requests, or the number of discards stands still. Gives the discards since the request.
-    fn drain(&self) -> Option<Amount> {
-        let started = Instant::now();
-        let mut counted = self.meter.count()?;
-        let mut still = Instant::now();
-        while self.activity.in_flight() > 0 && still.elapsed() < DRAIN_QUIET && started.elapsed() < DRAIN {
-            std::thread::sleep(Duration::from_micros(200));
-            let now = self.meter.count()?;
-            if now != counted {
-                counted = now;
-                still = Instant::now();
-            }
-        }
-        self.meter.count()
     }
 
     /// Looks at the device: whether it is idle, and since when.

@@ -292,9 +292,10 @@ impl Gaps {
         Some(now.saturating_add(Nanos(look as u64).max(LOOK_LEAST).min(LOOK_MOST)))
     }
 
-    /// Whether it is still to be learned how long gaps are.
+    /// Whether it is still to be learned how long gaps are. Not where others are so rare that nothing would be learned in that time.
     fn learns(&mut self, now: Nanos) -> bool {
-        self.rate > 0.0 && self.whole < WHOLE_MIN && now < *self.learning_until.get_or_insert(now.saturating_add(LEARNING))
+        let expected = self.rate * LEARNING.as_f64();
+        expected >= f64::from(SEEN_MIN) && self.whole < WHOLE_MIN && now < *self.learning_until.get_or_insert(now.saturating_add(LEARNING))
     }
 
     /// A command is sent.
@@ -476,6 +477,24 @@ mod tests {
         let (commands, met) = beside(&random);
         // In a time of 0.5 ms there is one in ten cases: 0.5 of a hundred are a thousand commands.
         assert!((500..1500).contains(&commands.len()) && met <= 130, "{} commands, {met} of 20,000 met one", commands.len());
+    }
+
+    #[test]
+    fn where_others_are_rare_no_time_is_spent_on_learning_their_gaps() {
+        let waits = |per_second: u64| {
+            let mut gaps = Gaps::new();
+            gaps.account = 1.0;
+            let step = 1000.0 / per_second as f64;
+            for nth in 0..20 {
+                gaps.observe(&settings(), &at(nth as f64 * step, nth, None), None);
+            }
+            (gaps.seen, gaps.whole) = (SEEN_MIN, 0);
+            let now = 20.0 * step;
+            let observation = at(now, 20, Some(now - step / 2.0));
+            gaps.observe(&settings(), &observation, None);
+            gaps.must_wait(&settings(), &observation, 0.01 * MS).is_some()
+        };
+        assert_eq!([2, 8, 100].map(waits), [false, false, true]);
     }
 
     #[test]
