@@ -25,6 +25,7 @@ mod health;
 mod history;
 mod hostile;
 mod hostile_text;
+mod idle_moments;
 mod learn;
 mod mend;
 mod named;
