@@ -7,7 +7,7 @@ pub mod lines;
 mod plain;
 pub mod progress;
 
-pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes, styled};
+pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes, plain_line, styled};
 
 use self::progress::Doing;
 use crate::sys::descriptor::ClosedPipe;
@@ -74,10 +74,10 @@ impl Context {
         Self { json, progress, plain, quiet, yes, store, label, collected: None, doing: Doing::default() }
     }
 
-    /// Writes a remark to standard error, unless `--quiet`.
+    /// Writes a remark of one line to standard error, unless `--quiet`.
     pub fn remark(&self, text: &str) {
         if !self.quiet {
-            progress::aside(|| anstream::eprint!("{}", on_stderr(&plain(text))));
+            progress::aside(|| anstream::eprint!("{}", on_stderr(&plain_line(text))));
         }
     }
 
@@ -143,7 +143,7 @@ pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> a
 
 /// Says on standard error that something goes wrong which ends nothing.
 pub fn complain(text: &str) {
-    progress::aside(|| anstream::eprint!("{}", on_stderr(&format!("trimtab: {}", plain(text)))));
+    progress::aside(|| anstream::eprint!("{}", on_stderr(&format!("trimtab: {}", plain_line(text)))));
 }
 
 /// `text` as standard error takes it, with a newline at its end: on a terminal no word is broken, in a file a message stays one line.

@@ -342,7 +342,7 @@ pub fn open_to_write(context: &Context) -> Result<Store> {
     if context.store.is_none()
         && let Some(directory) = path.parent()
     {
-        Dir::open_or_make(directory).map_err(|source| StoreError::Io { action: "make", path: directory.to_owned(), source })?;
+        Dir::make_sheltered(directory).map_err(|source| StoreError::Io { action: "make", path: directory.to_owned(), source })?;
     }
     Store::create_or_open(&path)
 }
@@ -369,10 +369,12 @@ pub fn check(context: &Context) -> Result<()> {
     match found {
         Some(directory) => {
             usable(directory).map_err(|source| StoreError::Io { action: "use", path: path.clone(), source })?;
-            // Directories that are made below it are nobody else's.
-            if context.store.is_some() {
-                Dir::sheltered_file(&path).map_err(|source| StoreError::Io { action: "use store", path: path.clone(), source })?;
-            }
+            // Directories that are made below it are nobody else's, if it is not.
+            let safe = match &context.store {
+                Some(_) => Dir::sheltered_file(&path),
+                None => Dir::sheltered_directory(directory),
+            };
+            safe.map_err(|source| StoreError::Io { action: "use store", path: path.clone(), source })?;
             has_room(&path, directory)
         }
         // Says why, and makes nothing.

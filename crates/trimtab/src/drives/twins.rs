@@ -40,7 +40,7 @@ pub fn directory(context: &Context) -> anyhow::Result<PathBuf> {
 /// A directory that cannot be made.
 pub fn file(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
     let directory = directory(context)?;
-    Dir::open_or_make(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    Dir::make_sheltered(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     Ok(directory.join(format!("{name}.toml")))
 }
 

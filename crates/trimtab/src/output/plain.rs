@@ -24,6 +24,13 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if is_text(c) { c } else { char::REPLACEMENT_CHARACTER }).collect::<String>().into()
 }
 
+/// As [`plain`], for what is one line: a name with a line feed in it begins no line of its own, which could pass for one of ours.
+#[must_use]
+pub fn plain_line(text: &str) -> Cow<'_, str> {
+    let text = plain(text);
+    if text.contains('\n') { text.trim_end_matches('\n').replace('\n', " ").into() } else { text }
+}
+
 /// As [`plain`], for text that need not be UTF-8: bytes that are none are letters of another encoding, or controls of eight bits.
 #[must_use]
 pub fn plain_bytes(text: &[u8]) -> Vec<u8> {

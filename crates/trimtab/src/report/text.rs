@@ -160,9 +160,9 @@ fn drop_a_row(table: &mut Table, several: bool) -> bool {
     true
 }
 
-/// What comes from outside, in text with colours.
+/// What comes from outside, in text with colours; one line of it.
 pub fn clean(text: &str) -> String {
-    output::plain(text).into_owned()
+    output::plain_line(text).into_owned()
 }
 
 /// Text under construction.
@@ -176,14 +176,14 @@ struct Screen {
 impl Screen {
     /// A paragraph in a style of its own; nothing for an empty one.
     fn styled(&mut self, text: &str, style: impl Fn(&str) -> String) {
-        for line in lines::paragraph(text, self.width, "", "").lines() {
+        for line in lines::paragraph(&output::plain_line(text), self.width, "", "").lines() {
             self.text.push_str(&style(line));
             self.text.push('\n');
         }
     }
 
     fn paragraph(&mut self, text: &str, first: &str, rest: &str) {
-        self.text.push_str(&lines::paragraph(text, self.width, first, rest));
+        self.text.push_str(&lines::paragraph(&output::plain_line(text), self.width, first, rest));
     }
 
     fn block(&mut self, block: &Block) {
@@ -454,5 +454,15 @@ mod tests {
     #[test]
     fn control_characters_cannot_steer_the_terminal() {
         assert_eq!(clean("a\u{1b}[2Jb\u{202e}c"), "a\u{fffd}[2Jb\u{fffd}c");
+    }
+
+    /// Seen: a run that somebody else had made brought a line of its own that read like a verdict.
+    #[test]
+    fn a_name_begins_no_line_of_its_own() {
+        let forged = "x\n/mnt [ext4]: proved";
+        let section = trimtab_core::document::Section::new(forged, vec![Block::Text(forged.into())]);
+        let document = Document { title: forged.into(), subtitle: vec![forged.into()], sections: vec![section], ..Document::default() };
+        let shown = anstream::adapter::strip_str(&render_at(&document, None)).to_string();
+        assert!(shown.matches("x /mnt").count() == 4 && !shown.contains("\n/mnt"), "{shown}");
     }
 }

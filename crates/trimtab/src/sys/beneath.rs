@@ -95,6 +95,18 @@ impl Dir {
         Self::of_named(&Named::make_directory(path)?, path)
     }
 
+    /// The same, where others can neither change what the path leads to nor take away what is made; else nothing is made.
+    pub fn make_sheltered(path: &Path) -> io::Result<Self> {
+        for above in path.ancestors() {
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            match Self::sheltered_directory(above) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                found => return found.and_then(|_| Self::open_or_make(path)),
+            }
+        }
+        Self::open_or_make(path)
+    }
+
     fn of_named(named: &Named, path: &Path) -> io::Result<Self> {
         let fd = named.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Self { fd, path: path.to_owned() })

@@ -69,7 +69,7 @@ impl History {
         let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let run = run(fs, pass);
         if let Some(directory) = self.path.parent() {
-            Dir::open_or_make(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+            Dir::make_sheltered(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         }
         Store::create_or_open(&self.path)?.save(&run)?;
         Ok(())

@@ -1,6 +1,6 @@
 //! Results carry what they were made from, and modelled ones come out again to the byte.
 
-use crate::support::{LoopMount, skip, trimtab};
+use crate::support::{LoopMount, process, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -327,4 +327,27 @@ fn a_measured_run_holds_its_command() {
     let run = scratch.json(&["results", "show", "last"]);
     let command: Vec<String> = serde_json::from_str(run["specification"]["command"].as_str().unwrap()).unwrap();
     assert_eq!(command, ["bench", "tree", "--files", "20", "--tries", "1", "--reserve", "0", path.to_str().unwrap()]);
+}
+
+#[test]
+fn interrupted_it_leaves_nothing() {
+    let scratch = Scratch::new();
+    scratch.made(&["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "2GB", "--until-written", "20x"]);
+    let temporary = scratch.0.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let left = || std::fs::read_dir(&temporary).unwrap().count();
+    let mut again = process()
+        .args(["results", "rerun", "last", "--store", scratch.store().to_str().unwrap()])
+        .env("TMPDIR", &temporary)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while left() == 0 {
+        assert!(again.try_wait().unwrap().is_none(), "it was over before it could be interrupted");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&again), rustix::process::Signal::TERM).unwrap();
+    let output = again.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), left()), (Some(130), 0), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -576,3 +576,24 @@ fn nobody_else_can_hold_what_a_killed_command_left() {
     let difference = before.parse::<u64>().unwrap().abs_diff(after.parse().unwrap());
     assert!(difference < 65536 && after != "65536", "{before}, {after}: put back whatever another user holds: {said}");
 }
+
+/// Seen: the store was refused there, but not before directories had been made, to which their owner had no access.
+#[test]
+fn in_the_home_of_another_user_root_makes_nothing() {
+    if !have_root() {
+        return skip("root");
+    }
+    let home = directory_of(VICTIM, 0o700);
+    fs::create_dir(home.path().join(".local")).unwrap();
+    chown(home.path().join(".local"), Some(VICTIM), Some(VICTIM)).unwrap();
+    for command in [
+        &["results", "add", "--name", "a", "--workload", "w", "--metric", "x_s=1"][..],
+        &["study", "drive:ocz-vertex-le-100gb", "--quick"],
+        &["drive", "learn", "drive:ocz-vertex-le-100gb"],
+    ] {
+        let run = trimtab().args(command).env_remove("XDG_DATA_HOME").env("HOME", home.path()).assert().failure();
+        let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+        assert!(said.contains("cannot be trusted: it belongs to another user"), "{command:?}: {said}");
+        assert!(!home.path().join(".local/share").exists(), "{command:?}");
+    }
+}

@@ -6,10 +6,13 @@ use crate::store::recipe;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{Filter, Reference, RunId, Store};
 use crate::study::checkpoint;
+use crate::sys::interrupt;
 use anyhow::Context as _;
 use serde_json::Value;
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
 use trimtab_core::run::{Provenance, Run};
 
 /// Repeat a modelled run from the specification, settings and seed stored in it, and check that every byte is the same.
@@ -35,6 +38,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let id = store.find(&args.run)?;
     let run = store.load(id)?;
     let command = command_of(id, &run)?;
+    interrupt::install().context("cannot catch signals")?;
     let scratch = tempfile::Builder::new().prefix("trimtab-rerun-").tempdir().context("cannot make a directory for the run")?;
     let mut again = made_again(&run, &command, scratch.path())?;
     // When it began, and beside which others it was made.
@@ -80,6 +84,21 @@ fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
     })
 }
 
+/// Runs the process to its end, or ends it if the user wants this one to stop.
+fn status_of(process: &mut Command) -> anyhow::Result<ExitStatus> {
+    let mut child = process.spawn().context("cannot start this program again")?;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for the run")? {
+            return Ok(status);
+        }
+        if let Err(interrupted) = interrupt::check() {
+            child.kill().and_then(|()| child.wait()).context("cannot end the run")?;
+            return Err(interrupted.into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Runs the command in a process of its own, with the drive that the run holds and a store of its own, and takes the same run out of that.
 fn made_again(run: &Run, command: &[String], scratch: &Path) -> anyhow::Result<Run> {
     let reference = run.target_label.strip_prefix("drive:").unwrap_or(&run.target_label);
@@ -91,9 +110,16 @@ fn made_again(run: &Run, command: &[String], scratch: &Path) -> anyhow::Result<R
     if let Some(cell) = checkpoint::cell_of(run) {
         process.args(["--cell", cell]).arg("--report").arg(scratch.join("report.html"));
     }
-    let output = process.stdin(Stdio::null()).output().context("cannot start this program again")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "'trimtab {}' failed: {}", command.join(" "), said.trim().trim_start_matches("trimtab: "));
+    // To a file: a pipe that nobody reads would fill up.
+    let mut errors = tempfile::tempfile().context("cannot make a file for the run")?;
+    let written = errors.try_clone().context("cannot make a file for the run")?;
+    let status = status_of(process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(written))?;
+    if !status.success() {
+        let mut said = Vec::new();
+        errors.rewind().and_then(|()| errors.read_to_end(&mut said)).context("cannot read what the run said")?;
+        let said = String::from_utf8_lossy(&said);
+        anyhow::bail!("'trimtab {}' failed: {}", command.join(" "), said.trim().trim_start_matches("trimtab: "));
+    }
     let made = Store::open(&store)?;
     let alike = |other: &Run| {
         let same = (&other.workload, &other.target_label, &other.seed) == (&run.workload, &run.target_label, &run.seed);

@@ -120,11 +120,13 @@ fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()
     let removal = contents().and_then(|()| parent.remove_tree(name, dir));
     match removal.map_err(|error| not_removed(error, path))? {
         Removal::Done | Removal::Absent => Ok(()),
-        Removal::Foreign(at) => Err(anyhow!(
-            "{} is not the directory that was made there, so it was left alone (it is at {}); ours was moved and is empty now",
-            path.display(),
-            at.display()
-        )),
+        Removal::Foreign(at) => {
+            let now = if at == path { String::new() } else { format!(" (it is at {})", at.display()) };
+            Err(anyhow!(
+                "{} is not the directory that was made there, so it was left alone{now}; ours was moved and is empty now",
+                path.display()
+            ))
+        }
     }
 }
 

@@ -292,6 +292,17 @@ fn what_is_missing_is_made_through_ones_own_links_and_open_to_nobody() {
     assert!(Dir::open_or_make(&directory.path().join("a/f")).is_err() && Dir::open_or_make(&directory.path().join("a/f/x")).is_err());
 }
 
+/// Seen: root with another user's HOME made `.local/share` there, with root as its owner, and then refused to use it.
+#[test]
+fn below_what_others_may_change_nothing_is_made() {
+    let directory = linked();
+    let shared = directory.path().join("c");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(Dir::make_sheltered(&shared.join("new/deeper")).is_err() && !shared.join("new").exists());
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(Dir::make_sheltered(&shared.join("new/deeper")).is_ok() && shared.join("new/deeper").is_dir());
+}
+
 #[test]
 fn only_files_and_pipes_that_were_given_are_read() {
     use named::{Streams, open_to_read, read};
