@@ -122,6 +122,8 @@ pub struct Idle {
     next_takes_ns: Option<f64>,
     /// Until then a request may follow one that had nothing to send.
     goes_on_until: Option<Nanos>,
+    /// The time in which the pass was to be done is over.
+    overdue: bool,
 }
 
 impl Idle {
@@ -139,6 +141,7 @@ impl Idle {
             began: None,
             next_takes_ns: None,
             goes_on_until: None,
+            overdue: false,
         }
     }
 
@@ -179,7 +182,10 @@ impl Idle {
             }
             // Whoever lets more of them meet one counts each for less.
             let met = met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1));
-            self.gain.add(sent.commands, sent.bytes, met, sent.took.as_f64() / (sent.commands as f64).max(1.0));
+            // Trials are small, and say nothing of what others wait for a gigabyte.
+            if !sent.trial {
+                self.gain.add(sent.commands, sent.bytes, met, sent.took.as_f64() / (sent.commands as f64).max(1.0));
+            }
         }
     }
 
@@ -196,13 +202,17 @@ impl Idle {
             Step::Done => {
                 self.quiet.forget(&self.settings);
                 self.gaps.rest();
-                self.began = None;
+                (self.began, self.overdue) = (None, false);
                 None
             }
             Step::Later(instant) => Some(Action::WaitUntil(instant)),
             Step::Window(_) if self.not_worth_while(observation) => {
                 self.pass.end_here();
                 self.next_piece(observation)
+            }
+            Step::Window(window) if self.overdue => {
+                self.pace.sent(window, None);
+                Some(self.pass.send(TrimRequest::whole(window, self.settings.min_extent)))
             }
             // To look whether there is something to send nobody has to be waited for.
             Step::Window(_) if self.goes_on_until.is_some_and(|until| observation.now <= until) => Some(self.send_piece(observation)),
@@ -224,6 +234,20 @@ impl Idle {
         }
         let (_, below) = self.sizes(observation.by_size);
         self.gain.should_stop(observation, share_percent, below)
+    }
+
+    /// Once the time that the pass has is over, all that is left is sent at once: whole windows in commands as long as the device takes them. Where it went by
+    /// size, every window has something left; so all of them are gone over.
+    fn look_whether_overdue(&mut self, observation: &Observation<'_>) {
+        let within = self.settings.finish_within;
+        let elapsed = self.began.map_or(Nanos::ZERO, |began| observation.now.saturating_sub(began));
+        if within == Nanos::ZERO || self.overdue || !self.pass.running() || elapsed < within {
+            return;
+        }
+        self.overdue = true;
+        if observation.by_size {
+            self.pass.go_over_again();
+        }
     }
 
     /// Until when a piece of `window` has to wait, if it has to.
@@ -338,6 +362,8 @@ impl Policy for Idle {
         let observation = &Observation { by_size: observation.by_size && counts, requests, ..observation.clone() };
         self.learn(observation);
         self.pass.settle(observation);
+        self.look_whether_overdue(observation);
+        let observation = &Observation { by_size: observation.by_size && !self.overdue, ..observation.clone() };
         self.trigger.observe(observation);
         if observation.forced {
             self.begin(observation.now);

@@ -97,6 +97,11 @@ impl Pass {
         }
     }
 
+    /// All windows once more, and once only.
+    pub(super) const fn go_over_again(&mut self) {
+        (self.next, self.round, self.rounds_more) = (Some(0), 0, 0);
+    }
+
     /// Begins a pass because the user asked for one, or makes another follow the one under way. Does nothing if `asked` is false.
     pub(super) fn request(&mut self, asked: bool) {
         if asked && self.running() {

@@ -46,7 +46,9 @@ deleted for free only then; fstrim does not. --no-sync leaves that out, and so d
 (--sync does it there, too).
 
 What has reached the drives is read from their own counters, each leg of an array by itself, not from what the filesystem returns. An interrupted trim
-continues where it left off when it is started again (--restart begins again). Only one trim runs on a drive at a time; this one waits for its
+continues where it left off when it is started again with the same policy (--restart begins again); what was freed meanwhile where it had been is left to the next one.
+While it runs the filesystem cannot be unmounted. Where others would wait longer for small free extents than the drive gains by them, --policy idle leaves those, and says so;
+idle:complete=yes sends them too. With --finish-within what is left when the time is over is sent at once. Only one trim runs on a drive at a time; this one waits for its
 turn (--lock-wait), also beside the daemon.
 
 Exit status: 0 all windows trimmed, or no trim needed (hard disks), 1 something was refused or failed, 2 wrong usage, 3 a layer below is in the way (as trimtab doctor
@@ -128,7 +130,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             continue;
         }
         seen.push(fs.id().to_owned());
-        let mut outcome = if args.dry_run { dry_run(args, &policy, &mut fs) } else { trim(args, &policy, &mut fs, context)? };
+        let mut outcome = if args.dry_run { dry_run(args, &policy, &mut fs)? } else { trim(args, &policy, &mut fs, context)? };
         outcome.named = other_name(path, &fs);
         interrupted = !args.dry_run && interrupt::requested();
         report.filesystems.push(outcome);
@@ -239,7 +241,20 @@ fn sync(args: &Args, policy: &How, fs: &mut Filesystem, outcome: &mut Outcome) {
     }
 }
 
-fn dry_run(args: &Args, policy: &How, fs: &mut Filesystem) -> Outcome {
+/// An error where the filesystem would refuse every request.
+fn require_possible(args: &Args, policy: &How, fs: &Filesystem) -> anyhow::Result<()> {
+    if let Some(why) = fs.refuses_min_extent(least(args, policy)) {
+        let shown = fs.mount().mount_point.display();
+        return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
+    }
+    if args.window.is_some() && chosen(args, fs).next().is_none() {
+        return Err(UsageError::new("the range given with --window lies outside the filesystem's addresses").into());
+    }
+    Ok(())
+}
+
+fn dry_run(args: &Args, policy: &How, fs: &mut Filesystem) -> anyhow::Result<Outcome> {
+    require_possible(args, policy, fs)?;
     let mut outcome = blank(args, policy, fs);
     sync(args, policy, fs, &mut outcome);
     outcome.free_bytes = fs.free().map_or(0, |b| b.0);
@@ -249,7 +264,7 @@ fn dry_run(args: &Args, policy: &How, fs: &mut Filesystem) -> Outcome {
     let would_send = fs.would_send(&windows, least(args, policy));
     outcome.would_send = would_send.map(|(s, at_most)| WouldSend { bytes: s.bytes, extents: s.extents, at_most });
     outcome.remarks.push("nothing was asked of the kernel; this proves nothing about what the device would do".to_owned());
-    outcome
+    Ok(outcome)
 }
 
 /// The windows that are asked for.
@@ -304,9 +319,7 @@ fn trim(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context) -> an
         }
         return Err(delivery::obstructed(fs, obstacle));
     }
-    if let Some(why) = fs.refuses_min_extent(least(args, policy)) {
-        return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
-    }
+    require_possible(args, policy, fs)?;
     let locks = lock(args, fs, context).with_context(|| format!("cannot trim {shown}"))?;
     let mut outcome = blank(args, policy, fs);
     let (began, started) = (unix_now(), Instant::now());
@@ -415,7 +428,6 @@ fn show(progress: &mut Progress, account: &Account, waits: bool) {
 /// Some windows, at once.
 fn windows(args: &Args, fs: &mut Filesystem, context: &Context, path: &Path) -> anyhow::Result<Account> {
     let windows: Vec<TrimWindow> = chosen(args, fs).copied().collect();
-    anyhow::ensure!(!windows.is_empty(), UsageError::new("the range given with --window lies outside the filesystem's addresses"));
     let before = fs.last_least();
     fs.prepare(args.min_extent, false);
     let mut progress = view(context, path, windows.iter());

@@ -225,14 +225,19 @@ pub fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     best
 }
 
-/// The mount that `path` is on, on the running machine: by the kernel's own answer (`statx`, since Linux 5.8), else by name.
+/// The mount that `path` is on, on the running machine: by the kernel's own answer (`statx`, since Linux 5.8), else by name. `None` also where that is a mount
+/// of another namespace (`/proc/PID/root/…`), though one of ours may have the same name.
 pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Result<Option<&'a Mount>> {
     if !root.is_live() {
         let path = root.canonical(path).unwrap_or_else(|| lexical(path));
         return Ok(containing(mounts, &path));
     }
     let absolute = std::fs::canonicalize(path)?;
-    Ok(mount_id(&absolute).and_then(|id| mounts.iter().find(|m| m.id == id)).or_else(|| containing(mounts, &absolute)))
+    // The path itself: without its links it may lead elsewhere.
+    Ok(match mount_id(path) {
+        Some(id) => mounts.iter().find(|m| m.id == id),
+        None => containing(mounts, &absolute),
+    })
 }
 
 fn mount_id(path: &Path) -> Option<u32> {

@@ -141,7 +141,9 @@ impl Filesystem {
         let root = Root::live().context("cannot open /")?;
         let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
         let mount = mountinfo::of_path(&root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;
-        let mount = mount.cloned().with_context(|| format!("the mount of '{}' is not in the mount table", path.display()))?;
+        let not_here =
+            "not in the mount table of this process; run it in the mount namespace that this filesystem is mounted in (nsenter --mount)";
+        let mount = mount.cloned().with_context(|| format!("the mount of '{}' is {not_here}", path.display()))?;
         let stack = Stack::of_mount(&root, &mounts, &mount);
         Self::of_mount(root, mount, stack)
     }
@@ -149,6 +151,13 @@ impl Filesystem {
     fn of_mount(root: Root, mount: Mount, stack: Stack) -> anyhow::Result<Self> {
         let shown = mount.mount_point.display().to_string();
         if stack.tops.is_empty() {
+            if mount.source.starts_with("/dev") {
+                bail!(
+                    "{shown} ({}) is on {}, of which /sys says nothing: run it where /sys is that of this machine",
+                    mount.fs_type,
+                    mount.source.display()
+                );
+            }
             bail!("{shown} ({}) is not on a block device: there is nothing to trim", mount.fs_type);
         }
         let file = open_mount(&mount).map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;

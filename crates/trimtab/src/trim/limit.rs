@@ -65,6 +65,13 @@ impl CommandLimit {
         self.queues.iter_mut().try_for_each(|queue| queue.set(most.0))
     }
 
+    /// As [`Self::set`], for a command that would be so `long`: changes nothing where that makes no difference. A change stops the device's queue for
+    /// some 20 ms (Linux 6.18), which everybody waits for.
+    pub fn set_for(&mut self, long: Bytes, most: Bytes) -> io::Result<()> {
+        let enough = |queue: &Queue| queue.now().is_ok_and(|now| now >= long.0);
+        if long <= most && self.queues.iter().all(enough) { Ok(()) } else { self.set(most) }
+    }
+
     /// Puts back what there was, wherever it was lowered from here. The drives' locks need not be held.
     pub fn put_back(&mut self) -> io::Result<()> {
         self.queues.iter_mut().map(Queue::put_back).fold(Ok(()), io::Result::and)
@@ -112,7 +119,10 @@ impl Queue {
             Some(lowered) => lowered.note.say(change(vec![now, wanted]))?,
             None => self.lowered = Some(Lowered { before, note: self.notes.leave(&self.name, change(vec![wanted]))? }),
         }
-        set_attribute(&self.limit, &wanted.to_string())
+        set_attribute(&self.limit, &wanted.to_string()).inspect_err(|_| {
+            // Nothing was lowered, and no note is to say so.
+            let _ = self.put_back();
+        })
     }
 
     fn put_back(&mut self) -> io::Result<()> {
@@ -219,6 +229,19 @@ mod tests {
         limit.set(Bytes(65_536)).unwrap();
         drop(limit);
         assert_eq!((machine.now(), machine.noted()), (1 << 20, false));
+    }
+
+    #[test]
+    fn a_limit_that_makes_no_difference_is_not_touched() {
+        let machine = Machine::new();
+        let mut limit = machine.limit();
+        let mut after = |long, most| {
+            limit.set_for(Bytes(long), Bytes(most)).unwrap();
+            machine.now()
+        };
+        // Short enough; too long; lowered already, and low enough for it; longer than that, and still allowed; all that there was.
+        let steps = [(65_536, 98_304), (131_072, 98_304), (16_384, 32_768), (131_072, 262_144), (1 << 20, 1 << 30)];
+        assert_eq!(steps.map(|(long, most)| after(long, most)), [1 << 20, 98_304, 98_304, 262_144, 1 << 20]);
     }
 
     #[test]

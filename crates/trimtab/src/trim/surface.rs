@@ -107,12 +107,11 @@ impl Surface for Mounted<'_> {
     }
 
     fn trim(&mut self, request: TrimRequest) -> Trim<Refused> {
-        let started = Instant::now();
+        if let Some(sizes) = request.sizes {
+            return self.trim_by_size(&request, sizes, Instant::now());
+        }
         // Where the limit cannot be written (a container), commands are as long as the device takes them.
         let _ = self.fs.limit_commands(request.command_max);
-        if let Some(sizes) = request.sizes {
-            return self.trim_by_size(&request, sizes, started);
-        }
         let window = self.fs.first_commands(&request);
         match self.fs.trim(window, request.min_extent) {
             Ok(mut done) => {

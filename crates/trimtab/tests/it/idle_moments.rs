@@ -1,6 +1,6 @@
 //! What an idle trim takes for others and for a good moment, on real filesystems: by the kernel's own counters.
 
-use crate::support::{LoopMount, run, skip};
+use crate::support::{LoopMount, process, run, skip, trimtab};
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -92,4 +92,93 @@ fn a_log_that_a_trim_of_xfs_makes_it_write_is_no_use_by_others() {
     let written = kernel(&mount).since(&before).writes;
     assert!(written > 0, "no log was written, and this test tries nothing");
     assert_eq!(fs.look().requests, Some(requests), "{written} writes of its own");
+}
+
+/// Seen: a container without a writable /sys left a note of a limit that it had not lowered, and the next command took it for that of a killed process.
+#[test]
+fn who_cannot_limit_commands_leaves_no_note_of_it() {
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let runtime = tempfile::tempdir().unwrap();
+    let script = "mount -o remount,bind,ro /sys && exec \"$@\"";
+    let ran = in_namespace(script, &mount.path()).env("TRIMTAB_RUNTIME_DIR", runtime.path()).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let mut left = Vec::new();
+    walk(runtime.path(), &mut left);
+    assert!(!left.iter().any(|file| file.contains("limit-")), "{left:?}");
+}
+
+/// Seen: `/proc/PID/root/PATH` trimmed the filesystem that has that path here.
+#[test]
+fn a_path_into_another_mount_namespace_is_refused() {
+    let (Some(mount), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
+        return skip("root, loop devices and mkfs");
+    };
+    let inside = mount.path().join("inside");
+    fs::create_dir(&inside).unwrap();
+    let mut namespace = std::process::Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", "mount --bind \"$1\" \"$2\" && echo mounted && exec cat", "sh"])
+        .args([other.path(), inside.clone()])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0; 8];
+    namespace.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    let path = std::path::PathBuf::from(format!("/proc/{}/root", namespace.id())).join(inside.strip_prefix("/").unwrap());
+    let before = [&mount, &other].map(kernel);
+    let said: Vec<String> = [&["trim"][..], &["trim", "--dry-run"], &["verify", "--yes"]]
+        .map(|command| {
+            let run = trimtab().args(command).arg(&path).assert().failure();
+            String::from_utf8_lossy(&run.get_output().stderr).into_owned()
+        })
+        .to_vec();
+    let sent = [&mount, &other].map(kernel).into_iter().zip(before).map(|(now, then)| now.since(&then).discards.unwrap().count);
+    assert_eq!(sent.sum::<u64>(), 0);
+    drop(namespace.stdin.take());
+    namespace.wait().unwrap();
+    assert!(said.iter().all(|said| said.lines().count() == 1), "{said:?}");
+    assert!(said[0].contains("mount namespace") && said[1].contains("mount namespace"), "{said:?}");
+}
+
+/// `timeout` signals its child, and then the group that the child is in: one wish, not two.
+#[test]
+fn two_signals_at_once_are_one_wish_and_leave_nothing() {
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let limit = fs::read_to_string(limit_of(&mount)).unwrap();
+    for _ in 0..3 {
+        let mut command = process();
+        command.args(["trim", "--policy", "idle:met-per-mille=0:quiet=1h:patience=300ms", "--restart"]).arg(mount.path());
+        let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(child.try_wait().unwrap().is_none(), "it was over before");
+        let pid = rustix::process::Pid::from_child(&child);
+        (0..2).for_each(|_| rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap());
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        assert!(String::from_utf8_lossy(&ended.stdout).contains("ext4"), "what was done is said: {ended:?}");
+        assert_eq!(fs::read_to_string(limit_of(&mount)).unwrap(), limit);
+    }
+}
+
+fn limit_of(mount: &LoopMount) -> String {
+    format!("/sys/block/{}/queue/discard_max_bytes", mount.device().trim_start_matches("/dev/"))
+}
+
+/// An idle trim of `path` behind `script`, in a mount namespace of its own.
+fn in_namespace(script: &str, path: &std::path::Path) -> std::process::Command {
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(crate::support::program());
+    command.args(["trim", "--policy", "idle:quiet=0s"]).arg(path);
+    crate::support::at_home(&mut command);
+    command
+}
+
+/// All names below.
+fn walk(directory: &std::path::Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        found.push(entry.file_name().to_string_lossy().into_owned());
+        if entry.file_type().unwrap().is_dir() {
+            walk(&entry.path(), found);
+        }
+    }
 }

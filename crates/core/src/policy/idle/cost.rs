@@ -31,6 +31,10 @@ pub struct TrimCost {
 
 impl fmt::Display for TrimCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.error > self.command {
+            let most = self.command.saturating_add(self.error).saturating_add(self.error);
+            return write!(f, "up to {most} a command (not known closer) and {} a MiB", self.mib);
+        }
         write!(f, "{} ± {} a command and {} a MiB", self.command, self.error, self.mib)
     }
 }

@@ -104,7 +104,9 @@ impl Gain {
 
     /// Whether the rest is not worth while; `below` is what the extents of this round are shorter than.
     pub(super) fn should_stop(&mut self, observation: &Observation<'_>, share_percent: u32, below: Bytes) -> bool {
-        if self.commands < COMMANDS_MIN || self.met < MET_MIN || self.bytes <= 0.0 {
+        // Without the largest that there are it would be no pass.
+        let is_first = self.sent <= self.bytes;
+        if is_first || self.commands < COMMANDS_MIN || self.met < MET_MIN || self.bytes <= 0.0 {
             return false;
         }
         let (waiting, gain) = (self.waiting_ns / self.bytes, self.gain_ns(observation, share_percent));
@@ -149,6 +151,9 @@ mod tests {
     fn it_stops_where_others_wait_longer_than_the_drive_gains_and_says_so() {
         let mut gain = Gain::default();
         gain.begin(Some(Bytes(8 * GB)));
+        gain.add(20, 20e6, 100.0, 1.6e6);
+        assert!(!gain.should_stop(&seen(), 10, Bytes(8 << 20)), "the largest are sent in any case");
+        gain.next_round();
         // Gain: 4 · 8e9 · 60 / (2 · 39 · 39) / 5, 126 ms a GB. Commands of 1 MB that each meet 0.15 of a request for half of 1.6 ms: 120 ms a GB.
         gain.add(15, 15e6, 2.25, 1.6e6);
         assert!(!gain.should_stop(&seen(), 10, Bytes(2 << 20)), "too few");

@@ -47,6 +47,8 @@ pub(super) struct Sent {
     pub(super) bytes: f64,
     /// 0 if nothing was sent.
     pub(super) took: Nanos,
+    /// Only to learn what it costs.
+    pub(super) trial: bool,
 }
 
 /// How large a piece may be.
@@ -100,7 +102,7 @@ impl Pace {
         let Some(outcome) = observation.last_trim else {
             // Windows are tried again after a while, trials are not.
             self.search = self.search.filter(|_| !trial);
-            return Some(Sent { commands: 0, bytes: 0.0, took: Nanos::ZERO });
+            return Some(Sent { commands: 0, bytes: 0.0, took: Nanos::ZERO, trial });
         };
         let discarded = sent_by(outcome, sent, piece);
         if let Some((commands, bytes)) = discarded {
@@ -121,7 +123,7 @@ impl Pace {
             self.search = None;
         }
         let (commands, bytes) = discarded.unwrap_or_default();
-        Some(Sent { commands: commands as u64, bytes, took: if discarded.is_some() { outcome.took } else { Nanos::ZERO } })
+        Some(Sent { commands: commands as u64, bytes, took: if discarded.is_some() { outcome.took } else { Nanos::ZERO }, trial })
     }
 
     /// Whether nothing is known of costs.
@@ -326,8 +328,8 @@ mod tests {
         };
         let outcome =
             |commands, took| TrimOutcome { counted: Some(Amount::new(commands, MIB)), took: Nanos(took), ..TrimOutcome::default() };
-        let nothing = Sent { commands: 0, bytes: 0.0, took: Nanos::ZERO };
-        assert_eq!(came_of(Some(&outcome(2, 7)), true), Some(Sent { commands: 2, bytes: MIB as f64, took: Nanos(7) }));
+        let nothing = Sent { commands: 0, bytes: 0.0, trial: false, took: Nanos::ZERO };
+        assert_eq!(came_of(Some(&outcome(2, 7)), true), Some(Sent { commands: 2, bytes: MIB as f64, trial: false, took: Nanos(7) }));
         assert_eq!([came_of(Some(&outcome(0, 7)), true), came_of(None, true)], [Some(nothing); 2]);
         assert_eq!(came_of(Some(&outcome(2, 7)), false), None);
     }

@@ -103,7 +103,7 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     outcome.sent_twice_bytes = account.trials.0;
     if account.trials > Bytes::ZERO {
         outcome.remarks.push(format!(
-            "{} of this were sent twice: parts of block groups first, to learn what a command costs here, and then with the whole group",
+            "{} of this were parts of block groups that were sent first, to learn what a command costs here; what was sent of these groups later has them in it once more",
             account.trials
         ));
     }
@@ -121,7 +121,7 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     outcome.refused = refused.collect();
     if account.excess > Bytes::ZERO {
         outcome.remarks.push(format!(
-            "the device counted {} more than was asked: the filesystem's own discards were still draining, or a layer counts twice",
+            "the device counted {} more than was asked: another trim ran at the same time (fstrim), the filesystem's own discards were still draining, or a layer counts twice",
             account.excess
         ));
     }

@@ -16,11 +16,16 @@ use trimtab_core::units::{Bytes, Nanos};
 /// All windows, under the policy, from where an interrupted pass left off.
 pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
     let file = ResumeFile::new(&state_directory(), fs.id());
-    let earlier = file.load(unix_now().0 / 1_000_000_000).filter(|e| !args.restart && e.min_extent == args.min_extent.0);
+    let earlier = file
+        .load(unix_now().0 / 1_000_000_000)
+        .filter(|e| !args.restart && e.min_extent == args.min_extent.0 && kind(&e.policy) == kind(&policy.to_string()));
     outcome.resumed = earlier.is_some();
     if let Some(earlier) = &earlier {
         context.remark(&format!("continues where an interrupted trim of {} left off; --restart begins again", outcome.path));
-        outcome.remarks.push(format!("an interrupted pass had sent {} before", Bytes(earlier.sent_bytes)));
+        outcome.remarks.push(format!(
+            "an interrupted pass had sent {} before; what has been freed since where that had been is left to the next trim (--restart begins again)",
+            Bytes(earlier.sent_bytes)
+        ));
     }
     let mut pass = WholePass {
         forget: fs.prepare(args.min_extent, earlier.as_ref().is_some_and(|e| e.forget)),
@@ -44,6 +49,11 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     outcome.remarks.extend(pass.driver.policy().remark());
     outcome.complete = ended && pass.account.refusals.is_empty();
     Ok(pass.account)
+}
+
+/// A policy without its settings. A trim of another kind goes over the same in another order, and an idle one may have left something.
+fn kind(policy: &str) -> &str {
+    policy.split(':').next().unwrap_or(policy)
 }
 
 /// A wait that is said: shorter ones come between any two requests.

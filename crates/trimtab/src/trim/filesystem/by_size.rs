@@ -82,6 +82,11 @@ impl Filesystem {
             self.asked.windows.insert(window.start, 0);
         }
         let Some(picked) = self.pick(request, sizes) else { return Ok(ByWhich::Window) };
+        let longest = picked.extents.iter().map(|(_, len)| *len).max().zip(picked.range);
+        if let Some((longest, range)) = longest {
+            // Where the limit cannot be written (a container), commands are as long as the device takes them.
+            let _ = self.limit.set_for(Bytes(longest.min(range.len)), request.command_max);
+        }
         self.put_off = !self.put_off && picked.range.is_some() && started.elapsed() > MOMENT;
         if self.put_off {
             return Ok(ByWhich::PutOff);

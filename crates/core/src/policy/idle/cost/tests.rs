@@ -195,4 +195,6 @@ fn people_read_a_cost_of_each_command_its_error_and_a_cost_of_bytes() {
     assert_eq!((shown.command, shown.mib), (Nanos(150_000), Nanos(400)));
     let text = alloc::string::ToString::to_string(&TrimCost { error: Nanos(20_000), ..shown });
     assert_eq!(text, "150 µs ± 20.0 µs a command and 400 ns a MiB");
+    let unknown = TrimCost { command: Nanos::ZERO, error: Nanos::from_micros(1700), mib: Nanos(400) };
+    assert_eq!(alloc::string::ToString::to_string(&unknown), "up to 3.40 ms a command (not known closer) and 400 ns a MiB");
 }
