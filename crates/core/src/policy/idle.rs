@@ -31,9 +31,6 @@ const MET_PER_MILLE: u32 = 5;
 /// The first free extent that is tried is no longer than this.
 const FIRST_TRIAL: u64 = 256 << 10;
 
-/// Where extents can be asked for by their size no more than this is tried: what a larger one costs follows, and a tail is sent once more with its window.
-const TRIAL_MAX: u64 = 16 << 20;
-
 /// Settings of [`Idle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleSettings {
@@ -157,12 +154,12 @@ impl Idle {
         ROUNDS.into_iter().filter(move |round| by_size && *round > least).chain([least])
     }
 
-    /// A pass begins, or is to begin once more.
+    /// A pass begins, or is to begin once more: then it has its time from now on.
     fn begin(&mut self, now: Nanos) {
         let written = self.trigger.written_since_a_pass();
         self.trigger.fired(now);
         self.gain.begin(written);
-        self.began = Some(now);
+        (self.began, self.overdue) = (Some(now), false);
     }
 
     /// Takes what came of the last request, and what others do.
@@ -322,8 +319,8 @@ impl Idle {
     /// has not been told of. Where nothing was free at so many of them, or ext4 takes them for trimmed, only the window's own tail is tried, once.
     fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimRequest> {
         let search = self.pace.search?;
-        let piece = self.piece();
-        if whole_units(piece, observation.granule).is_some() || (observation.by_size && piece.0 > TRIAL_MAX) {
+        let piece = self.pace.trial(&self.settings, observation);
+        if whole_units(piece, observation.granule).is_some() || (observation.by_size && self.pace.tried_most()) {
             return None;
         }
         // In turns: an extent of that size costs nothing more than to be sent twice, and where all are larger only tails tell.

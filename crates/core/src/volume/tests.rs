@@ -453,7 +453,7 @@ fn fitrim_remembers_groups_that_are_trimmed_as_ext4_does() {
 }
 
 /// Goes over all groups for each size, a few commands at a time; between the first and the second `meanwhile`.
-fn trim_by_size(v: &mut Volume<Recorder>, meanwhile: impl FnOnce(&mut Volume<Recorder>)) -> u64 {
+fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, meanwhile: impl FnOnce(&mut Volume<Recorder>)) -> u64 {
     let least = [Bytes(1 << 20), Bytes(64 << 10), Bytes::ZERO];
     let mut meanwhile = Some(meanwhile);
     let mut sent = 0;
@@ -465,7 +465,7 @@ fn trim_by_size(v: &mut Volume<Recorder>, meanwhile: impl FnOnce(&mut Volume<Rec
                 let below = round.checked_sub(1).map_or(Bytes::MAX, |before| least[before]);
                 let sizes = Sizes { below, round: round as u32, rounds: least.len() as u32 };
                 let rest = TrimWindow { start: at, len: end - at };
-                v.begin_trim(TrimRequest { sizes: Some(sizes), commands_max: 3, ..TrimRequest::whole(rest, least[round]) });
+                v.begin_trim(TrimRequest { sizes: Some(sizes), commands_max: 3, command_max, ..TrimRequest::whole(rest, least[round]) });
                 v.run_until_trimmed(Nanos::MAX);
                 let outcome = v.take_trimmed().unwrap().outcome;
                 sent += outcome.returned.0;
@@ -496,21 +496,24 @@ fn by_size_all_that_is_free_is_sent_once_and_groups_are_marked_unless_something_
         [0..64 << 10, 64 << 10..1 << 20, 1 << 20..u64::MAX].iter().all(|sizes| lengths.iter().any(|len| sizes.contains(len))),
         "of each size"
     );
-    assert_eq!(trim_by_size(&mut v, |_| {}), free);
-    assert_eq!(trim_by_size(&mut v, |_| {}), 0, "all groups are marked");
     let all = TrimWindow { start: 0, len: u64::MAX };
-    assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "for others, too");
+    // In one command, and in commands of 150 KiB: the last of many is shorter than what is looked for.
+    for command_max in [Bytes::MAX, Bytes(150 << 10)] {
+        assert_eq!(trim_by_size(&mut v, command_max, |_| {}), free, "in commands of {command_max}");
+        assert_eq!(trim_by_size(&mut v, command_max, |_| {}), 0, "all groups are marked");
+        assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "for others, too");
+        v.remount();
+    }
     // What is freed after the first round is not taken for trimmed: the group of it is sent again, and no other.
     let freed = |v: &mut Volume<Recorder>| {
         v.delete("f").unwrap();
         v.sync().unwrap();
         v.space.drop_preallocations();
     };
-    v.remount();
-    trim_by_size(&mut v, freed);
-    let again = trim_by_size(&mut v, |_| {});
+    trim_by_size(&mut v, Bytes::MAX, freed);
+    let again = trim_by_size(&mut v, Bytes::MAX, |_| {});
     assert!((BLOCK..=128 << 20).contains(&again), "{again}");
-    assert_eq!(trim_by_size(&mut v, |_| {}), 0);
+    assert_eq!(trim_by_size(&mut v, Bytes::MAX, |_| {}), 0);
 }
 
 #[test]

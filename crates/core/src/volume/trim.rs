@@ -57,7 +57,7 @@ pub(super) struct Trimming {
     command_max: u64,
     /// Commands that may still be sent.
     commands_left: u64,
-    /// The first of the runs is the rest of an extent, which is sent to its end whatever is left of commands.
+    /// The first of the runs is the rest of an extent, which is sent to its end whatever is left of commands and whatever its length.
     inside: bool,
     /// Blocks that are left of the window.
     next: u32,
@@ -244,7 +244,7 @@ impl<D: Device> Volume<D> {
                 let (group, at) = ((start / GROUP_BLOCKS) as usize, start % GROUP_BLOCKS);
                 let group = &self.space.groups[group];
                 let free = if group.is_free(at) { (group.next_used(at) - at).min(len) } else { 0 };
-                if free < trim.min_extent {
+                if free == 0 || (free < trim.min_extent && !inside) {
                     continue;
                 }
                 if trim.commands_left == 0 && !inside {

@@ -9,6 +9,7 @@ use trimtab::host::root::Root;
 use trimtab::host::stat::DiskStat;
 use trimtab::trim::filesystem::{ByWhich, Filesystem};
 use trimtab_core::policy::{Sizes, TrimRequest};
+use trimtab_core::target::TrimWindow;
 use trimtab_core::units::Bytes;
 
 const FIRST: Sizes = Sizes { below: Bytes::MAX, round: 0, rounds: 2 };
@@ -49,6 +50,34 @@ fn what_takes_long_to_find_out_is_sent_at_another_moment_and_once() {
         let next = TrimRequest { window: fs.layout().windows[1], ..request };
         assert!(matches!(fs.trim_by_size(&next, FIRST, long_ago), Ok(ByWhich::PutOff)), "{fs_type}: another one after {rest:?}");
     }
+}
+
+/// A change of the limit of commands stops the queue for some 20 ms, and two commands in a row are waited for by whoever comes behind the first. ext4 sends an extent that
+/// begins in the range to its own end.
+#[test]
+fn what_is_longer_than_a_command_is_asked_for_in_parts_on_xfs_and_the_limit_is_left_alone() {
+    let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let mut fs = Filesystem::open(&mount.path()).unwrap();
+    let limit = fs::read(limit_of(&mount)).unwrap();
+    let (window, all) = (fs.layout().windows[0], kernel(&mount));
+    let sizes = Sizes { rounds: 1, ..FIRST };
+    let (mut from, end) = (window.start, window.start + window.len);
+    while from < end {
+        let before = kernel(&mount);
+        let rest = TrimWindow { start: from, len: end - from };
+        let request = TrimRequest { commands_max: 1, command_max: Bytes(3 << 20), ..TrimRequest::whole(rest, Bytes::ZERO) };
+        let Ok(ByWhich::Size(sent)) = fs.trim_by_size(&request, sizes, Instant::now()) else { continue };
+        let discards = kernel(&mount).since(&before).discards.unwrap();
+        assert!(discards.count <= 1 && discards.bytes.0 <= 3 << 20, "from {from}: {discards:?}");
+        assert_eq!(fs::read(limit_of(&mount)).unwrap(), limit);
+        from += sent.outcome.asked.0;
+    }
+    let sent = kernel(&mount).since(&all).discards.unwrap();
+    assert!(sent.count >= 20, "{sent:?}");
+    let range = [window.start, window.len].map(|number| number.to_string());
+    run("fstrim", &["-o", &range[0], "-l", &range[1], mount.path().to_str().unwrap()]).unwrap();
+    let again = kernel(&mount).since(&all).discards.unwrap().bytes - sent.bytes;
+    assert!(again.0.abs_diff(sent.bytes.0) <= 64 << 10, "{again} by fstrim, {} in parts", sent.bytes);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::units::{Bytes, Nanos};
 
 /// A piece is at most so many times as large as the largest of which the cost was seen: the cost of a byte may not be the same for all sizes.
 const GROWTH: f64 = 8.0;
+/// Where extents can be asked for by their size no more than this is tried: a tail is sent once more with its window, and what a block group costs (128 MiB) follows.
+const TRIAL_MAX: Bytes = Bytes(16 << 20);
 /// After so many trials in a row that taught nothing, because hardly anything was free there, windows are tried at their own tails only.
 pub(super) const TRIALS_VAIN: u32 = MEMORY as u32;
 
@@ -95,7 +97,7 @@ impl Pace {
     /// Takes what the last piece cost, and how long somebody waited meanwhile. Gives what came of it, if one was sent.
     pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Sent> {
         let (sent, trial) = self.sent.take()?;
-        let piece = self.piece(settings);
+        let (piece, tried) = (self.piece(settings), self.trial(settings, observation));
         if observation.put_off {
             return None;
         }
@@ -116,7 +118,7 @@ impl Pace {
         }
         if trial {
             // A part of one may be free.
-            let filled = discarded.is_some_and(|(_, bytes)| bytes >= piece.as_f64() / 2.0);
+            let filled = discarded.is_some_and(|(_, bytes)| bytes >= tried.as_f64() / 2.0);
             self.search_on(filled, self.piece(settings) > piece, self.piece(settings) >= settings.piece_max);
         } else if discarded.is_some() {
             // What windows cost is better than what trials would say.
@@ -124,6 +126,17 @@ impl Pace {
         }
         let (commands, bytes) = discarded.unwrap_or_default();
         Some(Sent { commands: commands as u64, bytes, took: if discarded.is_some() { outcome.took } else { Nanos::ZERO }, trial })
+    }
+
+    /// How much a trial is for.
+    pub(super) fn trial(&self, settings: &IdleSettings, observation: &Observation<'_>) -> Bytes {
+        let piece = self.piece(settings);
+        if observation.by_size { piece.min(TRIAL_MAX) } else { piece }
+    }
+
+    /// Whether so much has been sent at once that no trial by size could be larger.
+    pub(super) fn tried_most(&self) -> bool {
+        self.commands.largest() >= TRIAL_MAX.as_f64()
     }
 
     /// Whether nothing is known of costs.

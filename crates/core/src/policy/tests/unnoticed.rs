@@ -175,9 +175,19 @@ fn what_is_left_when_the_time_is_over_is_sent_at_once_in_whole_windows() {
         assert_eq!(request, TrimRequest::whole(window, Bytes::ZERO));
         last = asked(window.len);
     }
+    // A pass that is asked for meanwhile has ten seconds of its own.
     let outcome = last.take();
-    let _ = policy.decide(&Observation { last_trim: outcome.as_ref(), ..seen(11) });
+    let action = policy.decide(&Observation { forced: true, last_trim: outcome.as_ref(), ..seen(10) });
+    assert!(!matches!(action, Action::Trim(TrimRequest { sizes: None, .. })), "{action:?}");
+    let mut wholes = 0;
+    for second in 20..60 {
+        let outcome = last.take();
+        let Action::Trim(request) = policy.decide(&Observation { last_trim: outcome.as_ref(), ..seen(second) }) else { break };
+        wholes += u64::from(request == TrimRequest::whole(request.window, Bytes::ZERO));
+        last = asked(request.window.len);
+    }
     assert!(!policy.running());
+    assert_eq!(wholes, 3);
 }
 
 /// Seen: beside small writes a trim ended after 4 MB of 551, all of it trials, since others had waited for these.
