@@ -18,7 +18,7 @@ use alloc::string::String;
 pub use cost::TrimCost;
 use gain::{Gain, Left};
 use gaps::Gaps;
-use pace::{Pace, TRIALS_VAIN};
+use pace::{Pace, TRIALS_VAIN, trial_of};
 use quiet::Quiet;
 
 /// The least free extents of each round but the last, which takes all: most of the space is in the largest.
@@ -319,7 +319,7 @@ impl Idle {
     /// has not been told of. Where nothing was free at so many of them, or ext4 takes them for trimmed, only the window's own tail is tried, once.
     fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimRequest> {
         let search = self.pace.search?;
-        let piece = self.pace.trial(&self.settings, observation);
+        let piece = trial_of(self.piece(), observation);
         if whole_units(piece, observation.granule).is_some() || (observation.by_size && self.pace.tried_most()) {
             return None;
         }

@@ -123,7 +123,7 @@ fn known(target: &Target, now: Nanos) -> f64 {
 
 /// `policy` with the calendar of a small drive. It needs fewer commands and meets as many fewer requests, so that the share of those who may meet one stays as it is; in a
 /// study gaps between sessions end as often as those of the full drive, which is not so here.
-fn small(small: &Small, policy: &PolicySpec) -> PolicySpec {
+fn sooner(small: &Small, policy: &PolicySpec) -> PolicySpec {
     match (small.faster(policy), policy) {
         (PolicySpec::Idle(faster), PolicySpec::Idle(IdleSettings { met_per_mille, .. })) => {
             PolicySpec::Idle(IdleSettings { met_per_mille: *met_per_mille, ..faster })
@@ -134,7 +134,7 @@ fn small(small: &Small, policy: &PolicySpec) -> PolicySpec {
 
 /// `policy` from the state of `used` on, under `load`, for as many requests.
 fn cell(used: &Used, load: &Load, policy: &str, requests: usize) -> Cell {
-    let spec = small(&used.small, &policy.parse().unwrap());
+    let spec = sooner(&used.small, &policy.parse().unwrap());
     let mut work = used.work.clone();
     let mut target = used.target.fork(spec.build(&State::default()));
     let before = Counted::now(&target);

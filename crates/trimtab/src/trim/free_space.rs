@@ -134,7 +134,7 @@ pub struct Picked {
     pub least: Bytes,
     /// So far nothing is left to ask for.
     pub reach: u64,
-    /// The extents that begin in the range, each its start and length.
+    /// The extents in the range, each its start and length.
     pub extents: Vec<(u64, u64)>,
     /// The last was cut.
     pub is_cut: bool,
@@ -211,7 +211,7 @@ impl Picker {
             if let Some(unit) = cut.filter(|_| self.left > 0) {
                 let cut_end = (begin.saturating_add(self.left.saturating_mul(command)) / unit * unit).max((begin / unit + 1) * unit);
                 if self.found.range.is_none() && cut_end < end {
-                    self.take((!begun).then_some(extent), begin, cut_end, Bytes::ZERO);
+                    self.take(extent, begin, cut_end, Bytes::ZERO);
                     self.found.is_cut = true;
                     return self.close();
                 }
@@ -221,17 +221,16 @@ impl Picker {
             }
         }
         self.left = self.left.saturating_sub(commands);
-        self.take((!begun).then_some(extent), begin, end, if begun { Bytes::ZERO } else { Bytes(self.picking.least) });
+        self.take(extent, begin, end, if begun { Bytes::ZERO } else { Bytes(self.picking.least) });
         // Of one that was begun nothing is known of its length.
         begun && self.close()
     }
 
-    /// With the `extent` that begins there, if one does.
-    fn take(&mut self, extent: Option<Extent>, begin: u64, end: u64, least: Bytes) {
+    fn take(&mut self, extent: Extent, begin: u64, end: u64, least: Bytes) {
         let start = self.found.range.map_or(begin, |range| range.start);
         self.found.range = Some(TrimWindow { start, len: end - start });
         self.found.least = least;
-        self.found.extents.extend(extent.map(|extent| (extent.start, extent.len)));
+        self.found.extents.push((extent.start, extent.len));
     }
 
     /// No more than what was found.
@@ -400,15 +399,6 @@ mod tests {
         // The rest of one that was begun goes whatever its length.
         let rest = Picking { cut: Some(8), begun: true, ..small };
         assert_eq!(picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, rest), (Some((216, 14)), Some(230), false));
-        // It was counted where it began.
-        let extents = |holes: &[(u64, u64)], window, picking| {
-            let listed = |_, _| Ok((holes.iter().map(|&(start, len)| Extent { start, len, free: true }).collect(), None));
-            pick(window, picking, listed).map(|picked| picked.extents)
-        };
-        assert_eq!(extents(&holes, all, Picking { cut: Some(8), ..small }), Ok(vec![(200, 30)]));
-        for command_max in [4, 10] {
-            assert_eq!(extents(&[(216, 14)], TrimWindow { start: 216, len: 784 }, Picking { command_max, ..rest }), Ok(vec![]));
-        }
         assert_eq!(
             picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, Picking { begun: false, ..rest }).0,
             Some((400, 16))

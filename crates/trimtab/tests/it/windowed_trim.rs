@@ -124,7 +124,7 @@ fn what_the_idle_policy_sends_twice_is_said() {
 #[test]
 fn by_size_all_is_sent_and_ext4_takes_it_for_trimmed_until_something_is_freed() {
     let large = 24 << 20;
-    // Pieces as large as costs allow, and such that extents are asked for in parts.
+    // Commands as large as costs allow, and smaller than most extents.
     for (fs_type, policy) in [("ext4", "idle:complete=yes"), ("ext4", "idle:complete=yes:piece-max=1MiB"), ("xfs", "idle:complete=yes")] {
         let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let path = mount.path();

@@ -97,7 +97,7 @@ impl Pace {
     /// Takes what the last piece cost, and how long somebody waited meanwhile. Gives what came of it, if one was sent.
     pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Sent> {
         let (sent, trial) = self.sent.take()?;
-        let (piece, tried) = (self.piece(settings), self.trial(settings, observation));
+        let piece = self.piece(settings);
         if observation.put_off {
             return None;
         }
@@ -118,7 +118,7 @@ impl Pace {
         }
         if trial {
             // A part of one may be free.
-            let filled = discarded.is_some_and(|(_, bytes)| bytes >= tried.as_f64() / 2.0);
+            let filled = discarded.is_some_and(|(_, bytes)| bytes >= trial_of(piece, observation).as_f64() / 2.0);
             self.search_on(filled, self.piece(settings) > piece, self.piece(settings) >= settings.piece_max);
         } else if discarded.is_some() {
             // What windows cost is better than what trials would say.
@@ -128,13 +128,7 @@ impl Pace {
         Some(Sent { commands: commands as u64, bytes, took: if discarded.is_some() { outcome.took } else { Nanos::ZERO }, trial })
     }
 
-    /// How much a trial is for.
-    pub(super) fn trial(&self, settings: &IdleSettings, observation: &Observation<'_>) -> Bytes {
-        let piece = self.piece(settings);
-        if observation.by_size { piece.min(TRIAL_MAX) } else { piece }
-    }
-
-    /// Whether so much has been sent at once that no trial by size could be larger.
+    /// Whether as much has been sent at once as is tried by size at most.
     pub(super) fn tried_most(&self) -> bool {
         self.commands.largest() >= TRIAL_MAX.as_f64()
     }
@@ -225,6 +219,11 @@ impl Pace {
     pub(super) fn learned(&self) -> Option<TrimCost> {
         self.commands.shown()
     }
+}
+
+/// How much is tried where a piece may be so large.
+pub(super) fn trial_of(piece: Bytes, observation: &Observation<'_>) -> Bytes {
+    if observation.by_size { piece.min(TRIAL_MAX) } else { piece }
 }
 
 /// Commands and bytes that a request sent; `None` if nothing. Where they are not counted, as many as it takes.

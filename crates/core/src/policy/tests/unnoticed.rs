@@ -190,6 +190,40 @@ fn what_is_left_when_the_time_is_over_is_sent_at_once_in_whole_windows() {
     assert_eq!(wholes, 3);
 }
 
+/// A limit of commands stops the queue twice: once to lower it, and once to put it back.
+#[test]
+fn before_free_block_groups_so_much_is_tried_that_cheap_ones_need_no_limit_of_commands() {
+    const GROUP: u64 = 128 << 20;
+    let windows: Vec<TrimWindow> = (0..40).map(|nth| TrimWindow { start: nth * GROUP, len: GROUP }).collect();
+    let mut policy = build("idle:quiet=0s");
+    let (mut last, mut tried) = (None, 0);
+    for ms in 0..1000 {
+        let outcome: Option<TrimOutcome> = last.take();
+        let seen = Observation::of(Nanos::from_millis(ms), &windows);
+        let seen = Observation {
+            by_size: true,
+            requests: Some(0),
+            idle_since: Some(Nanos::ZERO),
+            tail: Bytes(4096),
+            free: Bytes(40 * GROUP),
+            ..seen
+        };
+        let action = policy.decide(&Observation { forced: ms == 0, last_trim: outcome.as_ref(), ..seen });
+        let Action::Trim(request) = action else { continue };
+        if !request.trial {
+            assert!(request.command_max >= Bytes(GROUP), "{request:?}");
+            assert_eq!(tried, 16 << 20);
+            return;
+        }
+        // There are no extents shorter than a group, and 0.3 ms is what a tail costs.
+        let sent = if request.sizes.is_some() { 0 } else { request.window.len };
+        tried = tried.max(sent);
+        let counted = Some(crate::discards::Amount::new(u64::from(sent > 0), sent));
+        last = Some(TrimOutcome { asked: Bytes(request.window.len), counted, took: Nanos(300_000), ..TrimOutcome::default() });
+    }
+    panic!("no group was sent, {tried} tried");
+}
+
 /// Seen: beside small writes a trim ended after 4 MB of 551, all of it trials, since others had waited for these.
 #[test]
 fn the_largest_extents_are_sent_whatever_others_wait_for_them() {

@@ -82,11 +82,10 @@ impl Filesystem {
             self.asked.windows.insert(window.start, 0);
         }
         let Some(picked) = self.pick(request, sizes) else { return Ok(ByWhich::Window) };
-        if let Some(range) = picked.range {
-            // Of one that was begun the rest is asked for, or a part of that.
-            let longest = picked.extents.iter().map(|(_, len)| *len).max().map_or(range.len, |longest| longest.min(range.len));
+        let longest = picked.extents.iter().map(|(_, len)| *len).max().zip(picked.range);
+        if let Some((longest, range)) = longest {
             // Where the limit cannot be written (a container), commands are as long as the device takes them.
-            let _ = self.limit.set_for(Bytes(longest), request.command_max);
+            let _ = self.limit.set_for(Bytes(longest.min(range.len)), request.command_max);
         }
         self.put_off = !self.put_off && picked.range.is_some() && started.elapsed() > MOMENT;
         if self.put_off {
@@ -116,9 +115,7 @@ impl Filesystem {
             }
             trim = Some(one);
         }
-        if !request.trial {
-            self.asked.cut_at = picked.is_cut.then_some(picked.reach);
-        }
+        self.asked.cut_at = picked.is_cut.then_some(picked.reach);
         if sizes.are_last() && asked == window.len {
             self.complete(whole, request.min_extent);
         }
