@@ -15,6 +15,7 @@ pub mod looping;
 pub mod maker;
 pub mod nvme;
 pub mod pool;
+pub mod priority;
 pub mod privileges;
 pub mod transfer;
 pub mod ublk;

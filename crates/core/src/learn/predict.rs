@@ -138,14 +138,32 @@ impl Area {
         Ok(all)
     }
 
-    /// What a drive of `spec` shows. `None` if it cannot be made, or fails.
+    /// What a drive of `spec` shows as the member `nth` of an ensemble. `None` if it cannot be made, or fails.
+    ///
+    /// How much of the superblock that is open in an SLC cache was full before the area was written is not known of a drive that is there, and decides what of the area is moved to native cells
+    /// when that superblock is closed; so each member has another part of it full.
     #[must_use]
-    pub fn figures(&self, spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
-        let mut target = DriveTarget::new(model::build(&beside(spec)?, seed).ok()?, DEPTH_MAX);
+    pub fn figures(&self, spec: &DriveSpec, seed: u64, nth: usize) -> Option<Vec<Figure>> {
+        let small = beside(spec)?;
+        let before = (open_slc_bytes(&small) * phase(nth)) as u64;
+        let mut target = DriveTarget::new(model::build(&small, seed).ok()?, DEPTH_MAX);
         let mut lab = Lab::new(&mut target);
+        write(&mut lab, self.bytes, self.bytes + before).ok()?;
         write(&mut lab, 0, self.bytes).ok()?;
         self.run(&mut lab, seed).ok()
     }
+}
+
+/// Evenly over 0 to 1 however many there are: multiples of the golden ratio, less their whole parts.
+fn phase(nth: usize) -> f64 {
+    let turned = nth as f64 * 0.618_033_988_749_895;
+    turned - libm::floor(turned)
+}
+
+/// Bytes of a superblock of the SLC cache; 0 without one.
+fn open_slc_bytes(spec: &DriveSpec) -> f64 {
+    let slc = spec.flash().filter(|flash| flash.slc_cache.is_some());
+    slc.map_or(0.0, |flash| flash.geometry.superblock_bytes() as f64 / f64::from(flash.geometry.bits_per_cell.max(1)))
 }
 
 /// A drive of `spec` with less capacity on which nothing is ever collected. Its superblocks and its write cache are as large as they are: what lies in a superblock
@@ -353,6 +371,9 @@ fn fill(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
 }
 
 fn write(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
+    if to < from + FILL {
+        return Ok(());
+    }
     let commands = (from / FILL..to / FILL).map(|nth| Command::Write(Extent { offset: nth * FILL, len: FILL }, DataClass::Random));
     lab.stream(4, commands)?;
     lab.one(Command::Flush)?;

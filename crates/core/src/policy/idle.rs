@@ -63,6 +63,9 @@ pub struct IdleSettings {
     pub complete: bool,
     /// Trim on battery too. Default no.
     pub on_battery: bool,
+    /// Rests are so many times shorter than those of the drive for which this one stands ([`Small`](crate::study::small::Small)), and end as many times more often for each command: who ends one
+    /// counts for as much less. Default 1; no setting of users.
+    pub rests_shorter: u32,
 }
 
 impl Default for IdleSettings {
@@ -81,6 +84,7 @@ impl Default for IdleSettings {
             finish_within: Nanos::ZERO,
             complete: false,
             on_battery: false,
+            rests_shorter: 1,
         }
     }
 }
@@ -253,7 +257,11 @@ impl Idle {
         let late = self.is_late(observation, observation.now.saturating_sub(began));
         let takes_ns = match self.next_takes_ns {
             Some(takes_ns) => takes_ns,
-            None => *self.next_takes_ns.insert(self.pace.takes_ns(&self.settings, window, self.gaps.others(observation.now))),
+            None => {
+                let divides = whole_units(self.piece(), observation.granule).map(|piece| piece.min(Bytes(window.len)));
+                let longest = divides.unwrap_or(self.sizes(observation.by_size).1.min(Bytes(window.len)));
+                *self.next_takes_ns.insert(self.pace.takes_ns(&self.settings, longest, self.gaps.others(observation.now)))
+            }
         };
         let met = self.gaps.must_wait(&self.settings, observation, takes_ns).filter(|_| !late);
         let quiet = self.quiet.must_wait(&self.settings, observation);
@@ -297,7 +305,7 @@ impl Idle {
         let others = self.gaps.others(observation.now);
         self.pace.sent(trial.map_or(window, |trial| trial.window), trial.map(|_| window.start));
         self.quiet.sent(observation.now);
-        self.gaps.sent();
+        self.gaps.sent(&self.settings, observation.now);
         // Before anything is known one command tells enough, and while others are there nobody is to wait for two.
         let known = self.pace.commands_max(&self.settings);
         let commands_max = if others || (known == 0 && by_size) { 1 } else { known };
@@ -307,7 +315,7 @@ impl Idle {
         let (min_extent, below) = self.sizes(by_size);
         let command_max = match piece {
             Some(piece) if by_size => piece,
-            _ => self.pace.command_max(&self.settings, window),
+            _ => self.pace.command_max(&self.settings, window, below),
         };
         let (round, rounds) = (self.pass.round(), self.rounds(by_size).count() as u32);
         let sizes = by_size.then_some(Sizes { below, round, rounds });

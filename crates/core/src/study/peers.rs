@@ -14,8 +14,7 @@ use self::verdict::{Table, Verdict};
 use crate::drive::model::Model;
 use crate::drive::shipped::drive;
 use crate::drive::{Command, Device as _, Extent};
-use crate::policy::{IdleSettings, PolicySpec, State};
-use crate::study::small::Small;
+use crate::policy::State;
 use crate::target::Clock as _;
 use crate::units::Nanos;
 use crate::volume::{BLOCK, Discard, Steered};
@@ -121,20 +120,9 @@ fn known(target: &Target, now: Nanos) -> f64 {
     1.0 - unmapped as f64 / all as f64
 }
 
-/// `policy` with the calendar of a small drive. It needs fewer commands and meets as many fewer requests, so that the share of those who may meet one stays as it is; in a
-/// study gaps between sessions end as often as those of the full drive, which is not so here.
-fn sooner(small: &Small, policy: &PolicySpec) -> PolicySpec {
-    match (small.faster(policy), policy) {
-        (PolicySpec::Idle(faster), PolicySpec::Idle(IdleSettings { met_per_mille, .. })) => {
-            PolicySpec::Idle(IdleSettings { met_per_mille: *met_per_mille, ..faster })
-        }
-        (faster, _) => faster,
-    }
-}
-
 /// `policy` from the state of `used` on, under `load`, for as many requests.
 fn cell(used: &Used, load: &Load, policy: &str, requests: usize) -> Cell {
-    let spec = sooner(&used.small, &policy.parse().unwrap());
+    let spec = used.small.faster(&policy.parse().unwrap());
     let mut work = used.work.clone();
     let mut target = used.target.fork(spec.build(&State::default()));
     let before = Counted::now(&target);

@@ -96,8 +96,8 @@ impl Small {
             PolicySpec::Idle(mut settings) => {
                 settings.at_least_every = self.sooner(settings.at_least_every);
                 settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
-                // Gaps between sessions end as often as those of the full drive, and there are as many fewer requests between them.
-                settings.met_per_mille = (f64::from(settings.met_per_mille) * self.factor) as u32;
+                // Rests between sessions end as often as those of the full drive, beside as many fewer commands.
+                settings.rests_shorter = libm::round(self.factor).max(1.0) as u32;
                 PolicySpec::Idle(settings)
             }
             PolicySpec::Published(published) => PolicySpec::Published(
@@ -212,5 +212,6 @@ mod tests {
         assert_eq!(small.faster(&policy("batched:every=100h")), policy("batched:every=1h"));
         let PolicySpec::Idle(idle) = small.faster(&policy("idle")) else { panic!() };
         assert_eq!((idle.at_least_every, idle.poll, idle.patience), (Nanos::from_secs(864), Nanos::from_millis(100), Nanos::from_secs(60)));
+        assert_eq!((idle.met_per_mille, idle.rests_shorter), (5, 100));
     }
 }

@@ -13,6 +13,7 @@ use crate::session::directories::run_directory;
 use crate::session::notes::Reach;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted as UserInterrupt;
+use crate::sys::priority;
 use crate::trim::delivery::{self, Delivery};
 use crate::trim::filesystem::{Filesystem, unix_now};
 use crate::trim::fitrim::{self, Obstacle};
@@ -48,7 +49,7 @@ deleted for free only then; fstrim does not. --no-sync leaves that out, and so d
 What has reached the drives is read from their own counters, each leg of an array by itself, not from what the filesystem returns. An interrupted trim
 continues where it left off when it is started again with the same policy (--restart begins again); what was freed meanwhile where it had been is left to the next one.
 While it runs the filesystem cannot be unmounted. Where others would wait longer for small free extents than the drive gains by them, --policy idle leaves those, and says so;
-idle:complete=yes sends them too. With --finish-within what is left when the time is over is sent at once. Only one trim runs on a drive at a time; this one waits for its
+idle:complete=yes sends them too. An idle trim runs with nice 10, as the services do. With --finish-within what is left when the time is over is sent at once. Only one trim runs on a drive at a time; this one waits for its
 turn (--lock-wait), also beside the daemon.
 
 Exit status: 0 all windows trimmed, or no trim needed (hard disks), 1 something was refused or failed, 2 wrong usage, 3 a layer below is in the way (as trimtab doctor
@@ -118,6 +119,9 @@ fn parse_range(text: &str) -> Result<TrimWindow, String> {
 /// Trims, one filesystem after the other.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let policy = How::of(args)?;
+    if matches!(policy, How::Idle(_)) {
+        priority::yield_to_others();
+    }
     interrupt::install().context("cannot handle signals")?;
     let mut report = Report { dry_run: args.dry_run, filesystems: Vec::new() };
     let mut seen: Vec<String> = Vec::new();

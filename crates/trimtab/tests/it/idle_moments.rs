@@ -181,6 +181,7 @@ fn two_signals_at_once_are_one_wish_and_leave_nothing() {
         std::thread::sleep(Duration::from_millis(700));
         assert!(child.try_wait().unwrap().is_none(), "it was over before");
         let pid = rustix::process::Pid::from_child(&child);
+        assert!(rustix::process::getpriority_process(Some(pid)).unwrap() >= 10, "it leaves the processors to others, as the services do");
         (0..2).for_each(|_| rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap());
         let ended = child.wait_with_output().unwrap();
         assert_eq!(ended.status.code(), Some(130), "{ended:?}");

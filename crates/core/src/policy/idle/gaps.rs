@@ -129,6 +129,8 @@ struct SentAt {
     requests: u64,
     /// It could wait no longer.
     urgent: bool,
+    /// What each counts who comes meanwhile.
+    weight: f64,
 }
 
 /// What is known of others, and what they may meet.
@@ -234,7 +236,7 @@ impl Gaps {
         let came = requests.checked_sub(sent.requests).unwrap_or(requests) as f64 + f64::from(in_flight);
         let come = sent.rate * took.as_f64();
         // Where one waits, those that would have come behind it are late as well, though they are only seen later.
-        let met = if came > 0.0 { came.min(MET_MOST.max(MET_TIMES * come)).max(come) } else { 0.0 };
+        let met = sent.weight * if came > 0.0 { came.min(MET_MOST.max(MET_TIMES * come)).max(come) } else { 0.0 };
         // Those that cannot wait are few enough by themselves.
         self.account -= if sent.urgent { 0.0 } else { met };
         met
@@ -250,8 +252,14 @@ impl Gaps {
         self.request_at.is_some_and(|at| now.saturating_sub(at) <= LATELY)
     }
 
+    /// What whoever meets a command that is sent now counts: less where nobody has been there lately.
+    fn weight(&self, settings: &IdleSettings, now: Nanos) -> f64 {
+        let rests = self.request_at.is_some() && !self.others(now);
+        if rests { 1.0 / f64::from(settings.rests_shorter.max(1)) } else { 1.0 }
+    }
+
     /// How many requests a command of `took_ns` is expected to meet if it is sent now.
-    fn meets(&self, observation: &Observation<'_>, took_ns: f64) -> f64 {
+    fn meets(&self, settings: &IdleSettings, observation: &Observation<'_>, took_ns: f64) -> f64 {
         let idle = observation.idle_since.filter(|_| observation.in_flight == 0);
         let lasted = idle.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
         // Whoever ends the gap, and those who come behind it.
@@ -261,7 +269,7 @@ impl Gaps {
         // Where it is not known where in a gap this is, it is as good as any moment at best.
         let ends = if is_unsure(observation, took_ns) { here.max(1.0 - libm::exp(-come)) } else { here };
         // Who is there meets it in any case.
-        f64::from(observation.in_flight) + ends * together
+        f64::from(observation.in_flight) + ends * together * self.weight(settings, observation.now)
     }
 
     /// Until when a command that takes `took_ns` has to wait, if it has to. Where requests are not counted it never has.
@@ -272,7 +280,7 @@ impl Gaps {
         // One at a time in so long a time is within the share wherever requests come at random.
         let patience = settings.patience.as_f64().max(took_ns / share(settings));
         let waited = now.saturating_sub(since).as_f64();
-        let meets = self.meets(observation, took_ns);
+        let meets = self.meets(settings, observation, took_ns);
         let good = self.moments.is_good(now, took_ns, meets, self.seen);
         // Soon it will be known.
         let good = good && !(is_unsure(observation, took_ns) && self.rate * LOOK_LEAST.as_f64() * LOOKS_KNOW < 1.0);
@@ -299,12 +307,9 @@ impl Gaps {
     }
 
     /// A command is sent.
-    pub(super) const fn sent(&mut self) {
-        let requests = match self.last {
-            Some(last) => last.requests,
-            None => 0,
-        };
-        (self.waiting, self.sent) = (None, Some(SentAt { rate: self.rate, requests, urgent: self.urgent }));
+    pub(super) fn sent(&mut self, settings: &IdleSettings, now: Nanos) {
+        let (requests, weight) = (self.last.map_or(0, |last| last.requests), self.weight(settings, now));
+        (self.waiting, self.sent) = (None, Some(SentAt { rate: self.rate, requests, urgent: self.urgent, weight }));
     }
 
     /// Whether what was sent could wait no longer.
@@ -379,11 +384,11 @@ mod tests {
     #[test]
     fn the_middle_of_a_regular_gap_costs_nothing_and_its_end_a_whole_request() {
         let gaps = regular(400);
-        let meets = |since_ms: f64| gaps.meets(&at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS);
+        let meets = |since_ms: f64| gaps.meets(&settings(), &at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS);
         assert!(meets(0.5) < 0.002 && meets(2.0) < 0.002, "{} {}", meets(0.5), meets(2.0));
         assert!(meets(3.9) > 0.1, "{}", meets(3.9));
         // Busy: all that come while it runs.
-        assert!(gaps.meets(&at(10_000.0, 400, None), 100.0 * MS) > 15.0);
+        assert!(gaps.meets(&settings(), &at(10_000.0, 400, None), 100.0 * MS) > 15.0);
     }
 
     #[test]
@@ -413,7 +418,7 @@ mod tests {
         let mut after = |came, in_flight, rate, took_ms: f64| {
             (gaps.account, gaps.rate) = (0.0, rate / 1e9);
             let last = gaps.last.unwrap();
-            gaps.sent();
+            gaps.sent(&settings, last.now);
             let now = last.now.as_f64() / MS + 5.0;
             let seen = Observation { in_flight, ..at(now, last.requests + came, Some(now)) };
             let met = gaps.observe(&settings, &seen, Some(Nanos((took_ms * MS) as u64)));
@@ -425,12 +430,32 @@ mod tests {
         // What begins at the end of a gap may be thousands; where so many come all the time they are all late.
         assert_eq!([after(5000, 0, 0.0, 5.0).0, after(5000, 0, 200_000.0, 5.0).0], [64.0, 2000.0]);
         // Also who was seen before it was known that the command had ended.
-        gaps.sent();
         let last = gaps.last.unwrap();
+        gaps.sent(&settings, last.now);
         let now = last.now.as_f64() / MS + 5.0;
         gaps.account = 0.0;
         assert_eq!(gaps.observe(&settings, &at(now, last.requests + 1, Some(now)), None), 0.0);
         assert_eq!(gaps.observe(&settings, &at(now + 1.0, last.requests + 1, Some(now)), Some(Nanos(1))), 1.0);
+    }
+
+    #[test]
+    fn where_rests_are_shorter_who_ends_one_counts_for_as_much_less_and_nobody_else_does() {
+        let settings = IdleSettings { rests_shorter: 100, ..settings() };
+        // Of two requests that come while a command runs: what they count if others were there this long before it, and what one is expected to.
+        let after = |rest_ms: f64| {
+            let mut gaps = Gaps::new();
+            gaps.observe(&settings, &at(0.0, 0, None), None);
+            gaps.observe(&settings, &at(1.0, 1, Some(1.0)), None);
+            let now = at(1.0 + rest_ms, 1, Some(1.0));
+            gaps.observe(&settings, &now, None);
+            let expected = gaps.meets(&settings, &now, 5.0 * MS);
+            gaps.sent(&settings, now.now);
+            gaps.rate = 0.0;
+            (expected, gaps.observe(&settings, &at(6.0 + rest_ms, 3, Some(3.0 + rest_ms)), Some(Nanos((5.0 * MS) as u64))))
+        };
+        let ((busy, met), (rested, met_rested)) = (after(9_999.0), after(10_001.0));
+        assert_eq!((met, met_rested), (2.0, 0.02));
+        assert!((busy / rested / 100.0 - 1.0).abs() < 0.01, "{busy} {rested}");
     }
 
     /// Commands of 0.4 ms beside requests that take 0.1 ms each and begin at `begins`, in milliseconds, told by counters alone, as the kernel has them: when
@@ -452,7 +477,7 @@ mod tests {
             match gaps.must_wait(&settings, &observation, 0.4 * MS) {
                 Some(until) => now = until.as_f64() / MS,
                 None => {
-                    gaps.sent();
+                    gaps.sent(&settings, observation.now);
                     commands.push(now);
                     took = Some(Nanos((0.4 * MS) as u64));
                     now += 0.4;

@@ -11,6 +11,14 @@ use crate::units::{Bytes, Nanos};
 const GROWTH: f64 = 8.0;
 /// Where extents can be asked for by their size no more than this is tried: a tail is sent once more with its window, and what a block group costs (128 MiB) follows.
 const TRIAL_MAX: Bytes = Bytes(16 << 20);
+/// How far commands of a free extent that is not divided are from the piece towards the whole extent, as exponents: with less of it there are more commands, with more
+/// each takes longer. Half way, where every command is dear, what commands cost together is what the bytes of one cost. The first where others are seen to get in between, the last where they wait for all of it anyway;
+/// one less where a piece is within the budget.
+const TOWARDS: [f64; 3] = [0.0, 0.5, 0.75];
+/// With so many commands it shows whether others get in between: those who wait for no more than this share of the time do, and from the other share on they do not.
+const LONG_MIN: f64 = 4.0;
+const PASSES: f64 = 0.25;
+const WAITS_FOR_ALL: f64 = 0.5;
 /// After so many trials in a row that taught nothing, because hardly anything was free there, windows are tried at their own tails only.
 pub(super) const TRIALS_VAIN: u32 = MEMORY as u32;
 
@@ -61,6 +69,8 @@ pub(super) struct Pace {
     /// Where windows can be divided: what a part of one costs, all its commands together. Others may wait for all of them.
     parts: CostFit,
     waits: Waits,
+    /// Which of [`TOWARDS`].
+    towards: usize,
     /// The piece that was sent and has not been answered, and whether it is a trial.
     sent: Option<(TrimWindow, bool)>,
     /// Under way until the size is known.
@@ -75,6 +85,7 @@ impl Pace {
             commands,
             parts: CostFit::restore("parts", state),
             waits: Waits { times: 1.0 },
+            towards: state.get("idle.towards").map_or(1, |towards| (towards as usize).min(TOWARDS.len() - 1)),
             sent: None,
             search: searching.then(Search::default),
         }
@@ -84,6 +95,7 @@ impl Pace {
         self.commands.save("commands", state);
         self.parts.save("parts", state);
         state.set("idle.searching", u64::from(self.search.is_some()));
+        state.set("idle.towards", self.towards as u64);
     }
 
     /// Notes what is sent; if it is a trial, before which window.
@@ -115,6 +127,9 @@ impl Pace {
             }
             let waited = observation.foreground_wait_max.map_or(0.0, Nanos::as_f64);
             self.waits.observe(waited, command_ns, settings.budget.as_f64());
+            if !trial && commands >= LONG_MIN && whole_units(piece, observation.granule).is_none() {
+                self.let_pass(waited / outcome.took.as_f64().max(1.0));
+            }
         }
         if trial {
             // A part of one may be free.
@@ -138,9 +153,9 @@ impl Pace {
         !self.commands.known()
     }
 
-    /// What the next request for `window` is expected to take, in nanoseconds: one command while `others` are there.
-    pub(super) fn takes_ns(&self, settings: &IdleSettings, window: TrimWindow, others: bool) -> f64 {
-        let piece = self.piece(settings).min(Bytes(window.len));
+    /// What the next request is expected to take, in nanoseconds: one command while `others` are there. `longest` is how long a free extent may be that is not divided.
+    pub(super) fn takes_ns(&self, settings: &IdleSettings, longest: Bytes, others: bool) -> f64 {
+        let piece = self.command_of(settings, longest.0).min(longest);
         let one = if self.commands.known() { self.commands.expected(piece.as_f64()) } else { settings.budget.as_f64() };
         if others { one } else { one * self.commands_max(settings).max(1) as f64 }
     }
@@ -197,6 +212,25 @@ impl Pace {
         settings.budget.as_f64() / self.waits.times
     }
 
+    /// Others waited for this share of the time that several commands took one after another.
+    fn let_pass(&mut self, share: f64) {
+        if share >= WAITS_FOR_ALL {
+            self.towards = (self.towards + 1).min(TOWARDS.len() - 1);
+        } else if share > 0.0 && share <= PASSES {
+            self.towards = 0;
+        }
+    }
+
+    /// The largest command of a free extent that is not divided, and no longer than `longest`.
+    pub(super) fn command_of(&self, settings: &IdleSettings, longest: u64) -> Bytes {
+        let piece = self.piece(settings);
+        if piece.0 >= longest {
+            return piece;
+        }
+        let towards = TOWARDS[if self.dear(settings).is_some() { self.towards } else { self.towards.saturating_sub(1) }];
+        Bytes((libm::pow(piece.as_f64(), 1.0 - towards) * libm::pow(longest as f64, towards)) as u64)
+    }
+
     /// How many commands may follow each other without a pause, so that all of them together stay within the budget: a device without
     /// a scheduler serves others after all of those, and one whose every TRIM is dear would never catch up between them. One less than that, because
     /// the last free extent is sent to its end.
@@ -209,10 +243,10 @@ impl Pace {
         (within as u64).saturating_sub(1).max(1)
     }
 
-    /// The largest command for a window that is sent as a whole.
-    pub(super) fn command_max(&self, settings: &IdleSettings, window: TrimWindow) -> Bytes {
-        let piece = self.piece(settings);
-        if piece.0 < window.len { piece } else { Bytes::MAX }
+    /// The largest command for a window that is sent as a whole, with free extents of up to `longest`.
+    pub(super) fn command_max(&self, settings: &IdleSettings, window: TrimWindow, longest: Bytes) -> Bytes {
+        let command = self.command_of(settings, longest.0.min(window.len));
+        if command.0 < window.len { command } else { Bytes::MAX }
     }
 
     /// What was learned of costs.
@@ -324,9 +358,40 @@ mod tests {
 
     #[test]
     fn a_window_of_one_piece_is_sent_without_a_limit() {
-        let (pace, window) = (fresh(), |len| TrimWindow { start: 0, len });
-        assert_eq!(pace.command_max(&settings(), window(65_537)), Bytes(65_536));
-        assert_eq!([65_536, 1].map(|len| pace.command_max(&settings(), window(len))), [Bytes::MAX; 2]);
+        let (pace, max) = (fresh(), |len| fresh().command_max(&settings(), TrimWindow { start: 0, len }, Bytes::MAX));
+        assert_eq!(max(65_537), pace.piece(&settings()));
+        assert_eq!([65_536, 1].map(max), [Bytes::MAX; 2]);
+    }
+
+    /// What a drive takes that needs 4 ms for a command and 4 ms for each 64 KiB that it maps, of which nobody knows beforehand whether it does: at worst as long for the commands as for the bytes of one.
+    #[test]
+    fn an_extent_that_is_not_divided_is_sent_in_commands_that_cost_as_much_together_as_the_bytes_of_one() {
+        let mut pace = fresh();
+        (0..40).for_each(|_| [1.0, 8.0].into_iter().for_each(|units| pace.commands.add(65_536.0 * units, 4e6 + 4e6 * units)));
+        assert!(pace.dear(&settings()).is_some());
+        let units = |pace: &Pace, longest| pace.command_of(&settings(), longest).as_f64() / 65_536.0;
+        assert!((units(&pace, 65_536) - 1.0).abs() < 0.01, "{}", units(&pace, 65_536));
+        let of_group = units(&pace, 128 * MIB);
+        let (commands, bytes) = (4.0 * 2048.0 / of_group, 4.0 * of_group);
+        assert!((commands / bytes - 1.0).abs() < 0.05 && commands < 185.0, "{commands} ms of commands, {bytes} ms of bytes");
+        // Others wait for all of it: fewer. They pass: pieces.
+        pace.let_pass(0.6);
+        assert!((units(&pace, 128 * MIB) / libm::pow(2048.0, 0.75) - 1.0).abs() < 0.05);
+        pace.let_pass(0.9);
+        assert_eq!(pace.towards, 2);
+        pace.let_pass(0.3);
+        pace.let_pass(0.0);
+        assert_eq!(pace.towards, 2, "which says nothing, or nobody waited");
+        let mut state = State::default();
+        pace.save(&mut state);
+        assert_eq!(Pace::restore(&state).towards, 2);
+        pace.let_pass(0.2);
+        assert!((units(&pace, 128 * MIB) - 1.0).abs() < 0.01);
+        // Cheap ones are as large as the budget allows, until others were seen to wait for all of them.
+        let mut pace = having_seen(1e6);
+        assert_eq!(pace.command_of(&settings(), 128 * MIB), pace.piece(&settings()));
+        pace.let_pass(0.5);
+        assert!((units(&pace, 128 * MIB) / libm::sqrt(2048.0 * pace.piece(&settings()).as_f64() / 65_536.0) - 1.0).abs() < 0.01);
     }
 
     #[test]
@@ -348,10 +413,9 @@ mod tests {
 
     #[test]
     fn while_others_are_there_one_command_is_expected_at_a_time() {
-        let window = TrimWindow { start: 0, len: MIB };
-        assert_eq!([true, false].map(|others| fresh().takes_ns(&settings(), window, others)), [5e6; 2], "nothing is known");
+        assert_eq!([true, false].map(|others| fresh().takes_ns(&settings(), Bytes(MIB), others)), [5e6; 2], "nothing is known");
         // 0.4 ms at most 0.513 ms each, of which eight follow each other.
-        assert_eq!([true, false].map(|others| having_seen(0.4e6).takes_ns(&settings(), window, others)), [0.4e6, 3.2e6]);
+        assert_eq!([true, false].map(|others| having_seen(0.4e6).takes_ns(&settings(), Bytes(MIB), others)), [0.4e6, 3.2e6]);
     }
 
     #[test]
@@ -360,7 +424,7 @@ mod tests {
         let mut pace = having_seen(0.1e6);
         (0..40)
             .for_each(|_| [(65_536.0, 0.1e6), (1_048_576.0, 1.6e6)].into_iter().for_each(|(bytes, nanos)| pace.commands.add(bytes, nanos)));
-        let takes = |len| pace.takes_ns(&settings(), TrimWindow { start: 0, len }, true);
+        let takes = |len| pace.takes_ns(&settings(), Bytes(len), true);
         assert!(pace.piece(&settings()).0 > 2 * MIB);
         assert!((takes(MIB / 2) - 0.8e6).abs() < 0.01e6 && (takes(MIB) - 1.6e6).abs() < 0.01e6, "{} {}", takes(MIB / 2), takes(MIB));
     }

@@ -78,7 +78,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .into());
     };
     let on = On::of(args, &TargetSpec::resolve_as(&args.target, TAKES)?)?;
-    let predicted = predicted(twin, args, |member| on.predicted(member, args))?;
+    let predicted = predicted(twin, args, |nth, member| on.predicted(nth, member, args))?;
     let unexplained = Unexplained::said(&twin.origin);
     let predicted: Vec<Prediction> = predicted.into_iter().map(|one| one.widened(unexplained)).collect();
     let (hash, kept) = keep(args, &drive.spec, twin, &predicted)?;
@@ -102,9 +102,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// What the members of the ensemble show.
-fn predicted(twin: &Twin, args: &Args, show: impl Fn(&DriveSpec) -> Option<Vec<Figure>> + Sync + Send) -> anyhow::Result<Vec<Prediction>> {
+fn predicted(
+    twin: &Twin,
+    args: &Args,
+    show: impl Fn(usize, &DriveSpec) -> Option<Vec<Figure>> + Sync + Send,
+) -> anyhow::Result<Vec<Prediction>> {
     let tried = twin.members.len().min(args.members as usize);
-    let shown: Vec<Vec<Figure>> = twin.members[..tried].par_iter().filter(|_| !interrupt::requested()).filter_map(show).collect();
+    let members = twin.members[..tried].par_iter().enumerate().filter(|_| !interrupt::requested());
+    let shown: Vec<Vec<Figure>> = members.filter_map(|(nth, member)| show(nth, member)).collect();
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
@@ -162,10 +167,10 @@ impl On {
         Ok(Self::Modelled(Box::new(truth)))
     }
 
-    fn predicted(&self, member: &DriveSpec, args: &Args) -> Option<Vec<Figure>> {
+    fn predicted(&self, nth: usize, member: &DriveSpec, args: &Args) -> Option<Vec<Figure>> {
         match self {
             Self::Modelled(_) => of_modelled(member, args),
-            Self::Real(checked) => checked.area().figures(member, args.seed),
+            Self::Real(checked) => checked.area().figures(member, args.seed, nth),
         }
     }
 
