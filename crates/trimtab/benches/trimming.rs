@@ -276,25 +276,6 @@ impl InDevice {
         // The first second fills caches.
         let first = all.iter().map(|one| one.issued).fold(began, f64::min).max(began - BEFORE.as_secs_f64()) + 1.0;
         let took = |requests: &mut dyn Iterator<Item = &Request>| requests.map(Request::took_ms).collect::<Vec<_>>();
-        let mut slow: Vec<&Request> = writes(began, ended).collect();
-        slow.sort_by(|a, b| b.took_ms().total_cmp(&a.took_ms()));
-        for write in slow.iter().take(4) {
-            let before =
-                discards.iter().filter(|d| d.done <= write.issued).map(|d| (write.issued - d.done) * 1e3).fold(f64::INFINITY, f64::min);
-            let after =
-                discards.iter().filter(|d| d.issued >= write.issued).map(|d| (d.issued - write.issued) * 1e3).fold(f64::INFINITY, f64::min);
-            println!(
-                "    slow: {:.3} ms at {:.4} of {:.4} s; last command ended {before:.2} ms before, next {after:.2} ms after its issue",
-                write.took_ms(),
-                write.issued - began,
-                ended - began
-            );
-        }
-        let mut dear: Vec<&&Request> = discards.iter().collect();
-        dear.sort_by(|a, b| b.took_ms().total_cmp(&a.took_ms()));
-        for d in dear.iter().take(4) {
-            println!("    command: {:.3} ms at {:.4}", d.took_ms(), d.issued - began);
-        }
         Self {
             before_ms: took(&mut writes(first, began)),
             during_ms: took(&mut writes(began, ended)),
@@ -497,7 +478,7 @@ fn beside_trims(beside: &Beside) -> bool {
     let mut outcomes: [Outcome; 5] = Default::default();
     let rounds = std::env::var("TRIMTAB_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(beside.rounds);
     for round in 0..rounds {
-        for (i, how) in HOW.iter().enumerate().filter(|(_, how)| **how == "idle" || **how == "fstrim") {
+        for (i, how) in HOW.iter().enumerate().filter(|(_, how)| round == 0 || **how != "btrfs async") {
             // A hundred and fifty times what fstrim took is what is claimed; a little more shows by how much it is missed.
             let fstrim = outcomes[1].seconds.last().copied().unwrap_or(1e6);
             let round = alongside(beside, how, Duration::from_secs_f64(fstrim * 1.1 * AT_MOST).clamp(DEADLINE_LEAST, DEADLINE_MOST));
