@@ -35,7 +35,7 @@ use trimtab_core::usage::UsageError;
 const EXAMPLES: &str = "\
 Examples:
   trimtab trim /                         everything, at once, in windows that are right for the filesystem
-  trimtab trim / /home --policy idle     in idle time: others wait no longer than 5 ms for it
+  trimtab trim / /home --policy idle     in idle time, in commands of 5 ms at most where the drive has such
   trimtab trim /srv --policy idle:budget=2ms
   trimtab trim /srv --policy idle --finish-within 1h
   trimtab trim /srv --window 10GiB+1GiB  only this range of the filesystem's addresses
