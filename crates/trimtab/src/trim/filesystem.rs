@@ -525,6 +525,7 @@ fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
         },
         seen: Seen {
             wait_max: before.seen.wait_max.max(now.seen.wait_max),
+            wait_max_behind: before.seen.wait_max_behind.max(now.seen.wait_max_behind),
             requests: before.seen.requests.saturating_add(now.seen.requests),
             maybe_frozen: now.seen.maybe_frozen,
         },

@@ -120,7 +120,7 @@ impl Surface for Mounted<'_> {
                 }
                 self.account.add(&done.outcome, request.trial);
                 self.account.excess = self.account.excess.saturating_add(done.excess);
-                self.account.wait_during = self.account.wait_during.max(done.seen.wait_max);
+                self.account.wait_during = self.account.wait_during.max(done.seen.wait_max_behind);
                 Trim::Done { outcome: done.outcome, waited: done.seen.wait_max }
             }
             Err(reason) => {
@@ -145,7 +145,7 @@ impl Mounted<'_> {
                 if let Some((trim, range)) = done.trim.as_ref().zip(done.range) {
                     self.account.add(&TrimOutcome { asked: Bytes(range.len), ..trim.outcome.clone() }, request.trial);
                     self.account.excess = self.account.excess.saturating_add(trim.excess);
-                    self.account.wait_during = self.account.wait_during.max(trim.seen.wait_max);
+                    self.account.wait_during = self.account.wait_during.max(trim.seen.wait_max_behind);
                     self.account.gone_over =
                         self.account.gone_over.saturating_sub(if request.trial { Bytes::ZERO } else { Bytes(range.len) });
                 }

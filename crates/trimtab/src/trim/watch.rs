@@ -12,6 +12,8 @@ use trimtab_core::units::Nanos;
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_millis(5);
+/// Who waited for all of a request is served behind it; for that it is waited so long at most, and no longer than a quarter of what the request took.
+const BEHIND: Duration = Duration::from_millis(10);
 /// If nobody could look for this long the process may have been frozen. On a busy machine it may only have waited for a CPU;
 /// then a window is trimmed once more for nothing.
 const FROZEN: Duration = Duration::from_millis(400);
@@ -36,6 +38,8 @@ struct Shared {
     /// When somebody looked last, in nanoseconds since `began`.
     looked: AtomicU64,
     gap: AtomicBool,
+    /// The counters at the last look.
+    last: Mutex<Option<DiskStat>>,
 }
 
 /// What was seen while a request ran.
@@ -43,6 +47,8 @@ struct Shared {
 pub struct Seen {
     /// The longest that reads and writes of others took on average between two looks; `None` if there were none.
     pub wait_max: Option<Nanos>,
+    /// The same with those who were served right behind the request.
+    pub wait_max_behind: Option<Nanos>,
     /// Reads and writes completed.
     pub requests: u64,
     /// The process may have been frozen, or the machine suspended: the request may have been cut short.
@@ -55,6 +61,8 @@ pub struct Watch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     clocks: (Duration, Duration),
+    stat: Option<Arc<StatFile>>,
+    begun: Instant,
 }
 
 impl Watch {
@@ -68,10 +76,12 @@ impl Watch {
             requests: AtomicU64::new(0),
             looked: AtomicU64::new(0),
             gap: AtomicBool::new(false),
+            last: Mutex::new(None),
         });
-        let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("watch".into()).stack_size(64 << 10).spawn(move || theirs.run(stat.as_ref()))?;
-        Ok(Self { shared, thread: Some(thread), clocks: clocks() })
+        let stat = stat.map(Arc::new);
+        let (theirs, read) = (Arc::clone(&shared), stat.clone());
+        let thread = std::thread::Builder::new().name("watch".into()).stack_size(64 << 10).spawn(move || theirs.run(read.as_deref()))?;
+        Ok(Self { shared, thread: Some(thread), clocks: clocks(), stat, begun: Instant::now() })
     }
 
     /// Begins to look.
@@ -81,6 +91,8 @@ impl Watch {
         self.shared.gap.store(false, Ordering::Relaxed);
         self.shared.looked.store(self.shared.since_began(), Ordering::Relaxed);
         self.clocks = clocks();
+        self.begun = Instant::now();
+        *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.shared.tell(State::Look);
     }
 
@@ -93,10 +105,29 @@ impl Watch {
         // The difference of these clocks is the time in suspend.
         let slept = boot.saturating_sub(self.clocks.0).saturating_sub(running.saturating_sub(self.clocks.1));
         let requests = self.shared.requests.load(Ordering::Relaxed);
+        let wait_max = (requests > 0).then(|| Nanos(self.shared.wait_max.load(Ordering::Relaxed)));
         Seen {
-            wait_max: (requests > 0).then(|| Nanos(self.shared.wait_max.load(Ordering::Relaxed))),
+            wait_max,
+            wait_max_behind: wait_max.max(self.wait_behind()),
             requests,
             maybe_frozen: self.shared.gap.load(Ordering::Relaxed) || unseen > FROZEN || slept > Duration::from_millis(50),
+        }
+    }
+}
+
+impl Watch {
+    /// How long those took on average who were served since the last look, or are right behind it.
+    fn wait_behind(&self) -> Option<Nanos> {
+        let stat = self.stat.as_deref()?;
+        let before = (*self.shared.last.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let until = Instant::now() + BEHIND.min(self.begun.elapsed() / 4);
+        loop {
+            let now = stat.read()?;
+            let mean = mean_wait(&now.since(&before));
+            if mean.is_some() || now.in_flight == 0 || Instant::now() >= until {
+                return mean.map(Nanos);
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -142,17 +173,22 @@ impl Shared {
                 self.note(&now.since(then));
             }
             before = counters;
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = before;
             std::thread::sleep(EVERY);
         }
     }
 
     fn note(&self, step: &DiskStat) {
-        let requests = step.reads.saturating_add(step.writes);
-        if let Some(mean) = step.read_write_time.0.checked_div(requests) {
+        if let Some(mean) = mean_wait(step) {
             self.wait_max.fetch_max(mean, Ordering::Relaxed);
-            self.requests.fetch_add(requests, Ordering::Relaxed);
+            self.requests.fetch_add(step.reads.saturating_add(step.writes), Ordering::Relaxed);
         }
     }
+}
+
+/// Nanoseconds that each read and write took on average; none without any.
+fn mean_wait(step: &DiskStat) -> Option<u64> {
+    step.read_write_time.0.checked_div(step.reads.saturating_add(step.writes))
 }
 
 /// Time since boot with and without suspend.
@@ -168,6 +204,8 @@ fn clocks() -> (Duration, Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::root::Root;
+    use std::path::Path;
 
     #[test]
     fn a_quiet_request_is_not_taken_for_frozen() {
@@ -201,5 +239,32 @@ mod tests {
         watch.shared.note(&step(2, 4));
         assert_eq!(watch.shared.wait_max.load(Ordering::Relaxed), 5_000_000);
         assert_eq!(watch.shared.requests.load(Ordering::Relaxed), 12);
+    }
+
+    /// Seen: a write waited for 414 ms, all that one command took, and was served behind it; nobody had waited, it said.
+    #[test]
+    fn who_is_served_right_behind_a_request_has_waited_for_it() {
+        use std::os::unix::fs::FileExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stat");
+        // Seventeen fields of the same width, so that the file is never half of one and half of another: writes, what they took, and how many are under way.
+        let line = |writes: u64, ms: u64, in_flight: u64| {
+            let mut fields = [0; 17];
+            (fields[4], fields[7], fields[8]) = (writes, ms, in_flight);
+            fields.map(|field| format!("{field:8}")).join(" ")
+        };
+        std::fs::write(&path, line(7, 70, 1)).unwrap();
+        let mut watch = Watch::start(Some(StatFile::open(&Root::recorded(directory.path()).unwrap(), Path::new("/")).unwrap())).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        watch.begin();
+        std::thread::sleep(Duration::from_millis(60));
+        file.write_all_at(line(8, 484, 0).as_bytes(), 0).unwrap();
+        let seen = watch.end();
+        assert_eq!(seen.wait_max_behind, Some(Nanos::from_millis(414)), "{seen:?}");
+        // By then the thread sleeps.
+        std::thread::sleep(Duration::from_millis(100));
+        watch.begin();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(watch.end().wait_max_behind, None);
     }
 }
