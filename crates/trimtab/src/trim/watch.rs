@@ -5,7 +5,7 @@
 
 use crate::host::stat::{DiskStat, StatFile};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_core::units::Nanos;
@@ -38,7 +38,7 @@ struct Shared {
     /// When somebody looked last, in nanoseconds since `began`.
     looked: AtomicU64,
     gap: AtomicBool,
-    /// The counters at the last look.
+    /// The counters at the last look, or when the request began.
     last: Mutex<Option<DiskStat>>,
 }
 
@@ -62,7 +62,6 @@ pub struct Watch {
     thread: Option<JoinHandle<()>>,
     clocks: (Duration, Duration),
     stat: Option<Arc<StatFile>>,
-    begun: Instant,
 }
 
 impl Watch {
@@ -81,7 +80,7 @@ impl Watch {
         let stat = stat.map(Arc::new);
         let (theirs, read) = (Arc::clone(&shared), stat.clone());
         let thread = std::thread::Builder::new().name("watch".into()).stack_size(64 << 10).spawn(move || theirs.run(read.as_deref()))?;
-        Ok(Self { shared, thread: Some(thread), clocks: clocks(), stat, begun: Instant::now() })
+        Ok(Self { shared, thread: Some(thread), clocks: clocks(), stat })
     }
 
     /// Begins to look.
@@ -91,8 +90,7 @@ impl Watch {
         self.shared.gap.store(false, Ordering::Relaxed);
         self.shared.looked.store(self.shared.since_began(), Ordering::Relaxed);
         self.clocks = clocks();
-        self.begun = Instant::now();
-        *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.shared.last() = self.stat.as_deref().and_then(StatFile::read);
         self.shared.tell(State::Look);
     }
 
@@ -103,31 +101,31 @@ impl Watch {
         self.shared.tell(State::Sleep);
         let (boot, running) = clocks();
         // The difference of these clocks is the time in suspend.
-        let slept = boot.saturating_sub(self.clocks.0).saturating_sub(running.saturating_sub(self.clocks.1));
+        let took = running.saturating_sub(self.clocks.1);
+        let slept = boot.saturating_sub(self.clocks.0).saturating_sub(took);
         let requests = self.shared.requests.load(Ordering::Relaxed);
         let wait_max = (requests > 0).then(|| Nanos(self.shared.wait_max.load(Ordering::Relaxed)));
         Seen {
             wait_max,
-            wait_max_behind: wait_max.max(self.wait_behind()),
+            wait_max_behind: wait_max.max(self.wait_behind(took)),
             requests,
             maybe_frozen: self.shared.gap.load(Ordering::Relaxed) || unseen > FROZEN || slept > Duration::from_millis(50),
         }
     }
-}
 
-impl Watch {
-    /// How long those took on average who were served since the last look, or are right behind it.
-    fn wait_behind(&self) -> Option<Nanos> {
+    /// How long those took on average who were served since the last look, or are right behind the request, which `took` so long.
+    fn wait_behind(&self, took: Duration) -> Option<Nanos> {
         let stat = self.stat.as_deref()?;
-        let before = (*self.shared.last.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let until = Instant::now() + BEHIND.min(self.begun.elapsed() / 4);
+        let before = (*self.shared.last())?;
+        let until = Instant::now() + BEHIND.min(took / 4);
         loop {
             let now = stat.read()?;
             let mean = mean_wait(&now.since(&before));
-            if mean.is_some() || now.in_flight == 0 || Instant::now() >= until {
+            let left = until.saturating_duration_since(Instant::now());
+            if mean.is_some() || now.in_flight == 0 || left.is_zero() {
                 return mean.map(Nanos);
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(left.min(Duration::from_millis(1)));
         }
     }
 }
@@ -151,13 +149,15 @@ impl Shared {
         self.wake.notify_all();
     }
 
+    fn last(&self) -> MutexGuard<'_, Option<DiskStat>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run(&self, stat: Option<&StatFile>) {
-        let mut before: Option<DiskStat> = None;
         loop {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             // Between requests it sleeps without waking up.
             while *state == State::Sleep {
-                before = None;
                 state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if *state == State::End {
@@ -168,14 +168,19 @@ impl Shared {
             if Duration::from_nanos(now.saturating_sub(self.looked.swap(now, Ordering::Relaxed))) > FROZEN {
                 self.gap.store(true, Ordering::Relaxed);
             }
-            let counters = stat.and_then(StatFile::read);
-            if let (Some(then), Some(now)) = (&before, &counters) {
-                self.note(&now.since(then));
-            }
-            before = counters;
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = before;
+            self.look(stat);
             std::thread::sleep(EVERY);
         }
+    }
+
+    fn look(&self, stat: Option<&StatFile>) {
+        // Held meanwhile: what was read before a request began is not for it.
+        let mut last = self.last();
+        let counters = stat.and_then(StatFile::read);
+        if let (Some(then), Some(now)) = (&*last, &counters) {
+            self.note(&now.since(then));
+        }
+        *last = counters;
     }
 
     fn note(&self, step: &DiskStat) {
@@ -261,8 +266,7 @@ mod tests {
         file.write_all_at(line(8, 484, 0).as_bytes(), 0).unwrap();
         let seen = watch.end();
         assert_eq!(seen.wait_max_behind, Some(Nanos::from_millis(414)), "{seen:?}");
-        // By then the thread sleeps.
-        std::thread::sleep(Duration::from_millis(100));
+        // At once: what was served before is not this one's.
         watch.begin();
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(watch.end().wait_max_behind, None);

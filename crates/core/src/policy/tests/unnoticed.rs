@@ -224,12 +224,13 @@ fn before_free_block_groups_so_much_is_tried_that_cheap_ones_need_no_limit_of_co
     panic!("no group was sent, {tried} tried");
 }
 
-/// Seen on the Vertex LE: short extents hold data there and cost 0.261 ms for each 4 KiB, free groups that were never written cost a command. By pieces of 56 KiB one of them was 2,000 commands of 3.56 ms, and
+/// Seen on the Vertex LE: short extents and the last 256 KiB of each group hold data there and cost 0.261 ms for each 4 KiB, what else is free was never written and costs a command. By pieces of 56 KiB one of them was 2,000 commands of 3.56 ms, and
 /// others waited for 5 s.
 #[test]
 fn free_groups_that_cost_little_are_not_sent_in_thousands_of_commands_because_short_extents_are_dear() {
     const GROUP: u64 = 128 << 20;
     const HOLE: u64 = 512 << 10;
+    const WRITTEN: u64 = 256 << 10;
     let windows: Vec<TrimWindow> = (0..40).map(|nth| TrimWindow { start: nth * GROUP, len: GROUP }).collect();
     let mut policy = build("idle:quiet=0s:complete=yes");
     let (mut last, mut stalls, mut waited, mut requests, mut now) = (None::<TrimOutcome>, Vec::new(), None, 0, 0);
@@ -251,9 +252,9 @@ fn free_groups_that_cost_little_are_not_sent_in_thousands_of_commands_because_sh
                 let sizes = request.sizes.map_or(0..u64::MAX, |sizes| request.min_extent.0..sizes.below.0);
                 let [is_hole, is_group] = [HOLE, GROUP].map(|len| request.sizes.is_some() && sizes.contains(&len));
                 let (bytes, mapped) = match (is_group, is_hole) {
-                    (true, _) => (request.window.len, 0),
+                    (true, _) => (request.window.len, WRITTEN),
                     (_, true) => (HOLE, HOLE),
-                    _ if request.sizes.is_none() => (request.window.len, 0),
+                    _ if request.sizes.is_none() => (request.window.len, request.window.len.min(WRITTEN)),
                     _ => (0, 0),
                 };
                 let commands = bytes.div_ceil(request.command_max.0.max(1));
@@ -280,9 +281,9 @@ fn free_groups_that_cost_little_are_not_sent_in_thousands_of_commands_because_sh
         }
     }
     assert_eq!(stalls.len(), 40);
-    // What fits the budget, once: then it is seen that others wait for all of it. 2,048 commands would be 7,291 ms.
-    assert!(stalls.iter().all(|ms| *ms < 800), "{stalls:?} ms");
-    assert!(stalls[2..].iter().all(|ms| *ms < 40), "{stalls:?} ms");
+    // Of 16.7 ms for what was written, and commands: sqrt(128 MiB / 64 KiB) are 45, or 161 ms, and fewer once it is seen that others wait for all of them. 2,048 are 7,291 ms.
+    assert!(stalls.iter().all(|ms| *ms < 250), "{stalls:?} ms");
+    assert!(stalls[2..].iter().all(|ms| *ms < 60), "{stalls:?} ms");
 }
 
 /// Seen: beside small writes a trim ended after 4 MB of 551, all of it trials, since others had waited for these.
