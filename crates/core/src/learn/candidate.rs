@@ -135,7 +135,7 @@ impl Kind {
 pub struct Hidden {
     /// Spare space, (T - U) / U in per mille.
     pub over_provisioning_permille: u32,
-    /// Bits of a cell.
+    /// Bits of a cell; where pages differ it shows how many kinds of them there are.
     pub bits_per_cell: u8,
     /// Pages of a block.
     pub pages_per_block: u32,
@@ -173,6 +173,29 @@ const PAGES_STEP: u32 = 12;
 const MORE_BLOCKS_MAX: u32 = 32;
 
 impl Candidate {
+    /// Bits of a cell where they show: pages of as many kinds take differently long to read.
+    #[must_use]
+    pub fn shown_bits(&self) -> Option<u8> {
+        (self.kind.read_spread_permille > 0).then_some(self.hidden.bits_per_cell)
+    }
+
+    /// Whether both are of one kind, as far as small probes see it.
+    #[must_use]
+    pub fn is_kind_of(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.shown_bits() == other.shown_bits()
+    }
+
+    /// With properties that no probe of a small part tells, as drawn; but for what shows.
+    #[must_use]
+    pub fn hiding(mut self, drawn: Hidden) -> Self {
+        let bits = self.shown_bits();
+        self.hidden = drawn;
+        if let Some(bits) = bits {
+            self.hidden.bits_per_cell = bits;
+        }
+        self
+    }
+
     /// A number.
     #[must_use]
     pub fn number(&self, at: usize) -> f64 {

@@ -55,6 +55,22 @@ pub fn sizes() -> [Prior; SIZES] {
 pub const VICTIMS: [(VictimPolicy, f64); 4] =
     [(VictimPolicy::Greedy, 7.0), (VictimPolicy::CostBenefit, 1.0), (VictimPolicy::Fifo, 1.0), (VictimPolicy::DChoices(8), 1.0)];
 
+/// Bits of a cell; behind an SLC cache they are one more.
+#[must_use]
+pub const fn bits(slc: bool) -> [u8; 2] {
+    if slc { [3, 4] } else { [2, 3] }
+}
+
+/// How many drives have the more of these, without an SLC cache and with one.
+const MANY_BITS: [f64; 2] = [0.4, 0.35];
+
+/// As [`rarity`], of bits of a cell.
+#[must_use]
+pub fn rarity_of_bits(found: u8, slc: bool) -> f64 {
+    let many = MANY_BITS[usize::from(slc)];
+    -2.0 * libm::log(if found == bits(slc)[1] { many } else { 1.0 - many })
+}
+
 /// As [`rarity`], of what is hidden.
 #[must_use]
 pub fn rarity_of_hidden(candidate: &Candidate, reported: &Reported) -> f64 {
@@ -62,7 +78,7 @@ pub fn rarity_of_hidden(candidate: &Candidate, reported: &Reported) -> f64 {
     let less = |chance: f64| -2.0 * libm::log(chance);
     let victim = VICTIMS.iter().find(|(victim, _)| *victim == hidden.victim).map_or(0.05, |(_, of_ten)| of_ten / 10.0);
     let either = |is: bool, chance: f64| less(if is { chance } else { 1.0 - chance });
-    let slc = |direct: f64| either(hidden.bits_per_cell == 4, 0.35) + either(hidden.slc_direct, direct);
+    let slc = |direct: f64| rarity_of_bits(hidden.bits_per_cell, true) + either(hidden.slc_direct, direct);
     less(victim)
         + either(hidden.separate_gc, 0.7)
         + if candidate.kind.slc { slc(if reported.full_duplex { 0.99 } else { 0.6 }) } else { 0.0 }
@@ -70,7 +86,8 @@ pub fn rarity_of_hidden(candidate: &Candidate, reported: &Reported) -> f64 {
 
 /// What no probe of a small part tells. `slc` and what is stored behind it go together: such caches are for cells of three bits and more.
 pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
-    let bits = if slc { 3 + u8::from(random.chance(0.35)) } else { 2 + u8::from(random.chance(0.4)) };
+    let [few, many] = bits(slc);
+    let bits = if random.chance(MANY_BITS[usize::from(slc)]) { many } else { few };
     let least = 1000 * random.between(5, 25) as u32;
     let most = if random.chance(0.5) { least } else { least + 1000 * random.between(20, 150) as u32 };
     Hidden {

@@ -6,6 +6,7 @@
 
 mod kinds;
 mod linear;
+mod polish;
 pub mod rates;
 pub mod whole;
 
@@ -198,12 +199,18 @@ impl Problem<'_> {
             off * off
         };
         let numbers: f64 = (0..NUMBERS).filter(|number| candidate.kind.has(*number)).map(|number| of(&number)).sum();
-        numbers + classes::rarity(&candidate.kind, &self.plan.reported)
+        let bits = candidate.shown_bits().map_or(0.0, |bits| classes::rarity_of_bits(bits, candidate.kind.slc));
+        numbers + bits + classes::rarity(&candidate.kind, &self.plan.reported)
     }
 
     /// How what is shown changes with each number: a row for each.
     fn slopes(&mut self, point: &Point) -> Option<Vec<Vec<f64>>> {
-        let steps: Vec<f64> = (0..NUMBERS).map(|number| step(&point.candidate, number)).collect();
+        self.slopes_over(point, 1.0)
+    }
+
+    /// The same over `wider` times the usual step.
+    fn slopes_over(&mut self, point: &Point, wider: f64) -> Option<Vec<Vec<f64>>> {
+        let steps: Vec<f64> = (0..NUMBERS).map(|number| wider * step(&point.candidate, number)).collect();
         let moved = |number: usize| {
             let mut candidate = point.candidate.clone();
             candidate.logs[number] += steps[number];
@@ -329,9 +336,9 @@ impl Problem<'_> {
             for ((one, two), start) in points.into_iter().zip(later).zip(&starts) {
                 let better = [one, two].into_iter().flatten().min_by(|a, b| self.misfit(a).total_cmp(&self.misfit(b)));
                 match better.filter(|point| self.misfit(point) <= self.misfit(start.point) + most) {
-                    Some(mut point) => {
-                        point.candidate.hidden = classes::hidden(&mut random, &self.plan.reported, point.candidate.kind.slc);
-                        members.push(point.candidate);
+                    Some(point) => {
+                        let drawn = classes::hidden(&mut random, &self.plan.reported, point.candidate.kind.slc);
+                        members.push(point.candidate.hiding(drawn));
                     }
                     None => rejected += 1,
                 }
@@ -346,9 +353,9 @@ impl Problem<'_> {
         }
         let explained = members.len() as u32;
         while members.len() < MEMBERS {
-            let mut again = members.get(random.below(members.len() as u64) as usize).unwrap_or(&best.candidate).clone();
-            again.hidden = classes::hidden(&mut random, &self.plan.reported, again.kind.slc);
-            members.push(again);
+            let again = members.get(random.below(members.len() as u64) as usize).unwrap_or(&best.candidate).clone();
+            let drawn = classes::hidden(&mut random, &self.plan.reported, again.kind.slc);
+            members.push(again.hiding(drawn));
         }
         Some((members, explained, rejected))
     }
@@ -432,3 +439,77 @@ fn pick(random: &mut Stream, weights: &[f64]) -> usize {
 }
 
 const _: () = assert!(FIELDS.len() == NUMBERS, "each number is a field");
+
+#[cfg(test)]
+pub(super) mod diagnose {
+    use super::*;
+    use std::{eprintln, format, string::String};
+    pub fn tell(kind: &super::super::candidate::Kind) -> String {
+        format!("{}x{}x{}x{} unit {} susp {} plp {} slc {} folds {} spread {} comp {} q {} least {} align {}", kind.channels, kind.dies_per_channel, kind.planes, kind.page_bytes, kind.unit_bytes, kind.suspends, kind.protected, kind.slc, kind.folds, kind.read_spread_permille, kind.compresses, kind.trim_queued, kind.trim_bytes_min, kind.trim_alignment_bytes)
+    }
+    pub fn diagnose(truth: &Candidate, found: &Findings, plan: &Plan) {
+        let show = |candidate: &Candidate| shown(candidate, plan);
+        let trials = Trials { tries: &OneByOne, observer: &mut (), tried: 0 };
+        let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, show: &show, loose: 1.0 };
+        let n = found.observations.len() as f64;
+        let (best, others) = problem.best().unwrap();
+        eprintln!("tried {}, {} figures", problem.trials.tried, n);
+        eprintln!("truth {}", tell(&truth.kind));
+        let t = problem.try_all(vec![truth.clone()]).unwrap().remove(0).unwrap();
+        eprintln!("truth cost {:.1} misfit {:.3} oddity {:.1}", t.cost, problem.misfit(&t)/n, problem.oddity(&t.candidate));
+        for p in core::iter::once(&best).chain(&others).take(8) {
+            eprintln!("  {:.1} misfit {:.3} {}", p.cost, problem.misfit(p)/n, tell(&p.candidate.kind));
+        }
+        let mut f: Vec<(f64, String)> = found.observations.iter().zip(&best.shown).map(|(o, s)| ((libm::log(o.value_ns) - s)/o.sigma, format!("{} {:+.3} ({})", o.name, libm::log(o.value_ns) - s, o.sigma))).collect();
+        f.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
+        for (_, t) in f.iter().take(6) { eprintln!("    {t}"); }
+        {
+            let mut c = best.candidate.clone();
+            c.kind = truth.kind;
+            for lambda in 0..=20 {
+                let mut d = c.clone();
+                for i in 0..NUMBERS { d.logs[i] += f64::from(lambda) / 20.0 * (truth.logs[i] - c.logs[i]); }
+                let p = problem.try_all(vec![d]).unwrap().remove(0).unwrap();
+                let mut f: Vec<(f64, String)> = found.observations.iter().zip(&p.shown).map(|(o, s)| ((libm::log(o.value_ns) - s)/o.sigma, format!("{} {:+.3}", o.name, libm::log(o.value_ns) - s))).collect();
+                f.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
+                eprintln!("    {lambda}: {:.1}  {}", p.cost, f.iter().take(5).map(|x| x.1.clone()).collect::<Vec<_>>().join("; "));
+            }
+        }
+        for folds in [true, false] {
+            let mut c = best.candidate.clone();
+            c.kind = truth.kind; c.kind.folds = folds;
+            let p = problem.try_all(vec![c]).unwrap().remove(0).unwrap();
+            let p = problem.improve(p, 20).unwrap();
+            eprintln!("  truth's kind from best's numbers: {:.1} misfit {:.3}", p.cost, problem.misfit(&p)/n);
+            let mut c = truth.clone();
+            c.kind.folds = folds;
+            let p = problem.try_all(vec![c]).unwrap().remove(0).unwrap();
+            let p = problem.improve(p, 20).unwrap();
+            eprintln!("  truth improved: {:.1} misfit {:.3}", p.cost, problem.misfit(&p)/n);
+            for number in 0..NUMBERS { if p.candidate.kind.has(number) { eprintln!("      {} truth {:.4e} there {:.4e} best {:.4e}", FIELDS[number], truth.number(number), p.candidate.number(number), best.candidate.number(number)); } }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod quick {
+    use super::*;
+    use super::diagnose::tell;
+    use std::{println, time::Instant};
+    pub fn quick(seed: u64, truth: &Candidate, found: &Findings, plan: &Plan) {
+        let show = |candidate: &Candidate| shown(candidate, plan);
+        let trials = Trials { tries: &OneByOne, observer: &mut (), tried: 0 };
+        let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, show: &show, loose: 1.0 };
+        let n = found.observations.len() as f64;
+        let t0 = Instant::now();
+        let (best, others) = problem.best().unwrap();
+        let took = t0.elapsed().as_secs_f64();
+        let tried = problem.trials.tried;
+        let mut t = problem.try_all(vec![truth.clone()]).unwrap().remove(0).unwrap();
+        if truth.kind.slc { let mut c = truth.clone(); c.kind.folds = false; let u = problem.try_all(vec![c]).unwrap().remove(0).unwrap(); if u.cost < t.cost { t = u; } }
+        let same = |a: &super::super::candidate::Kind| { let b = &t.candidate.kind; (a.dies(), a.row_bytes(), a.unit_bytes, a.slc, a.compresses, a.folds) == (b.dies(), b.row_bytes(), b.unit_bytes, b.slc, b.compresses, b.folds) };
+        println!("{seed} cost {:.1} truth {:.1} misfit {:.3} truth {:.3} tried {tried} {took:.1} s {} {}\n    {}\n    {}", best.cost, t.cost, problem.misfit(&best)/n, problem.misfit(&t)/n,
+            if best.cost > t.cost + 6.0 { "FAIL" } else { "" },
+            if same(&best.candidate.kind) { "same" } else if others.iter().any(|o| o.cost < best.cost + 9.0 && same(&o.candidate.kind)) { "other" } else { "ELSE" }, tell(&t.candidate.kind), tell(&best.candidate.kind));
+    }
+}

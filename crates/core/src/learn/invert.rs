@@ -9,6 +9,8 @@ use crate::rng::Stream;
 
 /// Commands, pieces and units of a TRIM.
 const UNIT_DEFAULT: u64 = 4096;
+/// What zeros take of what other data take, below which they are compressed.
+const COMPRESSED: f64 = 0.93;
 /// The most of a flush that its program takes.
 pub(super) const PROGRAM_OF_FLUSH: f64 = 0.9;
 
@@ -41,7 +43,7 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     set(at::CACHE, cache(found, plan));
     set(at::FLUSH, found.ns("flush").map(|flush| 0.3 * flush));
     set(at::SUSPEND, found.ns("read beside writes").zip(found.ns("read 4096 q1")).map(|(beside, alone)| (2.0 * (beside - alone)).max(5e3)));
-    set(at::STORED, found.ns("write zeros").zip(found.ns("write random")).map(|(zeros, random)| 1000.0 * zeros / random));
+    set(at::STORED, written_smaller(found).filter(|share| *share < COMPRESSED).map(|share| 1000.0 * share));
     for (number, value) in trim_costs(found, plan, &host, kind.unit_bytes) {
         set(number, value.map(|value| value.max(1.0)));
     }
@@ -98,11 +100,21 @@ fn kind(found: &Findings, plan: &Plan, host: &Host, read: Option<f64>) -> Kind {
         slc,
         folds: true,
         read_spread_permille: spread(found),
-        compresses: !slc && found.ns("write zeros").zip(found.ns("write random")).is_some_and(|(zeros, random)| zeros < 0.9 * random),
+        compresses: !slc && [written_smaller(found), read_smaller(found)].into_iter().flatten().any(|share| share < COMPRESSED),
         trim_queued: queued(found).unwrap_or(plan.reported.full_duplex),
         trim_bytes_min: if least > granularity { least } else { 0 },
         trim_alignment_bytes: if granularity > 32 << 10 { granularity } else { 0 },
     }
+}
+
+/// What zeros take to be written, of what cannot be compressed: where the flash limits both, what is stored of them.
+fn written_smaller(found: &Findings) -> Option<f64> {
+    found.ns("write zeros").zip(found.ns("write random")).map(|(zeros, random)| zeros / random)
+}
+
+/// The same of reads, of which the time of a page and the link remain.
+fn read_smaller(found: &Findings) -> Option<f64> {
+    found.ns("read zeros").zip(found.ns("read random")).map(|(zeros, random)| zeros / random)
 }
 
 /// By how much the slowest of lone reads are slower than the mean, in hundreds of per mille.

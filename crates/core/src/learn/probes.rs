@@ -296,3 +296,19 @@ impl Iterator for Places {
 fn reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> {
     Places::new(plan, purpose, within, len).take(count).map(Command::Read)
 }
+
+/// The same, but beginning at any small operation of a [`PIECE`]: how rows of the flash lie below the addresses is not known of a drive that has been used, and
+/// reads that are all aligned would be in one row each, or all in two.
+fn crossing_reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> {
+    let small = plan.small();
+    let piece = PIECE.min(within.len).max(len);
+    let begins = (piece - len) / small + 1;
+    let mut random = Random::new(plan.seed, purpose);
+    Places::new(plan, &alloc::format!("pieces of {purpose}"), within, piece).take(count).map(move |place| {
+        let offset = place.offset + random.below(begins) * small;
+        Command::Read(Extent { offset, len })
+    })
+}
+
+/// A file lies in one piece on the drive for so many bytes at least.
+const PIECE: u64 = 1 << 20;

@@ -1,6 +1,7 @@
 //! The search among kinds of drives: one change at a time.
 
 use super::super::candidate::{Candidate, Kind, at};
+use super::super::classes;
 use super::super::invert::{PROGRAM_OF_FLUSH, invert};
 use super::{Point, Problem, ROUNDS};
 use alloc::vec::Vec;
@@ -26,7 +27,10 @@ const KINDS_MAX: usize = 24;
 const FITTED: usize = 4;
 /// Where the best is off by more, in units of what figures may be off by, all arrangements of so many families are fitted side by side, and so many more kinds
 /// are looked around.
-const UNEXPLAINED: f64 = 0.1;
+const UNEXPLAINED: f64 = 0.02;
+/// So many kinds are polished at a time, if they are worse by less.
+const POLISHED: usize = 3;
+const POLISHED_MAX: f64 = 40.0;
 const FAMILIES: usize = 2;
 const EXPANSIONS_AFTER: usize = 4;
 /// So many of these are fitted to the end.
@@ -37,6 +41,7 @@ struct Tried {
     point: Point,
     fitted: bool,
     expanded: bool,
+    polished: bool,
 }
 
 /// Whether there is a part with one bit a cell, whether it was emptied, and whether reads wait: one cannot be had from another by small changes.
@@ -56,12 +61,17 @@ impl Problem<'_> {
             add(&mut tried, point, true);
         }
         self.look_around(&mut tried, EXPANSIONS)?;
-        let least = tried.iter().min_by(|a, b| a.point.cost.total_cmp(&b.point.cost))?;
-        if self.misfit(&least.point) > UNEXPLAINED * self.found.observations.len() as f64 {
+        self.polished(&mut tried)?;
+        if self.unexplained(&tried)? {
+            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.polished(&mut tried)?;
+        }
+        if self.unexplained(&tried)? {
             for point in self.side_by_side(&tried)? {
                 add(&mut tried, point, true);
             }
             self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.polished(&mut tried)?;
         }
         let (nth, _) = tried.iter().enumerate().min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost))?;
         let best = self.improve(tried.swap_remove(nth).point, ROUNDS)?;
@@ -69,6 +79,29 @@ impl Problem<'_> {
         others.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         others.truncate(KINDS_MAX);
         Some((best, others))
+    }
+
+    fn unexplained(&self, tried: &[Tried]) -> Option<bool> {
+        let least = tried.iter().min_by(|a, b| a.point.cost.total_cmp(&b.point.cost))?;
+        Some(self.misfit(&least.point) > UNEXPLAINED * self.found.observations.len() as f64)
+    }
+
+    /// Polishes the best kinds that have not been, if they do not explain the figures to the end.
+    fn polished(&mut self, tried: &mut [Tried]) -> Option<()> {
+        for _ in 0..POLISHED {
+            if !self.unexplained(tried)? {
+                break;
+            }
+            let least = tried.iter().map(|one| one.point.cost).min_by(f64::total_cmp)?;
+            let open = tried.iter_mut().filter(|one| !one.polished && one.point.cost < least + POLISHED_MAX);
+            let Some(one) = open.min_by(|a, b| a.point.cost.total_cmp(&b.point.cost)) else { break };
+            one.polished = true;
+            let better = self.polish(one.point.clone())?;
+            if better.cost < one.point.cost - 0.3 {
+                (one.point, one.expanded) = (better, false);
+            }
+        }
+        Some(())
     }
 
     /// Tries what is one change away from the most promising kinds, `turns` of them, and fits what came of it.
@@ -194,10 +227,10 @@ impl Problem<'_> {
 
 /// Takes note of a kind, or of better numbers for it.
 fn add(tried: &mut Vec<Tried>, point: Point, fitted: bool) {
-    match tried.iter_mut().find(|one| one.point.candidate.kind == point.candidate.kind) {
-        Some(known) if known.point.cost > point.cost => known.point = point,
+    match tried.iter_mut().find(|one| one.point.candidate.is_kind_of(&point.candidate)) {
+        Some(known) if known.point.cost > point.cost => (known.point, known.polished) = (point, false),
         Some(_) => {}
-        None => tried.push(Tried { point, fitted, expanded: false }),
+        None => tried.push(Tried { point, fitted, expanded: false, polished: false }),
     }
 }
 
@@ -251,6 +284,19 @@ fn arrangements(from: &Candidate, sata: bool) -> Vec<Candidate> {
     all
 }
 
+/// With another mapping unit, what a TRIM costs for each byte unchanged; and what counts for TRIM stays, the larger of unit and alignment.
+fn mapped_by(from: &Candidate, unit: u64) -> Option<Candidate> {
+    let granularity = from.kind.unit_bytes.max(from.kind.trim_alignment_bytes);
+    let mut to = (4096..=65_536).contains(&unit).then(|| {
+        arranged(from, |kind| {
+            kind.unit_bytes = unit;
+            kind.trim_alignment_bytes = if granularity > unit { granularity } else { 0 };
+        })
+    })??;
+    to.logs[at::TRIM_UNIT] += libm::log(unit as f64 / from.kind.unit_bytes as f64);
+    Some(to)
+}
+
 /// What is one change away.
 fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
@@ -275,20 +321,23 @@ fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
     all.extend(arranged(from, |kind| kind.page_bytes *= 2));
     all.extend(arrangements(from, sata).into_iter().filter(|other| other.kind != from.kind));
     let of_kind = |change: &dyn Fn(&mut Kind)| arranged(from, change);
-    for unit in [from.kind.unit_bytes * 2, from.kind.unit_bytes / 2].into_iter().filter(|unit| (4096..=65_536).contains(unit)) {
-        // What counts for TRIM stays: the larger of unit and alignment.
-        let granularity = from.kind.unit_bytes.max(from.kind.trim_alignment_bytes);
-        all.extend(of_kind(&|kind| {
-            kind.unit_bytes = unit;
-            kind.trim_alignment_bytes = if granularity > unit { granularity } else { 0 };
-        }));
-    }
+    all.extend([from.kind.unit_bytes * 2, from.kind.unit_bytes / 2].into_iter().filter_map(|unit| mapped_by(from, unit)));
     all.extend(of_kind(&|kind| kind.suspends = !kind.suspends));
     all.extend(of_kind(&|kind| kind.protected = !kind.protected));
     all.extend(of_kind(&|kind| kind.trim_queued = !kind.trim_queued));
+    if !from.kind.slc {
+        all.extend(of_kind(&|kind| kind.compresses = !kind.compresses));
+    }
     all.extend(other_families(from));
     for more in [0, 100, 200, 300, 400].into_iter().filter(|more| from.kind.read_spread_permille.abs_diff(*more) == 100) {
         all.extend(of_kind(&|kind| kind.read_spread_permille = more));
+    }
+    if from.kind.read_spread_permille > 0 {
+        all.extend(classes::bits(from.kind.slc).into_iter().filter(|bits| *bits != from.hidden.bits_per_cell).map(|bits| {
+            let mut to = from.clone();
+            to.hidden.bits_per_cell = bits;
+            to
+        }));
     }
     for (number, more) in
         [(at::READ_AHEAD, 3.0), (at::READ_AHEAD, 1.0 / 3.0), (at::READ_AHEAD, 0.01), (at::CACHE, 2.0), (at::CACHE, 0.5), (at::SUSPEND, 0.5)]
@@ -300,6 +349,16 @@ fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
     all
 }
 
+const fn within([few, many]: [u8; 2], bits: u8) -> u8 {
+    if bits < few {
+        few
+    } else if bits > many {
+        many
+    } else {
+        bits
+    }
+}
+
 /// With a part of one bit a cell where there was none, emptied or not, or without.
 fn other_families(from: &Candidate) -> Vec<Candidate> {
     if from.kind.compresses {
@@ -308,6 +367,7 @@ fn other_families(from: &Candidate) -> Vec<Candidate> {
     let with = |folds: bool| {
         let mut to = from.clone();
         (to.kind.slc, to.kind.folds) = (true, folds);
+        to.hidden.bits_per_cell = within(classes::bits(true), from.hidden.bits_per_cell);
         if !from.kind.slc {
             to.logs[at::SLC_PROGRAM] = from.logs[at::PROGRAM];
             to.logs[at::PROGRAM] += libm::log(6.0);
@@ -320,6 +380,7 @@ fn other_families(from: &Candidate) -> Vec<Candidate> {
     let without = || {
         let mut to = from.clone();
         (to.kind.slc, to.kind.folds) = (false, true);
+        to.hidden.bits_per_cell = within(classes::bits(false), from.hidden.bits_per_cell);
         to.logs[at::PROGRAM] = from.logs[at::SLC_PROGRAM];
         to.logs[at::READ] = if from.kind.folds { from.logs[at::READ] } else { from.logs[at::SLC_READ] };
         to

@@ -206,7 +206,8 @@ fn others(candidate: &Candidate) -> Vec<Candidate> {
         all = all
             .into_iter()
             .flat_map(|one| {
-                [3, 4].into_iter().flat_map(move |bits| {
+                let shown = one.shown_bits();
+                classes::bits(true).into_iter().filter(move |bits| shown.is_none_or(|shown| shown == *bits)).flat_map(move |bits| {
                     let one = one.clone();
                     [true, false].into_iter().map(move |direct| {
                         let mut other = one.clone();
@@ -490,7 +491,7 @@ fn around(member: &Candidate, found: &Candidate) -> Candidate {
     let (pages, bits) = (member.hidden.pages_per_block, member.hidden.bits_per_cell);
     to.hidden = found.hidden;
     to.hidden.pages_per_block = pages;
-    if !member.kind.slc {
+    if !member.kind.slc || member.shown_bits().is_some() {
         to.hidden.bits_per_cell = bits;
     }
     if member.kind.slc {

@@ -1,6 +1,7 @@
-//! Sequential writes of zeros, of data of which half can be compressed away, and of such that cannot be compressed.
+//! Sequential writes of zeros, of data of which half can be compressed away, and of such that cannot be compressed; and reads of them. Where the link is slower
+//! than the flash no rate of writes shows compression, but what was compressed is less to fetch from the flash.
 
-use super::{Findings, Lab, Plan, Probe, sequential};
+use super::{Findings, Lab, Plan, Probe, crossing_reads, sequential};
 use crate::data::DataClass;
 use crate::drive::Command;
 use crate::target::TargetResult;
@@ -10,7 +11,11 @@ use alloc::format;
 const CLASSES: [(DataClass, &str); 3] =
     [(DataClass::Zero, "zeros"), (DataClass::Compressible(50), "half compressible"), (DataClass::Random, "random")];
 
-/// Writes that a compressing controller makes smaller.
+/// Bytes of a lone read, and how many of each class.
+const READ: u64 = 64 << 10;
+const READS: usize = 32;
+
+/// Writes that a compressing controller makes smaller, and reads of what it made smaller.
 pub struct Compression;
 
 impl Probe for Compression {
@@ -28,6 +33,8 @@ impl Probe for Compression {
             let stream = lab.stream(4, sequential(extent, class))?;
             let flush = lab.one(Command::Flush)?;
             found.add(self.name(), format!("write {name}"), (stream.took + flush).0 as f64 / extent.len as f64, 0.02);
+            let read = lab.stream(1, crossing_reads(plan, &format!("read {name}"), extent, READ, READS))?;
+            found.add(self.name(), format!("read {name}"), read.middle_ns(), 0.02);
         }
         Ok(())
     }

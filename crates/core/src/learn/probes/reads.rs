@@ -1,6 +1,6 @@
 //! Reads of data that are there: latency, link, how many dies work side by side, read-ahead.
 
-use super::{Findings, Lab, Plan, Probe, reads};
+use super::{Findings, Lab, Plan, Probe, crossing_reads, reads};
 use crate::drive::{Command, Extent};
 use crate::target::TargetResult;
 use alloc::format;
@@ -36,7 +36,7 @@ impl Probe for Reads {
         lab.idle(plan.reach.rest);
         let there = plan.part(0, 16);
         for (size, count) in SIZES.into_iter().filter(|(size, _)| *size >= plan.small() && size * 4 <= plan.area) {
-            let stream = lab.stream(1, reads(plan, &format!("read {size}"), there, size, count))?;
+            let stream = lab.stream(1, crossing_reads(plan, &format!("read {size}"), there, size, count))?;
             found.add(self.name(), format!("read {size} q1"), stream.middle_ns(), 0.02);
             if size == plan.small() {
                 found.add(self.name(), "read 4096 q1 p90", stream.percentile_ns(90), 0.04);
@@ -48,7 +48,7 @@ impl Probe for Reads {
             found.add(self.name(), format!("read 4096 q{depth}"), stream.took.0 as f64 / count as f64, 0.03);
         }
         let count = 256;
-        let stream = lab.stream(32, reads(plan, "large reads", there, 128 << 10, count))?;
+        let stream = lab.stream(32, crossing_reads(plan, "large reads", there, 128 << 10, count))?;
         found.add(self.name(), "read 131072 q32", stream.took.0 as f64 / count as f64, 0.03);
         self.in_order(lab, plan, found)
     }

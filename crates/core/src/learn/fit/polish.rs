@@ -1,0 +1,86 @@
+//! Numbers where steps by slopes end: figures have kinks and jumps (pieces of a burst, whole rows, whichever of two is slower), and differences of quotients lead
+//! nowhere there.
+
+use super::super::candidate::{Candidate, NUMBERS};
+use super::{Point, Problem};
+use alloc::vec::Vec;
+
+/// By how much the logarithm of one number is moved, all else following.
+const JUMPS: [f64; 8] = [-0.5, -0.22, -0.09, -0.03, 0.03, 0.09, 0.22, 0.5];
+/// Slopes over so many times the usual step.
+const WIDER: [f64; 3] = [-1.0, 3.0, -5.0];
+/// Of what came of jumps, so many are followed.
+const FOLLOWED: usize = 24;
+/// Rounds at most, and what one has to gain.
+const ROUNDS: u32 = 16;
+const GAIN_MIN: f64 = 0.3;
+
+impl Problem<'_> {
+    /// Improves the numbers of `point` by other slopes, and by jumps of one number that the others follow.
+    pub(super) fn polish(&mut self, mut point: Point) -> Option<Point> {
+        for _ in 0..ROUNDS {
+            let before = point.cost;
+            point = self.jumped(point)?;
+            point = self.by_wider_slopes(point)?;
+            if before - point.cost < GAIN_MIN {
+                break;
+            }
+        }
+        Some(point)
+    }
+
+    fn by_wider_slopes(&mut self, mut point: Point) -> Option<Point> {
+        let means = self.means();
+        for wider in WIDER {
+            let slopes = self.slopes_over(&point, wider)?;
+            let residuals = self.residuals(&point.shown);
+            let steps = [0.0, 0.1, 1.0, 10.0].iter();
+            let steps: Vec<Candidate> =
+                steps.filter_map(|damping| self.step(&point.candidate, &residuals, &means, &slopes, *damping)).collect();
+            point = self.best_of(point, steps)?;
+        }
+        Some(point)
+    }
+
+    /// The best of `point` and `others`.
+    fn best_of(&mut self, point: Point, others: Vec<Candidate>) -> Option<Point> {
+        let points = self.try_all(others)?;
+        points.into_iter().flatten().chain(core::iter::once(point)).min_by(|a, b| a.cost.total_cmp(&b.cost))
+    }
+
+    fn jumped(&mut self, point: Point) -> Option<Point> {
+        let slopes = self.slopes(&point)?;
+        let means = self.means();
+        let mut jumps = Vec::new();
+        for number in (0..NUMBERS).filter(|number| point.candidate.kind.has(*number)) {
+            for jump in JUMPS {
+                let mut to = point.candidate.clone();
+                to.logs[number] += jump;
+                jumps.push((number, to));
+            }
+        }
+        let tried = self.try_all(jumps.iter().map(|(_, to)| to.clone()).collect())?;
+        let mut tried: Vec<(usize, Point)> =
+            jumps.iter().zip(tried).filter_map(|((number, _), point)| Some((*number, point?))).collect();
+        tried.sort_by(|a, b| a.1.cost.total_cmp(&b.1.cost));
+        tried.truncate(FOLLOWED);
+        for _ in 0..2 {
+            let steps = tried.iter().map(|(number, there)| {
+                let mut slopes = slopes.clone();
+                slopes[*number].fill(0.0);
+                let residuals = self.residuals(&there.shown);
+                let mut to = self.step(&there.candidate, &residuals, &means, &slopes, 0.05).unwrap_or_else(|| there.candidate.clone());
+                to.logs[*number] = there.candidate.logs[*number];
+                to
+            });
+            let steps: Vec<Candidate> = steps.collect();
+            for ((_, there), step) in tried.iter_mut().zip(self.try_all(steps)?) {
+                if let Some(step) = step.filter(|step| step.cost < there.cost) {
+                    *there = step;
+                }
+            }
+        }
+        let points = tried.into_iter().map(|(_, there)| there);
+        points.chain(core::iter::once(point)).min_by(|a, b| a.cost.total_cmp(&b.cost))
+    }
+}
