@@ -4,7 +4,7 @@ pub mod whole;
 
 use super::candidate::{Candidate, Kind, NUMBERS, at};
 use super::classes;
-use super::probes::{Findings, Plan, burst};
+use super::probes::{Findings, Plan, burst, random_writes};
 use crate::rng::Stream;
 
 /// Commands, pieces and units of a TRIM.
@@ -115,6 +115,14 @@ fn written_smaller(found: &Findings) -> Option<f64> {
 /// The same of reads, of which the time of a page and the link remain.
 fn read_smaller(found: &Findings) -> Option<f64> {
     found.ns("read zeros").zip(found.ns("read random")).map(|(zeros, random)| zeros / random)
+}
+
+/// The mapping unit as random writes show it where the flash limits them: what is shorter is read and written again, and costs as much.
+#[must_use]
+pub fn unit_written(found: &Findings) -> Option<u64> {
+    let cost = |size: u64| found.ns(&alloc::format!("random write {size} to the end"));
+    let grows = |size: &u64| cost(*size).zip(cost(2 * size)).is_some_and(|(short, long)| long > 1.5 * short);
+    random_writes::SIZES.into_iter().find(grows)
 }
 
 /// By how much the slowest of lone reads are slower than the mean, in hundreds of per mille.

@@ -2,8 +2,9 @@
 
 use super::super::candidate::{Candidate, Kind, at};
 use super::super::classes;
-use super::super::invert::{PROGRAM_OF_FLUSH, invert};
+use super::super::invert::{PROGRAM_OF_FLUSH, invert, unit_written};
 use super::{Point, Problem, ROUNDS};
+use crate::rng::{Stream, normal_quantile};
 use alloc::vec::Vec;
 
 /// Kinds that are worse by more do not explain the figures.
@@ -33,6 +34,10 @@ const POLISHED: usize = 3;
 const POLISHED_MAX: f64 = 40.0;
 const FAMILIES: usize = 2;
 const EXPANSIONS_AFTER: usize = 4;
+/// Where it is off by that even then, so many drives are drawn of whatever kind, and the best of them fitted.
+const UNEXPLAINED_STILL: f64 = 0.1;
+const SCATTERED: usize = 2000;
+const SCATTERED_FITTED: usize = 48;
 /// So many of these are fitted to the end.
 const LAST: usize = 3;
 
@@ -73,6 +78,13 @@ impl Problem<'_> {
             self.look_around(&mut tried, EXPANSIONS_AFTER)?;
             self.polished(&mut tried)?;
         }
+        if self.worse_than(&tried, UNEXPLAINED_STILL)? {
+            for point in self.scattered(&tried)? {
+                add(&mut tried, point, true);
+            }
+            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.polished(&mut tried)?;
+        }
         let (nth, _) = tried.iter().enumerate().min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost))?;
         let best = self.improve(tried.swap_remove(nth).point, ROUNDS)?;
         let mut others: Vec<Point> = tried.into_iter().map(|one| one.point).filter(|point| point.cost < best.cost + WORSE_MAX).collect();
@@ -82,8 +94,41 @@ impl Problem<'_> {
     }
 
     fn unexplained(&self, tried: &[Tried]) -> Option<bool> {
+        self.worse_than(tried, UNEXPLAINED)
+    }
+
+    fn worse_than(&self, tried: &[Tried], misfit: f64) -> Option<bool> {
         let least = tried.iter().min_by(|a, b| a.point.cost.total_cmp(&b.point.cost))?;
-        Some(self.misfit(&least.point) > UNEXPLAINED * self.found.observations.len() as f64)
+        Some(self.misfit(&least.point) > misfit * self.found.observations.len() as f64)
+    }
+
+    /// Drives of whatever kind, drawn around what is known already of host and TRIM; the better half of them goes on each time, fitted a little more.
+    fn scattered(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
+        let mut random = Stream::new(self.plan.seed, "scattered");
+        let of_families = of_families(tried);
+        let candidates = (0..SCATTERED).filter_map(|_| {
+            let from = &of_families[random.below(of_families.len() as u64) as usize].candidate;
+            scattered_from(from, &mut random)
+        });
+        let candidates: Vec<Candidate> = candidates.collect();
+        let mut points: Vec<Point> = self.try_all(candidates)?.into_iter().flatten().collect();
+        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        points.truncate(SCATTERED_FITTED);
+        self.best_of_many(points)
+    }
+
+    /// Improves all, the better half of them once more, and so on; the last to the end.
+    fn best_of_many(&mut self, mut points: Vec<Point>) -> Option<Vec<Point>> {
+        while points.len() > LAST {
+            let mut better = Vec::new();
+            for point in points {
+                better.push(self.improve(point, 1)?);
+            }
+            better.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+            better.truncate((better.len() / 2).max(LAST));
+            points = better;
+        }
+        points.into_iter().map(|point| self.improve(point, ROUNDS)).collect()
     }
 
     /// Polishes the best kinds that have not been, if they do not explain the figures to the end.
@@ -133,28 +178,12 @@ impl Problem<'_> {
     /// Every arrangement of the families that explain most, each by its own slopes: half of them goes on each time. What looks bad at numbers that were made for
     /// another may be what was meant.
     fn side_by_side(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
-        let mut best: Vec<&Point> = tried.iter().map(|one| &one.point).collect();
-        best.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        let mut of_families: Vec<&Point> = Vec::new();
-        for point in best {
-            if !of_families.iter().any(|known| family(&known.candidate.kind) == family(&point.candidate.kind)) {
-                of_families.push(point);
-            }
-        }
+        let mut of_families = of_families(tried);
         of_families.truncate(FAMILIES);
         let sata = !self.plan.reported.full_duplex;
         let all = of_families.iter().flat_map(|point| arrangements(&point.candidate, sata)).collect();
-        let mut points: Vec<Point> = self.try_all(all)?.into_iter().flatten().collect();
-        while points.len() > LAST {
-            let mut better = Vec::new();
-            for point in points {
-                better.push(self.improve(point, 1)?);
-            }
-            better.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-            better.truncate((better.len() / 2).max(LAST));
-            points = better;
-        }
-        points.into_iter().map(|point| self.improve(point, ROUNDS)).collect()
+        let points: Vec<Point> = self.try_all(all)?.into_iter().flatten().collect();
+        self.best_of_many(points)
     }
 
     /// The best arrangements of each family, fitted.
@@ -168,12 +197,20 @@ impl Problem<'_> {
         };
         let families: Vec<Candidate> = core::iter::once(first.clone()).chain(other_families(&first)).collect();
         let families: Vec<Candidate> = families.iter().cloned().chain(families.iter().map(waiting)).collect();
+        // TRIMs of less than some alignment have no effect either: the unit may be smaller than they say.
+        let unit = unit_written(self.found).filter(|unit| *unit < first.kind.unit_bytes);
+        let smaller: Vec<Candidate> = families.iter().filter_map(|family| mapped_by(family, unit?)).collect();
+        let families: Vec<Candidate> = families.into_iter().chain(smaller).collect();
         let starts = families.iter().flat_map(|start| core::iter::once(start.clone()).chain(arrangements(start, sata))).collect();
         let mut points: Vec<Point> = self.try_all(starts)?.into_iter().flatten().collect();
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut fitted = Vec::new();
         for start in families {
-            for point in points.iter().filter(|point| family(&point.candidate.kind) == family(&start.kind)).take(STARTS) {
+            let like = |point: &&Point| {
+                let kind = &point.candidate.kind;
+                family(kind) == family(&start.kind) && kind.unit_bytes == start.kind.unit_bytes
+            };
+            for point in points.iter().filter(like).take(STARTS) {
                 fitted.push(self.improve(point.clone(), 3)?);
             }
         }
@@ -224,6 +261,47 @@ impl Problem<'_> {
         neglected.or(promising).map(|(nth, _)| nth)
     }
 }
+
+/// The best of each family, in order.
+fn of_families(tried: &[Tried]) -> Vec<&Point> {
+    let mut best: Vec<&Point> = tried.iter().map(|one| &one.point).collect();
+    best.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    let mut of_families: Vec<&Point> = Vec::new();
+    for point in best {
+        if !of_families.iter().any(|known| family(&known.candidate.kind) == family(&point.candidate.kind)) {
+            of_families.push(point);
+        }
+    }
+    of_families
+}
+
+/// A drive with other flash behind the same host: arrangement, pages and what they take are drawn, programs so that it writes about as fast.
+fn scattered_from(from: &Candidate, random: &mut Stream) -> Option<Candidate> {
+    let dies = 2_u32 << random.below(6);
+    let channels = (4_u32 << random.below(2)).min(dies);
+    let planes = 1 << random.below(3);
+    let mut to = arranged(from, |kind| {
+        (kind.channels, kind.dies_per_channel) = (channels, dies / channels);
+        (kind.planes, kind.page_bytes) = (planes, 16 << 10);
+    })?;
+    to.kind.read_spread_permille = if random.chance(0.5) { 0 } else { 100 * random.between(1, 4) as u16 };
+    to.kind.suspends ^= random.chance(0.2);
+    to.kind.compresses ^= !to.kind.slc && random.chance(0.2);
+    if random.chance(0.2)
+        && let Some(other) = mapped_by(&to, to.kind.unit_bytes / 2)
+    {
+        to = other;
+    }
+    to.hidden.bits_per_cell = classes::bits(to.kind.slc)[random.below(2) as usize];
+    for (number, sigma) in SCATTER {
+        to.logs[number] += sigma * normal_quantile(random.unit().clamp(1e-9, 1.0 - 1e-9));
+    }
+    Some(to)
+}
+
+/// By how much numbers of the flash are scattered.
+const SCATTER: [(usize, f64); 6] =
+    [(at::READ, 0.3), (at::CHANNEL, 0.5), (at::CACHE, 0.6), (at::PROGRAM, 0.15), (at::SLC_PROGRAM, 0.15), (at::SLC_READ, 0.15)];
 
 /// Takes note of a kind, or of better numbers for it.
 fn add(tried: &mut Vec<Tried>, point: Point, fitted: bool) {

@@ -6,7 +6,7 @@ use super::{Point, Problem};
 use alloc::vec::Vec;
 
 /// By how much the logarithm of one number is moved, all else following.
-const JUMPS: [f64; 8] = [-0.5, -0.22, -0.09, -0.03, 0.03, 0.09, 0.22, 0.5];
+const JUMPS: [f64; 12] = [-0.6, -0.3, -0.18, -0.1, -0.05, -0.02, 0.02, 0.05, 0.1, 0.18, 0.3, 0.6];
 /// Slopes over so many times the usual step.
 const WIDER: [f64; 3] = [-1.0, 3.0, -5.0];
 /// Of what came of jumps, so many are followed.
