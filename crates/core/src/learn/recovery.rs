@@ -466,34 +466,3 @@ fn drives_drawn_at_random_are_found_again() {
         assert!(baseline.is_nan() || errors < baseline, "{name} is better: {baseline}, {errors}");
     }
 }
-
-#[test]
-fn diagnose() {
-    let Some(seeds) = env::var("DIAG").ok() else { return };
-    for seed in seeds.split(',').map(|s| s.parse().unwrap()) {
-        std::eprintln!("== {seed}");
-        let mut random = Stream::new(seed, "truth");
-        let reported = reported(random.chance(0.5));
-        let truth = classes::draw(&mut random, &reported);
-        let spec = truth.spec("truth", "drawn at random", &reported);
-        let plan = Plan::new(Budget::Small, reported, Plan::write_limit(reported.capacity_bytes), 1).unwrap();
-        let found = probed(&spec, &plan).unwrap();
-        fit::diagnose::diagnose(&truth, &found, &plan);
-    }
-}
-
-#[test]
-fn quick() {
-    let Some(seeds) = env::var("QUICK").ok() else { return };
-    let (a, b) = seeds.split_once('-').unwrap();
-    let step = env::var("QSTEP").ok().map_or(1, |s| s.parse().unwrap());
-    for seed in (a.parse().unwrap()..b.parse().unwrap()).step_by(step) {
-        let mut random = Stream::new(seed, "truth");
-        let reported = reported(random.chance(0.5));
-        let truth = classes::draw(&mut random, &reported);
-        let spec = truth.spec("truth", "drawn at random", &reported);
-        let plan = Plan::new(Budget::Small, reported, Plan::write_limit(reported.capacity_bytes), 1).unwrap();
-        let found = probed(&spec, &plan).unwrap();
-        fit::quick::quick(seed, &truth, &found, &plan);
-    }
-}

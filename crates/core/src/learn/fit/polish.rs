@@ -60,8 +60,7 @@ impl Problem<'_> {
             }
         }
         let tried = self.try_all(jumps.iter().map(|(_, to)| to.clone()).collect())?;
-        let mut tried: Vec<(usize, Point)> =
-            jumps.iter().zip(tried).filter_map(|((number, _), point)| Some((*number, point?))).collect();
+        let mut tried: Vec<(usize, Point)> = jumps.iter().zip(tried).filter_map(|((number, _), point)| Some((*number, point?))).collect();
         tried.sort_by(|a, b| a.1.cost.total_cmp(&b.1.cost));
         tried.truncate(FOLLOWED);
         for _ in 0..2 {
