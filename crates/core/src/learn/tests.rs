@@ -1,4 +1,4 @@
-use super::candidate::at;
+use super::candidate::{Candidate, at};
 use super::fit::{self, Fitted, OneByOne};
 use super::lab::Lab;
 use super::predict::{self, Figure, Prediction, Unexplained, What};
@@ -7,7 +7,9 @@ use super::probes::{self, Findings, Plan};
 use super::{Budget, Observer, Reported, summary};
 use crate::drive::model;
 use crate::drive::spec::twin::Known;
-use crate::drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull, SlcSize, Trim, WriteCache};
+use crate::drive::spec::{
+    Compression, DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull, SlcSize, Trim, WriteCache,
+};
 use crate::study::small::Small;
 use crate::target::drive::DriveTarget;
 use alloc::format;
@@ -134,6 +136,33 @@ fn a_drive_that_is_unlike_its_class_is_found_again() {
     // Once more, and all is the same.
     let again = learned(&spec, &plan);
     assert_eq!((again.best, again.members), (fitted.best, fitted.members));
+}
+
+/// The link brings 90 MB a second and eight dies program 191 (32 KiB each in 1.37 ms), so that no rate of writes shows compression; what is read has less to come over
+/// a channel. Pages of three bits are of three kinds: a twin need not be sure of that, but may not rule it out.
+#[test]
+fn compression_is_found_where_no_rate_of_writes_shows_it() {
+    let mut spec = drive(|flash| {
+        flash.compression = Some(Compression { stored_permille_min: 250, granularity_bytes: 512, engine_bytes_per_s: 0 });
+        flash.geometry.bits_per_cell = 3;
+        flash.geometry.pages_per_block = 192;
+        flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 120);
+        flash.nand.read_spread_permille = 300;
+        flash.nand.channel_bytes_per_s = 150_000_000;
+    });
+    spec.interface.rate_bytes_per_s = 90_000_000;
+    let plan = plan(&spec, Budget::Small);
+    let found = probed(&spec, &plan).0;
+    let written = found.ns("write zeros").unwrap() / found.ns("write random").unwrap();
+    assert!((written - 1.0).abs() < 0.01, "{written}");
+    let fitted = learned(&spec, &plan);
+    assert!(fitted.best.kind.compresses, "{:?}", fitted.best.kind);
+    let parameters = summary::parameters(&fitted, &plan);
+    let stored = parameters.iter().find(|one| one.field == "flash.compression.stored_permille_min").unwrap();
+    assert!(stored.low <= 250 && stored.high >= 250, "{stored:?}");
+    let like = |one: &&Candidate| one.kind.compresses && one.hidden.bits_per_cell == 3;
+    let like = fitted.members.iter().filter(like).count();
+    assert!(like >= 6, "{like} of {} are as the drive is", fitted.members.len());
 }
 
 /// What probes of a whole drive find is what arithmetic says of it, and they write no more than they say.
