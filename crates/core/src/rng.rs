@@ -50,6 +50,11 @@ impl Stream {
         self.unit() < p
     }
 
+    /// A number with a normal distribution of mean 0 and standard deviation 1, and never further out than 6.
+    pub fn normal(&mut self) -> f64 {
+        normal_quantile(self.unit().clamp(1e-9, 1.0 - 1e-9))
+    }
+
     /// A positive number with a log-normal distribution: this median, and this standard deviation of the natural logarithm.
     pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         median * libm::exp(sigma * normal_quantile(self.unit()))

@@ -6,7 +6,7 @@ use super::Reported;
 use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
 use super::fit::whole::SIZES;
 use crate::drive::spec::VictimPolicy;
-use crate::rng::{Stream, normal_quantile};
+use crate::rng::Stream;
 
 /// Where a number is thought to lie: the median, and the standard deviation of its natural logarithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -163,8 +163,7 @@ pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
     let slc = random.chance(chances.slc);
     let mut logs = [0.0; NUMBERS];
     for (log, prior) in logs.iter_mut().zip(priors(reported)) {
-        let normal = normal_quantile(random.unit().clamp(1e-9, 1.0 - 1e-9)).clamp(-SIGMAS_MAX, SIGMAS_MAX);
-        *log = libm::log(prior.median) + prior.sigma * normal;
+        *log = libm::log(prior.median) + prior.sigma * random.normal().clamp(-SIGMAS_MAX, SIGMAS_MAX);
     }
     // On SATA writes take the command processor as reads do, or longer; on PCIe most take far longer.
     if !pcie {

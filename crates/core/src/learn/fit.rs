@@ -4,6 +4,7 @@
 //! unit ...) are tried one change at a time, numbers fitted by Levenberg's and Marquardt's steps. The ensemble is made by randomised maximum likelihood (Oliver, He and
 //! Reynolds 1996): each member is fitted to figures, and to a class, that are off by as much as they may be; whoever then does not explain the figures is left out.
 
+mod changes;
 mod kinds;
 mod linear;
 mod polish;
@@ -16,7 +17,7 @@ use super::lab::Lab;
 use super::probes::{self, Findings, Plan};
 use super::{Observation, Observer};
 use crate::drive::model;
-use crate::rng::{Stream, normal_quantile};
+use crate::rng::Stream;
 use crate::target::drive::DriveTarget;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,6 +35,10 @@ const ROUNDS: u32 = 8;
 const TEMPER: f64 = 2.0;
 /// And members may be off by so much more.
 const LOOSE: f64 = 1.5;
+/// What a round has to gain, or it is the last.
+const GAIN_MIN: f64 = 0.3;
+/// By how much more than the normal equations say each step is held back; the best is taken.
+const DAMPING: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
 /// Step of a difference quotient, in the logarithm.
 const STEP: f64 = 0.04;
 
@@ -269,6 +274,38 @@ impl Problem<'_> {
         Some(to)
     }
 
+    /// The same with more and more damping.
+    fn damped(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &[Vec<f64>]) -> Vec<Candidate> {
+        DAMPING.iter().filter_map(|damping| self.step(from, residuals, means, slopes, *damping)).collect()
+    }
+
+    /// Each of `points` with its other numbers adapted, by `slopes` of somewhere near, to the one that was moved on purpose, if one was.
+    fn adapted(&mut self, mut points: Vec<(Option<usize>, Point)>, slopes: &[Vec<f64>]) -> Option<Vec<Point>> {
+        let means = self.means();
+        for _ in 0..2 {
+            let steps = points.iter().map(|(moved, point)| {
+                let mut slopes = slopes.to_vec();
+                if let Some(moved) = moved {
+                    slopes[*moved].fill(0.0);
+                }
+                let residuals = self.residuals(&point.shown);
+                let step = self.step(&point.candidate, &residuals, &means, &slopes, 0.05);
+                let mut to = step.unwrap_or_else(|| point.candidate.clone());
+                if let Some(moved) = moved {
+                    to.logs[*moved] = point.candidate.logs[*moved];
+                }
+                to
+            });
+            let steps: Vec<Candidate> = steps.collect();
+            for ((_, point), step) in points.iter_mut().zip(self.try_all(steps)?) {
+                if let Some(step) = step.filter(|step| step.cost < point.cost) {
+                    *point = step;
+                }
+            }
+        }
+        Some(points.into_iter().map(|(_, point)| point).collect())
+    }
+
     /// Which way each number is drawn, by `residuals` and by `means` of the class.
     fn pulls(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &[Vec<f64>]) -> Vec<f64> {
         let pull = |number: usize| {
@@ -290,14 +327,12 @@ impl Problem<'_> {
         for _ in 0..rounds {
             let slopes = self.slopes(&point)?;
             let residuals = self.residuals(&point.shown);
-            let steps =
-                [0.0, 0.1, 1.0, 10.0].iter().filter_map(|damping| self.step(&point.candidate, &residuals, &means, &slopes, *damping));
-            let steps: Vec<Candidate> = steps.collect();
+            let steps = self.damped(&point.candidate, &residuals, &means, &slopes);
             let better = self.try_all(steps)?.into_iter().flatten().min_by(|a, b| a.cost.total_cmp(&b.cost));
             let Some(better) = better.filter(|better| better.cost < point.cost) else { break };
             let gained = point.cost - better.cost;
             point = better;
-            if gained < 0.3 {
+            if gained < GAIN_MIN {
                 break;
             }
         }
@@ -367,7 +402,7 @@ impl Problem<'_> {
 
     /// Figures and a class that are off by as much as they may be, times `scale`.
     fn draw(&self, start: &Point, scale: f64, random: &mut Stream) -> Draw {
-        let mut normal = || scale * normal_quantile(random.unit().clamp(1e-9, 1.0 - 1e-9));
+        let mut normal = || scale * random.normal();
         let noise = start.shown.iter().map(|_| normal()).collect();
         let means = core::array::from_fn(|number| libm::log(self.priors[number].median) + self.priors[number].sigma * normal());
         Draw { noise, means }

@@ -312,3 +312,29 @@ fn crossing_reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: u
 
 /// A file lies in one piece on the drive for so many bytes at least.
 const PIECE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They stay within pieces of 1 MiB, in which a file lies in order on the drive, and begin anywhere in them.
+    #[test]
+    fn longer_reads_begin_anywhere_in_a_piece() {
+        let trim = None;
+        let reported = Reported { capacity_bytes: 1 << 34, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
+        let plan = Plan::new(Budget::Small, reported, 48 << 20, 1).unwrap();
+        let within = plan.part(8, 12);
+        let mut begun = [0; 4];
+        for command in crossing_reads(&plan, "x", within, 16 << 10, 400) {
+            let Command::Read(read) = command else { panic!("{command:?}") };
+            assert!(
+                read.len == 16 << 10 && read.offset >= within.offset && read.offset + read.len <= within.offset + within.len,
+                "{read:?}"
+            );
+            assert_eq!(read.offset % 4096, 0, "{read:?}");
+            assert_eq!(read.offset >> 20, (read.offset + read.len - 1) >> 20, "{read:?}");
+            begun[(read.offset / 4096 % 4) as usize] += 1;
+        }
+        assert!(begun.iter().all(|count| (60..140).contains(count)), "{begun:?}");
+    }
+}

@@ -4,7 +4,7 @@ use super::lab::Lab;
 use super::predict::{self, Figure, Prediction, Unexplained, What};
 use super::probes::whole::{self, Whole};
 use super::probes::{self, Findings, Plan};
-use super::{Budget, Observer, Reported, summary};
+use super::{Budget, Observer, Reported, invert, summary};
 use crate::drive::model;
 use crate::drive::spec::twin::Known;
 use crate::drive::spec::{
@@ -82,6 +82,21 @@ fn the_probes_find_what_arithmetic_says() {
     let rate = found.ns("burst 33554432").unwrap();
     assert!((rate / (1_370_000.0 / (8.0 * 32_768.0)) - 1.0).abs() < 0.02, "{rate}");
     assert_eq!((found.trim_least, found.trim_granularity), (Some((8192, 16384)), Some(8192)));
+    // What is shorter than a mapping unit takes as long to write as one.
+    assert_eq!(invert::unit_written(&found), Some(8192));
+}
+
+/// What was trimmed is erased by then: reads beside TRIMs that wait for nobody take what four reads at once take at most, and no erasure of 3 ms.
+#[test]
+fn reads_beside_queued_trims_wait_for_no_erasure() {
+    let erase = |flash: &mut Flash| (flash.trim.queued, flash.nand.erase_ns) = (true, 3_000_000);
+    let spec = drive(erase);
+    let found = probed(&spec, &plan(&spec, Budget::Small)).0;
+    let lone = 7_700.0 + 41_000.0 + 83_000.0 + 8192.0 / 0.31 + 4096.0 / 0.43;
+    for name in ["reads beside trim many", "reads beside trim all"] {
+        let beside = found.ns(name).unwrap();
+        assert!((lone..4.0 * lone).contains(&beside), "{name}: {beside}, {lone} alone");
+    }
 }
 
 #[test]

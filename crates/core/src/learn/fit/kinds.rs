@@ -1,10 +1,10 @@
 //! The search among kinds of drives: one change at a time.
 
-use super::super::candidate::{Candidate, Kind, at};
-use super::super::classes;
-use super::super::invert::{PROGRAM_OF_FLUSH, invert, unit_written};
-use super::{Point, Problem, ROUNDS};
-use crate::rng::{Stream, normal_quantile};
+use super::super::candidate::{Candidate, Kind};
+use super::super::invert::{invert, unit_written};
+use super::changes::{arrangements, mapped_by, neighbours, other_families, scattered_from};
+use super::{GAIN_MIN, Point, Problem, ROUNDS};
+use crate::rng::Stream;
 use alloc::vec::Vec;
 
 /// Kinds that are worse by more do not explain the figures.
@@ -26,14 +26,14 @@ const ADAPTED: usize = 24;
 const KINDS_MAX: usize = 24;
 /// Of the kinds around one, so many are fitted as they are.
 const FITTED: usize = 4;
-/// Where the best is off by more, in units of what figures may be off by, all arrangements of so many families are fitted side by side, and so many more kinds
-/// are looked around.
+/// Where the best is off by more, in units of what figures may be off by, the search goes on: so many more kinds are looked around each time.
 const UNEXPLAINED: f64 = 0.02;
+const EXPANSIONS_AFTER: usize = 4;
 /// So many kinds are polished at a time, if they are worse by less.
 const POLISHED: usize = 3;
 const POLISHED_MAX: f64 = 40.0;
+/// All arrangements of so many families are fitted side by side.
 const FAMILIES: usize = 2;
-const EXPANSIONS_AFTER: usize = 4;
 /// Where it is off by that even then, so many drives are drawn of whatever kind, and the best of them fitted.
 const UNEXPLAINED_STILL: f64 = 0.1;
 const SCATTERED: usize = 2000;
@@ -142,7 +142,7 @@ impl Problem<'_> {
             let Some(one) = open.min_by(|a, b| a.point.cost.total_cmp(&b.point.cost)) else { break };
             one.polished = true;
             let better = self.polish(one.point.clone())?;
-            if better.cost < one.point.cost - 0.3 {
+            if better.cost < one.point.cost - GAIN_MIN {
                 (one.point, one.expanded) = (better, false);
             }
         }
@@ -220,23 +220,11 @@ impl Problem<'_> {
     /// The best of each kind that is one change away, its numbers adapted to the change.
     fn changed(&mut self, best: &Point) -> Option<Vec<Point>> {
         let slopes = self.slopes(best)?;
-        let means = self.means();
         let points = self.try_all(neighbours(&best.candidate, !self.plan.reported.full_duplex))?;
         let mut all: Vec<Point> = points.into_iter().flatten().collect();
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         all.truncate(ADAPTED);
-        for _ in 0..2 {
-            let steps = all.iter().map(|point| {
-                let residuals = self.residuals(&point.shown);
-                self.step(&point.candidate, &residuals, &means, &slopes, 0.05).unwrap_or_else(|| point.candidate.clone())
-            });
-            let steps: Vec<Candidate> = steps.collect();
-            for (point, step) in all.iter_mut().zip(self.try_all(steps)?) {
-                if let Some(step) = step.filter(|step| step.cost < point.cost) {
-                    *point = step;
-                }
-            }
-        }
+        let mut all = self.adapted(all.into_iter().map(|point| (None, point)).collect(), &slopes)?;
         // The most promising are fitted as they are.
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut fitted = Vec::new();
@@ -275,196 +263,11 @@ fn of_families(tried: &[Tried]) -> Vec<&Point> {
     of_families
 }
 
-/// A drive with other flash behind the same host: arrangement, pages and what they take are drawn, programs so that it writes about as fast.
-fn scattered_from(from: &Candidate, random: &mut Stream) -> Option<Candidate> {
-    let dies = 2_u32 << random.below(6);
-    let channels = (4_u32 << random.below(2)).min(dies);
-    let planes = 1 << random.below(3);
-    let mut to = arranged(from, |kind| {
-        (kind.channels, kind.dies_per_channel) = (channels, dies / channels);
-        (kind.planes, kind.page_bytes) = (planes, 16 << 10);
-    })?;
-    to.kind.read_spread_permille = if random.chance(0.5) { 0 } else { 100 * random.between(1, 4) as u16 };
-    to.kind.suspends ^= random.chance(0.2);
-    to.kind.compresses ^= !to.kind.slc && random.chance(0.2);
-    if random.chance(0.2)
-        && let Some(other) = mapped_by(&to, to.kind.unit_bytes / 2)
-    {
-        to = other;
-    }
-    to.hidden.bits_per_cell = classes::bits(to.kind.slc)[random.below(2) as usize];
-    for (number, sigma) in SCATTER {
-        to.logs[number] += sigma * normal_quantile(random.unit().clamp(1e-9, 1.0 - 1e-9));
-    }
-    Some(to)
-}
-
-/// By how much numbers of the flash are scattered.
-const SCATTER: [(usize, f64); 6] =
-    [(at::READ, 0.3), (at::CHANNEL, 0.5), (at::CACHE, 0.6), (at::PROGRAM, 0.15), (at::SLC_PROGRAM, 0.15), (at::SLC_READ, 0.15)];
-
 /// Takes note of a kind, or of better numbers for it.
 fn add(tried: &mut Vec<Tried>, point: Point, fitted: bool) {
     match tried.iter_mut().find(|one| one.point.candidate.is_kind_of(&point.candidate)) {
         Some(known) if known.point.cost > point.cost => (known.point, known.polished) = (point, false),
         Some(_) => {}
         None => tried.push(Tried { point, fitted, expanded: false, polished: false }),
-    }
-}
-
-/// A flush that takes less besides is as good as one that takes nothing.
-const FLUSH_MIN_NS: f64 = 5e3;
-
-/// Which number fresh data are programmed in.
-const fn programs(kind: &Kind) -> usize {
-    if kind.slc { at::SLC_PROGRAM } else { at::PROGRAM }
-}
-
-/// Changes the arrangement of the flash so that it still writes as fast.
-fn arranged(from: &Candidate, change: impl Fn(&mut Kind)) -> Option<Candidate> {
-    let mut to = from.clone();
-    change(&mut to.kind);
-    let kind = &to.kind;
-    let possible = (1..=16).contains(&kind.channels) && (1..=16).contains(&kind.dies_per_channel) && kind.dies() <= 128;
-    let fits = kind.row_bytes().is_multiple_of(kind.unit_bytes) || kind.unit_bytes.is_multiple_of(kind.row_bytes());
-    if !possible || !(1..=8).contains(&kind.planes) || !(4096..=65_536).contains(&kind.page_bytes) || !fits {
-        return None;
-    }
-    let side_by_side = |kind: &Kind| f64::from(kind.dies()) * kind.row_bytes() as f64;
-    let more = libm::log(side_by_side(&to.kind) / side_by_side(&from.kind));
-    let flushed = from.number(at::FLUSH) + from.number(programs(&from.kind));
-    to.logs[at::PROGRAM] += more;
-    to.logs[at::SLC_PROGRAM] += more;
-    if !to.kind.protected {
-        let program = programs(&to.kind);
-        to.logs[program] = to.logs[program].min(libm::log(PROGRAM_OF_FLUSH * flushed));
-    }
-    // A flush waits for a program and for as long as before in all.
-    to.logs[at::FLUSH] = libm::log((flushed - to.number(programs(&to.kind))).max(FLUSH_MIN_NS));
-    to.logs[at::CHANNEL] -= libm::log(f64::from(to.kind.channels) / f64::from(from.kind.channels));
-    Some(to)
-}
-
-/// Numbers of dies and rows that might be meant; pages of less than 16 KiB where the link may be of their time.
-fn arrangements(from: &Candidate, sata: bool) -> Vec<Candidate> {
-    let mut all = Vec::new();
-    let rows = [4_u64 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10].into_iter().skip(if sata { 0 } else { 2 });
-    for dies in [2_u32, 4, 8, 16, 32, 64] {
-        for row in rows.clone() {
-            for channels in [4, 8].into_iter().filter(|channels| *channels == 4 || dies > 4) {
-                all.extend(arranged(from, |kind| {
-                    (kind.channels, kind.dies_per_channel) = (dies.min(channels), (dies / channels).max(1));
-                    (kind.planes, kind.page_bytes) = ((row >> 14).max(1) as u32, row.min(16 << 10));
-                }));
-            }
-        }
-    }
-    all
-}
-
-/// With another mapping unit, what a TRIM costs for each byte unchanged; and what counts for TRIM stays, the larger of unit and alignment.
-fn mapped_by(from: &Candidate, unit: u64) -> Option<Candidate> {
-    let granularity = from.kind.unit_bytes.max(from.kind.trim_alignment_bytes);
-    let mut to = (4096..=65_536).contains(&unit).then(|| {
-        arranged(from, |kind| {
-            kind.unit_bytes = unit;
-            kind.trim_alignment_bytes = if granularity > unit { granularity } else { 0 };
-        })
-    })??;
-    to.logs[at::TRIM_UNIT] += libm::log(unit as f64 / from.kind.unit_bytes as f64);
-    Some(to)
-}
-
-/// What is one change away.
-fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
-    let mut all: Vec<Candidate> = Vec::new();
-    all.extend(arranged(from, |kind| kind.dies_per_channel *= 2));
-    all.extend(arranged(from, |kind| kind.dies_per_channel /= 2));
-    all.extend(arranged(from, |kind| (kind.channels, kind.dies_per_channel) = (kind.channels * 2, kind.dies_per_channel / 2)));
-    all.extend(arranged(from, |kind| (kind.channels, kind.dies_per_channel) = (kind.channels / 2, kind.dies_per_channel * 2)));
-    all.extend(arranged(from, |kind| kind.channels *= 2));
-    all.extend(arranged(from, |kind| kind.channels /= 2));
-    // Ten channels, as some of the first had.
-    all.extend(
-        [(8, 10), (10, 8)]
-            .into_iter()
-            .filter(|(is, _)| from.kind.channels == *is)
-            .filter_map(|(_, other)| arranged(from, |kind| kind.channels = other)),
-    );
-    all.extend(arranged(from, |kind| kind.planes *= 2));
-    all.extend(arranged(from, |kind| kind.planes /= 2));
-    all.extend(arranged(from, |kind| (kind.dies_per_channel, kind.planes) = (kind.dies_per_channel * 2, kind.planes / 2)));
-    all.extend(arranged(from, |kind| (kind.dies_per_channel, kind.planes) = (kind.dies_per_channel / 2, kind.planes * 2)));
-    all.extend(arranged(from, |kind| kind.page_bytes /= 2));
-    all.extend(arranged(from, |kind| kind.page_bytes *= 2));
-    all.extend(arrangements(from, sata).into_iter().filter(|other| other.kind != from.kind));
-    let of_kind = |change: &dyn Fn(&mut Kind)| arranged(from, change);
-    all.extend([from.kind.unit_bytes * 2, from.kind.unit_bytes / 2].into_iter().filter_map(|unit| mapped_by(from, unit)));
-    all.extend(of_kind(&|kind| kind.suspends = !kind.suspends));
-    all.extend(of_kind(&|kind| kind.protected = !kind.protected));
-    all.extend(of_kind(&|kind| kind.trim_queued = !kind.trim_queued));
-    if !from.kind.slc {
-        all.extend(of_kind(&|kind| kind.compresses = !kind.compresses));
-    }
-    all.extend(other_families(from));
-    for more in [0, 100, 200, 300, 400].into_iter().filter(|more| from.kind.read_spread_permille.abs_diff(*more) == 100) {
-        all.extend(of_kind(&|kind| kind.read_spread_permille = more));
-    }
-    if from.kind.read_spread_permille > 0 {
-        all.extend(classes::bits(from.kind.slc).into_iter().filter(|bits| *bits != from.hidden.bits_per_cell).map(|bits| {
-            let mut to = from.clone();
-            to.hidden.bits_per_cell = bits;
-            to
-        }));
-    }
-    for (number, more) in
-        [(at::READ_AHEAD, 3.0), (at::READ_AHEAD, 1.0 / 3.0), (at::READ_AHEAD, 0.01), (at::CACHE, 2.0), (at::CACHE, 0.5), (at::SUSPEND, 0.5)]
-    {
-        let mut jump = from.clone();
-        jump.logs[number] += libm::log(more);
-        all.push(jump);
-    }
-    all
-}
-
-const fn within([few, many]: [u8; 2], bits: u8) -> u8 {
-    if bits < few {
-        few
-    } else if bits > many {
-        many
-    } else {
-        bits
-    }
-}
-
-/// With a part of one bit a cell where there was none, emptied or not, or without.
-fn other_families(from: &Candidate) -> Vec<Candidate> {
-    if from.kind.compresses {
-        return Vec::new();
-    }
-    let with = |folds: bool| {
-        let mut to = from.clone();
-        (to.kind.slc, to.kind.folds) = (true, folds);
-        to.hidden.bits_per_cell = within(classes::bits(true), from.hidden.bits_per_cell);
-        if !from.kind.slc {
-            to.logs[at::SLC_PROGRAM] = from.logs[at::PROGRAM];
-            to.logs[at::PROGRAM] += libm::log(6.0);
-        }
-        // What is read after a rest is native cells, or it is not.
-        let shown = if from.kind.slc && !from.kind.folds { from.logs[at::SLC_READ] } else { from.logs[at::READ] };
-        (to.logs[at::READ], to.logs[at::SLC_READ]) = if folds { (shown, shown - libm::log(2.5)) } else { (shown + libm::log(2.5), shown) };
-        to
-    };
-    let without = || {
-        let mut to = from.clone();
-        (to.kind.slc, to.kind.folds) = (false, true);
-        to.hidden.bits_per_cell = within(classes::bits(false), from.hidden.bits_per_cell);
-        to.logs[at::PROGRAM] = from.logs[at::SLC_PROGRAM];
-        to.logs[at::READ] = if from.kind.folds { from.logs[at::READ] } else { from.logs[at::SLC_READ] };
-        to
-    };
-    match (from.kind.slc, from.kind.folds) {
-        (false, _) => alloc::vec![with(true), with(false)],
-        (true, folds) => alloc::vec![with(!folds), without()],
     }
 }

@@ -2,7 +2,7 @@
 //! nowhere there.
 
 use super::super::candidate::{Candidate, NUMBERS};
-use super::{Point, Problem};
+use super::{GAIN_MIN, Point, Problem};
 use alloc::vec::Vec;
 
 /// By how much the logarithm of one number is moved, all else following.
@@ -11,9 +11,8 @@ const JUMPS: [f64; 12] = [-0.6, -0.3, -0.18, -0.1, -0.05, -0.02, 0.02, 0.05, 0.1
 const WIDER: [f64; 3] = [-1.0, 3.0, -5.0];
 /// Of what came of jumps, so many are followed.
 const FOLLOWED: usize = 24;
-/// Rounds at most, and what one has to gain.
+/// Rounds at most.
 const ROUNDS: u32 = 16;
-const GAIN_MIN: f64 = 0.3;
 
 impl Problem<'_> {
     /// Improves the numbers of `point` by other slopes, and by jumps of one number that the others follow.
@@ -34,9 +33,7 @@ impl Problem<'_> {
         for wider in WIDER {
             let slopes = self.slopes_over(&point, wider)?;
             let residuals = self.residuals(&point.shown);
-            let steps = [0.0, 0.1, 1.0, 10.0].iter();
-            let steps: Vec<Candidate> =
-                steps.filter_map(|damping| self.step(&point.candidate, &residuals, &means, &slopes, *damping)).collect();
+            let steps = self.damped(&point.candidate, &residuals, &means, &slopes);
             point = self.best_of(point, steps)?;
         }
         Some(point)
@@ -50,7 +47,6 @@ impl Problem<'_> {
 
     fn jumped(&mut self, point: Point) -> Option<Point> {
         let slopes = self.slopes(&point)?;
-        let means = self.means();
         let mut jumps = Vec::new();
         for number in (0..NUMBERS).filter(|number| point.candidate.kind.has(*number)) {
             for jump in JUMPS {
@@ -60,26 +56,11 @@ impl Problem<'_> {
             }
         }
         let tried = self.try_all(jumps.iter().map(|(_, to)| to.clone()).collect())?;
-        let mut tried: Vec<(usize, Point)> = jumps.iter().zip(tried).filter_map(|((number, _), point)| Some((*number, point?))).collect();
+        let mut tried: Vec<(Option<usize>, Point)> =
+            jumps.iter().zip(tried).filter_map(|((number, _), point)| Some((Some(*number), point?))).collect();
         tried.sort_by(|a, b| a.1.cost.total_cmp(&b.1.cost));
         tried.truncate(FOLLOWED);
-        for _ in 0..2 {
-            let steps = tried.iter().map(|(number, there)| {
-                let mut slopes = slopes.clone();
-                slopes[*number].fill(0.0);
-                let residuals = self.residuals(&there.shown);
-                let mut to = self.step(&there.candidate, &residuals, &means, &slopes, 0.05).unwrap_or_else(|| there.candidate.clone());
-                to.logs[*number] = there.candidate.logs[*number];
-                to
-            });
-            let steps: Vec<Candidate> = steps.collect();
-            for ((_, there), step) in tried.iter_mut().zip(self.try_all(steps)?) {
-                if let Some(step) = step.filter(|step| step.cost < there.cost) {
-                    *there = step;
-                }
-            }
-        }
-        let points = tried.into_iter().map(|(_, there)| there);
-        points.chain(core::iter::once(point)).min_by(|a, b| a.cost.total_cmp(&b.cost))
+        let points = self.adapted(tried, &slopes)?;
+        points.into_iter().chain(core::iter::once(point)).min_by(|a, b| a.cost.total_cmp(&b.cost))
     }
 }

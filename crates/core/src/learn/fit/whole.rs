@@ -10,7 +10,7 @@ use super::super::probes::{self, Findings, Plan};
 use super::linear::Matrix;
 use super::{Fitted, LOOSE, Point, TEMPER, Trials, Tries, explained_by, most_of, off_by, pick, points};
 use crate::drive::model;
-use crate::rng::{Stream, normal_quantile};
+use crate::rng::Stream;
 use crate::study::small::Small;
 use crate::target::drive::DriveTarget;
 use alloc::vec;
@@ -420,10 +420,9 @@ impl Problem<'_> {
         let mut draws = Vec::new();
         let mut starts = Vec::new();
         for member in &fitted.members {
-            let mut normal = || normal_quantile(random.unit().clamp(1e-9, 1.0 - 1e-9));
-            let noise: Vec<f64> = best.shown.iter().map(|_| normal()).collect();
+            let noise: Vec<f64> = best.shown.iter().map(|_| random.normal()).collect();
             let mut means: [f64; SIZES] =
-                core::array::from_fn(|size| libm::log(self.priors[size].median) + self.priors[size].sigma * normal());
+                core::array::from_fn(|size| libm::log(self.priors[size].median) + self.priors[size].sigma * random.normal());
             if !member.kind.slc {
                 // A member is a draw of what the small probes say already.
                 (means[of::PROGRAM], means[of::READ]) = (member.logs[at::PROGRAM], member.logs[at::READ]);

@@ -1,17 +1,13 @@
 //! Synthetic costs whose parameters are known, against least squares by normal equations.
 
 use super::*;
-use crate::rng::{Stream, normal_quantile};
+use crate::rng::Stream;
 use alloc::vec::Vec;
 
 const MIB: f64 = 1_048_576.0;
 
 fn size(rng: &mut Stream) -> f64 {
     65_536.0 * libm::exp(rng.unit() * libm::log(1024.0))
-}
-
-fn normal(rng: &mut Stream) -> f64 {
-    normal_quantile(rng.unit().clamp(1e-9, 1.0 - 1e-9))
 }
 
 /// Weights, intercept, slope and weighted sum of squares, by the normal equations over all observations: each weighs one by the square of what those
@@ -51,7 +47,7 @@ fn the_fit_is_least_squares_with_fading_weights() {
         let mut rng = Stream::new(seed, "costs");
         let mut fit = CostFit::default();
         let samples: Vec<Sample> = (0..3 + seed * 2)
-            .map(|_| (size(&mut rng), normal(&mut rng)))
+            .map(|_| (size(&mut rng), rng.normal()))
             .map(|(bytes, deviation)| (bytes, (150_000.0 + 4_000.0 * bytes / MIB) * (1.0 + 0.05 * deviation)))
             .collect();
         samples.iter().for_each(|(bytes, nanos)| fit.add(*bytes, *nanos));
@@ -77,7 +73,7 @@ fn what_is_known_is_recovered_within_the_stated_error_as_often_as_that_says() {
         for seed in 0..400 {
             let mut rng = Stream::new(seed, "coverage");
             let mut fit = CostFit::default();
-            let cost = |bytes: f64, rng: &mut Stream| (command_ns + mib_ns * bytes / MIB) * (1.0 + share * normal(rng));
+            let cost = |bytes: f64, rng: &mut Stream| (command_ns + mib_ns * bytes / MIB) * (1.0 + share * rng.normal());
             for _ in 0..60 {
                 let bytes = size(&mut rng);
                 let nanos = cost(bytes, &mut rng);
