@@ -40,6 +40,10 @@ const SHORTEST_NS: f64 = 0.01;
 /// Time after which a drive has done in the background what it does for so little data, where time costs nothing.
 const REST: Nanos = Nanos::from_secs(60);
 
+/// For how long a drive is left alone before reads that are not meant to meet writes: where flushes are free, a write cache is still being emptied behind one. Short
+/// enough that a drive begins nothing by itself.
+const SETTLE: Nanos = Nanos::from_millis(500);
+
 /// How a drive is reached: what stands between the probes and it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {

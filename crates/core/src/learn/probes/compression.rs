@@ -1,7 +1,7 @@
 //! Sequential writes of zeros, of data of which half can be compressed away, and of such that cannot be compressed; and reads of them. Where the link is slower
 //! than the flash no rate of writes shows compression, but what was compressed is less to fetch from the flash.
 
-use super::{Findings, Lab, Plan, Probe, crossing_reads, sequential};
+use super::{Findings, Lab, Plan, Probe, SETTLE, crossing_reads, sequential};
 use crate::data::DataClass;
 use crate::drive::Command;
 use crate::target::TargetResult;
@@ -33,6 +33,7 @@ impl Probe for Compression {
             let stream = lab.stream(4, sequential(extent, class))?;
             let flush = lab.one(Command::Flush)?;
             found.add(self.name(), format!("write {name}"), (stream.took + flush).0 as f64 / extent.len as f64, 0.02);
+            lab.idle(SETTLE);
             let read = lab.stream(1, crossing_reads(plan, &format!("read {name}"), extent, READ, READS))?;
             found.add(self.name(), format!("read {name}"), read.middle_ns(), 0.02);
         }

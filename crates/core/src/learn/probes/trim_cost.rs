@@ -1,18 +1,14 @@
 //! TRIM commands of chosen numbers of ranges and sizes, of space that holds data and space that holds none: what a command, a range, a mapped unit and a
 //! byte cost. And reads beside one: does everybody wait?
 
-use super::{Findings, Lab, Plan, Probe, reads};
+use super::{Findings, Lab, Plan, Probe, SETTLE, reads};
 use crate::drive::{Command, Extent};
 use crate::target::TargetResult;
-use crate::units::Nanos;
 use alloc::format;
 use alloc::vec::Vec;
 
 /// Bytes of a short range: longer than what drives ignore, mostly.
 const SHORT: u64 = 64 << 10;
-
-/// For how long a drive is left alone before reads beside TRIMs.
-const SETTLE: Nanos = Nanos::from_secs(1);
 
 /// TRIMs.
 pub struct TrimCost;
@@ -54,7 +50,6 @@ impl Probe for TrimCost {
         let short: Vec<Extent> =
             (0..ranges(256)).map(|nth| Extent { offset: all.offset + nth * 2 * plan.small(), len: plan.small() }).collect();
         found.add(self.name(), "trim shortest again", lab.trim(&short)?.0 as f64, 0.015);
-        // What the TRIMs before left to erase is erased first.
         lab.idle(SETTLE);
         // Nothing is unmapped by it, so that it is neither slower nor faster when it is done twice.
         let beside: Vec<Command<'static>> = reads(plan, "beside trim", plan.part(0, 4), plan.small(), 4).collect();
