@@ -192,10 +192,11 @@ fn made(setup: &Setup, policies: &[PolicySpec], asked: &Asked, threads: usize, s
     let (cells, untried) = asked.cells(setup, policies).map_err(|problem| problem.to_string())?;
     let mut made = Made { target: setup.label.clone(), complete: true, untried, ..Made::default() };
     let no_assumptions = |reason: String| Untried { policy: "other assumptions".to_owned(), reason };
-    let trials = asked.assumptions.map_or(Ok(None), |breadth| Trials::new(setup, policies, breadth)).unwrap_or_else(|problem| {
-        made.untried.push(no_assumptions(problem.to_string()));
-        None
-    });
+    let trials =
+        asked.assumptions.map_or(Ok(None), |breadth| Trials::new(setup, policies, breadth, &asked.extent)).unwrap_or_else(|problem| {
+            made.untried.push(no_assumptions(problem.to_string()));
+            None
+        });
     let small: Vec<_> = trials.iter().flat_map(Trials::studies).collect();
     let (runs, small) = all(&cells, &small, threads, signs).ok_or_else(|| "it was stopped".to_owned())?;
     for (cell, run) in cells.iter().zip(runs) {

@@ -53,6 +53,7 @@ fn known() -> impl DoubleEndedIterator<Item = &'static Drive> {
 /// # Errors
 /// An unknown name (with the nearest known one), an unreadable file, a specification that is not valid: file, line and field are named.
 pub fn load(reference: &str) -> anyhow::Result<Drive> {
+    let reference = without_prefix(reference);
     if let Some(drive) = again::drive_instead_of(reference)? {
         return Ok(drive);
     }
@@ -67,11 +68,17 @@ pub fn load(reference: &str) -> anyhow::Result<Drive> {
 /// # Errors
 /// An unknown name or an unreadable file, as [`load`].
 pub fn text(reference: &str) -> anyhow::Result<String> {
+    let reference = without_prefix(reference);
     if is_path(reference) {
         return read(reference);
     }
     let named = |text: &&str| parse(text).is_ok_and(|drive| drive.spec.name == reference);
     files().find(named).map(str::to_owned).ok_or_else(|| unknown(reference).into())
+}
+
+/// Where only a drive can be meant it may be named as everywhere else: `drive:NAME`.
+fn without_prefix(reference: &str) -> &str {
+    reference.strip_prefix("drive:").unwrap_or(reference)
 }
 
 fn is_path(reference: &str) -> bool {

@@ -1,11 +1,20 @@
 //! What months of use would do to a drive that was measured: a study of its twin, in the report of what was measured.
 
 use super::judged::Judged;
-use super::{Study, answer, months, policy};
+use super::{Study, answer, months, policy, sensitivity};
 use crate::document::{Block, Section};
+use crate::run::{Field, Run, TargetKind};
+use crate::runner::header::Header;
+use crate::runner::recorder::Recorded;
+use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+
+/// How it is kept.
+const WORKLOAD: &str = "months on a twin";
+const ORIGIN: &str = "twin";
+const DOUBT: &str = "doubt";
 
 /// Months of use on the twin of a drive.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +28,22 @@ pub struct Predicted {
 }
 
 impl Predicted {
+    /// Whose months they are, as a run, so that it can be kept with the runs of the study: all in settings.
+    #[must_use]
+    pub fn as_run(&self) -> Run {
+        let doubts = self.doubts.iter().map(|doubt| Field::new(DOUBT, doubt));
+        let settings = core::iter::once(Field::new(ORIGIN, &self.origin)).chain(doubts).collect();
+        Header::new(WORKLOAD, settings, TargetKind::ModelledVolume, &self.study.target, policy::NONE, 0).into_run(Recorded::default(), true)
+    }
+
+    /// What [`as_run`](Self::as_run) made, without the months; `None` if it is something else.
+    #[must_use]
+    pub fn of_run(run: &Run) -> Option<Self> {
+        let origin = Field::find(&run.settings, ORIGIN).filter(|_| run.workload == WORKLOAD)?.to_owned();
+        let doubts = run.settings.iter().filter(|field| field.key == DOUBT).map(|field| field.value.clone()).collect();
+        Some(Self { study: Study { target: run.target_label.clone(), complete: true, ..Study::default() }, origin, doubts })
+    }
+
     /// What the first screen says of it, in a few words.
     #[must_use]
     pub fn note(&self) -> String {
@@ -28,14 +53,15 @@ impl Predicted {
         let Some(ensemble) = sensitivity.as_ref().and_then(|sensitivity| sensitivity.ensemble.as_ref()) else {
             return format!("predicted on its twin ({}): {choice}", self.origin);
         };
-        let recommended = sensitivity.as_ref().map_or(choice, |sensitivity| sensitivity.recommended.as_str());
+        let recommended = sensitivity::name(study.recommendation);
+        let decided = if ensemble.decides(recommended) { format!("{recommended}, ") } else { String::new() };
         let rate = |policy: &str| ensemble.range(policy, |shown| shown.rate);
         let beside = match study.policy().filter(|policy| *policy != policy::NONE) {
             Some(policy) => format!("{} random writes/s with it, {} without", rate(policy), rate(policy::NONE)),
             None => format!("{} random writes/s without trimming", rate(policy::NONE)),
         };
         let doubts: String = self.doubts.iter().map(|doubt| format!("; but {doubt}")).collect();
-        format!("predicted on its twin ({}), not measured: {recommended}, {}; {beside}{doubts}", self.origin, ensemble.short(recommended))
+        format!("predicted on its twin ({}), not measured: {decided}{}; {beside}{doubts}", self.origin, ensemble.short(recommended))
     }
 
     /// What the report has of it: what it is, ranges over the drives that fit, and the twin's own months.
@@ -44,7 +70,7 @@ impl Predicted {
         let study = Judged::of(&self.study);
         let sensitivity = study.sensitivity();
         let ensemble = sensitivity.as_ref().and_then(|sensitivity| sensitivity.ensemble.as_ref());
-        let sentence = ensemble.zip(sensitivity.as_ref()).map(|(ensemble, sensitivity)| ensemble.sentence(&sensitivity.recommended));
+        let sentence = ensemble.map(|ensemble| ensemble.sentence(sensitivity::name(study.recommendation)));
         let text = [
             format!("Predicted, not measured: a study of the twin that was learned from this drive ({}).", self.origin),
             sentence.unwrap_or_else(|| String::from("Other drives that fit were not tried.")),
@@ -85,10 +111,18 @@ mod tests {
     }
 
     #[test]
+    fn whose_months_they_are_is_kept_and_read_again() {
+        let predicted = predicted();
+        let again = Predicted::of_run(&predicted.as_run()).unwrap();
+        assert_eq!((&again.origin, &again.doubts, &again.study.target), (&predicted.origin, &predicted.doubts, &predicted.study.target));
+        assert!(again.study.runs.is_empty() && Predicted::of_run(&predicted.study.runs[0]).is_none());
+    }
+
+    #[test]
     fn the_months_stand_beside_what_was_measured_as_ranges_and_are_called_predicted() {
         let predicted = predicted();
         let note = predicted.note();
-        assert!(note.starts_with("predicted on its twin (ACME 1, learned on 2026-01-02), not measured: idle, cannot be decided: best on 2 of 3 drives that fit"), "{note}");
+        assert!(note.starts_with("predicted on its twin (ACME 1, learned on 2026-01-02), not measured: cannot be decided: of 3 drives that fit idle on 2, batched on 1; 1,100 (1,000 to 1,200) random writes/s with it"), "{note}");
         assert!(note.ends_with("; but it has another firmware"), "{note}");
         let around = Around { predicted: Some(Box::new(predicted)), ..Around::default() };
         let study = fixtures::whole();

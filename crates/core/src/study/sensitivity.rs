@@ -1,7 +1,7 @@
 //! Which assumption decides: small studies with one assumption changed at a time, within what is plausible, each judged by the same rules.
 
 use super::ageing::{Ageing, DAILY};
-use super::cells::{Cell, DATA, Question, Work};
+use super::cells::{Cell, DATA, Extent, Question, Work};
 use super::ensemble::{Ensemble, Fit};
 use super::job::Job;
 use super::modelled::{self, Setup};
@@ -27,9 +27,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// What a small study is made on, and of.
-const SIZE: Bytes = Bytes(1_000_000_000);
 const SCALE: Scale = Scale { name: "assumptions", divisor: 20, repeats: 1 };
-const DRIVE_WRITES: f64 = 1.0;
+const SMALL: Months = Months { size: Bytes(1_000_000_000), drive_writes: 1.0, thorough: false };
 /// How it is kept.
 const WORKLOAD: &str = "assumptions";
 const SETTING: &str = "sensitivity";
@@ -137,13 +136,13 @@ impl Sensitivity {
     /// A sentence for the verdict on `recommended`, what the study itself came to.
     pub fn sentence(&self, recommended: &str) -> String {
         let robust = self.about_assumptions(recommended);
-        let ensemble = self.ensemble.as_ref().map(|ensemble| ensemble.sentence(&self.recommended));
+        let ensemble = self.ensemble.as_ref().map(|ensemble| ensemble.sentence(recommended));
         [robust, ensemble].into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
     fn about_assumptions(&self, recommended: &str) -> Option<String> {
         let (all, decisive) = (self.rows.len(), self.decisive());
-        if all == 0 && self.ensemble.is_some() && recommended == self.recommended {
+        if all == 0 && self.ensemble.is_some() {
             return None;
         }
         let aside = if recommended == self.recommended {
@@ -171,17 +170,20 @@ impl Sensitivity {
 
     /// A few words: "robust: 10 of 10 assumptions", on what it depends, or that it is close.
     pub fn short(&self, recommendation: Recommendation) -> String {
-        if !self.is_about(recommendation) {
-            return format!("close: smaller studies come to {}", self.recommended);
-        }
+        let close = || format!("close: smaller studies come to {}", self.recommended);
         if let Some(ensemble) = &self.ensemble {
-            let held = ensemble.short(&self.recommended);
+            let gains = ensemble.gains(name(recommendation)).map(|gains| format!(": {gains}")).unwrap_or_default();
+            let held = format!("{}{gains}", ensemble.short(name(recommendation)));
             // Which assumptions decide stands with all details.
             return match self.decisive().len() {
                 _ if self.rows.is_empty() => held,
+                _ if !self.is_about(recommendation) => format!("{held}; {}", close()),
                 0 => format!("{held}; robust: {0} of {0} assumptions", self.rows.len()),
                 some => format!("{held}; holds under {} of {} assumptions", self.rows.len() - some, self.rows.len()),
             };
+        }
+        if !self.is_about(recommendation) {
+            return close();
         }
         let (all, decisive) = (self.rows.len(), self.decisive());
         let held = format!("{} of {all} assumptions", all - decisive.len());
@@ -228,12 +230,22 @@ pub fn name(recommendation: Recommendation) -> &'static str {
     }
 }
 
+/// How much of months of use is made.
+#[derive(Debug, Clone, Copy)]
+struct Months {
+    /// The capacity at which.
+    size: Bytes,
+    drive_writes: f64,
+    thorough: bool,
+}
+
 /// All that a small study depends on.
 #[derive(Debug, Clone)]
 struct Case {
     setup: Setup,
     mix: churn::Settings,
     daily: f64,
+    months: Months,
 }
 
 impl Case {
@@ -244,11 +256,12 @@ impl Case {
         }
     }
 
-    /// The same on another drive.
-    fn with(&self, spec: &DriveSpec) -> Self {
+    /// The same months as those of the study itself on another drive: what differs then is the drive.
+    fn member(&self, spec: &DriveSpec, extent: &Extent) -> Self {
         let mut other = self.clone();
         other.setup.drive.spec = spec.clone();
         other.setup.drive.twin = None;
+        other.months = Months { size: extent.aged, drive_writes: extent.drive_writes, thorough: true };
         other
     }
 
@@ -257,7 +270,7 @@ impl Case {
     /// # Errors
     /// Such a drive is not possible.
     fn cells(&self, policies: &[PolicySpec]) -> Result<Vec<Cell>, Problem> {
-        let small = Small::of(&self.setup.drive.spec, SIZE)?;
+        let small = Small::of(&self.setup.drive.spec, SMALL.size)?;
         let mut beside = self.setup.clone();
         beside.drive.spec = small.spec;
         let jobs: Vec<Job> = SCALE.jobs(self.setup.seed)?.into_iter().filter(|job| matches!(job, Job::Tree { .. })).collect();
@@ -267,8 +280,9 @@ impl Case {
                 let work = Work::Job { setup: Box::new(beside.clone()), job: job.clone(), brief: true };
                 cells.push(Cell { question: Question::Deleting, work, policy: *policy });
             }
-            let mut ageing = Ageing::new(self.setup.clone(), self.setup.fill, DATA, DRIVE_WRITES);
-            (ageing.size, ageing.mix, ageing.daily, ageing.thorough) = (SIZE, self.mix, self.daily, false);
+            let Months { size, drive_writes, thorough } = self.months;
+            let mut ageing = Ageing::new(self.setup.clone(), self.setup.fill, DATA, drive_writes);
+            (ageing.size, ageing.mix, ageing.daily, ageing.thorough) = (size, self.mix, self.daily, thorough);
             cells.push(Cell { question: Question::Ageing, work: Work::Months(Box::new(ageing)), policy: *policy });
         }
         Ok(cells)
@@ -303,10 +317,10 @@ impl Trials {
     ///
     /// # Errors
     /// A filesystem that cannot be made.
-    pub fn new(setup: &Setup, policies: &[PolicySpec], breadth: Breadth) -> Result<Option<Self>, Problem> {
+    pub fn new(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &Extent) -> Result<Option<Self>, Problem> {
         let Some(flash) = setup.drive.spec.flash().filter(|flash| flash.trim.supported) else { return Ok(None) };
         let mix = churn::Settings { class: DATA, ..churn::Settings::default() };
-        let mut base = Case { setup: setup.clone(), mix, daily: DAILY };
+        let mut base = Case { setup: setup.clone(), mix, daily: DAILY, months: SMALL };
         if base.setup.fill < FILL_MIN {
             // On an empty filesystem no file comes and goes.
             base.setup.fill = FILL_MIN;
@@ -315,7 +329,7 @@ impl Trials {
         let mut trials = trials(&base, flash)?;
         trials.retain(|trial| breadth.includes(trial.assumption));
         let twin = setup.drive.twin.as_ref();
-        let members = twin.map(|twin| twin.members.iter().take(breadth.members()).map(|member| base.with(member)).collect());
+        let members = twin.map(|twin| twin.members.iter().take(breadth.members()).map(|member| base.member(member, extent)).collect());
         Ok(Some(Self { base, trials, members: members.unwrap_or_default(), policies: policies.to_vec() }))
     }
 
@@ -358,8 +372,8 @@ impl Trials {
 }
 
 /// What decides what all of them say, as text.
-pub fn detail(setup: &Setup, policies: &[PolicySpec], breadth: Breadth) -> String {
-    format!("{setup:?} {policies:?} {SIZE:?} {SCALE:?} {DRIVE_WRITES} {breadth:?}")
+pub fn detail(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &Extent) -> String {
+    format!("{setup:?} {policies:?} {SMALL:?} {SCALE:?} {breadth:?} {:?} {}", extent.aged, extent.drive_writes)
 }
 
 fn trials(base: &Case, flash: &Flash) -> Result<Vec<Trial>, Problem> {
@@ -524,7 +538,7 @@ mod tests {
             used: Used::by_churn(&modelled::volume_named("ext4"), 0.6, 1).unwrap(),
             seed: 1,
         };
-        Case { setup, mix: churn::Settings { class: DATA, ..churn::Settings::default() }, daily: DAILY }
+        Case { setup, mix: churn::Settings { class: DATA, ..churn::Settings::default() }, daily: DAILY, months: SMALL }
     }
 
     #[test]

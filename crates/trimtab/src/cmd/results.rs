@@ -17,6 +17,8 @@ use crate::store::{self, Reference, RunId, Store, StoreError};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
+use trimtab_core::study::answer::Around;
+use trimtab_core::study::predicted::Predicted;
 use trimtab_core::study::{Study, Untried};
 use trimtab_core::usage::UsageError;
 
@@ -96,8 +98,23 @@ fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, R
     Ok(runs)
 }
 
+/// A study out of the store.
+struct Kept {
+    id: RunId,
+    study: Study,
+    /// What months of use do to the twin of what was measured.
+    predicted: Option<Predicted>,
+}
+
+impl Kept {
+    /// What there is to say around it.
+    fn around(&self) -> Around {
+        Around { kept: Some(self.id.short()), predicted: self.predicted.clone().map(Box::new), ..Around::default() }
+    }
+}
+
 /// The study that `reference` means, if it means one, with its runs.
-fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<(RunId, Study)>> {
+fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<Kept>> {
     let reference = &store.resolve(reference)?;
     let found = match reference {
         Reference::Study(_) | Reference::LastStudy(_) => store.find_study(reference)?,
@@ -111,17 +128,11 @@ fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<(RunId, 
     let (id, record) = found;
     let mut study = Study { target: record.target, complete: record.complete, ..Study::default() };
     study.untried = record.untried.into_iter().map(|field| Untried { policy: field.key, reason: field.value }).collect();
+    let mut predicted = None;
     for (part, run) in record.runs {
-        let run = store.load(run)?;
-        match part.as_str() {
-            "ageing" => study.ageing.push(run),
-            "tuning" => study.tuning.push(run),
-            "kernels" => study.kernels.push(run),
-            "assumptions" => study.assumptions = Some(run),
-            _ => study.runs.push(run),
-        }
+        super::study::put_back(&mut study, &mut predicted, &part, store.load(run)?);
     }
-    Ok(Some((id, study)))
+    Ok(Some(Kept { id, study, predicted }))
 }
 
 /// `KEY=VALUE`.

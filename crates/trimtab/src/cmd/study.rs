@@ -5,7 +5,7 @@ mod modelled;
 mod published;
 mod three;
 
-pub use kept::print_kept as print;
+pub use kept::{print, put_back};
 
 use crate::cmd::options::SafetyArgs;
 use crate::drives::twins;
@@ -331,8 +331,7 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
 
 /// Keeps the runs, writes the report, prints the answer, and ends as the study ended.
 fn conclude(args: &Args, context: &Context, study: &Study, predicted: Option<Predicted>, began: Instant) -> anyhow::Result<ExitCode> {
-    let kept = kept::keep(context, study);
-    let months = predicted.as_ref().map(|predicted| kept::keep(context, &predicted.study)).transpose();
+    let kept = kept::keep(context, study, predicted.as_ref());
     let id = kept.as_ref().ok().copied().flatten();
     let mut around =
         Around { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()), predicted: predicted.map(Box::new) };
@@ -342,11 +341,8 @@ fn conclude(args: &Args, context: &Context, study: &Study, predicted: Option<Pre
     kept::print(context, id, &judged, &around, args.details)?;
     // The first screen says both, and is to stay on the screen.
     let first_screen = !args.details && !context.json;
-    if let Some(id) = months.context("the months of the twin could not be kept")?.flatten().filter(|_| !first_screen) {
-        context.remark(&format!("the months of the twin are kept as study {0}: trimtab results show study:{0}", id.short()));
-    }
     if let Some(id) = kept.context("the result above could not be kept")?.filter(|_| !first_screen) {
-        let runs = study.all().count();
+        let runs = study.all().count() + around.predicted.as_ref().map_or(0, |predicted| predicted.study.all().count());
         let s = if runs == 1 { "" } else { "s" };
         context.remark(&format!("kept as study {} ({runs} run{s}): trimtab results show study:{}", id.short(), id.short()));
     }

@@ -19,7 +19,7 @@ use trimtab_core::run::Run;
 use trimtab_core::runner::End;
 use trimtab_core::runner::header::Header;
 use trimtab_core::simulate::Watcher;
-use trimtab_core::study::cells::{Cell, Question};
+use trimtab_core::study::cells::{Cell, Extent, Question};
 use trimtab_core::study::job::Job;
 use trimtab_core::study::matrix::Matrix;
 use trimtab_core::study::modelled::Setup;
@@ -55,8 +55,8 @@ pub struct Assumptions {
 
 impl<'a> Modelled<'a> {
     /// Changes assumptions, too; if a run says already what that does, it is taken. Not if another cell than that is wanted.
-    pub fn assume(&mut self, setup: Setup, policies: &[PolicySpec], breadth: Breadth, only: Option<&str>) {
-        let cell = checkpoint::name(sensitivity::header(&setup), &sensitivity::detail(&setup, policies, breadth));
+    pub fn assume(&mut self, setup: Setup, policies: &[PolicySpec], (breadth, extent): (Breadth, &Extent), only: Option<&str>) {
+        let cell = checkpoint::name(sensitivity::header(&setup), &sensitivity::detail(&setup, policies, breadth, extent));
         if only.is_some_and(|only| only != cell) || !setup.trims() {
             return;
         }
@@ -64,7 +64,7 @@ impl<'a> Modelled<'a> {
         if self.study.assumptions.is_some() {
             return;
         }
-        match Trials::new(&setup, policies, breadth) {
+        match Trials::new(&setup, policies, breadth, extent) {
             Ok(trials) => self.assumptions = trials.map(|trials| Assumptions { setup, trials, cell }),
             // What cannot be tried costs no run that is there.
             Err(problem) => self.study.untried.push(no_assumptions(problem.to_string())),

@@ -106,9 +106,19 @@ impl Twin {
         };
         let learned = self.parameters.iter().filter(|one| one.field != SPARE).map(|one| (one.field.clone(), of(one)));
         let said = || Source { kind: SourceKind::Published, text: "what the drive says of itself".to_owned() };
-        learned.chain(["capacity_bytes", "logical_block_bytes"].map(|field| (field.to_owned(), said()))).collect()
+        learned.chain(SAID.map(|field| (field.to_owned(), said()))).collect()
     }
 }
+
+/// What a drive says of itself, or its link does.
+const SAID: [&str; 6] = [
+    "capacity_bytes",
+    "logical_block_bytes",
+    "interface.queue_depth",
+    "interface.full_duplex",
+    "flash.trim.ranges_per_command_max",
+    "flash.trim.range_bytes_max",
+];
 
 /// From what a twin was learned, when and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -108,7 +108,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let target = TargetSpec::resolve_as(&args.target, TAKES)?;
     if args.resume && matches!(target, TargetSpec::Drive(_)) {
-        return Err(UsageError::new("--resume is for drives that are there: a modelled one is probed in seconds").into());
+        return Err(UsageError::new("--resume is for drives that are there: a modelled one is learned at once, in a minute or two").into());
     }
     ground::check_rest(args.rest)?;
     let modelled = if let TargetSpec::Drive(name) = &target { Some(drives::load(name)?.spec) } else { None };
@@ -168,6 +168,7 @@ struct Watching(Progress);
 
 impl Observer for Watching {
     fn tried(&mut self, candidates: u32) {
+        self.0.phase("drives tried that may explain it");
         self.0.set(candidates.into());
     }
 
@@ -195,8 +196,15 @@ fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, contex
         "found": measured.observations().map(|one| json!({ "name": one.name, "probe": one.probe, "value_ns": one.value_ns })).collect::<Vec<_>>(),
     });
     context.report("twin", 1, &document, || {
+        let off = twin.origin.off_permille.max(twin.origin.off_of_whole_permille);
+        let unexplained = match off {
+            0..5 => String::new(),
+            off => {
+                format!(" What the best leaves unexplained of them is {:.0} %; predictions are as much less certain.", off as f64 / 10.0)
+            }
+        };
         let head = format!(
-            "{} figures, budget {}; {} written. {} candidates were tried, {} drives explain the figures.",
+            "{} figures, budget {}; {} written. {} candidates were tried, {} drives explain the figures.{unexplained}",
             measured.observations().count(),
             twin.origin.budget,
             Bytes(measured.written()),

@@ -115,5 +115,5 @@ fn learned(twins: &[Twin]) -> String {
         let file = twin.file.display().to_string();
         table.row([twin.model.clone(), firmware, twin.learned.clone(), twin.budget.clone(), Bytes(twin.capacity_bytes).to_string(), file]);
     }
-    [prose("Twins, learned by 'trimtab drive learn':"), on_screen(&table)].concat()
+    [prose("Twins, learned by 'trimtab drive learn'; each is used by its file, as drive:FILE:"), on_screen(&table)].concat()
 }

@@ -178,7 +178,7 @@ fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<(Ru
     let mut studies = Vec::new();
     for References(side) in sides {
         for reference in side {
-            studies.extend(super::study(store, reference)?);
+            studies.extend(super::study(store, reference)?.map(|kept| (kept.id, kept.study)));
         }
     }
     if !studies.is_empty() && (studies.len() < sides.len() || sides.iter().any(|side| side.0.len() > 1)) {

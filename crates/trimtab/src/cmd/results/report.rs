@@ -1,19 +1,19 @@
 //! `trimtab results report`.
 
+use super::Kept;
 use crate::output::Context;
 use crate::report;
 use crate::report::file::Place;
-use crate::store::{Reference, RunId};
+use crate::store::Reference;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::analysis::compare::Options;
 use trimtab_core::analysis::compare::runs::{Side, against, warnings};
 use trimtab_core::document::{Document, Section};
 use trimtab_core::run::Run;
-use trimtab_core::study::answer::Around;
+use trimtab_core::study;
 use trimtab_core::study::beside::Named;
 use trimtab_core::study::judged::Judged;
-use trimtab_core::study::{self, Study};
 use trimtab_core::usage::UsageError;
 
 /// Write stored runs into one HTML file that opens offline: figures, charts, latencies, environment, warnings. Several are compared with the first.
@@ -39,8 +39,8 @@ pub struct Args {
 /// Writes it.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
-    let found: Vec<Option<(RunId, Study)>> = args.runs.iter().map(|reference| super::study(&store, reference)).collect::<Result<_, _>>()?;
-    let studies: Vec<(String, Study)> = found.into_iter().flatten().map(|(id, study)| (id.short(), study)).collect();
+    let found: Vec<Option<Kept>> = args.runs.iter().map(|reference| super::study(&store, reference)).collect::<Result<_, _>>()?;
+    let studies: Vec<Kept> = found.into_iter().flatten().collect();
     let html = report::html::render(&match &studies[..] {
         [] => {
             let runs = super::load(&store, &args.runs)?;
@@ -50,7 +50,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             let hint = "its runs are in 'trimtab results list --study'";
             return Err(UsageError::new("a study can be compared with another study only").hint(hint).into());
         }
-        [(id, study)] => study::document::of(&Judged::of(study), &Around { kept: Some(id.clone()), ..Around::default() }),
+        [kept] => study::document::of(&Judged::of(&kept.study), &kept.around()),
         several => beside_each_other(several),
     });
     if args.output.as_os_str() == "-" {
@@ -63,10 +63,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn beside_each_other(studies: &[(String, Study)]) -> Document {
+fn beside_each_other(studies: &[Kept]) -> Document {
     let labels: Vec<String> = (0..studies.len()).map(super::compare::label).collect();
-    let judged: Vec<Judged<'_>> = studies.iter().map(|(_, study)| Judged::of(study)).collect();
-    let named = studies.iter().zip(&judged).zip(&labels).map(|(((id, _), study), label)| Named { label, id, study });
+    let ids: Vec<String> = studies.iter().map(|kept| kept.id.short()).collect();
+    let judged: Vec<Judged<'_>> = studies.iter().map(|kept| Judged::of(&kept.study)).collect();
+    let named = ids.iter().zip(&judged).zip(&labels).map(|((id, study), label)| Named { label, id, study });
     let named: Vec<Named<'_>> = named.collect();
     study::beside::document(&named, &Options::default())
 }

@@ -36,8 +36,8 @@ pub struct Args {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
-    if let Some((id, study)) = super::study(&store, &args.run)? {
-        let around = trimtab_core::study::answer::Around { kept: Some(id.short()), ..Default::default() };
+    if let Some(kept) = super::study(&store, &args.run)? {
+        let (id, around, study) = (kept.id, kept.around(), kept.study);
         if form == Form::Markdown {
             return crate::output::print(&markdown::render(&trimtab_core::study::document::of(&Judged::of(&study), &around)))
                 .map(|()| ExitCode::SUCCESS);
@@ -46,7 +46,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             let hint = format!("its runs: trimtab results list --study {} --as tsv", id.short());
             return Err(UsageError::new("a study has no tab-separated form").hint(hint).into());
         }
-        return crate::cmd::study::print(context, id, &study, args.details).map(|()| ExitCode::SUCCESS);
+        return crate::cmd::study::print(context, Some(id), &Judged::of(&study), &around, args.details).map(|()| ExitCode::SUCCESS);
     }
     let id = store.find(&args.run)?;
     let run = store.load(id)?;

@@ -9,6 +9,7 @@ use trimtab_core::document::Use;
 use trimtab_core::run::{Field, Run};
 use trimtab_core::study::answer::{self, Around};
 use trimtab_core::study::judged::Judged;
+use trimtab_core::study::predicted::Predicted;
 use trimtab_core::study::sensitivity::Sensitivity;
 use trimtab_core::study::{Study, document};
 
@@ -55,18 +56,53 @@ fn parts(study: &Study) -> [(&'static str, &[Run]); 5] {
     [("runs", &study.runs), ("ageing", &study.ageing), ("tuning", &study.tuning), ("kernels", &study.kernels), ("assumptions", assumptions)]
 }
 
+/// What months of use do to the twin of what was measured is kept under this name: of what drive it is; and its parts under theirs behind it.
+const MONTHS: &str = "months";
+
+fn runs_of(study: &Study) -> impl Iterator<Item = (&'static str, &Run)> {
+    parts(study).into_iter().flat_map(|(part, runs)| runs.iter().map(move |run| (part, run)))
+}
+
+/// Puts a run out of the store where [`keep`] had it from.
+pub fn put_back(study: &mut Study, predicted: &mut Option<Predicted>, part: &str, run: Run) {
+    if part == MONTHS {
+        *predicted = Predicted::of_run(&run);
+        return;
+    }
+    let (study, part) = match (part.strip_prefix(MONTHS).and_then(|part| part.strip_prefix('.')), predicted) {
+        (Some(part), Some(predicted)) => (&mut predicted.study, part),
+        (Some(_), None) => return,
+        (None, _) => (study, part),
+    };
+    match part {
+        "ageing" => study.ageing.push(run),
+        "tuning" => study.tuning.push(run),
+        "kernels" => study.kernels.push(run),
+        "assumptions" => study.assumptions = Some(run),
+        _ => study.runs.push(run),
+    }
+}
+
 /// Keeps the runs, those that are kept already once, and that they belong together. Nothing is kept of a study without runs.
 ///
 /// # Errors
 /// A store that cannot be written.
-pub fn keep(context: &Context, study: &Study) -> store::Result<Option<RunId>> {
+pub fn keep(context: &Context, study: &Study, predicted: Option<&Predicted>) -> store::Result<Option<RunId>> {
     if study.is_empty() {
         return Ok(None);
     }
     let mut runs = Vec::new();
-    for (part, list) in parts(study) {
-        for run in list {
-            runs.push((part.to_owned(), store::save(context, run)?));
+    let mut save = |part: String, run: &Run| -> store::Result<()> {
+        runs.push((part, store::save(context, run)?));
+        Ok(())
+    };
+    for (part, run) in runs_of(study) {
+        save(part.to_owned(), run)?;
+    }
+    if let Some(predicted) = predicted {
+        save(MONTHS.to_owned(), &predicted.as_run())?;
+        for (part, run) in runs_of(&predicted.study) {
+            save(format!("{MONTHS}.{part}"), run)?;
         }
     }
     let untried = study.untried.iter().map(|untried| Field::new(&untried.policy, &untried.reason)).collect();
@@ -115,13 +151,4 @@ pub fn print(context: &Context, id: Option<RunId>, study: &Judged<'_>, around: &
         true => report::text::render(&document::of(study, around)),
         false => report::text::answer(&answer::of(study, around)),
     })
-}
-
-/// Prints a study out of the store.
-///
-/// # Errors
-/// Standard output that cannot be written.
-pub fn print_kept(context: &Context, id: RunId, study: &Study, details: bool) -> anyhow::Result<()> {
-    let around = Around { kept: Some(id.short()), ..Around::default() };
-    print(context, Some(id), &Judged::of(study), &around, details)
 }

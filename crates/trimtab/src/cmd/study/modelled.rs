@@ -50,7 +50,7 @@ pub fn months(args: &Args, context: &Context, reference: &str, percent: u8) -> a
     let study = Study { target: reference.to_owned(), complete: true, untried, ..Study::default() };
     let checkpoints = checkpoints(args, context, reference)?;
     let mut made = Modelled { cells, repeats: asked.scale.repeats, checkpoints: &*checkpoints, assumptions: None, study };
-    made.assume(setup, &policies, Breadth::Drives, None);
+    made.assume(setup, &policies, (Breadth::Drives, &asked.extent), None);
     run::modelled(context, vec![made])?.into_iter().next().context("no study was made")
 }
 
@@ -101,7 +101,7 @@ pub fn study<'a>(
     cells.retain(|cell| only.is_none_or(|only| run::name(cell) == only));
     let mut made = Modelled { cells, repeats: asked.scale.repeats, checkpoints, assumptions: None, study };
     if let Some(breadth) = asked.assumptions {
-        made.assume(setup, &policies, breadth, only);
+        made.assume(setup, &policies, (breadth, &asked.extent), only);
     }
     Ok(made)
 }

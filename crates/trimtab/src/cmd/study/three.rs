@@ -62,7 +62,7 @@ fn asked(args: &Args) -> Asked {
 }
 
 fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -> anyhow::Result<ExitCode> {
-    let kept: anyhow::Result<Vec<_>> = studies.iter().map(|study| kept::keep(context, study).map_err(Into::into)).collect();
+    let kept: anyhow::Result<Vec<_>> = studies.iter().map(|study| kept::keep(context, study, None).map_err(Into::into)).collect();
     let ids: Vec<_> = kept.as_ref().map(|ids| ids.iter().flatten().copied().collect()).unwrap_or_default();
     let names: Vec<String> = ids.iter().map(|id: &crate::store::RunId| id.short()).collect();
     let mut around =

@@ -64,6 +64,8 @@ pub fn measure(args: &Args, context: &Context, name: &str, spec: &TargetSpec, wa
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(args.time.0);
     let rounds = Rounds { root: &root, below: &below, plan: &plan, most, until, kept: &kept };
+    // What was done before an interruption is on none of this run's counters.
+    let (earlier, carried) = (before.len(), rounds.written_before(&before));
     let made = rounds.make(before, &mut ground, watching);
     let mut notes = below.notes.clone();
     notes.extend(ground.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
@@ -73,8 +75,9 @@ pub fn measure(args: &Args, context: &Context, name: &str, spec: &TargetSpec, wa
         context.remark("Rounds of probes that were finished are kept; the same command with --resume goes on from there.");
     }
     let made = made?;
-    let read = made.iter().map(|round| round.found.read).sum();
-    notes.extend(direct.and_then(|watch| watch.finish(Bytes(read), Bytes(written))).map(|warning| sentence(&warning.text)));
+    let read = made.iter().skip(earlier).map(|round| round.found.read).sum();
+    let own = (Bytes(read), Bytes(written.saturating_sub(carried)));
+    notes.extend(direct.and_then(|watch| watch.finish(own.0, own.1)).map(|warning| sentence(&warning.text)));
     let together = together_of(&made, &mut notes);
     let no_trims_there = plan.reach.trim_ranges_max.is_none() || plan.reported.trim.is_none();
     notes.extend((no_trims_there && budget != Budget::Reads).then(|| no_trims(&below)));
@@ -178,13 +181,18 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
+    /// What the command wrote before it was interrupted, after it had made `rounds`, and the area each time.
+    fn written_before(&self, rounds: &[Round]) -> u64 {
+        if rounds.is_empty() || self.plan.budget == Budget::Reads {
+            return 0;
+        }
+        self.plan.area + rounds.iter().map(|round| round.found.written).sum::<u64>()
+    }
+
     /// As many as there have to be, and others in place of those that were disturbed, while that may be written and there is time.
     fn make(&self, mut made: Vec<Round>, ground: &mut Ground, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
         let each = if self.plan.budget == Budget::Reads { 0 } else { AREA_WRITES * self.plan.area };
-        if !made.is_empty() && each > 0 {
-            // What was written before counts, and the area each time that it was made.
-            ground.written += self.plan.area + made.iter().map(|round| round.found.written).sum::<u64>();
-        }
+        ground.written += self.written_before(&made);
         for _ in made.len() as u64..ROUNDS + AGAIN {
             let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
             let over = !made.is_empty() && Instant::now() >= self.until;
