@@ -53,13 +53,23 @@ pub struct Reach {
     pub trim_ranges_max: Option<u32>,
     /// Whether a flush is one of the drive, and no journal is written before.
     pub flushes: bool,
+    /// Whether flushes are sent to the drive: the kernel sends one none that says it has no volatile cache.
+    pub sends_flushes: bool,
 }
+
+/// What a call takes that the kernel makes nothing of tells that nothing need be flushed, and not how long that takes: it may be off by so many powers of e.
+const NOT_SENT: f64 = 10.0;
 
 impl Reach {
     /// Nothing stands between.
     #[must_use]
     pub fn bare(reported: &Reported) -> Self {
-        Self { rest: REST, trim_ranges_max: reported.trim.map(|limits| limits.ranges_per_command_max), flushes: true }
+        Self { rest: REST, trim_ranges_max: reported.trim.map(|limits| limits.ranges_per_command_max), flushes: true, sends_flushes: true }
+    }
+
+    /// By what the time of a flush may be off, where it is by `sigma` if there is one.
+    fn of_flush(&self, sigma: f64) -> f64 {
+        if self.sends_flushes { sigma } else { NOT_SENT }
     }
 }
 

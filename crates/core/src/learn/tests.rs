@@ -301,6 +301,23 @@ fn every_round_finds_what_the_first_one_did() {
     }
 }
 
+/// The kernel sends a drive without a volatile cache no flush: what the call takes is nothing of the drive's.
+#[test]
+fn flushes_that_are_not_sent_tell_no_times() {
+    let spec = drive(|_| {});
+    let sent = plan(&spec, Budget::Small);
+    let not_sent = Plan { reach: probes::Reach { sends_flushes: false, ..sent.reach }, ..sent };
+    let sigmas = |plan: &Plan| {
+        let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
+        let found = probes::run(&mut Lab::new(&mut target), plan, &mut ()).unwrap();
+        found.observations.into_iter().map(|one| (one.name, one.sigma)).collect::<alloc::vec::Vec<_>>()
+    };
+    for ((name, sigma), (_, not_sent)) in sigmas(&sent).into_iter().zip(sigmas(&not_sent)) {
+        let flush = ["burst flush", "flush", "flush small"].contains(&name.as_str());
+        assert_eq!(not_sent, if flush { 10.0 } else { sigma }, "{name}");
+    }
+}
+
 #[test]
 fn what_is_stopped_gives_no_twin() {
     struct Stopped;

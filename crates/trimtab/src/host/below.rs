@@ -26,6 +26,8 @@ pub struct Below {
     pub firmware: Option<String>,
     /// Where the address space of the filesystem, or the device that was named, begins on the drive.
     pub start: u64,
+    /// Whether it has a volatile cache, as far as the kernel knows: otherwise that sends it no flush.
+    pub volatile_cache: bool,
     /// Type of the filesystem; `None` of a device.
     pub fs_type: Option<String>,
     /// Everything below the place.
@@ -67,6 +69,7 @@ impl Below {
             } else {
                 0
             },
+            volatile_cache: root.read(top.queue().join("write_cache")).is_none_or(|says| says.trim() != "write through"),
             fs_type,
             notes: notes(&place.stack, bus),
             stack: place.stack,
@@ -196,6 +199,11 @@ mod tests {
         ];
         let (_dir, root) = machine(sata, &all);
         let below = Below::of_path(&root, Path::new("/")).unwrap();
+        assert!(below.volatile_cache, "where nothing is known of it");
+        for (says, volatile) in [("write back\n", true), ("write through\n", false)] {
+            let (_dir, root) = machine(sata, &[&all[..], &[("queue/write_cache", says)]].concat());
+            assert_eq!(Below::of_path(&root, Path::new("/")).unwrap().volatile_cache, volatile);
+        }
         assert_eq!((below.model.as_str(), below.firmware.as_deref(), below.fs_type.as_deref()), ("ACME SSD", Some("1.0"), Some("ext4")));
         let trim = Some(TrimLimits { ranges_per_command_max: 64, range_bytes_max: 65_535 * 512 });
         let expected = Reported { capacity_bytes: 512_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };

@@ -283,6 +283,10 @@ fn the_twin_of_the_drive_below_is_listed_checked_and_named_by_a_study() {
     assert_eq!(study["predicted"]["sensitivity"]["ensemble"]["drives"].as_array().unwrap().len(), 8);
     assert!(study["predicted"]["ageing"].as_array().unwrap().len() >= 4 && study["predicted"]["runs"].as_array().unwrap().is_empty());
     assert!(fs::read_to_string(report).unwrap().contains("Months of use, predicted"));
+    // What is kept says the same.
+    let kept = document(&["results", "show", "study:last", "--json"]);
+    assert_eq!(kept["predicted"]["sensitivity"], study["predicted"]["sensitivity"]);
+    run(&["results", "show", "study:last"]).success().stdout(predicate::str::contains("predicted on its twin"));
     fs::remove_file(file).unwrap();
     let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is not known"));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);

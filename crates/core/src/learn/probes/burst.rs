@@ -38,7 +38,7 @@ impl Probe for Burst {
         }
         let flush = lab.one(Command::Flush)?;
         if plan.reach.flushes {
-            found.add(self.name(), "burst flush", flush.0 as f64, 0.10);
+            found.add(self.name(), "burst flush", flush.0 as f64, plan.reach.of_flush(0.10));
         }
         Ok(())
     }

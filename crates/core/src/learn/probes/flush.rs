@@ -34,7 +34,7 @@ impl Probe for Flush {
             }
             found.add(self.name(), write, writes.middle_ns(), 0.02);
             if plan.reach.flushes {
-                found.add(self.name(), flush, flushes.middle_ns(), sigma);
+                found.add(self.name(), flush, flushes.middle_ns(), plan.reach.of_flush(sigma));
             }
         }
         Ok(())

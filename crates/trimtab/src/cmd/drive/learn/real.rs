@@ -102,6 +102,7 @@ fn asked(plan: &Plan, most: u64, below: &Below) -> serde_json::Value {
         "seed": plan.seed,
         "rest": plan.reach.rest.0,
         "ranges": plan.reach.trim_ranges_max,
+        "flushes": plan.reach.sends_flushes,
     })
 }
 
@@ -151,6 +152,7 @@ fn plan(args: &Args, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow
         rest: args.rest,
         trim_ranges_max: if matches!(spec, TargetSpec::Device(_)) { Some(1) } else { None },
         flushes: below.fs_type.as_deref() != Some("btrfs"),
+        sends_flushes: below.volatile_cache,
     };
     // A small area tells less than another round would; but one round alone does not tell how much it scatters.
     let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), args.seed);
