@@ -1,6 +1,6 @@
 //! What an ensemble says of each figure.
 
-use super::candidate::{Candidate, FIELDS, NUMBERS};
+use super::candidate::{Candidate, FIELDS, NUMBERS, at};
 use super::classes;
 use super::fit::Fitted;
 use super::fit::whole::of as size;
@@ -32,6 +32,8 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     let same = fitted.members.iter().filter(|member| member.kind.has(number));
     let (low, high) = bounds(same.map(value).collect(), value(&fitted.best));
     let known = known(fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
+    let known = if known == Known::Measured && fitted.explained < OF_THEIR_OWN_MIN { Known::Bounded } else { known };
+    let (low, known) = of_cost(FIELDS[number], (low, high), known);
     Parameter {
         field: FIELDS[number].to_string(),
         estimate: value(&fitted.best),
@@ -40,6 +42,16 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
         known,
         source: source(known, FIELDS[number], plan),
     }
+}
+
+/// With fewer members that are drives of their own there is no interval to speak of, and nothing that is measured.
+const OF_THEIR_OWN_MIN: u32 = 8;
+/// A cost of a TRIM that is known no better than that is as good as nothing beside the others: it may be none.
+const MAY_BE_NONE: u64 = 4;
+
+/// The least of a figure, and how it is known: what a TRIM costs besides more than that is only known to be no more.
+fn of_cost(field: &str, (low, high): (u64, u64), known: Known) -> (u64, Known) {
+    if field.starts_with("flash.trim.") && known != Known::Typical && high > MAY_BE_NONE * low { (0, Known::Bounded) } else { (low, known) }
 }
 
 /// Nine of ten lie within so many standard deviations.
@@ -92,6 +104,7 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
         let (low, high) = bounds(fitted.members.iter().map(of).collect(), of(&fitted.best));
         let (low, high) =
             of_a_row(field, fitted, !plan.reported.full_duplex).map_or((low, high), |(least, most)| (low.min(least), high.max(most)));
+        let (low, high) = hidden(field, &fitted.best, (low, high));
         let told = !source(Known::Bounded, field, plan).starts_with("the class");
         let known = if told && low == high && !field.starts_with("flash.geometry") { Known::Measured } else { Known::Bounded };
         let known = if told { known } else { Known::Typical };
@@ -99,6 +112,21 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     })
     .collect()
 }
+
+/// What something else hides: channels behind a slower link, of which only the number of dies shows; a least TRIM behind a coarser alignment.
+fn hidden(field: &str, best: &Candidate, (low, high): (u64, u64)) -> (u64, u64) {
+    let channels = f64::from(best.kind.channels) * best.number(at::CHANNEL);
+    let slower_link = best.number(at::RATE) < LINK_HIDES * channels;
+    match field {
+        "flash.geometry.channels" if slower_link => (low, high.max(best.kind.dies().into())),
+        "flash.geometry.dies_per_channel" if slower_link => (1, high),
+        "flash.trim.bytes_min" => (low, high.max(if best.kind.trim_bytes_min == 0 { best.kind.trim_alignment_bytes } else { 0 })),
+        _ => (low, high),
+    }
+}
+
+/// A link of so many times what all channels carry hides how many there are.
+const LINK_HIDES: f64 = 1.1;
 
 /// Planes and pages of the rows that members have: what a die programs at once shows, and not how it is divided.
 fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
@@ -164,6 +192,19 @@ const fn known(learned: f64) -> Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cost_that_may_be_none_is_at_most_something() {
+        assert_eq!(of_cost("flash.trim.gb_ns", (42_000, 1_310_000), Known::Bounded), (0, Known::Bounded));
+        assert_eq!(of_cost("flash.trim.range_ns", (4, 24), Known::Measured), (0, Known::Bounded));
+        assert_eq!(of_cost("flash.trim.command_ns", (50_000, 54_000), Known::Measured), (50_000, Known::Measured));
+        assert_eq!(
+            of_cost("flash.trim.command_ns", (1000, 54_000), Known::Typical),
+            (1000, Known::Typical),
+            "of the class, not of the drive"
+        );
+        assert_eq!(of_cost("flash.nand.read_ns", (1000, 54_000), Known::Bounded), (1000, Known::Bounded));
+    }
 
     /// By hand: a class with a standard deviation of 0.5 has nine of ten within a factor of exp(1.645) = 5.18 in all.
     #[test]

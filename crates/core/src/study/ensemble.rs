@@ -191,8 +191,9 @@ impl Ensemble {
     #[must_use]
     pub fn section(&self) -> Section {
         let title = format!(
-            "The same months on each of {} drives that explain what was measured: the median, and the range of nine in ten.",
-            self.drives.len()
+            "The same months on each of {} drives that explain what was measured, and deleting a smaller tree: the median, and {}.",
+            self.drives.len(),
+            if self.drives.len() < 20 { "the least and the greatest" } else { "the range of nine in ten" }
         );
         let columns = [
             "policy",
