@@ -17,6 +17,7 @@ pub mod trim;
 pub mod verify;
 pub mod volume;
 
+use crate::drives::{self, twins};
 use crate::output::Context;
 use crate::session::notes::Reach;
 use clap::Subcommand;
@@ -81,6 +82,9 @@ pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow:
     crate::session::notes::at_start(context, &command.reach(), says_itself);
     if !matches!(command, Command::Apply(_)) {
         apply::at_start(context);
+    }
+    if let Ok(directory) = twins::directory(context) {
+        drives::know_twins_of(directory);
     }
     match command {
         Command::Study(args) => study::run(&args, context),

@@ -10,8 +10,8 @@ pub mod twins;
 
 use crate::sys::beneath::named;
 use anyhow::Context as _;
-use std::path::Path;
-use std::sync::LazyLock;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, OnceLock};
 use trimtab_core::drive::shipped::{FILES, MEASURED, files};
 use trimtab_core::usage::UsageError;
 
@@ -48,7 +48,7 @@ fn known() -> impl DoubleEndedIterator<Item = &'static Drive> {
     shipped().iter().chain(measured())
 }
 
-/// The drive that `reference` names: a shipped one, or the path of a file (anything with a `/` or ending in `.toml`).
+/// The drive that `reference` names: a shipped one, a twin that was learned here, or the path of a file (anything with a `/` or ending in `.toml`).
 ///
 /// # Errors
 /// An unknown name (with the nearest known one), an unreadable file, a specification that is not valid: file, line and field are named.
@@ -58,9 +58,24 @@ pub fn load(reference: &str) -> anyhow::Result<Drive> {
         return Ok(drive);
     }
     if is_path(reference) {
-        return parse(&read(reference)?).map_err(|problem| UsageError::new(format!("{reference}: {problem}")).into());
+        return from_file(reference);
     }
-    known().find(|drive| drive.spec.name == reference).cloned().ok_or_else(|| unknown(reference).into())
+    match known().find(|drive| drive.spec.name == reference) {
+        Some(drive) => Ok(drive.clone()),
+        None => from_file(&twin_called(reference)?),
+    }
+}
+
+fn from_file(path: &str) -> anyhow::Result<Drive> {
+    parse(&read(path)?).map_err(|problem| UsageError::new(format!("{path}: {problem}")).into())
+}
+
+/// Where twins are that may be named like the drives that are known. Said once, by whoever knows which store is meant.
+static TWINS: OnceLock<PathBuf> = OnceLock::new();
+
+/// Twins in `directory` may be named like the drives that are known.
+pub fn know_twins_of(directory: PathBuf) {
+    let _ = TWINS.set(directory);
 }
 
 /// The text of the file that `reference` names.
@@ -73,7 +88,16 @@ pub fn text(reference: &str) -> anyhow::Result<String> {
         return read(reference);
     }
     let named = |text: &&str| parse(text).is_ok_and(|drive| drive.spec.name == reference);
-    files().find(named).map(str::to_owned).ok_or_else(|| unknown(reference).into())
+    match files().find(named) {
+        Some(text) => Ok(text.to_owned()),
+        None => read(&twin_called(reference)?),
+    }
+}
+
+/// The file of the twin of that name.
+fn twin_called(name: &str) -> anyhow::Result<String> {
+    let found = TWINS.get().and_then(|directory| twins::called(directory, name));
+    found.and_then(|path| path.to_str().map(str::to_owned)).ok_or_else(|| unknown(name).into())
 }
 
 /// Where only a drive can be meant it may be named as everywhere else: `drive:NAME`.

@@ -47,6 +47,8 @@ pub struct Measured {
     pub model: String,
     /// Its firmware, if it says so.
     pub firmware: Option<String>,
+    /// Which one of its model, if that can be told.
+    pub which: Option<String>,
     /// What was noticed.
     pub notes: Vec<String>,
 }
@@ -82,7 +84,7 @@ impl Measured {
                 notes.push(format!("what goes over the whole drive was run on one of {size} with the same proportions"));
             }
         }
-        Ok(Self { plan, found, whole, model: format!("drive:{}", spec.name), firmware: None, notes })
+        Ok(Self { plan, found, whole, model: format!("drive:{}", spec.name), firmware: None, which: None, notes })
     }
 
     /// Drives that explain what was measured: at first little of the drive, then all of it. `None` if it was stopped, or if no candidate could be tried.
@@ -128,6 +130,7 @@ impl Measured {
         Origin {
             model: self.model.clone(),
             firmware: self.firmware.clone(),
+            which: self.which.clone(),
             learned: day.to_owned(),
             budget: self.plan.budget.name().to_owned(),
             seed: self.plan.seed,
@@ -159,13 +162,16 @@ pub fn too_little(called: &str, limit: u64, least: u64) -> UsageError {
     UsageError::new(what).hint(format!("--write-limit {}MiB is the least, on a drive of twice that", least >> 20))
 }
 
+/// A twin is called after its drive, with `twin-of-` before it.
+pub const NAME_MAX: usize = IDENTIFIER_MAX - "twin-of-".len();
+
 /// Something that can name a drive, from what one calls itself.
 #[must_use]
 pub fn identifier(model: &str) -> String {
     let words = model.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
     let mut name = words.join("-");
-    name.truncate(IDENTIFIER_MAX - "twin-of-".len());
+    name.truncate(NAME_MAX);
     if name.is_empty() { "drive".to_owned() } else { name }
 }
 
@@ -210,7 +216,7 @@ mod tests {
         let fitted = Fitted { members, best, explained, misfit, off: 0.03, learned, odd: Vec::new(), tried: 1, rejected: 0, whole: None };
         let notes = vec!["it was warm".to_owned()];
         let model = "A b 1".to_owned();
-        (Measured { plan, found: Findings::default(), whole: None, model, firmware: Some("X".to_owned()), notes }, fitted)
+        (Measured { plan, found: Findings::default(), whole: None, model, firmware: Some("X".to_owned()), which: None, notes }, fitted)
     }
 
     #[test]

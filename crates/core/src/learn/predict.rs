@@ -7,6 +7,7 @@ pub mod churn;
 use super::fit::Fitted;
 use super::lab::{Lab, Stream};
 use super::probes::DEPTH_MAX;
+use crate::analysis;
 use crate::data::DataClass;
 use crate::drive::model::{self, Model};
 use crate::drive::spec::twin::Origin;
@@ -277,7 +278,7 @@ pub fn predictions(shown: &[Vec<Figure>]) -> Vec<Prediction> {
         let mut values: Vec<f64> = shown.iter().filter_map(|all| all.get(nth)).map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
         let (low, high) = interval(&values);
-        Prediction { workload: figure.workload, what: figure.what, median: values[(values.len() - 1) / 2], low, high }
+        Prediction { workload: figure.workload, what: figure.what, median: analysis::middle(&values), low, high }
     };
     first.iter().enumerate().map(one).collect()
 }

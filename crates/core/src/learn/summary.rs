@@ -24,6 +24,9 @@ pub fn parameters(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     }
     all.extend(of_kinds(fitted, plan));
     all.extend(of_hidden(fitted, plan));
+    for one in all.iter_mut().filter(|one| one.known == Known::Measured && fitted.explained < OF_THEIR_OWN_MIN) {
+        one.known = Known::Bounded;
+    }
     all
 }
 
@@ -32,7 +35,6 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     let same = fitted.members.iter().filter(|member| member.kind.has(number));
     let (low, high) = bounds(same.map(value).collect(), value(&fitted.best));
     let known = known(fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
-    let known = if known == Known::Measured && fitted.explained < OF_THEIR_OWN_MIN { Known::Bounded } else { known };
     let (low, known) = of_cost(FIELDS[number], (low, high), known);
     Parameter {
         field: FIELDS[number].to_string(),
@@ -104,7 +106,7 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
         let (low, high) = bounds(fitted.members.iter().map(of).collect(), of(&fitted.best));
         let (low, high) =
             of_a_row(field, fitted, !plan.reported.full_duplex).map_or((low, high), |(least, most)| (low.min(least), high.max(most)));
-        let (low, high) = hidden(field, &fitted.best, (low, high));
+        let (low, high) = hidden(field, &Hides::of(&fitted.best), (low, high));
         let told = !source(Known::Bounded, field, plan).starts_with("the class");
         let known = if told && low == high && !field.starts_with("flash.geometry") { Known::Measured } else { Known::Bounded };
         let known = if told { known } else { Known::Typical };
@@ -113,20 +115,38 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     .collect()
 }
 
-/// What something else hides: channels behind a slower link, of which only the number of dies shows; a least TRIM behind a coarser alignment.
-fn hidden(field: &str, best: &Candidate, (low, high): (u64, u64)) -> (u64, u64) {
-    let channels = f64::from(best.kind.channels) * best.number(at::CHANNEL);
-    let slower_link = best.number(at::RATE) < LINK_HIDES * channels;
-    match field {
-        "flash.geometry.channels" if slower_link => (low, high.max(best.kind.dies().into())),
-        "flash.geometry.dies_per_channel" if slower_link => (1, high),
-        "flash.trim.bytes_min" => (low, high.max(if best.kind.trim_bytes_min == 0 { best.kind.trim_alignment_bytes } else { 0 })),
-        _ => (low, high),
+/// What hides something else.
+#[derive(Clone, Copy)]
+struct Hides {
+    /// Dies, where the link is no faster than the channels: how they are shared among channels does not show then.
+    dies: Option<u64>,
+    /// The alignment of TRIMs, where nothing less is known to be ignored: what is shorter has no effect for that reason alone.
+    alignment: u64,
+}
+
+/// A link that is faster than all channels by no more than this hides how many there are.
+const LINK_HIDES: f64 = 1.1;
+
+impl Hides {
+    fn of(best: &Candidate) -> Self {
+        let channels = f64::from(best.kind.channels) * best.number(at::CHANNEL);
+        let kind = &best.kind;
+        Self {
+            dies: (best.number(at::RATE) < LINK_HIDES * channels).then_some(kind.dies().into()),
+            alignment: if kind.trim_bytes_min == 0 { kind.trim_alignment_bytes } else { 0 },
+        }
     }
 }
 
-/// A link of so many times what all channels carry hides how many there are.
-const LINK_HIDES: f64 = 1.1;
+/// The range of a figure, and what is the same behind what hides it.
+fn hidden(field: &str, hides: &Hides, (low, high): (u64, u64)) -> (u64, u64) {
+    match (field, hides.dies) {
+        ("flash.geometry.channels", Some(dies)) => (low, high.max(dies)),
+        ("flash.geometry.dies_per_channel", Some(_)) => (1, high),
+        ("flash.trim.bytes_min", _) => (low, high.max(hides.alignment)),
+        _ => (low, high),
+    }
+}
 
 /// Planes and pages of the rows that members have: what a die programs at once shows, and not how it is divided.
 fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
@@ -156,7 +176,7 @@ fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
         drawn(fitted, plan, SPARE, Some(size::SPARE), |one| one.hidden.over_provisioning_permille.into()),
     ];
     let (least, most) = fitted.best.hidden.slc_ppm;
-    if fitted.whole.is_none() || !fitted.best.kind.slc {
+    if !fitted.best.kind.slc {
         return all;
     }
     if least == most {
@@ -173,7 +193,8 @@ fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: imp
     let (low, high) = bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
     let learned = fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size]);
     let known = known(learned);
-    let source = match (known, field == SPARE) {
+    let of_a_full_drive = field == SPARE || field.starts_with("flash.slc_cache");
+    let source = match (known, of_a_full_drive) {
         (Known::Typical, true) => "the class: shows only once the drive has been written over".to_string(),
         (Known::Typical, false) => "the class: not to be told from outside in minutes".to_string(),
         _ => source(known, field, plan),
@@ -204,6 +225,19 @@ mod tests {
             "of the class, not of the drive"
         );
         assert_eq!(of_cost("flash.nand.read_ns", (1000, 54_000), Known::Bounded), (1000, Known::Bounded));
+    }
+
+    /// A link of 6.5 GB/s behind 4 channels of 1.62 GB/s and 64 dies, where 16 channels would show the same; TRIMs aligned to 64 KiB.
+    #[test]
+    fn what_is_hidden_reaches_as_far_as_it_would_show_the_same() {
+        let hides = Hides { dies: Some(64), alignment: 65_536 };
+        assert_eq!(hidden("flash.geometry.channels", &hides, (4, 4)), (4, 64));
+        assert_eq!(hidden("flash.geometry.dies_per_channel", &hides, (16, 16)), (1, 16));
+        assert_eq!(hidden("flash.trim.bytes_min", &hides, (0, 0)), (0, 65_536));
+        let shows = Hides { dies: None, alignment: 0 };
+        for field in ["flash.geometry.channels", "flash.geometry.dies_per_channel", "flash.trim.bytes_min"] {
+            assert_eq!(hidden(field, &shows, (4, 4)), (4, 4), "{field}");
+        }
     }
 
     /// By hand: a class with a standard deviation of 0.5 has nine of ten within a factor of exp(1.645) = 5.18 in all.

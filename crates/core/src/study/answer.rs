@@ -58,7 +58,7 @@ pub fn of(study: &Judged<'_>, around: &Around) -> Answer {
         uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning, sure: sure(study) }],
         why: why::lines(study),
         tables: tables(study),
-        notes: around.predicted.iter().map(|predicted| ("Months".to_owned(), predicted.note())).chain(notes(study)).collect(),
+        notes: around.predicted.iter().map(|predicted| ("Months".to_owned(), predicted.note(study))).chain(notes(study)).collect(),
         // What else has to be done is said by that command.
         apply: document::commands(study)
             .into_iter()
@@ -299,13 +299,14 @@ fn measured(study: &Judged<'_>) -> Vec<Table> {
     // From when it began, not from when it was due.
     columns.push(Column { group, header: "one at most", figure: Box::new(longest(wait)) });
     columns.push(Column { group: "", header: "trim at most", figure: Box::new(longest(metrics::TRIM_SECONDS)) });
-    let counted = |runs: &[&Run]| {
-        runs.iter().filter_map(|run| mean(run, metrics::DISCARD_COMMANDS)).reduce(|a, b| a + b).map(|sum| quantity(sum, Unit::Count))
+    let sum_of = |metric: &'static str, unit: Unit| {
+        move |runs: &[&Run]| runs.iter().filter_map(|run| mean(run, metric)).reduce(|a, b| a + b).map(|sum| quantity(sum, unit))
     };
     // So many a time; of one time that is what was counted.
     let once = study.runs.iter().filter_map(|run| samples(run, metrics::DISCARD_COMMANDS)).all(|counts| counts.len() == 1);
     let header = if once { "counted" } else { "mean count" };
-    columns.push(Column { group: "discards", header, figure: Box::new(counted) });
+    columns.push(Column { group: "discards", header, figure: Box::new(sum_of(metrics::DISCARD_COMMANDS, Unit::Count)) });
+    columns.push(Column { group: "", header: "bytes", figure: Box::new(sum_of(metrics::DISCARD_BYTES, Unit::Bytes)) });
     let of = |title: &str| study.runs.iter().filter(|run| short_title(run) == title).collect::<Vec<_>>();
     let mut titles: Vec<String> = Vec::new();
     for title in study.runs.iter().map(short_title) {
@@ -394,7 +395,7 @@ fn untried(study: &Study) -> String {
     reason.into_iter().chain(rest).collect::<Vec<_>>().join("; ")
 }
 
-/// The most serious warning, of the recommended policy before those of others.
+/// The most serious warning, of the recommended policy before those of others; and how many of other kinds there are.
 fn caution(study: &Judged<'_>) -> Option<String> {
     if let Some(behind) = advice::behind(study).first() {
         return Some(format!("'{}' never gets done at {} full, so it is not recommended", behind.policy, spaced(behind.fill)));
@@ -404,11 +405,16 @@ fn caution(study: &Judged<'_>) -> Option<String> {
         let policy = verdict::effective_policy(run);
         run.warnings.iter().map(move |warning| (policy, warning))
     });
-    let worst = warnings.filter(|(_, w)| w.severity >= Severity::Caution);
-    let (policy, warning) = worst.max_by_key(|(policy, warning)| (warning.severity, Some(*policy) == chosen))?;
+    let worst: Vec<_> = warnings.filter(|(_, w)| w.severity >= Severity::Caution).collect();
+    let (policy, warning) = worst.iter().copied().max_by_key(|(policy, warning)| (warning.severity, Some(*policy) == chosen))?;
     // What stands before the first colon says it; the rest explains.
     let text = warning.text.split(": ").next().unwrap_or(&warning.text);
-    Some(if Some(policy) == chosen || policy.is_empty() { text.to_owned() } else { format!("'{policy}': {text}") })
+    let text = if Some(policy) == chosen || policy.is_empty() { text.to_owned() } else { format!("'{policy}': {text}") };
+    // What is about something else is not hidden behind it.
+    let mut others: Vec<&str> = worst.iter().map(|(_, other)| other.code.as_str()).filter(|code| *code != warning.code).collect();
+    others.sort_unstable();
+    others.dedup();
+    Some(if others.is_empty() { text } else { format!("{text}; and {} more (--details)", others.len()) })
 }
 
 fn more(study: &Study, around: &Around) -> Vec<(String, String, String)> {

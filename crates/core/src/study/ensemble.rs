@@ -1,9 +1,10 @@
-//! What a study says of a twin: the same small study on each of several drives that all explain what was measured.
+//! What a study says of a twin: the same months on each of several drives that all explain what was measured.
 
 use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::policy;
 use super::table::mean;
+use crate::analysis::middle;
 use crate::document::{Block, Section, Table};
 use crate::drive::spec::twin::{Known, Parameter, Twin};
 use crate::drive::spec::{DriveSpec, Medium};
@@ -42,7 +43,7 @@ pub struct Fit {
     pub policies: Vec<Shown>,
 }
 
-/// A policy on one drive, in the end of the months of its small study.
+/// A policy on one drive, in the end of its months.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shown {
     /// The policy.
@@ -69,7 +70,7 @@ pub struct Separates {
 }
 
 impl Fit {
-    /// What the runs of a small study show, of which `recommended` follows.
+    /// What the runs of one drive show, of which `recommended` follows.
     #[must_use]
     pub fn new(recommended: &str, runs: &[Run]) -> Self {
         let ageing = runs.iter().filter(|run| run.workload == super::ageing::CHURN);
@@ -237,7 +238,7 @@ fn range(values: Vec<f64>) -> String {
 fn nine_in_ten(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
-    Some((values[last * 50 / 1000], values[last / 2], values[last - last * 50 / 1000]))
+    Some((values[last * 50 / 1000], middle(&values), values[last - last * 50 / 1000]))
 }
 
 /// The figure whose values differ most between the drives that come to one answer and the others.
@@ -331,6 +332,7 @@ mod tests {
             origin: Origin {
                 model: "x".to_owned(),
                 firmware: None,
+                which: None,
                 learned: "2026-01-01".to_owned(),
                 budget: "small".to_owned(),
                 seed: 1,

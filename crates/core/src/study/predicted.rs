@@ -15,6 +15,8 @@ use alloc::vec::Vec;
 const WORKLOAD: &str = "months on a twin";
 const ORIGIN: &str = "twin";
 const DOUBT: &str = "doubt";
+const TRIMS: &str = "costs of trims";
+const TYPICAL: &str = "typical of the class";
 
 /// Months of use on the twin of a drive.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,8 @@ pub struct Predicted {
     pub origin: String,
     /// Why it may not be this one.
     pub doubts: Vec<String>,
+    /// Whether what TRIMs cost the twin is only typical of its class: through a filesystem none is probed.
+    pub typical_trims: bool,
 }
 
 impl Predicted {
@@ -32,7 +36,8 @@ impl Predicted {
     #[must_use]
     pub fn as_run(&self) -> Run {
         let doubts = self.doubts.iter().map(|doubt| Field::new(DOUBT, doubt));
-        let settings = core::iter::once(Field::new(ORIGIN, &self.origin)).chain(doubts).collect();
+        let trims = self.typical_trims.then(|| Field::new(TRIMS, TYPICAL));
+        let settings = core::iter::once(Field::new(ORIGIN, &self.origin)).chain(trims).chain(doubts).collect();
         Header::new(WORKLOAD, settings, TargetKind::ModelledVolume, &self.study.target, policy::NONE, 0).into_run(Recorded::default(), true)
     }
 
@@ -41,12 +46,13 @@ impl Predicted {
     pub fn of_run(run: &Run) -> Option<Self> {
         let origin = Field::find(&run.settings, ORIGIN).filter(|_| run.workload == WORKLOAD)?.to_owned();
         let doubts = run.settings.iter().filter(|field| field.key == DOUBT).map(|field| field.value.clone()).collect();
-        Some(Self { study: Study { target: run.target_label.clone(), complete: true, ..Study::default() }, origin, doubts })
+        let typical_trims = Field::find(&run.settings, TRIMS) == Some(TYPICAL);
+        Some(Self { study: Study { target: run.target_label.clone(), complete: true, ..Study::default() }, origin, doubts, typical_trims })
     }
 
-    /// What the first screen says of it, in a few words.
+    /// What the first screen says of it, in a few words; and how it goes with what was `measured`.
     #[must_use]
-    pub fn note(&self) -> String {
+    pub fn note(&self, measured: &Judged<'_>) -> String {
         let study = Judged::of(&self.study);
         let (choice, _) = answer::choice(&study);
         let sensitivity = study.sensitivity();
@@ -61,7 +67,22 @@ impl Predicted {
             None => format!("{} random writes/s without trimming", rate(policy::NONE)),
         };
         let doubts: String = self.doubts.iter().map(|doubt| format!("; but {doubt}")).collect();
-        format!("predicted on its twin ({}), not measured: {decided}{}; {beside}{doubts}", self.origin, ensemble.short(recommended))
+        let apart = self.apart(measured, &study, &rate);
+        format!("predicted on its twin ({}), not measured: {decided}{}; {beside}{apart}{doubts}", self.origin, ensemble.short(recommended))
+    }
+
+    /// What is to be made of months that say another policy than what was measured.
+    fn apart(&self, measured: &Judged<'_>, months: &Judged<'_>, rate: &dyn Fn(&str) -> String) -> String {
+        let typical = if self.typical_trims { "; what TRIMs cost the twin is typical of its class, not measured" } else { "" };
+        let Some(here) = measured.policy().filter(|here| Some(*here) != months.policy()) else { return typical.to_owned() };
+        let with = match rate(here).as_str() {
+            "–" => String::new(),
+            rate => format!(" (with it {rate} random writes/s on the twin)"),
+        };
+        if self.typical_trims {
+            return format!("{typical}: where it matters what others wait for, go by what was measured, {here}{with}");
+        }
+        format!("; what was measured, {here}{with}, is about what others wait for, and months about what is gained in the long run")
     }
 
     /// What the report has of it: what it is, ranges over the drives that fit, and the twin's own months.
@@ -92,6 +113,7 @@ mod tests {
     use crate::study::answer::{self, Around};
     use crate::study::ensemble::{Ensemble, Fit, Shown};
     use crate::study::sensitivity::Sensitivity;
+    use crate::study::verdict::Recommendation;
     use crate::study::{document, fixtures};
     use alloc::boxed::Box;
 
@@ -107,7 +129,8 @@ mod tests {
         let ensemble = Some(Ensemble { drives, of: 64, depends_on: None });
         let sensitivity = Sensitivity { recommended: "idle".into(), ensemble, ..Sensitivity::default() };
         study.assumptions.as_mut().unwrap().settings[0].value = serde_json::to_string(&sensitivity).unwrap();
-        Predicted { study, origin: "ACME 1, learned on 2026-01-02".into(), doubts: Vec::from(["it has another firmware".into()]) }
+        let doubts = Vec::from(["it has another firmware".into()]);
+        Predicted { study, origin: "ACME 1, learned on 2026-01-02".into(), doubts, typical_trims: true }
     }
 
     #[test]
@@ -115,18 +138,37 @@ mod tests {
         let predicted = predicted();
         let again = Predicted::of_run(&predicted.as_run()).unwrap();
         assert_eq!((&again.origin, &again.doubts, &again.study.target), (&predicted.origin, &predicted.doubts, &predicted.study.target));
+        assert!(again.typical_trims && !Predicted::of_run(&Predicted::default().as_run()).unwrap().typical_trims);
         assert!(again.study.runs.is_empty() && Predicted::of_run(&predicted.study.runs[0]).is_none());
+    }
+
+    /// Seen: "batched" on the first line, "online" of the months, and no word of what to make of it.
+    #[test]
+    fn what_was_measured_and_what_is_predicted_are_told_apart_where_they_differ() {
+        let study = fixtures::whole();
+        let mut none = Judged::of(&study);
+        none.recommendation = Recommendation::NotWorthIt;
+        let note = predicted().note(&none);
+        let says = "; what TRIMs cost the twin is typical of its class, not measured: where it matters what others wait for, go by what was measured, none (with it 450 (400 to 500) random writes/s on the twin); but";
+        assert!(note.contains(says), "{note}");
+        let note = Predicted { typical_trims: false, ..predicted() }.note(&none);
+        assert!(
+            note.contains(
+                "; what was measured, none (with it 450 (400 to 500) random writes/s on the twin), is about what others wait for"
+            ),
+            "{note}"
+        );
     }
 
     #[test]
     fn the_months_stand_beside_what_was_measured_as_ranges_and_are_called_predicted() {
         let predicted = predicted();
-        let note = predicted.note();
-        assert!(note.starts_with("predicted on its twin (ACME 1, learned on 2026-01-02), not measured: cannot be decided: of 3 drives that fit idle on 2, batched on 1; 1,100 (1,000 to 1,200) random writes/s with it"), "{note}");
-        assert!(note.ends_with("; but it has another firmware"), "{note}");
-        let around = Around { predicted: Some(Box::new(predicted)), ..Around::default() };
         let study = fixtures::whole();
         let judged = Judged::of(&study);
+        let note = predicted.note(&judged);
+        assert!(note.starts_with("predicted on its twin (ACME 1, learned on 2026-01-02), not measured: cannot be decided: of 3 drives that fit idle on 2, batched on 1; 1,100 (1,000 to 1,200) random writes/s with it"), "{note}");
+        assert!(note.ends_with("; what TRIMs cost the twin is typical of its class, not measured; but it has another firmware"), "{note}");
+        let around = Around { predicted: Some(Box::new(predicted)), ..Around::default() };
         assert!(answer::of(&judged, &around).notes.iter().any(|(title, text)| title == "Months" && text.starts_with("predicted")));
         let document = document::of(&judged, &around);
         let section = document.sections.iter().find(|section| section.title == "Months of use, predicted").unwrap();

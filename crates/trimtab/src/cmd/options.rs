@@ -21,7 +21,7 @@ pub struct Global {
     /// No progress on standard error.
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Progress as permanent lines, one every ten seconds, for logs; the default where standard error is not a terminal.
+    /// Progress as permanent lines, one every ten seconds, for logs. Where standard error is not a terminal there is none without this.
     #[arg(long, global = true, conflicts_with = "quiet")]
     pub plain: bool,
     /// Answer yes to every question (large amounts of data, remounting).

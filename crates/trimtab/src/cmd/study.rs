@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trimtab_core::document::Document;
+use trimtab_core::drive::spec::twin::Known;
 use trimtab_core::study::answer::Around;
 use trimtab_core::study::job::Job;
 use trimtab_core::study::judged::Judged;
@@ -238,15 +239,21 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     conclude(args, context, &study, predicted, began)
 }
 
+/// What a TRIM takes, in fields of a drive.
+const COSTS_OF_TRIM: [&str; 4] = ["flash.trim.command_ns", "flash.trim.range_ns", "flash.trim.unit_ns", "flash.trim.gb_ns"];
+
 /// What months of use do to the twin of what was measured. What was measured stands also where that fails, which is said.
 fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::Kept, Vec<String>)) -> Option<Predicted> {
     let (kept, doubts) = twin;
-    let origin = kept.origin()?;
+    let twin = kept.drive.twin.as_ref()?;
+    let typical_trims =
+        twin.parameters.iter().filter(|one| COSTS_OF_TRIM.contains(&one.field.as_str())).all(|one| one.known == Known::Typical);
+    let origin = &twin.origin;
     let origin = format!("{}, learned on {}", origin.model, origin.learned);
     context.remark(&format!("Months of use on its twin ({origin}), in virtual time:"));
     let percent = filled_percent(path).unwrap_or(60).clamp(10, 90);
     match modelled::months(args, context, &twins::reference(&kept.path), percent) {
-        Ok(study) => Some(Predicted { study, origin, doubts }),
+        Ok(study) => Some(Predicted { study, origin, doubts, typical_trims }),
         Err(error) => {
             context.remark(&format!("What months of use do could not be predicted: {error:#}"));
             None

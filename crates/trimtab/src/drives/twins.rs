@@ -1,13 +1,14 @@
 //! Where twins are kept that nobody wanted elsewhere: `twins` beside the store of results.
 
-use super::{Drive, load};
+use super::{Drive, from_file};
 use crate::host::below::Below;
 use crate::output::Context;
-use crate::store;
+use crate::store::{self, recipe};
 use crate::sys::beneath::Dir;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use trimtab_core::drive::spec::twin::Origin;
+use trimtab_core::learn::learned::{NAME_MAX, identifier};
 
 /// A twin in its file.
 #[derive(Debug)]
@@ -44,24 +45,70 @@ pub fn file(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
     Ok(directory.join(format!("{name}.toml")))
 }
 
+/// Which one of its model the drive is, in digits that say nothing else of it.
+#[must_use]
+pub fn which(below: &Below) -> String {
+    recipe::hash(&below.which)
+}
+
+/// What the twin of a drive that is there is called: after its model, and after the drive itself where the twin of another one is called so.
+#[must_use]
+pub fn name(context: &Context, below: &Below) -> String {
+    let name = identifier(&below.model);
+    let which = which(below);
+    let another = |kept: &Kept| {
+        let called_so = kept.path.file_stem().is_some_and(|stem| stem == name.as_str());
+        called_so && kept.origin().is_some_and(|origin| origin.model != below.model || !may_be(origin, &which))
+    };
+    if all(context).iter().any(another) { of_its_own(&name, &which) } else { name }
+}
+
+/// Digits of a hash that tell the drives of one machine apart.
+const DIGITS: usize = 6;
+
+fn of_its_own(name: &str, which: &str) -> String {
+    let room = NAME_MAX - DIGITS - 1;
+    format!("{}-{}", name.get(..room).unwrap_or(name).trim_end_matches('-'), &which[..DIGITS])
+}
+
+/// Whether the twin is of this very drive, or it is not known of which one of its model.
+fn may_be(origin: &Origin, which: &str) -> bool {
+    origin.which.as_ref().is_none_or(|of| of == which)
+}
+
 /// All twins that are kept, by the name of their file. What is none is left out.
 #[must_use]
 pub fn all(context: &Context) -> Vec<Kept> {
-    let Some(directory) = directory(context).ok() else { return Vec::new() };
-    let mut names = Dir::open(&directory).and_then(|dir| dir.names()).unwrap_or_default();
+    directory(context).map(|directory| in_directory(&directory)).unwrap_or_default()
+}
+
+fn in_directory(directory: &Path) -> Vec<Kept> {
+    let mut names = Dir::open(directory).and_then(|dir| dir.names()).unwrap_or_default();
     names.sort();
     let paths = names.iter().map(|name| directory.join(name)).filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    let kept = |path: PathBuf| Some(Kept { drive: load(path.to_str()?).ok().filter(|drive| drive.twin.is_some())?, path });
+    let kept = |path: PathBuf| Some(Kept { drive: from_file(path.to_str()?).ok().filter(|drive| drive.twin.is_some())?, path });
     paths.filter_map(kept).collect()
 }
 
-/// The latest twin of the model that is below, and why it may not fit, if it does not quite.
+/// The file of the twin that is called `name`.
+#[must_use]
+pub fn called(directory: &Path, name: &str) -> Option<PathBuf> {
+    in_directory(directory).into_iter().find(|kept| kept.drive.spec.name == name).map(|kept| kept.path)
+}
+
+/// The latest twin of the drive that is below, or else of another one of its model, and why it may not fit, if it does not quite.
 #[must_use]
 pub fn of(context: &Context, below: &Below) -> Option<(Kept, Vec<String>)> {
-    let same = |kept: &Kept| kept.origin().is_some_and(|origin| origin.model == below.model);
-    let latest = all(context).into_iter().filter(same).max_by_key(|kept| kept.origin().map(|origin| origin.learned.clone()))?;
-    let doubts = latest.origin().map(|origin| mismatches(origin, &latest.drive, below)).unwrap_or_default();
-    Some((latest, doubts))
+    let which = which(below);
+    let order = |kept: &Kept| {
+        let origin = kept.origin().filter(|origin| origin.model == below.model)?;
+        let same_size = kept.drive.spec.capacity_bytes == below.reported.capacity_bytes;
+        let fits = if may_be(origin, &which) { true } else { below.is_of_a_model && same_size };
+        fits.then(|| (origin.which.as_ref() == Some(&which), same_size, origin.learned.clone()))
+    };
+    let (_, best) = all(context).into_iter().filter_map(|kept| Some((order(&kept)?, kept))).max_by(|a, b| a.0.cmp(&b.0))?;
+    let doubts = best.origin().map(|origin| mismatches(origin, &best.drive, below)).unwrap_or_default();
+    Some((best, doubts))
 }
 
 /// What is not as it was when the twin was learned.
@@ -70,9 +117,14 @@ pub fn mismatches(origin: &Origin, drive: &Drive, below: &Below) -> Vec<String> 
     let mut notes = Vec::new();
     if origin.model != below.model {
         notes.push(format!("the twin was learned from {}, and this is {}", origin.model, below.model));
-    } else if origin.firmware != below.firmware {
-        let named = |firmware: &Option<String>| firmware.clone().unwrap_or_else(|| "no firmware that is known".to_owned());
-        notes.push(format!("the twin was learned with firmware {}, and this has {}", named(&origin.firmware), named(&below.firmware)));
+    } else {
+        if !may_be(origin, &which(below)) {
+            notes.push(format!("the twin was learned from another drive that is called {}", below.model));
+        }
+        if origin.firmware != below.firmware {
+            let named = |firmware: &Option<String>| firmware.clone().unwrap_or_else(|| "no firmware that is known".to_owned());
+            notes.push(format!("the twin was learned with firmware {}, and this has {}", named(&origin.firmware), named(&below.firmware)));
+        }
     }
     if drive.spec.capacity_bytes != below.reported.capacity_bytes {
         notes.push("the twin has another capacity than the drive".to_owned());

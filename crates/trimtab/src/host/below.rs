@@ -24,6 +24,10 @@ pub struct Below {
     pub model: String,
     /// Its firmware.
     pub firmware: Option<String>,
+    /// Which one of its model: what is its own of what it says of itself, such as a serial number, or else where it is attached.
+    pub which: String,
+    /// Whether the model says what it is: that of a virtual disk or of a loop device does not.
+    pub is_of_a_model: bool,
     /// Where the address space of the filesystem, or the device that was named, begins on the drive.
     pub start: u64,
     /// Whether it has a volatile cache, as far as the kernel knows: otherwise that sends it no flush.
@@ -54,16 +58,24 @@ impl Below {
             };
             return Err(UsageError::new(what).hint("name a directory, file or device on one solid-state drive").into());
         };
-        let (end, bus) = lowest(&place.stack, top, &shown.to_string())?;
-        if is_disk(root, end, bus) {
-            let what = format!("{} below {shown} is a disk (the kernel says that it rotates), which has no twin", end.name);
+        let (drive, bus) = lowest(&place.stack, top, &shown.to_string())?;
+        if is_disk(root, drive, bus) {
+            let what = format!("{} below {shown} is a disk (the kernel says that it rotates), which has no twin", drive.name);
             return Err(UsageError::new(what).hint("a twin is of a solid-state drive").into());
         }
-        let identity = drive::identity(root, end);
+        let looped = place.stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
+        let identity = drive::identity(root, drive);
+        let model = identity.model.unwrap_or_else(|| drive.name.clone());
+        let reported = match looped {
+            Some(looped) => Reported { full_duplex: bus == Some(Bus::Nvme), ..reported(root, looped, None) },
+            None => reported(root, drive, bus),
+        };
         Ok(Self {
-            reported: reported(root, end, bus),
-            model: identity.model.unwrap_or_else(|| end.name.clone()),
+            reported,
+            model: looped.map_or_else(|| model.clone(), |looped| model_of_loop(&place.stack, looped, bus.map(|_| model.as_str()))),
             firmware: identity.firmware,
+            which: looped.map_or_else(|| own(root, drive), |looped| format!("{} {}", own(root, drive), below_loop(&place.stack, looped))),
+            is_of_a_model: looped.is_none() && bus.is_some_and(Bus::names_models),
             start: if top.kind == Kind::Partition {
                 root.read_u64(top.sys.join("start")).unwrap_or(0) * super::stat::SECTOR_BYTES
             } else {
@@ -80,6 +92,27 @@ impl Below {
 fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
     let one = all.next()?;
     all.next().is_none().then_some(one)
+}
+
+/// What a loop device is called: it has no model, and what is below it is not all that one sees through it.
+fn model_of_loop(stack: &Stack, looped: &Layer, drive: Option<&str>) -> String {
+    let below = below_loop(stack, looped);
+    let below = below.rsplit('/').next().unwrap_or(below);
+    drive.map_or_else(|| format!("loop device over {below}"), |drive| format!("loop device over {below} on {drive}"))
+}
+
+/// The file or device that a loop device stands on.
+fn below_loop<'a>(stack: &'a Stack, looped: &'a Layer) -> &'a str {
+    looped.below.first().and_then(|&below| stack.layers.get(below)).map_or(looped.name.as_str(), |below| below.name.as_str())
+}
+
+/// What no other drive of the same model says of itself: its serial number or worldwide name, or else where it is attached.
+fn own(root: &Root, drive: &Layer) -> String {
+    let device = drive::device_directory(drive);
+    let says =
+        ["wwid", "device/wwid", "device/serial", "serial", "device/cid"].into_iter().filter_map(|name| root.read(drive.sys.join(name)));
+    let mut says = says.filter(|text| !text.trim().is_empty());
+    says.next().unwrap_or_else(|| device.display().to_string())
 }
 
 /// The drive; or a loop device over a file that somebody's program serves, as a virtual SSD is.
@@ -183,6 +216,32 @@ mod tests {
         fs::write(dir.path().join("proc/self/mountinfo"), format!("20 1 8:0 / / rw - ext4 /dev/{name} rw\n")).unwrap();
         let root = Root::recorded(dir.path()).unwrap();
         (dir, root)
+    }
+
+    /// Seen: of a loop device over a file of a large disk, what may be written and the capacity were the disk's, and its twin was taken for one of the disk.
+    #[test]
+    fn what_is_behind_a_loop_device_is_not_the_drive_itself() {
+        let (dir, root) = machine("virtio0/block/vda", &[("queue/nr_requests", "256"), ("serial", "a1")]);
+        let drive = Below::of_path(&root, Path::new("/")).unwrap();
+        assert_eq!((drive.model.as_str(), drive.which.as_str(), drive.is_of_a_model), ("virtio-blk", "a1", false));
+        let at = dir.path().join("sys/devices/virtual/block/loop0");
+        for (name, value) in
+            [("dev", "7:0"), ("size", "1000"), ("loop/backing_file", "/srv/image"), ("queue/discard_max_bytes", "4294966784")]
+        {
+            fs::create_dir_all(at.join(name).parent().unwrap()).unwrap();
+            fs::write(at.join(name), value).unwrap();
+        }
+        std::os::unix::fs::symlink("../../devices/virtual/block/loop0", dir.path().join("sys/dev/block/7:0")).unwrap();
+        std::os::unix::fs::symlink("../../devices/virtual/block/loop0", dir.path().join("sys/class/block/loop0")).unwrap();
+        let mounts = "20 1 8:0 / / rw - ext4 /dev/vda rw\n21 20 7:0 / /mnt rw - ext4 /dev/loop0 rw\n";
+        fs::write(dir.path().join("proc/self/mountinfo"), mounts).unwrap();
+        fs::create_dir_all(dir.path().join("mnt")).unwrap();
+        let through = Below::of_path(&root, Path::new("/mnt")).unwrap();
+        assert_eq!(through.model, "loop device over image on virtio-blk");
+        assert_eq!(through.which, "a1 /srv/image");
+        assert_eq!(through.reported.capacity_bytes, 512_000);
+        assert_eq!(through.reported.trim.map(|trim| trim.range_bytes_max), Some(4_294_966_784));
+        assert!(through.notes.iter().any(|note| note.contains("loop0 is a loop device")), "{:?}", through.notes);
     }
 
     #[test]

@@ -35,6 +35,12 @@ pub enum Bus {
 }
 
 impl Bus {
+    /// Whether what a drive there calls itself says which drive it is: a virtual disk is called the same, whatever it is.
+    #[must_use]
+    pub const fn names_models(self) -> bool {
+        matches!(self, Self::Ata | Self::Usb | Self::Scsi | Self::Nvme | Self::Mmc)
+    }
+
     /// As shown.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -237,7 +237,7 @@ fn the_twin_of_the_drive_below_is_listed_checked_and_named_by_a_study() {
     run(&["drive", "learn", device, "--destroy", device, "--write-limit", "48MiB", "--rest", "100ms", "--yes"]).success();
     let list = document(&["drive", "list", "--json"]);
     let twin = &list["twins"][0];
-    let model = drive.device.file_name().unwrap().to_str().unwrap();
+    let model = "loop device over drive";
     assert_eq!((twin["model"].as_str(), twin["budget"].as_str(), twin["members"].as_u64()), (Some(model), Some("small"), Some(64)));
     assert_eq!((twin["capacity_bytes"].as_u64(), list["twins"].as_array().unwrap().len()), (Some(2_147_483_648), 1));
     let file = twin["file"].as_str().unwrap();
@@ -246,6 +246,9 @@ fn the_twin_of_the_drive_below_is_listed_checked_and_named_by_a_study() {
     run(&["drive", "list"])
         .success()
         .stdout(predicate::str::contains("Twins, learned by 'trimtab drive learn'").and(predicate::str::contains(model)));
+    // Seen: the names of a list that were none.
+    let name = twin["name"].as_str().unwrap();
+    assert_eq!(document(&["drive", "show", name, "--json"]), document(&["drive", "show", file, "--json"]));
     ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     let path = mounted.path().to_str().unwrap();
@@ -287,6 +290,14 @@ fn the_twin_of_the_drive_below_is_listed_checked_and_named_by_a_study() {
     let kept = document(&["results", "show", "study:last", "--json"]);
     assert_eq!(kept["predicted"]["sensitivity"], study["predicted"]["sensitivity"]);
     run(&["results", "show", "study:last"]).success().stdout(predicate::str::contains("predicted on its twin"));
+    // Seen: the twin of one loop device was taken for that of another, and of the disk.
+    let text = fs::read_to_string(file).unwrap();
+    let which = text.lines().find(|line| line.starts_with("which = ")).unwrap();
+    fs::write(file, text.replace(which, "which = \"another one\"")).unwrap();
+    let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is not known"));
+    run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
+    let noticed = document(&check)["notes"].to_string();
+    assert!(noticed.contains("learned from another drive that is called loop device over drive"), "{noticed}");
     fs::remove_file(file).unwrap();
     let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is not known"));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);

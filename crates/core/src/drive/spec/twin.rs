@@ -129,6 +129,9 @@ pub struct Origin {
     /// Its firmware, if it says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
+    /// Which one of its model: a hash of what is its own of what it says of itself; `None` of a modelled drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub which: Option<String>,
     /// The day, as 2026-11-22.
     pub learned: String,
     /// How much was probed.

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::twin::Twin;
-use trimtab_core::learn::predict::{Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
+use trimtab_core::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::usage::UsageError;
 
@@ -77,17 +77,22 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .hint("'trimtab drive learn' makes one")
             .into());
     };
-    let on = On::of(args, &TargetSpec::resolve_as(&args.target, TAKES)?)?;
-    let predicted = predicted(twin, args, |nth, member| on.predicted(nth, member, args))?;
+    let on = On::of(args, context, &TargetSpec::resolve_as(&args.target, TAKES)?)?;
+    let area = on.area();
+    let predicted = predicted(twin, args, |nth, member| match &area {
+        Some(area) => area.figures(member, args.seed, nth),
+        None => of_modelled(member, args),
+    })?;
     let unexplained = Unexplained::said(&twin.origin);
     let predicted: Vec<Prediction> = predicted.into_iter().map(|one| one.widened(unexplained)).collect();
     let (hash, kept) = keep(args, &drive.spec, twin, &predicted)?;
+    let (mismatches, size) = (on.mismatches(&drive, twin), on.size());
     let (measured, mut notes) = on.measured(args, context)?;
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
     let (lines, missing) = compared(&predicted, &measured);
-    notes.splice(0..0, on.mismatches(&drive, twin));
+    notes.splice(0..0, mismatches);
     notes.extend(missing);
     let document = json!({
         "twin": args.twin,
@@ -97,7 +102,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         "held": lines.iter().filter(|line| line.holds()).count(),
         "notes": notes,
     });
-    context.report("twin-check", 1, &document, || text(&lines, &notes, &kept.display().to_string(), &hash, on.size()))?;
+    context.report("twin-check", 1, &document, || text(&lines, &notes, &kept.display().to_string(), &hash, size))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -153,12 +158,12 @@ enum On {
 }
 
 impl On {
-    fn of(args: &Args, target: &TargetSpec) -> anyhow::Result<Self> {
+    fn of(args: &Args, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
         let TargetSpec::Drive(name) = target else {
             if args.churn {
                 return Err(UsageError::new("months of churn can be checked on modelled drives only").hint("leave out --churn").into());
             }
-            return Ok(Self::Real(Box::new(real::Checked::new(args, target.clone())?)));
+            return Ok(Self::Real(Box::new(real::Checked::open(args, context, target)?)));
         };
         let truth = drives::load(name)?.spec;
         if truth.flash().is_none() {
@@ -167,18 +172,19 @@ impl On {
         Ok(Self::Modelled(Box::new(truth)))
     }
 
-    fn predicted(&self, nth: usize, member: &DriveSpec, args: &Args) -> Option<Vec<Figure>> {
+    /// What is used of a drive that is there.
+    fn area(&self) -> Option<Area> {
         match self {
-            Self::Modelled(_) => of_modelled(member, args),
-            Self::Real(checked) => checked.area().figures(member, args.seed, nth),
+            Self::Modelled(_) => None,
+            Self::Real(checked) => Some(*checked.area()),
         }
     }
 
     /// What it shows, and what was noticed.
-    fn measured(&self, args: &Args, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
+    fn measured(self, args: &Args, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
         match self {
             Self::Modelled(truth) => {
-                let all = of_modelled(truth, args)
+                let all = of_modelled(&truth, args)
                     .ok_or_else(|| UsageError::new(format!("{} cannot be made so small, or fails", args.target)))?;
                 Ok((all.into_iter().map(Measured::once).collect(), Vec::new()))
             }

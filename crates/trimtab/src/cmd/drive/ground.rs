@@ -53,6 +53,11 @@ pub struct Ground {
 }
 
 impl Ground {
+    /// Bytes of the area that there is: less than was asked for of a file that is small or in pieces.
+    pub fn area(&self) -> u64 {
+        1 << self.drive.info().size.0.ilog2()
+    }
+
     /// Closes it, and removes what was made for it.
     pub fn close(self) -> anyhow::Result<()> {
         let Self { drive, workspace, .. } = self;
@@ -133,10 +138,11 @@ impl Way<'_> {
         write_all(&mut drive, size)?;
         let extents =
             drive.file().extents().with_context(|| format!("cannot find out where on the drive a file in {} lies", path.display()))?;
-        let pieces = ProbedDrive::pieces(&extents, self.below.start, size, self.area).ok_or_else(|| {
-            let (size, area) = (Bytes(size), Bytes(self.area));
-            let what = format!("{} is so fragmented that a file of {size} has no {area} in whole pieces of 1 MiB", path.display());
-            UsageError::new(what).hint("free some space, or say a smaller --write-limit")
+        let pieces = self.largest(&extents, size).ok_or_else(|| {
+            let (size, area) = (Bytes(size), Bytes(AREA_MIN));
+            let what =
+                format!("{} is so fragmented that a file of {size} has no {area} in whole pieces of 1 MiB on the drive", path.display());
+            UsageError::new(what).hint("free some space that lies together, or name a directory on another filesystem of the drive")
         })?;
         drive.set_pieces(pieces);
         Ok(Ground { drive, workspace: Some(workspace), written: size })
@@ -149,14 +155,18 @@ impl Way<'_> {
         }
     }
 
+    /// The pieces of the whole area or, where not so much of a file lies in whole ones, of a half of it, a quarter …
+    fn largest(&self, extents: &[fiemap::Extent], size: u64) -> Option<Vec<u64>> {
+        let mut areas = std::iter::successors(Some(self.area), |area| Some(area / 2)).take_while(|area| *area >= AREA_MIN);
+        areas.find_map(|area| ProbedDrive::pieces(extents, self.below.start, size, area))
+    }
+
     /// A file of the user's, which is read.
     fn on_file(&self, path: &Path) -> anyhow::Result<Ground> {
         let file = BlockFile::open_file(path, false, &self.options())?;
         let size = file.info().size.0;
         let extents = file.extents().with_context(|| format!("cannot find out where on the drive {} lies", path.display()))?;
-        let whole = |area: &u64| ProbedDrive::pieces(&extents, self.below.start, size, *area);
-        let areas = std::iter::successors(Some(self.area), |area| Some(area / 2)).take_while(|area| *area >= AREA_MIN);
-        let pieces = areas.into_iter().find_map(|area| whole(&area)).ok_or_else(|| {
+        let pieces = self.largest(&extents, size).ok_or_else(|| {
             let what = format!("{} has no {} that lie on the drive in whole pieces of 1 MiB", path.display(), Bytes(AREA_MIN));
             UsageError::new(what).hint("name a larger file, or one that is neither compressed nor shared nor sparse")
         })?;

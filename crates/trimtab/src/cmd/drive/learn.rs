@@ -21,11 +21,11 @@ use rayon::prelude::*;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_core::drive::spec::text;
 use trimtab_core::drive::spec::twin::Twin;
+use trimtab_core::drive::spec::{DriveSpec, text};
 use trimtab_core::learn::candidate::Candidate;
 use trimtab_core::learn::fit::{Fitted, MISFIT_MAX, Show, Tries};
-use trimtab_core::learn::learned::{Cannot, Measured, identifier};
+use trimtab_core::learn::learned::{Cannot, Measured};
 use trimtab_core::learn::{Budget, Observation, Observer};
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::usage::UsageError;
@@ -59,7 +59,8 @@ pub struct Args {
     /// For how long a real drive is left alone before it is read.
     #[arg(long, value_name = "TIME", default_value = "8s")]
     rest: Nanos,
-    /// Begin no further round on a real drive after this long.
+    /// Begin no further round on a real drive after this long. The search for drives that explain what was found comes after the rounds, and takes a minute
+    /// or two.
     #[arg(long, value_name = "TIME", default_value = "10min")]
     time: Nanos,
     /// Where the twin is written [default: NAME.toml in the directory 'twins' beside the store of results, where 'drive list' and 'study' find it].
@@ -68,7 +69,8 @@ pub struct Args {
     /// Write over an older file.
     #[arg(long)]
     force: bool,
-    /// Go on where the same command was interrupted or killed: rounds that were finished are not measured again.
+    /// Go on where the same command was interrupted or killed: rounds that were finished are not measured again, nor, with the budget 'full', what writing
+    /// over the drive found, if that was finished.
     #[arg(long)]
     resume: bool,
     /// Seed of addresses and of the ensemble.
@@ -111,10 +113,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(UsageError::new("--resume is for drives that are there: a modelled one is learned at once, in a minute or two").into());
     }
     ground::check_rest(args.rest)?;
-    let modelled = if let TargetSpec::Drive(name) = &target { Some(drives::load(name)?.spec) } else { None };
-    let name = match &modelled {
-        Some(spec) => spec.name.clone(),
-        None => identifier(&Below::of_path(&Root::live()?, Path::new(&args.target))?.model),
+    let of = match target {
+        TargetSpec::Drive(name) => Of::Modelled(Box::new(drives::load(&name)?.spec)),
+        there => Of::There(there, Box::new(Below::of_path(&Root::live().context("cannot read /sys and /proc")?, Path::new(&args.target))?)),
+    };
+    let name = match &of {
+        Of::Modelled(spec) => spec.name.clone(),
+        Of::There(_, below) => twins::name(context, below),
     };
     let output = match &args.output {
         Some(output) => output.clone(),
@@ -122,17 +127,22 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     file::check(&output, args.force)?;
     let mut watching = Watching(Progress::new(context, "learn", Counting::Items, 0));
-    let (measured, kept) = match &modelled {
-        Some(spec) => {
+    let (measured, kept) = match of {
+        Of::Modelled(spec) => {
             let limit = args.write_limit.map(|limit| limit.0);
-            let measured = Measured::in_virtual_time(spec, &args.target, args.budget.budget(), limit, args.seed, &mut watching);
+            let measured = Measured::in_virtual_time(&spec, &args.target, args.budget.budget(), limit, args.seed, &mut watching);
             (measured.map_err(wrong)?, None)
         }
-        None => real::measure(args, context, &name, &target, &mut watching).map(|(measured, kept)| (measured, Some(kept)))?,
+        Of::There(target, below) => {
+            real::measure(args, context, *below, &target, &mut watching).map(|(measured, kept)| (measured, Some(kept)))?
+        }
     };
     let fitted = measured.fitted(&InParallel, &mut watching);
     drop(watching);
     if interrupt::requested() {
+        if kept.is_some() {
+            context.remark("All that was measured is kept; the same command with --resume looks for drives that explain it.");
+        }
         return Err(Interrupted.into());
     }
     let fitted = fitted.ok_or_else(|| UsageError::new(format!("no modelled drive explains what was measured on {}", args.target)))?;
@@ -143,6 +153,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let written = file::write(&output, text::file(&learned).as_bytes(), place)?;
     kept.map_or(Ok(()), |kept| kept.remove())?;
     say(twin, &measured, &fitted, &written, context)
+}
+
+/// What is learned.
+enum Of {
+    /// A modelled drive.
+    Modelled(Box<DriveSpec>),
+    /// What the user named, and the drive below it.
+    There(TargetSpec, Box<Below>),
 }
 
 /// With the exit status that it has everywhere.
@@ -213,7 +231,12 @@ fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, contex
         );
         let notes: String = twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
         let path = output::plain(&written.display().to_string()).into_owned();
-        let end = format!("Written to {path}. Use it as drive:{path}");
+        let explains = fitted.misfit <= MISFIT_MAX;
+        let end = if explains {
+            format!("Written to {path}. Use it as drive:{path}")
+        } else {
+            format!("Written to {path}. It explains little of the drive, and what is predicted on it means little")
+        };
         [prose(&head), on_screen(&parameters(&twin.parameters)), notes, prose(&end)].concat()
     })?;
     Ok(ExitCode::SUCCESS)

@@ -1,8 +1,8 @@
 //! `trimtab drive list`.
 
 use crate::drives::{self, Drive, SourceKind, twins};
-use crate::output::Context;
 use crate::output::lines::prose;
+use crate::output::{self, Context};
 use crate::report::layout::on_screen;
 use serde::Serialize;
 use serde_json::json;
@@ -27,6 +27,7 @@ struct Entry<'a> {
 /// A twin that was learned here.
 #[derive(Serialize)]
 struct Twin {
+    name: String,
     file: std::path::PathBuf,
     model: String,
     firmware: Option<String>,
@@ -43,6 +44,7 @@ fn twins(context: &Context) -> Vec<Twin> {
         let twin = kept.drive.twin?;
         let origin = twin.origin;
         Some(Twin {
+            name: kept.drive.spec.name,
             file: kept.path,
             model: origin.model,
             firmware: origin.firmware,
@@ -108,12 +110,17 @@ fn learned(twins: &[Twin]) -> String {
     if twins.is_empty() {
         return String::new();
     }
-    let columns = ["twin of", "firmware", "learned", "budget", "capacity", "file"];
+    let columns = ["drive", "twin of", "firmware", "learned", "budget", "capacity"];
     let mut table = Table::new("", &columns).when_narrow(Narrow::Records);
     for twin in twins {
         let firmware = twin.firmware.clone().unwrap_or_else(|| "–".to_owned());
-        let file = twin.file.display().to_string();
-        table.row([twin.model.clone(), firmware, twin.learned.clone(), twin.budget.clone(), Bytes(twin.capacity_bytes).to_string(), file]);
+        let capacity = Bytes(twin.capacity_bytes).to_string();
+        table.row([twin.name.clone(), twin.model.clone(), firmware, twin.learned.clone(), twin.budget.clone(), capacity]);
     }
-    [prose("Twins, learned by 'trimtab drive learn'; each is used by its file, as drive:FILE:"), on_screen(&table)].concat()
+    let directory = twins.first().and_then(|twin| twin.file.parent()).map(|path| path.display().to_string()).unwrap_or_default();
+    let head = format!(
+        "Twins, learned by 'trimtab drive learn', used as drive:NAME like the others; their files are in {}:",
+        output::plain(&directory)
+    );
+    [prose(&head), on_screen(&table)].concat()
 }

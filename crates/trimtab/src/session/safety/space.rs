@@ -50,6 +50,11 @@ pub fn usable(path: &std::path::Path, reserve: Option<Bytes>) -> anyhow::Result<
 fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
     let missing = Bytes(space.saturating_add(reserve).0.saturating_sub(free.0));
     let is = if free == Bytes::ZERO { "nothing is free: the filesystem is full".to_owned() } else { format!("only {free} are free") };
+    if space.saturating_add(reserve) > total && reserve <= total {
+        // Whatever is deleted.
+        let kept = if reserve == Bytes::ZERO { String::new() } else { format!(" and {reserve} of it stay free (--reserve)") };
+        return format!("{is}, the whole filesystem has {total}{kept}; ask for less, or name a directory on a larger one");
+    }
     if reserve == Bytes::ZERO || space > free {
         // Without the reserve it would not fit either.
         let kept = if reserve == Bytes::ZERO { String::new() } else { format!(" ({reserve} of it stay free: --reserve)") };
@@ -153,6 +158,10 @@ mod tests {
         let small = why_not(gb(10), gb(9), gb(11), gb(1));
         assert!(small.starts_with("only 900 MB are free, and 1.10 GB have to stay free (the whole filesystem has less)"), "{small}");
         assert!(!why_not(gb(20), gb(9), gb(11), gb(1)).contains("whole filesystem"));
+        // Seen: "delete something, 1.22 GB at least" of a filesystem of 300 MB.
+        let never = why_not(gb(3), gb(2), gb(2), gb(5));
+        let all = "only 200 MB are free, the whole filesystem has 300 MB and 200 MB of it stay free (--reserve); ask for less, or name a directory on a larger one";
+        assert_eq!(never, all);
         // Seen: "0 B are free, and 0 B have to stay free; set a smaller --reserve".
         let full = why_not(gb(20), Bytes::ZERO, Bytes::ZERO, gb(1));
         assert!(full.starts_with("nothing is free: the filesystem is full; delete something, 100 MB at least, or"), "{full}");

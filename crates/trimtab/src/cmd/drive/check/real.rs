@@ -1,6 +1,6 @@
 //! Checking a twin on the drive that is there.
 
-use super::super::ground::Way;
+use super::super::ground::{Ground, Way};
 use super::{Args, Measured};
 use crate::host::Observer;
 use crate::host::below::Below;
@@ -22,25 +22,37 @@ const AREA: u64 = 32 << 20;
 /// Times that everything is measured.
 const ROUNDS: u64 = 3;
 
-/// A drive that is there.
+/// A drive that is there, opened: what cannot begin is known before anything is predicted.
 pub struct Checked {
-    target: TargetSpec,
     path: PathBuf,
     below: Below,
     area: Area,
+    ground: Ground,
 }
 
 impl Checked {
-    /// Looks at what `target` names; a file is only read, and so is a device whose content may not go.
-    pub fn new(args: &Args, target: TargetSpec) -> anyhow::Result<Self> {
-        let (path, writes) = match &target {
+    /// Opens what `target` names; a file is only read, and so is a device whose content may not go.
+    pub fn open(args: &Args, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+        let (path, writes) = match target {
             TargetSpec::Directory(path) => (path.clone(), true),
             TargetSpec::File(path) => (path.clone(), false),
             TargetSpec::Device(path) => (path.clone(), args.destroy.named().again.is_some()),
             other => return Err(UsageError::new(format!("{other} is not a drive that can be checked")).into()),
         };
         let below = Below::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
-        Ok(Self { target, path, below, area: Area { bytes: AREA, writes, rest: args.rest } })
+        let area = Area { bytes: AREA, writes, rest: args.rest };
+        let way = Way {
+            what: "drive check",
+            below: &below,
+            seed: args.seed,
+            reserve: args.safety.reserve,
+            destroy: args.destroy.named(),
+            area: AREA,
+            most: writes.then_some(2 * AREA + ROUNDS * area.written_max()),
+        };
+        let ground = way.open(context, target)?;
+        let area = Area { bytes: ground.area().min(AREA), ..area };
+        Ok(Self { path, below, area, ground })
     }
 
     /// What is used of it.
@@ -54,26 +66,16 @@ impl Checked {
     }
 
     /// What it shows, several times; and what was noticed.
-    pub fn measured(&self, args: &Args, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
-        let most = 2 * AREA + ROUNDS * self.area.written_max();
-        let way = Way {
-            what: "drive check",
-            below: &self.below,
-            seed: args.seed,
-            reserve: args.safety.reserve,
-            destroy: args.destroy.named(),
-            area: AREA,
-            most: self.area.writes.then_some(most),
-        };
-        let mut ground = way.open(context, &self.target)?;
-        let observer = Observer::start(&self.path).with_context(|| format!("cannot look at {}", self.path.display()))?;
+    pub fn measured(self, args: &Args, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
+        let Self { path, below, area, mut ground } = self;
+        let observer = Observer::start(&path).with_context(|| format!("cannot look at {}", path.display()))?;
         let mut bar = Progress::new(context, "check", Counting::Items, ROUNDS);
         let (mut rounds, mut own) = (Vec::new(), OwnIo::default());
         let mut failed = None;
         for round in 0..ROUNDS {
             bar.set(round);
             let mut lab = Lab::new(&mut ground.drive);
-            let shown = self.area.run(&mut lab, args.seed.wrapping_add(round));
+            let shown = area.run(&mut lab, args.seed.wrapping_add(round));
             own = OwnIo { read: own.read + Bytes(lab.read), written: own.written + Bytes(lab.written) };
             match shown {
                 Ok(shown) if !interrupt::requested() => rounds.push(shown),
@@ -91,7 +93,7 @@ impl Checked {
         if let Some(error) = failed {
             return Err(error.into());
         }
-        let mut notes = self.below.notes.clone();
+        let mut notes = below.notes;
         notes.extend(warnings.into_iter().map(|warning| warning.text.trim_end_matches('.').to_owned()));
         Ok((together(&rounds), notes))
     }

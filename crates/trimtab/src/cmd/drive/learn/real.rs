@@ -4,6 +4,7 @@ mod kept;
 
 use super::super::ground::{Ground, Way};
 use super::{Args, Watching};
+use crate::drives::twins;
 use crate::host::Observer;
 use crate::host::below::Below;
 use crate::host::cached::DirectWatch;
@@ -19,10 +20,10 @@ use trimtab_core::learn::learned::{Measured, time, too_little};
 use trimtab_core::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach};
 use trimtab_core::learn::rounds::{Together, together};
 use trimtab_core::learn::{self, Budget};
-use trimtab_core::target::BlockTarget as _;
 use trimtab_core::units::{Bytes, three_digits};
 use trimtab_core::usage::UsageError;
 
+use kept::Before;
 pub use kept::Kept;
 
 /// Rounds of all probes, where as much may be written.
@@ -37,17 +38,23 @@ const DRIFT: f64 = 0.1;
 const NAMED: usize = 4;
 
 /// Probes what `spec` names, so often that it can be seen how much figures scatter.
-pub fn measure(args: &Args, context: &Context, name: &str, spec: &TargetSpec, watching: &mut Watching) -> anyhow::Result<(Measured, Kept)> {
+pub fn measure(
+    args: &Args,
+    context: &Context,
+    below: Below,
+    spec: &TargetSpec,
+    watching: &mut Watching,
+) -> anyhow::Result<(Measured, Kept)> {
     let path = probed_path(args, spec)?;
     let budget = args.budget.budget();
     let root = Root::live().context("cannot read /sys and /proc")?;
-    let below = Below::of_path(&root, path)?;
     let (mut plan, most) = plan(args, &below, budget, spec)?;
     if budget == Budget::Full {
         plan.whole = Some(super::whole::allowed_part(args, context, spec, &below)?);
     }
-    let kept = Kept::new(context, name, asked(&plan, most, &below))?;
-    let before = if args.resume { kept.load()? } else { Vec::new() };
+    let kept = Kept::new(context, &twins::which(&below), asked(&plan, most, &below))?;
+    let Before { area, rounds: before, whole: whole_before } = if args.resume { kept.load()? } else { Before::default() };
+    let plan = Plan { area: area.unwrap_or(plan.area), ..plan };
     let way = Way {
         what: "drive learn",
         below: &below,
@@ -58,8 +65,8 @@ pub fn measure(args: &Args, context: &Context, name: &str, spec: &TargetSpec, wa
         most: (budget != Budget::Reads).then_some(most),
     };
     let mut ground = way.open(context, spec)?;
-    // What is only read may be smaller.
-    let plan = Plan { area: plan.area.min(1 << ground.drive.info().size.0.ilog2()), ..plan };
+    let wanted = plan.area;
+    let plan = on_what_there_is(plan, &ground, area)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(args.time.0);
@@ -68,6 +75,9 @@ pub fn measure(args: &Args, context: &Context, name: &str, spec: &TargetSpec, wa
     let (earlier, carried) = (before.len(), rounds.written_before(&before));
     let made = rounds.make(before, &mut ground, watching);
     let mut notes = below.notes.clone();
+    notes.extend((plan.area < wanted).then(|| {
+        format!("only {} of the file lay in whole pieces of 1 MiB on the drive, where {} were wanted", Bytes(plan.area), Bytes(wanted))
+    }));
     notes.extend(ground.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
     let written = ground.written;
     ground.close()?;
@@ -83,19 +93,36 @@ pub fn measure(args: &Args, context: &Context, name: &str, spec: &TargetSpec, wa
     notes.extend((no_trims_there && budget != Budget::Reads).then(|| no_trims(&below)));
     let mut whole = None;
     if budget == Budget::Full {
-        let of_whole = super::whole::on_a_drive(args, context, spec, &below, &plan, watching)?;
+        let of_whole = match whole_before {
+            Some(before) => before,
+            None => super::whole::on_a_drive(args, context, spec, &below, &plan, watching)?,
+        };
+        kept.save(plan.area, &made, Some(&of_whole))?;
         notes.extend(of_whole.notes);
         whole = Some(of_whole.found);
     }
     let found = Findings { written, ..together.found };
-    Ok((Measured { plan, found, whole, model: below.model, firmware: below.firmware, notes }, kept))
+    let which = Some(twins::which(&below));
+    Ok((Measured { plan, found, whole, model: below.model, firmware: below.firmware, which, notes }, kept))
+}
+
+/// What is only read may be smaller than what was asked for, and so may what lies in whole pieces; but `before` it was so much, if it is gone on with.
+fn on_what_there_is(plan: Plan, ground: &Ground, before: Option<u64>) -> anyhow::Result<Plan> {
+    let area = plan.area.min(ground.area());
+    match before {
+        Some(before) if before != area => {
+            let what = format!("what was kept was found on {}, and there is only {} now in whole pieces", Bytes(before), Bytes(area));
+            Err(UsageError::new(what).hint("leave out --resume").into())
+        }
+        _ => Ok(Plan { area, ..plan }),
+    }
 }
 
 /// All that what is found depends on.
 fn asked(plan: &Plan, most: u64, below: &Below) -> serde_json::Value {
     let Below { model, firmware, reported, start, fs_type, .. } = below;
     serde_json::json!({
-        "drive": [model, firmware, reported.capacity_bytes, start, fs_type],
+        "drive": [model, firmware, twins::which(below), reported.capacity_bytes, start, fs_type],
         "budget": plan.budget.name(),
         "area": plan.area,
         "limit": most,
@@ -202,7 +229,7 @@ impl Rounds<'_> {
                 break;
             }
             made.push(self.one(ground, watching)?);
-            self.kept.save(&made)?;
+            self.kept.save(self.plan.area, &made, None)?;
         }
         Ok(made)
     }

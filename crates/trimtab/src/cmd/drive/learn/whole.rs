@@ -62,6 +62,11 @@ pub fn on_a_drive(
     let own = found.as_ref().ok().map(|found| OwnIo { read: Bytes(found.read), written: Bytes(found.written) });
     let (_, warnings) = observer.finish(own);
     ground.close()?;
+    if interrupt::requested() {
+        context.remark(
+            "The rounds of probes are kept; the same command with --resume begins with writing over the drive, which cannot be gone on with in the middle.",
+        );
+    }
     interrupt::check()?;
     notes.extend(warnings.into_iter().map(|warning| format!("while the whole drive was probed: {}", super::real::sentence(&warning.text))));
     Ok(OfWhole { found: found?, notes })

@@ -1,5 +1,6 @@
 //! Rounds of probes that were finished before somebody lost patience: kept after each, so that `--resume` measures only what is missing.
 
+use super::super::whole::OfWhole;
 use super::Round;
 use crate::drives::twins;
 use crate::output::Context;
@@ -28,7 +29,12 @@ pub struct Kept {
 #[derive(Serialize, Deserialize)]
 struct Written {
     asked: Value,
+    /// Bytes of the area that they were made on.
+    area: u64,
     rounds: Vec<WrittenRound>,
+    /// What the probes of the whole drive found, once they are through; its warnings are what was noticed.
+    #[serde(default)]
+    whole: Option<WrittenRound>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,16 +49,27 @@ struct WrittenRound {
     warnings: Vec<String>,
 }
 
+/// What was kept.
+#[derive(Default)]
+pub(super) struct Before {
+    /// Bytes of the area that it was found on; `None` where nothing was kept.
+    pub area: Option<u64>,
+    /// Rounds of all probes.
+    pub rounds: Vec<Round>,
+    /// What was found of the whole drive, if that was finished.
+    pub whole: Option<OfWhole>,
+}
+
 impl Kept {
-    /// Where the rounds of the twin called `name` are.
-    pub fn new(context: &Context, name: &str, asked: Value) -> anyhow::Result<Self> {
-        let path = twins::file(context, name)?.with_extension("rounds");
+    /// Where the rounds on one drive are: which one, as [`twins::which`] has it.
+    pub fn new(context: &Context, which: &str, asked: Value) -> anyhow::Result<Self> {
+        let path = twins::file(context, which)?.with_extension("rounds");
         let (directory, name) = Dir::of_file(&path).with_context(|| format!("cannot use {}", path.display()))?;
         Ok(Self { directory, name, asked })
     }
 
-    /// The rounds that were kept of the same drive and the same probes.
-    pub(super) fn load(&self) -> anyhow::Result<Vec<Round>> {
+    /// What was kept of the same drive and the same probes.
+    pub(super) fn load(&self) -> anyhow::Result<Before> {
         let none = || UsageError::new("there is nothing to resume: no round of these probes was finished").hint("leave out --resume");
         let mut text = String::new();
         match self.directory.open_read(&self.name) {
@@ -65,12 +82,15 @@ impl Kept {
             let what = "the rounds that were kept are of another drive or of other probes, so there is nothing to continue from";
             return Err(UsageError::new(what).hint("give the same budget, limits, seed and rest as before, or leave out --resume").into());
         }
-        Ok(written.rounds.into_iter().map(round).collect())
+        let whole = written.whole.map(round).map(|round| OfWhole { found: round.found, notes: round.warnings });
+        Ok(Before { area: Some(written.area), rounds: written.rounds.into_iter().map(round).collect(), whole })
     }
 
     /// Keeps them, in place of what was kept before.
-    pub(super) fn save(&self, rounds: &[Round]) -> anyhow::Result<()> {
-        let written = Written { asked: self.asked.clone(), rounds: rounds.iter().map(as_written).collect() };
+    pub(super) fn save(&self, area: u64, rounds: &[Round], whole: Option<&OfWhole>) -> anyhow::Result<()> {
+        let whole = whole.map(|whole| as_written(&whole.found, None, &whole.notes));
+        let rounds = rounds.iter().map(|round| as_written(&round.found, round.disturbed.as_ref(), &round.warnings)).collect();
+        let written = Written { asked: self.asked.clone(), area, rounds, whole };
         let text = serde_json::to_string(&written)?;
         let content = |file: &mut std::fs::File| file.write_all(text.as_bytes());
         self.directory.write_atomically(&self.name, PRIVATE_FILE, content).context("cannot keep the rounds of probes that are finished")
@@ -82,8 +102,7 @@ impl Kept {
     }
 }
 
-fn as_written(round: &Round) -> WrittenRound {
-    let found = &round.found;
+fn as_written(found: &Findings, disturbed: Option<&String>, warnings: &[String]) -> WrittenRound {
     let observations = found.observations.iter().map(|one| (one.name.clone(), one.probe.to_owned(), one.value_ns, one.sigma));
     WrittenRound {
         observations: observations.collect(),
@@ -91,8 +110,8 @@ fn as_written(round: &Round) -> WrittenRound {
         trim_granularity: found.trim_granularity,
         written: found.written,
         read: found.read,
-        disturbed: round.disturbed.clone(),
-        warnings: round.warnings.clone(),
+        disturbed: disturbed.cloned(),
+        warnings: warnings.to_vec(),
     }
 }
 
@@ -126,9 +145,14 @@ mod tests {
         let rounds = [Round { found, disturbed: Some("rsync".to_owned()), warnings: vec!["hot".to_owned()] }];
         let said = |kept: &Kept| kept.load().err().unwrap().to_string();
         assert!(said(&kept(json!({ "seed": 1 }))).contains("nothing to resume"));
-        kept(json!({ "seed": 1 })).save(&rounds).unwrap();
-        let back = kept(json!({ "seed": 1 })).load().unwrap();
+        kept(json!({ "seed": 1 })).save(9, &rounds, None).unwrap();
+        let Before { area, rounds: back, whole } = kept(json!({ "seed": 1 })).load().unwrap();
+        assert!(area == Some(9) && whole.is_none());
         assert_eq!((&back[0].found, &back[0].disturbed, &back[0].warnings), (&rounds[0].found, &rounds[0].disturbed, &rounds[0].warnings));
+        let of_whole = OfWhole { found: rounds[0].found.clone(), notes: vec!["full".to_owned()] };
+        kept(json!({ "seed": 1 })).save(9, &rounds, Some(&of_whole)).unwrap();
+        let whole = kept(json!({ "seed": 1 })).load().unwrap().whole.unwrap();
+        assert_eq!((whole.found, whole.notes), (of_whole.found, of_whole.notes), "hours of writing are not for nothing");
         assert!(said(&kept(json!({ "seed": 2 }))).contains("of another drive or of other probes"));
         std::fs::write(directory.path().join("x.rounds"), "{").unwrap();
         assert!(said(&kept(json!({ "seed": 1 }))).contains("nothing to resume"));
