@@ -378,10 +378,10 @@ fn of_studies_that_begin_at_once_on_one_filesystem_one_goes_on_and_the_others_sa
 
 #[test]
 fn a_full_filesystem_is_called_full_and_what_to_do_is_said() {
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 128, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let (path, full) = (mount.path(), format!("full: {}: ", mount.path().display()));
     trimtab().arg("doctor").arg(&path).assert().stdout(contains(full.as_str()).not());
-    let written = std::fs::write(path.join("ballast"), vec![1; 128 << 20]);
+    let written = std::fs::write(path.join("ballast"), vec![1; 256 << 20]);
     assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
     trimtab().arg("doctor").arg(&path).assert().stdout(contains(full).and(contains("trimtab trim")));
     let study = trimtab().args(["study", "--quick", "--reserve", "0", "--policies", "as-mounted"]).arg(&path).assert();
