@@ -94,9 +94,10 @@ pub fn text(reference: &str) -> anyhow::Result<String> {
     }
 }
 
-/// The file of the twin of that name.
+/// The file of the twin of that name, or of that drive.
 fn twin_called(name: &str) -> anyhow::Result<String> {
-    let found = TWINS.get().and_then(|directory| twins::called(directory, name));
+    let called = |directory: &PathBuf| twins::called(directory, name).or_else(|| twins::called(directory, &format!("twin-of-{name}")));
+    let found = TWINS.get().and_then(called);
     found.and_then(|path| path.to_str().map(str::to_owned)).ok_or_else(|| unknown(name).into())
 }
 

@@ -203,8 +203,10 @@ pub fn time(ns: f64) -> String {
 mod tests {
     use super::super::candidate::NUMBERS;
     use super::super::invert::invert;
+    use super::super::summary;
     use super::*;
     use crate::drive::shipped;
+    use crate::drive::spec::twin::Known;
     use crate::drive::spec::{file, text};
     use alloc::vec;
 
@@ -235,6 +237,17 @@ mod tests {
         assert!(doubts(&fitted(1.0, 3).1)[0].starts_with("only 3 of 64 members"));
         // Figures that are off by three times what they may be off by, on average.
         assert!(doubts(&fitted(9.0, 0).1)[0].contains("off by 3.00 times"));
+    }
+
+    #[test]
+    fn nothing_is_measured_where_no_drive_explains_the_figures() {
+        let is_measured = |misfit, explained| {
+            let (measured, mut fitted) = fitted(misfit, explained);
+            fitted.learned = [1.0; NUMBERS];
+            summary::parameters(&fitted, &measured.plan).iter().filter(|one| one.known == Known::Measured).count()
+        };
+        assert!(is_measured(1.0, 64) > 5);
+        assert_eq!((is_measured(1.0, 3), is_measured(5.0, 64)), (0, 0));
     }
 
     #[test]

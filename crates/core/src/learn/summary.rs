@@ -2,8 +2,8 @@
 
 use super::candidate::{Candidate, FIELDS, NUMBERS, at};
 use super::classes;
-use super::fit::Fitted;
 use super::fit::whole::of as size;
+use super::fit::{Fitted, MISFIT_MAX};
 use super::probes::{self, Plan};
 use crate::drive::spec::twin::{Known, Parameter};
 use alloc::format;
@@ -24,7 +24,8 @@ pub fn parameters(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     }
     all.extend(of_kinds(fitted, plan));
     all.extend(of_hidden(fitted, plan));
-    for one in all.iter_mut().filter(|one| one.known == Known::Measured && fitted.explained < OF_THEIR_OWN_MIN) {
+    let tells_little = fitted.explained < OF_THEIR_OWN_MIN || fitted.misfit > MISFIT_MAX;
+    for one in all.iter_mut().filter(|one| one.known == Known::Measured && tells_little) {
         one.known = Known::Bounded;
     }
     all
@@ -46,7 +47,7 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     }
 }
 
-/// With fewer members that are drives of their own there is no interval to speak of, and nothing that is measured.
+/// With fewer members that are drives of their own there is no interval to speak of, and nothing that is measured; as where no drive explains the figures.
 const OF_THEIR_OWN_MIN: u32 = 8;
 /// A cost of a TRIM that is known no better than that is as good as nothing beside the others: it may be none.
 const MAY_BE_NONE: u64 = 4;
