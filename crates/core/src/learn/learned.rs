@@ -128,17 +128,17 @@ impl Measured {
         let more = fitted.odd.len().saturating_sub(ODD_MAX);
         let odd = odd.chain((more > 0).then(|| format!("{more} more figures that no drive was found to explain")));
         Origin {
-            model: self.model.clone(),
-            firmware: self.firmware.clone(),
+            model: one_line(&self.model),
+            firmware: self.firmware.as_deref().map(one_line),
             which: self.which.clone(),
             learned: day.to_owned(),
             budget: self.plan.budget.name().to_owned(),
             seed: self.plan.seed,
             written_bytes: self.written(),
-            misfit_permille: libm::round(fitted.misfit * 1000.0) as u64,
-            off_permille: libm::round(fitted.off * 1000.0) as u64,
-            off_of_whole_permille: libm::round(fitted.whole.map_or(0.0, |whole| whole.off) * 1000.0) as u64,
-            notes: doubts(fitted).into_iter().chain(self.notes.iter().cloned()).chain(odd).collect(),
+            misfit_permille: permille(fitted.misfit),
+            off_permille: permille(fitted.off),
+            off_of_whole_permille: permille(fitted.whole.map_or(0.0, |whole| whole.off)),
+            notes: doubts(fitted).into_iter().chain(self.notes.iter().map(|note| one_line(note))).chain(odd).collect(),
         }
     }
 }
@@ -173,6 +173,17 @@ pub fn identifier(model: &str) -> String {
     let mut name = words.join("-");
     name.truncate(NAME_MAX);
     if name.is_empty() { "drive".to_owned() } else { name }
+}
+
+/// `text` without the line feeds and control characters that a drive, a file or a program may have in its name: the file of a twin is not read with them.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
+}
+
+/// In per mille, and no more than a file can hold.
+fn permille(share: f64) -> u64 {
+    libm::round(share * 1000.0).min(1e15) as u64
 }
 
 /// Why the ensemble says less than it seems to.

@@ -36,7 +36,7 @@ pub const AREA_WRITES: u64 = 3;
 /// Sequential operations.
 const SEQUENTIAL: u64 = 128 << 10;
 /// What takes less is as good as nothing: nanoseconds of a byte at the fastest link.
-const SHORTEST_NS: f64 = 0.01;
+pub const SHORTEST_NS: f64 = 0.01;
 /// Time after which a drive has done in the background what it does for so little data, where time costs nothing.
 const REST: Nanos = Nanos::from_secs(60);
 

@@ -5,6 +5,7 @@ use super::block::{Bus, Kind, Layer, Stack};
 use super::drive;
 use super::root::Root;
 use std::path::Path;
+use trimtab_core::learn::learned::one_line;
 use trimtab_core::learn::{Reported, TrimLimits};
 use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;
@@ -66,14 +67,15 @@ impl Below {
         let looped = place.stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
         let identity = drive::identity(root, drive);
         let model = identity.model.unwrap_or_else(|| drive.name.clone());
+        let called = looped.map_or_else(|| model.clone(), |looped| model_of_loop(&place.stack, looped, bus.map(|_| model.as_str())));
         let reported = match looped {
             Some(looped) => Reported { full_duplex: bus == Some(Bus::Nvme), ..reported(root, looped, None) },
             None => reported(root, drive, bus),
         };
         Ok(Self {
             reported,
-            model: looped.map_or_else(|| model.clone(), |looped| model_of_loop(&place.stack, looped, bus.map(|_| model.as_str()))),
-            firmware: identity.firmware,
+            model: one_line(&called),
+            firmware: identity.firmware.as_deref().map(one_line),
             which: looped.map_or_else(|| own(root, drive), |looped| format!("{} {}", own(root, drive), below_loop(&place.stack, looped))),
             is_of_a_model: looped.is_none() && bus.is_some_and(Bus::names_models),
             start: if top.kind == Kind::Partition {
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!((drive.model.as_str(), drive.which.as_str(), drive.is_of_a_model), ("virtio-blk", "a1", false));
         let at = dir.path().join("sys/devices/virtual/block/loop0");
         for (name, value) in
-            [("dev", "7:0"), ("size", "1000"), ("loop/backing_file", "/srv/image"), ("queue/discard_max_bytes", "4294966784")]
+            [("dev", "7:0"), ("size", "1000"), ("loop/backing_file", "/srv/ima\nge"), ("queue/discard_max_bytes", "4294966784")]
         {
             fs::create_dir_all(at.join(name).parent().unwrap()).unwrap();
             fs::write(at.join(name), value).unwrap();
@@ -237,8 +239,8 @@ mod tests {
         fs::write(dir.path().join("proc/self/mountinfo"), mounts).unwrap();
         fs::create_dir_all(dir.path().join("mnt")).unwrap();
         let through = Below::of_path(&root, Path::new("/mnt")).unwrap();
-        assert_eq!(through.model, "loop device over image on virtio-blk");
-        assert_eq!(through.which, "a1 /srv/image");
+        assert_eq!(through.model, "loop device over ima ge on virtio-blk");
+        assert_eq!(through.which, "a1 /srv/ima\nge");
         assert_eq!(through.reported.capacity_bytes, 512_000);
         assert_eq!(through.reported.trim.map(|trim| trim.range_bytes_max), Some(4_294_966_784));
         assert!(through.notes.iter().any(|note| note.contains("loop0 is a loop device")), "{:?}", through.notes);

@@ -6,6 +6,7 @@ use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -115,10 +116,27 @@ pub fn parse(text: &str) -> Result<Drive, String> {
         let message = error.message().replace('\n', " ");
         line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
     })?;
+    for (place, text) in of_one_line(&file) {
+        if let Some(odd) = text.chars().find(|one| one.is_control()) {
+            return Err(format!("{place} has a '{}' in it: such texts are one line, without control characters", odd.escape_debug()));
+        }
+    }
+    if file.twin.as_ref().is_some_and(|twin| !twin::is_date(&twin.origin.learned)) {
+        return Err("twin.origin.learned is not a date, such as 2026-11-22".to_owned());
+    }
     let alternatives = file.uncertain.iter().map(|one| alternative(text, one)).collect::<Result<_, String>>()?;
     let sources = file.sources.iter().map(|(field, text)| Ok((field.clone(), source(field, text)?))).collect::<Result<_, String>>()?;
     let twin = file.twin.as_ref().map(|written| members(text, written)).transpose()?;
     Ok(Drive { spec: spec_of(file)?, sources, alternatives, twin })
+}
+
+/// Texts of a file that a user is shown, and where they are.
+fn of_one_line(file: &File) -> Vec<(String, &str)> {
+    let mut all = vec![("description".to_owned(), file.description.as_str())];
+    all.extend(file.sources.iter().map(|(field, text)| (format!("sources.{field}"), text.as_str())));
+    all.extend(file.uncertain.iter().map(|one| ("uncertain.because".to_owned(), one.because.as_str())));
+    all.extend(file.twin.iter().flat_map(|twin| twin.texts().map(|text| ("twin".to_owned(), text))));
+    all
 }
 
 /// A twin with its members, each the file with other values in place of its own.
@@ -243,6 +261,27 @@ mod tests {
             let message = parse(&text(name)).unwrap_err();
             assert!(message.starts_with("name is '") && message.is_ascii() && message.len() < 1000, "{name:?}: {message}");
         }
+    }
+
+    #[test]
+    fn what_is_shown_as_one_line_is_one() {
+        let with = |description: &str, more: &str| {
+            format!("name = \"x\"\ndescription = \"{description}\"\ncapacity_bytes = 1_000_000_000\n{more}")
+        };
+        let uncertain = "[disk]\nrpm = 7200\n[[uncertain]]\nbecause = \"a\\tb\"\nset = { \"disk.rpm\" = 5400 }\n";
+        let source = "[disk]\nrpm = 7200\n[sources]\n\"disk.rpm\" = \"published: a\\u001bb\"\n";
+        for (text, place) in [
+            (with("y\\nz", "[disk]\n"), "description has a '\\n'"),
+            (with("y", uncertain), "uncertain.because has a '\\t'"),
+            (with("y", source), "sources.disk.rpm has a '\\u{1b}'"),
+        ] {
+            let message = parse(&text).unwrap_err();
+            assert!(message.starts_with(place) && !message.contains('\n'), "{message}");
+        }
+        assert_eq!(
+            ["2026-11-22", "2026-11-2", "soon", "2026/11/22", "2026-11-22\n"].map(twin::is_date),
+            [true, false, false, false, false]
+        );
     }
 
     #[test]

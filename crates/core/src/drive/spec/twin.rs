@@ -34,7 +34,21 @@ pub(super) struct Members {
     pub(super) values: Vec<Vec<toml::Value>>,
 }
 
+/// Whether it is written as 2026-11-22.
+pub(super) fn is_date(text: &str) -> bool {
+    let fits = |(nth, byte): (usize, u8)| if nth == 4 || nth == 7 { byte == b'-' } else { byte.is_ascii_digit() };
+    text.len() == 10 && text.bytes().enumerate().all(fits)
+}
+
 impl Written {
+    /// All that a user is shown as it is.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        let origin = &self.origin;
+        let named = [Some(&origin.model), origin.firmware.as_ref(), origin.which.as_ref(), Some(&origin.learned), Some(&origin.budget)];
+        let learned = self.parameters.iter().flat_map(|one| [one.field.as_str(), one.source.as_str()]);
+        named.into_iter().flatten().chain(&origin.notes).map(String::as_str).chain(learned)
+    }
+
     /// `table` with the values of a member.
     pub(super) fn member(&self, table: &toml::Table, values: &[toml::Value]) -> Result<toml::Table, String> {
         let fields = &self.members.fields;

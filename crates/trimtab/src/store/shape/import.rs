@@ -54,6 +54,9 @@ pub enum ImportError {
     /// A study of runs that are not in the text.
     #[error("a study has the run '{0}', which is not in it")]
     NoSuchRun(String),
+    /// A study that has a run more than once.
+    #[error("a study has the run '{0}' more than once as one of its '{1}'")]
+    Twice(RunId, String),
     /// Not the columns that CSV must have, or a value that is none.
     #[error("it is not a result in CSV: {0}")]
     Csv(#[from] csv::CsvError),
@@ -166,14 +169,18 @@ fn json(text: &str) -> Result<Results, ImportError> {
         Ok((checked(shape, i + 1, of)?, label))
     };
     let runs: Vec<(Run, Option<String>)> = shapes.into_iter().enumerate().map(labelled).collect::<Result<_, ImportError>>()?;
-    let studies = studies.into_iter().map(|study| record(study, &runs)).collect::<Result<_, _>>()?;
+    let ids: BTreeSet<RunId> = if studies.is_empty() { BTreeSet::new() } else { runs.iter().map(|(run, _)| RunId::of(run)).collect() };
+    let studies = studies.into_iter().map(|study| record(study, &ids)).collect::<Result<_, _>>()?;
     Ok(Results { runs, studies })
 }
 
-/// A study, if all of its runs are there.
-fn record(study: StudyV2, runs: &[(Run, Option<String>)]) -> Result<StudyRecord, ImportError> {
-    let ids: BTreeSet<RunId> = runs.iter().map(|(run, _)| RunId::of(run)).collect();
+/// A study, if all of its runs are there, once in each part.
+fn record(study: StudyV2, ids: &BTreeSet<RunId>) -> Result<StudyRecord, ImportError> {
+    let mut known = BTreeSet::new();
     let part = |part: PartV2| match part.run.parse::<RunId>() {
+        Ok(id) if ids.contains(&id) && !known.insert((part.part.clone(), id)) => {
+            Err(ImportError::Twice(id, part.part.escape_debug().to_string()))
+        }
         Ok(id) if ids.contains(&id) => Ok((part.part, id)),
         _ => Err(ImportError::NoSuchRun(part.run.escape_debug().to_string())),
     };
@@ -233,6 +240,9 @@ mod tests {
         assert_eq!(read(text.as_bytes()).unwrap(), results);
         let other = refusal(&text.replace(&format!("\"run\": \"{id}"), "\"run\": \"0000000000000000"));
         assert!(other.contains("a study has the run '0000000000000000'"), "{other}");
+        let twice = text.replacen("\"runs\": [\n        {", &format!("\"runs\": [{{\"part\":\"runs\",\"run\":\"{id}\"}},{{"), 1);
+        assert_ne!(twice, text, "the shape of the file");
+        assert_eq!(refusal(&twice), format!("a study has the run '{id}' more than once as one of its 'runs'"));
     }
 
     #[test]

@@ -11,11 +11,13 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use trimtab_core::learn::Observation;
-use trimtab_core::learn::probes::{self, Findings};
+use trimtab_core::learn::probes::{self, Findings, SHORTEST_NS};
 use trimtab_core::usage::UsageError;
 
 /// More than any rounds take.
 const BYTES_MAX: u64 = 16 << 20;
+/// No figure takes longer than that: 31 years.
+const VALUE_NS_MAX: f64 = 1e18;
 
 /// Where the rounds of one twin are kept, beside the twins.
 #[derive(Debug)]
@@ -49,6 +51,15 @@ struct WrittenRound {
     warnings: Vec<String>,
 }
 
+impl WrittenRound {
+    /// Whether all figures are times, each known to something.
+    fn is_possible(&self) -> bool {
+        self.observations
+            .iter()
+            .all(|(_, _, value_ns, sigma)| (SHORTEST_NS..VALUE_NS_MAX).contains(value_ns) && sigma.is_finite() && *sigma > 0.0)
+    }
+}
+
 /// What was kept.
 #[derive(Default)]
 pub(super) struct Before {
@@ -78,6 +89,10 @@ impl Kept {
             Err(error) => return Err(error).context("cannot open the rounds that were kept"),
         };
         let written: Written = serde_json::from_str(&text).map_err(|_| none())?;
+        if !written.rounds.iter().chain(&written.whole).all(WrittenRound::is_possible) {
+            let what = "the rounds that were kept have a figure that no probe finds: they were changed or damaged";
+            return Err(UsageError::new(what).hint("leave out --resume").into());
+        }
         if written.asked != self.asked {
             let what = "the rounds that were kept are of another drive or of other probes, so there is nothing to continue from";
             return Err(UsageError::new(what).hint("give the same budget, limits, seed and rest as before, or leave out --resume").into());
@@ -154,6 +169,11 @@ mod tests {
         let whole = kept(json!({ "seed": 1 })).load().unwrap().whole.unwrap();
         assert_eq!((whole.found, whole.notes), (of_whole.found, of_whole.notes), "hours of writing are not for nothing");
         assert!(said(&kept(json!({ "seed": 2 }))).contains("of another drive or of other probes"));
+        let text = std::fs::read_to_string(directory.path().join("x.rounds")).unwrap();
+        for impossible in ["0.0", "-1.0", "1e300"] {
+            std::fs::write(directory.path().join("x.rounds"), text.replacen("81234.5", impossible, 1)).unwrap();
+            assert!(said(&kept(json!({ "seed": 1 }))).contains("a figure that no probe finds"), "{impossible}");
+        }
         std::fs::write(directory.path().join("x.rounds"), "{").unwrap();
         assert!(said(&kept(json!({ "seed": 1 }))).contains("nothing to resume"));
         kept(json!({})).remove().unwrap();
