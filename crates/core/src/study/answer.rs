@@ -424,7 +424,9 @@ fn more(study: &Study, around: &Around) -> Vec<(String, String, String)> {
         add("Report", report.clone(), String::new());
     }
     let runs = study.all().count();
-    let runs = format!("{runs} run{}", if runs == 1 { "" } else { "s" });
+    let months = around.predicted.as_ref().map_or(0, |predicted| predicted.study.all().count());
+    let months = if months == 0 { String::new() } else { format!(" and {months} of months") };
+    let runs = format!("{runs} run{}{months}", if runs == 1 { "" } else { "s" });
     match &around.kept {
         Some(id) => add("More", format!("trimtab results show study:{id} --details"), format!("({runs}, kept)")),
         None => add("More", "the same command with --details".to_owned(), format!("({runs}, not kept)")),
