@@ -174,10 +174,15 @@ impl CostFit {
 
     /// Standard error of what `bytes` will take, in nanoseconds: the deviation of one, and what is not known of the line.
     pub(super) fn error(&self, bytes: f64) -> f64 {
-        let (off, expected) = (bytes - self.bytes, self.expected(bytes));
+        self.error_around(bytes, self.expected(bytes), self.deviation())
+    }
+
+    /// The same where what is `expected` of it and the `deviation` of one are known.
+    fn error_around(&self, bytes: f64, expected: f64, deviation: f64) -> f64 {
+        let off = bytes - self.bytes;
         let leverage = if self.varied() { off * off / self.bytes_bytes } else { 0.0 };
         let unknown = if self.known() { self.fading() * (1.0 / self.weight + leverage) } else { 0.0 };
-        self.deviation() * libm::sqrt(expected * expected + unknown)
+        deviation * libm::sqrt(expected * expected + unknown)
     }
 
     /// Whether more than one size was seen.
@@ -188,18 +193,29 @@ impl CostFit {
     /// What `bytes` are not expected to exceed: [`SIGMAS`] standard errors above what is expected, but no more than what follows from neither cost
     /// being below zero, which is all there is while only one size is known.
     pub(super) fn upper(&self, bytes: f64) -> f64 {
+        self.uppers()(bytes)
+    }
+
+    /// The same of any number of bytes; what does not depend on them is worked out once.
+    fn uppers(&self) -> impl Fn(f64) -> f64 {
+        let ((fixed, slope), deviation) = (self.line(), self.deviation());
         let level = self.nanos + SIGMAS * self.error(self.bytes);
-        let bound = if bytes > self.bytes && self.bytes > 0.0 { level * bytes / self.bytes } else { level };
-        let fitted = self.expected(bytes) + SIGMAS * self.error(bytes);
-        if self.varied() { fitted.min(bound) } else { bound }
+        move |bytes| {
+            let bound = if bytes > self.bytes && self.bytes > 0.0 { level * bytes / self.bytes } else { level };
+            if !self.varied() {
+                return bound;
+            }
+            let expected = fixed + slope * bytes;
+            (expected + SIGMAS * self.error_around(bytes, expected, deviation)).min(bound)
+        }
     }
 
     /// The largest size from `least` to `most` whose upper bound is within `limit_ns`; `least` if none is.
     pub(super) fn largest_within(&self, limit_ns: f64, least: u64, most: u64) -> u64 {
-        let (mut fits, mut above) = (least, most.saturating_add(1));
+        let (upper, mut fits, mut above) = (self.uppers(), least, most.saturating_add(1));
         while above - fits > 1 {
             let middle = fits + (above - fits) / 2;
-            if self.upper(middle as f64) <= limit_ns { fits = middle } else { above = middle }
+            if upper(middle as f64) <= limit_ns { fits = middle } else { above = middle }
         }
         fits
     }
