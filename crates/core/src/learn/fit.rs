@@ -93,6 +93,8 @@ pub struct Fitted {
     pub tried: u32,
     /// Members that were left out, because they did not explain the figures.
     pub rejected: u32,
+    /// The best of other kinds that explain the figures nearly as well.
+    pub kinds: Vec<Candidate>,
     /// What came of the probes of the whole drive, where there were any.
     pub whole: Option<whole::Whole>,
 }
@@ -172,16 +174,22 @@ pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn 
     let show = |candidate: &Candidate| shown(candidate, plan);
     let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, show: &show, loose: 1.0 };
     let (best, others) = problem.best()?;
-    let slopes = problem.slopes(&best)?;
-    let spread = problem.spread(&best.candidate, &slopes)?;
-    let (members, explained, rejected) = problem.ensemble(&best, &others)?;
-    let learned = problem.learned(&best.candidate, &spread);
-    let (misfit, odd) = explained_by(found, &best.shown);
-    let (tried, off) = (problem.trials.tried, off_by(found, &best.shown));
-    Some(Fitted { misfit, off, learned, odd, tried, rejected, best: best.candidate, members, explained, whole: None })
+    problem.finished(best, &others)
 }
 
 impl Problem<'_> {
+    /// The ensemble around the best and others, and what is known by it.
+    fn finished(&mut self, best: Point, others: &[Point]) -> Option<Fitted> {
+        let slopes = self.slopes(&best)?;
+        let spread = self.spread(&best.candidate, &slopes)?;
+        let (members, explained, rejected) = self.ensemble(&best, others)?;
+        let learned = self.learned(&best.candidate, &spread);
+        let (misfit, odd) = explained_by(self.found, &best.shown);
+        let (tried, off) = (self.trials.tried, off_by(self.found, &best.shown));
+        let kinds = others.iter().map(|point| point.candidate.clone()).collect();
+        Some(Fitted { misfit, off, learned, odd, tried, rejected, best: best.candidate, members, explained, kinds, whole: None })
+    }
+
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
         let all = self.trials.all(&candidates, self.show)?;
         Some(points(candidates, all, self.found, |candidate, shown| self.cost(candidate, shown)))

@@ -229,13 +229,14 @@ fn a_whole_drive_shows_its_cache_and_what_is_behind_it() {
 fn spare_space_is_found_where_the_whole_drive_is_written_over() {
     let spec = drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
     let mut plan = Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap();
-    let before = learned(&spec, &plan);
+    let part = probed(&spec, &plan).0;
+    let before = fit::fit(&part, &plan, &OneByOne, &mut ()).unwrap();
     plan.whole = Some(Whole::all(spec.capacity_bytes));
     let small = Small::of(&spec, whole::SIZE).unwrap().spec;
     let mut target = DriveTarget::new(model::build(&small, 2).unwrap(), probes::DEPTH_MAX);
     let at_that_size = Plan { whole: Some(plan.whole.unwrap().on(small.capacity_bytes)), ..plan };
     let found = probes::run_whole(&mut Lab::new(&mut target), &at_that_size, &mut ()).unwrap();
-    let after = fit::whole::refine(&before, &found, &plan, &OneByOne, &mut ()).unwrap();
+    let after = fit::whole::refine(&before, (&part, &found), &plan, &OneByOne, &mut ()).unwrap();
     let spare = after.best.hidden.over_provisioning_permille;
     assert!((195..=225).contains(&spare), "{spare}");
     let of = |fitted: &Fitted| {

@@ -1,6 +1,9 @@
 //! What only a drive that has been written over shows: spare space, the SLC cache, victims. Found out after everything else, around the drives that explain
 //! the small probes, with the probes of whole drives run on candidates of the same proportions.
 
+mod again;
+mod wider;
+
 use super::super::Observer;
 use super::super::candidate::{Candidate, NUMBERS, at};
 use super::super::classes::{self, Prior};
@@ -105,18 +108,26 @@ struct Problem<'a> {
     loose: f64,
 }
 
-/// Finds out what `found` says of the drives of `fitted`. `None` if it was stopped, or if no candidate could be tried.
-pub fn refine(fitted: &Fitted, found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
+/// Finds out what `found` says of the drives of `fitted`, which explain what `small` says. `None` if it was stopped, or if no candidate could be tried.
+pub fn refine(
+    fitted: &Fitted,
+    (small, found): (&Findings, &Findings),
+    plan: &Plan,
+    tries: &dyn Tries,
+    observer: &mut dyn Observer,
+) -> Option<Fitted> {
     let priors = priors(fitted, plan);
+    let mut fitted = fitted.clone();
     let trials = Trials { tries, observer, tried: fitted.tried };
     let mut problem = Problem { found: found.clone(), plan, priors, trials, loose: 1.0 };
-    let (mut best, mut others) = problem.best(fitted)?;
+    let (mut best, mut others) = problem.best(&fitted)?;
     if problem.allow_for_chance(&best)? {
         (best, others) = problem.once_more(best, others)?;
     }
+    let (best, others) = problem.asked_again(&mut fitted, small, (best, others))?;
     let slopes = problem.slopes(&best)?;
     let spread = problem.curvature(&best.candidate, &slopes, 0.0).inverse()?;
-    let (members, explained, rejected) = problem.members(fitted, &best, &others, &slopes)?;
+    let (members, explained, rejected) = problem.members(&fitted, &best, &others, &slopes)?;
     let learned = core::array::from_fn(|size| {
         let left = libm::sqrt(spread.at(size, size).max(0.0)) / problem.priors[size].sigma;
         if has(&best.candidate, size) { (1.0 - left * left).clamp(0.0, 1.0) } else { 0.0 }
@@ -137,7 +148,7 @@ pub fn refine(fitted: &Fitted, found: &Findings, plan: &Plan, tries: &dyn Tries,
         whole: Some(Whole { misfit, off: off_by(found, &best.shown), learned }),
         best: best.candidate,
         members,
-        ..fitted.clone()
+        ..fitted
     })
 }
 
@@ -264,6 +275,7 @@ impl Problem<'_> {
         // Once more from where that led: with other sizes other kinds may be better.
         let again = points.first()?.candidate.clone();
         points.extend(self.fitted_from(vec![again])?);
+        let points = self.wider(points)?;
         self.kinds(points)
     }
 
@@ -385,9 +397,13 @@ impl Problem<'_> {
         self.priors.map(|prior| libm::log(prior.median))
     }
 
-    fn improve(&mut self, mut point: Point) -> Option<Point> {
+    fn improve(&mut self, point: Point) -> Option<Point> {
+        self.improved(point, ROUNDS)
+    }
+
+    fn improved(&mut self, mut point: Point, rounds: u32) -> Option<Point> {
         let means = self.means();
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let slopes = self.slopes(&point)?;
             let residuals = self.residuals(&point.shown);
             let steps = [0.0, 0.3, 3.0].iter().filter_map(|damping| self.step(&point.candidate, &residuals, &means, &slopes, *damping));

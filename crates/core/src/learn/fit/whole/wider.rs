@@ -1,0 +1,131 @@
+//! Where slopes and jumps of one size end, all sizes and kinds are moved at once, by chance: figures of small drives change by steps, as superblocks are whole.
+
+use super::super::Point;
+use super::{Problem, SIZES, has, of, other_size, others, same_kind, sizes, with};
+use crate::drive::spec::VictimPolicy;
+use crate::learn::candidate::Candidate;
+use crate::learn::classes;
+use crate::rng::Stream;
+use alloc::vec::Vec;
+
+/// A drive whose figures are off by more is looked for, in units of what they may be off by.
+const UNEXPLAINED: f64 = 0.05;
+/// Rounds at most, and how many in a row may gain nothing.
+const ROUNDS: u32 = 14;
+const IDLE_ROUNDS: u32 = 4;
+/// Candidates of each.
+const DRAWN: usize = 40;
+/// From so many kinds others are drawn, and the best of each has so many chances more than the next.
+const KINDS: usize = 6;
+const FAVOURED: f64 = 0.6;
+/// By how much sizes are moved at least and at most, as a share of what is thought of each.
+const MOVED: (f64, f64) = (0.01, 1.2);
+/// What each is moved by then: the standard deviation of its logarithm.
+const SCATTER: [f64; SIZES] = [0.25, 0.4, 0.4, 0.4, 0.3, 0.3];
+
+impl Problem<'_> {
+    /// The points, and what was found around the best of them, in no order; nothing is done where one of them explains the figures.
+    pub(super) fn wider(&mut self, mut points: Vec<Point>) -> Option<Vec<Point>> {
+        let mut random = Stream::new(self.plan.seed, "whole drives, by chance");
+        let mut idle = 0;
+        let best = points.iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?.clone();
+        if !self.explains(&best) {
+            points.extend(self.of_each_cache(&best.candidate)?);
+        }
+        for _ in 0..ROUNDS {
+            points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+            let best = points.first()?.clone();
+            if self.explains(&best) || idle >= IDLE_ROUNDS {
+                break;
+            }
+            let from = best_of_kinds(&points);
+            let drawn = (0..DRAWN).map(|_| moved(nth_of(&from, &mut random), &mut random)).collect();
+            points.extend(self.try_all(drawn)?.into_iter().flatten());
+            let least = points.iter().map(|point| point.cost).fold(f64::INFINITY, f64::min);
+            idle = if least < best.cost { 0 } else { idle + 1 };
+        }
+        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        let best = points.first()?.clone();
+        if !self.explains(&best) {
+            points.push(self.improve(best)?);
+        }
+        Some(points)
+    }
+
+    /// The best with each kind of SLC cache besides that of `from`, fitted: sizes that were made for another may be what speaks against it.
+    fn of_each_cache(&mut self, from: &Candidate) -> Option<Vec<Point>> {
+        let cache = |one: &Candidate| (one.hidden.bits_per_cell, has(one, of::SLC_MORE));
+        let all = core::iter::once(from.clone()).chain(other_size(from)).flat_map(|one| others(&one));
+        let mut known = alloc::vec![cache(from)];
+        let mut fitted = Vec::new();
+        for point in self.tried_in_order(all.collect())? {
+            if from.kind.slc && !known.contains(&cache(&point.candidate)) {
+                known.push(cache(&point.candidate));
+                fitted.push(self.improve(point)?);
+            }
+        }
+        Some(fitted)
+    }
+
+    /// Whether nothing of the figures is left to be explained.
+    pub(super) fn explains(&self, point: &Point) -> bool {
+        self.misfit(&point.shown) <= UNEXPLAINED * self.found.observations.len() as f64
+    }
+}
+
+/// The best of each of the best kinds.
+fn best_of_kinds(points: &[Point]) -> Vec<&Candidate> {
+    let mut known: Vec<&Candidate> = Vec::new();
+    for point in points {
+        if known.len() < KINDS && !known.iter().any(|one| same_kind(one, &point.candidate)) {
+            known.push(&point.candidate);
+        }
+    }
+    known
+}
+
+/// One of them, the first most often.
+fn nth_of<'a>(from: &[&'a Candidate], random: &mut Stream) -> &'a Candidate {
+    let mut nth = 0;
+    while nth + 1 < from.len() && !random.chance(FAVOURED) {
+        nth += 1;
+    }
+    from[nth]
+}
+
+/// Some sizes moved, far or a little, and sometimes another kind.
+fn moved(from: &Candidate, random: &mut Stream) -> Candidate {
+    let mut to = if random.chance(0.35) { of_another_kind(from, random) } else { from.clone() };
+    let far = MOVED.0 * libm::pow(MOVED.1 / MOVED.0, random.unit());
+    let mut all = sizes(&to);
+    let surely = random.below(SIZES as u64) as usize;
+    for size in (0..SIZES).filter(|size| has(from, *size)) {
+        let step = far * SCATTER[size] * random.normal();
+        if size == surely || random.chance(0.5) {
+            all[size] += step;
+        }
+    }
+    to = with(&to, &all);
+    to
+}
+
+/// One thing otherwise: how victims are chosen, whether what is moved is kept apart, and what an SLC cache is like.
+fn of_another_kind(from: &Candidate, random: &mut Stream) -> Candidate {
+    let mut to = from.clone();
+    let hidden = &mut to.hidden;
+    match random.below(if from.kind.slc { 5 } else { 2 }) {
+        0 => hidden.victim = another_victim(hidden.victim, random),
+        1 => hidden.separate_gc ^= true,
+        2 => hidden.slc_direct ^= true,
+        3 if from.shown_bits().is_none() => {
+            hidden.bits_per_cell = classes::bits(true).into_iter().find(|bits| *bits != hidden.bits_per_cell).unwrap_or(hidden.bits_per_cell);
+        }
+        _ => to = other_size(from).unwrap_or(to),
+    }
+    to
+}
+
+fn another_victim(is: VictimPolicy, random: &mut Stream) -> VictimPolicy {
+    let others: Vec<VictimPolicy> = classes::VICTIMS.iter().map(|(victim, _)| *victim).filter(|victim| *victim != is).collect();
+    others[random.below(others.len() as u64) as usize]
+}
