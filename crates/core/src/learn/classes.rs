@@ -55,6 +55,9 @@ pub fn sizes() -> [Prior; SIZES] {
 pub const VICTIMS: [(VictimPolicy, f64); 4] =
     [(VictimPolicy::Greedy, 7.0), (VictimPolicy::CostBenefit, 1.0), (VictimPolicy::Fifo, 1.0), (VictimPolicy::DChoices(8), 1.0)];
 
+/// Pages of a block.
+pub const PAGES: [u32; 3] = [192, 384, 768];
+
 /// Bits of a cell; behind an SLC cache they are one more.
 #[must_use]
 pub const fn bits(slc: bool) -> [u8; 2] {
@@ -93,7 +96,7 @@ pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
     Hidden {
         over_provisioning_permille: random.log_normal(95.0, 0.35).clamp(70.0, 280.0) as u32,
         bits_per_cell: bits,
-        pages_per_block: 12 * [16, 32, 64][random.below(3) as usize],
+        pages_per_block: PAGES[random.below(PAGES.len() as u64) as usize],
         erase_ns: random.log_normal(if reported.full_duplex { 4e6 } else { 3e6 }, 0.45) as u64,
         slc_ppm: (least, most),
         slc_direct: reported.full_duplex || random.chance(0.6),

@@ -95,6 +95,8 @@ pub struct Fitted {
     pub rejected: u32,
     /// The best of other kinds that explain the figures nearly as well.
     pub kinds: Vec<Candidate>,
+    /// The best with an SLC cache and without, emptied or not, with reads that interrupt programs or not, however well each explains the figures.
+    pub families: Vec<Candidate>,
     /// What came of the probes of the whole drive, where there were any.
     pub whole: Option<whole::Whole>,
 }
@@ -173,13 +175,13 @@ pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn 
     let trials = Trials { tries, observer, tried: 0 };
     let show = |candidate: &Candidate| shown(candidate, plan);
     let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, show: &show, loose: 1.0 };
-    let (best, others) = problem.best()?;
-    problem.finished(best, &others)
+    let (best, others, families) = problem.best()?;
+    problem.finished(best, &others, families)
 }
 
 impl Problem<'_> {
-    /// The ensemble around the best and others, and what is known by it.
-    fn finished(&mut self, best: Point, others: &[Point]) -> Option<Fitted> {
+    /// The ensemble around the best and others, and what is known by it. `families` are only kept.
+    fn finished(&mut self, best: Point, others: &[Point], families: Vec<Candidate>) -> Option<Fitted> {
         let slopes = self.slopes(&best)?;
         let spread = self.spread(&best.candidate, &slopes)?;
         let (members, explained, rejected) = self.ensemble(&best, others)?;
@@ -187,7 +189,7 @@ impl Problem<'_> {
         let (misfit, odd) = explained_by(self.found, &best.shown);
         let (tried, off) = (self.trials.tried, off_by(self.found, &best.shown));
         let kinds = others.iter().map(|point| point.candidate.clone()).collect();
-        Some(Fitted { misfit, off, learned, odd, tried, rejected, best: best.candidate, members, explained, kinds, whole: None })
+        Some(Fitted { misfit, off, learned, odd, tried, rejected, best: best.candidate, members, explained, kinds, families, whole: None })
     }
 
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {

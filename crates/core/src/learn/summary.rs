@@ -36,6 +36,8 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     let value = |candidate: &Candidate| libm::round(candidate.number(number)) as u64;
     let same = fitted.members.iter().filter(|member| member.kind.has(number));
     let (low, high) = bounds(same.map(value).collect(), value(&fitted.best));
+    let nearly = nearly_as_good(fitted).iter().filter(|other| other.kind.has(number)).map(value);
+    let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
     let known = known(fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
     let (low, known) = of_cost(FIELDS[number], (low, high), known);
     Parameter {
@@ -46,6 +48,14 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
         known,
         source: source(known, FIELDS[number], plan),
     }
+}
+
+/// Where more is left of the figures, the drive is not one that the model can show, and what speaks for a kind of drives may be what is left.
+const LEFT_OVER: f64 = 0.1;
+
+/// Kinds that explain the figures nearly as well as the best, where that does not explain them to the end.
+fn nearly_as_good(fitted: &Fitted) -> &[Candidate] {
+    if fitted.misfit > LEFT_OVER { &fitted.kinds } else { &[] }
 }
 
 /// With fewer members that are drives of their own there is no interval to speak of, and nothing that is measured; as where no drive explains the figures.
@@ -115,6 +125,8 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     let all = kinds.into_iter().filter(|(field, _)| plan.reported.trim.is_some() || !field.starts_with("flash.trim"));
     all.map(|(field, of)| {
         let (low, high) = bounds(fitted.members.iter().map(of).collect(), of(&fitted.best));
+        let nearly = nearly_as_good(fitted).iter().map(of);
+        let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
         let (low, high) =
             of_a_row(field, fitted, !plan.reported.full_duplex).map_or((low, high), |(least, most)| (low.min(least), high.max(most)));
         let (low, high) = hidden(field, &Hides::of(&fitted.best), (low, high));
@@ -161,7 +173,7 @@ fn hidden(field: &str, hides: &Hides, (low, high): (u64, u64)) -> (u64, u64) {
 
 /// Planes and pages of the rows that members have: what a die programs at once shows, and not how it is divided.
 fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
-    let rows = || fitted.members.iter().chain([&fitted.best]).map(|one| one.kind.row_bytes());
+    let rows = || fitted.members.iter().chain([&fitted.best]).chain(nearly_as_good(fitted)).map(|one| one.kind.row_bytes());
     let (least, most) = (rows().min()?, rows().max()?);
     let page_min = if sata { 4 << 10 } else { 16 << 10 };
     match field {
@@ -202,7 +214,8 @@ fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
 fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: impl Fn(&Candidate) -> u64) -> Parameter {
     let like = |member: &&Candidate| !field.starts_with("flash.slc_cache") || member.kind.slc;
     let (low, high) = bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
-    let learned = fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size]);
+    // Erasure goes with how many pages a block has, on which members differ.
+    let learned = fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size].min(told_by(low, high, classes::sizes()[size].sigma)));
     // Where the very figures that tell it are not explained, it stands for something else that the drive has and the twin has not.
     let off = unexplained(&fitted.odd, field);
     let (low, high) = (libm::round(low as f64 / off) as u64, libm::round(high as f64 * off) as u64);

@@ -114,7 +114,8 @@ fn listed(words: &[&str]) -> String {
 /// How far the recommendations can be trusted: what was assumed otherwise, and where that changes them.
 fn sure(studies: &[Judged<'_>]) -> String {
     let said = studies.iter().filter(|study| study.recommendation.is_one());
-    let looked: Vec<_> = said.filter_map(|study| Some((study, study.sensitivity()?))).collect();
+    let looked = said.filter_map(|study| Some((study, study.sensitivity()?)));
+    let looked: Vec<_> = looked.filter(|(_, sensitivity)| !sensitivity.rows.is_empty()).collect();
     let Some((_, first)) = looked.first() else {
         return format!("modelled; {}", sensitivity::NOT_TRIED);
     };

@@ -100,7 +100,7 @@ pub struct Tried {
 /// What the small studies say.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
-    /// What the small study with all assumptions as they are recommends.
+    /// What the small study with all assumptions as they are recommends; nothing where none is changed.
     pub recommended: String,
     /// The assumptions.
     pub rows: Vec<Row>,
@@ -333,9 +333,11 @@ impl Trials {
         Ok(Some(Self { base, trials, members: members.unwrap_or_default(), policies: policies.to_vec() }))
     }
 
-    /// The runs of each study, the one in which nothing is changed first; an error where such a drive is not possible.
+    /// The runs of each study, where there is anything to compare with it the one in which nothing is changed first; an error where such a drive is not possible.
     pub fn studies(&self) -> impl Iterator<Item = Result<Vec<Cell>, Problem>> {
-        core::iter::once(&self.base)
+        let unchanged = (!self.trials.is_empty()).then_some(&self.base);
+        unchanged
+            .into_iter()
             .chain(self.trials.iter().map(|trial| &trial.case))
             .chain(&self.members)
             .map(|case| case.cells(&self.policies))
@@ -347,9 +349,12 @@ impl Trials {
     /// That the unchanged one is not, and why.
     pub fn judge<E>(self, studies: impl IntoIterator<Item = Result<Vec<Run>, E>>) -> Result<Option<Sensitivity>, E> {
         let mut studies = studies.into_iter();
-        let Some(unchanged) = studies.next() else { return Ok(None) };
+        let mut sensitivity = Sensitivity::default();
+        if !self.trials.is_empty() {
+            let Some(unchanged) = studies.next() else { return Ok(None) };
+            recommended(unchanged?).clone_into(&mut sensitivity.recommended);
+        }
         let mut studies = studies.map(Result::ok);
-        let mut sensitivity = Sensitivity { recommended: recommended(unchanged?).to_owned(), ..Sensitivity::default() };
         for (trial, runs) in self.trials.into_iter().zip(studies.by_ref()) {
             // What is not possible (a drive with too little spare space for its open blocks) is left out.
             let Some(recommended) = runs.map(recommended) else { continue };

@@ -50,17 +50,17 @@ struct Tried {
 }
 
 /// Whether there is a part with one bit a cell, whether it was emptied, and whether reads wait: one cannot be had from another by small changes.
-type Family = (bool, bool, bool);
+pub(super) type Family = (bool, bool, bool);
 
-fn family(kind: &Kind) -> Family {
+pub(super) fn family(kind: &Kind) -> Family {
     (kind.slc, kind.slc && kind.folds, kind.suspends)
 }
 
 impl Problem<'_> {
-    /// The best point, and the best of each other kind that explains the figures nearly as well.
+    /// The best point, the best of each other kind that explains the figures nearly as well, and the best of each family.
     ///
     /// The most promising kind is fitted and what is one change away from it is tried, again and again; of each family the best at least once.
-    pub(super) fn best(&mut self) -> Option<(Point, Vec<Point>)> {
+    pub(super) fn best(&mut self) -> Option<(Point, Vec<Point>, Vec<Candidate>)> {
         let mut tried: Vec<Tried> = Vec::new();
         for point in self.starts()? {
             add(&mut tried, point, true);
@@ -85,12 +85,26 @@ impl Problem<'_> {
             self.look_around(&mut tried, EXPANSIONS_AFTER)?;
             self.polished(&mut tried)?;
         }
+        let families = of_families(&tried).into_iter().map(|point| point.candidate.clone()).collect();
         let (nth, _) = tried.iter().enumerate().min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost))?;
         let best = self.improve(tried.swap_remove(nth).point, ROUNDS)?;
         let mut others: Vec<Point> = tried.into_iter().map(|one| one.point).filter(|point| point.cost < best.cost + WORSE_MAX).collect();
         others.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         others.truncate(KINDS_MAX);
-        Some((best, others))
+        Some((best, others, families))
+    }
+
+    /// What is found around `point` by the usual steps, the best first; only drives with an SLC cache where it has one, and without where not.
+    pub(super) fn settled(&mut self, point: Point) -> Option<Vec<Point>> {
+        let slc = point.candidate.kind.slc;
+        let mut tried = Vec::new();
+        add(&mut tried, point, true);
+        self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+        tried.retain(|one| one.point.candidate.kind.slc == slc);
+        self.polished(&mut tried)?;
+        let mut points: Vec<Point> = tried.into_iter().map(|one| one.point).collect();
+        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        Some(points)
     }
 
     fn unexplained(&self, tried: &[Tried]) -> Option<bool> {

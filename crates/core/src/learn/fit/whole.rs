@@ -120,7 +120,7 @@ pub fn refine(
     let mut fitted = fitted.clone();
     let trials = Trials { tries, observer, tried: fitted.tried };
     let mut problem = Problem { found: found.clone(), plan, priors, trials, loose: 1.0 };
-    let (mut best, mut others) = problem.best(&fitted)?;
+    let (mut best, mut others) = problem.best(&fitted.best)?;
     if problem.allow_for_chance(&best)? {
         (best, others) = problem.once_more(best, others)?;
     }
@@ -205,14 +205,28 @@ fn with(candidate: &Candidate, sizes: &[f64; SIZES]) -> Candidate {
     to
 }
 
-/// `candidate` with every combination of what is of one kind or another.
-fn others(candidate: &Candidate) -> Vec<Candidate> {
+/// `candidate` with blocks of so many pages: what shows is how long erasure takes for each of them.
+fn paged(candidate: &Candidate, pages: u32) -> Candidate {
+    let mut to = candidate.clone();
+    let scaled = libm::round(to.hidden.erase_ns as f64 * f64::from(pages) / f64::from(to.hidden.pages_per_block)) as u64;
+    (to.hidden.pages_per_block, to.hidden.erase_ns) = (pages, scaled);
+    to
+}
+
+/// `candidate` with every way of choosing victims, and what is moved kept apart or not.
+fn victims(candidate: &Candidate) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (victim, separate_gc) in classes::VICTIMS.iter().flat_map(|(victim, _)| [(*victim, true), (*victim, false)]) {
         let mut other = candidate.clone();
         (other.hidden.victim, other.hidden.separate_gc) = (victim, separate_gc);
         all.push(other);
     }
+    all
+}
+
+/// `candidate` with every combination of what is of one kind or another.
+fn others(candidate: &Candidate) -> Vec<Candidate> {
+    let mut all = victims(candidate);
     if candidate.kind.slc {
         all = all
             .into_iter()
@@ -262,8 +276,8 @@ impl Problem<'_> {
     }
 
     /// The best, and others that explain the figures as well, or nearly.
-    fn best(&mut self, fitted: &Fitted) -> Option<(Point, Vec<Point>)> {
-        let start = invert::whole::invert(&fitted.best, &self.found, self.plan);
+    fn best(&mut self, kind: &Candidate) -> Option<(Point, Vec<Point>)> {
+        let start = invert::whole::invert(kind, &self.found, self.plan);
         let with_spare = |share: &f64| {
             let mut other = start.clone();
             other.hidden.over_provisioning_permille = (f64::from(start.hidden.over_provisioning_permille) * share) as u32;
@@ -504,8 +518,7 @@ type Draw = (Vec<f64>, [f64; SIZES]);
 fn around(member: &Candidate, found: &Candidate) -> Candidate {
     let mut to = member.clone();
     let (pages, bits) = (member.hidden.pages_per_block, member.hidden.bits_per_cell);
-    to.hidden = found.hidden;
-    to.hidden.pages_per_block = pages;
+    to.hidden = paged(found, pages).hidden;
     if !member.kind.slc || member.shown_bits().is_some() {
         to.hidden.bits_per_cell = bits;
     }

@@ -2,57 +2,141 @@
 //! small ones are tried on both.
 
 use super::super::changes::neighbours;
+use super::super::kinds::family;
 use super::super::{Fitted, Point, Problem as Part, Trials, shown};
-use super::{Problem, others, priors};
-use crate::learn::candidate::Candidate;
+use super::{Problem, WORSE_MAX, others, priors};
+use crate::learn::candidate::{Candidate, Kind};
 use crate::learn::classes;
 use crate::learn::invert;
 use crate::learn::probes::Findings;
 use alloc::vec::Vec;
 
 /// Where figures are off by more, in units of what they may be off by, the kind is asked again.
-const UNEXPLAINED: f64 = 0.3;
-/// So many times at most.
-const TURNS: u32 = 2;
-/// Kinds that are fitted to the small figures, and those of them that are tried on whole drives.
-const ADAPTED: usize = 24;
-const FITTED: usize = 10;
+const UNEXPLAINED: f64 = 0.1;
+/// Steps from kind to kind at most.
+const STEPS: u32 = 3;
+/// Kinds that are adapted to the small figures, and those of them that are fitted to them and tried on whole drives.
+const ADAPTED: usize = 32;
+const FITTED: usize = 14;
+/// Of what is found around the best of them, so many are tried on whole drives.
+const SETTLED: usize = 4;
 const ROUNDS_OF_PART: u32 = 3;
 const ROUNDS_OF_WHOLE: u32 = 3;
-/// What another has to gain.
+/// What costs so many times more, the whole drive rules out; of the rest so many are looked into.
+const RULED_OUT: f64 = 3.0;
+const LOOKED_INTO: usize = 5;
+/// What a step has to gain.
 const GAIN_MIN: f64 = 4.0;
 
 /// What explains the figures of the whole drive: the best, and others that do as well or nearly.
 pub(super) type Found = (Point, Vec<Point>);
 
-/// A kind with what both probes say of it.
+/// A kind, and what both probes say of it.
+#[derive(Clone)]
 struct Both {
     part: Point,
-    cost: f64,
+    whole: Point,
+}
+
+impl Both {
+    fn cost(&self) -> f64 {
+        self.part.cost + self.whole.cost
+    }
+
+    /// As a kind for an ensemble: what it costs in all decides.
+    fn in_all(&self) -> Point {
+        Point { cost: self.cost(), ..self.part.clone() }
+    }
 }
 
 impl Problem<'_> {
     /// What was found, or what is found around another kind that explains both better; `fitted` is that kind's then.
     pub(super) fn asked_again(&mut self, fitted: &mut Fitted, small: &Findings, found: Found) -> Option<Found> {
-        let mut found = found;
-        for _ in 0..TURNS {
-            if self.misfit(&found.0.shown) <= UNEXPLAINED * self.found.observations.len() as f64 {
+        if self.is_explained(&found.0) {
+            return Some(found);
+        }
+        let part = self.on_a_part(small, |part| part.try_all(alloc::vec![fitted.best.clone()]))?;
+        let first = Both { part: part.into_iter().flatten().next()?, whole: found.0.clone() };
+        let mut all = alloc::vec![first.clone()];
+        let mut best = first.clone();
+        for _ in 0..STEPS {
+            let next = self.step_of_kind(fitted, small, &best, &mut all)?;
+            let Some(next) = next.filter(|next| next.cost() + GAIN_MIN < best.cost()) else { break };
+            best = next;
+            if self.is_explained(&best.whole) {
                 break;
             }
-            let points = self.on_a_part(small, |part| part.alternatives(fitted))?;
-            let Some((here, others)) = points.split_first() else { break };
-            let least = here.cost + found.0.cost;
-            let mut both = Vec::new();
-            for part in others.iter().filter(|part| part.cost + GAIN_MIN < least) {
-                let cost = part.cost + self.at_a_glance(fitted, &part.candidate, &found.0.candidate)?;
-                both.push(Both { part: part.clone(), cost });
-            }
-            let Some(best) = both.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost)).filter(|best| best.cost + GAIN_MIN < least) else { break };
-            *fitted = self.on_a_part(small, |part| part.finished(best.part.clone(), &[]))?;
-            self.priors = priors(fitted, self.plan);
-            found = self.best(fitted)?;
         }
-        Some(found)
+        if best.cost() >= first.cost() {
+            return Some(found);
+        }
+        all.retain(|one| one.cost() < best.cost() + WORSE_MAX && !one.part.candidate.is_kind_of(&best.part.candidate));
+        let others: Vec<Point> = all.iter().map(Both::in_all).collect();
+        *fitted = self.on_a_part(small, |part| part.finished(best.in_all(), &others, fitted.families.clone()))?;
+        self.priors = priors(fitted, self.plan);
+        let (around_it, mut others) = self.best(&fitted.best)?;
+        others.push(best.whole);
+        others.push(around_it);
+        self.kinds(others)
+    }
+
+    fn is_explained(&self, point: &Point) -> bool {
+        self.misfit(&point.shown) <= UNEXPLAINED * self.found.observations.len() as f64
+    }
+
+    /// The best of what might be meant instead of `here`, by both; all that was tried is kept.
+    fn step_of_kind(&mut self, fitted: &Fitted, small: &Findings, here: &Both, all: &mut Vec<Both>) -> Option<Option<Both>> {
+        let known: Vec<Candidate> = all.iter().map(|one| one.part.candidate.clone()).collect();
+        let parts = self.on_a_part(small, |part| part.alternatives(&here.part, fitted, &known))?;
+        let mut tried = self.on_both(fitted, here, parts)?;
+        self.looked_into(fitted, here, &mut tried)?;
+        // What explains the whole drive better may explain the small figures as well, with a little more changed.
+        if let Some(best) = tried.iter().min_by(|a, b| a.cost().total_cmp(&b.cost())).cloned()
+            && best.cost() < here.cost()
+        {
+            let mut parts = self.on_a_part(small, |part| part.settled(best.part.clone()))?;
+            parts.retain(|part| part.cost + GAIN_MIN < best.part.cost);
+            parts.truncate(SETTLED);
+            tried.extend(self.on_both(fitted, &best, parts)?);
+        }
+        all.extend(tried.iter().cloned());
+        Some(tried.into_iter().min_by(|a, b| a.cost().total_cmp(&b.cost())))
+    }
+
+    /// A glance says little of sizes: of the kinds that it does not rule out, those that explain the small figures best are tried with all that is tried of one,
+    /// until one explains the whole drive.
+    fn looked_into(&mut self, fitted: &Fitted, here: &Both, tried: &mut [Both]) -> Option<()> {
+        let least = tried.iter().map(Both::cost).fold(here.cost(), f64::min);
+        let mut open: Vec<&mut Both> = tried.iter_mut().filter(|one| one.cost() < RULED_OUT * least).collect();
+        open.sort_by(|a, b| a.part.cost.total_cmp(&b.part.cost));
+        for one in open.into_iter().take(LOOKED_INTO) {
+            self.priors = priors(&Fitted { best: one.part.candidate.clone(), ..fitted.clone() }, self.plan);
+            let (best, _) = self.best(&one.part.candidate)?;
+            #[cfg(test)]
+            std::eprintln!("DBG into {:?} part {:.2} both {:.2} now {:.2}", one.part.candidate.kind, one.part.cost, one.cost(), one.part.cost + best.cost);
+            if best.cost < one.whole.cost {
+                one.whole = best;
+            }
+            if self.is_explained(&one.whole) {
+                break;
+            }
+        }
+        self.priors = priors(fitted, self.plan);
+        Some(())
+    }
+
+    /// Those of `parts` that might cost less than `here`, with what they show of the whole drive.
+    fn on_both(&mut self, fitted: &Fitted, here: &Both, parts: Vec<Point>) -> Option<Vec<Both>> {
+        let mut all = Vec::new();
+        for part in parts.into_iter().filter(|part| part.cost + GAIN_MIN < here.cost()) {
+            if let Some(whole) = self.at_a_glance(fitted, &part.candidate, &here.whole.candidate)? {
+                let both = Both { part, whole };
+                #[cfg(test)]
+                std::eprintln!("DBG {:?} part {:.2} both {:.2} here {:.2} ({:.2})", both.part.candidate.kind, both.part.cost, both.cost(), here.cost(), here.part.cost);
+                all.push(both);
+            }
+        }
+        Some(all)
     }
 
     /// Does something with the figures of the small probes.
@@ -66,37 +150,38 @@ impl Problem<'_> {
         came
     }
 
-    /// About the least cost of the figures of the whole drive that `kind` can have: what is hidden is as in the best so far, or as arithmetic says.
-    fn at_a_glance(&mut self, fitted: &Fitted, kind: &Candidate, best: &Candidate) -> Option<f64> {
+    /// About the best that `kind` can show of the whole drive: what is hidden is as in the best so far, or as arithmetic says.
+    fn at_a_glance(&mut self, fitted: &Fitted, kind: &Candidate, best: &Candidate) -> Option<Option<Point>> {
         let before = self.priors;
         self.priors = priors(&Fitted { best: kind.clone(), ..fitted.clone() }, self.plan);
         let inverted = invert::whole::invert(kind, &self.found, self.plan);
         let starts = others(&inverted).into_iter().chain(others(&super::around(kind, best))).collect();
-        let tried = self.tried_in_order(starts)?;
-        let mut cost = f64::INFINITY;
-        if let Some(point) = tried.into_iter().next() {
-            cost = self.improved(point, ROUNDS_OF_WHOLE)?.cost;
-        }
+        let first = self.tried_in_order(starts)?.into_iter().next();
+        let improved = match first {
+            Some(point) => Some(self.improved(point, ROUNDS_OF_WHOLE)?),
+            None => None,
+        };
         self.priors = before;
-        Some(cost)
+        Some(improved)
     }
 }
 
 impl Part<'_> {
-    /// The best of `fitted`, and then other kinds that might show the same, each with numbers fitted to it, one of each arrangement.
-    fn alternatives(&mut self, fitted: &Fitted) -> Option<Vec<Point>> {
-        let here = self.try_all(alloc::vec![fitted.best.clone()])?.into_iter().flatten().next()?;
-        let all = neighbours(&here.candidate, !self.plan.reported.full_duplex).into_iter().chain(fitted.kinds.iter().cloned());
-        let other = all.filter(|other| !other.is_kind_of(&here.candidate)).collect();
+    /// What might be meant instead of `here`, with numbers fitted to the small figures: the best of each family, then the best of all; none of `known`.
+    fn alternatives(&mut self, here: &Point, fitted: &Fitted, known: &[Candidate]) -> Option<Vec<Point>> {
+        let all = neighbours(&here.candidate, !self.plan.reported.full_duplex).into_iter().chain(fitted.kinds.iter().chain(&fitted.families).cloned());
+        let other = all.filter(|other| !known.iter().any(|known| alike(&known.kind, &other.kind))).collect();
         let mut points: Vec<Point> = self.try_all(other)?.into_iter().flatten().collect();
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        families_first(&mut points);
         points.truncate(ADAPTED);
-        let slopes = self.slopes(&here)?;
+        let slopes = self.slopes(here)?;
         let mut points = self.adapted(points.into_iter().map(|point| (None, point)).collect(), &slopes)?;
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        let mut each: Vec<Point> = alloc::vec![here];
+        families_first(&mut points);
+        let mut each: Vec<Point> = Vec::new();
         for point in points {
-            if each.len() <= FITTED && !each.iter().any(|known| arrangement(&known.candidate) == arrangement(&point.candidate)) {
+            if each.len() < FITTED && !each.iter().any(|known| alike(&known.candidate.kind, &point.candidate.kind)) {
                 let point = self.improve(point, ROUNDS_OF_PART)?;
                 each.push(point);
             }
@@ -105,8 +190,21 @@ impl Part<'_> {
     }
 }
 
-/// What of a kind the figures of whole drives hang on.
-fn arrangement(candidate: &Candidate) -> (u32, u64, u64, bool, bool, bool) {
-    let kind = &candidate.kind;
-    (kind.dies(), kind.row_bytes(), kind.unit_bytes, kind.slc, kind.compresses, kind.suspends)
+/// Of sorted points, the best of each family before the others.
+fn families_first(points: &mut [Point]) {
+    let mut firsts = 0;
+    for nth in 0..points.len() {
+        let of = family(&points[nth].candidate.kind);
+        if !points[..firsts].iter().any(|known| family(&known.candidate.kind) == of) {
+            points[firsts..=nth].rotate_right(1);
+            firsts += 1;
+        }
+    }
+}
+
+/// Whether the figures of whole drives are the same of both.
+fn alike(a: &Kind, b: &Kind) -> bool {
+    let flash = |kind: &Kind| (kind.channels, kind.dies_per_channel, kind.planes, kind.page_bytes, kind.unit_bytes);
+    let rest = |kind: &Kind| (kind.slc, kind.folds, kind.compresses, kind.suspends);
+    flash(a) == flash(b) && rest(a) == rest(b)
 }

@@ -1,10 +1,10 @@
 //! Where slopes and jumps of one size end, all sizes and kinds are moved at once, by chance: figures of small drives change by steps, as superblocks are whole.
 
 use super::super::Point;
-use super::{Problem, SIZES, has, of, other_size, others, same_kind, sizes, with};
+use super::{Problem, SIZES, has, of, other_size, others, paged, same_kind, sizes, victims, with};
 use crate::drive::spec::VictimPolicy;
 use crate::learn::candidate::Candidate;
-use crate::learn::classes;
+use crate::learn::classes::{self, Prior};
 use crate::rng::Stream;
 use alloc::vec::Vec;
 
@@ -21,7 +21,16 @@ const FAVOURED: f64 = 0.6;
 /// By how much sizes are moved at least and at most, as a share of what is thought of each.
 const MOVED: (f64, f64) = (0.01, 1.2);
 /// What each is moved by then: the standard deviation of its logarithm.
+/// The chance that one is drawn of what is thought of it instead.
+const ANEW: f64 = 0.07;
 const SCATTER: [f64; SIZES] = [0.25, 0.4, 0.4, 0.4, 0.3, 0.3];
+
+/// Spare space is scanned in so many steps to either side, of so much in its logarithm; beside it so many times the SLC cache, of which the best go on.
+const SPARES_SCANNED: i32 = 11;
+const SPARE_STEP: f64 = 0.022;
+const CACHES_SCANNED: [f64; 7] = [0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0];
+const CACHES_KEPT: usize = 12;
+const KINDS_FITTED: usize = 3;
 
 impl Problem<'_> {
     /// The points, and what was found around the best of them, in no order; nothing is done where one of them explains the figures.
@@ -29,7 +38,10 @@ impl Problem<'_> {
         let mut random = Stream::new(self.plan.seed, "whole drives, by chance");
         let mut idle = 0;
         let best = points.iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?.clone();
+        points.extend(self.of_other_blocks(&best.candidate)?);
+        let best = points.iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?.clone();
         if !self.explains(&best) {
+            points.extend(self.scanned(&best.candidate)?);
             points.extend(self.of_each_cache(&best.candidate)?);
         }
         for _ in 0..ROUNDS {
@@ -39,7 +51,7 @@ impl Problem<'_> {
                 break;
             }
             let from = best_of_kinds(&points);
-            let drawn = (0..DRAWN).map(|_| moved(nth_of(&from, &mut random), &mut random)).collect();
+            let drawn = (0..DRAWN).map(|_| moved(nth_of(&from, &mut random), &self.priors, &mut random)).collect();
             points.extend(self.try_all(drawn)?.into_iter().flatten());
             let least = points.iter().map(|point| point.cost).fold(f64::INFINITY, f64::min);
             idle = if least < best.cost { 0 } else { idle + 1 };
@@ -50,6 +62,46 @@ impl Problem<'_> {
             points.push(self.improve(best)?);
         }
         Some(points)
+    }
+
+    /// With blocks of as many pages as there may be otherwise.
+    fn of_other_blocks(&mut self, from: &Candidate) -> Option<Vec<Point>> {
+        let all = classes::PAGES.into_iter().filter(|pages| *pages != from.hidden.pages_per_block).map(|pages| paged(from, pages)).collect();
+        let mut fitted = Vec::new();
+        for point in self.tried_in_order(all)? {
+            fitted.push(self.improve(point)?);
+        }
+        Some(fitted)
+    }
+
+    /// Spare space around that of `from`, and beside it the least SLC cache; then the same with victims chosen otherwise. The best kinds of all fitted.
+    fn scanned(&mut self, from: &Candidate) -> Option<Vec<Point>> {
+        let caches: &[f64] = if from.kind.slc { &CACHES_SCANNED } else { &[1.0] };
+        let moved = |from: &Candidate, nth: i32, cache: f64| {
+            let mut all = sizes(from);
+            all[of::SPARE] += f64::from(nth) * SPARE_STEP;
+            all[of::SLC_LEAST] += libm::log(cache);
+            with(from, &all)
+        };
+        let steps = -SPARES_SCANNED..=SPARES_SCANNED;
+        let fixed_or_not = core::iter::once(from.clone()).chain(other_size(from));
+        let beside = fixed_or_not.flat_map(|from| {
+            steps.clone().flat_map(move |nth| caches.iter().map(move |cache| (nth, *cache))).map(move |(nth, cache)| moved(&from, nth, cache))
+        });
+        let all: Vec<Candidate> = if from.kind.slc {
+            let mut tried = self.tried_in_order(beside.collect())?;
+            tried.truncate(CACHES_KEPT);
+            tried.into_iter().map(|point| point.candidate).collect()
+        } else {
+            beside.collect()
+        };
+        let tried = self.tried_in_order(all.iter().flat_map(victims).collect())?;
+        let best: Vec<Candidate> = best_of_kinds(&tried).into_iter().take(KINDS_FITTED).cloned().collect();
+        let mut fitted = Vec::new();
+        for point in self.tried_in_order(best)? {
+            fitted.push(self.improve(point)?);
+        }
+        Some(fitted)
     }
 
     /// The best with each kind of SLC cache besides that of `from`, fitted: sizes that were made for another may be what speaks against it.
@@ -94,7 +146,7 @@ fn nth_of<'a>(from: &[&'a Candidate], random: &mut Stream) -> &'a Candidate {
 }
 
 /// Some sizes moved, far or a little, and sometimes another kind.
-fn moved(from: &Candidate, random: &mut Stream) -> Candidate {
+fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Candidate {
     let mut to = if random.chance(0.35) { of_another_kind(from, random) } else { from.clone() };
     let far = MOVED.0 * libm::pow(MOVED.1 / MOVED.0, random.unit());
     let mut all = sizes(&to);
@@ -103,6 +155,9 @@ fn moved(from: &Candidate, random: &mut Stream) -> Candidate {
         let step = far * SCATTER[size] * random.normal();
         if size == surely || random.chance(0.5) {
             all[size] += step;
+        }
+        if random.chance(ANEW) {
+            all[size] = libm::log(priors[size].median) + priors[size].sigma * random.normal();
         }
     }
     to = with(&to, &all);
@@ -113,11 +168,12 @@ fn moved(from: &Candidate, random: &mut Stream) -> Candidate {
 fn of_another_kind(from: &Candidate, random: &mut Stream) -> Candidate {
     let mut to = from.clone();
     let hidden = &mut to.hidden;
-    match random.below(if from.kind.slc { 5 } else { 2 }) {
+    match random.below(if from.kind.slc { 6 } else { 3 }) {
         0 => hidden.victim = another_victim(hidden.victim, random),
         1 => hidden.separate_gc ^= true,
-        2 => hidden.slc_direct ^= true,
-        3 if from.shown_bits().is_none() => {
+        2 => to = paged(from, classes::PAGES[random.below(classes::PAGES.len() as u64) as usize]),
+        3 => hidden.slc_direct ^= true,
+        4 if from.shown_bits().is_none() => {
             hidden.bits_per_cell = classes::bits(true).into_iter().find(|bits| *bits != hidden.bits_per_cell).unwrap_or(hidden.bits_per_cell);
         }
         _ => to = other_size(from).unwrap_or(to),
