@@ -106,6 +106,8 @@ struct Problem<'a> {
     priors: [Prior; SIZES],
     trials: Trials<'a>,
     loose: f64,
+    /// Candidates that were put through the probes of whole drives.
+    spent: usize,
 }
 
 /// Finds out what `found` says of the drives of `fitted`, which explain what `small` says. `None` if it was stopped, or if no candidate could be tried.
@@ -119,7 +121,7 @@ pub fn refine(
     let priors = priors(fitted, plan);
     let mut fitted = fitted.clone();
     let trials = Trials { tries, observer, tried: fitted.tried };
-    let mut problem = Problem { found: found.clone(), plan, priors, trials, loose: 1.0 };
+    let mut problem = Problem { found: found.clone(), plan, priors, trials, loose: 1.0, spent: 0 };
     let (mut best, mut others) = problem.best(&fitted.best)?;
     if problem.allow_for_chance(&best)? {
         (best, others) = problem.once_more(best, others)?;
@@ -256,6 +258,7 @@ fn other_size(candidate: &Candidate) -> Option<Candidate> {
 
 impl Problem<'_> {
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
+        self.spent += candidates.len();
         let all = self.trials.all(&candidates, &|candidate| shown(candidate, self.plan))?;
         Some(points(candidates, all, &self.found, |candidate, shown| self.cost(candidate, shown)))
     }
@@ -277,6 +280,11 @@ impl Problem<'_> {
 
     /// The best, and others that explain the figures as well, or nearly.
     fn best(&mut self, kind: &Candidate) -> Option<(Point, Vec<Point>)> {
+        self.searched(kind, wider::ROUNDS)
+    }
+
+    /// The same with so many rounds by chance.
+    fn searched(&mut self, kind: &Candidate, rounds: u32) -> Option<(Point, Vec<Point>)> {
         let start = invert::whole::invert(kind, &self.found, self.plan);
         let with_spare = |share: &f64| {
             let mut other = start.clone();
@@ -289,7 +297,7 @@ impl Problem<'_> {
         // Once more from where that led: with other sizes other kinds may be better.
         let again = points.first()?.candidate.clone();
         points.extend(self.fitted_from(vec![again])?);
-        let points = self.wider(points)?;
+        let points = self.wider(points, rounds)?;
         self.kinds(points)
     }
 

@@ -25,6 +25,9 @@ const ROUNDS_OF_WHOLE: u32 = 3;
 /// What costs so many times more, the whole drive rules out; of the rest so many are looked into.
 const RULED_OUT: f64 = 3.0;
 const LOOKED_INTO: usize = 5;
+const ROUNDS_BY_CHANCE: u32 = 5;
+/// So many candidates are put through the probes of whole drives before no further kind is looked into: each takes 20 to 60 ms.
+const SPENT_MAX: usize = 10_000;
 /// What a step has to gain.
 const GAIN_MIN: f64 = 4.0;
 
@@ -63,7 +66,7 @@ impl Problem<'_> {
             let next = self.step_of_kind(fitted, small, &best, &mut all)?;
             let Some(next) = next.filter(|next| next.cost() + GAIN_MIN < best.cost()) else { break };
             best = next;
-            if self.is_explained(&best.whole) {
+            if self.is_explained(&best.whole) || self.spent > SPENT_MAX {
                 break;
             }
         }
@@ -111,13 +114,13 @@ impl Problem<'_> {
         open.sort_by(|a, b| a.part.cost.total_cmp(&b.part.cost));
         for one in open.into_iter().take(LOOKED_INTO) {
             self.priors = priors(&Fitted { best: one.part.candidate.clone(), ..fitted.clone() }, self.plan);
-            let (best, _) = self.best(&one.part.candidate)?;
+            let (best, _) = self.searched(&one.part.candidate, ROUNDS_BY_CHANCE)?;
             #[cfg(test)]
             std::eprintln!("DBG into {:?} part {:.2} both {:.2} now {:.2}", one.part.candidate.kind, one.part.cost, one.cost(), one.part.cost + best.cost);
             if best.cost < one.whole.cost {
                 one.whole = best;
             }
-            if self.is_explained(&one.whole) {
+            if self.is_explained(&one.whole) || self.spent > SPENT_MAX {
                 break;
             }
         }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// A drive whose figures are off by more is looked for, in units of what they may be off by.
 const UNEXPLAINED: f64 = 0.05;
 /// Rounds at most, and how many in a row may gain nothing.
-const ROUNDS: u32 = 14;
+pub(super) const ROUNDS: u32 = 14;
 const IDLE_ROUNDS: u32 = 4;
 /// Candidates of each.
 const DRAWN: usize = 40;
@@ -34,7 +34,7 @@ const KINDS_FITTED: usize = 3;
 
 impl Problem<'_> {
     /// The points, and what was found around the best of them, in no order; nothing is done where one of them explains the figures.
-    pub(super) fn wider(&mut self, mut points: Vec<Point>) -> Option<Vec<Point>> {
+    pub(super) fn wider(&mut self, mut points: Vec<Point>, rounds: u32) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.plan.seed, "whole drives, by chance");
         let mut idle = 0;
         let best = points.iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?.clone();
@@ -44,7 +44,7 @@ impl Problem<'_> {
             points.extend(self.scanned(&best.candidate)?);
             points.extend(self.of_each_cache(&best.candidate)?);
         }
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
             let best = points.first()?.clone();
             if self.explains(&best) || idle >= IDLE_ROUNDS {
