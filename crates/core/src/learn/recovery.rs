@@ -118,19 +118,6 @@ fn recovered(seed: u64, asked: Asked) -> Option<Recovered> {
         let of_whole = probed_whole(&spec, &plan)?;
         misfit_of_whole = misfit_of_whole_of(&truth, &of_whole, &plan);
         fitted = fit::whole::refine(&fitted, (&found, &of_whole), &plan, &OneByOne, &mut ())?;
-        {
-            let best = &fitted.best;
-            let m = |c: &Candidate| misfit_of_whole_of(c, &of_whole, &plan);
-            std::eprintln!("CMP best {:?} {:?}", best.hidden, best.logs);
-            std::eprintln!("CMP true {:?} {:?}", truth.hidden, truth.logs);
-            let mut c = best.clone(); c.hidden = truth.hidden; std::eprintln!("CMP hidden of truth: {:.3}", m(&c));
-            for (n, name) in [(at::PROGRAM, "program"), (at::READ, "read"), (at::CACHE, "cache"), (at::CHANNEL, "channel"), (at::WRITE_OVERHEAD, "wo"), (at::SUSPEND, "suspend")] {
-                let mut c = c.clone(); c.logs[n] = truth.logs[n]; std::eprintln!("CMP hidden of truth, {name}: {:.3}", m(&c));
-            }
-            let mut c2 = c.clone(); c2.hidden.erase_ns = best.hidden.erase_ns; std::eprintln!("CMP but erase: {:.3}", m(&c2));
-            let mut c2 = c.clone(); c2.hidden.over_provisioning_permille = best.hidden.over_provisioning_permille; std::eprintln!("CMP but spare: {:.3}", m(&c2));
-            let mut c2 = c.clone(); c2.hidden.pages_per_block = best.hidden.pages_per_block; std::eprintln!("CMP but pages: {:.3}", m(&c2));
-        }
         worst_of_whole = format!("; worst {}", worst(&fitted.best, &of_whole, &plan));
     }
     let measured = figures(&spec, 5)?;

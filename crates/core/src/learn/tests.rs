@@ -224,18 +224,24 @@ fn a_whole_drive_shows_its_cache_and_what_is_behind_it() {
     assert!(last > 1.2 * first, "{first} {last}");
 }
 
-/// Spare space, which no probe of a small part tells, is found on a drive that is written over; it is said how each is known.
+/// What the probes of the whole drive find on one of 1 GiB with the proportions of `spec`.
+fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Findings {
+    let small = Small::of(spec, whole::SIZE).unwrap().spec;
+    let mut target = DriveTarget::new(model::build(&small, 2).unwrap(), probes::DEPTH_MAX);
+    let at_that_size = Plan { whole: Some(plan.whole.unwrap().on(small.capacity_bytes)), ..*plan };
+    probes::run_whole(&mut Lab::new(&mut target), &at_that_size, &mut ()).unwrap()
+}
+
+/// Spare space, which no probe of a small part tells, is found on a drive that is written over; it is said how each is known. Where another kind was taken for
+/// what the small probes show, four times the dies that take four times as long, the whole drive tells that it is not.
 #[test]
-fn spare_space_is_found_where_the_whole_drive_is_written_over() {
+fn spare_space_and_the_kind_are_found_where_the_whole_drive_is_written_over() {
     let spec = drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
     let mut plan = Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap();
     let part = probed(&spec, &plan).0;
     let before = fit::fit(&part, &plan, &OneByOne, &mut ()).unwrap();
     plan.whole = Some(Whole::all(spec.capacity_bytes));
-    let small = Small::of(&spec, whole::SIZE).unwrap().spec;
-    let mut target = DriveTarget::new(model::build(&small, 2).unwrap(), probes::DEPTH_MAX);
-    let at_that_size = Plan { whole: Some(plan.whole.unwrap().on(small.capacity_bytes)), ..plan };
-    let found = probes::run_whole(&mut Lab::new(&mut target), &at_that_size, &mut ()).unwrap();
+    let found = probed_whole(&spec, &plan);
     let after = fit::whole::refine(&before, (&part, &found), &plan, &OneByOne, &mut ()).unwrap();
     let spare = after.best.hidden.over_provisioning_permille;
     assert!((195..=225).contains(&spare), "{spare}");
@@ -245,6 +251,13 @@ fn spare_space_is_found_where_the_whole_drive_is_written_over() {
     };
     assert_eq!((of(&before).known, of(&after).known, of(&after).source.as_str()), (Known::Typical, Known::Measured, "collection"));
     assert!(of(&after).low <= 210 && of(&after).high >= 210, "{:?}", of(&after));
+
+    let mut mistaken = before.clone();
+    mistaken.best.kind.dies_per_channel *= 4;
+    mistaken.best.logs[at::PROGRAM] += 2.0 * core::f64::consts::LN_2;
+    let again = fit::whole::refine(&mistaken, (&part, &found), &plan, &OneByOne, &mut ()).unwrap();
+    assert_eq!((again.best.kind.dies(), again.best.kind.row_bytes()), (before.best.kind.dies(), before.best.kind.row_bytes()));
+    assert!(again.whole.unwrap().misfit < 0.1, "{:?}", again.whole);
 }
 
 /// What one budget cannot tell it does not claim to have measured.
