@@ -40,8 +40,6 @@ const SCATTERED: usize = 2000;
 const SCATTERED_FITTED: usize = 48;
 /// So many of these are fitted to the end.
 const LAST: usize = 3;
-/// Of so many families what is around the best is looked at by itself, at last.
-const FAMILIES_LAST: usize = 4;
 
 /// A kind that was tried, at its best numbers so far.
 struct Tried {
@@ -87,15 +85,6 @@ impl Problem<'_> {
             self.look_around(&mut tried, EXPANSIONS_AFTER)?;
             self.polished(&mut tried)?;
         }
-        if self.worse_than(&tried, UNEXPLAINED_STILL)? {
-            let families: Vec<Point> = of_families(&tried).into_iter().take(FAMILIES_LAST).cloned().collect();
-            for best in families {
-                let of = family(&best.candidate.kind);
-                for point in self.settled(best, |kind| family(kind) == of)? {
-                    add(&mut tried, point, true);
-                }
-            }
-        }
         let families = of_families(&tried).into_iter().map(|point| point.candidate.clone()).collect();
         let (nth, _) = tried.iter().enumerate().min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost))?;
         let best = self.improve(tried.swap_remove(nth).point, ROUNDS)?;
@@ -105,14 +94,13 @@ impl Problem<'_> {
         Some((best, others, families))
     }
 
-    /// What is found around `point` by the usual steps, the best first, among kinds that are `like` it.
-    pub(super) fn settled(&mut self, point: Point, like: impl Fn(&Kind) -> bool) -> Option<Vec<Point>> {
+    /// What is found around `point` by the usual steps, the best first; only drives with an SLC cache where it has one, and without where not.
+    pub(super) fn settled(&mut self, point: Point) -> Option<Vec<Point>> {
+        let slc = point.candidate.kind.slc;
         let mut tried = Vec::new();
         add(&mut tried, point, true);
-        for _ in 0..EXPANSIONS_AFTER {
-            self.look_around(&mut tried, 1)?;
-            tried.retain(|one| like(&one.point.candidate.kind));
-        }
+        self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+        tried.retain(|one| one.point.candidate.kind.slc == slc);
         self.polished(&mut tried)?;
         let mut points: Vec<Point> = tried.into_iter().map(|one| one.point).collect();
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));

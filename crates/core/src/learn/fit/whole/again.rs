@@ -97,8 +97,7 @@ impl Problem<'_> {
         if let Some(best) = tried.iter().min_by(|a, b| a.cost().total_cmp(&b.cost())).cloned()
             && best.cost() < here.cost()
         {
-            let slc = best.part.candidate.kind.slc;
-            let mut parts = self.on_a_part(small, |part| part.settled(best.part.clone(), |kind| kind.slc == slc))?;
+            let mut parts = self.on_a_part(small, |part| part.settled(best.part.clone()))?;
             parts.retain(|part| part.cost + GAIN_MIN < best.part.cost);
             parts.truncate(SETTLED);
             tried.extend(self.on_both(fitted, &best, parts)?);
@@ -116,6 +115,8 @@ impl Problem<'_> {
         for one in open.into_iter().take(LOOKED_INTO) {
             self.priors = priors(&Fitted { best: one.part.candidate.clone(), ..fitted.clone() }, self.plan);
             let (best, _) = self.searched(&one.part.candidate, ROUNDS_BY_CHANCE)?;
+            #[cfg(test)]
+            std::eprintln!("DBG into {:?} part {:.2} both {:.2} now {:.2}", one.part.candidate.kind, one.part.cost, one.cost(), one.part.cost + best.cost);
             if best.cost < one.whole.cost {
                 one.whole = best;
             }
@@ -133,6 +134,8 @@ impl Problem<'_> {
         for part in parts.into_iter().filter(|part| part.cost + GAIN_MIN < here.cost()) {
             if let Some(whole) = self.at_a_glance(fitted, &part.candidate, &here.whole.candidate)? {
                 let both = Both { part, whole };
+                #[cfg(test)]
+                std::eprintln!("DBG {:?} part {:.2} both {:.2} here {:.2} ({:.2})", both.part.candidate.kind, both.part.cost, both.cost(), here.cost(), here.part.cost);
                 all.push(both);
             }
         }
