@@ -226,7 +226,20 @@ mod tests {
         let plan = Plan::new(Budget::Small, Reported::of(&spec).unwrap(), 1 << 30, 1).unwrap();
         let best = invert(&Findings::default(), &plan);
         let (members, learned) = (vec![best.clone(); 64], [0.0; NUMBERS]);
-        let fitted = Fitted { members, best, explained, misfit, off: 0.03, learned, odd: Vec::new(), tried: 1, rejected: 0, kinds: Vec::new(), families: Vec::new(), whole: None };
+        let fitted = Fitted {
+            members,
+            best,
+            explained,
+            misfit,
+            off: 0.03,
+            learned,
+            odd: Vec::new(),
+            tried: 1,
+            rejected: 0,
+            kinds: Vec::new(),
+            families: Vec::new(),
+            whole: None,
+        };
         let notes = vec!["it was warm".to_owned()];
         let model = "A b 1".to_owned();
         (Measured { plan, found: Findings::default(), whole: None, model, firmware: Some("X".to_owned()), which: None, notes }, fitted)

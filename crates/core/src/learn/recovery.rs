@@ -420,7 +420,12 @@ fn drives_drawn_at_random_are_found_again() {
     let first = number("TRIMTAB_TWINS_SEED").unwrap_or(0);
     let budget = if env::var("TRIMTAB_TWINS_BUDGET").is_ok_and(|budget| budget == "full") { Budget::Full } else { Budget::Small };
     let churn = number("TRIMTAB_TWINS_CHURN").unwrap_or(0) as usize;
-    let asked = Asked { budget, members: number("TRIMTAB_TWINS_MEMBERS").unwrap_or(if many.is_some() { 16 } else { 4 }) as usize, churn, baselines: many.is_some() };
+    let asked = Asked {
+        budget,
+        members: number("TRIMTAB_TWINS_MEMBERS").unwrap_or(if many.is_some() { 16 } else { 4 }) as usize,
+        churn,
+        baselines: many.is_some(),
+    };
     let (next, all) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     let stop = env::var("TRIMTAB_TWINS_STOP").ok();
     let stopped = || stop.as_ref().is_some_and(|stop| std::fs::exists(stop).unwrap_or(false));

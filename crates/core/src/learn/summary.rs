@@ -215,7 +215,8 @@ fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: imp
     let like = |member: &&Candidate| !field.starts_with("flash.slc_cache") || member.kind.slc;
     let (low, high) = bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
     // Erasure goes with how many pages a block has, on which members differ.
-    let learned = fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size].min(told_by(low, high, classes::sizes()[size].sigma)));
+    let learned =
+        fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size].min(told_by(low, high, classes::sizes()[size].sigma)));
     // Where the very figures that tell it are not explained, it stands for something else that the drive has and the twin has not.
     let off = unexplained(&fitted.odd, field);
     let (low, high) = (libm::round(low as f64 / off) as u64, libm::round(high as f64 * off) as u64);

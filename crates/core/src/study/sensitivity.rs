@@ -336,11 +336,7 @@ impl Trials {
     /// The runs of each study, where there is anything to compare with it the one in which nothing is changed first; an error where such a drive is not possible.
     pub fn studies(&self) -> impl Iterator<Item = Result<Vec<Cell>, Problem>> {
         let unchanged = (!self.trials.is_empty()).then_some(&self.base);
-        unchanged
-            .into_iter()
-            .chain(self.trials.iter().map(|trial| &trial.case))
-            .chain(&self.members)
-            .map(|case| case.cells(&self.policies))
+        unchanged.into_iter().chain(self.trials.iter().map(|trial| &trial.case)).chain(&self.members).map(|case| case.cells(&self.policies))
     }
 
     /// What follows from the runs of each study. That a changed drive is not possible is no error.

@@ -115,8 +115,6 @@ impl Problem<'_> {
         for one in open.into_iter().take(LOOKED_INTO) {
             self.priors = priors(&Fitted { best: one.part.candidate.clone(), ..fitted.clone() }, self.plan);
             let (best, _) = self.searched(&one.part.candidate, ROUNDS_BY_CHANCE)?;
-            #[cfg(test)]
-            std::eprintln!("DBG into {:?} part {:.2} both {:.2} now {:.2}", one.part.candidate.kind, one.part.cost, one.cost(), one.part.cost + best.cost);
             if best.cost < one.whole.cost {
                 one.whole = best;
             }
@@ -133,10 +131,7 @@ impl Problem<'_> {
         let mut all = Vec::new();
         for part in parts.into_iter().filter(|part| part.cost + GAIN_MIN < here.cost()) {
             if let Some(whole) = self.at_a_glance(fitted, &part.candidate, &here.whole.candidate)? {
-                let both = Both { part, whole };
-                #[cfg(test)]
-                std::eprintln!("DBG {:?} part {:.2} both {:.2} here {:.2} ({:.2})", both.part.candidate.kind, both.part.cost, both.cost(), here.cost(), here.part.cost);
-                all.push(both);
+                all.push(Both { part, whole });
             }
         }
         Some(all)
@@ -172,7 +167,9 @@ impl Problem<'_> {
 impl Part<'_> {
     /// What might be meant instead of `here`, with numbers fitted to the small figures: the best of each family, then the best of all; none of `known`.
     fn alternatives(&mut self, here: &Point, fitted: &Fitted, known: &[Candidate]) -> Option<Vec<Point>> {
-        let all = neighbours(&here.candidate, !self.plan.reported.full_duplex).into_iter().chain(fitted.kinds.iter().chain(&fitted.families).cloned());
+        let all = neighbours(&here.candidate, !self.plan.reported.full_duplex)
+            .into_iter()
+            .chain(fitted.kinds.iter().chain(&fitted.families).cloned());
         let other = all.filter(|other| !known.iter().any(|known| alike(&known.kind, &other.kind))).collect();
         let mut points: Vec<Point> = self.try_all(other)?.into_iter().flatten().collect();
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));

@@ -66,7 +66,8 @@ impl Problem<'_> {
 
     /// With blocks of as many pages as there may be otherwise.
     fn of_other_blocks(&mut self, from: &Candidate) -> Option<Vec<Point>> {
-        let all = classes::PAGES.into_iter().filter(|pages| *pages != from.hidden.pages_per_block).map(|pages| paged(from, pages)).collect();
+        let all =
+            classes::PAGES.into_iter().filter(|pages| *pages != from.hidden.pages_per_block).map(|pages| paged(from, pages)).collect();
         let mut fitted = Vec::new();
         for point in self.tried_in_order(all)? {
             fitted.push(self.improve(point)?);
@@ -86,7 +87,10 @@ impl Problem<'_> {
         let steps = -SPARES_SCANNED..=SPARES_SCANNED;
         let fixed_or_not = core::iter::once(from.clone()).chain(other_size(from));
         let beside = fixed_or_not.flat_map(|from| {
-            steps.clone().flat_map(move |nth| caches.iter().map(move |cache| (nth, *cache))).map(move |(nth, cache)| moved(&from, nth, cache))
+            steps
+                .clone()
+                .flat_map(move |nth| caches.iter().map(move |cache| (nth, *cache)))
+                .map(move |(nth, cache)| moved(&from, nth, cache))
         });
         let all: Vec<Candidate> = if from.kind.slc {
             let mut tried = self.tried_in_order(beside.collect())?;
@@ -174,7 +178,8 @@ fn of_another_kind(from: &Candidate, random: &mut Stream) -> Candidate {
         2 => to = paged(from, classes::PAGES[random.below(classes::PAGES.len() as u64) as usize]),
         3 => hidden.slc_direct ^= true,
         4 if from.shown_bits().is_none() => {
-            hidden.bits_per_cell = classes::bits(true).into_iter().find(|bits| *bits != hidden.bits_per_cell).unwrap_or(hidden.bits_per_cell);
+            hidden.bits_per_cell =
+                classes::bits(true).into_iter().find(|bits| *bits != hidden.bits_per_cell).unwrap_or(hidden.bits_per_cell);
         }
         _ => to = other_size(from).unwrap_or(to),
     }
