@@ -21,9 +21,11 @@ const FAVOURED: f64 = 0.6;
 /// By how much sizes are moved at least and at most, as a share of what is thought of each.
 const MOVED: (f64, f64) = (0.01, 1.2);
 /// What each is moved by then: the standard deviation of its logarithm.
+const SCATTER: [f64; SIZES] = [0.25, 0.4, 0.4, 0.4, 0.3, 0.3];
 /// The chance that one is drawn of what is thought of it instead.
 const ANEW: f64 = 0.07;
-const SCATTER: [f64; SIZES] = [0.25, 0.4, 0.4, 0.4, 0.3, 0.3];
+/// The chance that something is of another kind besides.
+const OTHER_KIND: f64 = 0.35;
 
 /// Spare space is scanned in so many steps to either side, of so much in its logarithm; beside it so many times the SLC cache, of which the best go on.
 const SPARES_SCANNED: i32 = 11;
@@ -37,27 +39,24 @@ impl Problem<'_> {
     pub(super) fn wider(&mut self, mut points: Vec<Point>, rounds: u32) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.plan.seed, "whole drives, by chance");
         let mut idle = 0;
-        let best = points.iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?.clone();
-        points.extend(self.of_other_blocks(&best.candidate)?);
-        let best = points.iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?.clone();
+        points.extend(self.of_other_blocks(&least(&points)?.candidate)?);
+        let best = least(&points)?.clone();
         if !self.explains(&best) {
             points.extend(self.scanned(&best.candidate)?);
             points.extend(self.of_each_cache(&best.candidate)?);
         }
         for _ in 0..rounds {
-            points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-            let best = points.first()?.clone();
+            let best = least(&points)?.clone();
             if self.explains(&best) || idle >= IDLE_ROUNDS {
                 break;
             }
+            points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
             let from = best_of_kinds(&points);
             let drawn = (0..DRAWN).map(|_| moved(nth_of(&from, &mut random), &self.priors, &mut random)).collect();
             points.extend(self.try_all(drawn)?.into_iter().flatten());
-            let least = points.iter().map(|point| point.cost).fold(f64::INFINITY, f64::min);
-            idle = if least < best.cost { 0 } else { idle + 1 };
+            idle = if least(&points)?.cost < best.cost { 0 } else { idle + 1 };
         }
-        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        let best = points.first()?.clone();
+        let best = least(&points)?.clone();
         if !self.explains(&best) {
             points.push(self.improve(best)?);
         }
@@ -129,7 +128,11 @@ impl Problem<'_> {
     }
 }
 
-/// The best of each of the best kinds.
+fn least(points: &[Point]) -> Option<&Point> {
+    points.iter().min_by(|a, b| a.cost.total_cmp(&b.cost))
+}
+
+/// The best of each of the best kinds, of sorted points.
 fn best_of_kinds(points: &[Point]) -> Vec<&Candidate> {
     let mut known: Vec<&Candidate> = Vec::new();
     for point in points {
@@ -151,7 +154,7 @@ fn nth_of<'a>(from: &[&'a Candidate], random: &mut Stream) -> &'a Candidate {
 
 /// Some sizes moved, far or a little, and sometimes another kind.
 fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Candidate {
-    let mut to = if random.chance(0.35) { of_another_kind(from, random) } else { from.clone() };
+    let to = if random.chance(OTHER_KIND) { of_another_kind(from, random) } else { from.clone() };
     let far = MOVED.0 * libm::pow(MOVED.1 / MOVED.0, random.unit());
     let mut all = sizes(&to);
     let surely = random.below(SIZES as u64) as usize;
@@ -164,8 +167,7 @@ fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Cand
             all[size] = libm::log(priors[size].median) + priors[size].sigma * random.normal();
         }
     }
-    to = with(&to, &all);
-    to
+    with(&to, &all)
 }
 
 /// One thing otherwise: how victims are chosen, whether what is moved is kept apart, and what an SLC cache is like.
