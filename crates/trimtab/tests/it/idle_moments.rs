@@ -3,6 +3,7 @@
 use crate::support::{LoopMount, process, run, skip, trimtab};
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
+use std::thread;
 use std::time::{Duration, Instant};
 use trimtab::host::Place;
 use trimtab::host::root::Root;
@@ -75,8 +76,16 @@ fn what_is_longer_than_a_command_is_asked_for_in_parts_on_xfs_and_the_limit_is_l
     let sent = kernel(&mount).since(&all).discards.unwrap();
     assert!(sent.count >= 20, "{sent:?}");
     let range = [window.start, window.len].map(|number| number.to_string());
-    run("fstrim", &["-o", &range[0], "-l", &range[1], mount.path().to_str().unwrap()]).unwrap();
-    let again = kernel(&mount).since(&all).discards.unwrap().bytes - sent.bytes;
+    let mut again = Bytes::ZERO;
+    // XFS passes over an extent that is busy with the discard before, until a worker has seen that end.
+    for _ in 0..50 {
+        run("fstrim", &["-o", &range[0], "-l", &range[1], mount.path().to_str().unwrap()]).unwrap();
+        again = kernel(&mount).since(&all).discards.unwrap().bytes - sent.bytes;
+        if again > Bytes::ZERO {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
     assert!(again.0.abs_diff(sent.bytes.0) <= 64 << 10, "{again} by fstrim, {} in parts", sent.bytes);
 }
 
