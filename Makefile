@@ -138,6 +138,7 @@ soak: packages msrv fuzz-check
 	TRIMTAB_REFERENCE_CASES=10000 $(CARGO) test -q -p trimtab-core --lib reference
 	TRIMTAB_TWINS=$(SOAK_TWINS) $(CARGO) test -p trimtab-core --lib learn::recovery -- --nocapture
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_BUDGET=full TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-core --lib learn::recovery -- --nocapture
+	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_ITSELF=1 TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-core --lib learn::recovery -- --nocapture
 	TRIMTAB_STUDIES=full $(CARGO) test -p trimtab --release --test it study_drives
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture

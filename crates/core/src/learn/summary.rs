@@ -40,6 +40,7 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
     let known = known(fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
     let (low, known) = of_cost(FIELDS[number], (low, high), known);
+    let (low, known) = if number == at::FLUSH { of_flush(plan, low, known) } else { (low, known) };
     Parameter {
         field: FIELDS[number].to_string(),
         estimate: value(&fitted.best),
@@ -66,6 +67,11 @@ const MAY_BE_NONE: u64 = 4;
 /// The least of a figure, and how it is known: what a TRIM costs besides more than that is only known to be no more.
 fn of_cost(field: &str, (low, high): (u64, u64), known: Known) -> (u64, Known) {
     if field.starts_with("flash.trim.") && known != Known::Typical && high > MAY_BE_NONE * low { (0, Known::Bounded) } else { (low, known) }
+}
+
+/// The same of a flush: what one takes beneath a filesystem that writes a log before it may all be the log's.
+fn of_flush(plan: &Plan, low: u64, known: Known) -> (u64, Known) {
+    if plan.reach.flushes { (low, known) } else { (0, if known == Known::Typical { known } else { Known::Bounded }) }
 }
 
 /// Nine of ten lie within so many standard deviations.

@@ -163,6 +163,9 @@ mod tests {
             assert_eq!(what, format!("invalid value '{value}' for '--repeats <N>': expected a whole number from 1 to 1000"));
             assert_eq!(hint, "'trimtab study --help' says more");
         }
+        let (what, _) = whole(&["drive", "learn", "x", "--budget", "nonsense"]);
+        assert_eq!(what, "invalid value 'nonsense' for '--budget <BUDGET>': expected reads, small or full");
+        assert!(said(&["drive", "learn", "x", "--budget"]).is_none(), "no value is none that is wrong");
         assert!(whole(&["study", "--seed", "x"]).0.ends_with("expected a whole number, 0 or more"));
         assert!(whole(&["--quiet", "bench", "postmark", "--bias-read=x"]).0.ends_with("expected a whole number from -1 to 10"));
         assert!(whole(&["bench", "crystal", "--size", "x"]).0.ends_with("'x' is not a size such as 4096, 4KiB, 500MB or 1.8TB"));

@@ -12,7 +12,7 @@ const TOO_SMALL: &str = "-9223372036854775808";
 
 /// What was refused, and where more is said; `None` for errors that are not about a value.
 pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<(String, String)> {
-    if error.kind() != ErrorKind::ValueValidation {
+    if !matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
         return None;
     }
     let text = |kind| match error.get(kind) {
@@ -20,8 +20,15 @@ pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> 
         _ => None,
     };
     let (option, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-    let source = error.source()?;
+    // An option that was given none is told so.
+    if error.kind() == ErrorKind::InvalidValue && value.is_empty() {
+        return None;
+    }
     let path = path(words, command);
+    if let Some(ContextValue::Strings(all)) = error.get(ContextKind::ValidValue) {
+        return Some((format!("invalid value '{value}' for '{option}': expected {}", listed(all)), more(&path)));
+    }
+    let source = error.source()?;
     let expected = if source.is::<ParseIntError>() {
         format!("expected a whole number{}", asked(&path, &option, command).unwrap_or_default())
     } else if source.is::<ParseFloatError>() {
@@ -30,7 +37,19 @@ pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> 
         let said = source.to_string();
         range(&said).map_or(said, |range| format!("expected a whole number{range}"))
     };
-    Some((format!("invalid value '{value}' for '{option}': {expected}"), format!("'{} --help' says more", path.join(" "))))
+    Some((format!("invalid value '{value}' for '{option}': {expected}"), more(&path)))
+}
+
+fn more(path: &[String]) -> String {
+    format!("'{} --help' says more", path.join(" "))
+}
+
+/// "reads, small or full".
+fn listed(all: &[String]) -> String {
+    match all {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => all.concat(),
+    }
 }
 
 /// The same of a word that begins like a negative number and is none, which the parser takes for an option: `--wait -1s`. Behind an option it is its value.

@@ -1,5 +1,6 @@
 //! `trimtab drive learn`.
 
+mod limit;
 mod real;
 mod whole;
 
@@ -17,6 +18,7 @@ use crate::report::layout::on_screen;
 use crate::sys::interrupt::{self, Interrupted};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
+use limit::WriteLimit;
 use rayon::prelude::*;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -54,8 +56,9 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = BudgetArg::Small)]
     budget: BudgetArg,
     /// Most bytes that the probes write [default: 1 % of the drive, 4 GB at most; with the budget 'full' besides two and a half times what is free].
-    #[arg(long, value_name = "SIZE")]
-    write_limit: Option<Bytes>,
+    /// A size, or a share of the drive such as 1%.
+    #[arg(long, value_name = "SIZE|SHARE")]
+    write_limit: Option<WriteLimit>,
     /// For how long a real drive is left alone before it is read.
     #[arg(long, value_name = "TIME", default_value = "8s")]
     rest: Nanos,
@@ -129,7 +132,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut watching = Watching(Progress::new(context, "learn", Counting::Items, 0));
     let (measured, kept) = match of {
         Of::Modelled(spec) => {
-            let limit = args.write_limit.map(|limit| limit.0);
+            let limit = args.write_limit.map(|limit| limit.of(spec.capacity_bytes));
             let measured = Measured::in_virtual_time(&spec, &args.target, args.budget.budget(), limit, args.seed, &mut watching);
             (measured.map_err(wrong)?, None)
         }

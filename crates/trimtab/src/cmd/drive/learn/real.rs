@@ -169,11 +169,12 @@ pub fn sentence(text: &str) -> String {
 
 /// What is run in each round, and how much may be written in all.
 fn plan(args: &Args, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(Plan, u64)> {
-    let default = Plan::usual_limit(budget, below.capacity().0);
+    let of = below.capacity().0;
+    let default = Plan::usual_limit(budget, of);
     let limit = match (args.write_limit, budget) {
         (None, _) => default,
-        (Some(limit), Budget::Full) => limit.0.min(default),
-        (Some(limit), _) => limit.0,
+        (Some(limit), Budget::Full) => limit.of(of).min(default),
+        (Some(limit), _) => limit.of(of),
     };
     let reach = Reach {
         rest: args.rest,

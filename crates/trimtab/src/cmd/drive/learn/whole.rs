@@ -93,7 +93,7 @@ fn part(args: &Args, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> 
     };
     let allowed = args
         .write_limit
-        .map_or(u64::MAX, |limit| (limit.0.saturating_sub(Plan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
+        .map_or(u64::MAX, |limit| (limit.of(of).saturating_sub(Plan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
     // A filesystem needs some of what is free for itself.
     let free = if matches!(spec, TargetSpec::Directory(_)) { free - free / 50 } else { free };
     let bytes = free.min(allowed) / PIECE * PIECE;
