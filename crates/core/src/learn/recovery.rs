@@ -143,13 +143,11 @@ fn recovered(seed: u64, asked: Asked) -> Option<Recovered> {
     })
 }
 
-/// What is measured on a drive; that and what `members` say of it, each begun with its seed; and which policies they name.
-fn foretold(
-    spec: &DriveSpec,
-    members: &[(DriveSpec, u64)],
-    unexplained: Unexplained,
-    asked: Asked,
-) -> Option<(Vec<Figure>, Vec<Predicted>, [Vec<Named>; 2])> {
+/// What is measured on a drive; that and what is predicted; the policies of [`Recovered`].
+type Foretold = (Vec<Figure>, Vec<Predicted>, [Vec<Named>; 2]);
+
+/// What is measured on a drive, what `members`, each begun with its seed, say of it, and which policies they name.
+fn foretold(spec: &DriveSpec, members: &[(DriveSpec, u64)], unexplained: Unexplained, asked: Asked) -> Option<Foretold> {
     let predictions = |shown: Vec<Vec<Figure>>| predictions(&shown).into_iter().map(|one| one.widened(unexplained)).collect::<Vec<_>>();
     let measured = figures(spec, 5)?;
     let shown = members.iter().take(asked.members).filter_map(|(member, seed)| figures(member, *seed));
