@@ -149,6 +149,8 @@ pub struct Hidden {
     pub victim: VictimPolicy,
     /// Relocated data are kept apart.
     pub separate_gc: bool,
+    /// Memory for the map: bytes for each 10^6 bytes of the drive that are mapped in 4 KiB, of which the whole map takes 977; 0 where all of it is in memory.
+    pub map_ppm: u32,
 }
 
 /// A drive that might be the one.
@@ -167,6 +169,8 @@ const LABORATORY_PAGES: u32 = 192;
 
 /// Superblocks that a drive has at least, as small drives have them (`study::small`).
 const SUPERBLOCKS_MIN: u64 = 160;
+/// Mapping unit of which a map is largest.
+const SMALLEST_UNIT: u64 = 4096;
 /// Every number of bits divides this.
 const PAGES_STEP: u32 = 12;
 /// Blocks of a plane that are added where there would be too few.
@@ -222,6 +226,9 @@ impl Candidate {
         let geometry =
             self.geometry(self.pages_per_block(capacity)).with_over_provisioning(capacity, self.hidden.over_provisioning_permille + always);
         let mut spec = self.assemble((name, description), reported, capacity, geometry, size);
+        if let Medium::Flash(flash) = &mut spec.medium {
+            flash.ftl.mapping_cache_bytes = self.map_bytes(capacity);
+        }
         // Superblocks of large arrangements are so large that a few more are needed for what is open.
         for _ in 0..MORE_BLOCKS_MAX {
             if spec.validate().is_ok() {
@@ -232,6 +239,13 @@ impl Candidate {
             }
         }
         spec
+    }
+
+    /// Memory for the map of a drive of `capacity` bytes; `None` where all of it is there.
+    #[must_use]
+    pub fn map_bytes(&self, capacity: u64) -> Option<u64> {
+        let bytes = u128::from(capacity) * u128::from(self.hidden.map_ppm) * u128::from(SMALLEST_UNIT) / u128::from(self.kind.unit_bytes);
+        (self.hidden.map_ppm > 0).then(|| ((bytes / 1_000_000) as u64).max(self.kind.page_bytes))
     }
 
     /// Pages of a block, fewer where superblocks would be so large that spare space could not be told in per mille.

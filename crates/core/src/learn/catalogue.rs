@@ -232,6 +232,7 @@ fn start(measured: &Measured, plan: &Plan, kind: Kind) -> Candidate {
         slc_direct: true,
         victim: VictimPolicy::Greedy,
         separate_gc: true,
+        map_ppm: 0,
     };
     Candidate { kind, logs, hidden }
 }

@@ -48,7 +48,19 @@ pub fn priors(reported: &Reported) -> [Prior; NUMBERS] {
 #[must_use]
 pub fn sizes() -> [Prior; SIZES] {
     let of = |median: f64, sigma: f64| Prior { median, sigma };
-    [of(95.0, 0.35), of(3.5e6, 0.45), of(13e3, 0.6), of(80e3, 0.7), of(1e6, 1.0), of(60e3, 1.0)]
+    [of(95.0, 0.35), of(3.5e6, 0.45), of(13e3, 0.6), of(80e3, 0.7), of(1e6, 1.0), of(60e3, 1.0), MAP]
+}
+
+/// Drives of which only a part of the map is in memory: 7 of the 36 measured models (drives/measured) are NVMe drives without memory of their own.
+const WITHOUT_MEMORY: f64 = 0.2;
+/// What they have of the host's, or in the controller, as `Hidden::map_ppm`: 32 to 64 MB for 250 to 1000 GB are common, 128 at 500 GB.
+const MAP: Prior = Prior { median: 100.0, sigma: 0.8 };
+/// Less would show in a file of 1 % of the drive.
+const MAP_PPM: (f64, f64) = (20.0, 600.0);
+
+/// What of the map is in memory, of a drive without memory of its own.
+pub fn map_ppm(random: &mut Stream) -> u32 {
+    random.log_normal(MAP.median, MAP.sigma).clamp(MAP_PPM.0, MAP_PPM.1) as u32
 }
 
 /// Which superblock is collected next, and how many of ten drives choose so.
@@ -84,6 +96,7 @@ pub fn rarity_of_hidden(candidate: &Candidate, reported: &Reported) -> f64 {
     let slc = |direct: f64| rarity_of_bits(hidden.bits_per_cell, true) + either(hidden.slc_direct, direct);
     less(victim)
         + either(hidden.separate_gc, 0.7)
+        + either(hidden.map_ppm > 0, WITHOUT_MEMORY)
         + if candidate.kind.slc { slc(if reported.full_duplex { 0.99 } else { 0.6 }) } else { 0.0 }
 }
 
@@ -107,6 +120,7 @@ pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
             _ => VictimPolicy::DChoices(8),
         },
         separate_gc: random.chance(0.7),
+        map_ppm: if random.chance(WITHOUT_MEMORY) { map_ppm(random) } else { 0 },
     }
 }
 

@@ -201,6 +201,13 @@ fn doubts(fitted: &Fitted) -> Vec<String> {
             "only {explained} of {members} members are drives of their own; the others are these again, or the nearest, with other properties that no probe sees"
         ));
     }
+    let in_part = fitted.members.iter().filter(|one| one.hidden.map_ppm > 0).count();
+    if in_part > 0 && fitted.best.hidden.map_ppm == 0 {
+        let would_tell = if fitted.whole.is_none() { "; the probe 'map' of --budget full would tell" } else { "" };
+        doubts.push(format!(
+            "{in_part} of {members} members have only a part of their map in memory, as drives without memory of their own do: what goes over a whole drive is slower on these{would_tell}"
+        ));
+    }
     doubts
 }
 

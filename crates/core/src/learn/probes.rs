@@ -4,6 +4,7 @@ pub mod burst;
 pub mod collection;
 pub mod compression;
 pub mod flush;
+pub mod map;
 pub mod random_writes;
 pub mod reads;
 pub mod recovery;
@@ -213,7 +214,7 @@ fn of_areas() -> &'static [&'static dyn Probe] {
 
 /// Those that need as much of it as there is.
 fn of_wholes() -> &'static [&'static dyn Probe] {
-    &[&slc_cache::SlcCache, &recovery::Recovery, &collection::Collection]
+    &[&slc_cache::SlcCache, &recovery::Recovery, &collection::Collection, &map::Map]
 }
 
 /// The probes of a plan that need little of a drive, in order: TRIMs last, so that all others find the area written to.
@@ -307,7 +308,7 @@ impl Iterator for Places {
 }
 
 /// Reads at random places.
-fn reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> {
+fn reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> + use<> {
     Places::new(plan, purpose, within, len).take(count).map(Command::Read)
 }
 

@@ -248,6 +248,9 @@ fn hidden_otherwise(truth: &Candidate, found: &Candidate, budget: Budget) -> Str
         ));
         all.push(format!("program {:.2} times", found.number(at::PROGRAM) / truth.number(at::PROGRAM)));
     }
+    if (a.map_ppm, b.map_ppm) != (0, 0) {
+        all.push(format!("map {} for {}", b.map_ppm, a.map_ppm));
+    }
     if (a.victim, a.separate_gc) != (b.victim, b.separate_gc) {
         all.push(format!("{:?} {} for {:?} {}", b.victim, b.separate_gc, a.victim, a.separate_gc));
     }

@@ -195,6 +195,9 @@ const PLANES_MAX: u64 = 4;
 /// What stands for the share of spare space, which is no field of its own.
 const SPARE: &str = "flash.over_provisioning_permille";
 
+/// Memory for the map, where not all of it is there.
+const MAP: &str = "flash.ftl.mapping_cache_bytes";
+
 /// What is drawn where no probe has gone over the whole drive; what such probes found, where they have.
 fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     let capacity = u128::from(plan.reported.capacity_bytes);
@@ -204,6 +207,10 @@ fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
         drawn(fitted, plan, "flash.nand.erase_ns", Some(size::ERASE), |one| one.hidden.erase_ns),
         drawn(fitted, plan, SPARE, Some(size::SPARE), |one| one.hidden.over_provisioning_permille.into()),
     ];
+    if fitted.best.hidden.map_ppm > 0 {
+        let memory = |one: &Candidate| one.map_bytes(plan.reported.capacity_bytes).unwrap_or(0);
+        all.push(drawn(fitted, plan, MAP, Some(size::MAP), memory));
+    }
     let (least, most) = fitted.best.hidden.slc_ppm;
     if !fitted.best.kind.slc {
         return all;
@@ -218,7 +225,10 @@ fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
 }
 
 fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: impl Fn(&Candidate) -> u64) -> Parameter {
-    let like = |member: &&Candidate| !field.starts_with("flash.slc_cache") || member.kind.slc;
+    let like = |member: &&Candidate| match field {
+        MAP => member.hidden.map_ppm > 0,
+        _ => !field.starts_with("flash.slc_cache") || member.kind.slc,
+    };
     let (low, high) = bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
     // Erasure goes with how many pages a block has, on which members differ.
     let learned =
@@ -230,7 +240,7 @@ fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: imp
         Known::Measured if off > 1.0 => Known::Bounded,
         known => known,
     };
-    let of_a_full_drive = field == SPARE || field.starts_with("flash.slc_cache");
+    let of_a_full_drive = field == SPARE || field == MAP || field.starts_with("flash.slc_cache");
     let source = match (known, of_a_full_drive) {
         (Known::Typical, true) => "the class: shows only once the drive has been written over".to_string(),
         (Known::Typical, false) => "the class: not to be told from outside in minutes".to_string(),

@@ -20,7 +20,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// What has a size, and is found out here.
-pub const SIZES: usize = 6;
+pub const SIZES: usize = 7;
 
 /// Places in a list of sizes.
 pub mod of {
@@ -36,6 +36,8 @@ pub mod of {
     pub const PROGRAM: usize = 4;
     /// A page of them, read.
     pub const READ: usize = 5;
+    /// Memory for the map, where that is not all in it.
+    pub const MAP: usize = 6;
 }
 
 /// Of each way of choosing victims so many are fitted.
@@ -46,12 +48,14 @@ const HOPELESS: f64 = 5.0;
 const ROUNDS: u32 = 6;
 /// What is inverted may be off by so many times: from where else spare space is tried.
 const SPARES: [f64; 4] = [1.0, 0.45, 0.7, 1.5];
+/// What of the map may be in memory, as `Hidden::map_ppm`, where it is not all.
+const MAPS: [u32; 3] = [25, 100, 350];
 /// What is worse by more is no place to look on from.
 const WORSE_MAX: f64 = 12.0;
 /// Steps of difference quotients: the spare space of small drives changes by whole superblocks.
-const STEPS: [f64; SIZES] = [0.2, 0.08, 0.08, 0.08, 0.08, 0.08];
+const STEPS: [f64; SIZES] = [0.2, 0.08, 0.08, 0.08, 0.08, 0.08, 0.15];
 /// For the same reason they are tried in jumps, too.
-const JUMPS: [(usize, f64); 12] = [
+const JUMPS: [(usize, f64); 14] = [
     (of::SPARE, -0.14),
     (of::SPARE, -0.06),
     (of::SPARE, 0.06),
@@ -64,6 +68,8 @@ const JUMPS: [(usize, f64); 12] = [
     (of::PROGRAM, 0.3),
     (of::ERASE, -0.5),
     (of::ERASE, 0.5),
+    (of::MAP, -0.4),
+    (of::MAP, 0.4),
 ];
 /// With so many other seeds the best is tried, to see what is chance.
 const OTHER_SEEDS: u64 = 5;
@@ -174,6 +180,7 @@ fn has(candidate: &Candidate, size: usize) -> bool {
     match size {
         of::SLC_LEAST => candidate.kind.slc,
         of::SLC_MORE => candidate.kind.slc && most > least,
+        of::MAP => candidate.hidden.map_ppm > 0,
         _ => true,
     }
 }
@@ -189,6 +196,7 @@ fn sizes(candidate: &Candidate) -> [f64; SIZES] {
         log(most.saturating_sub(least).into()),
         candidate.logs[at::PROGRAM],
         candidate.logs[at::READ],
+        log(hidden.map_ppm.into()),
     ]
 }
 
@@ -202,6 +210,9 @@ fn with(candidate: &Candidate, sizes: &[f64; SIZES]) -> Candidate {
         let least = value(of::SLC_LEAST, 500.0, 300_000.0) as u32;
         let more = if has(candidate, of::SLC_MORE) { value(of::SLC_MORE, 500.0, 900_000.0) as u32 } else { 0 };
         to.hidden.slc_ppm = (least, least + more);
+    }
+    if has(candidate, of::MAP) {
+        to.hidden.map_ppm = value(of::MAP, 1.0, 976.0) as u32;
     }
     (to.logs[at::PROGRAM], to.logs[at::READ]) = (sizes[of::PROGRAM], sizes[of::READ]);
     to
@@ -248,6 +259,13 @@ fn others(candidate: &Candidate) -> Vec<Candidate> {
     all
 }
 
+/// The same drive with so much of its map in memory, 0 for all.
+fn mapped(candidate: &Candidate, map_ppm: u32) -> Candidate {
+    let mut other = candidate.clone();
+    other.hidden.map_ppm = map_ppm;
+    other
+}
+
 /// The same drive with an SLC cache of fixed size, or of one that shrinks as it fills.
 fn other_size(candidate: &Candidate) -> Option<Candidate> {
     let (least, most) = candidate.hidden.slc_ppm;
@@ -285,13 +303,13 @@ impl Problem<'_> {
 
     /// The same with so many rounds by chance.
     fn searched(&mut self, kind: &Candidate, rounds: u32) -> Option<(Point, Vec<Point>)> {
-        let start = invert::whole::invert(kind, &self.found, self.plan);
+        let start = mapped(&invert::whole::invert(kind, &self.found, self.plan), 0);
         let with_spare = |share: &f64| {
             let mut other = start.clone();
             other.hidden.over_provisioning_permille = (f64::from(start.hidden.over_provisioning_permille) * share) as u32;
             other
         };
-        let starts: Vec<Candidate> = SPARES.iter().map(with_spare).collect();
+        let starts: Vec<Candidate> = SPARES.iter().map(with_spare).chain(MAPS.iter().map(|ppm| mapped(&start, *ppm))).collect();
         let mut points = self.fitted_from(starts)?;
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         // Once more from where that led: with other sizes other kinds may be better.
@@ -540,7 +558,7 @@ fn around(member: &Candidate, found: &Candidate) -> Candidate {
 fn same_kind(a: &Candidate, b: &Candidate) -> bool {
     let of = |one: &Candidate| {
         let hidden = &one.hidden;
-        (hidden.victim, hidden.separate_gc, hidden.bits_per_cell, hidden.slc_direct, has(one, of::SLC_MORE))
+        (hidden.victim, hidden.separate_gc, hidden.bits_per_cell, hidden.slc_direct, has(one, of::SLC_MORE), has(one, of::MAP))
     };
     of(a) == of(b)
 }

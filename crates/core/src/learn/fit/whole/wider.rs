@@ -1,7 +1,7 @@
 //! Where slopes and jumps of one size end, all sizes and kinds are moved at once, by chance: figures of small drives change by steps, as superblocks are whole.
 
 use super::super::Point;
-use super::{Problem, SIZES, has, of, other_size, others, paged, same_kind, sizes, victims, with};
+use super::{Problem, SIZES, has, mapped, of, other_size, others, paged, same_kind, sizes, victims, with};
 use crate::drive::spec::VictimPolicy;
 use crate::learn::candidate::Candidate;
 use crate::learn::classes::{self, Prior};
@@ -21,7 +21,7 @@ const FAVOURED: f64 = 0.6;
 /// By how much sizes are moved at least and at most, as a share of what is thought of each.
 const MOVED: (f64, f64) = (0.01, 1.2);
 /// What each is moved by then: the standard deviation of its logarithm.
-const SCATTER: [f64; SIZES] = [0.25, 0.4, 0.4, 0.4, 0.3, 0.3];
+const SCATTER: [f64; SIZES] = [0.25, 0.4, 0.4, 0.4, 0.3, 0.3, 0.4];
 /// The chance that one is drawn of what is thought of it instead.
 const ANEW: f64 = 0.07;
 /// The chance that something is of another kind besides.
@@ -174,12 +174,13 @@ fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Cand
 fn of_another_kind(from: &Candidate, random: &mut Stream) -> Candidate {
     let mut to = from.clone();
     let hidden = &mut to.hidden;
-    match random.below(if from.kind.slc { 6 } else { 3 }) {
+    match random.below(if from.kind.slc { 7 } else { 4 }) {
         0 => hidden.victim = another_victim(hidden.victim, random),
         1 => hidden.separate_gc ^= true,
         2 => to = paged(from, classes::PAGES[random.below(classes::PAGES.len() as u64) as usize]),
-        3 => hidden.slc_direct ^= true,
-        4 if from.shown_bits().is_none() => {
+        3 => to = mapped(from, if has(from, of::MAP) { 0 } else { classes::map_ppm(random) }),
+        4 => hidden.slc_direct ^= true,
+        5 if from.shown_bits().is_none() => {
             hidden.bits_per_cell =
                 classes::bits(true).into_iter().find(|bits| *bits != hidden.bits_per_cell).unwrap_or(hidden.bits_per_cell);
         }
