@@ -2,6 +2,7 @@ use super::candidate::{Candidate, at};
 use super::fit::{self, Fitted, OneByOne};
 use super::lab::Lab;
 use super::predict::{self, Figure, Prediction, Unexplained, What};
+use super::probes::Probe as _;
 use super::probes::whole::{self, Whole};
 use super::probes::{self, Findings, Plan};
 use super::{Budget, Observer, Reported, invert, summary};
@@ -260,6 +261,32 @@ fn spare_space_and_the_kind_are_found_where_the_whole_drive_is_written_over() {
     };
     assert_eq!((of(&before).known, of(&after).known, of(&after).source.as_str()), (Known::Typical, Known::Measured, "collection"));
     assert!(of(&after).low <= 210 && of(&after).high >= 210, "{:?}", of(&after));
+}
+
+/// By hand: with half of the map in memory every second lone read anywhere waits for a page of the map, which is read and crosses the channel; those of a
+/// 64th part wait once for each of its few pages. Asked twice, as pages of the map that were changed are written first.
+#[test]
+fn reads_of_a_whole_drive_wait_for_the_map_as_arithmetic_says() {
+    let spec = drive(|flash| flash.ftl.mapping_cache_bytes = Some(1 << 20));
+    let flash = spec.flash().unwrap();
+    let map_bytes = spec.capacity_bytes / flash.ftl.mapping_unit_bytes * 4;
+    let plan = Plan { whole: Some(Whole::all(spec.capacity_bytes)), ..plan(&spec, Budget::Full) };
+    let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
+    let mut lab = Lab::new(&mut target);
+    lab.stream(4, (0..spec.capacity_bytes >> 20).map(|nth| Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random)))
+        .unwrap();
+    let mut found = || {
+        let mut found = probes::Findings::default();
+        probes::map::Map.run(&mut lab, &plan, &mut found).unwrap();
+        found
+    };
+    let (_, found) = (found(), found());
+    let waits = found.ns("read in 1/1 q1").unwrap() - found.ns("read in 1/64 q1").unwrap();
+    let page = flash.geometry.page_bytes;
+    let lookup = flash.nand.read_ns as f64 + page as f64 * 1e9 / flash.nand.channel_bytes_per_s as f64;
+    let once = (map_bytes / 64).div_ceil(page) as f64 / 192.0;
+    let expected = lookup * (1.0 - (1 << 20) as f64 / map_bytes as f64 - once);
+    assert!((waits / expected - 1.0).abs() < 0.15, "{waits} for {expected}");
 }
 
 /// What one budget cannot tell it does not claim to have measured.

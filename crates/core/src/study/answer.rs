@@ -116,6 +116,18 @@ fn origin(study: &Study, around: &Around) -> String {
     parts.join(", ")
 }
 
+/// Where nothing waits measurably longer, of those that were tried.
+fn alike(study: &Study) -> (&'static str, &'static str) {
+    // Not what was run to try other assumptions.
+    let tried = |policy| study.runs.iter().any(|run| verdict::effective_policy(run) == policy);
+    match (tried(policy::ONLINE), tried(policy::BATCHED)) {
+        (true, true) => ("online or batched", "with online nothing takes measurably longer"),
+        (true, false) => (policy::ONLINE, "nothing takes measurably longer with it; 'batched' was not tried"),
+        (false, true) => (policy::BATCHED, "nothing takes measurably longer with it; 'online' was not tried"),
+        (false, false) => ("what is set now", "nothing that was tried takes measurably longer"),
+    }
+}
+
 /// What to use, and what that is.
 pub(super) fn choice(study: &Judged<'_>) -> (&'static str, String) {
     let (choice, meaning) = match study.recommendation {
@@ -126,7 +138,7 @@ pub(super) fn choice(study: &Judged<'_>) -> (&'static str, String) {
         Recommendation::Online => (policy::ONLINE, "let the filesystem discard as it frees (mount option discard)"),
         Recommendation::NotWorthIt => (policy::NONE, "do not trim: it costs something here and gains nothing"),
         // Without months nothing but the waiting was looked at.
-        Recommendation::NoDifference if study.ageing.is_empty() => ("online or batched", "with online nothing takes measurably longer"),
+        Recommendation::NoDifference if study.ageing.is_empty() => alike(study),
         Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
         Recommendation::NeverDone => ("no policy", "a TRIM costs so much here that not even a batched trim is done before the next is due"),
         Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; that has to be mended first"),
@@ -487,6 +499,20 @@ mod tests {
         assert_eq!(row[1], "161 ms");
         assert!(answer.why.iter().any(|line| line.contains("at most 161 ms; beside a batched trim 680 ms")), "{:?}", answer.why);
         assert!(full.headline.contains("up to 680 ms beside a batched trim, up to 161 ms beside an idle one"), "{}", full.headline);
+    }
+
+    /// Seen: "online or batched" of a study that was asked for none and online.
+    #[test]
+    fn a_policy_that_was_not_tried_is_not_named_as_good_as_another() {
+        let named = |left_out: &[&str]| {
+            let mut study = whole();
+            study.ageing.clear();
+            study.runs.retain(|run| !left_out.contains(&run.policy.as_str()));
+            alike(&study).0
+        };
+        assert_eq!(named(&[]), "online or batched");
+        assert_eq!((named(&[policy::BATCHED]), named(&[policy::ONLINE])), (policy::ONLINE, policy::BATCHED));
+        assert_eq!(named(&[policy::ONLINE, policy::BATCHED]), "what is set now");
     }
 
     /// Seen: "no policy yet" beside "robust: 10 of 10 assumptions".

@@ -32,6 +32,9 @@ pub struct Ensemble {
     pub of: usize,
     /// The figure that separates those that come to the most frequent answer from the others.
     pub depends_on: Option<Separates>,
+    /// Fields of the twin that no probe told: its drives have them as the class has.
+    #[serde(default)]
+    pub of_the_class: Vec<String>,
 }
 
 /// One drive that explains what was measured.
@@ -95,7 +98,13 @@ impl Ensemble {
     #[must_use]
     pub fn new(twin: &Twin, fits: Vec<Option<Fit>>) -> Option<Self> {
         let tried: Vec<(&DriveSpec, Fit)> = twin.members.iter().zip(fits).filter_map(|(member, fit)| Some((member, fit?))).collect();
-        let mut all = Self { drives: tried.iter().map(|(_, fit)| fit.clone()).collect(), of: twin.members.len(), depends_on: None };
+        let typical = twin.parameters.iter().filter(|one| one.known == Known::Typical).map(|one| one.field.clone());
+        let mut all = Self {
+            drives: tried.iter().map(|(_, fit)| fit.clone()).collect(),
+            of: twin.members.len(),
+            depends_on: None,
+            of_the_class: typical.collect(),
+        };
         let (most, _) = *all.counts().first()?;
         let most = most.to_owned();
         let apart: Vec<(&DriveSpec, bool)> = tried.iter().map(|(member, fit)| (*member, fit.recommended == most)).collect();
@@ -179,7 +188,19 @@ impl Ensemble {
             .depends_on
             .as_ref()
             .map_or_else(String::new, |on| format!(" What separates them most is {}, known from {}.", on.field, on.source));
-        format!("{tried}{undecided}{depends}")
+        let of_the_class = if self.of_the_class.is_empty() {
+            String::new()
+        } else {
+            format!(
+                " No probe told {}: the drives have these as their class has, and on a drive that differs from it the months may be other than on any of them.",
+                self.of_the_class.join(", ")
+            )
+        };
+        let beyond = format!(
+            " Of drives that fit as well, {:.0} in 100 lie outside the least and the greatest of so many.",
+            200.0 / (self.drives.len() + 1) as f64
+        );
+        format!("{tried}{undecided}{depends}{beyond}{of_the_class}")
     }
 
     /// The median of a figure of a policy on these drives, and where nine of ten lie.
@@ -361,8 +382,12 @@ mod tests {
             recommended: "idle".to_owned(),
             policies: vec![shown("idle", with, cycles), shown("none", without, 6.0)],
         };
-        let all =
-            Ensemble { drives: vec![fit(150.0, 100.0, 5.0), fit(240.0, 120.0, 4.0), fit(360.0, 120.0, 4.0)], of: 64, depends_on: None };
+        let all = Ensemble {
+            drives: vec![fit(150.0, 100.0, 5.0), fit(240.0, 120.0, 4.0), fit(360.0, 120.0, 4.0)],
+            of: 64,
+            depends_on: None,
+            of_the_class: vec![],
+        };
         assert_eq!(all.gains("idle").as_deref(), Some("random writes +50 to +200 %, life +20 to +50 %"));
         assert_eq!((all.gains("none"), all.gains("no difference")), (None, None));
         assert_eq!(all.short("idle"), "best on 3 of 3 drives that fit");

@@ -63,7 +63,8 @@ fn predictions_are_kept_before_they_are_compared_and_can_fail() {
         document["figures"].as_array().unwrap().iter().filter(|one| one["off"].as_f64().unwrap().abs() < 0.15).count()
     };
     assert!(near(&own) >= 12 && near(&foreign) <= 8, "{} and {}: {own:#} {foreign:#}", near(&own), near(&foreign));
-    assert_eq!(own["notes"].as_array().unwrap().len(), 0);
+    let notes = own["notes"].as_array().unwrap();
+    assert!(notes.len() == 1 && notes[0].as_str().unwrap().starts_with("intervals of 6 members are wide"), "{notes:?}");
     assert!(foreign["notes"][0].as_str().unwrap().contains("learned from drive:odd"), "{}", foreign["notes"]);
     // What is kept is what is compared, and the same for both: it does not know what is measured.
     let kept = |name: &str| -> serde_json::Value { serde_json::from_slice(&fs::read(directory.path().join(name)).unwrap()).unwrap() };
@@ -91,6 +92,8 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&["/proc"], "there is no drive below /proc: proc is not on a block device"),
         (&["."], "with 1.00 kB to be written nothing can be learned"),
         (&["drive:nowhere"], "no drive called"),
+        (&["null:"], "null: is not a drive that can be learned"),
+        (&["drive:sata-tlc-500gb", "--reserve", "1GiB"], "is a modelled drive: nothing on it is kept or destroyed"),
         (&["drive:sata-tlc-500gb", "--write-limit", "0.0001%"], "with 500 kB to be written nothing can be learned"),
         (&[".", "--write-limit", "300%"], "'300%' is not between 0% and 100%"),
         (&[".", "--write-limit", "nan%"], "'nan%' is not between 0% and 100%"),

@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
     /// How many drives of the ensemble are tried, the first of them; fewer are quicker and give a rougher interval.
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
+    #[arg(long, default_value_t = MEMBERS, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
     members: u32,
     /// Of a modelled drive, months of file churn too: at 60 % and 90 % full, under five policies. Takes minutes; --members 8 makes it shorter.
     #[arg(long)]
@@ -61,6 +61,9 @@ pub struct Args {
     #[command(flatten)]
     destroy: DestroyArgs,
 }
+
+/// Members that are tried if nothing else is said.
+const MEMBERS: u32 = 64;
 
 const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
@@ -78,6 +81,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .into());
     };
     let on = On::of(args, context, &TargetSpec::resolve_as(&args.target, TAKES)?)?;
+    if let Some(path) = &args.predictions {
+        // A number is added if it is there; that it can be made has to be known before minutes of work.
+        file::check(path, true)?;
+    }
+    let mismatches = on.mismatches(&drive, twin);
+    for mismatch in &mismatches {
+        context.remark(&format!("Noticed: {mismatch}."));
+    }
     let area = on.area();
     let predicted = predicted(twin, args, |nth, member| match &area {
         Some(area) => area.figures(member, args.seed, nth),
@@ -86,13 +97,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let unexplained = Unexplained::said(&twin.origin);
     let predicted: Vec<Prediction> = predicted.into_iter().map(|one| one.widened(unexplained)).collect();
     let (hash, kept) = keep(args, &drive.spec, twin, &predicted)?;
-    let (mismatches, size) = (on.mismatches(&drive, twin), on.size());
+    let size = on.size();
     let (measured, mut notes) = on.measured(args, context)?;
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
     let (lines, missing) = compared(&predicted, &measured);
-    notes.splice(0..0, mismatches);
+    notes.splice(0..0, mismatches.into_iter().chain(few(twin, args)));
     notes.extend(missing);
     let document = json!({
         "twin": args.twin,
@@ -104,6 +115,21 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     });
     context.report("twin-check", 1, &document, || text(&lines, &notes, &kept.display().to_string(), &hash, size))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fewer members say little of what lies between nine in ten of all.
+const MEMBERS_ENOUGH: usize = 16;
+
+/// What is to be known of how many members are tried.
+fn few(twin: &Twin, args: &Args) -> Option<String> {
+    let (asked, all) = (args.members as usize, twin.members.len());
+    if asked.min(all) < MEMBERS_ENOUGH {
+        return Some(format!(
+            "intervals of {} members are wide, and that they hold says little; from {MEMBERS_ENOUGH} on they say more",
+            asked.min(all)
+        ));
+    }
+    (asked > all && args.members != MEMBERS).then(|| format!("the twin has {all} members, and all of them were tried"))
 }
 
 /// What the members of the ensemble show.
@@ -165,6 +191,7 @@ impl On {
             }
             return Ok(Self::Real(Box::new(real::Checked::open(args, context, target)?)));
         };
+        ground::check_nothing_is_risked(&args.target, &args.safety, &args.destroy)?;
         let truth = drives::load(name)?.spec;
         if truth.flash().is_none() {
             return Err(UsageError::new(format!("{} is a disk, which has no twin", args.target)).into());
@@ -325,7 +352,8 @@ fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str, size: Option<B
     let held = lines.iter().filter(|line| line.holds()).count();
     let tried = size.map_or_else(String::new, |size| format!("; tried at {size} each"));
     let sum = format!(
-        "{held} of {} intervals hold what was measured{}. Predicted before, and kept in {} (hash {hash}){tried}.",
+        "{}{held} of {} intervals hold what was measured{}. Predicted before, and kept in {} (hash {hash}){tried}.",
+        if size.is_some() { "MODELLED, in virtual time: " } else { "" },
         lines.len(),
         if held < lines.len() { " (how far off: the prediction against it)" } else { "" },
         output::plain(kept)

@@ -1,5 +1,6 @@
 //! Where a drive that is there is probed or checked: a file of our own, a file or device that is read, or a device whose content may go.
 
+use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::host::below::Below;
 use crate::output::Context;
 use crate::session::safety::{self, Workspace, consent};
@@ -41,6 +42,16 @@ pub fn check_rest(rest: Nanos) -> anyhow::Result<()> {
         return Ok(());
     }
     Err(UsageError::new(format!("a rest of {rest} is too long: it is taken several times")).hint("--rest is an hour at most").into())
+}
+
+/// Refuses what is said to keep a real drive safe, or to let it be written over, where there is none.
+pub fn check_nothing_is_risked(target: &str, safety: &SafetyArgs, destroy: &DestroyArgs) -> anyhow::Result<()> {
+    if destroy.is_given() || safety.reserve.is_some() {
+        return Err(UsageError::new(format!("{target} is a modelled drive: nothing on it is kept or destroyed"))
+            .hint("leave out --destroy, --overwrite and --reserve")
+            .into());
+    }
+    Ok(())
 }
 
 /// What is probed, opened.

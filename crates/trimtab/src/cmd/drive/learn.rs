@@ -5,7 +5,7 @@ mod real;
 mod whole;
 
 use super::ground;
-use super::show::parameters;
+use super::show::{LEGEND, parameters};
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives::{self, twins};
 use crate::host::below::Below;
@@ -112,6 +112,12 @@ const TAKES: &str = "drive learn takes a directory, a file, a device, drive:NAME
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let target = TargetSpec::resolve_as(&args.target, TAKES)?;
+    if let TargetSpec::Null(_) = target {
+        return Err(UsageError::new(format!("{} is not a drive that can be learned", args.target)).into());
+    }
+    if matches!(target, TargetSpec::Drive(_)) {
+        ground::check_nothing_is_risked(&args.target, &args.safety, &args.destroy)?;
+    }
     if args.resume && matches!(target, TargetSpec::Drive(_)) {
         return Err(UsageError::new("--resume is for drives that are there: a modelled one is learned at once, in a minute or two").into());
     }
@@ -190,6 +196,7 @@ struct Watching(Progress);
 impl Observer for Watching {
     fn tried(&mut self, candidates: u32) {
         self.0.phase("drives tried that may explain it");
+        self.0.say(Vec::new);
         self.0.set(candidates.into());
     }
 
@@ -240,7 +247,7 @@ fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, contex
         } else {
             format!("Written to {path}. It explains little of the drive, and what is predicted on it means little")
         };
-        [prose(&head), on_screen(&parameters(&twin.parameters)), notes, prose(&end)].concat()
+        [prose(&head), on_screen(&parameters(&twin.parameters)), prose(LEGEND), notes, prose(&end)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
 }

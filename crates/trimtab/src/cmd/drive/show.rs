@@ -65,12 +65,17 @@ fn learned(drive: &Drive) -> String {
         twin.members.len()
     );
     let notes: String = origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
-    ["\n".to_owned(), prose(&head), on_screen(&parameters(&twin.parameters)), notes].concat()
+    ["\n".to_owned(), prose(&head), on_screen(&parameters(&twin.parameters)), prose(LEGEND), notes].concat()
 }
+
+/// What the words of [`parameters`] mean.
+pub(super) const LEGEND: &str = "\
+The estimate is of the drive that explains the figures best. Measured: told by the probes named, and all drives that fit agree. Bounded: the probes leave a range. \
+Typical: no probe told it, and the interval is that of drives of the class. Spare space is what is left when an SLC cache has been taken off.";
 
 /// What is known of each figure of a twin.
 pub(super) fn parameters(parameters: &[Parameter]) -> Table {
-    let mut table = Table::new("", &["field", "estimate", "90 % of the drives that fit", "known", "from"]).when_narrow(Narrow::Records);
+    let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"]).when_narrow(Narrow::Records);
     for one in parameters {
         let of = |value: u64| shown(&one.field, &Value::from(value));
         let between = if one.low == one.high { of(one.low) } else { format!("{} to {}", of(one.low), of(one.high)) };
