@@ -53,9 +53,9 @@ pub fn sizes() -> [Prior; SIZES] {
 
 /// Drives of which only a part of the map is in memory: 7 of the 36 measured models (drives/measured) are NVMe drives without memory of their own.
 const WITHOUT_MEMORY: f64 = 0.2;
-/// What they have of the host's, or in the controller, as `Hidden::map_ppm`: 32 to 64 MB for 250 to 1000 GB are common, 128 at 500 GB.
+/// What they have of the host's, or in the controller, as `Hidden::map_ppm`: ours, around the 128 of `nvme-qlc-dramless-500gb` (64 MB, itself assumed).
 const MAP: Prior = Prior { median: 100.0, sigma: 0.8 };
-/// Less would show in a file of 1 % of the drive.
+/// Within which it is drawn: less would show in what small probes use.
 const MAP_PPM: (f64, f64) = (20.0, 600.0);
 
 /// What of the map is in memory, of a drive without memory of its own.

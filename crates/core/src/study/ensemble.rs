@@ -414,6 +414,11 @@ mod tests {
         assert_eq!((on.field.as_str(), on.source.as_str()), ("flash.trim.command_ns", "the class"));
         let said = all.sentence("idle");
         assert!(said.starts_with("Of 7 drives (the first of 8) that explain what was measured: idle on 5, batched on 2. So"), "{said}");
+        // A further one of as many is as likely at any place among 8: at either end in 2 of them.
+        assert!(
+            said.contains("25 in 100 lie outside") && said.contains("No probe told flash.nand.erase_ns, flash.trim.command_ns, flash.over"),
+            "{said}"
+        );
         let Block::Table(table) = &all.section().blocks[0] else { panic!("no table") };
         assert_eq!(table.rows[0], ["idle", "5", "4.00 (1.00 to 7.00)", "–", "–", "–"]);
     }

@@ -70,7 +70,7 @@ fn learned(drive: &Drive) -> String {
 
 /// What the words of [`parameters`] mean.
 pub(super) const LEGEND: &str = "\
-The estimate is of the drive that explains the figures best. Measured: told by the probes named, and all drives that fit agree. Bounded: the probes leave a range. \
+The estimate is of the drive that explains the figures best. Measured: told by the probes named, and the drives that fit differ little in it. Bounded: the probes leave a range. \
 Typical: no probe told it, and the interval is that of drives of the class. Spare space is what is left when an SLC cache has been taken off.";
 
 /// What is known of each figure of a twin.
