@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::twin::Twin;
+use trimtab_core::learn::fit::MISFIT_MAX;
 use trimtab_core::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::usage::UsageError;
@@ -103,7 +104,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(Interrupted.into());
     }
     let (lines, missing) = compared(&predicted, &measured);
-    notes.splice(0..0, mismatches.into_iter().chain(few(twin, args)));
+    notes.splice(0..0, mismatches.into_iter().chain(unexplained_twin(twin.origin.misfit_permille)).chain(few(twin, args)));
     notes.extend(missing);
     let document = json!({
         "twin": args.twin,
@@ -115,6 +116,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     });
     context.report("twin-check", 1, &document, || text(&lines, &notes, &kept.display().to_string(), &hash, size))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Seen: "21 of 21 intervals hold" of a twin of which `drive learn` had said that it explains nothing.
+fn unexplained_twin(misfit_permille: u64) -> Option<String> {
+    let explains = misfit_permille as f64 <= 1000.0 * MISFIT_MAX;
+    (!explains).then(|| {
+        "no drive explained what this twin was learned from: its intervals are so wide that it says little that they hold".to_owned()
+    })
 }
 
 /// Fewer members say little of what lies between nine in ten of all.
@@ -365,6 +374,12 @@ fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str, size: Option<B
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Off by more than twice what the figures may be off by, whose square is the misfit.
+    #[test]
+    fn a_twin_that_explains_nothing_is_doubted() {
+        assert_eq!([4000, 4001].map(|misfit_permille| unexplained_twin(misfit_permille).is_some()), [false, true]);
+    }
 
     #[test]
     fn a_prediction_stands_beside_the_figure_that_it_is_of() {
