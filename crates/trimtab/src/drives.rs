@@ -44,7 +44,8 @@ fn parsed(texts: &[&str]) -> Vec<Drive> {
     drives
 }
 
-fn known() -> impl DoubleEndedIterator<Item = &'static Drive> {
+/// All drives that are known by name: shipped ones and those of published rates.
+pub fn known() -> impl DoubleEndedIterator<Item = &'static Drive> {
     shipped().iter().chain(measured())
 }
 

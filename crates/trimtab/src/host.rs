@@ -3,6 +3,7 @@
 //!
 //! [`Observer`] is the one call for everything that measures: `start` before, `finish` after.
 
+pub mod answers;
 pub mod below;
 pub mod block;
 pub mod cached;

@@ -17,6 +17,7 @@ use super::lab::Lab;
 use super::probes::{self, Findings, Plan};
 use super::{Observation, Observer};
 use crate::drive::model;
+use crate::drive::spec::twin::explains;
 use crate::rng::Stream;
 use crate::target::drive::DriveTarget;
 use alloc::vec;
@@ -27,8 +28,6 @@ use linear::Matrix;
 pub const MEMBERS: usize = 64;
 /// A residual never counts for more than a figure that is off by this much in its logarithm: one that cannot be explained does not decide all.
 const ODD: f64 = 0.7;
-/// Above this [`Fitted::misfit`] figures are off by more than twice what they may be, on average: no drive was found.
-pub const MISFIT_MAX: f64 = 4.0;
 /// Rounds of Levenberg and Marquardt.
 const ROUNDS: u32 = 8;
 /// Kinds are told apart as if figures said so much less: errors that a small model makes are the same for many figures.
@@ -99,6 +98,20 @@ pub struct Fitted {
     pub families: Vec<Candidate>,
     /// What came of the probes of the whole drive, where there were any.
     pub whole: Option<whole::Whole>,
+}
+
+impl Fitted {
+    /// Whether the best explains the figures at all.
+    #[must_use]
+    pub fn is_explained(&self) -> bool {
+        explains(self.misfit, self.off())
+    }
+
+    /// By how much figures are off, of a part of the drive or of all of it, whichever is more.
+    #[must_use]
+    pub fn off(&self) -> f64 {
+        self.off.max(self.whole.as_ref().map_or(0.0, |whole| whole.off))
+    }
 }
 
 /// Somewhere in the space, and what is shown there.
@@ -364,11 +377,25 @@ impl Problem<'_> {
         let weights: Vec<f64> = kinds.iter().map(|kind| libm::exp(-0.5 / temper * (kind.point.cost - best.cost)).min(1.0)).collect();
         let known = (0..NUMBERS).filter(|number| best.candidate.kind.has(*number)).count() as f64;
         let most = most_of(known);
-        let (mut members, mut rejected, mut shrunk) = (Vec::new(), 0, 1.0);
+        let (explaining, rejected) = self.explaining(&kinds, &weights, most, &mut random)?;
+        let explained = explaining.len();
+        let again = |random: &mut Stream| explaining.get(random.below(explained as u64) as usize).unwrap_or(&best.candidate).clone();
+        let others: Vec<Candidate> = (explained..MEMBERS).map(|_| again(&mut random)).collect();
+        let hiding = |candidate: Candidate| {
+            let drawn = classes::hidden(&mut random, &self.plan.reported, candidate.kind.slc);
+            classes::programs_as_bits(candidate.hiding(drawn))
+        };
+        let members = explaining.into_iter().chain(others).map(hiding).collect();
+        Some((members, explained as u32, rejected))
+    }
+
+    /// Drives around `kinds`, as many of each as its weight says, whose figures are off from its own by less than `most`; how many were not.
+    fn explaining(&mut self, kinds: &[Around<'_>], weights: &[f64], most: f64, random: &mut Stream) -> Option<(Vec<Candidate>, u32)> {
+        let (mut explaining, mut rejected, mut shrunk) = (Vec::new(), 0, 1.0);
         for round in 0..6 {
-            let missing = MEMBERS - members.len();
-            let starts: Vec<&Around<'_>> = (0..missing).map(|_| &kinds[pick(&mut random, &weights)]).collect();
-            let first: Vec<Draw> = starts.iter().map(|start| self.draw(start.point, shrunk, &mut random)).collect();
+            let missing = MEMBERS - explaining.len();
+            let starts: Vec<&Around<'_>> = (0..missing).map(|_| &kinds[pick(random, weights)]).collect();
+            let first: Vec<Draw> = starts.iter().map(|start| self.draw(start.point, shrunk, random)).collect();
             let candidates = first.iter().zip(&starts).map(|(draw, start)| self.towards(draw, start.point, start)).collect();
             let points = self.try_all(candidates)?;
             // Once more from where that led: what is shown is not linear in the numbers.
@@ -381,28 +408,19 @@ impl Problem<'_> {
             for ((one, two), start) in points.into_iter().zip(later).zip(&starts) {
                 let better = [one, two].into_iter().flatten().min_by(|a, b| self.misfit(a).total_cmp(&self.misfit(b)));
                 match better.filter(|point| self.misfit(point) <= self.misfit(start.point) + most) {
-                    Some(point) => {
-                        let drawn = classes::hidden(&mut random, &self.plan.reported, point.candidate.kind.slc);
-                        members.push(point.candidate.hiding(drawn));
-                    }
+                    Some(point) => explaining.push(point.candidate),
                     None => rejected += 1,
                 }
             }
-            if members.len() >= MEMBERS {
-                return Some((members, MEMBERS as u32, rejected));
+            if explaining.len() >= MEMBERS {
+                break;
             }
             // What lies far out where figures saturate is tried nearer.
             if round >= 2 {
                 shrunk *= 0.7;
             }
         }
-        let explained = members.len() as u32;
-        while members.len() < MEMBERS {
-            let again = members.get(random.below(members.len() as u64) as usize).unwrap_or(&best.candidate).clone();
-            let drawn = classes::hidden(&mut random, &self.plan.reported, again.kind.slc);
-            members.push(again.hiding(drawn));
-        }
-        Some((members, explained, rejected))
+        Some((explaining, rejected))
     }
 
     /// The part of the cost that the figures make.

@@ -47,7 +47,12 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     for (number, value) in trim_costs(found, plan, &host, kind.unit_bytes) {
         set(number, value.map(|value| value.max(1.0)));
     }
-    Candidate { kind, logs, hidden: classes::hidden(&mut random, reported, kind.slc) }
+    let mut hidden = classes::hidden(&mut random, reported, kind.slc);
+    if kind.slc {
+        // As most have it, as programs behind the cache are.
+        hidden.bits_per_cell = classes::bits(true)[0];
+    }
+    Candidate { kind, logs, hidden }
 }
 
 /// What needs no flash.

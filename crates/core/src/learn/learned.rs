@@ -1,14 +1,14 @@
 //! What learning ends with: a drive file that says how each of its figures is known.
 
 use super::candidate::Candidate;
-use super::fit::{self, Fitted, MISFIT_MAX, Tries};
+use super::fit::{self, Fitted, Tries};
 use super::lab::Lab;
 use super::probes::whole::{SIZE, Whole};
 use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, Plan};
 use super::{Budget, Observation, Observer, Reported, summary};
 use crate::drive::model;
 use crate::drive::spec::file::Drive;
-use crate::drive::spec::twin::{Origin, Twin};
+use crate::drive::spec::twin::{Origin, TEXT_MAX, Twin};
 use crate::drive::spec::{DriveSpec, IDENTIFIER_MAX, SpecError};
 use crate::study::small::Small;
 use crate::target::TargetError;
@@ -49,6 +49,8 @@ pub struct Measured {
     pub firmware: Option<String>,
     /// Which one of its model, if that can be told.
     pub which: Option<String>,
+    /// Whether it was a drive that answered, and not memory in front of it: otherwise nothing of a drive is measured.
+    pub is_of_a_drive: bool,
     /// What was noticed.
     pub notes: Vec<String>,
 }
@@ -84,7 +86,7 @@ impl Measured {
                 notes.push(format!("what goes over the whole drive was run on one of {size} with the same proportions"));
             }
         }
-        Ok(Self { plan, found, whole, model: format!("drive:{}", spec.name), firmware: None, which: None, notes })
+        Ok(Self { plan, found, whole, model: format!("drive:{}", spec.name), firmware: None, which: None, is_of_a_drive: true, notes })
     }
 
     /// Drives that explain what was measured: at first little of the drive, then all of it. `None` if it was stopped, or if no candidate could be tried.
@@ -116,7 +118,11 @@ impl Measured {
         let of = |candidate: &Candidate| candidate.spec(&twin, &description, &self.plan.reported);
         // A drive that could not be is none that explains anything.
         let members = fitted.members.iter().map(of).filter(|spec| spec.validate().is_ok()).collect();
-        let twin = Twin { origin: self.origin(day, fitted), parameters: summary::parameters(fitted, &self.plan), members };
+        let mut parameters = summary::parameters(fitted, &self.plan);
+        if !self.is_of_a_drive {
+            summary::bound(&mut parameters);
+        }
+        let twin = Twin { origin: self.origin(day, fitted), parameters, members };
         Drive { spec: of(&fitted.best), sources: twin.sources(), alternatives: Vec::new(), twin: Some(twin) }
     }
 
@@ -126,7 +132,7 @@ impl Measured {
             format!("{}: found {found}, the twin shows {shown}; no drive was found that shows both this and the rest", one.name)
         });
         let more = fitted.odd.len().saturating_sub(ODD_MAX);
-        let odd = odd.chain((more > 0).then(|| format!("{more} more figures that no drive was found to explain")));
+        let odd = odd.chain((more > 0).then(|| format!("{more} more that no drive was found to explain")));
         Origin {
             model: one_line(&self.model),
             firmware: self.firmware.as_deref().map(one_line),
@@ -138,7 +144,11 @@ impl Measured {
             misfit_permille: permille(fitted.misfit),
             off_permille: permille(fitted.off),
             off_of_whole_permille: permille(fitted.whole.map_or(0.0, |whole| whole.off)),
-            notes: doubts(fitted).into_iter().chain(self.notes.iter().map(|note| one_line(note))).chain(odd).collect(),
+            notes: doubts(fitted)
+                .into_iter()
+                .chain(self.notes.iter().map(|note| one_line(note).chars().take(TEXT_MAX).collect()))
+                .chain(odd)
+                .collect(),
         }
     }
 }
@@ -189,10 +199,11 @@ fn permille(share: f64) -> u64 {
 /// Why the ensemble says less than it seems to.
 fn doubts(fitted: &Fitted) -> Vec<String> {
     let mut doubts = Vec::new();
-    if fitted.misfit > MISFIT_MAX {
+    if !fitted.is_explained() {
         doubts.push(format!(
-            "no drive was found that explains the figures: the nearest is off by {} times what they may be off by; its intervals mean little, and a larger --write-limit may help",
-            three_digits(libm::sqrt(fitted.misfit))
+            "no drive was found that explains the figures: the nearest is off by {} times what they may be off by, and one figure in three by more than {:.0} %; its intervals mean little, and a larger --write-limit may help",
+            three_digits(libm::sqrt(fitted.misfit)),
+            100.0 * fitted.off()
         ));
     }
     let (explained, members) = (fitted.explained as usize, fitted.members.len());
@@ -249,7 +260,19 @@ mod tests {
         };
         let notes = vec!["it was warm".to_owned()];
         let model = "A b 1".to_owned();
-        (Measured { plan, found: Findings::default(), whole: None, model, firmware: Some("X".to_owned()), which: None, notes }, fitted)
+        (
+            Measured {
+                plan,
+                found: Findings::default(),
+                whole: None,
+                model,
+                firmware: Some("X".to_owned()),
+                which: None,
+                is_of_a_drive: true,
+                notes,
+            },
+            fitted,
+        )
     }
 
     #[test]
@@ -259,15 +282,20 @@ mod tests {
         fitted.odd = (1..=8).map(|nth| (one(nth, nth as f64), 1.0)).collect();
         let notes = measured.origin("2026-11-22", &fitted).notes;
         assert_eq!(notes.len(), 1 + ODD_MAX + 1, "{notes:?}");
-        assert!(notes[1].starts_with("8: found 8.00 ns") && notes[7].starts_with("2 more figures"), "{notes:?}");
+        assert!(notes[1].starts_with("8: found 8.00 ns") && notes[7].starts_with("2 more that"), "{notes:?}");
     }
 
     #[test]
     fn an_ensemble_that_explains_little_says_so() {
-        assert_eq!(doubts(&fitted(1.0, 64).1), [""; 0]);
-        assert!(doubts(&fitted(1.0, 3).1)[0].starts_with("only 3 of 64 members"));
+        let doubts = |misfit, explained, off| {
+            let (_, fitted) = fitted(misfit, explained);
+            doubts(&Fitted { off, ..fitted })
+        };
+        assert_eq!(doubts(1.0, 64, 0.5), [""; 0]);
+        assert!(doubts(1.0, 3, 0.03)[0].starts_with("only 3 of 64 members"));
         // Figures that are off by three times what they may be off by, on average.
-        assert!(doubts(&fitted(9.0, 0).1)[0].contains("off by 3.00 times"));
+        assert!(doubts(9.0, 0, 0.03)[0].contains("off by 3.00 times"));
+        assert!(doubts(1.0, 64, 0.58)[0].contains("by more than 58 %"));
     }
 
     #[test]
@@ -279,6 +307,18 @@ mod tests {
         };
         assert!(is_measured(1.0, 64) > 5);
         assert_eq!((is_measured(1.0, 3), is_measured(5.0, 64)), (0, 0));
+    }
+
+    #[test]
+    fn nothing_is_measured_where_memory_answered() {
+        let (measured, mut fitted) = fitted(1.0, 64);
+        fitted.learned = [1.0; NUMBERS];
+        let of = |is_of_a_drive| {
+            let twin = Measured { is_of_a_drive, ..measured.clone() }.twin("x", "2026-11-22", &fitted).twin.unwrap();
+            twin.parameters.iter().filter(|one| one.known == Known::Measured).count()
+        };
+        assert!(of(true) > 5);
+        assert_eq!(of(false), 0);
     }
 
     #[test]

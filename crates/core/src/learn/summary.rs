@@ -3,8 +3,8 @@
 use super::Observation;
 use super::candidate::{Candidate, FIELDS, NUMBERS, at};
 use super::classes;
+use super::fit::Fitted;
 use super::fit::whole::of as size;
-use super::fit::{Fitted, MISFIT_MAX};
 use super::probes::{self, Plan, Probe};
 use crate::drive::spec::twin::{Known, Parameter};
 use alloc::format;
@@ -25,11 +25,17 @@ pub fn parameters(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     }
     all.extend(of_kinds(fitted, plan));
     all.extend(of_hidden(fitted, plan));
-    let tells_little = fitted.explained < OF_THEIR_OWN_MIN || fitted.misfit > MISFIT_MAX;
-    for one in all.iter_mut().filter(|one| one.known == Known::Measured && tells_little) {
-        one.known = Known::Bounded;
+    if fitted.explained < OF_THEIR_OWN_MIN || !fitted.is_explained() {
+        bound(&mut all);
     }
     all
+}
+
+/// Calls nothing measured any more: figures bound it at best.
+pub fn bound(parameters: &mut [Parameter]) {
+    for one in parameters.iter_mut().filter(|one| one.known == Known::Measured) {
+        one.known = Known::Bounded;
+    }
 }
 
 fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {

@@ -29,6 +29,9 @@ pub(super) const UNDO: &str = "trimtab apply --undo";
 /// Whose waits stand in the table: of others, made durable, beside the trims. Another load has other waits.
 pub(super) const SPARSE_APPENDS: &str = "append every 5 s";
 
+/// Where the environment of a run says what answered.
+const DRIVE_NOTICE: &str = "drive.notice";
+
 /// Not that of the random writes, which stand beside it: --details has both.
 pub const CHURN_WAF: &str = "WAF of churn";
 
@@ -58,7 +61,12 @@ pub fn of(study: &Judged<'_>, around: &Around) -> Answer {
         uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning, sure: sure(study) }],
         why: why::lines(study),
         tables: tables(study),
-        notes: around.predicted.iter().map(|predicted| ("Months".to_owned(), predicted.note(study))).chain(notes(study)).collect(),
+        notes: drive_notice(study)
+            .map(|text| ("Drive".to_owned(), text.to_owned()))
+            .into_iter()
+            .chain(around.predicted.iter().map(|predicted| ("Months".to_owned(), predicted.note(study))))
+            .chain(notes(study))
+            .collect(),
         // What else has to be done is said by that command.
         apply: document::commands(study)
             .into_iter()
@@ -77,6 +85,14 @@ pub(super) fn first(study: &Study) -> Option<&Run> {
 pub(super) fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
     Field::find(&run.environment, key)
 }
+
+/// What answered where it was no drive of its own, such as memory or a virtual disk: figures of it are read as those of a drive otherwise.
+fn drive_notice(study: &Study) -> Option<&str> {
+    environment(first(study)?, DRIVE_NOTICE)
+}
+
+/// With this such a notice begins where there is no drive at all.
+const NO_DRIVE: &str = "none";
 
 /// The drive and the filesystem: "OCZ Vertex LE 100 GB, ext4".
 pub(super) fn subject(study: &Study) -> String {
@@ -353,7 +369,9 @@ fn notes(study: &Judged<'_>) -> Vec<(String, String)> {
     let place = document::place(study).unwrap_or_else(|| "PATH".to_owned());
     // A path with quotes of its own stands without others.
     let doctor = if place.contains('\'') { format!("trimtab doctor {place}") } else { format!("'trimtab doctor {place}'") };
+    let no_drive = drive_notice(study).is_some_and(|text| text.starts_with(NO_DRIVE));
     let check = match advice::misaligned(study) {
+        _ if no_drive => "no drive answered here: nothing of this holds for one".to_owned(),
         Some(found) => {
             let what = if found.most { "costs more than any policy" } else { "makes random writes slow" };
             format!("a partition at sector 63 {what} ({}× slower)", three_digits(found.times))
@@ -452,6 +470,23 @@ mod tests {
     use crate::run::Warning;
     use crate::study::fixtures::{around, whole};
     use crate::study::overview;
+
+    /// Seen: MEASURED above figures of memory, and the doctor recommended.
+    #[test]
+    fn what_answered_is_said_where_it_was_no_drive() {
+        let with = |notice: &str| {
+            let mut study = whole();
+            for run in study.runs.iter_mut().chain(&mut study.ageing) {
+                run.environment.push(Field::new(DRIVE_NOTICE, notice));
+            }
+            of(&Judged::of(&study), &around()).notes
+        };
+        let notes = with("vda is a virtual disk");
+        assert_eq!(notes[0], ("Drive".to_owned(), "vda is a virtual disk".to_owned()));
+        let check = |notes: &[(String, String)]| notes.iter().find(|(title, _)| title == "Check first").unwrap().1.clone();
+        let notes = with("none: tmpfs is a filesystem in memory");
+        assert!(check(&notes).starts_with("no drive answered here"), "{notes:?}");
+    }
 
     /// A rate that did not become steady, under one policy at one fill.
     #[test]

@@ -35,6 +35,9 @@ pub struct Ensemble {
     /// Fields of the twin that no probe told: its drives have them as the class has.
     #[serde(default)]
     pub of_the_class: Vec<String>,
+    /// Whether the drives are only the nearest: no drive was found that explains what was measured.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub unexplained: bool,
 }
 
 /// One drive that explains what was measured.
@@ -104,6 +107,7 @@ impl Ensemble {
             of: twin.members.len(),
             depends_on: None,
             of_the_class: typical.collect(),
+            unexplained: !twin.origin.is_explained(),
         };
         let (most, _) = *all.counts().first()?;
         let most = most.to_owned();
@@ -131,9 +135,13 @@ impl Ensemble {
         self.drives.iter().filter(|fit| fit.recommended == recommended).count()
     }
 
-    /// Whether enough drives come to that.
+    /// Whether enough drives that explain what was measured come to that.
     #[must_use]
     pub fn decides(&self, recommended: &str) -> bool {
+        !self.unexplained && self.most_agree_on(recommended)
+    }
+
+    fn most_agree_on(&self, recommended: &str) -> bool {
         self.agree(recommended) as f64 >= DECIDED * self.drives.len() as f64
     }
 
@@ -144,7 +152,20 @@ impl Ensemble {
             let what = if self.is_policy(recommended) { "best" } else { "the same" };
             return format!("{what} on {} of {} drives that fit", self.agree(recommended), self.drives.len());
         }
-        format!("cannot be decided: of {} drives that fit {}", self.drives.len(), self.counted())
+        if self.unexplained {
+            return format!(
+                "cannot be decided: no drive explains what was measured, and of the {} nearest {}",
+                self.drives.len(),
+                self.counted()
+            );
+        }
+        format!("cannot be decided: {}of {} drives that fit {}", self.the_twin_itself(recommended), self.drives.len(), self.counted())
+    }
+
+    /// What the twin itself comes to, where most of the others agree on something else.
+    fn the_twin_itself(&self, recommended: &str) -> String {
+        let others_agree = self.counts().first().is_some_and(|(most, _)| *most != recommended && self.most_agree_on(most));
+        if others_agree { format!("the twin itself comes to {recommended}, and ") } else { String::new() }
     }
 
     /// How many drives come to what: "idle on 5, batched on 2".
@@ -160,7 +181,7 @@ impl Ensemble {
     /// What `policy` gains against no trimming on nine in ten of these drives: "random writes +160 to +190 %, life +28 to +31 %".
     #[must_use]
     pub fn gains(&self, policy: &str) -> Option<String> {
-        if !self.is_policy(policy) {
+        if self.unexplained || !self.is_policy(policy) {
             return None;
         }
         let gains = |what: fn(&Shown) -> Option<f64>, less_is_better: bool| {
@@ -181,8 +202,17 @@ impl Ensemble {
     /// A sentence or two for the verdict.
     #[must_use]
     pub fn sentence(&self, recommended: &str) -> String {
+        if self.unexplained {
+            return format!(
+                "No drive was found that explains what was measured, so that months on the twin say little of the drive. Of the {} nearest: {}.",
+                self.drives.len(),
+                self.counted()
+            );
+        }
         let tried =
             format!("Of {} drives (the first of {}) that explain what was measured: {}.", self.drives.len(), self.of, self.counted());
+        let itself =
+            if self.the_twin_itself(recommended).is_empty() { String::new() } else { format!(" The twin itself comes to {recommended}.") };
         let undecided = if self.decides(recommended) { "" } else { " So what was measured does not decide it." };
         let depends = self
             .depends_on
@@ -200,7 +230,7 @@ impl Ensemble {
             " Of drives that fit as well, {:.0} in 100 lie outside the least and the greatest of so many.",
             200.0 / (self.drives.len() + 1) as f64
         );
-        format!("{tried}{undecided}{depends}{beyond}{of_the_class}")
+        format!("{tried}{itself}{undecided}{depends}{beyond}{of_the_class}")
     }
 
     /// The median of a figure of a policy on these drives, and where nine of ten lie.
@@ -212,8 +242,10 @@ impl Ensemble {
     /// What each policy comes to on these drives.
     #[must_use]
     pub fn section(&self) -> Section {
+        let which =
+            if self.unexplained { "are the nearest to what was measured, and do not explain it" } else { "explain what was measured" };
         let title = format!(
-            "The same months on each of {} drives that explain what was measured, and deleting a smaller tree: the median, and {}.",
+            "The same months on each of {} drives that {which}, and deleting a smaller tree: the median, and {}.",
             self.drives.len(),
             if self.drives.len() < 20 { "the least and the greatest" } else { "the range of nine in ten" }
         );
@@ -350,19 +382,7 @@ mod tests {
             source: "the class".to_owned(),
         };
         Twin {
-            origin: Origin {
-                model: "x".to_owned(),
-                firmware: None,
-                which: None,
-                learned: "2026-01-01".to_owned(),
-                budget: "small".to_owned(),
-                seed: 1,
-                written_bytes: 1,
-                misfit_permille: 1,
-                off_permille: 1,
-                off_of_whole_permille: 0,
-                notes: Vec::new(),
-            },
+            origin: Origin { model: "x".to_owned(), ..Origin::default() },
             parameters: vec![parameter("flash.nand.erase_ns"), parameter("flash.trim.command_ns"), parameter(SPARE)],
             members: members.collect(),
         }
@@ -387,6 +407,7 @@ mod tests {
             of: 64,
             depends_on: None,
             of_the_class: vec![],
+            unexplained: false,
         };
         assert_eq!(all.gains("idle").as_deref(), Some("random writes +50 to +200 %, life +20 to +50 %"));
         assert_eq!((all.gains("none"), all.gains("no difference")), (None, None));
@@ -421,6 +442,31 @@ mod tests {
         );
         let Block::Table(table) = &all.section().blocks[0] else { panic!("no table") };
         assert_eq!(table.rows[0], ["idle", "5", "4.00 (1.00 to 7.00)", "–", "–", "–"]);
+    }
+
+    /// Seen: "cannot be decided: of 8 drives that fit online on 8".
+    #[test]
+    fn where_the_twin_alone_comes_to_something_else_that_is_said() {
+        let all = Ensemble::new(&twin(&[1, 2, 3, 4]), vec![fit("online", 1.0), fit("online", 2.0), fit("online", 3.0), fit("online", 1.0)])
+            .unwrap();
+        assert_eq!(all.short("batched"), "cannot be decided: the twin itself comes to batched, and of 4 drives that fit online on 4");
+        assert!(
+            all.sentence("batched").contains("online on 4. The twin itself comes to batched. So what was measured does not decide it.")
+        );
+        assert!(!all.sentence("online").contains("itself"));
+    }
+
+    /// Seen: "best on 8 of 8 drives that fit" of a twin that was off by seven times what figures may be off by.
+    #[test]
+    fn drives_that_explain_nothing_decide_nothing() {
+        let mut twin = twin(&[1, 2]);
+        twin.origin.misfit_permille = 4001;
+        let all = Ensemble::new(&twin, vec![fit("idle", 1.0), fit("idle", 2.0)]).unwrap();
+        assert!(!all.decides("idle") && all.gains("idle").is_none());
+        assert_eq!(all.short("idle"), "cannot be decided: no drive explains what was measured, and of the 2 nearest idle on 2");
+        assert!(all.sentence("idle").starts_with("No drive was found that explains what was measured"));
+        let Block::Table(table) = &all.section().blocks[0] else { panic!("no table") };
+        assert!(table.caption.contains("do not explain it"), "{}", table.caption);
     }
 
     #[test]

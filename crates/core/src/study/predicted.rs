@@ -126,7 +126,7 @@ mod tests {
     fn predicted() -> Predicted {
         let mut study = fixtures::whole();
         let drives = Vec::from([fit("idle", 1000.0, 400.0), fit("idle", 1200.0, 500.0), fit("batched", 1100.0, 450.0)]);
-        let ensemble = Some(Ensemble { drives, of: 64, depends_on: None, of_the_class: Vec::new() });
+        let ensemble = Some(Ensemble { drives, of: 64, depends_on: None, of_the_class: Vec::new(), unexplained: false });
         let sensitivity = Sensitivity { recommended: "idle".into(), ensemble, ..Sensitivity::default() };
         study.assumptions.as_mut().unwrap().settings[0].value = serde_json::to_string(&sensitivity).unwrap();
         let doubts = Vec::from(["it has another firmware".into()]);

@@ -41,6 +41,9 @@ use trimtab_core::workload::Plan;
 /// No run begins after this in a quick study.
 const QUICK_PATIENCE: Duration = Duration::from_secs(40);
 
+/// Instead of a report without anything in it.
+const NOTHING_FINISHED: &str = "Interrupted before the first run was finished: nothing was found out, and nothing is kept.";
+
 /// What can be studied.
 const TAKES: &str =
     "TARGET is a directory on a mounted filesystem, drive:NAME or drive:FILE.toml; without one three modelled drives are studied";
@@ -338,6 +341,10 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
 
 /// Keeps the runs, writes the report, prints the answer, and ends as the study ended.
 fn conclude(args: &Args, context: &Context, study: &Study, predicted: Option<Predicted>, began: Instant) -> anyhow::Result<ExitCode> {
+    if study.is_empty() && !study.complete {
+        context.remark(NOTHING_FINISHED);
+        return Err(Interrupted.into());
+    }
     let kept = kept::keep(context, study, predicted.as_ref());
     let id = kept.as_ref().ok().copied().flatten();
     let mut around =

@@ -6,6 +6,7 @@ use crate::output::Context;
 use crate::store::{self, recipe};
 use crate::sys::beneath::Dir;
 use anyhow::Context as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use trimtab_core::drive::spec::twin::Origin;
 use trimtab_core::learn::learned::{NAME_MAX, identifier};
@@ -79,21 +80,46 @@ fn may_be(origin: &Origin, which: &str) -> bool {
 /// All twins that are kept, by the name of their file. What is none is left out.
 #[must_use]
 pub fn all(context: &Context) -> Vec<Kept> {
+    found(context).twins
+}
+
+/// What is in the directory of twins.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The twins, by the name of their file.
+    pub twins: Vec<Kept>,
+    /// What is there and cannot be used as one, and why.
+    pub odd: Vec<String>,
+}
+
+/// All twins that are kept, and what is no twin though it stands where they do.
+#[must_use]
+pub fn found(context: &Context) -> Found {
     directory(context).map(|directory| in_directory(&directory)).unwrap_or_default()
 }
 
-fn in_directory(directory: &Path) -> Vec<Kept> {
-    let mut names = Dir::open(directory).and_then(|dir| dir.names()).unwrap_or_default();
-    names.sort();
-    let paths = names.iter().map(|name| directory.join(name)).filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    let kept = |path: PathBuf| Some(Kept { drive: from_file(path.to_str()?).ok().filter(|drive| drive.twin.is_some())?, path });
-    paths.filter_map(kept).collect()
+fn in_directory(directory: &Path) -> Found {
+    let names = Dir::sheltered_directory(directory).and_then(|_| Dir::open(directory)?.names());
+    let names = match names {
+        Ok(names) => names,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Found::default(),
+        Err(error) => return Found { twins: Vec::new(), odd: vec![format!("{}: {error}", directory.display())] },
+    };
+    let mut found = Found::default();
+    for path in names.iter().map(|name| directory.join(name)).filter(|path| path.extension().is_some_and(|extension| extension == "toml")) {
+        let drive = path.to_str().context("its name is not UTF-8").and_then(from_file);
+        match drive.and_then(|drive| if drive.twin.is_some() { Ok(drive) } else { Err(anyhow::anyhow!("it is not a twin")) }) {
+            Ok(drive) => found.twins.push(Kept { path, drive }),
+            Err(error) => found.odd.push(format!("{}: {error:#}", path.display())),
+        }
+    }
+    found
 }
 
 /// The file of the twin that is called `name`.
 #[must_use]
 pub fn called(directory: &Path, name: &str) -> Option<PathBuf> {
-    in_directory(directory).into_iter().find(|kept| kept.drive.spec.name == name).map(|kept| kept.path)
+    in_directory(directory).twins.into_iter().find(|kept| kept.drive.spec.name == name).map(|kept| kept.path)
 }
 
 /// The latest twin of the drive that is below, or else of another one of its model, and why it may not fit, if it does not quite.

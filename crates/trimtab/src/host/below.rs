@@ -57,12 +57,12 @@ impl Below {
                 }
                 _ => format!("{shown} is on several devices, and a twin is of one drive"),
             };
-            return Err(UsageError::new(what).hint("name a directory, file or device on one solid-state drive").into());
+            return Err(UsageError::missing(what).hint("name a directory, file or device on one solid-state drive").into());
         };
         let (drive, bus) = lowest(&place.stack, top, &shown.to_string())?;
         if is_disk(root, drive, bus) {
             let what = format!("{} below {shown} is a disk (the kernel says that it rotates), which has no twin", drive.name);
-            return Err(UsageError::new(what).hint("a twin is of a solid-state drive").into());
+            return Err(UsageError::missing(what).hint("a twin is of a solid-state drive").into());
         }
         let looped = place.stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
         let identity = drive::identity(root, drive);
@@ -123,18 +123,18 @@ fn lowest<'a>(stack: &'a Stack, top: &'a Layer, shown: &str) -> anyhow::Result<(
     if let Some(drive) = drives.next() {
         if drives.next().is_some() {
             let what = format!("{shown} is on several drives, and a twin is of one");
-            return Err(UsageError::new(what).hint("name a directory, file or device on one solid-state drive").into());
+            return Err(UsageError::missing(what).hint("name a directory, file or device on one solid-state drive").into());
         }
         let bus = if let Kind::Drive(bus) = drive.kind { Some(bus) } else { None };
         if bus == Some(Bus::Zram) {
-            return Err(UsageError::new(format!("{shown} is in memory (zram)")).into());
+            return Err(UsageError::missing(format!("{shown} is in memory (zram)")).into());
         }
         return Ok((drive, bus));
     }
     let memory =
         stack.layers.iter().find(|layer| matches!(&layer.kind, Kind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs"));
     if let Some(file) = memory {
-        return Err(UsageError::new(format!("{shown} is in memory: the file below, {}, is on no drive", file.name)).into());
+        return Err(UsageError::missing(format!("{shown} is in memory: the file below, {}, is on no drive", file.name)).into());
     }
     Ok((top, None))
 }

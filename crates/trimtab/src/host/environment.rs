@@ -22,6 +22,7 @@ pub fn capture(root: &Root, place: &Place, path: &Path) -> Vec<Field> {
     if !stack.layers.is_empty() {
         fields.add("stack", &describe(stack));
     }
+    fields.add_some("drive.notice", super::answers::notice(root, place));
     for layer in stack.top_layers().take(1) {
         fields.add("device", &layer.title());
         if layer.kind == Kind::Partition {

@@ -275,11 +275,20 @@ impl Dir {
         let name = component(name.as_ref())?;
         rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(PRIVATE_DIR))?;
         let dir = self.open_dir(name)?;
-        if !dir.is_owned_by_makers()? {
-            return Err(dir.refused("it was swapped while it was made"));
-        }
-        set_mode(dir.fd.as_fd(), PRIVATE_DIR)?;
+        dir.take_as_new()?;
         Ok(dir)
+    }
+
+    /// Takes what was opened for what was just made, if it can be that. The two are no one call, and whoever may write beside it can put another directory of
+    /// ours in its place: that would be emptied in the end. Seen: a root's directory with all that was in it.
+    fn take_as_new(&self) -> io::Result<()> {
+        let swapped = || self.refused("it was swapped while it was made");
+        if !self.names()?.is_empty() || !self.is_owned_by_makers()? {
+            return Err(swapped());
+        }
+        set_mode(self.fd.as_fd(), PRIVATE_DIR)?;
+        // From here on nobody else can put anything there.
+        if self.names()?.is_empty() { Ok(()) } else { Err(swapped()) }
     }
 
     /// Whether it belongs to who makes files in it now: this user, or who that is taken for where owners are mapped (NFS, FAT, FUSE ...).

@@ -346,3 +346,29 @@ fn a_drive_that_is_none_is_said_once_when_it_is_attached() {
     let (said, text) = (document["error"].to_string(), String::from_utf8(out.stderr).unwrap());
     assert!(said.contains("missing field") && text.contains("missing field") && text.lines().count() == 1, "{document} {text}");
 }
+
+/// Seen: a broken twin, and one called as a shipped drive, were in the list or not without a word.
+#[test]
+fn what_stands_beside_twins_and_cannot_be_used_by_its_name_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let twins = directory.path().join("trimtab/twins");
+    fs::create_dir_all(&twins).unwrap();
+    let twin = format!(
+        "{DRIVE}[twin.origin]\nmodel = \"x\"\nlearned = \"2026-01-01\"\nbudget = \"small\"\nseed = 1\nwritten_bytes = 1\nmisfit_permille = 1\n\
+         [twin.members]\nfields = []\nvalues = [[]]\n"
+    );
+    let called = DRIVE.lines().next().unwrap();
+    let named = |file: &str, name: &str| fs::write(twins.join(file), twin.replace(called, &format!("name = \"{name}\""))).unwrap();
+    named("a.toml", "one");
+    named("b.toml", "one");
+    named("c.toml", "sata-tlc-500gb");
+    fs::write(twins.join("d.toml"), "name = 3\n").unwrap();
+    let out =
+        trimtab().env("XDG_DATA_HOME", directory.path()).args(["drive", "list", "--json"]).assert().success().get_output().stdout.clone();
+    let list: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(list["twins"].as_array().unwrap().len(), 3);
+    let notes: Vec<&str> = list["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+    let has = |file: &str, what: &str| notes.iter().any(|note| note.contains(file) && note.contains(what));
+    assert!(notes.len() == 3 && has("d.toml", "line 1"), "{notes:?}");
+    assert!(has("b.toml: drive:one is ", "a.toml") && has("c.toml: drive:sata-tlc-500gb", "that is shipped"), "{notes:?}");
+}

@@ -124,6 +124,7 @@ pub fn parse(text: &str) -> Result<Drive, String> {
     if file.twin.as_ref().is_some_and(|twin| !twin::is_date(&twin.origin.learned)) {
         return Err("twin.origin.learned is not a date, such as 2026-11-22".to_owned());
     }
+    file.twin.as_ref().map_or(Ok(()), twin::Written::check_size)?;
     let alternatives = file.uncertain.iter().map(|one| alternative(text, one)).collect::<Result<_, String>>()?;
     let sources = file.sources.iter().map(|(field, text)| Ok((field.clone(), source(field, text)?))).collect::<Result<_, String>>()?;
     let twin = file.twin.as_ref().map(|written| members(text, written)).transpose()?;

@@ -34,6 +34,13 @@ pub(super) struct Members {
     pub(super) values: Vec<Vec<toml::Value>>,
 }
 
+/// Members of a twin at most: each is a specification of its own, and files of others are read, too.
+const MEMBERS_MAX: usize = 1024;
+/// Notes at most, and parameters.
+const LINES_MAX: usize = 256;
+/// Characters of a text at most.
+pub const TEXT_MAX: usize = 1000;
+
 /// Whether it is written as 2026-11-22.
 pub(super) fn is_date(text: &str) -> bool {
     let fits = |(nth, byte): (usize, u8)| if nth == 4 || nth == 7 { byte == b'-' } else { byte.is_ascii_digit() };
@@ -41,6 +48,23 @@ pub(super) fn is_date(text: &str) -> bool {
 }
 
 impl Written {
+    /// An error where it is larger than anything that was learned, which would take minutes and gigabytes.
+    pub(super) fn check_size(&self) -> Result<(), String> {
+        let counts = [
+            ("twin.members.values", self.members.values.len(), MEMBERS_MAX),
+            ("twin.members.fields", self.members.fields.len(), LINES_MAX),
+            ("twin.parameters", self.parameters.len(), LINES_MAX),
+            ("twin.origin.notes", self.origin.notes.len(), LINES_MAX),
+        ];
+        if let Some((what, found, most)) = counts.into_iter().find(|(_, found, most)| found > most) {
+            return Err(format!("{what} has {found} entries, and {most} are the most"));
+        }
+        match self.texts().find(|text| text.chars().count() > TEXT_MAX) {
+            Some(text) => Err(format!("twin has a text of {} characters, and {TEXT_MAX} are the most", text.chars().count())),
+            None => Ok(()),
+        }
+    }
+
     /// All that a user is shown as it is.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         let origin = &self.origin;
@@ -135,7 +159,7 @@ const SAID: [&str; 6] = [
 ];
 
 /// From what a twin was learned, when and how.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
     /// What the drive calls itself.
@@ -165,6 +189,31 @@ pub struct Origin {
     /// What was noticed.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+/// With a greater misfit figures are off by more than twice what they may be, on average: no drive was found that explains them.
+const MISFIT_MAX: f64 = 4.0;
+/// Nor is there one where two of three figures are only explained to within so much of themselves, however little is known of them.
+const OFF_MAX: f64 = 0.5;
+
+/// Whether a drive that leaves so much unexplained explains what was measured.
+#[must_use]
+pub fn explains(misfit: f64, off: f64) -> bool {
+    misfit <= MISFIT_MAX && off <= OFF_MAX
+}
+
+impl Origin {
+    /// Whether a drive was found that explains what was measured.
+    #[must_use]
+    pub fn is_explained(&self) -> bool {
+        explains(self.misfit_permille as f64 / 1000.0, self.off() as f64 / 1000.0)
+    }
+
+    /// Two of three figures are explained to so much of themselves, in per mille, of the whole drive or of a part, whichever is more.
+    #[must_use]
+    pub fn off(&self) -> u64 {
+        self.off_permille.max(self.off_of_whole_permille)
+    }
 }
 
 /// What is known of a figure.
@@ -206,5 +255,24 @@ impl Known {
             Self::Bounded => "bounded",
             Self::Typical => "typical",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// Seen: 330,000 members without a value in a file of 1 MB, and 40 of these beside each other: 9.55 GB to list them.
+    #[test]
+    fn what_is_larger_than_anything_that_was_learned_is_refused() {
+        let written = |members: usize, note: usize| Written {
+            origin: Origin { notes: vec!["x".repeat(note)], ..Origin::default() },
+            parameters: Vec::new(),
+            members: Members { fields: Vec::new(), values: vec![Vec::new(); members] },
+        };
+        assert_eq!(written(1024, 1000).check_size(), Ok(()));
+        assert_eq!(written(1025, 1000).check_size().unwrap_err(), "twin.members.values has 1025 entries, and 1024 are the most");
+        assert_eq!(written(64, 1001).check_size().unwrap_err(), "twin has a text of 1001 characters, and 1000 are the most");
     }
 }

@@ -19,8 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::DriveSpec;
-use trimtab_core::drive::spec::twin::Twin;
-use trimtab_core::learn::fit::MISFIT_MAX;
+use trimtab_core::drive::spec::twin::{Origin, Twin};
 use trimtab_core::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::usage::UsageError;
@@ -104,7 +103,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(Interrupted.into());
     }
     let (lines, missing) = compared(&predicted, &measured);
-    notes.splice(0..0, mismatches.into_iter().chain(unexplained_twin(twin.origin.misfit_permille)).chain(few(twin, args)));
+    notes.splice(0..0, mismatches.into_iter().chain(unexplained_twin(&twin.origin)).chain(few(twin, args)));
     notes.extend(missing);
     let document = json!({
         "twin": args.twin,
@@ -119,9 +118,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Seen: "21 of 21 intervals hold" of a twin of which `drive learn` had said that it explains nothing.
-fn unexplained_twin(misfit_permille: u64) -> Option<String> {
-    let explains = misfit_permille as f64 <= 1000.0 * MISFIT_MAX;
-    (!explains).then(|| {
+fn unexplained_twin(origin: &Origin) -> Option<String> {
+    (!origin.is_explained()).then(|| {
         "no drive explained what this twin was learned from: its intervals are so wide that it says little that they hold".to_owned()
     })
 }
@@ -378,7 +376,10 @@ mod tests {
     /// Off by more than twice what the figures may be off by, whose square is the misfit.
     #[test]
     fn a_twin_that_explains_nothing_is_doubted() {
-        assert_eq!([4000, 4001].map(|misfit_permille| unexplained_twin(misfit_permille).is_some()), [false, true]);
+        let doubted = |misfit_permille| unexplained_twin(&Origin { misfit_permille, ..Origin::default() }).is_some();
+        assert_eq!([4000, 4001].map(doubted), [false, true]);
+        let doubted = |off_permille| unexplained_twin(&Origin { off_permille, ..Origin::default() }).is_some();
+        assert_eq!([500, 501].map(doubted), [false, true]);
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Way<'_> {
             let (size, area) = (Bytes(size), Bytes(AREA_MIN));
             let what =
                 format!("{} is so fragmented that a file of {size} has no {area} in whole pieces of 1 MiB on the drive", path.display());
-            UsageError::new(what).hint("free some space that lies together, or name a directory on another filesystem of the drive")
+            UsageError::missing(what).hint("free some space that lies together, or name a directory on another filesystem of the drive")
         })?;
         drive.set_pieces(pieces);
         Ok(Ground { drive, workspace: Some(workspace), written: size })
@@ -179,7 +179,7 @@ impl Way<'_> {
         let extents = file.extents().with_context(|| format!("cannot find out where on the drive {} lies", path.display()))?;
         let pieces = self.largest(&extents, size).ok_or_else(|| {
             let what = format!("{} has no {} that lie on the drive in whole pieces of 1 MiB", path.display(), Bytes(AREA_MIN));
-            UsageError::new(what).hint("name a larger file, or one that is neither compressed nor shared nor sparse")
+            UsageError::missing(what).hint("name a larger file, or one that is neither compressed nor shared nor sparse")
         })?;
         holding(ProbedDrive::new(file, pieces), size, path)
     }
@@ -196,7 +196,7 @@ impl Way<'_> {
         let size = file.info().size.0;
         let whole = fiemap::Extent { logical: 0, physical: 0, len: size, flags: 0 };
         let pieces = ProbedDrive::pieces(&[whole], self.below.start, size, self.area).ok_or_else(|| {
-            UsageError::new(format!("{} is too small: it has less than {} in whole pieces of 1 MiB", path.display(), Bytes(self.area)))
+            UsageError::missing(format!("{} is too small: it has less than {} in whole pieces of 1 MiB", path.display(), Bytes(self.area)))
         })?;
         let mut drive = ProbedDrive::new(file, pieces);
         if !writes {
@@ -239,7 +239,7 @@ fn holding(mut drive: ProbedDrive, size: u64, path: &Path) -> anyhow::Result<Gro
     let share = drive.file().compressed_share(Bytes(size), LOOKED_AT)?;
     if share < EMPTY {
         let what = format!("{} holds zeros, and a drive may give these without reading any", path.display());
-        return Err(UsageError::new(what).hint("name a file or device that holds data").into());
+        return Err(UsageError::missing(what).hint("name a file or device that holds data").into());
     }
     Ok(Ground { drive, workspace: None, written: 0 })
 }

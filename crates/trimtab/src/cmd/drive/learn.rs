@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use trimtab_core::drive::spec::twin::Twin;
 use trimtab_core::drive::spec::{DriveSpec, text};
 use trimtab_core::learn::candidate::Candidate;
-use trimtab_core::learn::fit::{Fitted, MISFIT_MAX, Show, Tries};
+use trimtab_core::learn::fit::{Fitted, Show, Tries};
 use trimtab_core::learn::learned::{Cannot, Measured};
 use trimtab_core::learn::{Budget, Observation, Observer};
 use trimtab_core::units::{Bytes, Nanos};
@@ -190,6 +190,11 @@ impl Tries for InParallel {
     }
 }
 
+/// "1 figure", "12 figures".
+fn figures(count: usize) -> String {
+    format!("{count} figure{}", if count == 1 { "" } else { "s" })
+}
+
 /// Shows how far it is.
 struct Watching(Progress);
 
@@ -203,7 +208,7 @@ impl Observer for Watching {
     fn probed(&mut self, name: &str, found: &[Observation]) {
         self.0.phase(name);
         if !found.is_empty() {
-            self.0.say(|| vec![format!("{} figures", found.len())]);
+            self.0.say(|| vec![figures(found.len())]);
         }
     }
 
@@ -224,24 +229,24 @@ fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, contex
         "found": measured.observations().map(|one| json!({ "name": one.name, "probe": one.probe, "value_ns": one.value_ns })).collect::<Vec<_>>(),
     });
     context.report("twin", 1, &document, || {
-        let off = twin.origin.off_permille.max(twin.origin.off_of_whole_permille);
-        let unexplained = match off {
+        let unexplained = match twin.origin.off() {
             0..5 => String::new(),
             off => {
                 format!(" What the best leaves unexplained of them is {:.0} %; predictions are as much less certain.", off as f64 / 10.0)
             }
         };
+        let explains = twin.origin.is_explained();
+        let time = if twin.origin.which.is_none() { "MODELLED, in virtual time: " } else { "" };
         let head = format!(
-            "{} figures, budget {}; {} written. {} candidates were tried, {} drives explain the figures.{unexplained}",
-            measured.observations().count(),
+            "{time}{}, budget {}; {} written. {} candidates were tried, {} drives explain the figures.{unexplained}",
+            figures(measured.observations().count()),
             twin.origin.budget,
             Bytes(measured.written()),
             fitted.tried,
-            if fitted.misfit > MISFIT_MAX { 0 } else { fitted.explained }
+            if explains { fitted.explained } else { 0 }
         );
         let notes: String = twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
         let path = output::plain(&written.display().to_string()).into_owned();
-        let explains = fitted.misfit <= MISFIT_MAX;
         let end = if explains {
             format!("Written to {path}. Use it as drive:{path}")
         } else {

@@ -39,7 +39,8 @@ struct Twin {
     misfit_permille: u64,
 }
 
-fn twins(context: &Context) -> Vec<Twin> {
+/// Those that can be used, and why others cannot.
+fn twins(context: &Context) -> (Vec<Twin>, Vec<String>) {
     let of = |kept: twins::Kept| {
         let twin = kept.drive.twin?;
         let origin = twin.origin;
@@ -55,7 +56,20 @@ fn twins(context: &Context) -> Vec<Twin> {
             misfit_permille: origin.misfit_permille,
         })
     };
-    twins::all(context).into_iter().filter_map(of).collect()
+    let twins::Found { twins, mut odd } = twins::found(context);
+    let twins: Vec<Twin> = twins.into_iter().filter_map(of).collect();
+    odd.extend(twins.iter().enumerate().filter_map(|(nth, twin)| hidden(twin, &twins[..nth])));
+    (twins, odd)
+}
+
+/// Why `drive:NAME` is another drive than `twin`, if it is.
+fn hidden(twin: &Twin, before: &[Twin]) -> Option<String> {
+    let other = if drives::known().any(|drive| drive.spec.name == twin.name) {
+        "the drive of that name that is shipped".to_owned()
+    } else {
+        before.iter().find(|other| other.name == twin.name)?.file.display().to_string()
+    };
+    Some(format!("{}: drive:{} is {other}; name this one by its path", twin.file.display(), twin.name))
 }
 
 fn entries(drives: &[Drive]) -> Vec<Entry<'_>> {
@@ -91,8 +105,8 @@ fn of_rates(entries: &[Entry<'_>]) -> String {
 pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
     let entries = self::entries(drives::shipped());
     let measured = self::entries(drives::measured());
-    let twins = twins(context);
-    context.report("drives", 1, &json!({ "drives": entries, "measured": measured, "twins": twins }), || {
+    let (twins, odd) = twins(context);
+    context.report("drives", 1, &json!({ "drives": entries, "measured": measured, "twins": twins, "notes": odd }), || {
         let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(Narrow::Records);
         for entry in &entries {
             let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
@@ -100,9 +114,19 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
         }
         let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' has them all.\n\
                     Use one as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints one to start from).";
-        [on_screen(&table), prose(hint), of_rates(&measured), learned(&twins)].concat()
+        [on_screen(&table), prose(hint), of_rates(&measured), learned(&twins), noticed(&odd)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// So many are named.
+const NAMED: usize = 5;
+
+/// What stands where twins are and cannot be used as one, or not by its name.
+fn noticed(odd: &[String]) -> String {
+    let more = odd.len().saturating_sub(NAMED);
+    let lines = odd.iter().take(NAMED).map(|one| prose(&format!("Noticed: {}.", output::plain(one))));
+    lines.chain((more > 0).then(|| prose(&format!("Noticed: {more} more like these.")))).collect()
 }
 
 /// The table of twins; nothing where there are none.

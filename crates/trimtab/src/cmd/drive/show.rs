@@ -29,6 +29,8 @@ pub struct Args {
 /// Prints the specification.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.toml {
+        // What is no specification is not shown: a name may lead to any file.
+        drives::load(&args.drive)?;
         output::print(&drives::text(&args.drive)?)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -100,10 +102,13 @@ fn rows(drive: &Drive, text: &str) -> anyhow::Result<Vec<(String, Value, Source)
 fn source(drive: &Drive, given: &toml::Value, field: &str) -> Source {
     let of_file = || field.split('.').try_fold(given, |value, part| value.get(part)).is_some();
     let assumed = |text: &str| Source { kind: SourceKind::Assumed, text: text.to_owned() };
-    drive
-        .source_of(field)
-        .cloned()
-        .unwrap_or_else(|| assumed(if of_file() { "in the file, without a source" } else { "the model's default" }))
+    drive.source_of(field).cloned().unwrap_or_else(|| {
+        assumed(match (of_file(), drive.twin.is_some()) {
+            (true, true) => "of the drive that fits best; no probe tells it by itself",
+            (true, false) => "in the file, without a source",
+            (false, _) => "the model's default",
+        })
+    })
 }
 
 /// The specification with every field, defaults included.

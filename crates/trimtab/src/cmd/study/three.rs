@@ -62,6 +62,10 @@ fn asked(args: &Args) -> Asked {
 }
 
 fn conclude(args: &Args, context: &Context, studies: &[Study], began: Instant) -> anyhow::Result<ExitCode> {
+    if studies.iter().all(|study| study.is_empty() && !study.complete) {
+        context.remark(super::NOTHING_FINISHED);
+        return Err(Interrupted.into());
+    }
     let kept: anyhow::Result<Vec<_>> = studies.iter().map(|study| kept::keep(context, study, None).map_err(Into::into)).collect();
     let ids: Vec<_> = kept.as_ref().map(|ids| ids.iter().flatten().copied().collect()).unwrap_or_default();
     let names: Vec<String> = ids.iter().map(|id: &crate::store::RunId| id.short()).collect();

@@ -127,6 +127,20 @@ fn a_swap_between_the_two_looks_is_put_back() {
     assert_eq!(fs::read_to_string(&at).unwrap(), "precious");
 }
 
+/// Only an empty directory can be one that was just made: whatever else has its name is left as it is, its mode too.
+#[test]
+fn what_was_put_in_place_of_a_new_directory_is_not_taken_for_it() {
+    let (directory, dir) = shared();
+    let precious = dir.mkdir("precious").unwrap();
+    assert!(precious.take_as_new().is_ok());
+    fs::write(directory.path().join("precious/canary"), "c").unwrap();
+    fs::set_permissions(directory.path().join("precious"), fs::Permissions::from_mode(0o755)).unwrap();
+    let error = precious.take_as_new().unwrap_err().to_string();
+    assert!(error.contains("swapped while it was made"), "{error}");
+    assert_eq!(fs::read_to_string(directory.path().join("precious/canary")).unwrap(), "c");
+    assert_eq!(mode(&directory.path().join("precious")), 0o755);
+}
+
 #[test]
 fn a_private_directory_is_made_and_anything_looser_refused() {
     let (directory, _dir) = scratch();

@@ -98,11 +98,12 @@ pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData
     let root = Root::live().context("cannot read /sys and /proc")?;
     let dev = DevNumber::from_raw(named.stat.st_rdev);
     if writable {
-        named.check_named_twice(path, destroy)?;
+        // First of all: nobody is to be told how to destroy what is in use.
         let users = users::of_device(&root, dev)?;
         if !users.is_empty() {
             bail!("{label} is in use: {}; nothing was written", users.join(", "));
         }
+        named.check_named_twice(path, destroy)?;
     }
     let file = open(&named, writable)?;
     let size = Bytes(descriptor::device_bytes(&file).with_context(|| format!("cannot find out how large {label} is"))?);

@@ -4,6 +4,7 @@ use super::super::ground::{Ground, Way};
 use super::{Args, Measured};
 use crate::host::Observer;
 use crate::host::below::Below;
+use crate::host::cached::DirectWatch;
 use crate::host::interference::OwnIo;
 use crate::host::root::Root;
 use crate::output::Context;
@@ -69,6 +70,7 @@ impl Checked {
     pub fn measured(self, args: &Args, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
         let Self { path, below, area, mut ground } = self;
         let observer = Observer::start(&path).with_context(|| format!("cannot look at {}", path.display()))?;
+        let direct = DirectWatch::start(&observer).ok();
         let mut bar = Progress::new(context, "check", Counting::Items, ROUNDS);
         let (mut rounds, mut own) = (Vec::new(), OwnIo::default());
         let mut failed = None;
@@ -87,14 +89,15 @@ impl Checked {
             }
         }
         drop(bar);
-        let (_, warnings) = observer.finish(Some(own));
+        let from_memory = direct.and_then(|watch| watch.finish(own.read, own.written));
+        let (_, warnings) = observer.finish(Some(own.through(below.fs_type.as_deref())));
         ground.close()?;
         interrupt::check()?;
         if let Some(error) = failed {
             return Err(error.into());
         }
         let mut notes = below.notes;
-        notes.extend(warnings.into_iter().map(|warning| warning.text.trim_end_matches('.').to_owned()));
+        notes.extend(from_memory.into_iter().chain(warnings).map(|warning| warning.text.trim_end_matches('.').to_owned()));
         Ok((together(&rounds), notes))
     }
 }

@@ -87,7 +87,9 @@ pub fn measure(
     let made = made?;
     let read = made.iter().skip(earlier).map(|round| round.found.read).sum();
     let own = (Bytes(read), Bytes(written.saturating_sub(carried)));
-    notes.extend(direct.and_then(|watch| watch.finish(own.0, own.1)).map(|warning| sentence(&warning.text)));
+    let memory = direct.and_then(|watch| watch.finish(own.0, own.1)).map(|warning| sentence(&warning.text));
+    let is_of_a_drive = memory.is_none();
+    notes.extend(memory);
     let together = together_of(&made, &mut notes);
     let no_trims_there = plan.reach.trim_ranges_max.is_none() || plan.reported.trim.is_none();
     notes.extend((no_trims_there && budget != Budget::Reads).then(|| no_trims(&below)));
@@ -103,7 +105,7 @@ pub fn measure(
     }
     let found = Findings { written, ..together.found };
     let which = Some(twins::which(&below));
-    Ok((Measured { plan, found, whole, model: below.model, firmware: below.firmware, which, notes }, kept))
+    Ok((Measured { plan, found, whole, model: below.model, firmware: below.firmware, which, is_of_a_drive, notes }, kept))
 }
 
 /// What is only read may be smaller than what was asked for, and so may what lies in whole pieces; but `before` it was so much, if it is gone on with.
@@ -241,7 +243,7 @@ impl Rounds<'_> {
         interrupt::check()?;
         let found = found?;
         ground.written += found.written;
-        let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) };
+        let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(self.below.fs_type.as_deref());
         let (_, warnings) = interference::judge(&before, &Sample::take(self.root, &self.below.stack), Some(own));
         let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));
         let text = |warning: trimtab_core::run::Warning| sentence(&warning.text);

@@ -59,7 +59,8 @@ pub fn on_a_drive(
     let mut notes = Vec::new();
     let found =
         emptied(&mut ground.drive, spec, below, &mut notes).and_then(|()| Ok(learn::probe_whole(&mut ground.drive, plan, watching)?));
-    let own = found.as_ref().ok().map(|found| OwnIo { read: Bytes(found.read), written: Bytes(found.written) });
+    let own =
+        found.as_ref().ok().map(|found| OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(below.fs_type.as_deref()));
     let (_, warnings) = observer.finish(own);
     ground.close()?;
     if interrupt::requested() {
@@ -112,7 +113,7 @@ fn part(args: &Args, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> 
         Bytes(of),
         100.0 * SHARE_MIN
     );
-    Err(UsageError::new(what).hint("free some space, raise --write-limit, or use --budget small").into())
+    Err(UsageError::missing(what).hint("free some space, raise --write-limit, or use --budget small").into())
 }
 
 /// What is free holds nothing, as far as the drive knows.

@@ -1,0 +1,65 @@
+//! What answers below a place, where it is not simply a drive: memory, a loop device, a virtual disk. In words, for whoever reads figures taken there.
+
+use super::Place;
+use super::block::{Bus, Kind};
+use super::cached;
+use super::root::Root;
+
+/// What is to be known of it; `None` of a drive, or several.
+#[must_use]
+pub fn notice(root: &Root, place: &Place) -> Option<String> {
+    let stack = &place.stack;
+    if let Some(memory) = cached::in_memory(place) {
+        return Some(format!("none: {memory}"));
+    }
+    if stack.layers.iter().any(|layer| layer.kind == Kind::Drive(Bus::Zram)) {
+        return Some("none: zram is compressed memory".to_owned());
+    }
+    if stack.tops.is_empty() {
+        let mount = place.mount.as_ref()?;
+        return Some(format!("none that the kernel shows below {}", mount.fs_type));
+    }
+    let looped = stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
+    let looped = cached::buffered(root, stack).or_else(|| looped.map(|layer| format!("seen through a loop device, {}", layer.name)));
+    let is_virtual = |bus: &Bus| matches!(bus, Bus::Virtio | Bus::VirtioScsi | Bus::Nbd);
+    let hidden = stack.drives().find(|layer| matches!(&layer.kind, Kind::Drive(bus) if is_virtual(bus)));
+    let hidden = hidden.map(|layer| format!("{} is a virtual disk, and what is below it cannot be seen from here", layer.name));
+    let both: Vec<String> = looped.into_iter().chain(hidden).collect();
+    (!both.is_empty()).then(|| both.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::block::{Layer, Stack};
+    use crate::host::mountinfo::DevNumber;
+    use std::path::PathBuf;
+    use trimtab_core::units::Bytes;
+
+    fn place(kinds: &[(&str, Kind)]) -> Place {
+        let last = kinds.len();
+        let layer = |(nth, (name, kind)): (usize, &(&str, Kind))| Layer {
+            name: (*name).to_owned(),
+            label: None,
+            kind: kind.clone(),
+            sys: PathBuf::new(),
+            dev: DevNumber { major: 0, minor: 0 },
+            size: Bytes(0),
+            below: if nth + 1 < last { vec![nth + 1] } else { Vec::new() },
+        };
+        Place { mount: None, stack: Stack { layers: kinds.iter().enumerate().map(layer).collect(), tops: vec![0] } }
+    }
+
+    #[test]
+    fn what_is_no_drive_of_its_own_is_said() {
+        let root = Root::live().unwrap();
+        let of = |kinds: &[(&str, Kind)]| notice(&root, &place(kinds)).unwrap_or_default();
+        let file = |fs_type: &str| ("/x", Kind::File { fs_type: fs_type.to_owned(), mount_point: PathBuf::from("/") });
+        assert_eq!(of(&[("nvme0n1", Kind::Drive(Bus::Nvme))]), "");
+        assert!(of(&[("vda1", Kind::Partition), ("vda", Kind::Drive(Bus::Virtio))]).starts_with("vda is a virtual disk"));
+        assert!(of(&[("loop9", Kind::Loop), file("tmpfs")]).starts_with("none: the file below, /x, is in memory"));
+        assert!(of(&[("zram0", Kind::Drive(Bus::Zram))]).starts_with("none: zram"));
+        let both = of(&[("loop9", Kind::Loop), file("ext4"), ("vda", Kind::Drive(Bus::Virtio))]);
+        assert!(both.starts_with("seen through a loop device, loop9; vda is a virtual"), "{both}");
+    }
+}
