@@ -79,6 +79,12 @@ pub fn know_twins_of(directory: PathBuf) {
     let _ = TWINS.set(directory);
 }
 
+/// What may stand behind `drive:` without being a path: drives that are known, and twins that were learned here.
+pub fn names() -> Vec<String> {
+    let learned = TWINS.get().map(|directory| twins::names(directory)).unwrap_or_default();
+    known().map(|drive| drive.spec.name.clone()).chain(learned).collect()
+}
+
 /// The text of the file that `reference` names.
 ///
 /// # Errors
@@ -118,12 +124,12 @@ fn read(path: &str) -> anyhow::Result<String> {
 /// No drive of that name; the nearest one is suggested.
 fn unknown(name: &str) -> UsageError {
     const ADVICE: &str = "'trimtab drive list' shows all, and a path to a .toml file is taken too";
-    let likeness = |drive: &&Drive| strsim::jaro_winkler(&drive.spec.name, name);
+    let likeness = |known: &String| strsim::jaro_winkler(known, name);
     // Backwards, because of equals the last one would be taken.
-    let nearest = known().rev().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|drive| likeness(drive) > 0.7);
+    let nearest = names().into_iter().rev().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > 0.7);
     let error = UsageError::missing(format!("there is no drive called '{name}'"));
     match nearest {
-        Some(drive) => error.hint(format!("did you mean '{}'? ({ADVICE})", drive.spec.name)),
+        Some(known) => error.hint(format!("did you mean '{known}'? ({ADVICE})")),
         None => error.hint(ADVICE),
     }
 }

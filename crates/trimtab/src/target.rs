@@ -7,6 +7,7 @@ pub mod null;
 pub mod overhead;
 pub mod probed;
 
+use crate::drives;
 use std::fmt;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
@@ -59,7 +60,9 @@ impl TargetSpec {
         let kind = match std::fs::metadata(&path) {
             Ok(metadata) => metadata.file_type(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(UsageError::missing(format!("there is no {text}")).hint(takes).into());
+                let is_drive = drives::names().iter().any(|name| name == text);
+                let hint = if is_drive { format!("did you mean 'drive:{text}'?") } else { takes.to_owned() };
+                return Err(UsageError::missing(format!("there is no {text}")).hint(hint).into());
             }
             Err(error) => return Err(anyhow::Error::new(error).context(format!("cannot look at {text}"))),
         };

@@ -116,6 +116,12 @@ fn in_directory(directory: &Path) -> Found {
     found
 }
 
+/// What the twins are called.
+#[must_use]
+pub fn names(directory: &Path) -> Vec<String> {
+    in_directory(directory).twins.into_iter().map(|kept| kept.drive.spec.name).collect()
+}
+
 /// The file of the twin that is called `name`.
 #[must_use]
 pub fn called(directory: &Path, name: &str) -> Option<PathBuf> {

@@ -76,13 +76,26 @@ pub fn answer_at(answer: &Answer, width: Option<usize>) -> String {
     for step in &LESS {
         // Of a table one row at a time.
         while step(&mut less, &mut tight) {
-            let text = shown(&less, tight);
+            let text = shown(&told(&less, answer), tight);
             if fits(&text) {
                 return text;
             }
         }
     }
-    shown(&less, tight)
+    shown(&told(&less, answer), tight)
+}
+
+/// An answer of which something was left out of the `whole`, where that says where the rest is: policies that do not stand there were tried all the same.
+fn told(less: &Answer, whole: &Answer) -> Answer {
+    let mut told = less.clone();
+    let content = |answer: &Answer| {
+        let cells = answer.tables.iter().map(|table| table.rows.iter().map(Vec::len).sum::<usize>()).sum::<usize>();
+        (cells, answer.notes.len(), answer.undo.is_some())
+    };
+    if content(less) != content(whole) {
+        told.more.iter_mut().filter(|(label, ..)| label == "More").for_each(|(label, ..)| *label = "Left out".to_owned());
+    }
+    told
 }
 
 /// No empty line is left in an answer.

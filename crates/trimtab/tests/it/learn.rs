@@ -367,6 +367,10 @@ fn what_stands_beside_twins_and_cannot_be_used_by_its_name_is_said() {
         trimtab().env("XDG_DATA_HOME", directory.path()).args(["drive", "list", "--json"]).assert().success().get_output().stdout.clone();
     let list: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(list["twins"].as_array().unwrap().len(), 3);
+    for (named, meant) in [(&["study", "sata-tlc-500gb"][..], "'drive:sata-tlc-500gb'"), (&["drive", "show", "drive:onee"], "'one'")] {
+        let said = predicate::str::contains(format!("did you mean {meant}?"));
+        trimtab().env("XDG_DATA_HOME", directory.path()).current_dir(directory.path()).args(named).assert().code(1).stderr(said);
+    }
     let notes: Vec<&str> = list["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
     let has = |file: &str, what: &str| notes.iter().any(|note| note.contains(file) && note.contains(what));
     assert!(notes.len() == 3 && has("d.toml", "line 1"), "{notes:?}");
