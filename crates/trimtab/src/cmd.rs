@@ -68,9 +68,8 @@ impl Command {
             Self::Apply(args) => args.reach(),
             Self::Verify(args) => args.reach(),
             Self::Trim(args) => args.reach(),
-            Self::Drive(_) | Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Volume(_) | Self::Completions(_) => {
-                Reach::Nothing
-            }
+            Self::Drive(args) => args.reach(),
+            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Volume(_) | Self::Completions(_) => Reach::Nothing,
         }
     }
 }

@@ -17,6 +17,7 @@ mod validate;
 mod watch;
 
 use crate::output::Context;
+use crate::session::notes::Reach;
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -55,6 +56,17 @@ enum Command {
     Replay(replay::Args),
     /// Detach a drive.
     Detach(detach::Args),
+}
+
+impl Args {
+    /// The mounts that it works on.
+    pub fn reach(&self) -> Reach {
+        match &self.command {
+            Command::Learn(args) => Reach::of_targets([args.target()]),
+            Command::Check(args) => Reach::of_targets([args.target()]),
+            _ => Reach::Nothing,
+        }
+    }
 }
 
 /// Runs it.

@@ -132,6 +132,12 @@ fn after_a_kill_the_next_command_on_that_filesystem_puts_the_mount_option_back()
     assert_eq!(json["runs"][0]["policy_settings"]["discard"], "nodiscard", "{}", json["runs"][0]["policy_settings"]);
     assert_eq!(killed.now(), killed.before);
     assert!(is_clean(&killed.path()), "what the killed ones left is gone, too");
+    // Seen: a twin learned with the option that was left. Refused for its limit, it has been put back all the same.
+    for command in [&["drive", "learn", "--write-limit", "1MiB"][..], &["drive", "check", "drive:sata-tlc-500gb"]] {
+        killed.again();
+        killed.trimtab(command).arg(killed.path()).assert().failure().stderr(again());
+        assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0), "{command:?}");
+    }
     // What an administrator has set since stays.
     killed.again();
     killed.mount.remount("nodiscard");

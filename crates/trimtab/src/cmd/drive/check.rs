@@ -65,6 +65,13 @@ pub struct Args {
 /// Members that are tried if nothing else is said.
 const MEMBERS: u32 = 64;
 
+impl Args {
+    /// What is named.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+}
+
 const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
 /// What two clocks would not tell apart.

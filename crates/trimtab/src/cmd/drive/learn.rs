@@ -106,6 +106,13 @@ impl BudgetArg {
     }
 }
 
+impl Args {
+    /// What is named.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+}
+
 const TAKES: &str = "drive learn takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
 /// Probes, fits, writes the twin and says what was found out.
