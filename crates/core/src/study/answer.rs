@@ -92,7 +92,7 @@ fn drive_notice(study: &Study) -> Option<&str> {
 }
 
 /// With this such a notice begins where there is no drive at all.
-const NO_DRIVE: &str = "none";
+const NO_DRIVE: &str = "none:";
 
 /// The drive and the filesystem: "OCZ Vertex LE 100 GB, ext4".
 pub(super) fn subject(study: &Study) -> String {
@@ -484,6 +484,7 @@ mod tests {
         let notes = with("vda is a virtual disk");
         assert_eq!(notes[0], ("Drive".to_owned(), "vda is a virtual disk".to_owned()));
         let check = |notes: &[(String, String)]| notes.iter().find(|(title, _)| title == "Check first").unwrap().1.clone();
+        assert!(check(&with("not known: overlay is on no block device that the kernel shows")).starts_with("a partition"));
         let notes = with("none: tmpfs is a filesystem in memory");
         assert!(check(&notes).starts_with("no drive answered here"), "{notes:?}");
     }

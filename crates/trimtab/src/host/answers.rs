@@ -17,7 +17,7 @@ pub fn notice(root: &Root, place: &Place) -> Option<String> {
     }
     if stack.tops.is_empty() {
         let mount = place.mount.as_ref()?;
-        return Some(format!("none that the kernel shows below {}", mount.fs_type));
+        return Some(format!("not known: {} is on no block device that the kernel shows", mount.fs_type));
     }
     let looped = stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
     let looped = cached::buffered(root, stack).or_else(|| looped.map(|layer| format!("seen through a loop device, {}", layer.name)));
