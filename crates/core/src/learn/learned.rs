@@ -196,6 +196,10 @@ fn permille(share: f64) -> u64 {
     libm::round(share * 1000.0).min(1e15) as u64
 }
 
+/// Of 29 drives drawn at random and learned by `full` eight were explained less well than this (docs/method/twin.md): their intervals held 8 to 100 % of what was
+/// measured, those of the others 78 to 100 %.
+const OF_THE_RIGHT_KIND: f64 = 0.3;
+
 /// Why the ensemble says less than it seems to.
 fn doubts(fitted: &Fitted) -> Vec<String> {
     let mut doubts = Vec::new();
@@ -204,6 +208,13 @@ fn doubts(fitted: &Fitted) -> Vec<String> {
             "no drive was found that explains the figures: the nearest is off by {} times what they may be off by, and one figure in three by more than {:.0} %; its intervals mean little, and a larger --write-limit may help",
             three_digits(libm::sqrt(fitted.misfit)),
             100.0 * fitted.off()
+        ));
+    }
+    let misfit = fitted.misfit.max(fitted.whole.as_ref().map_or(0.0, |whole| whole.misfit));
+    if fitted.is_explained() && misfit > OF_THE_RIGHT_KIND {
+        doubts.push(format!(
+            "the best drive explains the figures less well than one of the right kind does (a misfit of {}): it may have other dies, rows or caches, and intervals may be too narrow; 'drive check' tells",
+            three_digits(misfit)
         ));
     }
     let (explained, members) = (fitted.explained as usize, fitted.members.len());
@@ -278,7 +289,7 @@ mod tests {
     #[test]
     fn figures_that_nothing_explains_are_named_up_to_a_few_the_worst_first() {
         let one = |name: usize, value_ns: f64| Observation { name: format!("{name}"), probe: "reads", value_ns, sigma: 0.1 };
-        let (measured, mut fitted) = fitted(1.0, 64);
+        let (measured, mut fitted) = fitted(0.1, 64);
         fitted.odd = (1..=8).map(|nth| (one(nth, nth as f64), 1.0)).collect();
         let notes = measured.origin("2026-11-22", &fitted).notes;
         assert_eq!(notes.len(), 1 + ODD_MAX + 1, "{notes:?}");
@@ -291,8 +302,10 @@ mod tests {
             let (_, fitted) = fitted(misfit, explained);
             doubts(&Fitted { off, ..fitted })
         };
-        assert_eq!(doubts(1.0, 64, 0.5), [""; 0]);
-        assert!(doubts(1.0, 3, 0.03)[0].starts_with("only 3 of 64 members"));
+        assert_eq!(doubts(0.3, 64, 0.5), [""; 0]);
+        // Seen: 8 % held, of a drive with a misfit of 2.15.
+        assert!(doubts(2.15, 64, 0.03)[0].contains("(a misfit of 2.15): it may have other dies"));
+        assert!(doubts(0.1, 3, 0.03)[0].starts_with("only 3 of 64 members"));
         // Figures that are off by three times what they may be off by, on average.
         assert!(doubts(9.0, 0, 0.03)[0].contains("off by 3.00 times"));
         assert!(doubts(1.0, 64, 0.58)[0].contains("by more than 58 %"));
