@@ -159,13 +159,14 @@ impl Ensemble {
                 self.counted()
             );
         }
-        format!("cannot be decided: {}of {} drives that fit {}", self.the_twin_itself(recommended), self.drives.len(), self.counted())
+        let itself =
+            if self.agrees_on_another(recommended) { format!("the twin itself comes to {recommended}, and ") } else { String::new() };
+        format!("cannot be decided: {itself}of {} drives that fit {}", self.drives.len(), self.counted())
     }
 
-    /// What the twin itself comes to, where most of the others agree on something else.
-    fn the_twin_itself(&self, recommended: &str) -> String {
-        let others_agree = self.counts().first().is_some_and(|(most, _)| *most != recommended && self.most_agree_on(most));
-        if others_agree { format!("the twin itself comes to {recommended}, and ") } else { String::new() }
+    /// Whether most drives agree on something else than what the twin itself comes to.
+    fn agrees_on_another(&self, recommended: &str) -> bool {
+        self.counts().first().is_some_and(|(most, _)| *most != recommended && self.most_agree_on(most))
     }
 
     /// How many drives come to what: "idle on 5, batched on 2".
@@ -211,8 +212,7 @@ impl Ensemble {
         }
         let tried =
             format!("Of {} drives (the first of {}) that explain what was measured: {}.", self.drives.len(), self.of, self.counted());
-        let itself =
-            if self.the_twin_itself(recommended).is_empty() { String::new() } else { format!(" The twin itself comes to {recommended}.") };
+        let itself = if self.agrees_on_another(recommended) { format!(" The twin itself comes to {recommended}.") } else { String::new() };
         let undecided = if self.decides(recommended) { "" } else { " So what was measured does not decide it." };
         let depends = self
             .depends_on

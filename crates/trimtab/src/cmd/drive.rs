@@ -62,8 +62,7 @@ impl Args {
     /// The mounts that it works on.
     pub fn reach(&self) -> Reach {
         match &self.command {
-            Command::Learn(args) => Reach::of_targets([args.target()]),
-            Command::Check(args) => Reach::of_targets([args.target()]),
+            Command::Learn(learn::Args { target, .. }) | Command::Check(check::Args { target, .. }) => Reach::of_targets([target.as_str()]),
             _ => Reach::Nothing,
         }
     }

@@ -40,7 +40,7 @@ pub struct Args {
     /// The file of a twin, as 'drive learn' writes it.
     twin: String,
     /// The drive that it is a twin of: a directory on it, a large file on it that is only read, or the device itself; drive:NAME or drive:FILE.toml.
-    target: String,
+    pub(super) target: String,
     /// Where to store the predictions; a number is added if the file exists [default: NAME-predictions.json].
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
@@ -64,13 +64,6 @@ pub struct Args {
 
 /// Members that are tried if nothing else is said.
 const MEMBERS: u32 = 64;
-
-impl Args {
-    /// What is named.
-    pub fn target(&self) -> &str {
-        &self.target
-    }
-}
 
 const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 

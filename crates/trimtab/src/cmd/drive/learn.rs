@@ -51,7 +51,7 @@ times, once, in hours. A modelled drive is probed in virtual time, and nothing t
 itself (its capacity, its queue, the limits of its TRIM); for --budget full it is made smaller, with all its shares as they are.")]
 pub struct Args {
     /// A directory on the drive, a large file on it or the device itself; drive:NAME or drive:FILE.toml for a modelled drive.
-    target: String,
+    pub(super) target: String,
     /// How much is probed.
     #[arg(long, value_enum, default_value_t = BudgetArg::Small)]
     budget: BudgetArg,
@@ -103,13 +103,6 @@ impl BudgetArg {
             Self::Small => Budget::Small,
             Self::Full => Budget::Full,
         }
-    }
-}
-
-impl Args {
-    /// What is named.
-    pub fn target(&self) -> &str {
-        &self.target
     }
 }
 
