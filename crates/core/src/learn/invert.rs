@@ -2,7 +2,7 @@
 
 pub mod whole;
 
-use super::candidate::{Candidate, Kind, NUMBERS, at};
+use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
 use super::classes;
 use super::probes::{Findings, Plan, burst, random_writes};
 use crate::rng::Stream;
@@ -47,7 +47,8 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     for (number, value) in trim_costs(found, plan, &host, kind.unit_bytes) {
         set(number, value.map(|value| value.max(1.0)));
     }
-    let mut hidden = classes::hidden(&mut random, reported, kind.slc);
+    // As most have it: no small probe sees it, and the best drive is the one that studies are made of.
+    let mut hidden = Hidden { map_ppm: 0, separate_gc: true, ..classes::hidden(&mut random, reported, kind.slc) };
     if kind.slc {
         // As most have it, as programs behind the cache are.
         hidden.bits_per_cell = classes::bits(true)[0];

@@ -1,11 +1,11 @@
 //! What learning ends with: a drive file that says how each of its figures is known.
 
 use super::candidate::Candidate;
-use super::fit::{self, Fitted, Tries};
+use super::fit::{self, Fitted, OF_THE_RIGHT_KIND, Tries};
 use super::lab::Lab;
 use super::probes::whole::{SIZE, Whole};
 use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, Plan};
-use super::{Budget, Observation, Observer, Reported, summary};
+use super::{Budget, Observation, Observer, Reported, classes, summary};
 use crate::drive::model;
 use crate::drive::spec::file::Drive;
 use crate::drive::spec::twin::{Origin, TEXT_MAX, Twin};
@@ -94,7 +94,7 @@ impl Measured {
         let fitted = fit::fit(&self.found, &self.plan, tries, observer)?;
         match &self.whole {
             Some(found) => fit::whole::refine(&fitted, (&self.found, found), &self.plan, tries, observer),
-            None => Some(fitted),
+            None => Some(Fitted { best: classes::programs_as_bits(fitted.best.clone()), ..fitted }),
         }
     }
 
@@ -128,7 +128,7 @@ impl Measured {
 
     fn origin(&self, day: &str, fitted: &Fitted) -> Origin {
         let odd = worst(&fitted.odd).into_iter().map(|(one, shown)| {
-            let (found, shown) = (time(one.value_ns), time(*shown));
+            let (found, shown) = (time(&one.name, one.value_ns), time(&one.name, *shown));
             format!("{}: found {found}, the twin shows {shown}; no drive was found that shows both this and the rest", one.name)
         });
         let more = fitted.odd.len().saturating_sub(ODD_MAX);
@@ -169,7 +169,8 @@ fn worst(odd: &[(Observation, f64)]) -> Vec<&(Observation, f64)> {
 #[must_use]
 pub fn too_little(called: &str, limit: u64, least: u64) -> UsageError {
     let what = format!("with {} to be written nothing can be learned of {called}", Bytes(limit));
-    UsageError::new(what).hint(format!("--write-limit {}MiB is the least, on a drive of twice that", least >> 20))
+    UsageError::new(what)
+        .hint(format!("--write-limit {}MiB is the least, for one round of probes; twice as much is enough for three", least >> 20))
 }
 
 /// A twin is called after its drive, with `twin-of-` before it.
@@ -196,21 +197,17 @@ fn permille(share: f64) -> u64 {
     libm::round(share * 1000.0).min(1e15) as u64
 }
 
-/// Of 29 drives drawn at random and learned by `full` eight were explained less well than this (docs/method/twin.md): their intervals held 8 to 100 % of what was
-/// measured, those of the others 78 to 100 %.
-const OF_THE_RIGHT_KIND: f64 = 0.3;
-
 /// Why the ensemble says less than it seems to.
 fn doubts(fitted: &Fitted) -> Vec<String> {
     let mut doubts = Vec::new();
     if !fitted.is_explained() {
         doubts.push(format!(
-            "no drive was found that explains the figures: the nearest is off by {} times what they may be off by, and one figure in three by more than {:.0} %; its intervals mean little, and a larger --write-limit may help",
+            "no drive was found that explains the figures: the nearest is off by {} times what they may be off by, and one figure in three by more than {:.0} %; its intervals mean little",
             three_digits(libm::sqrt(fitted.misfit)),
             100.0 * fitted.off()
         ));
     }
-    let misfit = fitted.misfit.max(fitted.whole.as_ref().map_or(0.0, |whole| whole.misfit));
+    let misfit = fitted.misfit_of_all();
     if fitted.is_explained() && misfit > OF_THE_RIGHT_KIND {
         doubts.push(format!(
             "the best drive explains the figures less well than one of the right kind does (a misfit of {}): it may have other dies, rows or caches, and intervals may be too narrow; 'drive check' tells",
@@ -218,9 +215,13 @@ fn doubts(fitted: &Fitted) -> Vec<String> {
         ));
     }
     let (explained, members) = (fitted.explained as usize, fitted.members.len());
-    if explained < members {
+    if explained == 0 {
         doubts.push(format!(
-            "only {explained} of {members} members are drives of their own; the others are these again, or the nearest, with other properties that no probe sees"
+            "none of the {members} members explains the figures: all are the nearest drive, with other properties that no probe sees"
+        ));
+    } else if explained < members {
+        doubts.push(format!(
+            "only {explained} of {members} members are drives of their own; the others are these again, with other properties that no probe sees"
         ));
     }
     let in_part = fitted.members.iter().filter(|one| one.hidden.map_ppm > 0).count();
@@ -233,10 +234,22 @@ fn doubts(fitted: &Fitted) -> Vec<String> {
     doubts
 }
 
-/// A time of a command, or of a byte, which takes less than there are units for.
+/// What a figure comes to: a time of a command, or of a byte, which takes less than there are units for.
 #[must_use]
-pub fn time(ns: f64) -> String {
-    if ns < 1000.0 { format!("{ns:.2} ns") } else { format!("{}", Nanos(libm::round(ns) as u64)) }
+pub fn time(name: &str, ns: f64) -> String {
+    let time = if ns < 1000.0 { format!("{ns:.2} ns") } else { format!("{}", Nanos(libm::round(ns) as u64)) };
+    if is_of_a_byte(name) { format!("{time} a byte") } else { time }
+}
+
+/// Whether a figure is what a byte takes: of what is written in order.
+fn is_of_a_byte(name: &str) -> bool {
+    let (first, rest) = name.split_once(' ').unwrap_or((name, ""));
+    match first {
+        "burst" => rest != "flush",
+        "fill" | "after" => true,
+        "write" => !rest.starts_with(|c: char| c.is_ascii_digit()),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -297,6 +310,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_byte_takes_is_called_that() {
+        for (name, ns, said) in [
+            ("burst 524288", 0.234, "0.23 ns a byte"),
+            ("burst flush", 234_000.0, "234 µs"),
+            ("write zeros", 2.0, "2.00 ns a byte"),
+            ("write 4096 q1", 900.0, "900.00 ns"),
+            ("after a long rest 3", 1.0, "1.00 ns a byte"),
+            ("read 4096 q255", 830.5, "830.50 ns"),
+        ] {
+            assert_eq!(time(name, ns), said);
+        }
+    }
+
+    #[test]
     fn an_ensemble_that_explains_little_says_so() {
         let doubts = |misfit, explained, off| {
             let (_, fitted) = fitted(misfit, explained);
@@ -308,6 +335,7 @@ mod tests {
         assert!(doubts(0.1, 3, 0.03)[0].starts_with("only 3 of 64 members"));
         // Figures that are off by three times what they may be off by, on average.
         assert!(doubts(9.0, 0, 0.03)[0].contains("off by 3.00 times"));
+        assert!(doubts(9.0, 0, 0.03)[1].starts_with("none of the 64 members explains"));
         assert!(doubts(1.0, 64, 0.58)[0].contains("by more than 58 %"));
     }
 

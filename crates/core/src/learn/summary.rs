@@ -3,8 +3,8 @@
 use super::Observation;
 use super::candidate::{Candidate, FIELDS, NUMBERS, at};
 use super::classes;
-use super::fit::Fitted;
 use super::fit::whole::of as size;
+use super::fit::{Fitted, OF_THE_RIGHT_KIND};
 use super::probes::{self, Plan, Probe};
 use crate::drive::spec::twin::{Known, Parameter};
 use alloc::format;
@@ -28,7 +28,17 @@ pub fn parameters(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     if fitted.explained < OF_THEIR_OWN_MIN || !fitted.is_explained() {
         bound(&mut all);
     }
+    if fitted.misfit_of_all() > OF_THE_RIGHT_KIND {
+        for one in all.iter_mut().filter(|one| is_of_the_flash(&one.field)) {
+            one.known = at_best_bounded(one.known);
+        }
+    }
     all
+}
+
+/// Whether another arrangement of dies and rows would have another value there.
+fn is_of_the_flash(field: &str) -> bool {
+    ["flash.nand.", "flash.slc_cache.", "flash.geometry.", "flash.write_cache.", SPARE, MAP].iter().any(|part| field.starts_with(part))
 }
 
 /// Calls nothing measured any more: figures bound it at best.
@@ -46,7 +56,8 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
     let known = known(fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
     let (low, known) = of_cost(FIELDS[number], (low, high), known);
-    let (low, known) = if number == at::FLUSH { of_flush(plan, low, known) } else { (low, known) };
+    let (low, known) = if number == at::FLUSH { of_flush(plan, fitted, low, known) } else { (low, known) };
+    let (low, known) = if number == at::STORED { of_stored(plan, fitted, (low, high), known) } else { (low, known) };
     Parameter {
         field: FIELDS[number].to_string(),
         estimate: value(&fitted.best),
@@ -75,9 +86,25 @@ fn of_cost(field: &str, (low, high): (u64, u64), known: Known) -> (u64, Known) {
     if field.starts_with("flash.trim.") && known != Known::Typical && high > MAY_BE_NONE * low { (0, Known::Bounded) } else { (low, known) }
 }
 
-/// The same of a flush: what one takes beneath a filesystem that writes a log before it may all be the log's.
-fn of_flush(plan: &Plan, low: u64, known: Known) -> (u64, Known) {
-    if plan.reach.flushes { (low, known) } else { (0, if known == Known::Typical { known } else { Known::Bounded }) }
+/// The same of a flush: what one takes beneath a filesystem that writes a log before it may all be the log's. It waits for a program, and where that is not known for
+/// itself only the sum is.
+fn of_flush(plan: &Plan, fitted: &Fitted, low: u64, known: Known) -> (u64, Known) {
+    let program = if fitted.best.kind.slc { at::SLC_PROGRAM } else { at::PROGRAM };
+    let is_told = plan.reach.flushes && (fitted.best.kind.protected || fitted.learned[program] >= MEASURED);
+    if is_told { (low, known) } else { (0, at_best_bounded(known)) }
+}
+
+/// The same of what is stored of zeros: whole blocks, so that less than one of them for each mapping unit shows as one.
+fn of_stored(plan: &Plan, fitted: &Fitted, (low, high): (u64, u64), known: Known) -> (u64, Known) {
+    let of_a_block = 1000 * u64::from(plan.reported.logical_block_bytes) / fitted.best.kind.unit_bytes;
+    if high <= of_a_block + of_a_block / 10 { (0, at_best_bounded(known)) } else { (low, known) }
+}
+
+const fn at_best_bounded(known: Known) -> Known {
+    match known {
+        Known::Measured => Known::Bounded,
+        known => known,
+    }
 }
 
 /// Nine of ten lie within so many standard deviations.
@@ -248,6 +275,7 @@ fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: imp
     };
     let of_a_full_drive = field == SPARE || field == MAP || field.starts_with("flash.slc_cache");
     let source = match (known, of_a_full_drive) {
+        (Known::Typical, true) if fitted.whole.is_some() => "the class: writing over the drive told little of it".to_string(),
         (Known::Typical, true) => "the class: shows only once the drive has been written over".to_string(),
         (Known::Typical, false) => "the class: not to be told from outside in minutes".to_string(),
         _ => source(known, field, plan),

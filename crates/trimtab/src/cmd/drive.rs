@@ -30,7 +30,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the shipped drive specifications.
+    /// List the shipped drive specifications, and twins that were learned here.
     List,
     /// Run a workload on a modelled drive in virtual time, and show what happens inside it.
     Simulate(simulate::Args),

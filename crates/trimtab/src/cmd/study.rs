@@ -226,6 +226,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let (scale, jobs) = scale(args, context, &path, tried)?;
     let workspace = safety::prepare(context, args.safety.reserve, &path, "study", &scale.plan(&jobs, tried))?;
+    possibilities.require_of(&workspace)?;
     let mut rig = RealRig::new(context, target, &path, workspace, possibilities, scale != QUICK);
     let asked = Asked {
         target: target.to_owned(),

@@ -66,7 +66,7 @@ fn put(path: &Path, place: Place, mut content: impl FnMut(&mut File) -> io::Resu
 
 /// As for any new document: what the umask leaves.
 fn mode() -> u32 {
-    umask().map_or(PRIVATE_FILE, |umask| 0o666 & !umask)
+    umask().map_or(PRIVATE_FILE, |umask| 0o664 & !umask)
 }
 
 /// An error if [`write`] could not write there: asked before hours of work.

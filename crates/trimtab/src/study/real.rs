@@ -65,6 +65,11 @@ impl Possibilities {
         Ok(Self { discard: Discard::of(&mount), identity, mount, trim_obstacle, remount_obstacle, locks: None })
     }
 
+    /// An error if `workspace` is on another filesystem: by name something else may have been looked at, whose mount option is nobody's to change.
+    pub fn require_of(&self, workspace: &Workspace) -> anyhow::Result<()> {
+        workspace.require_on(Some(&self.mount))
+    }
+
     /// Whether a policy that trims is going to be tried. Only then is anything trimmed at all.
     fn trims(&self, wanted: &[String]) -> bool {
         let is_batched = |offer: &Offer| offer.policy == policy::BATCHED && offer.obstacle.is_none();
@@ -332,6 +337,7 @@ impl Rig for RealRig<'_> {
         let discard = self.possibilities.discard_under(policy);
         let changed = self.change_option(&discard)?;
         let observer = Observer::start(&self.path).with_context(|| format!("cannot look at {}", self.path.display()))?;
+        self.workspace.require_on(observer.place().mount.as_ref())?;
         let name = format!("run-{}", self.runs);
         let (dir, path) = self.workspace.subdirectory(&name)?;
         let mut target = MountedDir::new(DirTarget::new(dir, &path, dir_options(job)));

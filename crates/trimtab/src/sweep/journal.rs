@@ -37,7 +37,7 @@ impl Journal {
     /// Another process writes to it; a damaged line that is not the last.
     pub fn open(directory: &Dir, name: &str) -> anyhow::Result<(Self, Vec<Row>)> {
         let shown = || directory.path().join(name).display().to_string();
-        let mode = umask().map_or(0o600, |umask| 0o666 & !umask);
+        let mode = umask().map_or(0o600, |umask| 0o664 & !umask);
         let (mut file, _) = directory.open_or_create(name, mode).with_context(|| format!("cannot open {}", shown()))?;
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let error = UsageError::missing(format!("another process runs this shard into {}", shown()));

@@ -56,6 +56,18 @@ pub(super) fn arrangements(from: &Candidate, sata: bool) -> Vec<Candidate> {
     all
 }
 
+/// With `crossing` of what a lone read takes on the channel, and the rest in the cell: reads show little more than the sum, and no step leads from cells that take
+/// long to slow channels.
+pub(super) fn divided(from: &Candidate, crossing: f64) -> Candidate {
+    let read = if from.kind.slc && !from.kind.folds { at::SLC_READ } else { at::READ };
+    let unit = from.kind.unit_bytes as f64 * 1e9;
+    let alone = from.number(read) + unit / from.number(at::CHANNEL);
+    let mut to = from.clone();
+    to.logs[read] = libm::log(alone * (1.0 - crossing));
+    to.logs[at::CHANNEL] = libm::log(unit / (alone * crossing));
+    to
+}
+
 /// With another mapping unit, what a TRIM costs for each byte unchanged; and what counts for TRIM stays, the larger of unit and alignment.
 pub(super) fn mapped_by(from: &Candidate, unit: u64) -> Option<Candidate> {
     let granularity = from.kind.unit_bytes.max(from.kind.trim_alignment_bytes);

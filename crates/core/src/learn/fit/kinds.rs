@@ -2,7 +2,7 @@
 
 use super::super::candidate::{Candidate, Kind};
 use super::super::invert::{invert, unit_written};
-use super::changes::{arrangements, mapped_by, neighbours, other_families, scattered_from};
+use super::changes::{arrangements, divided, mapped_by, neighbours, other_families, scattered_from};
 use super::{GAIN_MIN, Point, Problem, ROUNDS};
 use crate::rng::Stream;
 use alloc::vec::Vec;
@@ -34,6 +34,9 @@ const POLISHED: usize = 3;
 const POLISHED_MAX: f64 = 40.0;
 /// All arrangements of so many families are fitted side by side.
 const FAMILIES: usize = 2;
+/// Shares of a lone read that go over the channel, with which they are tried; the best of these are fitted as well.
+const CROSSINGS: [f64; 3] = [0.3, 0.7, 0.95];
+const DIVIDED: usize = 30;
 /// Where it is off by that even then, so many drives are drawn of whatever kind, and the best of them fitted.
 const UNEXPLAINED_STILL: f64 = 0.1;
 const SCATTERED: usize = 2000;
@@ -190,13 +193,17 @@ impl Problem<'_> {
     }
 
     /// Every arrangement of the families that explain most, each by its own slopes: half of them goes on each time. What looks bad at numbers that were made for
-    /// another may be what was meant.
+    /// another may be what was meant; besides, with a lone read divided otherwise, those that look best.
     fn side_by_side(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
         let mut of_families = of_families(tried);
         of_families.truncate(FAMILIES);
         let sata = !self.plan.reported.full_duplex;
-        let all = of_families.iter().flat_map(|point| arrangements(&point.candidate, sata)).collect();
-        let points: Vec<Point> = self.try_all(all)?.into_iter().flatten().collect();
+        let all: Vec<Candidate> = of_families.iter().flat_map(|point| arrangements(&point.candidate, sata)).collect();
+        let other = all.iter().flat_map(|one| CROSSINGS.iter().map(|share| divided(one, *share))).collect();
+        let mut points: Vec<Point> = self.try_all(all)?.into_iter().flatten().collect();
+        let mut other: Vec<Point> = self.try_all(other)?.into_iter().flatten().collect();
+        other.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        points.extend(other.into_iter().take(DIVIDED));
         self.best_of_many(points)
     }
 

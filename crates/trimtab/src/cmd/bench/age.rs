@@ -7,7 +7,7 @@ use crate::cmd::options::SafetyArgs;
 use crate::drives::simulate::Unwatched;
 use crate::host::Observer;
 use crate::output::Context;
-use crate::session::discard_option::{self, Discard};
+use crate::session::discard_option::Discard;
 use crate::session::runner::starts_now;
 use crate::session::safety::{self, Workspace};
 use crate::store::recipe;
@@ -195,7 +195,8 @@ fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) 
     let plan = args.plan(&workload.plan());
     let workspace = safety::prepare(context, args.safety.reserve, path, "bench age", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    let mount = discard_option::mount_of(path).ok();
+    let mount = observer.place().mount.clone();
+    workspace.require_on(mount.as_ref())?;
     let discard = mount.as_ref().map(Discard::of);
     let mut header = starts_now("age", args.settings(), TargetKind::Directory, &args.target, policy::AS_MOUNTED, args.seed);
     header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));

@@ -117,6 +117,7 @@ fn on_directory(args: &Args, context: &Context, streams: Vec<NfsStream>, path: &
     let plan = Plan { written: args.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
     let workspace = safety::prepare(context, args.safety.reserve, path, "bench nfs", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    workspace.require_on(observer.place().mount.as_ref())?;
     let epoch = Instant::now();
     let mut targets = Vec::new();
     let (dir, dir_path) = workspace.subdirectory("run")?;

@@ -8,7 +8,7 @@ use super::turns::AgainstArgs;
 use crate::cmd::options::SafetyArgs;
 use crate::host::Observer;
 use crate::output::Context;
-use crate::session::discard_option;
+use crate::session::discard_option::Discard;
 use crate::session::runner::starts_now;
 use crate::session::safety;
 use crate::session::safety::names::ARCHIVE;
@@ -201,12 +201,13 @@ fn header(args: &Args, source: &Source, kind: TargetKind) -> Header {
 fn on_directory(args: &Args, context: &Context, source: &Source, mut workload: Tree, path: &Path) -> anyhow::Result<(Run, End)> {
     let workspace = safety::prepare(context, args.safety.reserve, path, "bench tree", &workload.plan())?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    workspace.require_on(observer.place().mount.as_ref())?;
     let name = if args.source.tar.is_some() { ARCHIVE } else { "run" };
     let (dir, dir_path) = workspace.subdirectory(name)?;
     let options = DirOptions { seed: source.seed, ..DirOptions::default() };
     let mut target = MountedDir::new(DirTarget::new(dir, &dir_path, options));
     let mut header = header(args, source, TargetKind::Directory);
-    let discard = discard_option::of_path(path);
+    let discard = observer.place().mount.as_ref().map(Discard::of);
     header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
     let online = discard.is_some_and(|discard| discard.is_on());
     let mut watch = Watch::new(context, "tree", &workload.plan(), Some(workspace.guard()?));

@@ -9,18 +9,19 @@ use crate::output::lines::prose;
 use crate::output::{self, Context};
 use crate::report::file::{self, Place};
 use crate::report::layout::on_screen;
-use crate::store::recipe;
 use crate::sys::interrupt::{self, Interrupted};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use rayon::prelude::*;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::document::{Narrow, Table};
 use trimtab_core::drive::spec::DriveSpec;
 use trimtab_core::drive::spec::twin::{Origin, Twin};
 use trimtab_core::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
+use trimtab_core::sweep::hex;
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::usage::UsageError;
 
@@ -29,8 +30,9 @@ use trimtab_core::usage::UsageError;
 #[command(after_help = "\
 The workloads: reads and writes of 4 KiB, mixed 7 to 3, with 1, 4 and 32 in flight; random writes until they stay as fast as they are; TRIMs of many sizes \
 with a read beside them; a tree that is unpacked and deleted, and PostMark, on ext4. No probe runs any of them. The predictions are written to a file before \
-anything is measured. Both drives are tried at 1 GiB of the same proportions, in virtual time.
+anything is measured, and its SHA-256 is printed, as sha256sum shows it. Both drives are tried at 1 GiB of the same proportions, in virtual time.
 On a real drive: reads of 4 and 32 KiB, and with a directory or --destroy mixed reads and writes, on 32 MiB, three times.
+The exit status is 0 whether intervals hold or not; with --json, 'held' and 'figures' say how many do.
 
 Examples:
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
@@ -108,19 +110,20 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let document = json!({
         "twin": args.twin,
         "target": args.target,
-        "predictions": { "file": kept, "hash": hash },
+        "predictions": { "file": kept, "sha256": hash },
         "figures": lines.iter().map(Line::as_json).collect::<Vec<_>>(),
         "held": lines.iter().filter(|line| line.holds()).count(),
         "notes": notes,
     });
-    context.report("twin-check", 1, &document, || text(&lines, &notes, &kept.display().to_string(), &hash, size))?;
+    context.report("twin-check", 2, &document, || text(&lines, &notes, &kept.display().to_string(), &hash, size))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Seen: "21 of 21 intervals hold" of a twin of which `drive learn` had said that it explains nothing.
 fn unexplained_twin(origin: &Origin) -> Option<String> {
     (!origin.is_explained()).then(|| {
-        "no drive explained what this twin was learned from: its intervals are so wide that it says little that they hold".to_owned()
+        "no drive explained what this twin was learned from, so that neither what it predicts nor that an interval holds says much"
+            .to_owned()
     })
 }
 
@@ -155,7 +158,7 @@ fn predicted(
     if predicted.is_empty() { Err(UsageError::new("no drive of the ensemble can be tried").into()) } else { Ok(predicted) }
 }
 
-/// Writes down what is predicted, before anything is measured; a hash of that, and where it is.
+/// Writes down what is predicted, before anything is measured; the hash of that file, and where it is.
 fn keep(args: &Args, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) -> anyhow::Result<(String, PathBuf)> {
     let content = json!({
         "twin": spec.name,
@@ -163,8 +166,8 @@ fn keep(args: &Args, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) ->
         "seed": args.seed,
         "predictions": predicted.iter().map(prediction).collect::<Vec<_>>(),
     });
-    let hash = recipe::hash(&content.to_string());
-    let text = output::document("twin-predictions", 1, &json!({ "hash": hash, "content": content }))?;
+    let text = output::document("twin-predictions", 2, &content)?;
+    let hash = hex(&Sha256::digest(&text));
     let path = args.predictions.clone().unwrap_or_else(|| PathBuf::from(format!("{}-predictions.json", spec.name)));
     Ok((hash, file::write(&path, text.as_bytes(), Place::Free)?))
 }
@@ -359,7 +362,7 @@ fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str, size: Option<B
     let held = lines.iter().filter(|line| line.holds()).count();
     let tried = size.map_or_else(String::new, |size| format!("; tried at {size} each"));
     let sum = format!(
-        "{}{held} of {} intervals hold what was measured{}. Predicted before, and kept in {} (hash {hash}){tried}.",
+        "{}{held} of {} intervals hold what was measured{}. Predicted before, and kept in {} (SHA-256 {hash}){tried}.",
         if size.is_some() { "MODELLED, in virtual time: " } else { "" },
         lines.len(),
         if held < lines.len() { " (how far off: the prediction against it)" } else { "" },

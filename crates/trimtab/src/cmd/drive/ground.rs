@@ -2,6 +2,7 @@
 
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::host::below::Below;
+use crate::host::mountinfo::Mount;
 use crate::output::Context;
 use crate::session::safety::{self, Workspace, consent};
 use crate::sys::{fiemap, interrupt};
@@ -70,6 +71,11 @@ impl Ground {
     }
 
     /// Closes it, and removes what was made for it.
+    /// See [`Workspace::require_on`].
+    pub fn require_on(&self, mount: Option<&Mount>) -> anyhow::Result<()> {
+        self.workspace.as_ref().map_or(Ok(()), |workspace| workspace.require_on(mount))
+    }
+
     pub fn close(self) -> anyhow::Result<()> {
         let Self { drive, workspace, .. } = self;
         drop(drive);

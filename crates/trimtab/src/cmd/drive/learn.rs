@@ -232,7 +232,10 @@ fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, contex
         let unexplained = match twin.origin.off() {
             0..5 => String::new(),
             off => {
-                format!(" What the best leaves unexplained of them is {:.0} %; predictions are as much less certain.", off as f64 / 10.0)
+                format!(
+                    " The best explains two of three of them to within {:.0} %; predictions are as much less certain.",
+                    off as f64 / 10.0
+                )
             }
         };
         let explains = twin.origin.is_explained();
@@ -245,6 +248,7 @@ fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, contex
             fitted.tried,
             if explains { fitted.explained } else { 0 }
         );
+        let head = if explains { head } else { format!("{head} What follows is of the nearest, and its intervals mean little.") };
         let notes: String = twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
         let path = output::plain(&written.display().to_string()).into_owned();
         let end = if explains {

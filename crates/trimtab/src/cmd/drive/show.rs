@@ -19,7 +19,7 @@ use trimtab_core::units::{Bytes, Nanos};
     after_help = "Examples:\n  trimtab drive show ocz-vertex-le-100gb\n  trimtab drive show ocz-vertex-le-100gb --toml > mine.toml\n  trimtab drive show ./mine.toml --json"
 )]
 pub struct Args {
-    /// A shipped drive, or the path of a specification file.
+    /// A shipped drive, a twin by its name, or the path of a specification file.
     drive: String,
     /// Print the file itself, as a start for your own specification.
     #[arg(long, conflicts_with = "json")]

@@ -2,6 +2,9 @@
 
 use super::Ground;
 use crate::output::Context;
+use crate::sys::interrupt;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;
@@ -54,9 +57,24 @@ pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
     let shown = crate::output::on_stderr(&crate::output::plain(&format!("{question} [y/N]")));
     write!(err, "{} ", shown.trim_end())?;
     err.flush()?;
+    answered()?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Waits until there is an answer. Reading it goes on behind a signal, and whoever interrupts a question has answered it.
+fn answered() -> anyhow::Result<()> {
+    let stdin = std::io::stdin();
+    let a_moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    loop {
+        interrupt::check()?;
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&a_moment)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(std::io::Error::from(errno).into()),
+        }
+    }
 }
 
 #[cfg(test)]

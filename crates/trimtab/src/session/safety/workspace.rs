@@ -4,6 +4,7 @@
 
 use super::names::{self, ARCHIVE, MARKER};
 use super::{Ground, Guard, consent};
+use crate::host::mountinfo::{self, Mount};
 use crate::host::processes::{boot_id, started};
 use crate::output::Context;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, Removal};
@@ -53,6 +54,18 @@ impl Workspace {
                 let _ = parent.remove_tree(&name, &dir);
                 Err(anyhow!(error).context(format!("cannot set up {}", path.display())))
             }
+        }
+    }
+
+    /// An error if it is not on `mount`, which was found by name: whoever may change a directory on the way can have had the name lead elsewhere for a moment.
+    pub fn require_on(&self, mount: Option<&Mount>) -> anyhow::Result<()> {
+        let here = mountinfo::mount_id_of(&self.dir);
+        match mount.zip(here) {
+            Some((mount, here)) if mount.id != here => {
+                let (path, other) = (self.path.display(), mount.mount_point.display());
+                Err(anyhow!("{path} is not on {other}, to which its name led a moment before: somebody changes directories there"))
+            }
+            _ => Ok(()),
         }
     }
 

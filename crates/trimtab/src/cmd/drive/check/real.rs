@@ -70,6 +70,7 @@ impl Checked {
     pub fn measured(self, args: &Args, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
         let Self { path, below, area, mut ground } = self;
         let observer = Observer::start(&path).with_context(|| format!("cannot look at {}", path.display()))?;
+        ground.require_on(observer.place().mount.as_ref())?;
         let direct = DirectWatch::start(&observer).ok();
         let mut bar = Progress::new(context, "check", Counting::Items, ROUNDS);
         let (mut rounds, mut own) = (Vec::new(), OwnIo::default());

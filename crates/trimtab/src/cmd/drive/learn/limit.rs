@@ -33,7 +33,11 @@ impl FromStr for WriteLimit {
                 .map_err(|_| format!("'{text}' is neither a size such as 500MB or 4GiB nor a share of the drive such as 1%"));
         };
         let percent: f64 = percent.trim().parse().map_err(|_| format!("'{text}' is not a share such as 1% or 0.5%"))?;
-        if percent > 0.0 && percent <= 100.0 { Ok(Self::Percent(percent)) } else { Err(format!("'{text}' is not between 0% and 100%")) }
+        if percent > 0.0 && percent <= 100.0 {
+            Ok(Self::Percent(percent))
+        } else {
+            Err(format!("'{text}' is not more than 0% and at most 100%"))
+        }
     }
 }
 

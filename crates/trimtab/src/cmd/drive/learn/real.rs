@@ -68,6 +68,7 @@ pub fn measure(
     let wanted = plan.area;
     let plan = on_what_there_is(plan, &ground, area)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    ground.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(args.time.0);
     let rounds = Rounds { root: &root, below: &below, plan: &plan, most, until, kept: &kept };
@@ -141,6 +142,10 @@ fn probed_path<'a>(args: &Args, spec: &'a TargetSpec) -> anyhow::Result<&'a Path
         TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
+    if args.destroy.is_given() && !matches!(spec, TargetSpec::Device(_)) {
+        let what = format!("{} is not a device, and nothing in it is destroyed", args.target);
+        return Err(UsageError::new(what).hint("leave out --destroy and --overwrite").into());
+    }
     match (spec, args.budget.budget()) {
         (TargetSpec::Directory(_), Budget::Reads) => {
             let what = format!("with --budget reads nothing is written to {}, and a directory has nothing to read", args.target);
@@ -276,19 +281,24 @@ fn together_of(made: &[Round], notes: &mut Vec<String>) -> Together {
         notes.push("there was one round of probes only, so it is not known how much their figures scatter; a larger --write-limit or --time allows more".to_owned());
     }
     if !all.unsteady.is_empty() {
-        let mut named: Vec<String> =
-            all.unsteady.iter().take(NAMED).map(|(name, low, high)| format!("{name}: {} to {}", time(*low), time(*high))).collect();
+        let mut named: Vec<String> = all
+            .unsteady
+            .iter()
+            .take(NAMED)
+            .map(|(name, low, high)| format!("{name}: {} to {}", time(name, *low), time(name, *high)))
+            .collect();
         if all.unsteady.len() > NAMED {
             named.push(format!("{} more", all.unsteady.len() - NAMED));
         }
         notes.push(format!("figures that differ between rounds count for less ({})", named.join("; ")));
     }
     if all.drift.abs() > DRIFT {
-        let how = if all.drift > 0.0 { "slower" } else { "faster" };
-        notes.push(format!(
-            "the last round was {} % {how} than the first: heat, a cache that fills, or work in the background",
-            three_digits(100.0 * all.drift.abs())
-        ));
+        let how = if all.drift > 0.0 {
+            "slower than the first: heat, a cache that fills, or work in the background"
+        } else {
+            "faster than the first: work that has ended, of others or of the drive itself"
+        };
+        notes.push(format!("the last round was {} % {how}", three_digits(100.0 * all.drift.abs())));
     }
     let mut others: Vec<&String> = counted.iter().flat_map(|round| &round.warnings).collect();
     others.dedup_by_key(|text| text.split_whitespace().take(2).collect::<Vec<_>>().join(" "));

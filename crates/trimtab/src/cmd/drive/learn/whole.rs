@@ -56,6 +56,7 @@ pub fn on_a_drive(
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    ground.require_on(observer.place().mount.as_ref())?;
     let mut notes = Vec::new();
     let found =
         emptied(&mut ground.drive, spec, below, &mut notes).and_then(|()| Ok(learn::probe_whole(&mut ground.drive, plan, watching)?));
