@@ -430,6 +430,19 @@ mod tests {
         Owner { directory: None, ..Owner::this_process(&Dir::open(anywhere.path()).unwrap()).unwrap() }
     }
 
+    #[test]
+    fn a_mount_that_the_workspace_is_not_on_is_refused() {
+        let (_dir, ground) = ground();
+        let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
+        let mounts = mountinfo::read(&crate::host::root::Root::live().unwrap()).unwrap();
+        let here = mountinfo::mount_id_of(&workspace.dir).unwrap();
+        for mount in &mounts {
+            assert_eq!(workspace.require_on(Some(mount)).is_ok(), mount.id == here, "{}", mount.mount_point.display());
+        }
+        assert!(mounts.iter().any(|mount| mount.id == here) && mounts.len() > 1, "this test tries nothing");
+        assert!(workspace.require_on(None).is_ok());
+    }
+
     /// What a process leaves that is killed.
     fn crashed(dir: &Path, name: &str, owner: &Owner) -> PathBuf {
         let path = dir.join(format!("{PREFIX}{}-{name}", owner.pid));
