@@ -169,8 +169,7 @@ fn worst(odd: &[(Observation, f64)]) -> Vec<&(Observation, f64)> {
 #[must_use]
 pub fn too_little(called: &str, limit: u64, least: u64) -> UsageError {
     let what = format!("with {} to be written nothing can be learned of {called}", Bytes(limit));
-    UsageError::new(what)
-        .hint(format!("--write-limit {}MiB is the least, for one round of probes; twice as much is enough for three", least >> 20))
+    UsageError::new(what).hint(format!("--write-limit {}MiB is the least", least >> 20))
 }
 
 /// A twin is called after its drive, with `twin-of-` before it.

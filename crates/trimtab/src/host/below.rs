@@ -3,6 +3,7 @@
 use super::Place;
 use super::block::{Bus, Kind, Layer, Stack};
 use super::drive;
+use super::mountinfo::Mount;
 use super::root::Root;
 use std::path::Path;
 use trimtab_core::learn::learned::one_line;
@@ -35,6 +36,8 @@ pub struct Below {
     pub volatile_cache: bool,
     /// Type of the filesystem; `None` of a device.
     pub fs_type: Option<String>,
+    /// The mount that the place is on; `None` of a device.
+    pub mount: Option<Mount>,
     /// Everything below the place.
     pub stack: Stack,
     /// What else has a say in figures taken here.
@@ -86,6 +89,7 @@ impl Below {
             volatile_cache: root.read(top.queue().join("write_cache")).is_none_or(|says| says.trim() != "write through"),
             fs_type,
             notes: notes(&place.stack, bus),
+            mount: place.mount,
             stack: place.stack,
         })
     }

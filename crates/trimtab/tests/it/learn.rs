@@ -91,6 +91,7 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&["drive:laptop-7200rpm"][..], "is a disk"),
         (&[".", "--budget", "reads"], "a directory has nothing to read"),
         (&["Cargo.toml"], "is a file, and is not written to"),
+        (&[".", "--destroy", "."], ". is not a device, and nothing in it is destroyed"),
         (&["/proc"], "there is no drive below /proc: proc is not on a block device"),
         (&["."], "with 1.00 kB to be written nothing can be learned"),
         (&["drive:nowhere"], "no drive called"),

@@ -55,6 +55,15 @@ pub fn check_nothing_is_risked(target: &str, safety: &SafetyArgs, destroy: &Dest
     Ok(())
 }
 
+/// Refuses what lets a device be written over, where something else was named.
+pub fn check_only_devices_are_destroyed(target: &str, spec: &TargetSpec, destroy: &DestroyArgs) -> anyhow::Result<()> {
+    if destroy.is_given() && !matches!(spec, TargetSpec::Device(_)) {
+        let what = format!("{target} is not a device, and nothing in it is destroyed");
+        return Err(UsageError::new(what).hint("leave out --destroy and --overwrite").into());
+    }
+    Ok(())
+}
+
 /// What is probed, opened.
 pub struct Ground {
     /// It. Closed before its directory is removed.
@@ -121,7 +130,7 @@ impl Way<'_> {
         match spec {
             TargetSpec::Directory(path) => {
                 let amount = workload::Plan { written: Bytes(most), space: Bytes(self.area), ops: None };
-                let workspace = safety::prepare(context, self.reserve, path, self.what, &amount)?;
+                let workspace = self.workspace(context, path, &amount)?;
                 let (dir, dir_path) = workspace.subdirectory("run")?;
                 self.write_in_place(&dir);
                 let file = BlockFile::create(dir, &dir_path, FILE, Bytes(self.area), &self.options())?;
@@ -147,7 +156,7 @@ impl Way<'_> {
     fn in_directory(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<Ground> {
         let size = self.area + SLACK_MIN.max(self.area / 16).next_multiple_of(PIECE);
         let amount = workload::Plan { written: Bytes(most), space: Bytes(size), ops: None };
-        let workspace = safety::prepare(context, self.reserve, path, self.what, &amount)?;
+        let workspace = self.workspace(context, path, &amount)?;
         let (dir, dir_path) = workspace.subdirectory("run")?;
         self.write_in_place(&dir);
         let file = BlockFile::create(dir, &dir_path, FILE, Bytes(size), &self.options())?;
@@ -163,6 +172,13 @@ impl Way<'_> {
         })?;
         drive.set_pieces(pieces);
         Ok(Ground { drive, workspace: Some(workspace), written: size })
+    }
+
+    /// A directory of our own, on the drive that was looked at.
+    fn workspace(&self, context: &Context, path: &Path, amount: &workload::Plan) -> anyhow::Result<Workspace> {
+        let workspace = safety::prepare(context, self.reserve, path, self.what, amount)?;
+        workspace.require_on(self.below.mount.as_ref())?;
+        Ok(workspace)
     }
 
     /// As a drive sees it; checksums and copies would be measured instead.

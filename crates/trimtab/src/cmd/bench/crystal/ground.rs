@@ -219,6 +219,7 @@ fn on_directory(
 ) -> anyhow::Result<Ground> {
     let workspace = safety::prepare(context, args.safety.reserve, path, &what(workload), &workload.plan())?;
     let observer = observe(path)?;
+    workspace.require_on(observer.place().mount.as_ref())?;
     let (dir, dir_path) = workspace.subdirectory("run")?;
     let target = BlockFile::create(dir, &dir_path, FILE, settings.size, options)?;
     Ok(Ground::Real { target: Box::new(target), workspace: Some(workspace), observer, found: Vec::new() })

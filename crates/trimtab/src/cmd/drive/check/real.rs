@@ -1,6 +1,6 @@
 //! Checking a twin on the drive that is there.
 
-use super::super::ground::{Ground, Way};
+use super::super::ground::{Ground, Way, check_only_devices_are_destroyed};
 use super::{Args, Measured};
 use crate::host::Observer;
 use crate::host::below::Below;
@@ -34,6 +34,7 @@ pub struct Checked {
 impl Checked {
     /// Opens what `target` names; a file is only read, and so is a device whose content may not go.
     pub fn open(args: &Args, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+        check_only_devices_are_destroyed(&args.target, target, &args.destroy)?;
         let (path, writes) = match target {
             TargetSpec::Directory(path) => (path.clone(), true),
             TargetSpec::File(path) => (path.clone(), false),

@@ -2,7 +2,7 @@
 
 mod kept;
 
-use super::super::ground::{Ground, Way};
+use super::super::ground::{Ground, Way, check_only_devices_are_destroyed};
 use super::{Args, Watching};
 use crate::drives::twins;
 use crate::host::Observer;
@@ -142,10 +142,7 @@ fn probed_path<'a>(args: &Args, spec: &'a TargetSpec) -> anyhow::Result<&'a Path
         TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
-    if args.destroy.is_given() && !matches!(spec, TargetSpec::Device(_)) {
-        let what = format!("{} is not a device, and nothing in it is destroyed", args.target);
-        return Err(UsageError::new(what).hint("leave out --destroy and --overwrite").into());
-    }
+    check_only_devices_are_destroyed(&args.target, spec, &args.destroy)?;
     match (spec, args.budget.budget()) {
         (TargetSpec::Directory(_), Budget::Reads) => {
             let what = format!("with --budget reads nothing is written to {}, and a directory has nothing to read", args.target);
