@@ -12,6 +12,7 @@ pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes
 use self::progress::Doing;
 use crate::sys::descriptor::ClosedPipe;
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -148,17 +149,15 @@ pub fn complain(text: &str) {
 
 /// `text` as standard error takes it, with a newline at its end: on a terminal no word is broken, in a file a message stays one line.
 pub fn on_stderr(text: &str) -> String {
-    let width = std::io::stderr().is_terminal().then(width_of_stderr).flatten();
-    match width {
+    match width_of_stderr() {
         Some(width) => lines::paragraph(text, Some(width), "", "  "),
         None => format!("{text}\n"),
     }
 }
 
-/// Columns of the terminal that standard error goes to. A terminal that does not know its width says 0.
+/// Columns of the terminal behind standard error.
 fn width_of_stderr() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    size_of(std::io::stderr()).0
 }
 
 /// Lets a closed pipe end the program quietly, as it ends every other filter: Rust ignores SIGPIPE at start.
@@ -222,7 +221,7 @@ pub fn stdout() -> Box<dyn std::io::Write> {
 
 /// The same, in a way that does not keep others from writing to it as well, and for text: behind a pipe there may be a terminal.
 pub fn unlocked_stdout() -> std::io::Result<Box<dyn std::io::Write + Send>> {
-    let out = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?);
+    let out = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     Ok(Box::new(Readable(out)))
 }
 
@@ -242,9 +241,43 @@ impl<W: std::io::Write> std::io::Write for Readable<W> {
 
 /// Columns of the screen that standard output goes to: of the terminal, or what `COLUMNS` says; `None` where nothing has to be broken.
 pub fn width() -> Option<usize> {
-    let of_terminal = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
-    let said = || std::env::var("COLUMNS").ok()?.trim().parse::<usize>().ok();
-    // A terminal that does not know its width says 0.
-    let known = |columns: &usize| *columns > 0;
-    std::io::stdout().is_terminal().then(of_terminal).flatten().filter(known).or_else(|| said().filter(known))
+    let said = || std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0);
+    size_of(std::io::stdout()).0.or_else(said)
+}
+
+/// Columns and rows of the terminal behind `stream`. A terminal that does not know a size reports 0.
+fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
+    let size = rustix::termios::tcgetwinsize(stream).ok();
+    let known = |cells: u16| Some(usize::from(cells)).filter(|cells| *cells > 0);
+    (size.and_then(|size| known(size.ws_col)), size.and_then(|size| known(size.ws_row)))
+}
+
+/// Replaces the contents of the terminal behind standard output with `text`, cut to the terminal's size.
+pub fn redraw(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(frame(&plain(text), size_of(std::io::stdout()).1).as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The control sequences that draw `text` from the top left corner. The last of `rows` stays free for the cursor.
+fn frame(text: &str, rows: Option<usize>) -> String {
+    const HOME_WITHOUT_WRAPPING: &str = "\x1b[?7l\x1b[H";
+    const CLEAR_LINE: &str = "\x1b[K\n";
+    const CLEAR_BELOW_AND_WRAP: &str = "\x1b[J\x1b[?7h";
+    let most = rows.map_or(usize::MAX, |rows| rows.saturating_sub(1));
+    let lines: String = text.lines().take(most).flat_map(|line| [line, CLEAR_LINE]).collect();
+    format!("{HOME_WITHOUT_WRAPPING}{lines}{CLEAR_BELOW_AND_WRAP}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_taller_than_the_terminal_is_cut() {
+        let lines = |rows| frame("a\nb\nc\n", rows).matches("\x1b[K\n").count();
+        assert_eq!([Some(1), Some(3), Some(4), Some(9), None].map(lines), [0, 2, 3, 3, 3]);
+        assert_eq!(frame("a\nb\n", Some(2)), "\x1b[?7l\x1b[Ha\x1b[K\n\x1b[J\x1b[?7h");
+    }
 }

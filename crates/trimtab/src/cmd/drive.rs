@@ -14,7 +14,6 @@ mod simulate;
 mod status;
 mod trace;
 mod validate;
-mod watch;
 
 use crate::output::Context;
 use crate::session::notes::Reach;
@@ -46,8 +45,8 @@ enum Command {
     Attach(attach::Args),
     /// Show attached drives: requests, latencies, discards, the model's counters.
     Status(status::Args),
-    /// Watch an attached drive at work.
-    Watch(watch::Args),
+    /// Show the status of attached drives, redrawn each second.
+    Watch(status::Args),
     /// Cut the power of an attached drive, or restore it.
     Power(power::Args),
     /// Describe a recording or another trace, or print it for fio or in blkparse's format.
@@ -79,7 +78,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Validate(args) => validate::run(args, context),
         Command::Attach(args) => attach::run(args, context),
         Command::Status(args) => status::run(args, context),
-        Command::Watch(args) => watch::run(args, context),
+        Command::Watch(args) => status::watch(args, context),
         Command::Power(args) => power::run(args, context),
         Command::Trace(args) => trace::run(args, context),
         Command::Replay(args) => replay::run(args, context),

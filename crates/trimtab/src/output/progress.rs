@@ -7,7 +7,7 @@ mod now;
 pub use now::{CountsDiscards, Doing};
 
 use self::now::Now;
-use crate::output::{Context, plain};
+use crate::output::{Context, plain, width_of_stderr};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -225,8 +225,7 @@ impl View {
 /// Columns of the terminal that it is drawn on.
 fn columns() -> usize {
     const WHERE_NOBODY_KNOWS: usize = 80;
-    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
-    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(WHERE_NOBODY_KNOWS)
+    width_of_stderr().unwrap_or(WHERE_NOBODY_KNOWS)
 }
 
 impl State {

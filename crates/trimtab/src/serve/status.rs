@@ -1,4 +1,4 @@
-//! What a server tells about itself: the document of `trimtab drive status --json`, and what `drive watch` draws.
+//! What a server tells about itself: the document of `trimtab drive status --json`, and the figures of its text.
 
 use crate::serve::runtime::Record;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,13 @@ pub struct ByKind {
     pub trim: Requests,
     /// Flushes.
     pub flush: Requests,
+}
+
+impl ByKind {
+    /// Each kind under its name.
+    pub fn named(&self) -> [(&'static str, &Requests); 4] {
+        [("read", &self.read), ("write", &self.write), ("trim", &self.trim), ("flush", &self.flush)]
+    }
 }
 
 /// The requests of one second of real time.

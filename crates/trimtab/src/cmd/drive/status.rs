@@ -1,15 +1,16 @@
-//! `trimtab drive status`.
+//! `trimtab drive status` and `trimtab drive watch`.
 
 mod counters;
 
-use crate::output::Context;
 use crate::output::lines::prose;
+use crate::output::{self, Context};
 use crate::report::layout::on_screen;
 use crate::serve::control::{Ask, Client};
 use crate::serve::runtime::{self, Entry, Runtime, State};
 use crate::serve::status::Status;
 use crate::serve::transport::Transport;
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_core::document::Table;
@@ -20,9 +21,12 @@ const EXAMPLES: &str = "\
 Examples:
   trimtab drive status                     every attached drive
   trimtab drive status --json              every counter by its name, in bytes and nanoseconds
-  trimtab drive status /dev/loop0";
+  trimtab drive status /dev/loop0
+  trimtab drive watch /dev/loop0           the same, redrawn each second until Ctrl-C
 
-/// Arguments of `trimtab drive status`.
+Without a terminal, 'drive watch' prints the status once.";
+
+/// Arguments of `trimtab drive status` and `trimtab drive watch`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -31,29 +35,58 @@ pub struct Args {
     drive: Option<String>,
 }
 
-/// Shows it.
+/// What the servers of drives report, and remarks about servers that report nothing.
+struct Report {
+    drives: Vec<Status>,
+    remarks: Vec<String>,
+}
+
+impl Report {
+    fn in_words(&self) -> String {
+        if self.drives.is_empty() { "no drive is attached\n".to_owned() } else { self.drives.iter().map(in_words).collect() }
+    }
+}
+
+/// Prints the status of attached drives.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let report = ask(args)?;
+    report.remarks.iter().for_each(|remark| context.remark(remark));
+    context.report("drive-status", 1, &serde_json::json!({ "drives": &report.drives }), || report.in_words())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Redraws the status each second until the user interrupts it. Without a terminal, prints it once.
+pub fn watch(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    if context.json || !std::io::stdout().is_terminal() {
+        return run(args, context);
+    }
+    loop {
+        let report = ask(args)?;
+        output::redraw(&format!("{}{}", report.in_words(), report.remarks.join("\n")))?;
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn ask(args: &Args) -> anyhow::Result<Report> {
     let runtime = Runtime::open()?;
     let entries = match &args.drive {
         Some(drive) => vec![runtime.find(Some(drive))?],
         None => runtime.entries()?,
     };
-    let mut shown = Vec::new();
+    let mut report = Report { drives: Vec::new(), remarks: Vec::new() };
     for entry in &entries {
         match &entry.state {
             State::Running(record) => match status_of(entry) {
-                Ok(status) => shown.push(status),
+                Ok(status) => report.drives.push(status),
                 // It may be dying, which takes a moment.
                 Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),
-                Err(_) => context.remark(&crashed(entry)),
+                Err(_) => report.remarks.push(crashed(entry)),
             },
-            State::Starting => context.remark(&format!("trimtab: {}: its server is just being started", entry.id)),
-            State::Dead(_) => context.remark(&crashed(entry)),
+            State::Starting => report.remarks.push(format!("trimtab: {}: its server is just being started", entry.id)),
+            State::Dead(_) => report.remarks.push(crashed(entry)),
         }
     }
-    let text = || if shown.is_empty() { "no drive is attached\n".to_owned() } else { shown.iter().map(in_words).collect() };
-    context.report("drive-status", 1, &serde_json::json!({ "drives": &shown }), text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(report)
 }
 
 fn crashed(entry: &Entry) -> String {
@@ -61,7 +94,7 @@ fn crashed(entry: &Entry) -> String {
 }
 
 /// Asks the server of `entry`.
-pub(super) fn status_of(entry: &Entry) -> anyhow::Result<Status> {
+fn status_of(entry: &Entry) -> anyhow::Result<Status> {
     Client::connect(&entry.home.control())?.ask(&Ask::Status)
 }
 
@@ -83,12 +116,18 @@ fn in_words(status: &Status) -> String {
     for fault in &status.faults {
         let _ = writeln!(text, "fault: {fault}");
     }
-    let mut requests = Table::new("", &["requests", "count", "bytes", "failed", "mean", "p50", "p99", "max"]);
-    let kinds = &status.requests;
-    for (name, kind) in [("read", &kinds.read), ("write", &kinds.write), ("trim", &kinds.trim), ("flush", &kinds.flush)] {
+    let mut requests = Table::new("", &["requests", "count", "bytes", "last second", "failed", "mean", "p50", "p99", "max"]);
+    let last = status.seconds.last().map(|second| second.requests).unwrap_or_default();
+    for ((name, kind), (_, now)) in status.requests.named().into_iter().zip(last.named()) {
         let latency = kind.latency;
         let shown = [latency.mean_ns as u64, latency.p50_ns, latency.p99_ns, latency.max_ns].map(|ns| Nanos(ns).to_string());
-        let mut row = vec![name.to_owned(), grouped(kind.count), Bytes(kind.bytes).to_string(), grouped(kind.failed)];
+        let mut row = vec![
+            name.to_owned(),
+            grouped(kind.count),
+            Bytes(kind.bytes).to_string(),
+            format!("{}/s", Bytes(now.bytes)),
+            grouped(kind.failed),
+        ];
         row.extend(shown);
         requests.row(row);
     }
