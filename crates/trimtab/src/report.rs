@@ -9,7 +9,6 @@ pub mod markdown;
 pub mod nfs;
 pub mod page_data;
 pub mod palette;
-pub mod png;
 pub mod run;
 pub mod series;
 pub mod svg;

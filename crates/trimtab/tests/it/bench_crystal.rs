@@ -1,6 +1,6 @@
 //! `bench crystal`: directories, files, devices, modelled drives, and what it owes to all of them.
 
-use crate::support::{LoopDevice, LoopMount, at_home, have_root, process, program, run, skip, trimtab};
+use crate::support::{LoopDevice, LoopMount, process, run, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn crystaldiskmarks_text_is_printed_or_written() {
 fn files_that_are_there_are_refused_before_anything_is_measured() {
     let (dir, store) = (scratch(), scratch());
     let dir = dir.path().to_str().unwrap();
-    for (option, name) in [("--cdm-text", "cdm.txt"), ("--picture", "bars.svg"), ("--picture", "bars.png")] {
+    for (option, name) in [("--cdm-text", "cdm.txt"), ("--picture", "bars.svg")] {
         let file = store.path().join(name);
         std::fs::write(&file, "mine").unwrap();
         let path = file.to_str().unwrap();
@@ -88,11 +88,24 @@ fn files_that_are_there_are_refused_before_anything_is_measured() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
         assert!(!store.path().join("store.db").exists(), "nothing was measured for it");
     }
-    small(store.path(), &["--yes", "--picture", "bars.jpeg", dir]).code(2).stderr(contains("neither .svg nor .png"));
-    let (text, bars) = (store.path().join("cdm.txt"), store.path().join("bars.png"));
+    let (text, bars) = (store.path().join("cdm.txt"), store.path().join("bars.svg"));
     small(store.path(), &["--yes", "--force", "--cdm-text", text.to_str().unwrap(), "--picture", bars.to_str().unwrap(), dir]).success();
     assert!(std::fs::read_to_string(text).unwrap().contains("Sequential Read : "));
-    assert!(std::fs::read(bars).unwrap().starts_with(b"\x89PNG\r\n"));
+    assert!(std::fs::read_to_string(bars).unwrap().contains("<text"));
+}
+
+#[test]
+fn picture_with_another_ending_than_svg_is_refused_first() {
+    let (dir, store) = (scratch(), scratch());
+    for name in ["bars.png", "bars.jpeg", "bars.PNG"] {
+        let picture = store.path().join(name);
+        let refused = small(store.path(), &["--yes", "--picture", picture.to_str().unwrap(), dir.path().to_str().unwrap()]).code(2);
+        refused.stderr(contains("a picture is an SVG file; use ").and(contains("bars.svg")));
+        assert!(!picture.exists() && !store.path().join("store.db").exists(), "{name}");
+    }
+    let upper = store.path().join("BARS.SVG");
+    small(store.path(), &["--yes", "--picture", upper.to_str().unwrap(), dir.path().to_str().unwrap()]).success();
+    assert!(std::fs::read_to_string(upper).unwrap().contains("<text"));
 }
 
 #[test]
@@ -315,29 +328,4 @@ fn what_is_refused_leaves_no_store_and_one_that_could_not_be_used_is_said_first(
         .assert()
         .code(1)
         .stderr(contains("cannot use store"));
-}
-
-/// A PNG has its names and figures drawn, or is refused before anything is measured.
-#[test]
-fn without_fonts_a_png_is_refused_at_once_and_an_svg_is_drawn() {
-    if !have_root() {
-        return skip("root");
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let program = program();
-    let draw = |picture: &str| {
-        let hidden = "for d in /usr/share/fonts /usr/local/share/fonts; do [ ! -d $d ] || mount -t tmpfs none $d; done; exec \"$@\"";
-        let mut command = std::process::Command::new("unshare");
-        at_home(&mut command);
-        command.args(["--mount", "sh", "-c", hidden, "sh"]).arg(&program).args(["bench", "crystal", "drive:sata-tlc-500gb"]);
-        command.args(["--size", "64MiB", "--passes", "1", "--time", "1s", "--picture", picture, "--store", "r.db"]);
-        command.current_dir(dir.path()).env("HOME", dir.path()).output().unwrap()
-    };
-    let refused = draw("bars.png");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("a PNG needs a font, and none is installed; an SVG needs none"), "{said}");
-    assert!(refused.stdout.is_empty() && !dir.path().join("bars.png").exists() && !dir.path().join("r.db").exists(), "{said}");
-    let drawn = draw("bars.svg");
-    assert!(drawn.status.success(), "{}", String::from_utf8_lossy(&drawn.stderr));
-    assert!(std::fs::read_to_string(dir.path().join("bars.svg")).unwrap().contains("<text"));
 }

@@ -11,8 +11,8 @@ use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives;
 use crate::output::Context;
 use crate::output::progress::{Counting, Progress as Bar};
+use crate::report::cdm;
 use crate::report::file::{self, Place};
-use crate::report::{cdm, png};
 use crate::session::runner::starts_now;
 use crate::session::safety::Guard;
 use crate::store;
@@ -102,8 +102,8 @@ pub struct Args {
     /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them in place of the report.
     #[arg(long, value_name = "FILE", conflicts_with = "against")]
     cdm_text: Option<PathBuf>,
-    /// Also draw the figures as reviews print them, a pair of bars for each test, as SVG or PNG by the name's ending.
-    #[arg(long, value_name = "FILE.svg|FILE.png")]
+    /// Also draw the figures as reviews print them, a pair of bars for each test, as SVG.
+    #[arg(long, value_name = "FILE.svg")]
     picture: Option<PathBuf>,
     /// Replace the files of --cdm-text and --picture if they exist.
     #[arg(long)]
@@ -198,11 +198,11 @@ const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 /// Runs it and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
+    args.picture.as_deref().map_or(Ok(()), check_picture)?;
     let files = [args.cdm_text.as_ref().filter(|path| path.as_os_str() != "-"), args.picture.as_ref()];
     for path in files.into_iter().flatten() {
         file::check(path, args.force)?;
     }
-    let picture = args.picture.as_deref().map(Picture::of).transpose()?;
     let spec = TargetSpec::resolve(&args.target)?;
     let settings = args.settings(&spec);
     let mut rounds = match settings.until_written {
@@ -227,8 +227,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let (run, end) = conclude_run(context, header, ground, outcome, &settings, rounds)?;
     let place = if args.force { Place::Replace } else { Place::New };
-    if let Some((path, picture)) = args.picture.as_ref().zip(picture).filter(|_| end == End::Complete) {
-        let written = picture.draw(&run).and_then(|bytes| file::write(path, &bytes, place));
+    if let Some(path) = args.picture.as_ref().filter(|_| end == End::Complete) {
+        let written = cdm::picture(&run).and_then(|svg| file::write(path, svg.as_bytes(), place));
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.cdm_text
@@ -245,30 +245,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     finish::conclude(context, &run, end)
 }
 
-/// What kind of file the bars go into.
-enum Picture {
-    Svg,
-    Png(png::Fonts),
-}
-
-impl Picture {
-    /// By the end of the name. Whether it can be drawn is found out before anything is measured.
-    fn of(path: &Path) -> anyhow::Result<Self> {
-        match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
-            // Streams have no ending.
-            Some("svg") | None => Ok(Self::Svg),
-            Some("png") => png::Fonts::of_machine().map(Self::Png),
-            _ => Err(UsageError::new(format!("--picture {} is neither .svg nor .png", path.display())).into()),
-        }
+/// Refuses a picture with another ending than .svg. Streams have no ending.
+fn check_picture(path: &Path) -> anyhow::Result<()> {
+    if path.extension().is_none_or(|ending| ending.eq_ignore_ascii_case("svg")) {
+        return Ok(());
     }
-
-    fn draw(&self, run: &Run) -> anyhow::Result<Vec<u8>> {
-        let svg = cdm::picture(run)?;
-        match self {
-            Self::Svg => Ok(svg.into_bytes()),
-            Self::Png(fonts) => png::of_svg(&svg, fonts),
-        }
-    }
+    let hint = format!("use {}", path.with_extension("svg").display());
+    Err(UsageError::new(format!("--picture {}: a picture is an SVG file", path.display())).hint(hint).into())
 }
 
 /// The run with all that is known about it; the target is closed and gone.
