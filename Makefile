@@ -7,7 +7,7 @@
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
 # make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some, KERNEL=bookworm another kernel, DAEMON=1 the daemon
-# make transports  the virtual SSD over ublk, NBD and FUSE in that machine; PARTS="show recovery" tries some
+# make transports  the virtual SSD over ublk and FUSE in that machine; PARTS="show recovery" tries some
 # make fuzz   ten minutes of fuzzing for each parser
 
 CARGO ?= cargo

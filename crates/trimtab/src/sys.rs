@@ -8,7 +8,6 @@ pub mod descriptor;
 pub mod fiemap;
 pub mod filesystem;
 pub mod fsmap;
-pub mod fuse_ring;
 pub mod interrupt;
 pub mod large_blocks;
 pub mod looping;

@@ -137,17 +137,14 @@ impl ValueEnum for Fsync {
 
 impl ValueEnum for Wanted {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Best, Self::Only(Transport::Ublk), Self::Only(Transport::Nbd), Self::Only(Transport::Uring), Self::Only(Transport::Device)]
+        &[Self::Best, Self::Only(Transport::Ublk), Self::Only(Transport::Device)]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self {
             Self::Best => PossibleValue::new("auto").help("The best of these that is there"),
             Self::Only(Transport::Ublk) => PossibleValue::new("ublk").help("A device of the kernel's ublk driver"),
-            Self::Only(Transport::Nbd) => PossibleValue::new("nbd").help("A device of the kernel's NBD client"),
-            Self::Only(Transport::Uring) => PossibleValue::new("uring")
-                .help("A loop device over FUSE, by io_uring where the kernel has that (Linux 6.14), else as 'device'"),
-            Self::Only(Transport::Device) => PossibleValue::new("device").help("A loop device over FUSE, by reading and writing /dev/fuse"),
+            Self::Only(Transport::Device) => PossibleValue::new("device").help("A loop device on a FUSE file"),
         })
     }
 }

@@ -55,18 +55,6 @@ impl Disk {
     }
 }
 
-/// Devices of the kernel's NBD client whose server is called that, as the client was told when it was connected.
-#[must_use]
-pub fn nbd_with_backend(wanted: &str) -> Vec<u32> {
-    let entries = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("nbd")?.parse().ok());
-    let is_it = |number: &u32| {
-        let backend = std::fs::read_to_string(format!("/sys/block/nbd{number}/backend"));
-        backend.is_ok_and(|backend| backend.trim() == wanted)
-    };
-    numbers.filter(is_it).collect()
-}
-
 /// Devices of the ublk driver, whoever made them; none where the driver is not there.
 pub fn of_ublk() -> io::Result<Vec<u32>> {
     let entries = match std::fs::read_dir("/sys/class/ublk-char") {

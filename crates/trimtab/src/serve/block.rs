@@ -3,9 +3,6 @@
 mod looped;
 
 use crate::host::disk::Disk;
-use crate::serve::fuse::MAX_REQUEST_BYTES;
-use crate::serve::loopdev::tune;
-use crate::serve::nbd::kernel::{self, KernelNbd};
 use crate::serve::pace::Pacer;
 use crate::serve::request::{Geometry, Serve};
 use crate::serve::runtime::{Home, Record};
@@ -34,7 +31,6 @@ pub struct Block {
 enum Way {
     Looped(Looped),
     Ublk(Box<UblkFront>),
-    Nbd(KernelNbd),
 }
 
 /// Where a block device is made.
@@ -54,13 +50,9 @@ impl Block {
         let mut missed = Vec::new();
         for candidate in wanted.candidates() {
             match Way::make(drive, place, candidate, record) {
-                Ok((way, remark)) => {
-                    let this = Self { way, claim: None };
-                    let mut remarks: Vec<String> = remark.into_iter().collect();
-                    if wanted == Wanted::Best {
-                        remarks.push(chosen(this.transport(), &missed));
-                    }
-                    return Ok((this, remarks));
+                Ok(way) => {
+                    let remark = (wanted == Wanted::Best).then(|| chosen(candidate, &missed));
+                    return Ok((Self { way, claim: None }, remark.into_iter().collect()));
                 }
                 Err(error) => missed.push((candidate, error)),
             }
@@ -69,27 +61,17 @@ impl Block {
     }
 
     /// Serves the device that the record's server had, which has ended otherwise than by detaching it.
-    pub fn recover(drive: &Arc<dyn Serve>, pacer: &Arc<Pacer>, record: &Record) -> anyhow::Result<Self> {
+    pub fn recover(drive: &Arc<dyn Serve>, record: &Record) -> anyhow::Result<Self> {
         let mark = record.mark().context("its block device does not outlive its server")?;
-        let way = match record.transport {
-            Some(Transport::Nbd) => Way::Nbd(KernelNbd::recover(drive, pacer, mark)?),
-            _ => Way::Ublk(Box::new(UblkFront::recover(drive, mark)?)),
-        };
-        Ok(Self { way, claim: None })
+        Ok(Self { way: Way::Ublk(Box::new(UblkFront::recover(drive, mark)?)), claim: None })
     }
 
     /// How requests come.
     pub const fn transport(&self) -> Transport {
         match &self.way {
-            Way::Looped(looped) => looped.transport(),
+            Way::Looped(_) => Transport::Device,
             Way::Ublk(_) => Transport::Ublk,
-            Way::Nbd(_) => Transport::Nbd,
         }
-    }
-
-    /// Zero-writes do not come in the words of a TRIM.
-    pub const fn tells_zeroes_from_trims(&self) -> bool {
-        matches!(self.transport(), Transport::Ublk | Transport::Nbd)
     }
 
     /// The device.
@@ -97,16 +79,14 @@ impl Block {
         match &self.way {
             Way::Looped(looped) => looped.disk(),
             Way::Ublk(front) => front.disk(),
-            Way::Nbd(client) => client.disk(),
         }
     }
 
     /// How many answers are being kept back until they are due, besides those that the [`Pacer`] keeps.
     pub fn waiting(&self) -> usize {
         match &self.way {
-            Way::Looped(looped) => looped.waiting(),
+            Way::Looped(_) => 0,
             Way::Ublk(front) => front.waiting(),
-            Way::Nbd(_) => 0,
         }
     }
 
@@ -115,7 +95,6 @@ impl Block {
         match &self.way {
             Way::Looped(looped) => looped.tune(geometry),
             Way::Ublk(_) => Vec::new(),
-            Way::Nbd(client) => tune(&client.disk(), geometry, MAX_REQUEST_BYTES),
         }
     }
 
@@ -151,7 +130,6 @@ impl Block {
         let taken = match self.way {
             Way::Looped(looped) => return looped.take_away(home, served, force),
             Way::Ublk(front) => front.take_away(),
-            Way::Nbd(client) => client.take_away(),
         };
         taken.with_context(|| format!("cannot take {} away", disk.path().display()))?;
         drop(self.claim);
@@ -163,28 +141,16 @@ impl Block {
 }
 
 impl Way {
-    fn make(
-        drive: &Arc<dyn Serve>,
-        place: &Place<'_>,
-        transport: Transport,
-        record: &mut Record,
-    ) -> anyhow::Result<(Self, Option<String>)> {
+    fn make(drive: &Arc<dyn Serve>, place: &Place<'_>, transport: Transport, record: &mut Record) -> anyhow::Result<Self> {
         match transport {
-            Transport::Uring | Transport::Device => {
-                let (looped, remark) = Looped::make(drive, place, transport, record)?;
-                Ok((Self::Looped(looped), remark))
-            }
-            Transport::Ublk | Transport::Nbd => {
+            Transport::Device => Ok(Self::Looped(Looped::make(drive, place, record)?)),
+            Transport::Ublk => {
                 // What is random enough to be nobody else's.
                 let mark = RandomState::new().build_hasher().finish();
                 record.mark = Some(format!("{mark:016x}"));
                 record.transport = Some(transport);
                 place.home.write_record(record)?;
-                let way = match transport {
-                    Transport::Ublk => Self::Ublk(Box::new(UblkFront::start(drive, mark, place.lasting)?)),
-                    _ => Self::Nbd(KernelNbd::start(drive, place.pacer, mark, place.lasting)?),
-                };
-                Ok((way, None))
+                Ok(Self::Ublk(Box::new(UblkFront::start(drive, mark, place.lasting)?)))
             }
         }
     }
@@ -199,20 +165,17 @@ fn wait_for_end(disk: &Disk) {
 }
 
 /// Block devices that a dead server left, recognised by its mark.
-pub struct Left {
-    ublk: ublk::Left,
-    nbd: kernel::Left,
-}
+pub struct Left(ublk::Left);
 
 impl Left {
     /// Those with this mark.
     pub fn find(mark: u64) -> anyhow::Result<Self> {
-        Ok(Self { ublk: ublk::Left::find(mark).context("cannot see what is left of the ublk device")?, nbd: kernel::Left::find(mark) })
+        Ok(Self(ublk::Left::find(mark).context("cannot see what is left of the ublk device")?))
     }
 
     /// Those that are still there.
     pub fn disks(&self) -> Vec<Disk> {
-        [self.ublk.disks(), self.nbd.disks()].concat()
+        self.0.disks()
     }
 
     /// Takes them away: who uses one gets errors then. Without `force` nobody may.
@@ -227,8 +190,7 @@ impl Left {
                 claim => claims.push(claim),
             }
         }
-        self.ublk.take_away().context("cannot take the ublk device away")?;
-        self.nbd.take_away().context("cannot take the NBD device away")?;
+        self.0.take_away().context("cannot take the ublk device away")?;
         drop(claims);
         disks.iter().filter(|_| !force).for_each(wait_for_end);
         Ok(())
@@ -245,7 +207,7 @@ fn why_not(missed: &[(Transport, anyhow::Error)]) -> String {
 
 /// The reason is that of the way that needs no module of its own; those of the others stand before it.
 fn none(mut missed: Vec<(Transport, anyhow::Error)>) -> anyhow::Error {
-    let at = missed.iter().position(|(transport, _)| matches!(transport, Transport::Uring | Transport::Device)).unwrap_or_default();
+    let at = missed.iter().position(|(transport, _)| *transport == Transport::Device).unwrap_or_default();
     let (_, error) = missed.remove(at);
     if missed.is_empty() { error } else { error.context(format!("no block device can be had{}", why_not(&missed))) }
 }
@@ -288,8 +250,8 @@ mod tests {
     fn it_is_said_which_way_was_taken_and_why_no_better() {
         let missed = || (Transport::Ublk, anyhow::anyhow!("it").context("no module"));
         assert_eq!(chosen(Transport::Ublk, &[]), "requests come over ublk");
-        assert_eq!(chosen(Transport::Uring, &[missed()]), "requests come over a loop device over FUSE (io_uring); not ublk: no module: it");
-        let fuse = (Transport::Uring, anyhow::Error::new(io::Error::from_raw_os_error(libc::ENOENT)));
+        assert_eq!(chosen(Transport::Device, &[missed()]), "requests come over a loop device over FUSE; not ublk: no module: it");
+        let fuse = (Transport::Device, anyhow::Error::new(io::Error::from_raw_os_error(libc::ENOENT)));
         let error = none(vec![missed(), fuse]);
         assert_eq!(format!("{error:#}"), "no block device can be had; not ublk: no module: it: No such file or directory (os error 2)");
         assert_eq!(error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error), Some(libc::ENOENT), "the cause is kept");

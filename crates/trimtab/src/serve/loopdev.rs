@@ -1,6 +1,5 @@
 //! Loop devices: attach, tune, see who uses one, detach.
 
-use crate::host::disk::Disk;
 use crate::host::loops::LoopDevice;
 use crate::serve::request::Geometry;
 use crate::sys::beneath::{Identity, set_attribute};
@@ -87,7 +86,21 @@ impl LoopDevice {
 
     /// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
     pub fn tune(self, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
-        tune(&self.disk(), geometry, request_bytes_max)
+        let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
+        let settings = [
+            ("rotational", u8::from(geometry.rotational).to_string()),
+            ("write_cache", write_cache.to_owned()),
+            ("discard_max_bytes", geometry.discard_max_bytes.to_string()),
+            ("max_sectors_kb", (request_bytes_max >> 10).to_string()),
+        ];
+        let queue = self.sysfs().join("queue");
+        let mut missed = Vec::new();
+        for (name, value) in settings {
+            if let Err(error) = set_attribute(&queue.join(name), &value) {
+                missed.push(format!("cannot set queue/{name} of loop{} to {value}: {error}", self.0));
+            }
+        }
+        missed
     }
 
     /// Has the driver forget what was set in the queue of this free device. It keeps that for the next user otherwise; and a
@@ -156,25 +169,6 @@ impl LoopDevice {
         self.renew(self.0 < MADE_AT_BOOT);
         Ok(Detached::Free)
     }
-}
-
-/// Makes the queue of a disk show what the drive would show. Gives what the kernel would not take, in words.
-pub fn tune(disk: &Disk, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
-    let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
-    let settings = [
-        ("rotational", u8::from(geometry.rotational).to_string()),
-        ("write_cache", write_cache.to_owned()),
-        ("discard_max_bytes", geometry.discard_max_bytes.to_string()),
-        ("max_sectors_kb", (request_bytes_max >> 10).to_string()),
-    ];
-    let queue = disk.sysfs().join("queue");
-    let mut missed = Vec::new();
-    for (name, value) in settings {
-        if let Err(error) = set_attribute(&queue.join(name), &value) {
-            missed.push(format!("cannot set queue/{name} of {} to {value}: {error}", disk.0));
-        }
-    }
-    missed
 }
 
 /// What became of a loop device that was to be detached.

@@ -1,12 +1,10 @@
-//! The front end for emulators and other machines' kernels: NBD on a Unix socket.
+//! The front end for emulators and NBD clients: NBD on a Unix socket.
 //!
 //! Fixed newstyle negotiation, simple and structured replies, `base:allocation`, as in the NBD project's `proto.md`; one export, the default
 //! one. Requests of a connection are served as they come and answered as they become due, in any order. Memory for answers is bounded
 //! ([`Room`]), whatever clients do.
 
-pub mod kernel;
 mod negotiation;
-mod netlink;
 mod replies;
 mod room;
 mod wire;
@@ -171,18 +169,8 @@ impl Connection {
         let geometry = self.drive.geometry();
         let mut input = BufReader::with_capacity(64 << 10, client.try_clone()?);
         let Some(agreed) = negotiation::negotiate(&mut input, &mut &client, &geometry)? else { return Ok(()) };
-        self.serve_all(&mut input, client, &geometry, agreed)
-    }
-
-    /// Serves a client with whom nothing has to be negotiated.
-    fn serve_agreed(self, client: UnixStream, agreed: Agreed) -> io::Result<()> {
-        let mut input = BufReader::with_capacity(64 << 10, client.try_clone()?);
-        self.serve_all(&mut input, client, &self.drive.geometry(), agreed)
-    }
-
-    fn serve_all(&self, input: &mut impl Read, client: UnixStream, geometry: &Geometry, agreed: Agreed) -> io::Result<()> {
         let replies = Replies::start(client, Arc::clone(&self.room))?;
-        let result = self.serve_requests(input, geometry, agreed, &replies);
+        let result = self.serve_requests(&mut input, &geometry, agreed, &replies);
         replies.wait_for(0);
         result
     }

@@ -13,7 +13,7 @@ use crate::serve::recording::Recorder;
 use crate::serve::request::{Powered as _, Serve};
 use crate::serve::runtime::{self, Home, Record, Runtime};
 use crate::serve::status::{ByKind, Status};
-use crate::serve::transport::Wanted;
+use crate::serve::transport::{Transport, Wanted};
 use crate::serve::waits::Waits;
 use crate::sys::interrupt;
 use anyhow::Context as _;
@@ -203,11 +203,11 @@ impl Server {
     fn open_block(&mut self, drive: &Arc<dyn Serve>, wanted: Wanted, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
         let place = Place { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
         let (block, mut remarks) = match crashed {
-            Some(crashed) => (Block::recover(drive, &self.pacer, crashed)?, Vec::new()),
+            Some(crashed) => (Block::recover(drive, crashed)?, Vec::new()),
             None => Block::make(drive, &place, wanted, &mut self.record)?,
         };
-        if !block.tells_zeroes_from_trims() {
-            // Anything but zeros would be damage.
+        if block.transport() == Transport::Device {
+            // Zero-writes may come in the words of a TRIM. Anything but zeros would be damage.
             self.engine.have_trimmed_space_read_as_zeros();
         }
         let block = self.block.insert(block);
@@ -352,7 +352,7 @@ fn to_answer(value: serde_json::Result<serde_json::Value>) -> Answer {
 
 fn nothing_waits() -> UsageError {
     UsageError::new("no block device waits for a server with these data")
-        .hint("a device outlives a crash of its server over ublk (as root) and the kernel's NBD client, with --data")
+        .hint("a device outlives a crash of its server over ublk, as root and with --data")
 }
 
 /// Somebody uses the device, or it would have been taken away.

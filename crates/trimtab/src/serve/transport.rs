@@ -9,11 +9,7 @@ use std::fmt;
 pub enum Transport {
     /// A device of the ublk driver, over io_uring (Linux 6.0).
     Ublk,
-    /// A device of the kernel's NBD client, over sockets.
-    Nbd,
-    /// A loop device on a FUSE file: over io_uring where the kernel has that (Linux 6.14), else through the device.
-    Uring,
-    /// A loop device on a FUSE file, by reading and writing `/dev/fuse`.
+    /// A loop device on a FUSE file.
     Device,
 }
 
@@ -21,9 +17,7 @@ impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ublk => "ublk",
-            Self::Nbd => "the kernel's NBD client",
-            Self::Uring => "a loop device over FUSE (io_uring)",
-            Self::Device => "a loop device over FUSE (/dev/fuse)",
+            Self::Device => "a loop device over FUSE",
         })
     }
 }
@@ -38,13 +32,11 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// What to try, the best first. Over ublk a drive shows all it is, and answers come at their time with one thread between. NBD keeps TRIM apart as well, and its
-    /// answers pass three threads and a socket; a loop device over FUSE is nearer to the drive's latencies, and to its granularity. (That has a way of its own
-    /// to do without io_uring.)
+    /// The transports to try, the best first. Over ublk a drive shows all it is, and answers come at their time with one thread between.
     #[must_use]
     pub fn candidates(self) -> Vec<Transport> {
         match self {
-            Self::Best => vec![Transport::Ublk, Transport::Uring, Transport::Nbd],
+            Self::Best => vec![Transport::Ublk, Transport::Device],
             Self::Only(transport) => vec![transport],
         }
     }
@@ -57,12 +49,12 @@ mod tests {
     #[test]
     fn who_wants_one_way_gets_no_other() {
         assert_eq!(Wanted::Only(Transport::Device).candidates(), [Transport::Device]);
-        assert_eq!(Wanted::Best.candidates().first(), Some(&Transport::Ublk));
+        assert_eq!(Wanted::Best.candidates(), [Transport::Ublk, Transport::Device]);
     }
 
     #[test]
     fn records_and_status_name_transports_as_before() {
-        let names = [Transport::Ublk, Transport::Nbd, Transport::Uring, Transport::Device].map(|way| serde_json::to_string(&way).unwrap());
-        assert_eq!(names, ["\"ublk\"", "\"nbd\"", "\"uring\"", "\"device\""]);
+        let names = [Transport::Ublk, Transport::Device].map(|way| serde_json::to_string(&way).unwrap());
+        assert_eq!(names, ["\"ublk\"", "\"device\""]);
     }
 }

@@ -1,4 +1,4 @@
-//! An io_uring that carries commands for drivers of the kernel, with requests as their completions: [`super::fuse_ring`] and [`super::ublk`] stand on it.
+//! An io_uring that carries commands for the ublk driver, with requests as their completions.
 
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, squeue};

@@ -168,36 +168,6 @@ fn fio_finds_what_it_wrote_over_nbd() {
     drive.command().args(["drive", "attach"]).args(&args).assert().code(1).stderr(predicate::str::contains("another server listens"));
 }
 
-/// Through io_uring, where the kernel has that, and through the FUSE library the same is served; only the speed differs.
-#[test]
-fn requests_come_either_way() {
-    if !have_root() || !have(&["fio"]) {
-        return skip("root and fio");
-    }
-    let kernel_has_it = Path::new("/sys/module/fuse/parameters/enable_uring").exists();
-    let seen = ["uring", "device"].map(|transport| {
-        let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "50x", "--transport", transport]);
-        let expected = if kernel_has_it { transport } else { "device" };
-        assert_eq!(drive.status()["transport"], expected);
-        ok(Command::new("fio").args(VERIFY).args(["--ioengine=io_uring", "--direct=1", "--filename"]).arg(&drive.device));
-        ok(Command::new("blkdiscard").args(["--offset", "1MiB", "--length", "64MiB"]).arg(&drive.device));
-        ok(Command::new("blkdiscard").args(["--zeroout", "--offset", "128MiB", "--length", "1MiB"]).arg(&drive.device));
-        let mount_point = drive.runtime().join("drives/ocz-vertex-le-100gb/mnt");
-        let file = mount_point.join("drive");
-        let shown = |args: &[&str], path: &Path| ok(Command::new("stat").args(args).arg(path)).stdout;
-        assert!(!mount_point.join("other").exists());
-        let seen = [
-            shown(&["--printf=%s %b %f %h %u %g %i %o"], &file),
-            shown(&["--printf=%f %h %u %g %i"], &mount_point),
-            shown(&["--file-system", "--printf=%b %f %a %c %d %s %S %l"], &file),
-        ]
-        .map(|bytes| String::from_utf8(bytes).unwrap());
-        let status = drive.status();
-        (seen, status["discards"]["asked"].clone(), status["mapped_bytes"].clone(), status["requests"]["write"]["bytes"].clone())
-    });
-    assert_eq!(seen[0], seen[1]);
-}
-
 #[test]
 fn a_busy_drive_is_not_detached_and_says_who_holds_it() {
     if !have_root() || !have(&["mkfs.ext4"]) {
@@ -231,7 +201,7 @@ fn how_long_writes_waited_beside_trims_is_said() {
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("dear.toml");
     std::fs::write(&file, dear).unwrap();
-    let drive = Attached::new(&[file.to_str().unwrap(), "--size", "1GiB", "--transport", "uring"]);
+    let drive = Attached::new(&[file.to_str().unwrap(), "--size", "1GiB", "--transport", "device"]);
     let node = drive.device.display().to_string();
     let write =
         || ok(Command::new("dd").args(["if=/dev/zero", "bs=4k", "count=1", "oflag=direct", "conv=notrunc"]).arg(format!("of={node}")));
@@ -353,7 +323,7 @@ fn a_crash_under_a_mounted_filesystem_is_cleaned_up_once_it_is_unmounted() {
         return skip("root and e2fsprogs");
     }
     // The kernel takes a ublk device away with its server, whoever uses it.
-    let drive = Attached::new(&with(&["--transport", "uring"]));
+    let drive = Attached::new(&with(&["--transport", "device"]));
     run(EXT4.make, &drive.device);
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     let pid = drive.status()["pid"].as_i64().unwrap();
@@ -388,7 +358,7 @@ fn what_the_kernel_lacks_is_said_in_one_line() {
         command.args(["--mount", "sh", "-c", HIDE, "sh", missing]).arg(program());
         at_home(&mut command);
         // Where the kernel has other ways, the best that is left would be taken.
-        command.args(["drive", "attach", "--transport", "uring"]).args(SMALL).env("TRIMTAB_RUNTIME_DIR", runtime.path());
+        command.args(["drive", "attach", "--transport", "device"]).args(SMALL).env("TRIMTAB_RUNTIME_DIR", runtime.path());
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(expected) && said.lines().count() == 1, "{missing}: {said}");

@@ -15,7 +15,6 @@ use trimtab::serve::loopdev::Detached;
 use trimtab::serve::pace::{Pacer, Speed};
 use trimtab::serve::request::Geometry;
 use trimtab::serve::store::Store;
-use trimtab::serve::transport::Transport;
 use trimtab::sys::beneath::Identity;
 use trimtab_core::data::DataClass;
 use trimtab_core::drive::ledger::Ledger;
@@ -101,7 +100,7 @@ fn data_come_back_and_trims_are_accounted() {
     let engine = Arc::new(Engine::new(drive, settings, None));
     let directory = tempfile::tempdir().unwrap();
     let pacer = Arc::new(Pacer::start().unwrap());
-    let mounted = fuse::mount(engine.clone(), &pacer, "drive", directory.path(), Transport::Uring).unwrap();
+    let mounted = fuse::mount(engine.clone(), &pacer, "drive", directory.path()).unwrap();
     let path = directory.path().join("drive");
     let served = File::options().read(true).write(true).open(&path).unwrap();
     let identity = Identity::of(&served).unwrap();

@@ -25,7 +25,6 @@ quiet() { sync; udevadm settle; }
 ours() { local p; for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = $T ] && echo ${p#/proc/}; done; }
 left() { # What there is of ours.
   ls -d /sys/block/ublkb* /dev/ublkc* 2> /dev/null
-  for d in /sys/block/nbd*; do [ -e "$d/pid" ] && echo "$d"; done
   for d in /sys/block/loop*/loop; do [ -e "$d/backing_file" ] && echo "$d"; done
   ls /run/trimtab/drives 2> /dev/null; ours
   grep trimtab /proc/mounts
@@ -46,7 +45,7 @@ if wants choice; then
   is "with ublk_drv: transport" ublk "$(status transport)"; sed 's/^/   /' /tmp/remarks; detach
   is "what is left" "" "$(left)"
 fi
-modprobe -a ublk_drv nbd
+modprobe ublk_drv
 
 if wants show; then for transport in $TRANSPORTS; do
   say "== $transport"
@@ -191,7 +190,6 @@ R
 fi
 
 if wants speed; then
-  modprobe -r nbd; modprobe nbd
   plain=/tmp/plain; truncate -s 256M $plain; dd if=/dev/zero of=$plain bs=1M count=256 conv=notrunc status=none
   one() { # DEVICE JOB…
     fio --name=x --filename=$1 --size=256M --ioengine=io_uring --direct=1 --runtime=2 --time_based --output-format=json --output=/tmp/fio.json "${@:2}" > /dev/null 2>&1

@@ -30,8 +30,7 @@ Examples:
 
 The drive is served in the background until 'trimtab drive detach'. Data are kept in memory unless --data names a file;
 with it, the data and the state of the drive are kept between attachments. While answers are kept back until they are due,
-processors are kept from sleeping deeply (/dev/cpu_dma_latency); where requests come over io_uring and the kernel's switch
-for that is off (enable_uring of its module fuse), it is on for the moment of mounting.";
+processors are kept from sleeping deeply (/dev/cpu_dma_latency).";
 
 /// Arguments of `trimtab drive attach`.
 #[derive(Debug, clap::Args)]
@@ -58,7 +57,7 @@ pub struct Args {
     #[arg(long, default_value = "realtime")]
     speed: Speed,
     /// How requests come from the block device.
-    #[arg(long, value_enum, default_value = "auto", value_name = "auto|ublk|nbd|uring|device")]
+    #[arg(long, value_enum, default_value = "auto", value_name = "auto|ublk|device")]
     transport: Wanted,
     /// Also serve NBD clients on this Unix socket, such as `qemu -drive file=nbd+unix:///?socket=SOCKET`.
     #[arg(long, value_name = "SOCKET")]

@@ -135,7 +135,7 @@ fn in_words(status: &Status) -> String {
     text.push_str(&ledger_in_words(status));
     if let Some(wait) = &status.host_wait {
         let [all, beside] = [wait.all_ns, wait.beside_trims_ns].map(|ns| Nanos(ns).to_string());
-        let looped = matches!(record.transport, Some(Transport::Uring | Transport::Device));
+        let looped = record.transport == Some(Transport::Device);
         let why = if looped { " (the loop device passes nothing on while a TRIM is under way)" } else { "" };
         text.push_str(&prose(&format!(
             "before the drive had them, reads and writes waited {all} in the kernel, {beside} of it in seconds with TRIM{why}"

@@ -7,7 +7,6 @@ use crate::serve::fuse::{self, MAX_REQUEST_BYTES, Mounted};
 use crate::serve::loopdev::Detached;
 use crate::serve::request::{Geometry, Serve};
 use crate::serve::runtime::{self, Home, Record};
-use crate::serve::transport::Transport;
 use crate::sys::beneath::Identity;
 use anyhow::Context as _;
 use std::sync::Arc;
@@ -21,17 +20,10 @@ pub struct Looped {
 }
 
 impl Looped {
-    /// Makes both, and notes in the record what a crash would leave. Also gives a remark for the user.
-    pub fn make(
-        drive: &Arc<dyn Serve>,
-        place: &Place<'_>,
-        transport: Transport,
-        record: &mut Record,
-    ) -> anyhow::Result<(Self, Option<String>)> {
+    /// Makes both, and notes in the record what a crash would leave.
+    pub fn make(drive: &Arc<dyn Serve>, place: &Place<'_>, record: &mut Record) -> anyhow::Result<Self> {
         let mount_point = place.home.mount_point();
-        let mut mounted =
-            fuse::mount(Arc::clone(drive), place.pacer, runtime::SERVED_FILE, &mount_point, transport).map_err(explain_fuse)?;
-        let remark = mounted.remark.take();
+        let mounted = fuse::mount(Arc::clone(drive), place.pacer, runtime::SERVED_FILE, &mount_point).map_err(explain_fuse)?;
         let made = (|| {
             let file = place.home.open_served().context("cannot open the served file")?;
             let served = Identity::of(&file).context("cannot look at the served file")?;
@@ -42,7 +34,7 @@ impl Looped {
             Ok((device, served))
         })();
         match made {
-            Ok((device, served)) => Ok((Self { mounted, device, served }, remark)),
+            Ok((device, served)) => Ok(Self { mounted, device, served }),
             Err(error) => {
                 // What went wrong first is what the user has to hear.
                 let _ = place.home.unmount(record.served());
@@ -51,17 +43,8 @@ impl Looped {
         }
     }
 
-    /// How requests really come.
-    pub const fn transport(&self) -> Transport {
-        self.mounted.transport()
-    }
-
     pub fn disk(&self) -> Disk {
         self.device.disk()
-    }
-
-    pub fn waiting(&self) -> usize {
-        self.mounted.waiting()
     }
 
     /// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.

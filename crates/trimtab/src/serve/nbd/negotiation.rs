@@ -176,7 +176,7 @@ fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: A
 }
 
 /// What the server can do.
-pub fn transmission_flags(geometry: &Geometry, agreed: Agreed) -> u16 {
+fn transmission_flags(geometry: &Geometry, agreed: Agreed) -> u16 {
     const HAS_FLAGS: u16 = 1;
     const SEND_FLUSH: u16 = 1 << 2;
     const SEND_FUA: u16 = 1 << 3;

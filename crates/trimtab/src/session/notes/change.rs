@@ -52,7 +52,7 @@ impl Undone {
 }
 
 /// Attributes that are ever changed for a while; no note can have another one written to.
-const ATTRIBUTES: [&str; 3] = ["discard_max_bytes", "iops_limit", "enable_uring"];
+const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "iops_limit"];
 
 impl Change {
     /// Of the mount option of a filesystem.
