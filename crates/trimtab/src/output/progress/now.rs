@@ -26,6 +26,7 @@ pub trait CountsDiscards: std::fmt::Debug + Send {
 /// What is known of this moment.
 #[derive(Debug, Default)]
 pub struct Now {
+    doing: Doing,
     phase: String,
     began: Option<Instant>,
     looks: VecDeque<Look>,
@@ -33,7 +34,6 @@ pub struct Now {
     pub words: Vec<String>,
     /// Who counts discards.
     pub counter: Option<Box<dyn CountsDiscards>>,
-    discards: Option<Amount>,
 }
 
 /// A look at a run: when, operations, bytes, and all latencies of the phase so far.
@@ -46,6 +46,10 @@ struct Look {
 }
 
 impl Now {
+    pub fn new(doing: Doing) -> Self {
+        Self { doing, ..Self::default() }
+    }
+
     /// A phase begins.
     pub fn begin(&mut self, phase: &str) {
         self.phase = plain(phase).into_owned();
@@ -69,15 +73,8 @@ impl Now {
         self.looks.push_back(Look { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
     }
 
-    /// Reads the counters of the drives.
-    pub fn count(&mut self) {
-        if let Some(counter) = &self.counter {
-            self.discards = counter.discards();
-        }
-    }
-
-    /// The phase, and what is known of it, the most telling first.
-    pub fn in_words(&self, at: Instant) -> (String, Vec<String>) {
+    /// The phase, and what is known of it, the most telling first. Reads the counters of the drives.
+    pub fn in_words(&self, at: Instant) -> String {
         let mut words = self.words.clone();
         if let (Some(first), Some(last)) = (self.looks.front(), self.looks.back())
             && last.at > first.at
@@ -94,8 +91,11 @@ impl Now {
             // One long call: a sync, a trim.
             words.push(super::whole_seconds(at.saturating_duration_since(began).as_secs_f64()));
         }
-        words.extend(self.discards.map(|Amount { count, bytes }| format!("discards {}, {bytes}", grouped(count))));
-        (self.phase.clone(), words)
+        let discards = self.counter.as_ref().and_then(|counter| counter.discards());
+        words.extend(discards.map(|Amount { count, bytes }| format!("discards {}, {bytes}", grouped(count))));
+        words.extend(self.doing.in_words());
+        let colon = if self.phase.is_empty() || words.is_empty() { "" } else { ": " };
+        format!("{}{colon}{}", self.phase, words.join(", "))
     }
 }
 
@@ -178,13 +178,12 @@ mod tests {
             now.look(began + Duration::from_millis(tenth * 100), &run);
         }
         let at = began + Duration::from_millis(14_900);
-        let (phase, words) = now.in_words(at);
-        assert_eq!(phase, "delete");
-        assert_eq!(words[0], "10.0/s");
-        let (median, high) = words[1].strip_prefix("p50 ").unwrap().split_once(", p99 ").unwrap();
+        let words = now.in_words(at);
+        let (median, high) = words.strip_prefix("delete: 10.0/s, p50 ").unwrap().split_once(", p99 ").unwrap();
         assert!(median.starts_with("50.") && high.starts_with("200"), "{words:?}");
         // Half a minute later without a word: how long that has been.
-        assert_eq!(now.in_words(at + Duration::from_secs(30)).1.len(), 1);
+        let silent = now.in_words(at + Duration::from_secs(30));
+        assert!(silent.starts_with("delete: ") && silent.ends_with(" s") && !silent.contains(','), "{silent}");
     }
 
     #[test]
