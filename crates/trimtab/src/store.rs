@@ -1,9 +1,8 @@
 //! Where results are kept: one SQLite file.
 //!
 //! It holds at any moment: a rollback journal (no side files at rest, and right on any filesystem with working locks),
-//! one transaction a change, everything synced before a save returns. Migrations are only ever added.
+//! one transaction a change, everything synced before a save returns.
 
-mod blob;
 mod body;
 pub mod id;
 mod load;
@@ -11,7 +10,6 @@ pub mod recipe;
 mod save;
 pub mod shape;
 mod studies;
-mod version_3;
 
 pub use id::{Reference, RunId};
 pub use load::{Filter, Summary};
@@ -26,37 +24,10 @@ use std::time::Duration;
 use trimtab_core::run::Run;
 use trimtab_core::units::Bytes;
 
-/// The migrations in order; version `n` of the store is what the first `n` of them make. Only ever append.
-const MIGRATIONS: &[Migration] = &[
-    Migration::Sql(include_str!("store/1.sql")),
-    Migration::Sql(include_str!("store/2.sql")),
-    Migration::Sql(include_str!("store/3.sql")),
-    Migration::Bodies { before: include_str!("store/4-before.sql"), after: include_str!("store/4-after.sql") },
-];
-
-/// What makes one version of the store of the version before.
-#[derive(Clone, Copy)]
-enum Migration {
-    Sql(&'static str),
-    /// Runs are put into bodies in between.
-    Bodies {
-        before: &'static str,
-        after: &'static str,
-    },
-}
-
-impl Migration {
-    fn execute(self, connection: &Connection) -> rusqlite::Result<()> {
-        match self {
-            Self::Sql(sql) => connection.execute_batch(sql),
-            Self::Bodies { before, after } => {
-                connection.execute_batch(before)?;
-                version_3::to_bodies(connection)?;
-                connection.execute_batch(after)
-            }
-        }
-    }
-}
+/// The tables of a store.
+const SCHEMA: &str = include_str!("store/schema.sql");
+/// Their version. A file of another version is refused.
+const VERSION: i64 = 1;
 
 /// "TRMT": marks the file as ours.
 const APPLICATION_ID: i32 = 0x5452_4d54;
@@ -70,17 +41,17 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Why the store could not do what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Made by a newer trimtab.
+    /// Made by another trimtab.
     #[error(
-        "store {path} has version {found}, and this trimtab knows versions up to {known}; use a newer trimtab, or another file with --store"
+        "store {path} has version {found}, and this trimtab reads version {known}; use the trimtab that made it, or name another file with --store"
     )]
-    Newer {
+    OtherVersion {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// The newest version known here.
-        known: usize,
+        /// The version that this program reads.
+        known: i64,
     },
     /// Something else than a store.
     #[error("{0} is not a store of trimtab; name another file with --store")]
@@ -229,36 +200,33 @@ impl Store {
         let opened = Connection::open_with_flags(&real, flags);
         let connection = opened.map_err(|source| Self::explain("open", path, source, !create.is_empty()))?;
         let mut store = Self { connection, path: path.to_owned() };
-        store.prepare(MIGRATIONS).map_err(|source| Self::explain("open", path, source, !create.is_empty()))??;
+        store.prepare().map_err(|source| Self::explain("open", path, source, !create.is_empty()))??;
         Ok(store)
     }
 
-    /// Sets the connection up and brings the file to the newest version.
-    fn prepare(&mut self, migrations: &[Migration]) -> rusqlite::Result<Result<()>> {
+    /// Sets the connection up, and makes the tables in an empty file.
+    fn prepare(&mut self) -> rusqlite::Result<Result<()>> {
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
         self.connection.pragma_update(None, "foreign_keys", true)?;
         // EXTRA also syncs the directory once the journal is gone: what a save returned from survives a power cut.
         self.connection.pragma_update(None, "synchronous", "EXTRA")?;
-        if version(&self.connection)? == migrations.len() as i64 && application_id(&self.connection)? == APPLICATION_ID {
+        if version(&self.connection)? == VERSION && application_id(&self.connection)? == APPLICATION_ID {
             return Ok(Ok(()));
         }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Again, now that nobody else can change it.
-        let found = version(&transaction)?;
+        // Read again under the lock: another process may have made the tables.
+        let (found, application) = (version(&transaction)?, application_id(&transaction)?);
         let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        let application = application_id(&transaction)?;
-        let ours = application == APPLICATION_ID || (application == 0 && found == 0 && tables == 0);
-        if !ours || found < 0 {
+        if application == APPLICATION_ID {
+            let other = StoreError::OtherVersion { path: self.path.clone(), found, known: VERSION };
+            return Ok(if found == VERSION { Ok(()) } else { Err(other) });
+        }
+        if application != 0 || found != 0 || tables != 0 {
             return Ok(Err(StoreError::Foreign(self.path.clone())));
         }
-        let Some(missing) = usize::try_from(found).ok().and_then(|n| migrations.get(n..)) else {
-            return Ok(Err(StoreError::Newer { path: self.path.clone(), found, known: migrations.len() }));
-        };
-        for migration in missing {
-            migration.execute(&transaction)?;
-        }
+        transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", migrations.len() as i64)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
         transaction.commit()?;
         Ok(Ok(()))
     }

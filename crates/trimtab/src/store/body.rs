@@ -9,14 +9,6 @@ const LEVEL: i32 = 3;
 /// No body that trimtab wrote is larger; one that says it is was not written by it.
 const LARGEST_BYTES: u64 = 1 << 30;
 
-/// What begins with it is the reason why a run could not be read when its store was brought up to date. No compressed text does.
-const WHY_NOT: u8 = b'!';
-
-/// In the place of the body of a run that cannot be read.
-pub fn why_not(detail: &str) -> Vec<u8> {
-    [&[WHY_NOT], detail.as_bytes()].concat()
-}
-
 /// The JSON of a run.
 pub fn json(run: &Run) -> Vec<u8> {
     serde_json::to_vec(&RunV1::from(run)).expect("the shape holds only what JSON can say")
@@ -29,9 +21,6 @@ pub fn pack(run: &Run) -> Vec<u8> {
 
 /// The run of a body, or why there is none.
 pub fn unpack(body: &[u8]) -> Result<Run, String> {
-    if let [WHY_NOT, why @ ..] = body {
-        return Err(String::from_utf8_lossy(why).into_owned());
-    }
     let mut json = Vec::new();
     let decoder = zstd::Decoder::with_buffer(body).map_err(|error| error.to_string())?;
     decoder.take(LARGEST_BYTES).read_to_end(&mut json).map_err(|error| error.to_string())?;

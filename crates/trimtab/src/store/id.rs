@@ -1,10 +1,10 @@
 //! Names of stored runs.
 
-use super::blob;
 use crate::store::shape::run::RunV1;
 use std::fmt;
 use std::str::FromStr;
 use trimtab_core::run::Run;
+use trimtab_core::run::histogram::Histogram;
 
 /// The id of a run: 16 hexadecimal digits that follow from its content. So the same run, saved or imported again, is the
 /// same entry, and an export that was altered is recognised.
@@ -23,7 +23,7 @@ impl RunId {
         for latency in bare.phases.iter_mut().flat_map(|phase| std::mem::take(&mut phase.latencies)) {
             hash.add(latency.kind.name().as_bytes());
             hash.add(latency.part.name().as_bytes());
-            hash.add(&blob::from_histogram(&latency.histogram));
+            hash.add(&buckets(&latency.histogram));
         }
         let json = serde_json::to_vec(&RunV1::from(&bare)).expect("the shape holds only what JSON can say");
         hash.add(&json);
@@ -140,4 +140,23 @@ impl fmt::Display for Reference {
             Self::Other(text) => write!(f, "{}", text.escape_debug()),
         }
     }
+}
+
+/// The buckets of a histogram: for each, its value less the value before and its count, as LEB128.
+fn buckets(histogram: &Histogram) -> Vec<u8> {
+    let (mut bytes, mut before) = (Vec::new(), 0);
+    for (value, count) in histogram.buckets() {
+        push_varint(&mut bytes, value.0 - before);
+        push_varint(&mut bytes, count);
+        before = value.0;
+    }
+    bytes
+}
+
+fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
 }

@@ -1,6 +1,18 @@
--- What belongs together, and what users call it. What a run was made from is in `fields`, scope `specification`.
+-- Results. Numbers of 64 bits without sign are stored as the same 64 bits with sign. Every list keeps its order in `position`.
 
-ALTER TABLE runs ADD COLUMN label TEXT;
+-- A run is only ever read whole: it is one body. What is searched is a column.
+CREATE TABLE runs (
+    run INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    saved INTEGER NOT NULL UNIQUE,   -- counts up: the largest is `last`
+    saved_unix_ms INTEGER NOT NULL,
+    workload TEXT NOT NULL,
+    target_label TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    started_unix_ms INTEGER NOT NULL,
+    label TEXT,
+    body BLOB NOT NULL               -- as in trimtab.run, compressed (zstd)
+) STRICT;
 
 CREATE TABLE studies (
     study INTEGER PRIMARY KEY,
