@@ -7,7 +7,7 @@ mod attacks;
 mod kills;
 
 use crate::attached::{Attached, Mounted, have, ok};
-use crate::support::{LoopMount, at_home, have_root, process, skip};
+use crate::support::{LoopMount, have_root, process, skip};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
