@@ -67,6 +67,15 @@ impl Published {
         }
     }
 
+    /// A pass begins at the latest this long after the one before.
+    #[must_use]
+    pub const fn at_least_every(&self) -> Nanos {
+        match self {
+            Self::ITrim(settings) => settings.at_least_every,
+            Self::DTrim(settings) => settings.at_least_every,
+        }
+    }
+
     /// Per cent of the free space that is written between two of its passes.
     #[must_use]
     pub const fn share_percent(&self) -> u32 {

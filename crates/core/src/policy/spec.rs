@@ -92,6 +92,22 @@ impl PolicySpec {
         nearest(name, &Self::NAMES)
     }
 
+    /// Where nothing happens a policy does the same again after this time.
+    #[must_use]
+    pub const fn period(&self) -> Nanos {
+        match self {
+            Self::None | Self::Online => Nanos::MAX,
+            Self::Batched(settings) => match settings.schedule {
+                Schedule::Every(every) => every,
+                Schedule::Nightly(_) => DAY,
+                Schedule::AtShutdown => Nanos::MAX,
+            },
+            Self::Adaptive(settings) => settings.at_least_every,
+            Self::Idle(settings) => settings.at_least_every,
+            Self::Published(published) => published.at_least_every(),
+        }
+    }
+
     /// Its name, as on the command line.
     #[must_use]
     pub const fn name(&self) -> &'static str {

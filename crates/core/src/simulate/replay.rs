@@ -178,17 +178,19 @@ impl<D: Device> Replay<D> {
     }
 }
 
-/// Replays on a drive of its own: see [`Replay::new`] and [`Steered::new`]. `events` may fail, and then so does this.
+/// Replays on a drive of its own: see [`Replay::new`] and [`Steered::new`]. `feed` may fail, and then so does this; it has to, soon after `stopped` says
+/// that the replay is not wanted any more.
 pub fn outcome<E>(
     drive: Box<dyn Model>,
     interface: Interface,
     policy: Option<&PolicySpec>,
     timing: Timing,
     (mapped, now): (Bytes, Nanos),
+    stopped: fn() -> bool,
     feed: impl FnOnce(&mut Replay<Box<dyn Model>>) -> Result<(), E>,
 ) -> Result<Outcome, E> {
     let (host_before, medium_before) = drive.written();
-    let mut replay = Replay::new(Steered::new(drive, interface, policy, now, mapped).counted(), now).timed(timing);
+    let mut replay = Replay::new(Steered::new(drive, interface, policy, now, mapped).counted().until(stopped), now).timed(timing);
     feed(&mut replay)?;
     let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
     let (drive, account) = replay.into_parts().0.into_parts();
@@ -223,13 +225,21 @@ mod tests {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let interface = Interface::of(&spec);
         let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
-        outcome(model::build(&spec, 1).unwrap(), interface, policy.as_ref(), timing, (Bytes::ZERO, Nanos::ZERO), |replay| {
-            events.iter().try_for_each(|event| replay.event(event).map(|_| ()))?;
-            if rest > Nanos::ZERO {
-                replay.rest(rest);
-            }
-            Ok::<(), String>(())
-        })
+        outcome(
+            model::build(&spec, 1).unwrap(),
+            interface,
+            policy.as_ref(),
+            timing,
+            (Bytes::ZERO, Nanos::ZERO),
+            || false,
+            |replay| {
+                events.iter().try_for_each(|event| replay.event(event).map(|_| ()))?;
+                if rest > Nanos::ZERO {
+                    replay.rest(rest);
+                }
+                Ok::<(), String>(())
+            },
+        )
         .unwrap()
     }
 

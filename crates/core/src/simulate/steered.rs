@@ -38,6 +38,9 @@ pub struct Account {
 struct Steering {
     /// `None`: trims go to the drive as they come.
     driver: Option<Driver>,
+    /// After this time without a request or a trim the policy does the same again.
+    period: Nanos,
+    stopped: fn() -> bool,
     host: Host,
 }
 
@@ -55,6 +58,12 @@ struct Host {
     counts: Option<Box<Counts>>,
     now: Nanos,
     last_done: Nanos,
+    /// How far the policy's clock is behind: whole periods of it that were left out, since nothing would have happened in them.
+    skipped: Nanos,
+    /// The last completion by the policy's clock.
+    last_done_seen: Nanos,
+    /// When the last request came or the policy last sent something.
+    quiet_since: Nanos,
     wait_max: Option<Nanos>,
     written: u64,
     /// Of others, TRIMs left out.
@@ -78,6 +87,15 @@ impl<D: Device> Steered<D> {
     pub fn counted(mut self) -> Self {
         if let Some(steering) = &mut self.steering {
             steering.host.counts = Some(Box::default());
+        }
+        self
+    }
+
+    /// Asks its policy nothing more once `stopped` says so: what comes afterwards means nothing.
+    #[must_use]
+    pub fn until(mut self, stopped: fn() -> bool) -> Self {
+        if let Some(steering) = &mut self.steering {
+            steering.stopped = stopped;
         }
         self
     }
@@ -157,12 +175,20 @@ impl Steering {
             counts: None,
             now,
             last_done: now,
+            skipped: Nanos::ZERO,
+            last_done_seen: now,
+            quiet_since: now,
             wait_max: None,
             written: 0,
             requests: 0,
         };
-        let policy = policy.filter(|policy| !matches!(policy, PolicySpec::Online)).map(|policy| policy.build(&State::default()));
-        Self { driver: policy.map(|policy| Driver::new(policy, Patience::ENDLESS)), host }
+        let policy = policy.filter(|policy| !matches!(policy, PolicySpec::Online));
+        Self {
+            driver: policy.map(|policy| Driver::new(policy.build(&State::default()), Patience::ENDLESS)),
+            period: policy.map_or(Nanos::MAX, PolicySpec::period).max(Nanos(1)),
+            stopped: || false,
+            host,
+        }
     }
 
     fn account(self) -> Account {
@@ -174,6 +200,7 @@ impl Steering {
         self.consult(drive, arrival);
         let host = &mut self.host;
         host.now = host.now.max(arrival);
+        host.quiet_since = host.now;
         host.requests += u64::from(!matches!(command, Command::Trim(_)));
         let completion = match command {
             Command::Read(_) | Command::Flush => host.send(drive, command),
@@ -198,13 +225,25 @@ impl Steering {
         completion
     }
 
-    /// Asks the policy whatever it wants to be asked before `until`.
+    /// Asks the policy whatever it wants to be asked before `until`. Where it has done nothing for two of its periods, further whole ones are
+    /// left out: the cost depends on what happens, not on the time between.
     fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
-        let Some(driver) = &mut self.driver else { return };
+        let Self { driver: Some(driver), period, stopped, host } = self else { return };
         // What came of a trim is told at its end, which may be later: whoever has come meanwhile is served first.
-        while let Some(at) = driver.ask_at().map(|at| at.max(self.host.now)).filter(|at| *at <= until) {
-            self.host.now = at;
-            driver.turn(&mut Told { host: &mut self.host, drive });
+        while let Some(at) = driver.ask_at().map(|at| at.saturating_add(host.skipped).max(host.now)).filter(|at| *at <= until) {
+            if stopped() {
+                return;
+            }
+            host.now = at;
+            if at.saturating_sub(host.quiet_since).0 / 2 >= period.0 {
+                let periods = until.saturating_sub(at).0 / period.0;
+                host.skipped += Nanos(periods * period.0);
+                host.quiet_since = until;
+                if periods > 0 {
+                    continue;
+                }
+            }
+            driver.turn(&mut Told { host, drive });
         }
     }
 }
@@ -216,6 +255,7 @@ impl Host {
             counts.of(command).count(completion.result.is_ok(), command.bytes(), completion.done.saturating_sub(self.now));
         }
         self.last_done = self.last_done.max(completion.done);
+        self.last_done_seen = self.last_done.saturating_sub(self.skipped);
         completion
     }
 
@@ -249,6 +289,7 @@ impl Host {
 
     /// Trims, on behalf of the host or the policy; gives when that is done.
     fn tell(&mut self, drive: &mut impl Device, extents: &[Extent]) -> Nanos {
+        self.quiet_since = self.now;
         let mut done = self.now;
         let mut refused = self.interface.geometry.discard_granularity == 0;
         for command in self.interface.trim.commands(extents) {
@@ -287,9 +328,9 @@ impl<D: Device> Surface for Told<'_, D> {
             by_size: true,
             requests: Some(host.requests),
             in_flight,
-            idle_since: (in_flight == 0).then_some(host.last_done),
+            idle_since: (in_flight == 0).then_some(host.last_done_seen),
             foreground_wait_max: host.wait_max.take(),
-            ..Observation::of(host.now, &host.windows)
+            ..Observation::of(host.now.saturating_sub(host.skipped), &host.windows)
         }
     }
 
@@ -373,6 +414,64 @@ mod tests {
             Completion { done: self.0, result: Ok(()) }
         }
         fn idle(&mut self, _until: Nanos) {}
+    }
+
+    /// Nothing freed for a hundred years.
+    fn over_an_empty_century(policy: &str) -> Steered<Slow> {
+        let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+        let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy.parse().unwrap()), Nanos::ZERO, Bytes::ZERO);
+        let extent = Extent { offset: 0, len: 1 << 20 };
+        drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
+        drive.submit(Nanos::from_secs(CENTURY_S), &Command::Read(extent));
+        drive.submit(Nanos::from_secs(CENTURY_S), &Command::trim(&[extent]));
+        drive
+    }
+
+    const WEEK_S: u64 = 7 * 86_400;
+    /// Weeks, and the day after.
+    const CENTURY_S: u64 = 5218 * WEEK_S + 86_400;
+
+    #[test]
+    fn consult_turns_depend_on_requests_and_not_on_time() {
+        use core::sync::atomic::{AtomicU64, Ordering};
+        static TURNS: AtomicU64 = AtomicU64::new(0);
+        fn count() -> bool {
+            TURNS.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+        for policy in ["adaptive", "idle", "batched:every=1h"] {
+            TURNS.store(0, Ordering::Relaxed);
+            let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+            let parsed = policy.parse().unwrap();
+            let drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&parsed), Nanos::ZERO, Bytes::ZERO);
+            let mut drive = drive.until(count);
+            for at in [0, CENTURY_S] {
+                drive.submit(Nanos::from_secs(at), &Command::Read(Extent { offset: 0, len: 4096 }));
+            }
+            let turns = TURNS.load(Ordering::Relaxed);
+            assert!(turns > 0 && turns < 400_000, "{policy}: {turns}");
+        }
+    }
+
+    #[test]
+    fn skipped_time_keeps_the_phase_of_a_policy() {
+        // Passes begin at whole weeks; the century ends a day after one.
+        for (days, told) in [(5, 0), (7, 1 << 20)] {
+            let mut drive = over_an_empty_century("batched:every=7d");
+            drive.idle(Nanos::from_secs(CENTURY_S + days * 86_400));
+            assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes(), told, "after {days} days");
+        }
+        let mut idle = over_an_empty_century("idle");
+        idle.idle(Nanos::from_secs(CENTURY_S + 2 * 86_400));
+        assert_eq!(idle.into_parts().1.unwrap().discards.effective_bytes(), 1 << 20);
+    }
+
+    #[test]
+    fn a_stop_ends_the_turns_of_a_policy() {
+        let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+        let policy = "adaptive:poll=1us".parse().unwrap();
+        let drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes::ZERO);
+        drive.until(|| true).idle(Nanos::from_secs(CENTURY_S));
     }
 
     #[test]

@@ -187,3 +187,16 @@ fn damaged_traces_and_wrong_words_are_said_in_one_line() {
         assert_eq!(took > 200_000_000, timing[0] == "--rate", "{took}");
     }
 }
+
+#[test]
+fn replay_over_empty_centuries_ends() {
+    let scratch = tempfile::tempdir().unwrap();
+    let trace = scratch.path().join("trace.csv");
+    std::fs::write(&trace, "0,trimtab,0,Write,0,4096,100\n31557600000000000,trimtab,0,Read,0,4096,100\n").unwrap();
+    let mut args = vec!["drive", "replay", trace.to_str().unwrap(), "--drive"];
+    args.extend([DRIVE[0], DRIVE[1], DRIVE[2], "--trim", "adaptive", "--trim", "idle", "--trim", "batched:every=1h"]);
+    let replays = json(&args)["replays"].take();
+    for replay in replays.as_array().unwrap() {
+        assert!(replay["took_ns"].as_u64().unwrap() >= 3_155_760_000_000_000_000, "{replay:#}");
+    }
+}

@@ -134,11 +134,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, context: &Context) -> anyhow::Result<(Outcome, Recorded)> {
     let mut drive = model::build(spec, args.seed)?;
-    let filled = fill(drive.as_mut(), &interface, args.fill);
+    let filled = fill(drive.as_mut(), &interface, args.fill)?;
     let mut progress = Progress::new(context, &format!("replaying, {trim}"), Counting::Items, 0);
     let mut recorder = Recorder::new(filled.1);
     recorder.begin_phase("replay", filled.1);
-    let outcome = replay::outcome(drive, interface, trim.0.as_ref(), args.timing.timing(), filled, |replay| {
+    let outcome = replay::outcome(drive, interface, trim.0.as_ref(), args.timing.timing(), filled, interrupt::requested, |replay| {
         let mut source = Source::open(&args.trace, args.format, args.volume)?;
         let mut n = 0_u64;
         while let Some(event) = source.next() {
@@ -147,8 +147,9 @@ fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, cont
                 .event(&event)
                 .map_err(|problem| UsageError::new(format!("{}: {problem}", source.place())).hint("--size makes the drive larger"))?;
             recorder.op(event.kind.op(), served.arrived, served.done, event.len);
+            // After each request: the time before it can be long, and a policy may have had much to do in it.
+            interrupt::check()?;
             if n.is_multiple_of(4096) {
-                interrupt::check()?;
                 progress.set(n);
             }
             n += 1;
@@ -158,6 +159,7 @@ fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, cont
         }
         if let Some(rest) = args.rest {
             replay.rest(rest);
+            interrupt::check()?;
         }
         Ok::<_, anyhow::Error>(())
     })?;
@@ -166,17 +168,18 @@ fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, cont
 }
 
 /// Writes that much of the drive once, in order; gives how much that was and when it was done.
-fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> (Bytes, Nanos) {
+fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> anyhow::Result<(Bytes, Nanos)> {
     const STEP: u64 = 1 << 20;
     let block = u64::from(interface.geometry.logical_block);
     let end = (u128::from(interface.geometry.size) * u128::from(percent) / 100) as u64 / block * block;
     let (mut at, mut now) = (0, Nanos::ZERO);
     while at < end {
+        interrupt::check()?;
         let extent = Extent { offset: at, len: STEP.min(end - at) };
         now = drive.submit(now, &Command::Write(extent, DataClass::Random)).done;
         at += extent.len;
     }
-    (Bytes(end), now)
+    Ok((Bytes(end), now))
 }
 
 fn as_json(trim: &str, outcome: &Outcome) -> serde_json::Value {
