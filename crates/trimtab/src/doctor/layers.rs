@@ -4,7 +4,7 @@ use super::limits::Limits;
 use super::mapper::{Tables, Target};
 use super::remedy::{is_plain, kept_options};
 use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity, blank, drives};
-use crate::host::block::{Bus, Kind, Layer, Stack, writable_limit};
+use crate::host::block::{self, Bus, Kind, Layer, Stack, writable_limit};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
@@ -122,8 +122,12 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
             "the file has been deleted; its space is freed with the loop device",
         ));
     }
-    if fs_type == "fuse.trimtab" {
-        report.why = "a modelled drive of trimtab, which takes them".to_owned();
+    if fs_type == block::VIRTUAL_SSD {
+        report.why = "a modelled drive that 'trimtab drive attach' serves; it takes discards".to_owned();
+        // As the server makes them: drives/ID/mnt/drive.
+        if let Some(id) = std::path::Path::new(&layer.name).ancestors().nth(2).and_then(std::path::Path::file_name) {
+            report.name = id.to_string_lossy().into_owned();
+        }
         return;
     }
     let text = format!(

@@ -59,6 +59,9 @@ impl Bus {
     }
 }
 
+/// Type of the FUSE filesystem on which this program serves a virtual SSD as a file.
+pub const VIRTUAL_SSD: &str = "fuse.trimtab";
+
 /// What a layer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -309,7 +312,9 @@ fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
 #[must_use]
 pub fn device_of_source(root: &Root, source: &Path) -> Option<PathBuf> {
     mountinfo::device_name(source)?;
+    // Elsewhere it may be a directory of a filesystem that hangs.
     if root.is_live()
+        && source.starts_with("/dev")
         && let Ok(stat) = rustix::fs::stat(source)
         && rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice
         && let Some(sys) = device_directory(root, DevNumber::from_raw(stat.st_rdev))
@@ -405,7 +410,10 @@ impl Walk<'_> {
             return known;
         }
         let index = self.stack.layers.len();
-        let kind = Kind::File { fs_type: mount.fs_type.clone(), mount_point: mount.mount_point.clone() };
+        // Mounted without a helper, FUSE filesystems lose their subtype.
+        let is_virtual_ssd = mount.fs_type == "fuse" && mount.source == Path::new("trimtab");
+        let fs_type = if is_virtual_ssd { VIRTUAL_SSD.to_owned() } else { mount.fs_type.clone() };
+        let kind = Kind::File { fs_type, mount_point: mount.mount_point.clone() };
         let dev = DevNumber { major: 0, minor: 0 };
         self.stack.layers.push(Layer {
             name: file.to_owned(),

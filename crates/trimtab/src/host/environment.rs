@@ -1,7 +1,7 @@
 //! What is kept with every run about machine, drive and filesystem. Keys are stable; values are as a person reads them.
 
 use super::Place;
-use super::block::{Kind, Layer};
+use super::block::{Kind, Layer, VIRTUAL_SSD};
 use super::drive;
 use super::mountinfo::Mount;
 use super::root::Root;
@@ -150,6 +150,7 @@ pub fn kind_name(kind: &Kind) -> String {
     match kind {
         Kind::Partition => "partition".into(),
         Kind::Loop => "loop".into(),
+        Kind::File { fs_type, .. } if fs_type == VIRTUAL_SSD => "virtual SSD of Trimtab".into(),
         Kind::File { fs_type, .. } => format!("file on {fs_type}"),
         Kind::Crypt => "crypt".into(),
         Kind::Lvm => "lvm".into(),

@@ -523,3 +523,27 @@ fn a_recording_is_what_was_served() {
     }
     assert!(events.is_sorted_by_key(|event| event.at));
 }
+
+#[test]
+fn attach_over_4_gib_sets_all_limits_and_is_a_virtual_ssd() {
+    if !have_root() {
+        return skip("root");
+    }
+    let runtime = tempfile::tempdir().unwrap();
+    let command = || {
+        let mut command = trimtab();
+        command.env("TRIMTAB_RUNTIME_DIR", runtime.path());
+        command
+    };
+    let pid = std::process::id().to_string();
+    // Its trims take all of the drive in one command.
+    let attach = ["drive", "attach", "intel-ssdpekka256g7", "--size", "8GiB", "--id", "large", "--speed", "off", "--transport", "device"];
+    let attached = command().args(attach).args(["--detach-with", &pid]).output().unwrap();
+    let device = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
+    let doctor = command().args(["doctor", &device]).output().unwrap();
+    command().args(["drive", "detach", "large"]).assert().success();
+    let said = String::from_utf8_lossy(&attached.stderr);
+    assert!(attached.status.success() && !said.contains("cannot set"), "{said}");
+    let screen = String::from_utf8_lossy(&doctor.stdout);
+    assert!(screen.contains("large [virtual SSD of Trimtab]") && !screen.contains("file on fuse"), "{screen}");
+}
