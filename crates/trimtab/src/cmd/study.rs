@@ -237,10 +237,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
     };
     let study = run::real(&mut rig, &asked, &*checkpoints(args, context, target)?)?;
-    rig.close()?;
+    let workspace = rig.into_workspace();
     let months = args.questions.is_empty() && args.cell.is_none() && study.complete;
     let predicted = twin.and_then(Result::ok).filter(|_| months).and_then(|twin| months_of(args, context, &path, twin));
-    conclude(args, context, &study, predicted, began)
+    workspace.close_after(context, conclude(args, context, &study, predicted, began))
 }
 
 /// What a TRIM takes, in fields of a drive.

@@ -83,11 +83,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let proof = verify::prove(&workspace, &options, |busy| {
         context.remark(&format!("{busy}; waiting for up to {} (--lock-wait)", args.lock_wait));
     });
-    let closed = workspace.close();
-    let proof = proof?;
-    closed?;
-    context.report("verify", 1, &proof, || text(&proof, args.as_mounted))?;
-    Ok(ExitCode::from(proof.verdict.exit_status()))
+    let reported = proof.and_then(|proof| {
+        context.report("verify", 1, &proof, || text(&proof, args.as_mounted))?;
+        Ok(ExitCode::from(proof.verdict.exit_status()))
+    });
+    workspace.close_after(context, reported)
 }
 
 fn text(proof: &Proof, as_mounted: bool) -> String {

@@ -23,6 +23,7 @@ pub use told::ToldChange;
 use crate::output::Context;
 use crate::session::directories::run_directory;
 use crate::sys::beneath::{Dir, PRIVATE_DIR, PRIVATE_FILE};
+use crate::sys::interrupt::Unfinished;
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
 use std::fs::File;
@@ -52,6 +53,7 @@ pub struct Note {
     file: File,
     change: Change,
     len: usize,
+    _unfinished: Unfinished,
 }
 
 /// What became of something that a killed process had left.
@@ -105,7 +107,7 @@ impl Notes {
         }
         let file = room.0.create_new(&name, PRIVATE_FILE)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let mut note = Note { notes: self.clone(), name, file, change, len: 0 };
+        let mut note = Note { notes: self.clone(), name, file, change, len: 0, _unfinished: Unfinished::begin() };
         note.write()?;
         told::tell(self.run_directory(), &note.name, &note.change);
         Ok(note)

@@ -265,9 +265,16 @@ impl<'a> RealRig<'a> {
         }
     }
 
-    /// Ends it: the workspace goes.
-    pub fn close(self) -> anyhow::Result<()> {
-        self.workspace.close()
+    /// Ends it, and gives the workspace.
+    pub fn into_workspace(self) -> Workspace {
+        self.workspace
+    }
+
+    /// Removes the directory of a run, which is worth more than the removal: a failure is only remarked, and tried again at the end of the study.
+    fn remove_run(&self, name: &str) {
+        if let Err(error) = self.workspace.remove_subdirectory(name) {
+            self.context.remark(&format!("{error:#}"));
+        }
     }
 
     /// Changes the discard option for a policy; what is returned puts it back.
@@ -288,7 +295,7 @@ impl<'a> RealRig<'a> {
         let end = others::measure(run, places, list, policy, online, &mut watch)?;
         run.complete &= end == End::Complete;
         for what in ["tree", "others"] {
-            self.workspace.remove_subdirectory(&format!("{name}-{what}"))?;
+            self.remove_run(&format!("{name}-{what}"));
         }
         Ok(end)
     }
@@ -357,7 +364,7 @@ impl Rig for RealRig<'_> {
         }
         // Before the run is kept: what is kept is what is shown.
         self.overheads.entry(job.name()).or_insert_with(|| overhead(job)).note(&mut assembled.0);
-        self.workspace.remove_subdirectory(&name)?;
+        self.remove_run(&name);
         self.restore_option(changed)?;
         Ok(assembled)
     }

@@ -535,7 +535,7 @@ impl Dir {
     /// what it stands for. No link is followed and no mount entered.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>, held: &Self) -> io::Result<Removal> {
         remove::require_same_mount(self.fd.as_fd(), held.fd.as_fd())?;
-        remove::contents(&held.fd, 0)?;
+        remove::contents(&held.fd)?;
         self.remove_dir(name, held)
     }
 
@@ -612,6 +612,35 @@ impl From<Dir> for OwnedFd {
     fn from(dir: Dir) -> Self {
         dir.fd
     }
+}
+
+/// Gives a file that cannot be used another name beside it, `NAME.set-aside-N`, and the files that belong to it (`NAME` with one of `endings`)
+/// likewise. Gives the new path of the first.
+pub fn set_aside(path: &Path, endings: &[&str]) -> io::Result<PathBuf> {
+    let (dir, name) = Dir::of_file(path)?;
+    let with = |ending: &str| {
+        let mut whole = name.clone();
+        whole.push(ending);
+        whole
+    };
+    for number in 1..=ATTEMPTS {
+        let aside = format!(".set-aside-{number}");
+        match dir.rename(&name, &dir, with(&aside)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            moved => {
+                moved?;
+                for ending in endings {
+                    match dir.rename(with(ending), &dir, with(&format!("{aside}{ending}"))) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        moved => moved?,
+                    }
+                }
+                dir.sync()?;
+                return Ok(path.with_file_name(with(&aside)));
+            }
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Opens a file that the user named, to write at its end; made if it is not there. Where others may write, a file that is there has to be this

@@ -145,13 +145,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&args.target)?;
     args.model.check(&spec)?;
     let workload = args.workload()?;
-    let (run, end) = match &spec {
-        TargetSpec::Drive(name) => on_model(args, context, workload, name)?,
+    let ((run, end), workspace) = match &spec {
+        TargetSpec::Drive(name) => (on_model(args, context, workload, name)?, None),
         TargetSpec::Directory(path) => on_directory(args, context, workload, path)?,
-        TargetSpec::Null(_) => on_null(args, context, workload),
+        TargetSpec::Null(_) => (on_null(args, context, workload), None),
         other => return Err(UsageError::new(format!("ageing needs a directory or drive:NAME, and {other} is neither")).into()),
     };
-    finish::conclude(context, &run, end)
+    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }
 
 /// The parts of the run, one after the other, on one clock. Nothing more is run once a part did not complete.
@@ -191,7 +191,7 @@ impl Parts {
     }
 }
 
-fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) -> anyhow::Result<(Run, End)> {
+fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) -> anyhow::Result<((Run, End), Option<Workspace>)> {
     let plan = args.plan(&workload.plan());
     let workspace = safety::prepare(context, args.safety.reserve, path, "bench age", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
@@ -233,8 +233,7 @@ fn on_directory(args: &Args, context: &Context, mut workload: Age, path: &Path) 
             text: format!("what a trim brings back was not measured: {obstacle}"),
         });
     }
-    workspace.close()?;
-    Ok((run, end))
+    Ok(((run, end), Some(workspace)))
 }
 
 fn open(args: &Args, workspace: &Workspace) -> anyhow::Result<(BlockFile, MountedDir)> {

@@ -14,7 +14,7 @@ use crate::output::progress::{Counting, Progress as Bar};
 use crate::report::cdm;
 use crate::report::file::{self, Place};
 use crate::session::runner::starts_now;
-use crate::session::safety::Guard;
+use crate::session::safety::{Guard, Workspace};
 use crate::store;
 use crate::store::recipe;
 use crate::sys::privileges;
@@ -225,24 +225,29 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let sum = |of: fn(&Phase) -> Bytes| outcome.recorded.phases.iter().map(of).sum();
         ground.add_warning(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
     }
-    let (run, end) = conclude_run(context, header, ground, outcome, &settings, rounds)?;
+    let (run, end, workspace) = conclude_run(context, header, ground, outcome, &settings, rounds)?;
+    finish::clean_up(context, workspace, conclude(args, context, &run, end))
+}
+
+/// Keeps the run, writes the files that were asked for, and prints it.
+fn conclude(args: &Args, context: &Context, run: &Run, end: End) -> anyhow::Result<ExitCode> {
     let place = if args.force { Place::Replace } else { Place::New };
     if let Some(path) = args.picture.as_ref().filter(|_| end == End::Complete) {
-        let written = cdm::picture(&run).and_then(|svg| file::write(path, svg.as_bytes(), place));
+        let written = cdm::picture(run).and_then(|svg| file::write(path, svg.as_bytes(), place));
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.cdm_text
         && end == End::Complete
     {
         if path.as_os_str() == "-" {
-            let kept = store::save(context, &run);
-            crate::output::print(&cdm::text(&run)?)?;
+            let kept = store::save(context, run);
+            crate::output::print(&cdm::text(run)?)?;
             return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be kept");
         }
-        let written = file::write(path, cdm::text(&run)?.as_bytes(), place);
+        let written = file::write(path, cdm::text(run)?.as_bytes(), place);
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
-    finish::conclude(context, &run, end)
+    finish::conclude(context, run, end)
 }
 
 /// Refuses a picture with another ending than .svg. Streams have no ending.
@@ -254,7 +259,7 @@ fn check_picture(path: &Path) -> anyhow::Result<()> {
     Err(UsageError::new(format!("--picture {}: a picture is an SVG file", path.display())).hint(hint).into())
 }
 
-/// The run with all that is known about it; the target is closed and gone.
+/// The run with all that is known about it, and the directory that it was made in; the target is closed.
 fn conclude_run(
     context: &Context,
     header: Header,
@@ -262,7 +267,7 @@ fn conclude_run(
     mut outcome: Outcome,
     settings: &Settings,
     rounds: Option<Rounds>,
-) -> anyhow::Result<(Run, End)> {
+) -> anyhow::Result<(Run, End, Option<Workspace>)> {
     if let Some(rounds) = &rounds {
         rounds.complete(&mut outcome);
     }
@@ -270,7 +275,8 @@ fn conclude_run(
     let (verified, warnings, counters) = (ground.verified(), ground.warnings(), ground.counters());
     let steady_size = ground.steady_size(settings);
     let real = ground.is_real();
-    let (mut run, end) = finish::assemble(header, ground.close()?, outcome, crystal::metrics);
+    let (observer, workspace) = ground.close();
+    let (mut run, end) = finish::assemble(header, observer, outcome, crystal::metrics);
     run.warnings.extend(warnings);
     run.counters.extend(counters);
     if let Some(verified) = verified {
@@ -285,7 +291,7 @@ fn conclude_run(
     if real && end == End::Complete && run.target != TargetKind::Null {
         Overhead::of_blocks(4096, 32, settings.writes.then_some(settings.data)).note(&mut run);
     }
-    Ok((run, end))
+    Ok((run, end, workspace))
 }
 
 /// Says how far what stands on the drive compresses, and warns if that is not what was asked for.

@@ -4,6 +4,7 @@ pub use crate::session::{Watch, assemble};
 
 use crate::output::Context;
 use crate::report;
+use crate::session::safety::Workspace;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{self, RunId};
 use anyhow::Context as _;
@@ -17,6 +18,14 @@ use trimtab_core::runner::End;
 /// A run that cannot be kept is printed nevertheless; the error that is returned then says so.
 pub fn conclude(context: &Context, run: &Run, end: End) -> anyhow::Result<ExitCode> {
     conclude_as(context, run, end, report::run::document)
+}
+
+/// Removes the directory that the run was made in, if there is one: after the run was kept and printed (`concluded`).
+pub fn clean_up(context: &Context, workspace: Option<Workspace>, concluded: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    match workspace {
+        Some(workspace) => workspace.close_after(context, concluded),
+        None => concluded,
+    }
 }
 
 /// As [`conclude`], with a document of the command's own.

@@ -9,7 +9,7 @@ use crate::output::progress::{Counting, Progress as Bar};
 use crate::report;
 use crate::session::runner::nfs::{Lanes, Load};
 use crate::session::runner::starts_now;
-use crate::session::safety::{self, Guard};
+use crate::session::safety::{self, Guard, Workspace};
 use crate::target::TargetSpec;
 use crate::target::dir::{DirOptions, DirTarget};
 use crate::target::null::NullFiles;
@@ -97,21 +97,21 @@ fn rate(text: &str) -> Result<f64, String> {
 /// Runs it and reports.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let streams = args.make_streams();
-    let (run, end) = match TargetSpec::resolve(&args.target)? {
+    let ((run, end), workspace) = match TargetSpec::resolve(&args.target)? {
         TargetSpec::Directory(path) => on_directory(args, context, streams, &path)?,
         TargetSpec::Null(_) => {
             let epoch = Instant::now();
             let lanes = Lanes::new(streams.into_iter().map(|stream| (stream, NullFiles::with_epoch(epoch))), args.seed);
             let mut sweep = Sweep::new(args, context, None);
             let outcome = sweep.run(lanes)?;
-            sweep.assemble(args.header(TargetKind::Null), None, outcome)
+            (sweep.assemble(args.header(TargetKind::Null), None, outcome), None)
         }
         other => return Err(UsageError::new(format!("the NFS workload needs a directory, and {other} is none")).into()),
     };
-    finish::conclude_as(context, &run, end, report::nfs::document)
+    finish::clean_up(context, workspace, finish::conclude_as(context, &run, end, report::nfs::document))
 }
 
-fn on_directory(args: &Args, context: &Context, streams: Vec<NfsStream>, path: &Path) -> anyhow::Result<(Run, End)> {
+fn on_directory(args: &Args, context: &Context, streams: Vec<NfsStream>, path: &Path) -> anyhow::Result<((Run, End), Option<Workspace>)> {
     let size: Bytes = streams.iter().map(NfsStream::size).sum();
     // Twice the files at the start: their number wavers, and so do their sizes.
     let plan = Plan { written: args.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
@@ -129,11 +129,10 @@ fn on_directory(args: &Args, context: &Context, streams: Vec<NfsStream>, path: &
     let mut sweep = Sweep::new(args, context, Some(workspace.guard()?));
     let outcome = sweep.run(Lanes::new(targets, args.seed))?;
     let (mut run, end) = sweep.assemble(args.header(TargetKind::Directory), Some(observer), outcome);
-    workspace.close()?;
     if end == End::Complete {
         note_overhead(args, &mut run)?;
     }
-    Ok((run, end))
+    Ok(((run, end), Some(workspace)))
 }
 
 /// Notes what the tool itself takes of a response time (on the null target, and to make the data), and warns where that distorts.

@@ -9,7 +9,7 @@ use crate::cmd::postmark::{details, memory};
 use crate::host::Observer;
 use crate::output::Context;
 use crate::session::runner::{starts_now, together};
-use crate::session::safety;
+use crate::session::safety::{self, Workspace};
 use crate::target::TargetSpec;
 use crate::target::dir::{Calls, DirOptions, DirTarget, Fsync};
 use crate::target::null::NullFiles;
@@ -174,7 +174,7 @@ impl Job<'_> {
         (run, end)
     }
 
-    fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<(Run, End)> {
+    fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<((Run, End), Option<Workspace>)> {
         let streams = self.streams()?;
         let plan = sum(&streams);
         let workspace = safety::prepare(context, self.args.safety.reserve, path, "bench postmark", &plan)?;
@@ -187,8 +187,7 @@ impl Job<'_> {
         }
         let watch = Watch::new(context, "postmark", &plan, Some(workspace.guard()?));
         let done = self.run(targets, self.header(TargetKind::Directory), Some(observer), watch);
-        workspace.close()?;
-        Ok(done)
+        Ok((done, Some(workspace)))
     }
 
     fn on_null(&self, context: &Context) -> anyhow::Result<(Run, End)> {
@@ -245,10 +244,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     options.check().map_err(UsageError::new)?;
     memory::check(&settings, args.workload.threads)?;
     let job = Job { args, settings, options };
-    let (mut run, end) = match &spec {
+    let ((mut run, end), workspace) = match &spec {
         TargetSpec::Directory(path) => job.on_directory(context, path)?,
-        TargetSpec::Drive(name) => job.on_drive(context, name)?,
-        TargetSpec::Null(_) => job.on_null(context)?,
+        TargetSpec::Drive(name) => (job.on_drive(context, name)?, None),
+        TargetSpec::Null(_) => (job.on_null(context)?, None),
         other => return Err(UsageError::new(format!("the postmark workload needs a directory, and {other} is none")).into()),
     };
     if matches!(spec, TargetSpec::Directory(_))
@@ -257,5 +256,5 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     {
         overhead.note(&mut run);
     }
-    finish::conclude(context, &run, end)
+    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }

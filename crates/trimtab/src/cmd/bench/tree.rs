@@ -10,8 +10,8 @@ use crate::host::Observer;
 use crate::output::Context;
 use crate::session::discard_option::Discard;
 use crate::session::runner::starts_now;
-use crate::session::safety;
 use crate::session::safety::names::ARCHIVE;
+use crate::session::safety::{self, Workspace};
 use crate::store::{self, Reference, RunId};
 use crate::target::TargetSpec;
 use crate::target::dir::{DirOptions, DirTarget};
@@ -139,14 +139,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("{} entries of the archive that are neither files nor directories are left out", source.skipped));
     }
     let workload = Tree::new(Arc::clone(&source.list), args.tries);
-    let (mut run, end) = match &spec {
+    let ((mut run, end), workspace) = match &spec {
         TargetSpec::Directory(path) => on_directory(args, context, &source, workload.clone(), path)?,
         TargetSpec::Drive(name) => {
             let header = header(args, &source, TargetKind::ModelledVolume);
             let job = Job { target: &args.target, workload_name: "tree", workload: &mut workload.clone(), header, metrics: tree::metrics };
-            modelled::run(&args.model, context, name, job)?
+            (modelled::run(&args.model, context, name, job)?, None)
         }
-        TargetSpec::Null(_) => on_null(args, context, &source, workload.clone()),
+        TargetSpec::Null(_) => (on_null(args, context, &source, workload.clone()), None),
         other => {
             return Err(UsageError::new(format!("the tree workload needs a directory, and {other} is none")).into());
         }
@@ -157,7 +157,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if let Some((id, baseline)) = &baseline {
         compare(&mut run, *id, baseline);
     }
-    finish::conclude(context, &run, end)
+    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }
 
 fn load_baseline(context: &Context, reference: &Reference) -> anyhow::Result<(RunId, Run)> {
@@ -198,7 +198,13 @@ fn header(args: &Args, source: &Source, kind: TargetKind) -> Header {
     starts_now("tree", settings, kind, &args.target, "as-mounted", source.seed)
 }
 
-fn on_directory(args: &Args, context: &Context, source: &Source, mut workload: Tree, path: &Path) -> anyhow::Result<(Run, End)> {
+fn on_directory(
+    args: &Args,
+    context: &Context,
+    source: &Source,
+    mut workload: Tree,
+    path: &Path,
+) -> anyhow::Result<((Run, End), Option<Workspace>)> {
     let workspace = safety::prepare(context, args.safety.reserve, path, "bench tree", &workload.plan())?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
     workspace.require_on(observer.place().mount.as_ref())?;
@@ -215,8 +221,7 @@ fn on_directory(args: &Args, context: &Context, source: &Source, mut workload: T
     let outcome = files::run(&mut workload, &mut target, &mut events);
     drop(watch);
     let assembled = finish::assemble(header, Some(observer), outcome, tree::metrics);
-    workspace.close()?;
-    Ok(assembled)
+    Ok((assembled, Some(workspace)))
 }
 
 fn on_null(args: &Args, context: &Context, source: &Source, mut workload: Tree) -> (Run, End) {

@@ -78,6 +78,7 @@ pub fn fix(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .into());
     }
     interrupt::install().context("cannot catch signals")?;
+    interrupt::must_finish();
     let mut steps = Vec::new();
     let diagnosis = if args.dry_run { planned(path, &mut steps)? } else { mended(path, context, &mut steps)? };
     let any = steps.iter().any(|step| step.outcome == Outcome::Done);
@@ -193,10 +194,10 @@ fn prove(path: &Path, reserve: Option<Bytes>, context: &Context) -> anyhow::Resu
     let plan = Plan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
     let workspace = safety::prepare(context, reserve, &directory, "the proof", &plan)?;
     let proof = verify::prove(&workspace, &options, |busy| context.remark(&busy.to_string()));
-    let closed = workspace.close();
-    let proof = proof?;
-    closed?;
-    Ok(proof)
+    if let Err(error) = workspace.close() {
+        context.remark(&format!("{error:#}"));
+    }
+    proof
 }
 
 /// What remains of remedies that were carried out, and what the end still asks for.
@@ -254,6 +255,7 @@ struct Undone {
 pub fn undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     ensure!(rustix::process::geteuid().is_root(), "taking back what was mended needs root");
     interrupt::install().context("cannot catch signals")?;
+    interrupt::must_finish();
     let taken = mend::take_back(args.dry_run, &|said| context.remark(said))?;
     let report = Undone { subject: taken.subject, dry_run: args.dry_run, steps: taken.lines };
     context.report("doctor-undo", 1, &report, || {

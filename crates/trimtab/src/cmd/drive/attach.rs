@@ -93,6 +93,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let options = options(args)?;
     privileges::keep_only(kept(&options)).context("cannot give up privileges")?;
     interrupt::install().context("cannot handle signals")?;
+    interrupt::must_finish();
     if args.background_child {
         // A session of its own, so that the end of the terminal does not end the drive.
         let _ = rustix::process::setsid();

@@ -79,16 +79,9 @@ impl Ground {
         1 << self.drive.info().size.0.ilog2()
     }
 
-    /// Closes it, and removes what was made for it.
     /// See [`Workspace::require_on`].
     pub fn require_on(&self, mount: Option<&Mount>) -> anyhow::Result<()> {
         self.workspace.as_ref().map_or(Ok(()), |workspace| workspace.require_on(mount))
-    }
-
-    pub fn close(self) -> anyhow::Result<()> {
-        let Self { drive, workspace, .. } = self;
-        drop(drive);
-        workspace.map_or(Ok(()), Workspace::close)
     }
 }
 

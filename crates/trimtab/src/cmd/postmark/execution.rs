@@ -137,6 +137,7 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     let plan = plan(&runs);
     fits(&held, &plan)?;
     agreed(context, &plan)?;
+    let _unfinished = crate::sys::interrupt::Unfinished::begin();
     let survives = SurvivesClosedPipe::new();
     let started_unix_ms = crate::sys::clock::unix_ms();
     let mut seconds = wall_seconds();

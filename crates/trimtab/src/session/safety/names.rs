@@ -7,6 +7,7 @@
 //!     archive                                        what an archive of the user's holds: any names
 //! ```
 
+use crate::sys::beneath::remove::is_renamed_open_file;
 use std::ffi::OsStr;
 
 /// The marker of a workspace.
@@ -50,7 +51,8 @@ const FIXED: [&str; 30] = [
 
 /// Whether what is so deep in a workspace can have been made by a run.
 pub fn is_ours(name: &OsStr, depth: u32) -> bool {
-    name.to_str().is_some_and(|name| if depth == 0 { is_of_a_run(name) } else { is_of_a_workload(name) })
+    is_renamed_open_file(name.as_encoded_bytes())
+        || name.to_str().is_some_and(|name| if depth == 0 { is_of_a_run(name) } else { is_of_a_workload(name) })
 }
 
 /// Whether a run's directory has such a name.
@@ -105,6 +107,13 @@ mod tests {
     #[test]
     fn what_people_call_their_files_is_not() {
         for name in ["notes.md", "thesis.tex", "Photo1.jpg", "backup", ".profile", "todo.txt", "a b1", "12.jpg", "file", "x.c"] {
+            assert!(!is_ours(name.as_ref(), 1), "{name}");
+        }
+        for (name, depth) in [(".fuse_hidden0000000a00000001", 0), (".fuse_hidden0000000a00000001", 2), (".nfs000000000000000700000001", 1)]
+        {
+            assert!(is_ours(name.as_ref(), depth), "{name}");
+        }
+        for name in [".fuse_hidden", ".fuse_hidden-photos", ".nfs-notes"] {
             assert!(!is_ours(name.as_ref(), 1), "{name}");
         }
         for name in ["marker", "run-", "run-1x", "streams", "beside-1", "1", "photos"] {

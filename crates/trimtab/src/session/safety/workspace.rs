@@ -8,6 +8,7 @@ use crate::host::mountinfo::{self, Mount};
 use crate::host::processes::{boot_id, started};
 use crate::output::Context;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, Removal};
+use crate::sys::interrupt::Unfinished;
 use anyhow::{Context as _, anyhow};
 use rustix::fd::OwnedFd;
 use rustix::fs::FlockOperation;
@@ -33,14 +34,15 @@ pub struct Workspace {
     path: PathBuf,
     dir: Dir,
     reserve: Bytes,
-    /// Locked as long as this process lives.
-    _marker: File,
-    removed: bool,
+    /// Locked as long as this process lives; `None` once it is removed.
+    marker: Option<File>,
+    _unfinished: Unfinished,
 }
 
 impl Workspace {
     /// Makes one in `ground`.
     pub fn create(ground: &Ground, reserve: Bytes) -> anyhow::Result<Self> {
+        let unfinished = Unfinished::begin();
         let parent = ground.directory()?;
         let pid = std::process::id();
         let (name, dir) = parent
@@ -48,7 +50,7 @@ impl Workspace {
             .with_context(|| format!("cannot make a working directory in {}", ground.path.display()))?;
         let path = ground.path.join(&name);
         match furnish(&dir) {
-            Ok(marker) => Ok(Self { parent, name, path, dir, reserve, _marker: marker, removed: false }),
+            Ok(marker) => Ok(Self { parent, name, path, dir, reserve, marker: Some(marker), _unfinished: unfinished }),
             Err(error) => {
                 // Nothing of ours may stay; the first error is the one that counts.
                 let _ = parent.remove_tree(&name, &dir);
@@ -97,17 +99,29 @@ impl Workspace {
         Ok(Guard::new(dir.into(), self.path.clone(), self.reserve))
     }
 
+    /// Removes it after `outcome`, the result of what was done in it, has been kept and printed: a removal that fails must not lose a result.
+    /// An error of the outcome counts more than one of the removal, which is then only remarked.
+    pub fn close_after<T>(self, context: &Context, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
+        match (self.close(), outcome) {
+            (Ok(()), outcome) => outcome,
+            (Err(error), Ok(_)) => Err(error),
+            (Err(error), Err(outcome)) => {
+                context.remark(&format!("{error:#}"));
+                Err(outcome)
+            }
+        }
+    }
+
     /// Removes it, and says if that did not work.
     pub fn close(mut self) -> anyhow::Result<()> {
         self.remove()
     }
 
     fn remove(&mut self) -> anyhow::Result<()> {
-        if self.removed {
-            return Ok(());
+        match self.marker.take() {
+            Some(marker) => remove(&self.parent, &self.name, &self.dir, &self.path, Some(marker)),
+            None => Ok(()),
         }
-        self.removed = true;
-        remove(&self.parent, &self.name, &self.dir, &self.path)
     }
 }
 
@@ -120,8 +134,8 @@ impl Drop for Workspace {
 }
 
 /// Removes what is in the workspace that is open as `dir`, and the workspace itself if it is still what `name` stands for.
-fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()> {
-    // The marker last: what is left of it by a kill says until the end whose it is.
+fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path, marker: Option<File>) -> anyhow::Result<()> {
+    // The marker last: what a kill leaves says until the end whose it is. It is closed first: FUSE and NFS keep open files under another name.
     let contents = || {
         for inner in dir.names()?.iter().filter(|inner| *inner != MARKER) {
             if let Ok(held) = dir.open_dir(inner) {
@@ -130,7 +144,10 @@ fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()
         }
         std::io::Result::Ok(())
     };
-    let removal = contents().and_then(|()| parent.remove_tree(name, dir));
+    let removal = contents().and_then(|()| {
+        drop(marker);
+        parent.remove_tree(name, dir)
+    });
     match removal.map_err(|error| not_removed(error, path))? {
         Removal::Done | Removal::Absent => Ok(()),
         Removal::Foreign(at) => {
@@ -144,10 +161,14 @@ fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path) -> anyhow::Result<()
 }
 
 fn not_removed(error: std::io::Error, path: &Path) -> anyhow::Error {
+    let parent = path.parent().unwrap_or(path).display();
+    let next_run = format!("the next run in {parent} offers to remove it");
     let what_to_do = match error.kind() {
         std::io::ErrorKind::CrossesDevices => {
             "something is mounted in it, which was not touched: unmount that, and remove the rest by hand"
         }
+        std::io::ErrorKind::ResourceBusy => "end the process that has these files open, then remove the directory",
+        std::io::ErrorKind::Interrupted => &next_run,
         _ => "please remove it by hand",
     };
     anyhow!(error).context(format!("cannot remove {}; {what_to_do}", path.display()))
@@ -230,7 +251,7 @@ pub struct Leftover {
     /// The directory, if it may be looked into.
     dir: Option<Dir>,
     /// Holds the lock while it is dealt with, so that two processes do not.
-    _marker: Option<File>,
+    marker: Option<File>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -250,7 +271,7 @@ enum State {
 /// Finds what runs that crashed left in `ground`, and offers to remove it. What lives or is not ours is left alone.
 pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result<()> {
     sweep(ground);
-    for leftover in &find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
+    for leftover in find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
         let path = ground.path.join(&leftover.name);
         let shown = path.display();
         match &leftover.state {
@@ -289,7 +310,7 @@ fn sweep(ground: &Ground) {
     }
 }
 
-fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path: &Path) -> anyhow::Result<()> {
+fn deal_with_dead(context: &Context, ground: &Ground, leftover: Leftover, path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     if !consent::ask(context, &format!("{shown} was left by a run that crashed. Remove it?"))? {
         context.remark(&format!("{shown} was left by a run that crashed; --yes removes it."));
@@ -298,7 +319,7 @@ fn deal_with_dead(context: &Context, ground: &Ground, leftover: &Leftover, path:
     let dir = leftover.dir.as_ref().context("a directory that was looked into is open")?;
     let stay = remove_ours(dir).map_err(|error| not_removed(error, path))?;
     if stay.is_empty() {
-        return remove(&ground.directory()?, &leftover.name, dir, path);
+        return remove(&ground.directory()?, &leftover.name, dir, path, leftover.marker);
     }
     let (few, more) = (stay.iter().take(FOREIGN_SHOWN), stay.len().saturating_sub(FOREIGN_SHOWN));
     let few = few.map(|foreign| path.join(foreign).display().to_string()).collect::<Vec<_>>().join(", ");
@@ -352,12 +373,12 @@ fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
         Ok(dir) => dir,
         // Another user's.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            return Some(Leftover { name, state: State::Alive, dir: None, _marker: None });
+            return Some(Leftover { name, state: State::Alive, dir: None, marker: None });
         }
         Err(_) => return None,
     };
     let (state, marker) = state(&dir, &name);
-    Some(Leftover { name, state, dir: Some(dir), _marker: marker })
+    Some(Leftover { name, state, dir: Some(dir), marker })
 }
 
 fn state(dir: &Dir, name: &str) -> (State, Option<File>) {

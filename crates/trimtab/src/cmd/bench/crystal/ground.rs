@@ -189,14 +189,12 @@ impl Ground {
         }
     }
 
-    /// Closes it and removes what we made; gives who watched the machine.
-    pub fn close(self) -> anyhow::Result<Option<Observer>> {
-        let Self::Real { target, workspace, observer, .. } = self else { return Ok(None) };
-        drop(target);
-        if let Some(workspace) = workspace {
-            workspace.close()?;
+    /// Closes it; gives the observer of the machine and the directory that was made, which is removed after the run was kept.
+    pub fn close(self) -> (Option<Observer>, Option<Workspace>) {
+        match self {
+            Self::Real { workspace, observer, .. } => (Some(*observer), workspace),
+            _ => (None, None),
         }
-        Ok(Some(*observer))
     }
 }
 

@@ -93,7 +93,7 @@ impl Checked {
         drop(bar);
         let from_memory = direct.and_then(|watch| watch.finish(own.read, own.written));
         let (_, warnings) = observer.finish(Some(own.through(below.fs_type.as_deref())));
-        ground.close()?;
+        drop(ground);
         interrupt::check()?;
         if let Some(error) = failed {
             return Err(error.into());

@@ -81,7 +81,7 @@ pub fn measure(
     }));
     notes.extend(ground.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
     let written = ground.written;
-    ground.close()?;
+    drop(ground);
     if interrupt::requested() {
         context.remark("Rounds of probes that were finished are kept; the same command with --resume goes on from there.");
     }

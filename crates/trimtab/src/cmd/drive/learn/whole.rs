@@ -63,7 +63,7 @@ pub fn on_a_drive(
     let own =
         found.as_ref().ok().map(|found| OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(below.fs_type.as_deref()));
     let (_, warnings) = observer.finish(own);
-    ground.close()?;
+    drop(ground);
     if interrupt::requested() {
         context.remark(
             "The rounds of probes are kept; the same command with --resume begins with writing over the drive, which cannot be gone on with in the middle.",
