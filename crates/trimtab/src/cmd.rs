@@ -20,7 +20,9 @@ pub mod volume;
 use crate::drives::{self, twins};
 use crate::output::Context;
 use crate::session::notes::Reach;
+use crate::sys::mount_check;
 use clap::Subcommand;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The commands.
@@ -78,7 +80,17 @@ impl Command {
 pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
     // What the doctor finds is part of its answer.
     let says_itself = matches!(command, Command::Doctor(_));
-    crate::session::notes::at_start(context, &command.reach(), says_itself);
+    let reach = command.reach();
+    let paths: Vec<&Path> = reach.paths().iter().map(PathBuf::as_path).collect();
+    let reach = match &command {
+        // One that does not answer is a finding.
+        Command::Doctor(args) if !args.changes_something() => reach.clone().without(&mount_check::silent(&paths)),
+        _ => {
+            mount_check::require_answers(&paths)?;
+            reach
+        }
+    };
+    crate::session::notes::at_start(context, &reach, says_itself);
     if !matches!(command, Command::Apply(_)) {
         apply::at_start(context);
     }

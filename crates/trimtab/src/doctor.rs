@@ -23,6 +23,7 @@ use crate::host::environment::kind_name;
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::{self, Root, printable};
 use crate::host::{Place, drive};
+use crate::sys::mount_check;
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use std::path::{Path, PathBuf};
@@ -165,6 +166,12 @@ impl Diagnosis {
         without
     }
 
+    /// Whether it is of a mounted filesystem that does not answer.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.filesystem.iter().flat_map(|filesystem| &filesystem.findings).any(|finding| finding.code == filesystem::SILENT)
+    }
+
     /// What is worth mending, most important first.
     fn worth_mending(&self) -> Vec<&Finding> {
         let in_layers = self.layers.iter().chain(&self.filesystem).flat_map(|l| &l.findings);
@@ -210,6 +217,14 @@ impl<'a> Doctor<'a> {
 
     /// The filesystem that `path` is on, or the device that it is.
     pub fn examine_path(&self, path: &Path) -> std::io::Result<Diagnosis> {
+        if self.root.is_live() && !mount_check::silent(&[path]).is_empty() {
+            let absolute = std::path::absolute(path)?;
+            let silent = mountinfo::silent(self.root, &self.mounts);
+            let by_name = mountinfo::containing(&self.mounts, &absolute).filter(|mount| silent.contains(&mount.dev));
+            // Through a link, perhaps.
+            let mount = by_name.or_else(|| self.mounts.iter().find(|mount| silent.contains(&mount.dev)));
+            return Ok(self.examine_silent(mount.ok_or(std::io::ErrorKind::TimedOut)?));
+        }
         let place = Place::of_path(self.root, path)?;
         let subject = match &place.mount {
             Some(mount) => shown(&mount.mount_point),
@@ -230,10 +245,18 @@ impl<'a> Doctor<'a> {
         let mut all = Vec::new();
         let mut seen: Vec<Vec<PathBuf>> = Vec::new();
         let mut used: Vec<PathBuf> = Vec::new();
+        let silent = mountinfo::silent(self.root, &self.mounts);
+        let mut seen_silent = Vec::new();
         for mount in &self.mounts {
             let stack = Stack::of_mount(self.root, &self.mounts, mount);
             let tops: Vec<PathBuf> = stack.top_layers().map(|l| l.sys.clone()).collect();
-            if tops.is_empty() || seen.contains(&tops) {
+            let is_silent = silent.contains(&mount.dev);
+            if is_silent && !seen_silent.contains(&mount.dev) {
+                seen_silent.push(mount.dev);
+                used.extend(stack.layers.iter().map(|l| l.sys.clone()));
+                all.push(self.examine_silent(mount));
+            }
+            if is_silent || tops.is_empty() || seen.contains(&tops) {
                 continue;
             }
             used.extend(stack.layers.iter().map(|l| l.sys.clone()));
@@ -250,6 +273,12 @@ impl<'a> Doctor<'a> {
             self.device(&sys, &mut all);
         }
         all
+    }
+
+    /// A mount that does not answer: only what the kernel says of its devices is known.
+    fn examine_silent(&self, mount: &Mount) -> Diagnosis {
+        let place = Place { mount: Some(mount.clone()), stack: Stack::of_mount(self.root, &self.mounts, mount) };
+        self.diagnose(shown(&mount.mount_point), &place, Some(filesystem::silent(mount, &place.stack)))
     }
 
     /// Examines the device at `sys`; gives the layers that it stands on.
@@ -279,11 +308,15 @@ impl<'a> Doctor<'a> {
     }
 
     fn examine(&self, subject: String, place: &Place) -> Diagnosis {
+        let filesystem = place.mount.as_ref().map(|mount| filesystem::judge(self.root, mount, &place.stack));
+        self.diagnose(subject, place, filesystem)
+    }
+
+    fn diagnose(&self, subject: String, place: &Place, filesystem: Option<LayerReport>) -> Diagnosis {
         let stack = &place.stack;
         let mut layers: Vec<LayerReport> = (0..stack.layers.len()).map(|i| layers::judge(self, stack, i)).collect();
         excuse(&mut layers);
         layers::beside_those_below(self, stack, &mut layers);
-        let filesystem = place.mount.as_ref().map(|mount| filesystem::judge(self.root, mount, stack));
         let verdict = reach::verdict(place, filesystem.as_ref(), &layers);
         let (trimmed_by, mechanisms) = match &place.mount {
             Some(mount) if !stack.layers.is_empty() => mechanisms::judge(self, mount, stack, &verdict),

@@ -12,6 +12,7 @@ pub mod interrupt;
 pub mod large_blocks;
 pub mod looping;
 pub mod maker;
+pub mod mount_check;
 pub mod nvme;
 pub mod pool;
 pub mod priority;

@@ -10,6 +10,7 @@ use crate::output::error::{BLOCKED, NOT_PROVED};
 use crate::output::lines::paragraph;
 use crate::session::notes::{self, Reach};
 use crate::session::safety;
+use crate::sys::mount_check;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -41,6 +42,8 @@ order where the thing still is what it was set to; a killed --fix leaves its not
 A recorded tree (--sysroot) holds copies of what is read under /sys, /proc, /etc, /usr/lib/systemd and /run, links included,
 and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status. --record makes one: the mount table, fstab,
 crypttab and the kernel's command line are in it, so look at it before you hand it on. Serial numbers are taken out (--serials leaves them).
+
+A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict is unknown.
 
 Exit status: 0 TRIM reaches the drives or is not needed, 3 blocked at some layer, 4 unknown, 1 failed, 2 wrong usage.
 With several answers the worst counts: blocked, then unknown. With --fix it is that of the end, and 1 if a step failed; with --undo 0 or 1.";
@@ -78,6 +81,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// Whether it is asked to mend something or to undo that.
+    pub fn changes_something(&self) -> bool {
+        self.fix || self.undo
+    }
+
     /// The mounts that it works on.
     pub fn reach(&self) -> Reach {
         match &self.sysroot {
@@ -125,12 +133,18 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         None if args.record.is_some() => Root::recording_live().context("cannot open /")?,
         None => Root::live().context("cannot open /")?,
     };
+    let named: Vec<&Path> = args.paths.iter().map(PathBuf::as_path).collect();
+    let silent = if root.is_this_machine() { mount_check::silent(&named) } else { Vec::new() };
+    let answering = || args.paths.iter().filter(|path| !silent.contains(&path.as_path()));
     if root.is_this_machine() {
-        args.paths.iter().try_for_each(|path| no_character_device(path))?;
+        answering().try_for_each(|path| no_character_device(path))?;
     }
     let paths = match &args.record {
         // Links in /dev are not in a recorded tree.
-        Some(_) => args.paths.iter().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect(),
+        Some(_) => {
+            let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            args.paths.iter().map(|path| if silent.contains(&path.as_path()) { path.clone() } else { real(path) }).collect()
+        }
         None => args.paths.clone(),
     };
     let doctor = Doctor::new(&root).context("cannot read the mount table (/proc/self/mountinfo)")?;
@@ -150,9 +164,10 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let code = exit_code(&diagnoses);
     let (left, changed_for_a_while, left_directories, full) = if root.is_live() {
-        let changed = notes::changed_now(&args.reach()).unwrap_or_default();
+        let reach = args.reach().without(&silent);
+        let changed = notes::changed_now(&reach).unwrap_or_default();
         let full = mount_points(&diagnoses).filter_map(|place| safety::space::is_full(&place)).collect();
-        (notes::found_at_start(), changed, left_directories(&paths, &diagnoses), full)
+        (notes::found_at_start(), changed, left_directories(answering(), &diagnoses), full)
     } else {
         Default::default()
     };
@@ -164,15 +179,18 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// What crashed runs have left in the directories that were asked about, and where filesystems are mounted: they may be anywhere else, too.
-fn left_directories(paths: &[PathBuf], diagnoses: &[Diagnosis]) -> Vec<PathBuf> {
-    let asked = paths.iter().filter(|path| path.is_dir()).filter_map(|path| path.canonicalize().ok());
+fn left_directories<'a>(paths: impl Iterator<Item = &'a PathBuf>, diagnoses: &[Diagnosis]) -> Vec<PathBuf> {
+    let asked = paths.filter(|path| path.is_dir()).filter_map(|path| path.canonicalize().ok());
     let places: BTreeSet<PathBuf> = asked.chain(mount_points(diagnoses)).collect();
     places.iter().flat_map(|place| safety::workspace::left_in(place)).collect()
 }
 
-/// Where the filesystems are mounted that were looked at.
+/// Where the filesystems that answer are mounted.
 fn mount_points(diagnoses: &[Diagnosis]) -> impl Iterator<Item = PathBuf> {
-    diagnoses.iter().filter(|diagnosis| diagnosis.filesystem.is_some()).map(|diagnosis| PathBuf::from(&diagnosis.subject))
+    diagnoses
+        .iter()
+        .filter(|diagnosis| diagnosis.filesystem.is_some() && !diagnosis.is_silent())
+        .map(|diagnosis| PathBuf::from(&diagnosis.subject))
 }
 
 fn text(report: &Report) -> String {

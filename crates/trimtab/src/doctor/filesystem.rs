@@ -4,6 +4,7 @@ use super::{Action, Evidence, Finding, Gate, LayerReport, Remedy, Severity, kern
 use crate::host::block::{self, Stack};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
+use crate::sys::mount_check;
 use std::path::{Path, PathBuf};
 use trimtab_core::document::quoted;
 use trimtab_core::units::Bytes;
@@ -52,8 +53,8 @@ fn is_image(fs_type: &str) -> bool {
     matches!(fs_type, "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs")
 }
 
-/// Judges the filesystem itself.
-pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
+/// A report of which only the mount table is known.
+fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
     let mut report = LayerReport {
         name: shown(&mount.mount_point),
         kind: mount.fs_type.clone(),
@@ -65,6 +66,34 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     };
     report.evidence.add("source", shown(&mount.source));
     report.evidence.add("options", mount.options_once());
+    report
+}
+
+/// Name of the finding of a filesystem that does not answer.
+pub const SILENT: &str = "fs.does-not-answer";
+
+/// A filesystem that does not answer.
+pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
+    let mut report = blank(mount, stack);
+    report.why = format!("it does not answer within {} s", mount_check::PATIENCE.as_secs());
+    let place = quoted(&shown(&mount.mount_point));
+    let remedy = match mount.fs_type.as_str() {
+        fuse if fuse.starts_with("fuse") => {
+            let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.dev.minor);
+            format!("end its FUSE server, or detach it: echo 1 > {abort}; umount --lazy {place}")
+        }
+        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" => format!("bring its server back, or detach it: umount --force --lazy {place}"),
+        _ => "look for errors of the drive in the kernel's log: journalctl --dmesg".to_owned(),
+    };
+    report
+        .findings
+        .push(Finding::new(SILENT, Severity::Serious, "the filesystem does not answer: its server or drive hangs").remedy(remedy));
+    report
+}
+
+/// Judges the filesystem itself.
+pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
+    let mut report = blank(mount, stack);
     if stack.layers.is_empty() {
         on_no_device(mount, &mut report);
         return report;

@@ -1,6 +1,7 @@
 //! The mount table, `/proc/self/mountinfo`: which filesystem a path is on, with which options, from which device.
 
 use super::root::{Root, TABLE_BYTES_MAX};
+use crate::sys::mount_check;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -209,6 +210,54 @@ pub fn unescape(field: &[u8]) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Types of filesystems that the kernel answers for itself, without a server or a drive.
+const IN_KERNEL: [&str; 25] = [
+    "autofs",
+    "bdev",
+    "binfmt_misc",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "efivarfs",
+    "fusectl",
+    "hugetlbfs",
+    "mqueue",
+    "nsfs",
+    "proc",
+    "pstore",
+    "ramfs",
+    "resctrl",
+    "rpc_pipefs",
+    "securityfs",
+    "selinuxfs",
+    "sysfs",
+    "tmpfs",
+    "tracefs",
+];
+
+/// The filesystems of the running machine that do not answer ([`mount_check`]), by device number; each is asked once.
+#[must_use]
+pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
+    if !root.is_live() {
+        return Vec::new();
+    }
+    let mut asked: Vec<&Mount> = Vec::new();
+    for (at, mount) in mounts.iter().enumerate() {
+        let covered = mounts[at + 1..].iter().any(|later| later.mount_point == mount.mount_point);
+        let known = asked.iter().any(|earlier| earlier.dev == mount.dev);
+        if !covered && !known && !IN_KERNEL.contains(&mount.fs_type.as_str()) {
+            asked.push(mount);
+        }
+    }
+    let paths: Vec<&Path> = asked.iter().map(|mount| mount.mount_point.as_path()).collect();
+    let silent = mount_check::silent(&paths);
+    asked.iter().filter(|mount| silent.contains(&mount.mount_point.as_path())).map(|mount| mount.dev).collect()
 }
 
 /// The mount that `path` (absolute, without links) is on: the deepest mount point that contains it, and of several on one

@@ -21,6 +21,7 @@ use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use crate::host::stat::StatFile;
+use crate::sys::mount_check;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::io::Errno;
@@ -138,6 +139,7 @@ struct Ext4 {
 impl Filesystem {
     /// Opens the filesystem that `path` is on; `path` need not be its mount point.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
+        mount_check::require_answers(&[path])?;
         let root = Root::live().context("cannot open /")?;
         let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
         let mount = mountinfo::of_path(&root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;

@@ -47,6 +47,7 @@ const OTHER_WAYS: [&str; 33] = [
 /// Who may, and why.
 const ALLOWED: &[(&str, &str)] = &[
     ("sys/beneath.rs", "the one way"),
+    ("sys/mount_check.rs", "a child process looks whether a path answers, and opens nothing (O_PATH)"),
     ("sys/beneath/remove.rs", "the one way to remove a directory and what is in it"),
     ("target/dir.rs", "what a workload does, in directories that are held open, new files only, through no link"),
     ("target/dir/nfs.rs", "what an NFS server would do, in directories that are held open"),

@@ -107,6 +107,21 @@ impl Reach {
         Self::Paths(targets.into_iter().filter(is_real).map(PathBuf::from).collect())
     }
 
+    /// The same without some paths.
+    #[must_use]
+    pub fn without(self, left_out: &[&Path]) -> Self {
+        match self {
+            Self::Paths(paths) => Self::Paths(paths.into_iter().filter(|path| !left_out.contains(&path.as_path())).collect()),
+            all_or_nothing => all_or_nothing,
+        }
+    }
+
+    /// The paths, where it is a matter of paths.
+    #[must_use]
+    pub fn paths(&self) -> &[PathBuf] {
+        if let Self::Paths(paths) = self { paths } else { &[] }
+    }
+
     /// Whether it works on what is mounted from a device.
     pub fn includes(&self, device: DevNumber) -> bool {
         match self {
