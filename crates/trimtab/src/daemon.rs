@@ -8,14 +8,15 @@ mod control;
 mod counter;
 mod iops_limit;
 mod metrics;
+pub mod selection;
 mod state;
 mod task;
 
-use crate::host::block::Stack;
-use crate::host::mountinfo::{self, DevNumber, Mount};
+use crate::host::mountinfo::{DevNumber, Mount};
 use crate::host::root::Root;
 use crate::session::directories::run_directory;
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::sys::mount_check::MountCheck;
 use crate::trim::history::History;
 use crate::trim::lock::directory_of_locks;
 use anyhow::{Context as _, bail};
@@ -25,6 +26,7 @@ use metrics::Figures;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use sd_notify::NotifyState;
+use selection::Selection;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -41,6 +43,10 @@ use trimtab_core::discards::Amount;
 
 /// Mounting often goes on for a moment.
 const SETTLE: Duration = Duration::from_millis(500);
+/// How long the main thread waits for filesystems that it asks whether they answer.
+const FIRST_ANSWER: Duration = Duration::from_millis(500);
+/// Between two looks at filesystems that did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// How long threads get to end their present requests.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -57,11 +63,21 @@ pub struct Options {
 struct Worker {
     mount_id: u32,
     dev: DevNumber,
+    mount_point: PathBuf,
+    /// A look at the mount point that has not been answered.
+    check: Option<MountCheck>,
     rule: Rule,
     control: Arc<Control>,
     gone: Arc<AtomicBool>,
     figures: Arc<Mutex<Figures>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// A filesystem that is taken up once its mount point answers.
+struct Asked {
+    mount: Mount,
+    rule: Rule,
+    check: MountCheck,
 }
 
 struct Daemon {
@@ -70,6 +86,7 @@ struct Daemon {
     root: Root,
     common: Arc<Common>,
     workers: Vec<Worker>,
+    asked: Vec<Asked>,
     /// What has been said, so that it is not said each time.
     said: BTreeSet<String>,
     metrics_written: Option<Instant>,
@@ -92,6 +109,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         root,
         common: Arc::new(common),
         workers: Vec::new(),
+        asked: Vec::new(),
         said: BTreeSet::new(),
         metrics_written: None,
         ended: UnixStream::pair().context("cannot make a pair of sockets")?,
@@ -100,6 +118,10 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         return daemon.shut_down();
     }
     let _only_one = only_one()?;
+    match daemon.common.history.check() {
+        Ok(set_aside) => set_aside.iter().for_each(|set_aside| say(set_aside)),
+        Err(error) => say(&format!("{error:#}")),
+    }
     daemon.serve()
 }
 
@@ -161,7 +183,9 @@ impl Daemon {
             let mut fds = vec![PollFd::from_borrowed_fd(mounts.as_fd(), PollFlags::PRI)];
             fds.extend([&term, &int, &hup, &usr1].map(|s| PollFd::new(&s.read, PollFlags::IN)));
             fds.push(PollFd::new(&self.ended.0, PollFlags::IN));
-            let timeout = self.until_metrics().map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+            let again = (!self.asked.is_empty()).then_some(ASK_AGAIN);
+            let timeout = self.until_metrics().into_iter().chain(again).min();
+            let timeout = timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(std::io::Error::from(error)).context("cannot wait"),
@@ -181,6 +205,7 @@ impl Daemon {
                 std::thread::sleep(SETTLE);
                 self.reconcile()?;
             }
+            self.start_answering(Duration::ZERO);
             self.write_metrics();
             notify(&[NotifyState::Status(&self.status())]);
         }
@@ -205,41 +230,9 @@ impl Daemon {
 
     /// The mounted filesystems that the configuration is about, each once.
     fn wanted(&mut self) -> anyhow::Result<Vec<(Mount, Rule)>> {
-        let mounts = mountinfo::read(&self.root).context("cannot read the mount table")?;
-        let mut wanted: Vec<(Mount, Rule)> = Vec::new();
-        let named = |m: &&Mount| self.config.rules.iter().any(|r| r.path.as_deref() == Some(m.mount_point.as_path()));
-        // Those named come first: the others get the default only if they are other filesystems.
-        let (first, rest): (Vec<&Mount>, Vec<&Mount>) = mounts.iter().partition(named);
-        let mut remarks = Vec::new();
-        for mount in first.into_iter().chain(rest) {
-            let Some(rule) = self.config.rule_for(&mount.mount_point) else { continue };
-            // Mounted over: what is below cannot be reached.
-            let top = mounts.iter().rev().find(|m| m.mount_point == mount.mount_point).is_some_and(|m| m.id == mount.id);
-            let same = |(m, _): &(Mount, Rule)| {
-                m.dev == mount.dev || (m.fs_type == "btrfs" && mount.fs_type == "btrfs" && m.source == mount.source)
-            };
-            if !top || wanted.iter().any(same) {
-                continue;
-            }
-            if Stack::of_mount(&self.root, &mounts, mount).tops.is_empty() {
-                if rule.path.is_some() {
-                    remarks.push(format!(
-                        "{} ({}) is not on a block device: there is nothing to trim",
-                        mount.mount_point.display(),
-                        mount.fs_type
-                    ));
-                }
-                continue;
-            }
-            wanted.push((mount.clone(), rule.clone()));
-        }
-        for rule in &self.config.rules {
-            if let Some(path) = rule.path.as_ref().filter(|p| !mounts.iter().any(|m| m.mount_point == **p)) {
-                remarks.push(format!("{} is not mounted; it is taken up when it is", path.display()));
-            }
-        }
-        remarks.into_iter().for_each(|remark| self.say_once(remark));
-        Ok(wanted)
+        let selection = Selection::of(&self.root, &self.config).context("cannot read the mount table")?;
+        selection.remarks.into_iter().for_each(|remark| self.say_once(remark));
+        Ok(selection.wanted)
     }
 
     fn say_once(&mut self, text: String) {
@@ -257,19 +250,56 @@ impl Daemon {
             if !wanted.iter().any(still) {
                 worker.control.stop();
                 if let Some(thread) = worker.thread.take() {
-                    join(thread, END_PATIENCE);
+                    join(thread, if worker.check.is_some() { FIRST_ANSWER } else { END_PATIENCE });
                 }
             }
         }
         // What has ended by itself for good (refused for ever) stays in the list: it is not tried again each time.
         let came_back = |w: &Worker| w.gone.load(Ordering::Relaxed) && w.thread.as_ref().is_some_and(JoinHandle::is_finished);
         self.workers.retain(|w| w.thread.is_some() && !came_back(w));
+        self.asked.retain(|one| wanted.iter().any(|(m, r)| m.id == one.mount.id && m.dev == one.mount.dev && *r == one.rule));
         for (mount, rule) in wanted {
-            if !self.workers.iter().any(|w| w.mount_id == mount.id && w.dev == mount.dev) {
-                self.start(&mount, rule);
+            let is_known = self.workers.iter().any(|w| w.mount_id == mount.id && w.dev == mount.dev)
+                || self.asked.iter().any(|one| one.mount.id == mount.id && one.mount.dev == mount.dev);
+            if !is_known {
+                match MountCheck::start(&mount.mount_point) {
+                    Ok(check) => self.asked.push(Asked { mount, rule, check }),
+                    Err(_) => self.start(&mount, rule),
+                }
             }
         }
+        self.start_answering(FIRST_ANSWER);
+        let silent = self.asked.iter().map(|one| one.mount.mount_point.display().to_string()).collect::<Vec<_>>();
+        silent.into_iter().for_each(|shown| self.say_once(format!("{shown} does not answer; it is taken up when it does")));
         Ok(())
+    }
+
+    /// Starts threads for the filesystems that have answered, waiting for that no longer than `patience`.
+    fn start_answering(&mut self, patience: Duration) {
+        let until = Instant::now() + patience;
+        for mut one in std::mem::take(&mut self.asked) {
+            if one.check.answers_within(until.saturating_duration_since(Instant::now())) {
+                self.start(&one.mount, one.rule);
+            } else {
+                self.asked.push(one);
+            }
+        }
+    }
+
+    /// Asks all filesystems whether they answer, and waits for that a moment, but not again for one that did not answer the last time.
+    fn ask_all(&mut self) {
+        let until = Instant::now() + FIRST_ANSWER;
+        let mut started = Vec::new();
+        for worker in &mut self.workers {
+            started.push(worker.check.is_none());
+            worker.check = worker.check.take().or_else(|| MountCheck::start(&worker.mount_point).ok());
+        }
+        for (worker, started) in self.workers.iter_mut().zip(started) {
+            let patience = if started { until.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            let silent = worker.check.as_mut().is_some_and(|check| !check.answers_within(patience));
+            worker.check = worker.check.take().filter(|_| silent);
+            worker.figures.lock().unwrap_or_else(PoisonError::into_inner).silent = silent;
+        }
     }
 
     fn start(&mut self, mount: &Mount, rule: Rule) {
@@ -292,7 +322,17 @@ impl Daemon {
         let spawned = std::thread::Builder::new().name("trim".into()).stack_size(512 << 10).spawn(run);
         match spawned {
             Ok(thread) => {
-                self.workers.push(Worker { mount_id: mount.id, dev: mount.dev, rule, control, gone, figures, thread: Some(thread) });
+                self.workers.push(Worker {
+                    mount_id: mount.id,
+                    dev: mount.dev,
+                    mount_point: mount.mount_point.clone(),
+                    check: None,
+                    rule,
+                    control,
+                    gone,
+                    figures,
+                    thread: Some(thread),
+                });
             }
             Err(error) => say(&format!("{}: no thread can be started: {error}", mount.mount_point.display())),
         }
@@ -322,22 +362,36 @@ impl Daemon {
 
     fn end(&mut self) {
         self.workers.iter().for_each(|w| w.control.stop());
+        self.ask_all();
+        let until = Instant::now() + END_PATIENCE;
         for worker in &mut self.workers {
             if let Some(thread) = worker.thread.take() {
-                join(thread, END_PATIENCE);
+                // One that waits for a filesystem that does not answer ends when the process does.
+                let patience = if worker.check.is_some() { FIRST_ANSWER } else { until.saturating_duration_since(Instant::now()) };
+                join(thread, patience);
             }
         }
     }
 
     fn figures(&self) -> Vec<Figures> {
-        self.workers.iter().map(|w| w.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
+        let watched = self.workers.iter().map(|w| w.figures.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let silent = self.asked.iter().map(|one| Figures {
+            mount_point: one.mount.mount_point.display().to_string(),
+            fs_type: one.mount.fs_type.clone(),
+            policy: one.rule.policy.name().to_owned(),
+            silent: true,
+            ..Figures::default()
+        });
+        watched.chain(silent).collect()
     }
 
     fn status(&self) -> String {
         let all = self.figures();
         let sent: Amount = all.iter().map(|f| f.sent).sum();
         let running = all.iter().filter(|f| f.running).count();
-        format!("{} filesystems, {running} being trimmed, {} discarded since start", all.len(), sent.bytes)
+        let silent = all.iter().filter(|f| f.silent).count();
+        let silent = if silent > 0 { format!("{silent} not answering, ") } else { String::new() };
+        format!("{} filesystems, {running} being trimmed, {silent}{} discarded since start", all.len(), sent.bytes)
     }
 
     /// Time until metrics are due; `None` if there are none.
@@ -350,6 +404,7 @@ impl Daemon {
     fn write_metrics(&mut self) {
         let Some(path) = self.config.metrics.clone().filter(|_| self.until_metrics() == Some(Duration::ZERO)) else { return };
         self.metrics_written = Some(Instant::now());
+        self.ask_all();
         if let Err(error) = metrics::write(&path, &self.figures()) {
             self.say_once(format!("cannot write metrics to {}: {error}", path.display()));
         }

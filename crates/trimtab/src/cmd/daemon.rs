@@ -1,6 +1,7 @@
 //! `trimtab daemon`.
 
 use crate::daemon::config::{Config, DEFAULT_PATH, Rule};
+use crate::daemon::selection::Selection;
 use crate::daemon::{self, Options};
 use crate::host::mountinfo;
 use crate::host::root::Root;
@@ -71,6 +72,8 @@ struct Checked {
     config: String,
     right: bool,
     rules: Vec<CheckedRule>,
+    /// Rules that have no effect on this machine as it is now, and why.
+    remarks: Vec<String>,
     errors: Vec<Problem>,
 }
 
@@ -103,13 +106,17 @@ fn check(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Ok(config) => (Some(config), Vec::new()),
         Err(errors) => (None, errors),
     };
-    let mounts = Root::live().and_then(|root| mountinfo::read(&root)).ok();
+    let root = Root::live().ok();
+    let mounts = root.as_ref().and_then(|root| mountinfo::read(root).ok());
+    let selection = root.as_ref().zip(config.as_ref()).and_then(|(root, config)| Some((root, Selection::of(root, config).ok()?)));
+    let remarks = selection.map(|(root, selection)| [selection.steered(root), selection.remarks].concat()).unwrap_or_default();
     let mounted = |path: &Path| mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path));
     let rules = config.iter().flat_map(|config| &config.rules).map(|rule| checked(rule, rule.path.as_deref().and_then(mounted)));
     let checked = Checked {
         config: args.config.display().to_string(),
         right: config.is_some(),
         rules: rules.collect(),
+        remarks,
         errors: errors.iter().map(|error| Problem { line: error.line, text: error.to_string() }).collect(),
     };
     if context.json {
@@ -144,5 +151,7 @@ fn text(checked: &Checked) -> String {
         let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
         lines.push(format!("  {path}: {}{settings}{absent}", rule.policy));
     }
+    // Of what is not mounted its own line says so.
+    lines.extend(checked.remarks.iter().filter(|remark| !remark.contains("is not mounted")).map(|remark| format!("  {remark}")));
     lines.join("\n")
 }

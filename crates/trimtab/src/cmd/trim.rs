@@ -123,6 +123,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         priority::yield_to_others();
     }
     interrupt::install().context("cannot handle signals")?;
+    interrupt::must_finish();
     let mut report = Report { dry_run: args.dry_run, filesystems: Vec::new() };
     let mut seen: Vec<String> = Vec::new();
     let mut interrupted = false;
@@ -370,8 +371,9 @@ fn remember(policy: &How, fs: &Filesystem, account: &Account, began: Nanos, outc
         account,
         ending,
     };
-    if let Err(error) = History::new(&state_directory()).save(fs, &pass) {
-        outcome.remarks.push(format!("this trim is not in the history: {error:#}"));
+    match History::new(&state_directory()).save(fs, &pass) {
+        Ok(set_aside) => outcome.remarks.extend(set_aside),
+        Err(error) => outcome.remarks.push(format!("this trim is not in the history: {error:#}")),
     }
 }
 

@@ -73,6 +73,14 @@ pub struct Rule {
     pub knobs: bool,
 }
 
+impl Rule {
+    /// Whether its policy trims at all.
+    #[must_use]
+    pub fn trims(&self) -> bool {
+        !matches!(self.policy, PolicySpec::None | PolicySpec::Online)
+    }
+}
+
 /// The configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {

@@ -27,32 +27,37 @@ pub struct Figures {
     pub trimming_seconds: f64,
     /// The longest that others waited during a request, in seconds.
     pub wait_seconds_max: f64,
-    /// When the last pass was completed, seconds since 1970; 0 if none was.
-    pub last_pass_unix_s: u64,
+    /// When the last pass was completed, seconds since 1970; `None` if none is known.
+    pub last_pass_unix_s: Option<u64>,
     /// A pass is under way.
     pub running: bool,
+    /// The filesystem does not answer.
+    pub silent: bool,
 }
 
-/// A metric: name, kind, help, value.
-type Metric = (&'static str, &'static str, &'static str, fn(&Figures) -> f64);
+/// A metric: name, kind, help, value; no sample where there is no value.
+type Metric = (&'static str, &'static str, &'static str, fn(&Figures) -> Option<f64>);
 
-const METRICS: [Metric; 9] = [
-    ("trimtab_passes_total", "counter", "Trim passes completed.", |f| f.passes as f64),
-    ("trimtab_requests_total", "counter", "Trim requests carried out.", |f| f.carried_out.count as f64),
-    ("trimtab_requests_refused_total", "counter", "Trim requests refused or failed.", |f| f.refused.count as f64),
+const METRICS: [Metric; 10] = [
+    ("trimtab_filesystem_answers", "gauge", "0 while the filesystem does not answer (its server or drive hangs).", |f| {
+        Some(if f.silent { 0.0 } else { 1.0 })
+    }),
+    ("trimtab_passes_total", "counter", "Trim passes completed.", |f| Some(f.passes as f64)),
+    ("trimtab_requests_total", "counter", "Trim requests carried out.", |f| Some(f.carried_out.count as f64)),
+    ("trimtab_requests_refused_total", "counter", "Trim requests refused or failed.", |f| Some(f.refused.count as f64)),
     (
         "trimtab_sent_commands_total",
         "counter",
         "Discard commands that the drives counted, at the lowest layers, mirrors as often as they are.",
-        |f| f.sent.count as f64,
+        |f| Some(f.sent.count as f64),
     ),
-    ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| f.sent.bytes.as_f64()),
-    ("trimtab_trimming_seconds_total", "counter", "Time inside trim requests.", |f| f.trimming_seconds),
+    ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| Some(f.sent.bytes.as_f64())),
+    ("trimtab_trimming_seconds_total", "counter", "Time inside trim requests.", |f| Some(f.trimming_seconds)),
     ("trimtab_others_wait_seconds_max", "gauge", "Longest mean wait of other requests over 5 ms during a trim request.", |f| {
-        f.wait_seconds_max
+        Some(f.wait_seconds_max)
     }),
-    ("trimtab_last_pass_timestamp_seconds", "gauge", "When the last pass was completed.", |f| f.last_pass_unix_s as f64),
-    ("trimtab_pass_running", "gauge", "1 while a pass is under way.", |f| f64::from(u8::from(f.running))),
+    ("trimtab_last_pass_timestamp_seconds", "gauge", "When the last pass was completed.", |f| f.last_pass_unix_s.map(|s| s as f64)),
+    ("trimtab_pass_running", "gauge", "1 while a pass is under way.", |f| Some(f64::from(u8::from(f.running)))),
 ];
 
 /// The text file's content.
@@ -61,10 +66,10 @@ pub fn render(all: &[Figures]) -> String {
     let mut text = String::new();
     for (name, kind, help, value) in METRICS {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for one in all {
+        for (one, value) in all.iter().filter_map(|one| Some((one, value(one)?))) {
             let label = |key: &str, value: &str| format!("{key}=\"{}\"", escaped(value));
             let labels = [label("mountpoint", &one.mount_point), label("fstype", &one.fs_type), label("policy", &one.policy)].join(",");
-            let _ = writeln!(text, "{name}{{{labels}}} {}", value(one));
+            let _ = writeln!(text, "{name}{{{labels}}} {value}");
         }
     }
     text
@@ -95,6 +100,14 @@ mod tests {
             assert!(line.starts_with("# HELP ") || line.starts_with("# TYPE ") || line.starts_with("trimtab_"), "{line}");
         }
         assert_eq!(text.matches("# TYPE").count(), METRICS.len());
+    }
+
+    #[test]
+    fn last_pass_has_no_sample_where_no_pass_is_known() {
+        let passed = Figures { mount_point: "/a".into(), last_pass_unix_s: Some(1_800_000_000), ..Figures::default() };
+        let text = render(&[passed, Figures { mount_point: "/b".into(), ..Figures::default() }]);
+        let samples: Vec<&str> = text.lines().filter(|line| line.starts_with("trimtab_last_pass_timestamp_seconds{")).collect();
+        assert_eq!(samples, [r#"trimtab_last_pass_timestamp_seconds{mountpoint="/a",fstype="",policy=""} 1800000000"#]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the daemon remembers of every filesystem across restarts.
 
-use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
+use crate::sys::beneath::{self, Dir, PRIVATE_FILE, named};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -27,13 +27,22 @@ pub struct Remembered {
     /// The boot in which it was read.
     #[serde(default)]
     pub boot: String,
+    /// When the last pass was completed, seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_pass_unix_s: Option<u64>,
 }
 
 impl Remembered {
     /// From a policy's state.
     #[must_use]
     pub fn of(policy: &str, state: State, forget: bool) -> Self {
-        Self { version: 1, policy: policy.to_owned(), numbers: state.entries, forget, counter: String::new(), boot: String::new() }
+        Self { version: 1, policy: policy.to_owned(), numbers: state.entries, forget, ..Self::default() }
+    }
+
+    /// With the time of the last complete pass.
+    #[must_use]
+    pub fn with_last_pass(self, last_pass_unix_s: Option<u64>) -> Self {
+        Self { last_pass_unix_s, ..self }
     }
 
     /// With the counter that it saw, in this boot.
@@ -79,11 +88,24 @@ impl StateFile {
         Self(directory.join(format!("state-{id}.json")))
     }
 
-    /// What is there; nothing if there is nothing, or nothing that can be used.
+    /// What is remembered; nothing without a file. A file that cannot be used is set aside, and the second value says so.
     #[must_use]
-    pub fn load(&self) -> Remembered {
-        let found = named::read(&self.0, STATE_BYTES_MAX).ok().and_then(|bytes| serde_json::from_slice::<Remembered>(&bytes).ok());
-        found.filter(|r| r.version == 1).unwrap_or_default()
+    pub fn load(&self) -> (Remembered, Option<String>) {
+        let why = match named::read(&self.0, STATE_BYTES_MAX) {
+            Ok(bytes) => match serde_json::from_slice::<Remembered>(&bytes) {
+                Ok(found) if found.version == 1 => return (found, None),
+                Ok(found) => format!("it has version {}, and this program knows version 1", found.version),
+                Err(error) => error.to_string(),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return (Remembered::default(), None),
+            Err(error) => error.to_string(),
+        };
+        let aside = beneath::set_aside(&self.0, &[]);
+        let kept = aside.map_or_else(|error| format!("it cannot be set aside: {error}"), |to| format!("it is kept as {}", to.display()));
+        (
+            Remembered::default(),
+            Some(format!("the state in {} cannot be used: {why}; {kept}, and the policy starts over", self.0.display())),
+        )
     }
 
     /// Keeps it: afterwards the file is the old or the new one, also after a crash.
@@ -112,17 +134,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_remembered_comes_back_and_rubbish_does_not() {
+    fn load_returns_what_was_saved_and_sets_rubbish_aside() {
         let directory = tempfile::tempdir().unwrap();
         let file = StateFile::new(directory.path(), "xfs-1");
-        assert_eq!(file.load(), Remembered::default());
+        assert_eq!(file.load(), (Remembered::default(), None));
         let mut state = State::default();
         state.set("sweep.next", 5);
-        let remembered = Remembered::of("idle", state.clone(), true);
+        let remembered = Remembered::of("idle", state.clone(), true).with_last_pass(Some(1_800_000_000));
         file.save(&remembered).unwrap();
-        assert_eq!(file.load(), remembered);
-        assert_eq!(file.load().state(), state);
-        std::fs::write(&file.0, b"{\"version\":1").unwrap();
-        assert_eq!(file.load(), Remembered::default());
+        assert_eq!(file.load(), (remembered, None));
+        assert_eq!(file.load().0.state(), state);
+        for (rubbish, kept) in [(&b"{\"version\":1"[..], "state-xfs-1.json.set-aside-1"), (b"\0", "state-xfs-1.json.set-aside-2")] {
+            std::fs::write(&file.0, rubbish).unwrap();
+            let (remembered, said) = file.load();
+            assert!(remembered == Remembered::default() && said.as_ref().is_some_and(|said| said.contains(kept)), "{said:?}");
+            assert_eq!(std::fs::read(directory.path().join(kept)).unwrap(), rubbish, "what was there is kept");
+            assert_eq!(file.load(), (Remembered::default(), None), "it is said once");
+        }
     }
 }

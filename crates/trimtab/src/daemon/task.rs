@@ -10,6 +10,7 @@ use crate::doctor::VerdictKind;
 use crate::host::environment::on_battery;
 use crate::host::processes::boot_id;
 use crate::session::directories::run_directory;
+use crate::sys::mount_check::{self, MountCheck};
 use crate::trim::filesystem::{Filesystem, Refused, unix_now};
 use crate::trim::history::{Ending, History, Pass};
 use crate::trim::lock::{Busy, DriveLocks};
@@ -38,6 +39,8 @@ const SAVE_IDLE_EVERY: Duration = Duration::from_secs(1800);
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// Between two tries to get a drive that somebody else is trimming.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
+/// Between two looks at whether a mount point answers.
+const CHECK_EVERY: Nanos = Nanos::from_secs(10);
 /// Between two looks at a device whose filesystem discards by itself.
 const KNOBS_EVERY: Duration = Duration::from_secs(2);
 
@@ -77,6 +80,11 @@ pub struct Task {
     holds: u32,
     /// When a window was trimmed last.
     trimmed: Instant,
+    /// When the mount point answered last.
+    answered: Option<Instant>,
+    /// A look at it that is under way since.
+    check: Option<MountCheck>,
+    check_failed: bool,
     /// Set when the thread ends because the filesystem is gone, so that it is taken up when it comes back.
     gone: Arc<AtomicBool>,
     figures: Arc<Mutex<Figures>>,
@@ -120,12 +128,15 @@ impl Task {
         let file = StateFile::new(&common.state, fs.id());
         let counter = WriteCounter::choose(fs.root(), fs.mount(), fs.stack(), rule.counter);
         let boot = boot_id();
-        let remembered = file.load().for_counter(counter.name(), counter.restarts_at_boot(), &boot);
+        let (remembered, set_aside) = file.load();
+        set_aside.iter().for_each(|set_aside| say(&format!("{shown}: {set_aside}")));
+        let remembered = remembered.for_counter(counter.name(), counter.restarts_at_boot(), &boot);
         let driver = Driver::new(rule.policy.build(&remembered.state()), PATIENCE);
         let figures = Figures {
             mount_point: shown.clone(),
             fs_type: fs.mount().fs_type.clone(),
             policy: rule.policy.name().to_owned(),
+            last_pass_unix_s: remembered.last_pass_unix_s,
             ..Figures::default()
         };
         let mut task = Self {
@@ -146,6 +157,9 @@ impl Task {
             hold: None,
             holds: 0,
             trimmed: Instant::now(),
+            answered: None,
+            check: None,
+            check_failed: false,
             gone: Arc::default(),
             figures: Arc::new(Mutex::new(figures)),
             shown,
@@ -185,8 +199,8 @@ impl Task {
 
     /// Runs until told to stop, or until the filesystem is gone.
     pub fn run(mut self) {
-        if self.rule.knobs
-            && !matches!(self.rule.policy, PolicySpec::None | PolicySpec::Online)
+        if self.rule.trims()
+            && self.rule.knobs
             && let Some(limit) = IopsLimit::of(self.fs.root(), self.fs.mount())
         {
             if !self.common.shutting_down {
@@ -221,6 +235,9 @@ impl Task {
     /// Asks the policy once, and does what it says.
     fn turn(&mut self) -> Next {
         let was_running = self.driver.running();
+        if !was_running && !self.answers() {
+            return Next::Until(unix_now().saturating_add(CHECK_EVERY));
+        }
         // Only whether it is there: windows are read when a pass begins.
         if !was_running && let Err(errno) = self.fs.file() {
             self.gone.store(true, Ordering::Relaxed);
@@ -275,6 +292,24 @@ impl Task {
             self.save();
         }
         next
+    }
+
+    /// Whether the mount point answers: a child process looks, so that this thread is not held in the kernel. Says when that changes.
+    fn answers(&mut self) -> bool {
+        if self.answered.is_some_and(|at| at.elapsed() < Duration::from_nanos(CHECK_EVERY.0)) {
+            return true;
+        }
+        let Some(mut check) = self.check.take().or_else(|| MountCheck::start(&self.fs.mount().mount_point).ok()) else { return true };
+        let answers = check.answers_within(mount_check::PATIENCE);
+        if answers == self.check_failed {
+            let said = if answers { "answers again" } else { "does not answer; it is left alone until it does" };
+            say(&format!("{}: {said}", self.shown));
+        }
+        self.check_failed = !answers;
+        self.answered = answers.then(Instant::now);
+        self.check = (!answers).then_some(check);
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).silent = !answers;
+        answers
     }
 
     fn world(&mut self) -> World {
@@ -404,19 +439,22 @@ impl Task {
         let policy = &self.rule.policy;
         let pass =
             Pass { by: "daemon", policy: policy.name(), policy_settings: policy.settings(), started, took, account: &account, ending };
-        if let Err(error) = self.common.history.save(&self.fs, &pass).context("the history cannot be kept") {
-            say(&format!("{}: {error:#}", self.shown));
+        match self.common.history.save(&self.fs, &pass).context("the history cannot be kept") {
+            Ok(set_aside) => set_aside.iter().for_each(|set_aside| say(set_aside)),
+            Err(error) => say(&format!("{}: {error:#}", self.shown)),
         }
         if complete {
             self.forget = false;
         }
-        self.save();
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        figures.running = false;
-        if complete {
-            figures.passes += 1;
-            figures.last_pass_unix_s = ended.0 / 1_000_000_000;
+        {
+            let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+            figures.running = false;
+            if complete {
+                figures.passes += 1;
+                figures.last_pass_unix_s = Some(ended.0 / 1_000_000_000);
+            }
         }
+        self.save();
     }
 
     fn summary(&self, account: &Account, ending: &Ending, took: Nanos) -> String {
@@ -436,7 +474,8 @@ impl Task {
     fn save(&mut self) {
         self.saved = Instant::now();
         let remembered = Remembered::of(self.rule.policy.name(), self.driver.policy().state(), self.forget);
-        let remembered = remembered.with_counter(self.counter.name(), &self.boot);
+        let last_pass = self.figures.lock().unwrap_or_else(PoisonError::into_inner).last_pass_unix_s;
+        let remembered = remembered.with_counter(self.counter.name(), &self.boot).with_last_pass(last_pass);
         if remembered == self.remembered {
             return;
         }
@@ -448,7 +487,7 @@ impl Task {
 
     /// Lets the filesystem discard by itself: fast while the device is idle, slowly while it is not.
     fn steer(&mut self, mut limit: IopsLimit) {
-        say(&format!("{}: discards by itself (discard=async); its iops_limit follows the load", self.shown));
+        say(&format!("{}: {}; its iops_limit follows the load", self.shown, never_runs(&self.rule.policy)));
         while !self.control.stopped() && IopsLimit::of(self.fs.root(), self.fs.mount()).is_some() {
             let idle = self.fs.look().wait.is_none() && on_battery(self.fs.root()) != Some(true);
             if let Err(error) = limit.set(idle) {
@@ -459,6 +498,11 @@ impl Task {
             self.control.sleep(KNOBS_EVERY);
         }
     }
+}
+
+/// Why a policy is left out where the filesystem is steered through its own knobs.
+pub fn never_runs(policy: &PolicySpec) -> String {
+    format!("{} never runs here: btrfs discards by itself (discard=async), which knobs = true leaves it to", policy.name())
 }
 
 /// What to do after a turn.

@@ -4,8 +4,8 @@ use super::filesystem::Filesystem;
 use super::surface::Account;
 use crate::host::Place;
 use crate::host::environment;
-use crate::store::Store;
-use crate::sys::beneath::Dir;
+use crate::store::{Store, StoreError};
+use crate::sys::beneath::{self, Dir};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -64,15 +64,35 @@ impl History {
         Self { path: directory.join(FILE), busy: Mutex::new(()) }
     }
 
-    /// Keeps a pass.
-    pub fn save(&self, fs: &Filesystem, pass: &Pass<'_>) -> anyhow::Result<()> {
+    /// Keeps a pass. A file that is damaged or no history is set aside first, and what is returned says so.
+    pub fn save(&self, fs: &Filesystem, pass: &Pass<'_>) -> anyhow::Result<Option<String>> {
         let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let run = run(fs, pass);
         if let Some(directory) = self.path.parent() {
             Dir::make_sheltered(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         }
-        Store::create_or_open(&self.path)?.save(&run)?;
-        Ok(())
+        let save = || Store::create_or_open(&self.path)?.save(&run);
+        match save() {
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Foreign(_))) => {
+                let said = self.set_aside(&error)?;
+                save()?;
+                Ok(Some(said))
+            }
+            saved => Ok(saved.map(|_| None)?),
+        }
+    }
+
+    /// Sets aside a file that is damaged or no history, and says so; nothing if it is in order or missing.
+    pub fn check(&self) -> anyhow::Result<Option<String>> {
+        match Store::open(&self.path) {
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Foreign(_))) => self.set_aside(&error).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn set_aside(&self, why: &StoreError) -> anyhow::Result<String> {
+        let kept = beneath::set_aside(&self.path, &["-journal"]).with_context(|| format!("{why}, and it cannot be set aside"))?;
+        Ok(format!("{why}; it is kept as {}, and a new history begins", kept.display()))
     }
 }
 

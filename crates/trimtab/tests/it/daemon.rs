@@ -576,3 +576,105 @@ fn a_wrong_configuration_is_named_by_line_and_key() {
         .code(1)
         .stderr(predicate::str::contains("/no/such/file").and(one_line()));
 }
+
+#[test]
+fn last_pass_metric_is_known_after_a_restart() {
+    let _one = ONE.lock();
+    let (Some(trimmed), Some(idle)) = (LoopMount::new("ext4", 64, "nodiscard"), LoopMount::new("ext4", 64, "nodiscard")) else {
+        return skip("root, loop devices and mkfs");
+    };
+    let set = Set::new();
+    // A sample of the last pass, once metrics were written that fit.
+    let last_pass = |passes: u32| {
+        let until = Instant::now() + Duration::from_secs(90);
+        let of_trimmed = |line: &&str| line.contains(trimmed.path().to_str().unwrap());
+        loop {
+            let text = set.metrics();
+            if text
+                .lines()
+                .any(|line| of_trimmed(&line) && line.starts_with("trimtab_passes_total") && line.ends_with(&format!(" {passes}")))
+            {
+                return text.lines().find(|line| line.starts_with("trimtab_last_pass")).map(str::to_owned);
+            }
+            assert!(Instant::now() < until, "{text}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let config = set.config(&rule(&trimmed.path(), "batched"));
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("[ext4]: batched");
+    assert_eq!(last_pass(0), None, "there was no pass");
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("pass complete");
+    let known = last_pass(1).unwrap();
+    assert!(known.rsplit(' ').next().unwrap().parse::<u64>().unwrap() > 1_600_000_000, "{known}");
+    daemon.end();
+    fs::remove_file(set.directory.path().join("trimtab.prom")).unwrap();
+
+    let mut daemon = Daemon::start(&set.config(&(rule(&trimmed.path(), "batched") + &rule(&idle.path(), "batched"))));
+    daemon.wait_for("[ext4]: batched");
+    daemon.wait_for("[ext4]: batched");
+    assert_eq!(last_pass(0), Some(known), "and none of the other one");
+    daemon.end();
+}
+
+#[test]
+fn damaged_state_and_history_are_set_aside_and_reported() {
+    let _one = ONE.lock();
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let set = Set::new();
+    let config = set.config(&rule(&mount.path(), "batched"));
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("[ext4]: batched");
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("pass complete");
+    daemon.end();
+    let state = set.directory.path().join("state");
+    let names = || fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>();
+    let of_filesystem = names().into_iter().find(|name| name.starts_with("state-")).unwrap();
+    for name in ["history.db", &of_filesystem] {
+        fs::write(state.join(name), "rubbish").unwrap();
+    }
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for("history.db.set-aside-1");
+    daemon.wait_for(&format!("{of_filesystem}.set-aside-1"));
+    daemon.wait_for("[ext4]: batched");
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("pass complete");
+    daemon.end();
+    for name in ["history.db", &of_filesystem] {
+        assert_eq!(fs::read(state.join(format!("{name}.set-aside-1"))).unwrap(), b"rubbish", "it is kept");
+    }
+    assert_eq!(set.history().len(), 1, "a new history");
+}
+
+#[test]
+fn a_second_path_of_one_filesystem_is_said_to_be_left_out() {
+    let _one = ONE.lock();
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let set = Set::new();
+    let second = set.directory.path().join("second");
+    fs::create_dir(&second).unwrap();
+    ok(Command::new("mount").arg("--bind").arg(mount.path()).arg(&second));
+    let config = set.config(&(rule(&mount.path(), "batched") + &rule(&second, "idle")));
+    let said = format!("{} is the same filesystem as {}", second.display(), mount.path().display());
+    let checked = trimtab().args(["daemon", "--check", "--config"]).arg(&config).output().unwrap();
+    let mut daemon = Daemon::start(&config);
+    let line = daemon.wait_for("is the same filesystem as");
+    daemon.end();
+    ok(Command::new("umount").arg(&second));
+    assert!(line.contains(&said), "{line}");
+    assert!(String::from_utf8_lossy(&checked.stdout).contains(&said), "{checked:?}");
+}
+
+#[test]
+fn check_says_that_a_steered_policy_never_runs() {
+    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
+    let set = Set::new();
+    for (knobs, never) in [("", true), ("knobs = false\n", false)] {
+        let config = set.config(&(rule(&mount.path(), "batched") + knobs));
+        let checked = trimtab().args(["daemon", "--check", "--config"]).arg(&config).output().unwrap();
+        let stdout = String::from_utf8_lossy(&checked.stdout);
+        assert!(checked.status.success() && stdout.contains("batched never runs here") == never, "{stdout}");
+    }
+}
