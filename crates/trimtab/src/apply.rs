@@ -8,16 +8,17 @@ pub mod config_text;
 pub mod crypttab;
 pub mod discards;
 pub mod fstab;
+mod line_undo;
 mod record;
 
 use crate::daemon::config::DEFAULT_PATH;
-use crate::doctor::{self, Doctor, VerdictKind};
+use crate::doctor::{self, Diagnosis, Doctor, VerdictKind};
 use crate::host::mountinfo;
 use crate::host::root::Root;
 use crate::session::discard_option::Discard;
 use crate::sys::beneath::Dir;
 use crate::trim::resume::state_directory;
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 pub use record::{Event, Unfinished, What, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -185,46 +186,69 @@ enum Wanted {
     Be(Option<String>),
 }
 
+/// The filesystem that a policy is for.
+struct Subject {
+    mount_point: PathBuf,
+    fs_type: String,
+    /// The discard option in force, if it is mounted.
+    mounted: Option<Discard>,
+    /// The mount points of the lines of fstab that mount it, in their order.
+    lines: Vec<PathBuf>,
+    /// It is the root filesystem, wherever else it is mounted.
+    is_root: bool,
+}
+
 /// Decides what has to change so that `policy` (as the user wrote it) is the one of the filesystem that `path` is on.
 pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> {
     let spec: PolicySpec = policy.parse().map_err(|e| UsageError::new(format!("{e}")))?;
     let fstab = system.read(Path::new(FSTAB))?;
-    let (mount_point, fs_type, mounted) = find(system, fstab.as_deref().unwrap_or_default(), path)?;
+    let Subject { mount_point, fs_type, mounted, lines, is_root } = find(system, fstab.as_deref().unwrap_or_default(), path)?;
     if !doctor::can_discard(&fs_type) {
         bail!("{} ({fs_type}) cannot discard: there is nothing to configure", mount_point.display());
     }
     let mut plan = Plan { mount_point, fs_type, policy: policy.to_owned(), edits: Vec::new(), remarks: Vec::new() };
-    let listed = fstab.as_deref().is_some_and(|text| fstab::fs_type(text, &plan.mount_point).is_some());
+    let listed = !lines.is_empty();
     match wanted_option(&spec, &plan, mounted.as_ref()) {
         Wanted::Be(wanted) => {
             let discards = mounted.as_ref().is_some_and(Discard::is_on);
             if listed || matches!(spec, PolicySpec::Online) || matches!(spec, PolicySpec::None) && discards {
-                plan.edits.extend(fstab_edit(fstab, &plan, wanted.as_deref())?);
+                let edit = fstab_edit(fstab, &plan, &lines, wanted.as_deref())?;
+                plan.remarks.extend(edit.as_ref().and_then(|_| deciding_line(&plan, &lines)));
+                plan.edits.extend(edit);
             }
             plan.remarks.extend(remount(&plan, mounted.as_ref(), wanted.as_deref(), listed));
             plan.remarks.extend((!listed && wanted.is_some()).then(|| by_default(&plan)).flatten());
+            plan.remarks.extend(is_root.then(|| root_flags(system, wanted.as_deref())).flatten());
         }
         Wanted::Leave => plan.remarks.extend(goes_on(&plan, mounted.as_ref(), listed)),
     }
     let config = system.read(&system.config)?;
     plan.edits.extend(config_edit(system, config, &spec, &plan)?);
-    plan.remarks.extend(units(system, &spec));
-    plan.remarks.extend(blocked(system, &plan.mount_point));
+    let diagnosis = Doctor::new(&system.root).ok().and_then(|doctor| doctor.examine_path(&plan.mount_point).ok());
+    plan.remarks.extend(units(system, &spec, &plan, diagnosis.as_ref()));
+    plan.remarks.extend(diagnosis.as_ref().and_then(blocked));
     Ok(plan)
 }
 
-/// Mount point, type and discard option in force (if mounted) of what `path` is on.
-fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<(PathBuf, String, Option<Discard>)> {
+/// The filesystem that `path` is on.
+fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<Subject> {
     let mounts = mountinfo::read(&system.root).unwrap_or_default();
     if system.root.is_live() || !mounts.is_empty() {
         let mount = mountinfo::of_path(&system.root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;
         let mount = mount.with_context(|| format!("'{}' is on nothing that is mounted", path.display()))?;
-        return Ok((mount.mount_point.clone(), mount.fs_type.clone(), Some(Discard::of(mount))));
+        let same = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type);
+        let mounted_at: Vec<PathBuf> = same.map(|other| other.mount_point.clone()).collect();
+        let lines = fstab::lines_of(fstab, &mounted_at);
+        let mounted = Some(Discard::of(mount));
+        let is_root = mounted_at.iter().any(|point| point == Path::new("/"));
+        return Ok(Subject { mount_point: mount.mount_point.clone(), fs_type: mount.fs_type.clone(), mounted, lines, is_root });
     }
     let plain: PathBuf = path.components().collect();
     let fs_type = fstab::fs_type(fstab, &plain)
         .with_context(|| format!("'{}' is not in {FSTAB}, and there is no mount table to look it up in", path.display()))?;
-    Ok((plain, fs_type, None))
+    let lines = fstab::lines_of(fstab, std::slice::from_ref(&plain));
+    let is_root = plain == Path::new("/");
+    Ok(Subject { mount_point: plain, fs_type, mounted: None, lines, is_root })
 }
 
 /// Two mechanisms on one filesystem only cost; so what another policy would have set is taken away.
@@ -239,22 +263,48 @@ fn wanted_option(spec: &PolicySpec, plan: &Plan, mounted: Option<&Discard>) -> W
     }
 }
 
-fn fstab_edit(fstab: Option<String>, plan: &Plan, wanted: Option<&str>) -> anyhow::Result<Option<Edit>> {
+fn fstab_edit(fstab: Option<String>, plan: &Plan, lines: &[PathBuf], wanted: Option<&str>) -> anyhow::Result<Option<Edit>> {
     let shown = plan.mount_point.display();
     let text =
         fstab.with_context(|| format!("there is no {FSTAB}; the option {} belongs where {shown} is mounted from", wanted.unwrap_or("")))?;
-    let after = match fstab::with_discard(&text, &plan.mount_point, wanted) {
-        Ok(after) => after,
-        Err(fstab::Problem::Twice) => bail!("{shown} is in {FSTAB} more than once: remove one of the lines"),
-        Err(fstab::Problem::NotListed) => bail!("{shown} is not in {FSTAB}: {}", where_it_is_mounted_from(plan, wanted)),
-    };
-    // A btrfs that discards asynchronously on purpose keeps that: it is not a second mechanism but the steered one.
-    if wanted.is_none()
-        && fstab::discard_option(&text, &plan.mount_point).as_deref().is_none_or(|o| o == "nodiscard" || o == "discard=async")
-    {
-        return Ok(None);
+    ensure!(!lines.is_empty(), "{shown} is not in {FSTAB}: {}", where_it_is_mounted_from(plan, wanted));
+    let mut after = text.clone();
+    for line in lines {
+        // A btrfs that discards asynchronously on purpose keeps that: it is not a second mechanism but the steered one.
+        let stays = fstab::discard_option(&text, line).is_none_or(|option| option == "nodiscard" || option == "discard=async");
+        if wanted.is_some() || !stays {
+            after = fstab::with_discard(&after, line, wanted)
+                .map_err(|_| anyhow!("{} is in {FSTAB} more than once: remove one of the lines", line.display()))?;
+        }
     }
     Ok((after != text).then(|| Edit { file: FSTAB.into(), before: Some(text), after: Some(after) }))
+}
+
+/// Several lines for one filesystem, or lines for a filesystem that is only bound to this place.
+fn deciding_line(plan: &Plan, lines: &[PathBuf]) -> Option<String> {
+    let above = |line: &&PathBuf| lines.iter().all(|other| other.starts_with(line));
+    let deciding = lines.iter().find(above).or(lines.first())?.display();
+    let all = lines.iter().map(|line| line.display().to_string()).collect::<Vec<_>>().join(", ");
+    if lines.len() > 1 {
+        let fs_type = &plan.fs_type;
+        Some(format!(
+            "the discard option belongs to the whole {fs_type}: its lines for {all} are changed alike; the line for {deciding} decides"
+        ))
+    } else if !lines.contains(&plan.mount_point) {
+        let shown = plan.mount_point.display();
+        Some(format!("the filesystem at {shown} is mounted by the line for {deciding}, which decides: that line is changed"))
+    } else {
+        None
+    }
+}
+
+/// The kernel command line mounts the root filesystem before fstab is read.
+fn root_flags(system: &System, wanted: Option<&str>) -> Option<String> {
+    let cmdline = system.root.read("/proc/cmdline")?;
+    let flags = cmdline.split_ascii_whitespace().find_map(|word| word.strip_prefix("rootflags="))?;
+    let option = flags.split(',').find(|option| option.trim_start_matches("no").starts_with("discard"))?;
+    (option != wanted.unwrap_or("nodiscard"))
+        .then(|| format!("rootflags on the kernel command line mounts / with {option}: change it there, too"))
 }
 
 /// What to do where no line of fstab mounts it; without a wanted option it is one to take away.
@@ -313,7 +363,7 @@ fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>, listed:
     }
     let path = quoted(&plan.mount_point.display().to_string());
     let when = if plan.fs_type == "xfs" {
-        "XFS takes that up when it is next mounted".to_owned()
+        "XFS changes that when it is next mounted; a remount changes nothing".to_owned()
     } else {
         format!("to have it at once: mount -o remount,{wanted} {path}")
     };
@@ -322,7 +372,7 @@ fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>, listed:
 }
 
 /// Who has to run for the policy, and who is in its way.
-fn units(system: &System, spec: &PolicySpec) -> Vec<String> {
+fn units(system: &System, spec: &PolicySpec, plan: &Plan, diagnosis: Option<&Diagnosis>) -> Vec<String> {
     let (own, timer) = doctor::trim_units(&system.root);
     let mut remarks = Vec::new();
     match spec {
@@ -334,17 +384,22 @@ fn units(system: &System, spec: &PolicySpec) -> Vec<String> {
         _ => remarks.push("trimtab.service has to run: systemctl enable --now trimtab.service (OpenRC: rc-update add trimtab)".to_owned()),
     }
     if timer {
-        remarks.push(
-            "fstrim.timer is enabled and trims everything in fstab besides: systemctl disable --now fstrim.timer, or the option X-fstrim.notrim"
-                .to_owned(),
-        );
+        let path = plan.mount_point.display();
+        let visits = diagnosis.is_none_or(|diagnosis| diagnosis.trimmed_by.iter().any(|by| by.starts_with("fstrim.timer")));
+        remarks.push(match visits {
+            true => format!(
+                "fstrim.timer stays enabled and trims {path} as well: systemctl disable --now fstrim.timer stops it for all filesystems, \
+                 the option X-fstrim.notrim in {FSTAB} for this one"
+            ),
+            false => format!("fstrim.timer stays enabled; it does not trim {path}"),
+        });
     }
     remarks
 }
 
 /// No policy helps where TRIM does not get through.
-fn blocked(system: &System, mount_point: &Path) -> Option<String> {
-    let verdict = Doctor::new(&system.root).ok()?.examine_path(mount_point).ok()?.verdict;
+fn blocked(diagnosis: &Diagnosis) -> Option<String> {
+    let verdict = &diagnosis.verdict;
     (verdict.kind == VerdictKind::Blocked).then(|| format!("no policy will help yet: {} (trimtab doctor says what to do)", verdict.text))
 }
 

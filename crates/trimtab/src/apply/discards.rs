@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(in_fstab(&system, Path::new("/a")).unwrap(), None, "there is nothing to do a second time");
         assert!(in_fstab(&system, Path::new("/b")).unwrap_err().to_string().contains("not in /etc/fstab"));
 
-        assert!(undo_one(&system, first, false).unwrap_err().to_string().contains("changed since"), "by the second");
+        assert!(undo_one(&system, first, true).unwrap().is_some(), "the second has changed another line");
         assert!(undo_one(&system, third, true).unwrap().is_some() && text("crypttab").contains("discard"));
         assert!(undo_one(&system, third, false).unwrap().is_some() && undo_one(&system, second, false).unwrap().is_some());
         assert!(undo_one(&system, first, false).unwrap().is_some());

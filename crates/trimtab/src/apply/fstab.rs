@@ -19,8 +19,17 @@ pub enum Problem {
 struct Entry {
     mount_point: PathBuf,
     fs_type: String,
+    /// The device, as the line names it.
+    source: String,
     /// Where the options are in the text; empty, behind the type, if there are none.
     options: Range<usize>,
+}
+
+impl Entry {
+    /// Mounts part of a mounted filesystem once more: its options are those of the mount, never of the filesystem.
+    fn is_bind(&self, text: &str) -> bool {
+        text[self.options.clone()].split(',').any(|option| matches!(option, "bind" | "rbind" | "remount"))
+    }
 }
 
 fn entries(text: &str) -> Vec<Entry> {
@@ -59,6 +68,7 @@ fn entry(line: &str, at: usize) -> Option<Entry> {
     Some(Entry {
         mount_point: mount_point.components().collect(),
         fs_type: line[fs_type.clone()].to_owned(),
+        source: line[source.clone()].to_owned(),
         options: at + options.start..at + options.end,
     })
 }
@@ -67,6 +77,22 @@ fn entry(line: &str, at: usize) -> Option<Entry> {
 #[must_use]
 pub fn fs_type(text: &str, mount_point: &Path) -> Option<String> {
     entries(text).into_iter().find(|e| e.mount_point == mount_point).map(|e| e.fs_type)
+}
+
+/// The mount points of all lines that mount one filesystem, in their order: those at `mounted_at`, where it is mounted now, and those of the same
+/// device. Options such as discard belong to the filesystem: the first of its mounts decides, and the later ones change nothing.
+#[must_use]
+pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
+    let entries: Vec<Entry> = entries(text).into_iter().filter(|entry| !entry.is_bind(text)).collect();
+    let named: Vec<&Entry> = entries.iter().filter(|entry| mounted_at.contains(&entry.mount_point)).collect();
+    let same = |entry: &Entry| named.iter().any(|other| other.source == entry.source && other.fs_type == entry.fs_type);
+    let mut points: Vec<PathBuf> = Vec::new();
+    entries.iter().filter(|entry| same(entry)).for_each(|entry| {
+        if !points.contains(&entry.mount_point) {
+            points.push(entry.mount_point.clone());
+        }
+    });
+    points
 }
 
 /// The discard option that the file gives for a mount point; `None` if it says nothing about it.
@@ -154,6 +180,18 @@ mod tests {
         assert_eq!(with_discard("/dev/a / ext4 discard 0 1", Path::new("/"), None).unwrap(), "/dev/a / ext4 defaults 0 1");
         assert_eq!(fs_type(TEXT, Path::new("/my home")).as_deref(), Some("xfs"));
         assert_eq!(discard_option(TEXT, Path::new("/my home")).as_deref(), Some("discard"));
+    }
+
+    #[test]
+    fn lines_of_a_filesystem_are_found_by_mount_and_device() {
+        let text = "UUID=2 / btrfs subvol=@ 0 0\nUUID=2 /home btrfs subvol=@home 0 0\nLABEL=x /srv btrfs subvol=@srv 0 0\n\
+                    UUID=3 /data ext4 rw 0 2\n/data /var/www none bind 0 0\n/data /x ext4 rbind 0 0\n";
+        let at = |points: &[&str]| lines_of(text, &points.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(at(&["/home"]), [Path::new("/"), Path::new("/home")]);
+        // The same device under another name is known by its mounts.
+        assert_eq!(at(&["/home", "/srv"]), [Path::new("/"), Path::new("/home"), Path::new("/srv")]);
+        assert_eq!(at(&["/data", "/var/www"]), [Path::new("/data")]);
+        assert!(at(&["/var/www"]).is_empty());
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! Directories are made under the one name, hold for as long as files are changed under the other, and get a number in the end; so
 //! whatever moment a process is killed at, what it leaves says what to do.
 
-use super::{Edit, Plan, System};
+use super::{Edit, Plan, SHIPPED, System, line_undo};
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{AtFlags, FlockOperation, flock};
@@ -323,10 +323,18 @@ fn before(directory: &Dir, changed: &Changed) -> anyhow::Result<Option<String>> 
 
 fn back(system: &System, directory: &Dir, changed: &Changed) -> anyhow::Result<Edit> {
     let now = system.read(&changed.file)?;
-    if now.as_ref() != Some(&changed.after) {
-        bail!("{} has been changed since; what it was before is kept in {}", changed.file.display(), directory.path().display());
+    let before = before(directory, changed)?;
+    if now.as_ref() == Some(&changed.after) {
+        return Ok(Edit { file: changed.file.clone(), before: now, after: before });
     }
-    Ok(Edit { file: changed.file.clone(), before: now, after: before(directory, changed)? })
+    // A file that was new begins with the text that is shipped.
+    let began = before.as_deref().unwrap_or(SHIPPED);
+    let after = now.as_deref().and_then(|now| line_undo::undo(began, &changed.after, now));
+    let after = after.with_context(|| {
+        let kept = directory.path().display();
+        format!("what was changed in {} has been changed since; what the file was before is kept in {kept}", changed.file.display())
+    })?;
+    Ok(Edit { file: changed.file.clone(), before: now, after: Some(after) })
 }
 
 /// What a process left that was killed while it applied a policy, or undid one.

@@ -20,8 +20,9 @@ Examples:
   trimtab apply idle / --sysroot ./image   in a system that is not running
 
 Writes /etc/fstab (online, and the option away for the others) and /etc/trimtab/trimtab.toml, one line or section each; everything else
-in them stays as it is. Mounts and services are not touched: it says what has to be restarted. The earlier files are kept below
-/var/lib/trimtab/applied. Doing it twice changes nothing the second time.
+in them stays as it is. All lines of one filesystem get the same option, since the first of its mounts decides. Mounts and services are not
+touched: it says what has to be restarted. The earlier files are kept below /var/lib/trimtab/applied. --undo undoes the lines that were
+changed and keeps other edits made since. Doing it twice changes nothing the second time.
 
 Exit status: 0 applied, or nothing to do; 1 failed, and all files are as they were; 2 wrong usage.";
 
@@ -80,6 +81,18 @@ struct Report {
 
 /// Plans, shows, and does it unless it is a dry run.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    apply_or_undo(args, context).map_err(|error| match needs_root(args, &error) {
+        true => error.context("needs root: run with sudo"),
+        false => error,
+    })
+}
+
+/// The files of the running system are root's.
+fn needs_root(args: &Args, error: &anyhow::Error) -> bool {
+    args.sysroot.is_none() && !rustix::process::geteuid().is_root() && crate::session::notes::is_denied(error)
+}
+
+fn apply_or_undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let system = System::new(args.sysroot.as_deref(), args.config.as_deref()).map_err(|e| match (&args.sysroot, &args.config) {
         (Some(directory), _) if !directory.is_dir() => {
             UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory")

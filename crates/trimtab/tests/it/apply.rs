@@ -163,16 +163,83 @@ fn undo_after_an_apply_that_was_killed_before_it_wrote_says_that_there_is_nothin
 }
 
 #[test]
-fn undo_keeps_its_hands_off_what_has_been_changed_since() {
+fn undo_keeps_other_edits_and_refuses_its_own_line() {
     let system = System::new();
     system.json(&["online", "/"]);
-    let edited = system.text("etc/fstab") + "/dev/sdz /new ext4 rw 0 2\n";
-    fs::write(system.0.path().join("etc/fstab"), &edited).unwrap();
+    let changed = system.text("etc/fstab");
+    let other = changed.clone() + "/dev/sdz /new ext4 rw 0 2\n";
+    fs::write(system.0.path().join("etc/fstab"), &other).unwrap();
+    system.json(&["--undo"]);
+    assert_eq!(system.text("etc/fstab"), FSTAB.to_owned() + "/dev/sdz /new ext4 rw 0 2\n");
+    // The line itself was edited since.
+    fs::write(system.0.path().join("etc/fstab"), FSTAB).unwrap();
+    system.json(&["online", "/"]);
+    let own = changed.replace("errors=remount-ro,discard", "errors=remount-ro,discard,noatime");
+    fs::write(system.0.path().join("etc/fstab"), &own).unwrap();
     system
         .apply(&["--undo"])
         .code(1)
         .stderr(predicate::str::contains("has been changed since").and(predicate::str::contains("applied/0001")));
-    assert_eq!(system.text("etc/fstab"), edited);
+    assert_eq!(system.text("etc/fstab"), own);
+}
+
+/// A system with this table of mounts and this fstab.
+fn with_tables(mounts: &str, fstab: &str) -> System {
+    let system = System::new();
+    fs::write(system.0.path().join("proc/self/mountinfo"), mounts).unwrap();
+    fs::write(system.0.path().join("etc/fstab"), fstab).unwrap();
+    system
+}
+
+#[test]
+fn apply_changes_all_lines_of_one_btrfs() {
+    let mounts = "27 1 0:31 /@ / rw,relatime - btrfs /dev/nvme0n1p3 rw,discard=async,subvol=/@\n\
+                  36 27 0:31 /@home /home rw,relatime - btrfs /dev/nvme0n1p3 rw,discard=async,subvol=/@home\n\
+                  37 27 0:32 / /other rw,relatime - btrfs /dev/nvme0n1p4 rw,discard=async\n";
+    let fstab = "UUID=2 / btrfs subvol=@,discard=async 0 0\nLABEL=x /home btrfs subvol=@home 0 0\nUUID=2 /snap btrfs noauto,subvol=@s 0 0\n\
+                 UUID=4 /other btrfs rw 0 0\n";
+    let system = with_tables(mounts, fstab);
+    fs::write(system.0.path().join("proc/cmdline"), "root=UUID=2 rootflags=subvol=@,discard=async quiet\n").unwrap();
+    let done = system.json(&["none", "/home"]);
+    let expected = "UUID=2 / btrfs subvol=@,nodiscard 0 0\nLABEL=x /home btrfs subvol=@home,nodiscard 0 0\n\
+                    UUID=2 /snap btrfs noauto,subvol=@s,nodiscard 0 0\nUUID=4 /other btrfs rw 0 0\n";
+    assert_eq!(system.text("etc/fstab"), expected);
+    let remarks = done["remarks"].to_string();
+    assert!(remarks.contains("its lines for /, /home, /snap are changed alike; the line for / decides"), "{remarks}");
+    assert!(remarks.contains("rootflags on the kernel command line mounts / with discard=async"), "{remarks}");
+    assert_eq!(system.json(&["none", "/"])["changes"], serde_json::json!([]), "the same filesystem");
+    system.json(&["--undo"]);
+    assert_eq!(system.text("etc/fstab"), fstab);
+}
+
+#[test]
+fn apply_on_a_bind_mount_changes_the_line_that_decides() {
+    let mounts =
+        "27 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 27 8:2 / /data rw - ext4 /dev/sda2 rw\n31 27 8:2 /www /var/www rw - ext4 /dev/sda2 rw\n";
+    let fstab = "UUID=1 / ext4 rw 0 1\nUUID=2 /data ext4 rw 0 2\n/data/www /var/www none bind 0 0\n";
+    let system = with_tables(mounts, fstab);
+    let done = system.json(&["online", "/var/www"]);
+    assert_eq!(system.text("etc/fstab"), fstab.replace("/data ext4 rw", "/data ext4 rw,discard"));
+    assert!(done["remarks"].to_string().contains("mounted by the line for /data, which decides"), "{done}");
+}
+
+#[test]
+fn apply_says_what_becomes_of_an_enabled_fstrim_timer() {
+    let system = System::new();
+    let unit = |name: &str, text: &str| {
+        let path = system.0.path().join("usr/lib/systemd/system").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    unit("fstrim.timer", "[Timer]\nOnCalendar=weekly\n[Install]\nWantedBy=timers.target\n");
+    unit("fstrim.service", "[Service]\nExecStart=/sbin/fstrim --listed-in /etc/fstab:/proc/self/mountinfo --verbose --quiet-unsupported\n");
+    let wants = system.0.path().join("etc/systemd/system/timers.target.wants");
+    fs::create_dir_all(&wants).unwrap();
+    std::os::unix::fs::symlink("/usr/lib/systemd/system/fstrim.timer", wants.join("fstrim.timer")).unwrap();
+    for policy in ["idle", "online", "none"] {
+        let remarks = system.json(&[policy, "/home", "--dry-run"])["remarks"].to_string();
+        assert!(remarks.contains("fstrim.timer stays enabled"), "{policy}: {remarks}");
+    }
 }
 
 #[test]

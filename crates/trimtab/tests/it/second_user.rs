@@ -60,6 +60,21 @@ fn specification(directory: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
+fn apply_without_root_says_that_it_needs_root() {
+    if !have_root() {
+        return skip("root");
+    }
+    let (_keeps, program) = reachable();
+    let home = directory_of(VICTIM, 0o700);
+    // Records that only root may open, as they are on a machine where something was applied.
+    let state = directory_of(0, 0o700);
+    let mut undo = as_user(VICTIM, &program, home.path());
+    let output = undo.env("TRIMTAB_STATE_DIR", state.path()).args(["apply", "--undo"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("needs root: run with sudo"));
+}
+
+#[test]
 fn a_name_in_a_file_is_never_a_path() {
     let Some(victim) = LoopDevice::new(64) else { return skip("root") };
     let scratch = tempfile::tempdir().unwrap();
