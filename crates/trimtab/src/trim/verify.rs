@@ -499,7 +499,12 @@ fn sends_later(fs: &Filesystem, options: &Options) -> Option<Later> {
 fn remedy_for_silence(fs: &Filesystem, options: &Options) -> Option<String> {
     let silent = options.as_mounted && !doctor::discards_online(fs.root(), fs.mount(), fs.stack());
     let option = if fs.mount().fs_type == "btrfs" { "discard=async" } else { "discard" };
-    silent.then(|| format!("mount -o remount,{option} {}", quoted(&fs.mount().mount_point.display().to_string())))
+    let path = quoted(&fs.mount().mount_point.display().to_string());
+    silent.then(|| match fs.mount().fs_type.as_str() {
+        // XFS takes the option only when it is mounted; a remount that names it succeeds and changes nothing.
+        "xfs" => format!("umount {path}, and mount it with the option discard"),
+        _ => format!("mount -o remount,{option} {path}"),
+    })
 }
 
 /// What was freed lay where discards get to; the doctor knows devices of the same filesystem where they do not.
