@@ -1,15 +1,20 @@
 //! Whether discards get from a filesystem (or a device) down to the drives: layer by layer, with the evidence and the command
 //! that mends it. Reads `/sys`, `/proc` and `/etc` only, of the running machine or of a recorded tree.
 
+mod crypt;
 mod drives;
 mod filesystem;
+mod initramfs;
 mod layers;
 mod limits;
 mod mapper;
 mod mechanisms;
+mod provider;
 mod quirks;
 mod reach;
 mod remedy;
+mod scsi;
+mod scsi_pages;
 mod text;
 
 pub use layers::with_allow_discards;

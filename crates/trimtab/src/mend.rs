@@ -35,6 +35,7 @@ fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
     let_alone_if_suspended(&machine, action)?;
     match action {
         Action::Attribute { file, from, to } => return set(&machine.root, file, from, to),
+        Action::Provisioning { file, from, to, limit_file, limit } => provision(&machine.root, file, (from, to), limit_file, *limit)?,
         Action::ReloadTable { name } => reload(&machine.root, name, say, the_same)?,
         Action::AllowIntegrity { name } => reload(&machine.root, name, say, |table| with_word(table, true))?,
         Action::MountDiscard { mount_point } => mount::remount(mount_point, true)?,
@@ -62,6 +63,8 @@ fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Re
     let_alone_if_suspended(&machine, action)?;
     match action {
         Action::Attribute { file, from, to } => drop(set(&machine.root, file, to, from)?),
+        // The mode resets the limit.
+        Action::Provisioning { file, from, to, .. } => drop(set(&machine.root, file, to, from)?),
         Action::MountDiscard { mount_point } => mount::remount(mount_point, false)?,
         Action::SwapDiscard { device } => swap::again(&machine.root, device, false, say)?,
         Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. } => {
@@ -76,6 +79,20 @@ fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Re
         Action::RefreshCrypt { .. } | Action::ReloadTable { .. } => {}
     }
     Ok(())
+}
+
+/// Gives a SCSI disk a mode, and at once the limit of the device: the kernel's own is longer than what the device takes.
+fn provision(root: &Root, file: &Path, (from, to): (&str, &str), limit_file: &Path, limit: u64) -> anyhow::Result<()> {
+    set(root, file, from, to)?;
+    let limited = || {
+        let own = root.read(limit_file).with_context(|| format!("{} is not there any more", limit_file.display()))?;
+        match own.parse::<u64>() {
+            Ok(own) if own <= limit => Ok(()),
+            _ => set(root, limit_file, &own, &limit.to_string()).map(drop),
+        }
+    };
+    // Without the limit long discards would fail with I/O errors.
+    limited().inspect_err(|_| drop(set(root, file, to, from)))
 }
 
 /// Writes a switch of the kernel that is `from` now, and gives what it became.
@@ -151,6 +168,24 @@ fn is_absent(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn provisioning_touches_attributes_of_the_kernel_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::recorded(directory.path()).unwrap();
+        let put = |path: &str, text: &str| {
+            let path = directory.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put("sys/d/provisioning_mode", "full\n");
+        put("etc/provisioning_mode", "full\n");
+        let (mode, limit) = (Path::new("/sys/d/provisioning_mode"), Path::new("/sys/d/discard_max_bytes"));
+        let refused = |file: &Path, from: &str| provision(&root, file, (from, "unmap"), limit, 512).unwrap_err().to_string();
+        assert!(refused(Path::new("/etc/provisioning_mode"), "full").contains("is nothing that is ever set here"));
+        assert!(refused(mode, "disabled").contains("was disabled and is full now"));
+        assert_eq!(std::fs::read_to_string(directory.path().join("sys/d/provisioning_mode")).unwrap(), "full\n");
+    }
 
     #[test]
     fn only_tables_that_can_be_loaded_while_they_are_in_use_are() {

@@ -1,14 +1,15 @@
 //! What drives say about TRIM, bus by bus.
 
 use super::limits::Limits;
+use super::provider::Provider;
 use super::quirks::{self, Quirk};
-use super::{Action, Finding, Gate, LayerReport, Remedy, Severity, drive_name};
+use super::scsi::{self, Mode};
+use super::{Finding, Gate, LayerReport, Severity, drive_name};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive::{self, AtaIdentify};
 use crate::host::environment::chosen;
 use crate::host::root::Root;
-use std::path::{Path, PathBuf};
-use trimtab_core::document::quoted;
+use std::path::Path;
 
 pub use crate::host::block::bus as bus_of;
 
@@ -24,19 +25,14 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
     let switched_off = limits.switched_off().then(|| std::mem::replace(&mut report.gate, Gate::Passes)).zip(Some(report.why.clone()));
     match bus {
         Bus::Ata => ata(root, layer, limits, report),
-        Bus::Usb => scsi(root, layer, limits, report, true),
-        Bus::Scsi | Bus::VirtioScsi => {
-            scsi(root, layer, limits, report, false);
-            if bus == Bus::VirtioScsi {
-                beyond_the_guest(report);
-            }
-        }
+        Bus::Usb | Bus::Scsi | Bus::VirtioScsi => scsi::judge(root, layer, bus, limits, report),
         Bus::Nvme => nvme(root, layer, report),
         Bus::Virtio => virtio(root, layer, report),
         Bus::Mmc => mmc(root, layer, report),
         Bus::Zram => report.why = "discards free memory".to_owned(),
-        Bus::Nbd | Bus::Other => {}
+        Bus::Nbd | Bus::Other => by_provider(root, layer, bus, report),
     }
+    beyond_the_guest(root, layer, bus, report);
     if root.read(queue.join("zoned")).is_some_and(|z| z == "host-managed") {
         report.gate = Gate::NotNeeded;
         report.why = "host-managed zones: space is freed by resetting zones, not by discards".to_owned();
@@ -47,7 +43,19 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
     }
 }
 
-fn is_rotational(root: &Root, layer: &Layer) -> bool {
+/// A disk that something else presents and that takes no discards.
+fn by_provider(root: &Root, layer: &Layer, bus: Bus, report: &mut LayerReport) {
+    if let (Gate::Blocks, Some(provider)) = (report.gate, Provider::of(root, layer, bus)) {
+        provider.judge_without_discards(bus, is_rotational(root, layer), report);
+    }
+}
+
+pub fn hard_disk(report: &mut LayerReport) {
+    report.gate = Gate::NotNeeded;
+    report.why = "a hard disk: it has no use for TRIM".to_owned();
+}
+
+pub fn is_rotational(root: &Root, layer: &Layer) -> bool {
     root.read_u64(layer.queue().join("rotational")) == Some(1)
 }
 
@@ -56,8 +64,8 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
     let trim = ata_trim(root, layer);
     report.evidence.add_some("ata_device trim", trim.clone());
     note_identify(identify.as_ref(), report);
-    let mode = provisioning(root, layer);
-    report.evidence.add_some("provisioning_mode", mode.as_ref().map(|(_, mode)| mode.clone()));
+    let mode = Mode::read(root, layer);
+    report.evidence.add_some("provisioning_mode", mode.as_ref().map(|mode| &mode.word));
     let supported = identify.as_ref().map_or(trim.as_deref().map(|t| t != "unsupported"), |i| Some(i.trim()));
     if supported == Some(false) || (supported.is_none() && is_rotational(root, layer) && report.gate == Gate::Blocks) {
         no_trim(root, layer, report);
@@ -74,20 +82,26 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
                     .remedy("leave 10 % to 20 % of the drive unused; never force TRIM on"),
             );
         }
-        (Some(kind), Gate::Passes) => report.why = format!("{} TRIM; {}", kind.replace("forced_", ""), limits.words()),
+        (kind, Gate::Passes) => {
+            if let Some(kind) = kind {
+                report.why = format!("{} TRIM; {}", kind.replace("forced_", ""), limits.words());
+            }
+            mode.iter().for_each(|mode| scsi::contradictions(root, layer, limits, mode, report));
+        }
         (_, Gate::Blocks) => {
             report.why = "the drive supports TRIM, but the kernel sends none".to_owned();
-            switched_off(mode, report);
+            scsi::ata_switched_off(mode, report);
         }
         _ => {}
     }
 }
 
-/// A drive without TRIM: a hard disk has no use for it, a solid-state drive would.
+/// A drive without TRIM: a hard disk has no use for it, a solid-state drive would; of a virtual disk `rotational` says neither.
 fn no_trim(root: &Root, layer: &Layer, report: &mut LayerReport) {
-    if is_rotational(root, layer) {
-        report.gate = Gate::NotNeeded;
-        report.why = "a hard disk: it has no use for TRIM".to_owned();
+    if let Some(provider) = Provider::of(root, layer, Bus::Ata) {
+        provider.judge_without_discards(Bus::Ata, is_rotational(root, layer), report);
+    } else if is_rotational(root, layer) {
+        hard_disk(report);
     } else {
         report.gate = Gate::Blocks;
         report.why = "the drive does not support TRIM".to_owned();
@@ -97,23 +111,7 @@ fn no_trim(root: &Root, layer: &Layer, report: &mut LayerReport) {
     }
 }
 
-/// The drive said that it can, once, and then failed; or somebody wrote `disabled`.
-fn switched_off(mode: Option<(PathBuf, String)>, report: &mut LayerReport) {
-    let Some((path, mode)) = mode else { return };
-    let text = format!(
-        "provisioning_mode is {mode}: set by hand, or by the kernel after the drive refused a discard; look for errors in the kernel log"
-    );
-    // What libata answers for an ATA drive is WRITE SAME with the UNMAP bit, and nothing else.
-    let again = "writesame_16";
-    let steps = [
-        "journalctl -k --grep 'DISCARD|UNMAP|WRITE SAME' # find out why first".to_owned(),
-        format!("echo {again} > {}, or detach and attach the drive", quoted(&path.to_string_lossy())),
-    ];
-    let remedy = Remedy::steps(steps).done_by(mode_action(&path, &mode, again));
-    report.findings.push(Finding::new("drive.provisioning-mode", Severity::Serious, text).remedy(remedy));
-}
-
-fn note_identify(identify: Option<&AtaIdentify>, report: &mut LayerReport) {
+pub fn note_identify(identify: Option<&AtaIdentify>, report: &mut LayerReport) {
     let Some(identify) = identify else { return };
     report.evidence.add("identify", format!("TRIM {}", if identify.trim() { "supported" } else { "not supported" }));
     let after = match (identify.deterministic_after_trim(), identify.zero_after_trim()) {
@@ -172,88 +170,10 @@ fn ata_quirks(root: &Root, layer: &Layer, trim: Option<&str>, report: &mut Layer
     }
 }
 
-/// The `provisioning_mode` file of a SCSI disk, and what it says.
-fn provisioning(root: &Root, layer: &Layer) -> Option<(PathBuf, String)> {
-    let disks = drive::device_directory(layer).join("scsi_disk");
-    let disk = root.list(&disks).into_iter().next()?;
-    let file = disks.join(disk).join("provisioning_mode");
-    let mode = root.read(&file)?;
-    Some((root.canonical(&file).unwrap_or(file), mode))
-}
-
-/// The kernel's own name of a mode, where it can be named in a record.
-fn mode_action(path: &Path, from: &str, to: &str) -> Option<Action> {
-    path.to_str()?;
-    Some(Action::Attribute { file: path.to_owned(), from: from.to_owned(), to: to.to_owned() })
-}
-
-fn scsi(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport, usb: bool) {
-    let mode = provisioning(root, layer);
-    report.evidence.add_some("provisioning_mode", mode.as_ref().map(|(_, mode)| mode.clone()));
-    note_identify(drive::ata_identify(root, layer).as_ref(), report);
-    let unmap = unmap_offered(root, layer);
-    report.evidence.add_some("VPD", unmap.map(|yes| if yes { "UNMAP offered (B0h, B2h)" } else { "UNMAP not offered (B0h, B2h)" }));
-    if report.gate != Gate::Blocks {
-        if let (Gate::Passes, Some((_, mode))) = (report.gate, &mode) {
-            report.why = format!("provisioning mode {mode}; {}", limits.words());
-        }
-        return;
-    }
-    match (mode, unmap) {
-        (Some((path, mode)), Some(true)) => {
-            report.why = format!("offers UNMAP, but the kernel's provisioning mode is {mode}");
-            let remedy = Remedy::steps(force_unmap(root, layer, &path, usb)).done_by(mode_action(&path, &mode, "unmap"));
-            let text = "the device offers UNMAP without announcing it in READ CAPACITY, so the kernel does not use it";
-            report.findings.push(Finding::new("scsi.unmap-not-used", Severity::Serious, text).remedy(remedy));
-        }
-        (Some((_, mode)), Some(false)) => {
-            report.why = format!("does not offer UNMAP (provisioning mode {mode})");
-            let text = if usb { "the USB bridge does not pass TRIM on" } else { "the device does not offer UNMAP" };
-            let remedy = "another enclosure (UASP with UNMAP), or attach the drive directly; forcing UNMAP here can destroy data";
-            report.findings.push(Finding::new("scsi.no-unmap", Severity::Serious, text).remedy(remedy));
-        }
-        (Some((path, mode)), None) if usb || !is_rotational(root, layer) => {
-            report.why = format!("takes no discards (provisioning mode {mode})");
-            let text = "the kernel asks this device for no page that says whether it offers UNMAP";
-            let ask = format!("sg_vpd --page=lbpv /dev/{} # go on only if it says LBPU=1 (unmap supported)", quoted(&layer.name));
-            let remedy = Remedy::steps([ask].into_iter().chain(force_unmap(root, layer, &path, usb)));
-            report.findings.push(Finding::new("scsi.unmap-not-asked", Severity::Serious, text).remedy(remedy));
-        }
-        _ if is_rotational(root, layer) && !usb => {
-            report.gate = Gate::NotNeeded;
-            report.why = "a hard disk: it has no use for discards".to_owned();
-        }
-        _ => {}
-    }
-}
-
-/// Whether the device offers UNMAP: logical block provisioning VPD page with LBPU, and limits above zero. `None` if not shown.
-fn unmap_offered(root: &Root, layer: &Layer) -> Option<bool> {
-    let limits = drive::vpd(root, layer, "pgb0")?;
-    let provisioning = drive::vpd(root, layer, "pgb2")?;
-    let number = |at: usize| limits.get(at..at + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
-    let lbpu = provisioning.get(5).is_some_and(|flags| flags & 0x80 != 0);
-    Some(lbpu && number(20).unwrap_or(0) > 0 && number(24).unwrap_or(0) > 0)
-}
-
-/// The command, the udev rule that makes it last for USB, and the proof.
-fn force_unmap(root: &Root, layer: &Layer, path: &Path, usb: bool) -> Vec<String> {
-    let mut steps = vec![format!("echo unmap > {}", quoted(&path.to_string_lossy()))];
-    let hex = |id: Option<String>| id.filter(|id| id.len() == 4 && id.bytes().all(|b| b.is_ascii_hexdigit()));
-    let usb_device = layer.sys.ancestors().find(|dir| root.exists(dir.join("idVendor")));
-    let ids = usb_device.and_then(|dir| Some((hex(root.read(dir.join("idVendor")))?, hex(root.read(dir.join("idProduct")))?)));
-    if let Some((vendor, product)) = ids.filter(|_| usb) {
-        steps.push(format!(
-            "to keep it after a reboot, a line in /etc/udev/rules.d/60-trimtab.rules: ACTION==\"add|change\", ATTRS{{idVendor}}==\"{vendor}\", ATTRS{{idProduct}}==\"{product}\", SUBSYSTEM==\"scsi_disk\", ATTR{{provisioning_mode}}=\"unmap\""
-        ));
-    }
-    steps.push("prove it with trimtab verify on data you can lose".to_owned());
-    steps
-}
-
 fn nvme(root: &Root, layer: &Layer, report: &mut LayerReport) {
     report.evidence.add_some("nuse", root.read(layer.sys.join("nuse")));
-    if report.gate == Gate::Blocks {
+    by_provider(root, layer, Bus::Nvme, report);
+    if report.gate == Gate::Blocks && report.findings.iter().all(|finding| finding.severity < Severity::Serious) {
         report.why = "the drive does not offer Dataset Management (Deallocate)".to_owned();
         let remedy = "nvme id-ctrl: ONCS bit 2 says whether it can; a firmware update may add it";
         report.findings.push(Finding::new("nvme.no-deallocate", Severity::Serious, report.why.clone()).remedy(remedy));
@@ -266,21 +186,13 @@ fn virtio(root: &Root, layer: &Layer, report: &mut LayerReport) {
     let features = root.read(drive::device_directory(layer).join("features"));
     let offered = features.and_then(|bits| bits.as_bytes().get(DISCARD_BIT).map(|b| *b == b'1'));
     report.evidence.add_some("VIRTIO_BLK_F_DISCARD", offered.map(|yes| if yes { "offered" } else { "not offered" }));
-    match report.gate {
-        Gate::Blocks => {
-            report.why = "the host does not offer discard for this virtual disk".to_owned();
-            let remedy = "on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it through virtio-scsi";
-            report.findings.push(Finding::new("virtio.no-discard", Severity::Serious, report.why.clone()).remedy(remedy));
-        }
-        Gate::Passes => beyond_the_guest(report),
-        _ => {}
-    }
+    by_provider(root, layer, Bus::Virtio, report);
 }
 
-/// A guest sees no further than its virtual disk.
-fn beyond_the_guest(report: &mut LayerReport) {
-    if report.gate == Gate::Passes {
-        let text = "what the host makes of it cannot be seen from inside; run trimtab doctor there too";
+/// A guest sees no further than its virtual disk, an initiator no further than its LUN.
+fn beyond_the_guest(root: &Root, layer: &Layer, bus: Bus, report: &mut LayerReport) {
+    if report.gate == Gate::Passes && matches!(Provider::of(root, layer, bus), Some(Provider::Hypervisor(_) | Provider::Array)) {
+        let text = "what the host or the array makes of it cannot be seen from here; run trimtab doctor there too";
         report.findings.push(Finding::new("virtual.host-unknown", Severity::Note, text));
     }
 }

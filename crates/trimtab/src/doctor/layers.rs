@@ -1,10 +1,11 @@
 //! What one layer between filesystem and drive does with discards.
 
+use super::crypt::{self, plain_crypt};
 use super::limits::Limits;
-use super::mapper::{Tables, Target};
+use super::mapper::Target;
 use super::remedy::{is_plain, kept_options};
 use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity, blank, drives};
-use crate::host::block::{self, Bus, Kind, Layer, Stack, writable_limit};
+use crate::host::block::{self, Bus, Kind, Layer, Stack};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
@@ -29,7 +30,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         // That somebody switched it off has been said.
         Kind::Loop if limits.switched_off() => {}
         Kind::Loop => on_loop(stack, layer, &limits, &mut report),
-        Kind::Crypt => crypt(doctor, layer, &mut report),
+        Kind::Crypt => crypt::judge(doctor, layer, &mut report),
         Kind::ThinPool => thin_pool(doctor, stack, layer, &limits, &mut report),
         Kind::Thin => thin(&limits, &mut report),
         Kind::Lvm | Kind::Mapper(_) => mapper(doctor, layer, &mut report),
@@ -43,7 +44,34 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     if stack.written_as_zeroes().contains(&index) {
         zeroed(&limits, &mut report);
     }
+    if report.gate != Gate::NotNeeded && doctor.root.read_u64(layer.sys.join("ro")) == Some(1) {
+        read_only(doctor.root, layer, &mut report);
+    }
     report
+}
+
+/// The kernel refuses every discard of a read-only device, whatever its limits say.
+fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
+    report.gate = Gate::Blocks;
+    report.why = "the device is read-only".to_owned();
+    report.evidence.add("ro", "1");
+    // A partition is read-only with its disk.
+    let disk = layer.sys.parent().filter(|disk| layer.kind == Kind::Partition && root.read_u64(disk.join("ro")) == Some(1));
+    let name = disk.and_then(|disk| disk.file_name()?.to_str()).unwrap_or(&layer.name);
+    let node = quoted(&format!("/dev/{}", name.replace('!', "/")));
+    let label = layer.label.as_deref().unwrap_or(&layer.name);
+    let remedy = match &layer.kind {
+        Kind::Loop => format!("losetup --detach {node}, and attach the file without --read-only"),
+        Kind::Lvm | Kind::Thin => format!("lvchange --permission rw {}", quoted(&lvm_name(label))),
+        Kind::Crypt => format!("close {} and open it without --readonly", quoted(label)),
+        Kind::Md(_) => format!("mdadm --readwrite {node}"),
+        _ => {
+            format!("blockdev --setrw {node}; if it stays read-only: the write-protect switch of the device, or the host that presents it")
+        }
+    };
+    // What else is in the way shows once this is not.
+    report.findings.retain(|finding| finding.severity < Severity::Serious);
+    report.findings.push(Finding::new("device.read-only", Severity::Serious, report.why.clone()).remedy(remedy));
 }
 
 /// Below a loop device on a block device its discards come as writes of zeroes: what a layer makes of discards does not matter.
@@ -59,32 +87,21 @@ fn zeroed(limits: &Limits, report: &mut LayerReport) {
 
 /// Somebody lowered what the hardware takes, perhaps to nothing.
 fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
-    let (Some(max), Some(hw)) = (limits.max, limits.max_hw) else { return };
-    let path = format!(
-        "/sys/block/{}/queue/discard_max_bytes",
-        layer.queue().parent().and_then(|d| d.file_name()?.to_str()).unwrap_or(&layer.name)
-    );
+    let (Some(max), Some(highest)) = (limits.max, limits.highest()) else { return };
     if limits.switched_off() {
         let text = "discards were switched off by writing 0 to discard_max_bytes";
         report.why = text.to_owned();
         let remedy = match limits.granularity {
             // Linux 6.11 and later take no other value then.
             Some(0) => begin_anew(layer),
-            _ => raised(limits, layer, hw, &path),
+            _ => limits.set(layer, highest),
         };
         report.findings.push(Finding::new("limits.switched-off", Severity::Serious, text).remedy(remedy));
-    } else if max < hw && max < 1 << 20 {
+    } else if max < highest && max < 1 << 20 {
         let text = format!("discard_max_bytes is only {}: a trim becomes very many small commands", Bytes(max));
-        report.findings.push(Finding::new("limits.tiny", Severity::Caution, text).remedy(raised(limits, layer, hw.min(128 << 20), &path)));
+        let enough = highest.min((128 << 20).max(limits.granularity.unwrap_or(0)));
+        report.findings.push(Finding::new("limits.tiny", Severity::Caution, text).remedy(limits.set(layer, enough)));
     }
-}
-
-/// The limit of a queue as high as this, or as near as the kernel lets it be written.
-fn raised(limits: &Limits, layer: &Layer, bytes: u64, path: &str) -> Remedy {
-    let to = writable_limit(bytes, limits.granularity.unwrap_or(1)).to_string();
-    let from = limits.max.unwrap_or(0).to_string();
-    let step = format!("echo {to} > {}", quoted(path));
-    Remedy::from(step).done_by([Action::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
 }
 
 /// How a device gets its limits from scratch, once nothing on it is in use.
@@ -102,6 +119,12 @@ fn begin_anew(layer: &Layer) -> Remedy {
         Bus::Nvme => vec![
             format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/device/remove"))),
             "echo 1 > /sys/bus/pci/rescan".to_owned(),
+        ],
+        // Detaching keeps the limit, and --find gives the same number again.
+        _ if layer.kind == Kind::Loop => vec![
+            format!("losetup --detach /dev/{name}"),
+            "losetup /dev/loopN FILE # N is a number that ls /sys/block does not show: a number in use before may keep its limit"
+                .to_owned(),
         ],
         _ => vec!["detach the device and attach it again".to_owned()],
     };
@@ -149,7 +172,8 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     let offset = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0);
     let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
     let granularity = limits.granularity.unwrap_or(0);
-    let remedy = "when it is next created, start the partition on a multiple of 1 MiB (parted -a optimal, fdisk's default)";
+    let unit = aligned_unit(granularity);
+    let remedy = format!("when the partition is next created, give it a start and a size that are multiples of {} MiB", unit >> 20);
     if start_bytes % physical != 0 {
         let text =
             format!("starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut");
@@ -164,6 +188,22 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
         let severity = if start % 8 == 0 { Severity::Note } else { Severity::Caution };
         let finding = Finding::new("partition.not-on-mib", severity, text);
         report.findings.push(if start % 8 == 0 { finding } else { finding.remedy(remedy) });
+    }
+}
+
+/// Where a partition should start: on a multiple of 1 MiB and of the discard unit.
+fn aligned_unit(granularity: u64) -> u64 {
+    const MIB: u64 = 1 << 20;
+    let gcd = |a: u64, b: u64| {
+        let (mut a, mut b) = (a, b);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    match granularity {
+        0 => MIB,
+        unit => (unit / gcd(MIB, unit)).checked_mul(MIB).unwrap_or(MIB),
     }
 }
 
@@ -191,95 +231,6 @@ fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerRepo
         }
         _ => {}
     }
-}
-
-fn crypt(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
-    let name = layer.label.clone().unwrap_or_else(|| layer.name.clone());
-    let allowed = allowed_by_table(&doctor.tables, &name, report);
-    match allowed {
-        Some(true) => report.why = "allow_discards is set".to_owned(),
-        Some(false) => {
-            report.gate = Gate::Blocks;
-            report.why = "dm-crypt drops discards: allow_discards is not set".to_owned();
-        }
-        None if report.gate == Gate::Blocks => {
-            report.why = "dm-crypt takes no discards (allow_discards not set, or nothing below takes any)".to_owned()
-        }
-        None => {}
-    }
-    if report.gate == Gate::Passes {
-        let text = "discards show an observer of the drive which blocks are free; that is the price of passing them";
-        report.findings.push(Finding::new("crypt.leaks-free-space", Severity::Note, text));
-        return;
-    }
-    if allowed == Some(true) {
-        // Told already: the reason is below, or was there when it was opened.
-        report.why = "allow_discards is set, and what is below takes none, or took none when it was opened".to_owned();
-        return;
-    }
-    let text = "dm-crypt drops discards unless it is told to pass them";
-    report.findings.push(Finding::new("crypt.no-allow-discards", Severity::Serious, text).remedy(allowing(doctor, layer, &name)));
-    let cmdline = doctor.root.read("/proc/cmdline").unwrap_or_default();
-    if cmdline.contains("rd.luks.allow-discards") && !cmdline.contains("rd.luks.options=discard") {
-        let text = "rd.luks.allow-discards on the kernel command line has no effect under systemd; rd.luks.options=discard has";
-        report.findings.push(
-            Finding::new("crypt.wrong-parameter", Severity::Caution, text).remedy("put rd.luks.options=discard on the kernel command line"),
-        );
-    }
-}
-
-/// What the table says; `None` if there is no table.
-fn allowed_by_table(tables: &Tables, name: &str, report: &mut LayerReport) -> Option<bool> {
-    let mut targets = tables.table(name).peekable();
-    targets.peek()?;
-    let allowed = targets.all(|t| t.says("allow_discards"));
-    report.evidence.add("allow_discards", if allowed { "in the table" } else { "not in the table" });
-    Some(allowed)
-}
-
-/// How dm-crypt is told to pass discards on, now and whenever it is opened.
-fn allowing(doctor: &Doctor<'_>, layer: &Layer, name: &str) -> Remedy {
-    let word = quoted(name);
-    let uuid = doctor.root.read(layer.sys.join("dm/uuid")).unwrap_or_default();
-    let luks2 = uuid.starts_with("CRYPT-LUKS2");
-    let crypttab = crypttab_discard(doctor.root, name);
-    let persistent = luks2 && crypttab != Some(true);
-    let flag = if persistent { "--allow-discards --persistent" } else { "--allow-discards" };
-    let keep = kept_options(&doctor.tables, name);
-    let options: String = keep.iter().map(|option| format!(" {option}")).collect();
-    let mut steps = vec![format!("cryptsetup {flag}{options} refresh {word}")];
-    let mut actions = vec![Action::AllowDiscards { name: name.to_owned(), persistent, keep }];
-    match crypttab {
-        _ if persistent => {}
-        Some(false) => {
-            steps.push(format!("add the option discard to {word} in /etc/crypttab"));
-            steps.push("if it is opened while the machine starts: update-initramfs -u, or dracut --force".to_owned());
-            actions.push(Action::Crypttab { name: name.to_owned() });
-        }
-        // It holds whenever the mapping is opened by this file.
-        Some(true) => {}
-        None => steps
-            .push("open it with cryptsetup --allow-discards from now on, or with the option discard where it is opened from".to_owned()),
-    }
-    // A refresh of others needs to be told what only their user knows.
-    let can = (luks2 || uuid.starts_with("CRYPT-LUKS1")) && is_plain(name) && plain_crypt(&doctor.tables, name);
-    Remedy::steps(steps).done_by(actions.into_iter().filter(|_| can))
-}
-
-/// One target of dm-crypt, as far as the tables are known, and without checksums, below which discards make no sense.
-fn plain_crypt(tables: &Tables, name: &str) -> bool {
-    let mut targets = tables.table(name);
-    let first = targets.next().is_some_and(|target| target.kind == "crypt" && !target.arguments.contains(" integrity:"));
-    first && targets.next().is_none()
-}
-
-/// `name device key options`; options separated by commas. Whether `discard` is among them; `None` without such a line.
-fn crypttab_discard(root: &Root, name: &str) -> Option<bool> {
-    let crypttab = root.read("/etc/crypttab").unwrap_or_default();
-    let mut lines = crypttab.lines().map(str::split_ascii_whitespace);
-    lines.find_map(|mut words| {
-        (words.next() == Some(name)).then(|| words.nth(2).is_some_and(|options| options.split(',').any(|o| o == "discard")))
-    })
 }
 
 fn thin_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
@@ -407,7 +358,13 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         Some("raid") if is_parity(doctor.tables.table(&name)) => (
             "raid.parity",
             "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
-            "only if all members do: dm_raid.devices_handle_discard_safely=Y on the kernel command line".into(),
+            Remedy::steps([
+                format!(
+                    "check the volume first: lvchange --syncaction check {0}; go on only if lvs -o raid_mismatch_count {0} is 0 afterwards",
+                    quoted(&lvm_name(&name))
+                ),
+                "only if all members do: dm_raid.devices_handle_discard_safely=Y on the kernel command line".to_owned(),
+            ]),
         ),
         Some("raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped" | "writecache") | None => {
             if report.gate == Gate::Blocks {
@@ -566,6 +523,7 @@ fn md(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
     report.evidence.add_some("array_state", root.read(layer.sys.join("md/array_state")));
     report.evidence.add_some("chunk_size", root.read_u64(layer.sys.join("md/chunk_size")).filter(|c| *c > 0));
     let parity = matches!(level, "raid4" | "raid5" | "raid6");
+    mismatches(root, layer, parity, report);
     if !parity {
         report.why = match report.gate {
             Gate::Passes => "passes discards to every member that takes them".to_owned(),
@@ -578,7 +536,8 @@ fn md(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
     report.evidence.add_some("devices_handle_discard_safely", safe.clone());
     if report.gate == Gate::Passes {
         report.why = "passes discards of whole stripes".to_owned();
-        let text = "raid456.devices_handle_discard_safely=Y: parity is right only if every member reads zeroes after a discard, each time";
+        let text = "raid456.devices_handle_discard_safely=Y: parity is right only if every member reads zeroes after a discard, each time; check the \
+                    array before the first trim: mismatch_cnt has to be 0";
         report.findings.push(Finding::new("md.parity-trusts-members", Severity::Note, text));
         return;
     }
@@ -589,9 +548,34 @@ fn md(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
         );
     } else {
         report.why = format!("{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity");
-        let remedy = "only if all members read zeroes after TRIM: raid456.devices_handle_discard_safely=Y on the kernel command line; otherwise leave 10 % to 20 % of each member unused";
+        let md = quoted(&format!("/sys/block/{}/md", layer.name));
+        let remedy = Remedy::steps([
+            format!("check the array first: echo check > {md}/sync_action; go on only if {md}/mismatch_cnt is 0 afterwards"),
+            "only if all members read zeroes after TRIM: raid456.devices_handle_discard_safely=Y on the kernel command line; otherwise leave 10 % to 20 % of each member unused"
+                .to_owned(),
+        ]);
         report.findings.push(Finding::new("md.parity", Severity::Serious, report.why.clone()).remedy(remedy));
     }
+}
+
+/// What the last check of an array found: with parity, trimming hides from which member the wrong data came.
+fn mismatches(root: &Root, layer: &Layer, parity: bool, report: &mut LayerReport) {
+    let Some(count) = root.read_u64(layer.sys.join("md/mismatch_cnt")) else { return };
+    report.evidence.add("mismatch_cnt", count.to_string());
+    if count == 0 {
+        return;
+    }
+    let text = format!("mismatch_cnt is {count}: the members differed in {count} sectors when they were last compared");
+    let md = format!("/sys/block/{}/md", layer.name);
+    report.findings.push(match parity {
+        true => Finding::new("md.mismatch", Severity::Caution, text).remedy(format!(
+            "before any trim: look for a failing member (smartctl), then echo repair > {}",
+            quoted(&format!("{md}/sync_action"))
+        )),
+        false => {
+            Finding::new("md.mismatch", Severity::Note, format!("{text}; trimmed space of members that do not read zeroes is among them"))
+        }
+    });
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! The discard limits that the block layer keeps for every queue.
 
-use super::{Evidence, Gate};
-use crate::host::block::Layer;
+use super::remedy::limit_path;
+use super::{Action, Evidence, Gate, Remedy, scsi};
+use crate::host::block::{Layer, writable_limit};
 use crate::host::root::Root;
+use trimtab_core::document::quoted;
 use trimtab_core::units::Bytes;
 
 /// Limits of one queue; `None` where the kernel does not say.
@@ -14,6 +16,8 @@ pub struct Limits {
     pub max: Option<u64>,
     /// The longest that the driver takes.
     pub max_hw: Option<u64>,
+    /// The longest that the device takes by its own pages.
+    pub device: Option<u64>,
     /// The longest write-zeroes.
     pub write_zeroes: Option<u64>,
     /// Physical block size.
@@ -28,6 +32,7 @@ impl Limits {
             granularity: read("discard_granularity"),
             max: read("discard_max_bytes"),
             max_hw: read("discard_max_hw_bytes"),
+            device: scsi::longest_command(root, layer),
             write_zeroes: read("write_zeroes_max_bytes"),
             physical: read("physical_block_size"),
         }
@@ -36,6 +41,19 @@ impl Limits {
     /// The hardware takes discards, and somebody said that it shall get none.
     pub fn switched_off(&self) -> bool {
         self.max == Some(0) && self.max_hw.is_some_and(|hw| hw > 0)
+    }
+
+    /// The longest that driver and device take.
+    pub fn highest(&self) -> Option<u64> {
+        self.max_hw.map(|hw| hw.min(self.device.unwrap_or(hw)))
+    }
+
+    /// The limit of a queue set to this, or to as near as the kernel lets it be written.
+    pub fn set(&self, layer: &Layer, bytes: u64) -> Remedy {
+        let to = writable_limit(bytes, self.granularity.unwrap_or(1)).to_string();
+        let from = self.max.unwrap_or(0).to_string();
+        let step = format!("echo {to} > {}", quoted(&limit_path(layer)));
+        Remedy::from(step).done_by([Action::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
     }
 
     /// What the limits alone say.

@@ -144,6 +144,8 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
         Gate::Blocks if !is_end && !own_reason(&layers[index]) && !under.blocked.is_empty() => {
             Reach { blocked: under.blocked, ..Reach::default() }
         }
+        // Limits of 0 that come up from a drive of which it cannot be told whether it has a use for discards.
+        Gate::Blocks if !is_end && !own_reason(&layers[index]) && under.reached.is_empty() && !under.unknown.is_empty() => under,
         Gate::Blocks => Reach::only(|r| &mut r.blocked, index),
         Gate::Unknown if !under.blocked.is_empty() => under,
         Gate::Unknown => Reach::only(|r| &mut r.unknown, index),

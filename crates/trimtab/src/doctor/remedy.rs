@@ -2,6 +2,7 @@
 //! [`crate::mend`].
 
 use super::{Finding, Tables};
+use crate::host::block::Layer;
 use serde::ser::{SerializeStruct as _, Serializer};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -54,6 +55,12 @@ impl Serialize for Finding {
     }
 }
 
+/// The limit that an administrator sets, as people reach it.
+pub fn limit_path(layer: &Layer) -> String {
+    let disk = layer.queue().parent().and_then(|disk| disk.file_name()?.to_str().map(str::to_owned));
+    format!("/sys/block/{}/queue/discard_max_bytes", disk.as_deref().unwrap_or(&layer.name))
+}
+
 /// One change of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
@@ -66,6 +73,19 @@ pub enum Action {
         from: String,
         /// What it shall be.
         to: String,
+    },
+    /// A SCSI disk is sent another command for discards, none longer than it takes.
+    Provisioning {
+        /// `provisioning_mode`, below `/sys`, without links.
+        file: PathBuf,
+        /// The mode that it has.
+        from: String,
+        /// The mode that it gets.
+        to: String,
+        /// `discard_max_bytes` of the disk, which a new mode resets.
+        limit_file: PathBuf,
+        /// The longest command that the disk takes, in bytes.
+        limit: u64,
     },
     /// dm-crypt passes discards on from now on.
     AllowDiscards {

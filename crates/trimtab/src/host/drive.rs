@@ -75,10 +75,10 @@ impl AtaIdentify {
     }
 }
 
-/// The SCSI (or NVMe, MMC, virtio) device directory of a drive.
+/// The SCSI (or NVMe, MMC, virtio) device directory of a drive, or of the drive that a partition is on.
 #[must_use]
 pub fn device_directory(layer: &Layer) -> PathBuf {
-    layer.sys.join("device")
+    layer.queue().parent().unwrap_or(&layer.sys).join("device")
 }
 
 /// IDENTIFY DEVICE of a drive, where the kernel shows it.

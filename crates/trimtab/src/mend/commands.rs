@@ -36,6 +36,7 @@ pub fn command_lines(action: &Action) -> Vec<Line> {
             vec![line("swapoff", &[], &["--", &device]), line("swapon", &["--discard"], &["--", &device])]
         }
         Action::Attribute { .. }
+        | Action::Provisioning { .. }
         | Action::Crypttab { .. }
         | Action::MountDiscard { .. }
         | Action::Fstab { .. }

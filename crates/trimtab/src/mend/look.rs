@@ -52,6 +52,12 @@ impl Machine {
                 Some(now) if now == *from => Seen::Before,
                 Some(now) => Seen::Other(format!("{} is {now}", file.display())),
             },
+            Action::Provisioning { file, from, to, limit_file, limit } => match (self.root.read(file), self.root.read_u64(limit_file)) {
+                (Some(mode), Some(now)) if mode == *to && (1..=*limit).contains(&now) => Seen::Set,
+                (Some(mode), Some(_)) if mode == *from => Seen::Before,
+                (Some(mode), Some(now)) => Seen::Other(format!("{} is {mode}, with discards of up to {now} B", file.display())),
+                _ => Seen::Gone,
+            },
             Action::AllowDiscards { name, .. } | Action::AllowIntegrity { name, .. } => self.table(name, |says| says("allow_discards")),
             Action::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
             // A pool says in its state what its limits do not.
@@ -84,7 +90,9 @@ impl Machine {
     /// What tells the thing from another one that gets its name later; empty where a name is all there is.
     pub fn identity(&self, action: &Action) -> String {
         let identity = match action {
-            Action::Attribute { file, .. } => file.ancestors().nth(2).and_then(|disk| self.root.read(disk.join("diskseq"))),
+            Action::Attribute { file, .. } | Action::Provisioning { limit_file: file, .. } => {
+                file.ancestors().nth(2).and_then(|disk| self.root.read(disk.join("diskseq")))
+            }
             Action::MountDiscard { mount_point } => mount::device(mount_point),
             _ => self.mapping(action).and_then(|sys| self.root.read(sys.join("dm/uuid"))),
         };
@@ -111,7 +119,7 @@ impl Machine {
 
 /// Whether the next start of the machine takes it back.
 pub fn is_lost_on_reboot(action: &Action) -> bool {
-    matches!(action, Action::Attribute { .. } | Action::MountDiscard { .. } | Action::SwapDiscard { .. })
+    matches!(action, Action::Attribute { .. } | Action::Provisioning { .. } | Action::MountDiscard { .. } | Action::SwapDiscard { .. })
         || matches!(action, Action::AllowDiscards { persistent: false, .. } | Action::AllowIntegrity { .. })
 }
 

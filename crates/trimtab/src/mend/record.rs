@@ -305,7 +305,7 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
         return Some("nothing to take back, since only limits were worked out again".to_owned());
     }
     // Of the rest the machine shows whether it still holds.
-    let of_this_boot = matches!(step.action, Action::Attribute { .. } | Action::SwapDiscard { .. });
+    let of_this_boot = matches!(step.action, Action::Attribute { .. } | Action::Provisioning { .. } | Action::SwapDiscard { .. });
     if of_this_boot && step.boot != boot_id() {
         return Some("the machine was started since, which took it back".to_owned());
     }

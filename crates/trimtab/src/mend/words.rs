@@ -27,6 +27,11 @@ fn does(action: &Action) -> String {
     let with_option = |file: &str, whose: &str| format!("the option discard for {} in {file}", quoted(whose));
     match action {
         Action::Attribute { file, from, to } => format!("echo {to} > {} (it is {from})", quoted(&file.to_string_lossy())),
+        Action::Provisioning { file, from, to, limit_file, limit } => format!(
+            "echo {to} > {} (it is {from}), and echo {limit} > {}",
+            quoted(&file.to_string_lossy()),
+            quoted(&limit_file.to_string_lossy())
+        ),
         Action::MountDiscard { mount_point } => format!("remount {} with discard", quoted(&mount_point.to_string_lossy())),
         Action::Fstab { mount_point } => with_option("fstab", &mount_point.to_string_lossy()),
         Action::SwapFstab { source } => with_option("fstab", &source.to_string_lossy()),
@@ -46,7 +51,7 @@ fn costs(action: &Action) -> Option<&'static str> {
         }
         Action::RefreshCrypt { .. } => Some("it asks for the passphrase"),
         Action::ReloadTable { .. } | Action::AllowIntegrity { .. } => Some("what uses the volume waits for a moment"),
-        Action::Attribute { file, .. } if file.ends_with("provisioning_mode") => {
+        Action::Attribute { file, .. } | Action::Provisioning { file, .. } if file.ends_with("provisioning_mode") => {
             Some("a bridge that says it takes UNMAP and does not may lose data: have a backup")
         }
         Action::SwapDiscard { .. } => Some("what was swapped out is read back into memory"),
@@ -90,6 +95,18 @@ mod tests {
         let limit = told(&Action::Attribute { file: "/sys/block/sda/queue/discard_max_bytes".into(), from: "0".into(), to: "512".into() });
         assert_eq!(limit.does, "echo 512 > /sys/block/sda/queue/discard_max_bytes (it is 0)");
         assert!(limit.costs.is_none() && limit.lasts.contains("started again"));
+        let mode = told(&Action::Provisioning {
+            file: "/sys/d/provisioning_mode".into(),
+            from: "full".into(),
+            to: "unmap".into(),
+            limit_file: "/sys/block/sda/queue/discard_max_bytes".into(),
+            limit: 2_147_450_880,
+        });
+        assert_eq!(
+            mode.does,
+            "echo unmap > /sys/d/provisioning_mode (it is full), and echo 2147450880 > /sys/block/sda/queue/discard_max_bytes"
+        );
+        assert!(mode.costs.unwrap().contains("backup") && mode.lasts.contains("started again"));
         let point = told(&Action::MountDiscard { mount_point: "/my disk".into() });
         assert_eq!(point.does, "remount '/my disk' with discard");
         assert_eq!(told(&Action::ReloadTable { name: "vg-l".into() }).lasts, "there is nothing to take back");

@@ -12,7 +12,7 @@
 //! identify DIR model|firmware|flags      VPD page 89h: flags trim, drat, rzat
 //! dir /path                              a directory
 //! hex /path 00ff...                      a file of bytes
-//! vpd DIR unmap|none                     VPD pages B0h and B2h, with or without UNMAP
+//! vpd DIR unmap [BLOCKS]|none            VPD pages B0h and B2h, with UNMAP of at most so many blocks (4194240), or without
 //! ```
 
 use std::fs;
@@ -104,7 +104,9 @@ impl Unpacker {
                 }
             }
             ["identify", dir, ..] => self.identify(dir, line.split_once(dir).unwrap().1.trim()),
-            ["vpd", dir, kind] => self.vpd(dir, *kind == "unmap"),
+            ["vpd", dir, "none"] => self.vpd(dir, None),
+            ["vpd", dir, "unmap"] => self.vpd(dir, Some(4_194_240)),
+            ["vpd", dir, "unmap", blocks] => self.vpd(dir, Some(blocks.parse().unwrap())),
             ["hex", path, digits] => {
                 let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
                 self.file(path, &(0..digits.len() / 2).map(|i| byte(2 * i)).collect::<Vec<_>>());
@@ -175,12 +177,12 @@ impl Unpacker {
         self.file(&format!("{dir}/device/vpd_pg89"), &page);
     }
 
-    fn vpd(&self, dir: &str, unmap: bool) {
+    fn vpd(&self, dir: &str, blocks: Option<u32>) {
         let mut limits = vec![0_u8; 64];
-        limits[1] = 0xb0;
+        (limits[1], limits[3]) = (0xb0, 60);
         let mut provisioning = vec![0, 0xb2, 0, 4, 0, 0, 0, 0];
-        if unmap {
-            limits[20..24].copy_from_slice(&4_194_240_u32.to_be_bytes());
+        if let Some(blocks) = blocks {
+            limits[20..24].copy_from_slice(&blocks.to_be_bytes());
             limits[24..28].copy_from_slice(&1_u32.to_be_bytes());
             provisioning[5] = 0x80;
         }

@@ -70,7 +70,11 @@ pub fn fix(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let [path] = args.paths.as_slice() else {
         return Err(UsageError::new("--fix mends one path at a time").hint("give one mount point, directory or device").into());
     };
-    ensure!(rustix::process::geteuid().is_root(), "mending needs root; without it, trimtab doctor {} shows the steps", path.display());
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "--fix needs root: run with sudo; without it, trimtab doctor {} shows the steps",
+        path.display()
+    );
     no_character_device(path)?;
     if !args.dry_run && !consent::can_be_given(context) {
         return Err(UsageError::new("--fix asks before each step, and there is no terminal to ask on")
@@ -253,7 +257,7 @@ struct Undone {
 
 /// Takes the last mending back.
 pub fn undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    ensure!(rustix::process::geteuid().is_root(), "taking back what was mended needs root");
+    ensure!(rustix::process::geteuid().is_root(), "--undo needs root: run with sudo");
     interrupt::install().context("cannot catch signals")?;
     interrupt::must_finish();
     let taken = mend::take_back(args.dry_run, &|said| context.remark(said))?;

@@ -1,0 +1,272 @@
+//! Vital product data of a SCSI device about discards (SBC-4): Block Limits (page B0h), Logical Block Provisioning (page B2h), and the list of
+//! pages (00h). Every byte may be missing or wrong: a field beyond the end of its page is absent.
+
+use crate::host::block::Layer;
+use crate::host::drive::vpd;
+use crate::host::root::Root;
+
+/// The kernel's own limits per command, in blocks: `SD_MAX_WS16_BLOCKS` and `SD_MAX_WS10_BLOCKS` of drivers/scsi/sd.h.
+const WRITE_SAME_16_BLOCKS: u64 = 0x7f_ffff;
+const WRITE_SAME_10_BLOCKS: u64 = 0xffff;
+
+/// A command that discards, as `provisioning_mode` of the kernel names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Unmap,
+    WriteSame16,
+    WriteSame10,
+}
+
+impl Method {
+    const ALL: [Self; 3] = [Self::Unmap, Self::WriteSame16, Self::WriteSame10];
+
+    /// The word in `provisioning_mode`.
+    pub const fn mode(self) -> &'static str {
+        match self {
+            Self::Unmap => "unmap",
+            Self::WriteSame16 => "writesame_16",
+            Self::WriteSame10 => "writesame_10",
+        }
+    }
+
+    /// The command's name and the bit of page B2h that offers it.
+    pub const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Unmap => ("UNMAP", "LBPU"),
+            Self::WriteSame16 => ("WRITE SAME (16) with the UNMAP bit", "LBPWS"),
+            Self::WriteSame10 => ("WRITE SAME (10) with the UNMAP bit", "LBPWS10"),
+        }
+    }
+
+    pub fn of_mode(mode: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.mode() == mode)
+    }
+}
+
+/// Block Limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct BlockLimits {
+    /// MAXIMUM UNMAP LBA COUNT, bytes 20 to 23.
+    unmap_blocks: u32,
+    /// MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT, bytes 24 to 27.
+    unmap_descriptors: u32,
+    /// OPTIMAL UNMAP GRANULARITY in blocks, bytes 28 to 31; 0: not reported.
+    unmap_granularity: u32,
+    /// MAXIMUM WRITE SAME LENGTH in blocks, bytes 36 to 43; 0: not reported.
+    write_same_blocks: u64,
+}
+
+/// What the device offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// This command, for at most so many blocks each.
+    Takes { method: Method, blocks: u64 },
+    /// No command that discards.
+    Nothing,
+    /// The kernel shows no page that says.
+    Unknown,
+}
+
+/// The pages that the kernel shows of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScsiPages {
+    /// Page 00h: numbers of all pages.
+    listed: Option<Vec<u8>>,
+    limits: Option<BlockLimits>,
+    /// Byte 5 of page B2h.
+    flags: Option<u8>,
+}
+
+impl ScsiPages {
+    pub fn read(root: &Root, layer: &Layer) -> Self {
+        let page = |name: &str| vpd(root, layer, name).unwrap_or_default();
+        Self::parse(&page("pg0"), &page("pgb0"), &page("pgb2"))
+    }
+
+    /// From the bytes of pages 00h, B0h and B2h; empty where one is not shown.
+    fn parse(list: &[u8], limits: &[u8], provisioning: &[u8]) -> Self {
+        Self {
+            listed: body(list, 0).map(<[u8]>::to_vec),
+            limits: body(limits, 0xb0).map(block_limits),
+            flags: body(provisioning, 0xb2).and_then(|body| body.get(1).copied()),
+        }
+    }
+
+    /// Whether page B2h has the bit for a command; `None` if the page is not shown.
+    fn has_bit(&self, method: Method) -> Option<bool> {
+        let bit = match method {
+            Method::Unmap => 0x80,
+            Method::WriteSame16 => 0x40,
+            Method::WriteSame10 => 0x20,
+        };
+        self.flags.map(|flags| flags & bit != 0)
+    }
+
+    /// Page B0h allows no block or no descriptor in an UNMAP.
+    fn forbids_unmap(&self) -> bool {
+        self.limits.is_some_and(|limits| limits.unmap_blocks == 0 || limits.unmap_descriptors == 0)
+    }
+
+    /// The most blocks in one command of the kernel's that the device takes; `None` if no page says.
+    fn blocks(&self, method: Method) -> Option<u64> {
+        let limits = self.limits?;
+        match method {
+            Method::Unmap => Some(u64::from(limits.unmap_blocks)).filter(|_| !self.forbids_unmap()),
+            Method::WriteSame16 | Method::WriteSame10 => Some(limits.write_same_blocks).filter(|blocks| *blocks > 0),
+        }
+    }
+
+    /// As the kernel chooses (`sd_discard_mode`), from the pages alone.
+    pub fn offer(&self) -> Offer {
+        if self.flags.is_none() {
+            let without = self.listed.as_ref().is_some_and(|pages| !pages.contains(&0xb2));
+            return if without { Offer::Nothing } else { Offer::Unknown };
+        }
+        let offered = |method: &Method| self.has_bit(*method) == Some(true) && (*method != Method::Unmap || !self.forbids_unmap());
+        let Some(method) = Method::ALL.into_iter().find(offered) else { return Offer::Nothing };
+        if method == Method::Unmap && self.limits.is_none() {
+            return Offer::Unknown;
+        }
+        let most = if method == Method::WriteSame10 { WRITE_SAME_10_BLOCKS } else { WRITE_SAME_16_BLOCKS };
+        Offer::Takes { method, blocks: self.blocks(method).map_or(most, |blocks| blocks.min(most)) }
+    }
+
+    /// OPTIMAL UNMAP GRANULARITY in blocks; 0 if no page says.
+    pub fn granularity_blocks(&self) -> u32 {
+        self.limits.map_or(0, |limits| limits.unmap_granularity)
+    }
+
+    /// How the pages contradict a mode that is in force, in words.
+    pub fn against_mode(&self, method: Method) -> Option<String> {
+        let (command, bit) = method.words();
+        if self.has_bit(method) == Some(false) {
+            return Some(format!("page B2h says that the device does not take {command} ({bit} = 0)"));
+        }
+        (method == Method::Unmap && self.forbids_unmap()).then(|| "page B0h says that the device takes no block in an UNMAP".to_owned())
+    }
+
+    /// The longest command that the device takes, where that is shorter than `bytes`.
+    pub fn below(&self, method: Method, bytes: u64, block: u64) -> Option<u64> {
+        let most = self.blocks(method)?.saturating_mul(block);
+        (bytes > most).then_some(most)
+    }
+
+    /// As shown: `LBPU=1 LBPWS=0 LBPWS10=0, at most 4194240 blocks in an UNMAP`.
+    pub fn words(&self) -> Option<String> {
+        let bits = |method: Method| format!("{}={}", method.words().1, u8::from(self.has_bit(method) == Some(true)));
+        let flags = self.flags.map(|_| Method::ALL.map(bits).join(" "));
+        let limits = self.limits.map(|limits| match limits.unmap_descriptors {
+            0 => "no descriptor in an UNMAP".to_owned(),
+            _ => format!("at most {} blocks in an UNMAP", limits.unmap_blocks),
+        });
+        let said: Vec<String> = flags.into_iter().chain(limits).collect();
+        (!said.is_empty()).then(|| said.join(", "))
+    }
+}
+
+/// What stands behind the four bytes of a page's head, as far as its length says; nothing of another page.
+fn body(page: &[u8], code: u8) -> Option<&[u8]> {
+    let [_, found, high, low, rest @ ..] = page else { return None };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    (*found == code).then(|| &rest[..rest.len().min(length)])
+}
+
+/// Offsets of the standard count from the head.
+fn block_limits(body: &[u8]) -> BlockLimits {
+    let number = |at: usize, len: usize| {
+        let bytes = body.get(at - 4..at - 4 + len).unwrap_or_default();
+        bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let short = |at: usize| u32::try_from(number(at, 4)).unwrap_or(u32::MAX);
+    BlockLimits { unmap_blocks: short(20), unmap_descriptors: short(24), unmap_granularity: short(28), write_same_blocks: number(36, 8) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Page B0h with its fields in the places of SBC-4.
+    fn b0(blocks: u32, descriptors: u32, granularity: u32, write_same: u64) -> Vec<u8> {
+        let mut page = vec![0_u8; 64];
+        (page[1], page[3]) = (0xb0, 60);
+        page[20..24].copy_from_slice(&blocks.to_be_bytes());
+        page[24..28].copy_from_slice(&descriptors.to_be_bytes());
+        page[28..32].copy_from_slice(&granularity.to_be_bytes());
+        page[36..44].copy_from_slice(&write_same.to_be_bytes());
+        page
+    }
+
+    fn b2(flags: u8) -> [u8; 8] {
+        [0, 0xb2, 0, 4, 0, flags, 0, 0]
+    }
+
+    #[test]
+    fn pages_are_read_where_the_standard_puts_fields() {
+        let takes = |method, blocks| Offer::Takes { method, blocks };
+        for (limits, flags, expected) in [
+            (b0(4_194_240, 1, 1, 0), 0x80, takes(Method::Unmap, 4_194_240)),
+            // More than the kernel sends in one command.
+            (b0(u32::MAX, 256, 8, 0), 0x80, takes(Method::Unmap, 0x7f_ffff)),
+            (b0(0, 1, 1, 0), 0x80, Offer::Nothing),
+            (b0(4_194_240, 0, 1, 0), 0x80, Offer::Nothing),
+            (b0(0, 0, 1, 4_194_240), 0xc0, takes(Method::WriteSame16, 4_194_240)),
+            (b0(0, 0, 0, 0), 0x40, takes(Method::WriteSame16, 0x7f_ffff)),
+            (b0(0, 0, 0, u64::MAX), 0x20, takes(Method::WriteSame10, 0xffff)),
+            (b0(4_194_240, 1, 1, 4_194_240), 0, Offer::Nothing),
+        ] {
+            assert_eq!(ScsiPages::parse(&[], &limits, &b2(flags)).offer(), expected, "{flags:#x} {limits:?}");
+        }
+    }
+
+    #[test]
+    fn pages_that_are_short_or_foreign_say_nothing() {
+        let (limits, flags) = (b0(4_194_240, 1, 1, 0), b2(0x80));
+        assert_eq!(ScsiPages::parse(&[], &[], &[]).offer(), Offer::Unknown);
+        assert_eq!(ScsiPages::parse(&[], &limits, &flags[..5]).offer(), Offer::Unknown, "without its flags");
+        assert_eq!(ScsiPages::parse(&[], &[], &flags).offer(), Offer::Unknown, "LBPU without limits");
+        // The old page of 16 bytes has no limits of UNMAP, and 0 is what the kernel takes them for.
+        let mut old = limits[..16].to_vec();
+        old[3] = 12;
+        assert_eq!(ScsiPages::parse(&[], &old, &flags).offer(), Offer::Nothing);
+        // The length in the head counts, not the bytes behind it; another page's bytes do not.
+        let mut cut = limits.clone();
+        cut[3] = 12;
+        assert_eq!(ScsiPages::parse(&[], &cut, &flags).offer(), Offer::Nothing);
+        assert_eq!(ScsiPages::parse(&[], &limits, &limits).offer(), Offer::Unknown);
+        // The list of pages has none about provisioning.
+        assert_eq!(ScsiPages::parse(&[0, 0, 0, 3, 0, 0x80, 0x83], &[], &[]).offer(), Offer::Nothing);
+        assert_eq!(ScsiPages::parse(&[0, 0, 0, 3, 0, 0xb0, 0xb2], &[], &[]).offer(), Offer::Unknown);
+    }
+
+    #[test]
+    fn modes_and_limits_are_held_against_the_pages() {
+        let pages = ScsiPages::parse(&[], &b0(4_194_240, 1, 1, 0), &b2(0x80));
+        assert_eq!(pages.against_mode(Method::Unmap), None);
+        assert!(pages.against_mode(Method::WriteSame16).unwrap().contains("LBPWS = 0"));
+        // 4194240 × 512 B = 2147450880 B; the kernel sends 0x7fffff × 512 B = 4294966784 B.
+        assert_eq!(pages.below(Method::Unmap, 4_294_966_784, 512), Some(2_147_450_880));
+        assert_eq!(pages.below(Method::Unmap, 2_147_450_880, 512), None);
+        assert_eq!(pages.below(Method::Unmap, 34_359_734_272, 4096), Some(17_179_607_040));
+        let none = ScsiPages::parse(&[], &b0(0, 0, 0, 0), &b2(0));
+        assert!(none.against_mode(Method::Unmap).unwrap().contains("LBPU = 0"));
+        assert_eq!(none.below(Method::WriteSame16, u64::MAX, 512), None, "0 is not reported");
+        assert_eq!(ScsiPages::default().against_mode(Method::Unmap), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken(list in proptest::collection::vec(any::<u8>(), 0..40), limits in proptest::collection::vec(any::<u8>(), 0..80),
+            flags in proptest::collection::vec(any::<u8>(), 0..12), code in any::<bool>()) {
+            let mut limits = limits;
+            if let (true, Some(byte)) = (code, limits.get_mut(1)) {
+                *byte = 0xb0;
+            }
+            let pages = ScsiPages::parse(&list, &limits, &flags);
+            if let Offer::Takes { blocks, .. } = pages.offer() {
+                prop_assert!(blocks > 0 && blocks <= WRITE_SAME_16_BLOCKS);
+            }
+            let _ = (pages.words(), pages.against_mode(Method::Unmap), pages.below(Method::Unmap, u64::MAX, 4096));
+        }
+    }
+}
