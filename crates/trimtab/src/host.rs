@@ -49,10 +49,18 @@ impl Place {
             if rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice {
                 return Ok(Self::of_device(root, &mounts, DevNumber::from_raw(stat.st_rdev)));
             }
-        } else if path.starts_with("/dev")
-            && let Some(dev) = block::device_of_source(root, path).and_then(|sys| root.read(sys.join("dev")))
-        {
-            return Ok(Self::of_device(root, &mounts, DevNumber::parse(&dev).unwrap_or(DevNumber { major: 0, minor: 0 })));
+        } else if path.starts_with("/dev") || !path.is_absolute() {
+            // A recorded tree has no device nodes: the names of its devices stand for them.
+            let name = path.to_str().unwrap_or_default();
+            let sys = block::device_of_source(root, path).or_else(|| block::device_by_name(root, name));
+            let dev = sys.and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
+            // Filesystems are mounted below /dev, too (/dev/shm).
+            let mounted = || mounts.iter().any(|mount| mount.mount_point.starts_with("/dev") && path.starts_with(&mount.mount_point));
+            if let Some(dev) = dev {
+                return Ok(Self::of_device(root, &mounts, dev));
+            } else if !path.is_absolute() || !mounted() {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "the recorded tree has no device of this name"));
+            }
         }
         let mount = mountinfo::of_path(root, &mounts, path)?.cloned();
         let stack = mount.as_ref().map(|m| Stack::of_mount(root, &mounts, m)).unwrap_or_default();

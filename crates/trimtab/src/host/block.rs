@@ -139,8 +139,20 @@ impl Layer {
     pub fn title(&self) -> String {
         match &self.label {
             Some(label) => format!("{} ({label})", self.name),
-            None => self.name.clone(),
+            None => self.shown_name(),
         }
+    }
+
+    /// The name below `/dev`, where a slash is an exclamation mark in sysfs (`cciss!c0d0`); the path of a file.
+    #[must_use]
+    pub fn shown_name(&self) -> String {
+        if matches!(self.kind, Kind::File { .. }) { self.name.clone() } else { self.name.replace('!', "/") }
+    }
+
+    /// The device node.
+    #[must_use]
+    pub fn node(&self) -> String {
+        format!("/dev/{}", self.shown_name())
     }
 }
 
@@ -286,7 +298,9 @@ pub fn device_by_name(root: &Root, name: &str) -> Option<PathBuf> {
     if kernel.is_empty() || kernel == "." || kernel == ".." {
         return None;
     }
-    root.canonical(format!("/sys/class/block/{kernel}")).or_else(|| mapped_by_name(root, name))
+    // LVM links /dev/GROUP/VOLUME; device-mapper doubles the hyphens within both names.
+    let of_lvm = || name.split_once('/').map(|(group, volume)| format!("{}-{}", group.replace('-', "--"), volume.replace('-', "--")));
+    root.canonical(format!("/sys/class/block/{kernel}")).or_else(|| mapped_by_name(root, name)).or_else(|| mapped_by_name(root, &of_lvm()?))
 }
 
 /// `/sys/devices/…` of the device that device-mapper gave this name.
@@ -305,7 +319,43 @@ fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
             return members;
         }
     }
+    if mount.fs_type == "bcachefs" {
+        return bcachefs_devices(root, &mount.source);
+    }
     device_directory(root, mount.dev).or_else(|| device_of_source(root, &mount.source)).into_iter().collect()
+}
+
+/// The devices of a bcachefs: those that its directory in sysfs links, else those that the source names, separated by colons.
+fn bcachefs_devices(root: &Root, source: &Path) -> Vec<PathBuf> {
+    let named = bcachefs_sources(root, source);
+    let members = bcachefs_members(root, &named).into_iter().map(|(_, device)| device).collect::<Vec<_>>();
+    if members.is_empty() { named } else { members }
+}
+
+fn bcachefs_sources(root: &Root, source: &Path) -> Vec<PathBuf> {
+    let text = source.to_string_lossy();
+    text.split(':').filter_map(|one| device_of_source(root, Path::new(one))).collect()
+}
+
+/// Directory in sysfs and device of each member of the bcachefs that has one of these devices.
+fn bcachefs_members(root: &Root, named: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
+    let members = |filesystem: PathBuf| {
+        let member = |name: String| {
+            let directory = filesystem.join(name);
+            let device = root.canonical(directory.join("block"))?;
+            Some((directory, device))
+        };
+        root.list(&filesystem).into_iter().filter(|name| name.starts_with("dev-")).filter_map(member).collect::<Vec<_>>()
+    };
+    let filesystems = root.list("/sys/fs/bcachefs").into_iter().map(|uuid| Path::new("/sys/fs/bcachefs").join(uuid));
+    filesystems.map(members).find(|members| members.iter().any(|(_, device)| named.contains(device))).unwrap_or_default()
+}
+
+/// Whether each device of a bcachefs discards, as far as sysfs shows that.
+#[must_use]
+pub fn bcachefs_switches(root: &Root, source: &Path) -> Vec<bool> {
+    let members = bcachefs_members(root, &bcachefs_sources(root, source));
+    members.iter().filter_map(|(directory, _)| root.read_u64(directory.join("discard"))).map(|on| on != 0).collect()
 }
 
 /// The device that a mount source such as `/dev/mapper/home` names.

@@ -274,6 +274,24 @@ pub fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     best
 }
 
+/// The mount that `path` leads to now: as [`containing`], without mounts that a later one covers.
+#[must_use]
+pub fn reached<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let mut over: Vec<(usize, &Mount)> = mounts.iter().enumerate().filter(|(_, mount)| path.starts_with(&mount.mount_point)).collect();
+    over.sort_by_key(|(at, mount)| (mount.mount_point.as_os_str().len(), *at));
+    let covers = |at: usize, mount: &Mount, later: &(usize, &Mount)| {
+        later.0 > at && mount.mount_point.starts_with(&later.1.mount_point) && !stands_on(mounts, mount, later.1.id)
+    };
+    over.iter().rev().find(|(at, mount)| !over.iter().any(|later| covers(*at, mount, later))).map(|(_, mount)| *mount)
+}
+
+/// Whether a mount is on the mount `id`, or on one that is.
+fn stands_on(mounts: &[Mount], mount: &Mount, id: u32) -> bool {
+    const DEPTH_MAX: usize = 64;
+    let parent = |mount: &&Mount| mounts.iter().find(|one| one.id == mount.parent && one.id != mount.id);
+    std::iter::successors(Some(mount), parent).take(DEPTH_MAX).any(|one| one.parent == id)
+}
+
 /// The mount that `path` is on, on the running machine: by the kernel's own answer (`statx`, since Linux 5.8), else by name. `None` also where that is a mount
 /// of another namespace (`/proc/PID/root/…`), though one of ours may have the same name.
 pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Result<Option<&'a Mount>> {

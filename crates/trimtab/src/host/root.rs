@@ -105,6 +105,12 @@ impl Root {
         self.find(path.as_ref()).is_ok()
     }
 
+    /// Whether the object is a directory (links followed); `None` if there is no such object.
+    #[must_use]
+    pub fn is_directory(&self, path: impl AsRef<Path>) -> Option<bool> {
+        self.find(path.as_ref()).ok().map(|found| found.kind == FileType::Directory)
+    }
+
     /// The text of an attribute without surrounding white space, at most 64 KiB of it. Bytes that are not UTF-8 and control
     /// characters other than line ends and tabs are replaced, so that it can be shown.
     #[must_use]
