@@ -1,9 +1,14 @@
 //! Whether discards get from a filesystem (or a device) down to the drives: layer by layer, with the evidence and the command
 //! that mends it. Reads `/sys`, `/proc` and `/etc` only, of the running machine or of a recorded tree.
 
+mod answer;
+mod command;
+mod conditions;
 mod crypt;
 mod drives;
 mod filesystem;
+mod fstab;
+mod fstrim;
 mod initramfs;
 mod layers;
 mod limits;
@@ -15,7 +20,9 @@ mod reach;
 mod remedy;
 mod scsi;
 mod scsi_pages;
+mod systemd;
 mod text;
+mod timer;
 
 pub use layers::with_allow_discards;
 pub use mapper::Tables;
@@ -23,10 +30,10 @@ pub use reach::{Verdict, VerdictKind};
 pub use remedy::{Action, Remedy, kept_options};
 pub use text::render;
 
-use crate::host::block::{self, Kind, Layer, Stack};
+use crate::host::block::{Kind, Layer, Stack};
 use crate::host::environment::kind_name;
 use crate::host::mountinfo::{self, Mount};
-use crate::host::root::{self, Root, printable};
+use crate::host::root::{Root, printable};
 use crate::host::{Place, drive};
 use crate::sys::mount_check;
 use serde::Serialize;
@@ -299,9 +306,7 @@ impl<'a> Doctor<'a> {
 
     /// The devices in use as swap, not the files.
     fn swaps(&self) -> Vec<PathBuf> {
-        let table = self.root.read_bytes(Path::new("/proc/swaps"), root::TABLE_BYTES_MAX).unwrap_or_default();
-        let devices = mountinfo::swap_sources(&table).filter(|source| source.starts_with("/dev"));
-        devices.filter_map(|source| block::device_of_source(self.root, &source)).filter(|sys| !sys.ends_with("zram0")).collect()
+        mechanisms::swap_devices(self.root)
     }
 
     /// The drives of the machine that hold something: no empty loop devices, no optical drives, no memory disks.

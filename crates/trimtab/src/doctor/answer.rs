@@ -1,0 +1,76 @@
+//! A statement that is true, false or open.
+
+/// The reason for a no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Code of the finding that reports it.
+    pub code: &'static str,
+    /// A clause.
+    pub text: String,
+}
+
+/// Yes, no, or open; anything but a yes has a reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Yes,
+    No(Reason),
+    Maybe(String),
+}
+
+impl Answer {
+    pub fn no(code: &'static str, text: impl Into<String>) -> Self {
+        Self::No(Reason { code, text: text.into() })
+    }
+
+    pub fn maybe(text: impl Into<String>) -> Self {
+        Self::Maybe(text.into())
+    }
+
+    /// Yes if both are; the first no, else the first doubt.
+    #[must_use]
+    pub fn and(self, other: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Yes => other(),
+            Self::No(_) => self,
+            Self::Maybe(doubt) => match other() {
+                Self::No(reason) => Self::No(reason),
+                _ => Self::Maybe(doubt),
+            },
+        }
+    }
+
+    /// Yes if either is; else the first doubt, else the first no.
+    #[must_use]
+    pub fn or(self, other: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Yes => self,
+            Self::No(_) => match other() {
+                Self::No(_) => self,
+                better => better,
+            },
+            Self::Maybe(_) => match other() {
+                Self::Yes => Self::Yes,
+                _ => self,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubt_ranks_between_yes_and_no() {
+        let (yes, no, maybe) = (|| Answer::Yes, || Answer::no("x", "n"), || Answer::maybe("m"));
+        for (both, either, expected_both, expected_either) in [
+            (yes().and(no), yes().or(no), no(), yes()),
+            (maybe().and(yes), maybe().or(yes), maybe(), yes()),
+            (maybe().and(no), maybe().or(no), no(), maybe()),
+            (no().and(maybe), no().or(maybe), no(), maybe()),
+            (yes().and(yes), no().or(no), yes(), no()),
+        ] {
+            assert_eq!((both, either), (expected_both, expected_either));
+        }
+    }
+}

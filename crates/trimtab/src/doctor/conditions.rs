@@ -1,0 +1,227 @@
+//! `Condition…=` and `Assert…=` of systemd's units.
+
+use super::answer::Answer;
+use super::systemd::{Unit, is_true};
+use crate::host::root::Root;
+use std::path::Path;
+
+/// Code of the finding about a unit that is enabled and does not run.
+const CODE: &str = "fstrim.does-not-run";
+/// Directories that a recorded tree covers: a file missing below them is missing.
+const RECORDED: [&str; 5] = ["/etc", "/proc", "/sys", "/run", "/usr/lib/systemd"];
+
+/// Whether the unit starts: all conditions and assertions hold, and of those marked `|` at least one.
+pub fn hold(root: &Root, unit: &Unit) -> Answer {
+    let mut answer = Answer::Yes;
+    for prefix in ["Condition", "Assert"] {
+        let mut any: Option<Answer> = None;
+        for (key, value) in unit.lists("Unit", |key| key.starts_with(prefix)) {
+            let kind = key.strip_prefix(prefix).unwrap_or(key);
+            let (triggers, value) = after(value, '|');
+            let (negated, value) = after(value, '!');
+            let shown = format!("{key}={}{value}", if negated { "!" } else { "" });
+            let one = match test(root, kind, value) {
+                Some(true) if !negated => Answer::Yes,
+                Some(false) if negated => Answer::Yes,
+                Some(_) => Answer::no(CODE, format!("{shown} is not met")),
+                None => Answer::maybe(format!("it is open whether {shown} is met")),
+            };
+            if triggers {
+                any = Some(any.map_or(one.clone(), |known| known.or(|| one)));
+            } else {
+                answer = answer.and(|| one);
+            }
+        }
+        answer = answer.and(|| any.unwrap_or(Answer::Yes));
+    }
+    answer
+}
+
+/// Takes a mark off the front.
+fn after(value: &str, mark: char) -> (bool, &str) {
+    match value.trim_start().strip_prefix(mark) {
+        Some(rest) => (true, rest.trim_start()),
+        None => (false, value),
+    }
+}
+
+/// One condition without its marks; `None` if it cannot be judged from files.
+fn test(root: &Root, kind: &str, value: &str) -> Option<bool> {
+    if value.contains('%') {
+        return None;
+    }
+    match kind {
+        "PathExists" => exists(root, value),
+        "PathIsDirectory" => exists(root, value).and_then(|there| if there { root.is_directory(value) } else { Some(false) }),
+        "PathIsSymbolicLink" => exists_itself(root, value).and_then(|there| Some(there && root.link(value).is_some())),
+        "DirectoryNotEmpty" => exists(root, value).map(|there| there && !root.list(value).is_empty()),
+        "FileNotEmpty" => exists(root, value).map(|there| there && root.read_bytes(Path::new(value), 1).is_ok_and(|b| !b.is_empty())),
+        "Virtualization" => virtualization(root, value),
+        "KernelCommandLine" => kernel_command_line(root, value),
+        "Host" => {
+            let host = root.read("/proc/sys/kernel/hostname").or_else(|| root.read("/etc/hostname"))?;
+            (!value.contains(['*', '?', '['])).then(|| host.eq_ignore_ascii_case(value))
+        }
+        "ACPower" => {
+            let supplies = root.list("/sys/class/power_supply");
+            let is_battery = |name: &String| root.read(format!("/sys/class/power_supply/{name}/type")).is_none_or(|kind| kind == "Battery");
+            // With a battery it depends on the moment.
+            (root.exists("/sys/class/power_supply") && !supplies.iter().any(is_battery)).then(|| is_true(value))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a path exists; `None` where a recorded tree does not say.
+fn exists(root: &Root, path: &str) -> Option<bool> {
+    if root.exists(path) {
+        return Some(true);
+    }
+    (root.is_this_machine() || RECORDED.iter().any(|directory| Path::new(path).starts_with(directory))).then_some(false)
+}
+
+fn exists_itself(root: &Root, path: &str) -> Option<bool> {
+    if root.link(path).is_some() { Some(true) } else { exists(root, path) }
+}
+
+/// A word of the kernel command line, with its value or with any.
+fn kernel_command_line(root: &Root, wanted: &str) -> Option<bool> {
+    let line = root.read("/proc/cmdline")?;
+    let matches = |word: &str| match wanted.contains('=') {
+        true => word == wanted,
+        false => word.split('=').next() == Some(wanted),
+    };
+    Some(line.split_ascii_whitespace().any(matches))
+}
+
+/// Containers by what their managers leave; virtual machines by the processor's flag and the firmware's names.
+fn virtualization(root: &Root, wanted: &str) -> Option<bool> {
+    let container = container(root);
+    let machine = virtual_machine(root);
+    match wanted {
+        "container" => Some(container.is_some()),
+        "vm" => {
+            if container.is_some() {
+                Some(false)
+            } else {
+                machine
+            }
+        }
+        "private-users" => None,
+        _ if wanted.eq_ignore_ascii_case("yes") || is_true(wanted) => {
+            if container.is_some() {
+                Some(true)
+            } else {
+                machine
+            }
+        }
+        _ if ["no", "0", "false", "off"].contains(&wanted) => {
+            if container.is_some() {
+                Some(false)
+            } else {
+                machine.map(|m| !m)
+            }
+        }
+        // The name of one technique.
+        name => match (container, machine) {
+            (Some(known), _) if known == name => Some(true),
+            (_, Some(false)) => Some(false),
+            _ => None,
+        },
+    }
+}
+
+fn container(root: &Root) -> Option<String> {
+    if let Some(name) = root.read("/run/systemd/container") {
+        return Some(name);
+    }
+    let marks = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman"), ("/proc/vz", "openvz")];
+    let found = marks.into_iter().find(|(file, _)| root.exists(file)).filter(|_| !root.exists("/proc/bc"));
+    let wsl = || root.read("/proc/sys/kernel/osrelease").filter(|release| release.contains("Microsoft") || release.contains("WSL"));
+    let of_first = || root.read("/proc/1/environ").filter(|text| text.contains("container="));
+    found.map(|(_, name)| name.to_owned()).or_else(|| wsl().map(|_| "wsl".to_owned())).or_else(|| of_first().map(|_| "other".to_owned()))
+}
+
+fn virtual_machine(root: &Root) -> Option<bool> {
+    const NAMES: [&str; 12] =
+        ["KVM", "QEMU", "VMware", "VMW", "innotek", "VirtualBox", "Xen", "Bochs", "Parallels", "BHYVE", "Amazon EC2", "Google Compute"];
+    if let Some(processor) = root.read("/proc/cpuinfo") {
+        let flags = processor.lines().find(|line| line.starts_with("flags"));
+        if flags.is_some_and(|line| line.split_ascii_whitespace().any(|flag| flag == "hypervisor")) {
+            return Some(true);
+        }
+    }
+    let names = ["product_name", "sys_vendor", "board_vendor", "bios_vendor"];
+    let names: Vec<String> = names.iter().filter_map(|name| root.read(format!("/sys/class/dmi/id/{name}"))).collect();
+    (!names.is_empty()).then(|| names.iter().any(|name| NAMES.iter().any(|known| name.starts_with(known))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(files: &[(&str, &str)], conditions: &str) -> char {
+        let directory = tempfile::tempdir().unwrap();
+        let unit = format!("[Unit]\n{conditions}");
+        for (path, text) in files.iter().copied().chain([("/etc/systemd/system/a.service", unit.as_str())]) {
+            let path = directory.path().join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let root = Root::recorded(directory.path()).unwrap();
+        match hold(&root, &Unit::read(&root, "a.service")) {
+            Answer::Yes => 'y',
+            Answer::No(_) => 'n',
+            Answer::Maybe(_) => '?',
+        }
+    }
+
+    #[test]
+    fn conditions_combine_as_systemd_combines_them() {
+        let files = [("/etc/fstab", "x"), ("/proc/cmdline", "quiet root=/dev/sda1"), ("/etc/empty", "")];
+        for (conditions, expected) in [
+            ("", 'y'),
+            ("ConditionPathExists=/etc/fstab", 'y'),
+            ("ConditionPathExists=!/etc/fstab", 'n'),
+            ("ConditionPathExists=! /etc/initrd-release", 'y'),
+            ("AssertPathExists=/etc/none", 'n'),
+            ("ConditionPathExists=/etc/none\nConditionPathExists=/etc/fstab", 'n'),
+            ("ConditionPathExists=|/etc/none\nConditionPathExists=|/etc/fstab", 'y'),
+            ("ConditionPathExists=|/etc/none\nConditionPathExists=|!/etc/fstab", 'n'),
+            ("ConditionPathExists=|/etc/none\nConditionFoo=|x", '?'),
+            ("ConditionPathExists=/etc/none\nConditionVirtualization=", 'y'),
+            ("ConditionPathExists=/etc/none\nAssertVirtualization=", 'n'),
+            ("ConditionFoo=1", '?'),
+            ("ConditionFoo=1\nConditionPathExists=/etc/none", 'n'),
+            ("ConditionPathExists=/var/lib/x", '?'),
+            ("ConditionPathExists=/etc/%H", '?'),
+            ("ConditionFileNotEmpty=/etc/empty", 'n'),
+            ("ConditionPathIsDirectory=/etc/fstab", 'n'),
+            ("ConditionPathIsDirectory=/etc", 'y'),
+            ("ConditionKernelCommandLine=quiet", 'y'),
+            ("ConditionKernelCommandLine=root", 'y'),
+            ("ConditionKernelCommandLine=root=/dev/sdb1", 'n'),
+            ("ConditionKernelCommandLine=!notrim", 'y'),
+            ("ConditionVirtualization=!container", 'y'),
+            ("ConditionVirtualization=vm", '?'),
+            ("ConditionACPower=true", '?'),
+        ] {
+            assert_eq!(judged(&files, conditions), expected, "{conditions}");
+        }
+    }
+
+    #[test]
+    fn a_container_and_a_virtual_machine_are_recognised() {
+        let container = [("/run/systemd/container", "lxc\n")];
+        assert_eq!(judged(&container, "ConditionVirtualization=!container"), 'n');
+        assert_eq!(judged(&container, "ConditionVirtualization=lxc"), 'y');
+        assert_eq!(judged(&container, "ConditionVirtualization=vm"), 'n');
+        let vm = [("/proc/cpuinfo", "flags\t: fpu hypervisor\n")];
+        assert_eq!((judged(&vm, "ConditionVirtualization=vm"), judged(&vm, "ConditionVirtualization=no")), ('y', 'n'));
+        let host = [("/sys/class/dmi/id/sys_vendor", "Dell Inc.\n")];
+        assert_eq!((judged(&host, "ConditionVirtualization=vm"), judged(&host, "ConditionVirtualization=kvm")), ('n', 'n'));
+        let mains = [("/sys/class/power_supply/AC/type", "Mains\n")];
+        let battery = [("/sys/class/power_supply/BAT0/type", "Battery\n")];
+        assert_eq!((judged(&mains, "ConditionACPower=true"), judged(&battery, "ConditionACPower=true")), ('y', '?'));
+    }
+}

@@ -1,0 +1,554 @@
+//! Which mounts `fstrim` trims, by its arguments: `sys-utils/fstrim.c` of util-linux, from release 2.33 on.
+
+use super::answer::{Answer, Reason};
+use super::fstab::{self, Entry};
+use super::shown;
+use crate::host::block::device_of_source;
+use crate::host::mountinfo::{self, Mount};
+use crate::host::root::Root;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Code of the finding about a filesystem that a table names and fstrim skips.
+const SKIPPED: &str = "fstrim.skipped";
+/// Where a recorded tree keeps the output of `fstrim --version`.
+const RECORDED_VERSION: &str = "/fstrim-version";
+/// Where fstrim is looked for: never along a PATH that another user may have set.
+const PROGRAMS: [&str; 2] = ["/usr/sbin/fstrim", "/sbin/fstrim"];
+/// Tables that say the same as `/proc/self/mountinfo`.
+const MOUNT_TABLES: [&str; 4] = ["/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab"];
+
+/// Releases of util-linux, by the first that behaves so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Release {
+    /// Duplicates go first; the root filesystem is not added.
+    V2_33,
+    /// Adds the root filesystem; skips what cannot be written.
+    V2_34,
+    /// `--listed-in`.
+    V2_36,
+    /// `ro` and `X-fstrim.notrim`.
+    V2_38,
+    /// `--types`; duplicates go last.
+    V2_39,
+}
+
+impl Release {
+    /// As the program says; in a tree without that, as the package's own service calls it; else the newest.
+    pub fn read(root: &Root, vendor_command: Option<&str>) -> Self {
+        let output = if root.is_this_machine() { version_output(root) } else { root.read(RECORDED_VERSION) };
+        output.as_deref().and_then(Self::parse).unwrap_or(match vendor_command {
+            Some(command) if command.ends_with(" -Av") || command.ends_with(" -av") || command.ends_with(" -a") => Self::V2_33,
+            Some(command) if command.split_ascii_whitespace().any(|word| word == "--quiet") => Self::V2_34,
+            _ => Self::V2_39,
+        })
+    }
+
+    /// `fstrim from util-linux 2.38.1`
+    fn parse(output: &str) -> Option<Self> {
+        let mut parts = output.split_ascii_whitespace().last()?.split(|c: char| !c.is_ascii_digit());
+        let version: (u32, u32) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some(match version {
+            version if version >= (2, 39) => Self::V2_39,
+            (_, 38) => Self::V2_38,
+            (_, 36 | 37) => Self::V2_36,
+            (_, 34 | 35) => Self::V2_34,
+            _ => Self::V2_33,
+        })
+    }
+}
+
+fn version_output(root: &Root) -> Option<String> {
+    let program = PROGRAMS.iter().find(|program| Path::new(program).exists())?;
+    let output = Command::new(program).arg("--version").env_clear().env("LC_ALL", "C").output().ok()?.stdout;
+    root.keep(Path::new(RECORDED_VERSION), &output);
+    Some(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// A call of fstrim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    subject: Subject,
+    types: Option<String>,
+    /// `--offset` or `--length`.
+    in_part: bool,
+    /// Failures for lack of support are no failures.
+    pub is_quiet: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Subject {
+    /// The first of these tables with a line.
+    Tables(Vec<String>),
+    /// One directory.
+    Directory(PathBuf),
+}
+
+impl Default for Subject {
+    fn default() -> Self {
+        Self::Tables(Vec::new())
+    }
+}
+
+/// What a list of arguments comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    Call(Call),
+    /// Succeeds without trimming (`--dry-run`, `--help`).
+    Idle(String),
+    /// Refused.
+    Fails(String),
+}
+
+/// Options: long name, letter, whether it takes a value, the first release that has it.
+const OPTIONS: [(&str, char, bool, Release); 12] = [
+    ("all", 'a', false, Release::V2_33),
+    ("fstab", 'A', false, Release::V2_33),
+    ("help", 'h', false, Release::V2_33),
+    ("version", 'V', false, Release::V2_33),
+    ("offset", 'o', true, Release::V2_33),
+    ("length", 'l', true, Release::V2_33),
+    ("minimum", 'm', true, Release::V2_33),
+    ("verbose", 'v', false, Release::V2_33),
+    ("dry-run", 'n', false, Release::V2_33),
+    // Until 2.35 it is --quiet; the newer name may be cut to that.
+    ("quiet-unsupported", 'q', false, Release::V2_34),
+    ("listed-in", 'I', true, Release::V2_36),
+    ("types", 't', true, Release::V2_39),
+];
+
+/// Reads arguments as getopt_long(3) does.
+pub fn parse(arguments: &[String], release: Release) -> Parsed {
+    match read(arguments, release) {
+        Ok(parsed) => parsed,
+        Err(text) => Parsed::Fails(text),
+    }
+}
+
+fn read(arguments: &[String], release: Release) -> Result<Parsed, String> {
+    let (mut call, mut plain, mut tables, mut idle) = (Call::default(), Vec::new(), Vec::new(), None);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            plain.extend(words.by_ref().cloned());
+            break;
+        }
+        for (letter, value) in options(word, &mut words, release, &mut plain)? {
+            match letter {
+                'a' | 'A' | 'I' => tables.push((letter, value)),
+                'h' | 'V' | 'n' => idle = idle.or_else(|| Some(format!("fstrim {word} trims nothing"))),
+                't' => call.types = Some(value),
+                'o' | 'l' => call.in_part = true,
+                'q' => call.is_quiet = true,
+                _ => {}
+            }
+        }
+    }
+    let mut letters: Vec<char> = tables.iter().map(|(letter, _)| *letter).collect();
+    letters.dedup();
+    call.subject = match (letters.as_slice(), plain.as_slice()) {
+        ([], [directory]) => Subject::Directory(PathBuf::from(directory)),
+        ([], []) => return Err("fstrim is given no mount point".to_owned()),
+        ([], _) => return Err("fstrim takes one mount point only, and refuses several".to_owned()),
+        ([one], []) => Subject::Tables(match one {
+            'a' => vec!["/proc/self/mountinfo".to_owned()],
+            'A' => vec!["/etc/fstab".to_owned()],
+            _ => tables.pop().unwrap_or_default().1.split(':').filter(|f| !f.is_empty()).map(str::to_owned).collect(),
+        }),
+        ([_], _) => return Err("fstrim takes either a table or a mount point".to_owned()),
+        _ => return Err("fstrim takes one of --all, --fstab and --listed-in".to_owned()),
+    };
+    Ok(idle.map_or(Parsed::Call(call), Parsed::Idle))
+}
+
+/// The options in one word, with their values; other words are plain.
+fn options<'a>(
+    word: &str,
+    words: &mut impl Iterator<Item = &'a String>,
+    release: Release,
+    plain: &mut Vec<String>,
+) -> Result<Vec<(char, String)>, String> {
+    let unknown = || format!("this release of fstrim does not know {word}");
+    let known = || OPTIONS.iter().filter(|option| option.3 <= release);
+    let mut found = Vec::new();
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
+        let mut matching = known().filter(|option| option.0.starts_with(name));
+        let exact = known().find(|option| option.0 == name);
+        let Some(option) = exact.or(matching.next().filter(|_| matching.next().is_none())) else { return Err(unknown()) };
+        let value = match (option.2, value) {
+            (false, Some(_)) => return Err(unknown()),
+            (true, None) => words.next().cloned().ok_or_else(unknown)?,
+            (_, value) => value.unwrap_or_default(),
+        };
+        found.push((option.1, value));
+    } else if word.len() > 1 && word.starts_with('-') {
+        let letters: Vec<char> = word.chars().skip(1).collect();
+        for (at, letter) in letters.iter().enumerate() {
+            let option = known().find(|option| option.1 == *letter && *letter != 'q').ok_or_else(unknown)?;
+            if option.2 {
+                let rest: String = letters.iter().skip(at + 1).collect();
+                let value = if rest.is_empty() { words.next().cloned().ok_or_else(unknown)? } else { rest };
+                found.push((*letter, value));
+                break;
+            }
+            found.push((*letter, String::new()));
+        }
+    } else {
+        plain.push(word.to_owned());
+    }
+    Ok(found)
+}
+
+/// The machine that fstrim runs on.
+#[derive(Clone, Copy)]
+pub struct Machine<'a> {
+    pub root: &'a Root,
+    pub mounts: &'a [Mount],
+    pub release: Release,
+}
+
+/// A line of a table and what becomes of it.
+struct Visit<'a> {
+    entry: Entry,
+    /// Where its target leads.
+    mount: Option<&'a Mount>,
+    /// Why it is skipped.
+    skipped: Option<Reason>,
+}
+
+impl<'a> Machine<'a> {
+    /// Whether a call trims the filesystem whose mounts `is_same` recognises.
+    pub fn trims(&self, call: &Call, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
+        let answer = match &call.subject {
+            Subject::Directory(directory) => self.trims_directory(directory, is_same),
+            Subject::Tables(files) => self.trims_listed(files, call.types.as_deref(), is_same),
+        };
+        match answer {
+            Answer::Yes if call.in_part => Answer::maybe("fstrim is given --offset or --length, and trims a part only"),
+            answer => answer,
+        }
+    }
+
+    /// Whether a call fails as a whole, as far as that is known.
+    pub fn fails(&self, call: &Call) -> bool {
+        match &call.subject {
+            Subject::Directory(directory) => {
+                let mount = mountinfo::reached(self.mounts, &self.canonical(directory));
+                !call.is_quiet && mount.is_none_or(|mount| !self.discards(&mount.source))
+            }
+            Subject::Tables(files) => matches!(self.table(files), Ok(None)),
+        }
+    }
+
+    fn trims_directory(&self, directory: &Path, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
+        match mountinfo::reached(self.mounts, &self.canonical(directory)) {
+            Some(mount) if is_same(mount) => Answer::Yes,
+            _ => Answer::no("fstrim.other-path", format!("fstrim.service trims {} only", shown(directory))),
+        }
+    }
+
+    fn trims_listed(&self, files: &[String], types: Option<&str>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
+        let (file, entries) = match self.table(files) {
+            Err(file) => return Answer::maybe(format!("fstrim reads {file}, which is not in the recorded tree")),
+            Ok(None) => return Answer::no("fstrim.not-listed", format!("none of {} has a line", files.join(", "))),
+            Ok(Some(table)) => table,
+        };
+        let visits = self.fates(file, entries, types);
+        let mut ours = visits.iter().filter(|visit| visit.mount.is_some_and(is_same)).peekable();
+        if ours.peek().is_none() {
+            let code = if file == "/etc/fstab" { "fstrim.not-in-fstab" } else { "fstrim.not-listed" };
+            return Answer::no(code, format!("it is not in {file}"));
+        }
+        let reasons: Option<Vec<&Reason>> = ours.map(|visit| visit.skipped.as_ref()).collect();
+        match reasons.as_deref() {
+            Some([first, ..]) => Answer::No((*first).clone()),
+            _ => Answer::Yes,
+        }
+    }
+
+    /// The first table with a line; `Err` with the name of one that is not known.
+    fn table<'f>(&self, files: &'f [String]) -> Result<Option<(&'f str, Vec<Entry>)>, &'f str> {
+        for file in files {
+            let entries = match self.root.read_bytes(Path::new(file), fstab::BYTES_MAX) {
+                _ if MOUNT_TABLES.contains(&file.as_str()) => self.mounted(self.mounts),
+                Ok(bytes) if is_mountinfo(&bytes) => self.mounted(&mountinfo::parse(&bytes)),
+                Ok(bytes) => fstab::parse(&bytes),
+                Err(_) if self.root.is_this_machine() || file.starts_with("/etc/") || file.starts_with("/run/") => continue,
+                Err(_) => return Err(file),
+            };
+            if !entries.is_empty() {
+                return Ok(Some((file, entries)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn mounted(&self, mounts: &[Mount]) -> Vec<Entry> {
+        let entry = |mount: &Mount| Entry {
+            source: mount.source.clone(),
+            target: mount.mount_point.clone(),
+            fs_type: mount.fs_type.clone(),
+            options: mount.options_once(),
+        };
+        mounts.iter().map(entry).collect()
+    }
+
+    /// What becomes of each line: one line for each target, the root filesystem added to fstab, then the tests and one line for each source in
+    /// the release's order.
+    fn fates(&self, file: &str, entries: Vec<Entry>, types: Option<&str>) -> Vec<Visit<'a>> {
+        let mut unique: Vec<Entry> = Vec::new();
+        for entry in entries.into_iter().rev() {
+            if !unique.iter().any(|known| known.target == entry.target) {
+                unique.push(entry);
+            }
+        }
+        unique.reverse();
+        if file == "/etc/fstab" && self.release >= Release::V2_34 && !unique.iter().any(|entry| entry.target == Path::new("/")) {
+            unique.extend(self.root_of_command_line());
+        }
+        let visit = |entry: Entry| Visit { mount: self.landing(&entry), entry, skipped: None };
+        let mut visits: Vec<Visit<'a>> = unique.into_iter().map(visit).collect();
+        let unwanted = |visit: &Visit<'_>| self.unwanted(visit, types);
+        let unreachable = |visit: &Visit<'_>| self.unreachable(visit);
+        match self.release {
+            Release::V2_39 => {
+                each(&mut visits, unwanted);
+                each(&mut visits, unreachable);
+                self.one_for_each_source(&mut visits);
+            }
+            Release::V2_34 | Release::V2_36 | Release::V2_38 => {
+                each(&mut visits, unwanted);
+                self.one_for_each_source(&mut visits);
+                each(&mut visits, unreachable);
+            }
+            Release::V2_33 => {
+                self.one_for_each_source(&mut visits);
+                each(&mut visits, unwanted);
+                each(&mut visits, unreachable);
+            }
+        }
+        visits
+    }
+
+    /// `root=` of the kernel command line as a line of its own, where it names a device.
+    fn root_of_command_line(&self) -> Option<Entry> {
+        let line = self.root.read("/proc/cmdline")?;
+        let line = line.split(" -- ").next().unwrap_or_default();
+        let spec = line.split_ascii_whitespace().filter_map(|word| word.strip_prefix("root=")).next_back()?;
+        let spec = spec.trim_matches('"');
+        let number = |text: &str| text.split_once(':').is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok());
+        let hexadecimal = !spec.is_empty() && spec.bytes().all(|b| b.is_ascii_hexdigit());
+        let named = spec.starts_with('/') || fstab::is_tagged(Path::new(spec));
+        // A device number needs no name here.
+        let source = PathBuf::from(if named { spec } else { "/dev/root" });
+        let entry = || Entry { source, target: PathBuf::from("/"), fs_type: "auto".to_owned(), options: String::new() };
+        (named || number(spec) || hexadecimal).then(entry)
+    }
+
+    /// Filters by the line alone, and by what the target is.
+    fn unwanted(&self, visit: &Visit<'_>, types: Option<&str>) -> Option<Reason> {
+        let entry = &visit.entry;
+        let skipped = |text: String| Some(Reason { code: SKIPPED, text });
+        let target = shown(&entry.target);
+        if is_pseudo(&entry.fs_type) || is_network(&entry.fs_type) || !(entry.is_tagged() || entry.source.is_absolute()) {
+            return skipped(format!("its line for {target} names no block device"));
+        }
+        if self.release >= Release::V2_38 {
+            if entry.is_swap() {
+                return skipped("it is swap".to_owned());
+            }
+            if entry.has_option("X-fstrim.notrim") {
+                return Some(Reason { code: "fstrim.notrim", text: format!("the option X-fstrim.notrim is set for {target}") });
+            }
+            if entry.has_option("ro") {
+                return skipped(format!("{target} is read-only (ro)"));
+            }
+        }
+        if self.release >= Release::V2_39 && types.is_some_and(|types| !matches_type(&entry.fs_type, types)) {
+            return skipped(format!("--types {} leaves out {}", types.unwrap_or_default(), entry.fs_type));
+        }
+        None
+    }
+
+    /// Filters by what the target and the device are now.
+    fn unreachable(&self, visit: &Visit<'_>) -> Option<Reason> {
+        let skipped = |text: String| Some(Reason { code: SKIPPED, text });
+        let target = shown(&visit.entry.target);
+        let Some(mount) = visit.mount else { return skipped(format!("{target} is not mounted")) };
+        if mount.fs_type == "autofs" {
+            return skipped(format!("{target} is an automount that nothing has used"));
+        }
+        if self.release >= Release::V2_34 && !mount.is_writable() {
+            return skipped(format!("{target} is mounted read-only"));
+        }
+        if !self.is_mount_point(&visit.entry.target) {
+            return skipped(format!("{target} is no mount point of its own"));
+        }
+        let device = if visit.entry.is_tagged() { &mount.source } else { &visit.entry.source };
+        (!self.discards(device)).then(|| Reason { code: SKIPPED, text: format!("{} takes no discards, or is read-only", shown(device)) })
+    }
+
+    /// The mount at a line's target.
+    fn landing(&self, entry: &Entry) -> Option<&'a Mount> {
+        let path = self.canonical(&entry.target);
+        mountinfo::reached(self.mounts, &path).filter(|mount| mount.mount_point == path)
+    }
+
+    /// Links resolved. A recorded tree lacks most directories: there a target that no mount has is taken for a link to the mount whose path ends so.
+    fn canonical(&self, path: &Path) -> PathBuf {
+        if let Some(canonical) = self.root.canonical(path) {
+            return canonical;
+        }
+        let relative = path.strip_prefix("/").unwrap_or(path);
+        let is_mounted = |path: &Path| self.mounts.iter().any(|mount| mount.mount_point == path);
+        let linked = || self.mounts.iter().map(|mount| &mount.mount_point).find(|point| point.ends_with(relative));
+        match relative.as_os_str().is_empty() || self.root.is_this_machine() || is_mounted(path) {
+            true => path.to_owned(),
+            false => linked().cloned().unwrap_or_else(|| path.to_owned()),
+        }
+    }
+
+    /// As libmount finds out: the device number of the directory above is another one.
+    fn is_mount_point(&self, target: &Path) -> bool {
+        let number = |path: &Path| mountinfo::reached(self.mounts, &self.canonical(path)).map(device_number);
+        target == Path::new("/") || target.parent().is_some_and(|above| number(above) != number(target))
+    }
+
+    /// What is no device is taken for one that discards.
+    fn discards(&self, source: &Path) -> bool {
+        let Some(sys) = device_of_source(self.root, source) else { return true };
+        let whole = if self.root.exists(sys.join("partition")) { sys.parent().unwrap_or(&sys) } else { &sys };
+        let granularity = self.root.read_u64(whole.join("queue/discard_granularity"));
+        granularity.is_none_or(|bytes| bytes > 0) && self.root.read_u64(sys.join("ro")).unwrap_or(0) == 0
+    }
+
+    /// Of the lines that are left, the first for each source stays.
+    fn one_for_each_source(&self, visits: &mut [Visit<'a>]) {
+        let mut known: Vec<PathBuf> = Vec::new();
+        for visit in visits.iter_mut().filter(|visit| visit.skipped.is_none()) {
+            let entry = &visit.entry;
+            if is_pseudo(&entry.fs_type) || is_network(&entry.fs_type) {
+                continue;
+            }
+            let source = match visit.mount {
+                Some(mount) if entry.is_tagged() => &mount.source,
+                _ => &entry.source,
+            };
+            if known.contains(source) {
+                visit.skipped = Some(Reason { code: SKIPPED, text: "another line with its source comes first, and is skipped".to_owned() });
+            } else {
+                known.push(source.clone());
+            }
+        }
+    }
+}
+
+fn each<'a>(visits: &mut [Visit<'a>], why: impl Fn(&Visit<'a>) -> Option<Reason>) {
+    for visit in visits.iter_mut().filter(|visit| visit.skipped.is_none()) {
+        visit.skipped = why(visit);
+    }
+}
+
+/// What tells the directories of two mounts apart: each subvolume of btrfs has a device number of its own.
+fn device_number(mount: &Mount) -> (mountinfo::DevNumber, Option<String>) {
+    let subvolume = (mount.fs_type == "btrfs").then(|| mount.option_value("subvolid").or(mount.option_value("subvol"))).flatten();
+    (mount.dev, subvolume.map(str::to_owned))
+}
+
+/// `id parent …` in the first line: libmount tells mountinfo from fstab by that.
+fn is_mountinfo(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default();
+    let mut words = first.split_ascii_whitespace();
+    words.by_ref().take(2).filter(|word| word.parse::<u32>().is_ok()).count() == 2
+}
+
+/// A list of types: `no` in front inverts all of it, `no` in front of one leaves that one out.
+fn matches_type(fs_type: &str, pattern: &str) -> bool {
+    let (inverted, list) = pattern.strip_prefix("no").map_or((false, pattern), |list| (true, list));
+    for one in list.split(',') {
+        if one.strip_prefix("no").is_some_and(|one| one.eq_ignore_ascii_case(fs_type)) {
+            return false;
+        }
+        if one.eq_ignore_ascii_case(fs_type) {
+            return !inverted;
+        }
+    }
+    inverted
+}
+
+/// Types that libmount takes for filesystems without a device.
+fn is_pseudo(fs_type: &str) -> bool {
+    const TYPES: [&str; 58] = [
+        "anon_inodefs",
+        "apparmorfs",
+        "autofs",
+        "bdev",
+        "binder",
+        "binfmt_misc",
+        "bpf",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "cpuset",
+        "debugfs",
+        "devfs",
+        "devpts",
+        "devtmpfs",
+        "dlmfs",
+        "dmabuf",
+        "drm",
+        "efivarfs",
+        "fuse",
+        "fuse.archivemount",
+        "fuse.avfsd",
+        "fuse.dumpfs",
+        "fuse.encfs",
+        "fuse.gvfs-fuse-daemon",
+        "fuse.gvfsd-fuse",
+        "fuse.lxcfs",
+        "fuse.portal",
+        "fuse.rofiles-fuse",
+        "fuse.vmware-vmblock",
+        "fuse.xwmfs",
+        "fusectl",
+        "hugetlbfs",
+        "ipathfs",
+        "mqueue",
+        "nfsd",
+        "none",
+        "nsfs",
+        "overlay",
+        "pipefs",
+        "proc",
+        "pstore",
+        "ramfs",
+        "resctrl",
+        "rootfs",
+        "rpc_pipefs",
+        "securityfs",
+        "selinuxfs",
+        "smackfs",
+        "sockfs",
+        "sysfs",
+        "tmpfs",
+        "tracefs",
+        "spufs",
+        "vboxsf",
+        "virtiofs",
+        "pidfs",
+        "fuse.kio-fuse",
+    ];
+    TYPES.contains(&fs_type)
+}
+
+/// Types that libmount takes for network filesystems.
+fn is_network(fs_type: &str) -> bool {
+    const TYPES: [&str; 8] = ["cifs", "smb3", "smbfs", "afs", "ncpfs", "glusterfs", "fuse.curlftpfs", "fuse.sshfs"];
+    TYPES.contains(&fs_type) || fs_type.starts_with("nfs") || fs_type.starts_with("9p")
+}
+
+#[cfg(test)]
+#[path = "fstrim/tests.rs"]
+mod tests;

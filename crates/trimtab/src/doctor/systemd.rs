@@ -1,0 +1,234 @@
+//! Units of systemd, from files alone: which file counts, what drop-ins add, which settings are in force.
+
+use crate::host::root::Root;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Exists exactly where systemd runs (sd_booted(3)).
+const SYSTEMD_RUNS: &str = "/run/systemd/system";
+/// Where systemd looks for units, the strongest first.
+const DIRECTORIES: [&str; 11] = [
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/run/systemd/transient",
+    "/run/systemd/generator.early",
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/run/systemd/generator",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+    "/run/systemd/generator.late",
+];
+/// Targets that every boot reaches.
+const TARGETS: [&str; 8] = ["timers", "multi-user", "graphical", "default", "basic", "sysinit", "local-fs", "paths"];
+
+/// State of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitState {
+    Missing,
+    Disabled,
+    Masked,
+    Enabled,
+}
+
+/// One assignment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Setting {
+    section: String,
+    key: String,
+    value: String,
+    /// From the unit's own file, which a package installed.
+    vendor: bool,
+}
+
+/// A unit with its drop-ins.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    pub state: UnitState,
+    /// Why it is not certain that an enabled unit is started.
+    pub doubt: Option<String>,
+    settings: Vec<Setting>,
+}
+
+/// Whether systemd manages the machine; a recorded tree without `/run` does not say, and then it does.
+pub fn runs(root: &Root) -> bool {
+    root.exists(SYSTEMD_RUNS) || !(root.is_live() || root.exists("/run"))
+}
+
+impl Unit {
+    pub fn missing() -> Self {
+        Self { state: UnitState::Missing, doubt: None, settings: Vec::new() }
+    }
+
+    pub fn read(root: &Root, name: &str) -> Self {
+        let exists = |file: &PathBuf| root.link(file).is_some() || root.exists(file);
+        let Some(file) = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(exists) else { return Self::missing() };
+        if is_masked(root, &file) {
+            return Self { state: UnitState::Masked, ..Self::missing() };
+        }
+        let mut settings = parse(&root.read(&file).unwrap_or_default(), file.starts_with("/usr/lib") || file.starts_with("/lib"));
+        for drop_in in drop_ins(root, name) {
+            settings.extend(parse(&root.read(drop_in).unwrap_or_default(), false));
+        }
+        let (state, doubt) = match wanted_by(root, name) {
+            None => (UnitState::Disabled, None),
+            Some(target) if TARGETS.iter().any(|known| target == format!("{known}.target")) => (UnitState::Enabled, None),
+            Some(target) => (UnitState::Enabled, Some(format!("only {target} starts {name}"))),
+        };
+        Self { state, doubt, settings }
+    }
+
+    /// All values of a list; an empty value drops those before it.
+    pub fn list<'a>(&'a self, section: &str, key: &str) -> Vec<&'a str> {
+        self.lists(section, |one| one == key).into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// The same for several keys that form one list.
+    pub fn lists<'a>(&'a self, section: &str, is_key: impl Fn(&str) -> bool) -> Vec<(&'a str, &'a str)> {
+        let mut values = Vec::new();
+        for setting in self.settings.iter().filter(|s| s.section == section && is_key(&s.key)) {
+            if setting.value.is_empty() {
+                values.clear();
+            } else {
+                values.push((setting.key.as_str(), setting.value.as_str()));
+            }
+        }
+        values
+    }
+
+    /// The value in force of a setting that takes one.
+    pub fn last(&self, section: &str, key: &str) -> Option<&str> {
+        self.settings.iter().rfind(|s| s.section == section && s.key == key).map(|s| s.value.as_str()).filter(|v| !v.is_empty())
+    }
+
+    /// The first value that the package's own file gives.
+    pub fn vendor(&self, section: &str, key: &str) -> Option<&str> {
+        self.settings.iter().find(|s| s.vendor && s.section == section && s.key == key).map(|s| s.value.as_str())
+    }
+}
+
+/// Whether a setting of systemd means yes.
+pub fn is_true(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "1" | "yes" | "y" | "true" | "t" | "on")
+}
+
+/// A link to `/dev/null` or an empty file.
+fn is_masked(root: &Root, file: &Path) -> bool {
+    root.link(file).is_some_and(|target| target == Path::new("/dev/null")) || root.read(file).is_some_and(|text| text.is_empty())
+}
+
+/// Drop-ins by file name, each from the strongest directory that has it; masked ones are left out.
+fn drop_ins(root: &Root, name: &str) -> Vec<PathBuf> {
+    let kind = name.rsplit_once('.').map_or(name, |(_, kind)| kind);
+    let mut by_name = BTreeMap::new();
+    for of in [format!("{name}.d"), format!("{kind}.d")] {
+        for directory in DIRECTORIES.iter().map(|directory| Path::new(directory).join(&of)) {
+            for file in root.list(&directory).into_iter().filter(|file| file.ends_with(".conf")) {
+                let path = directory.join(&file);
+                by_name.entry(file).or_insert(path);
+            }
+        }
+    }
+    by_name.into_values().filter(|file| !is_masked(root, file)).collect()
+}
+
+/// The target whose `.wants` or `.requires` names the unit; a link to `/dev/null` there masks weaker ones.
+fn wanted_by(root: &Root, name: &str) -> Option<String> {
+    let mut by_target: BTreeMap<String, bool> = BTreeMap::new();
+    for directory in DIRECTORIES.map(Path::new) {
+        for wants in root.list(directory).into_iter().filter(|w| w.ends_with(".wants") || w.ends_with(".requires")) {
+            if let Some(target) = root.link(directory.join(&wants).join(name)) {
+                by_target.entry(wants).or_insert(target != Path::new("/dev/null"));
+            }
+        }
+    }
+    let mut targets: Vec<String> =
+        by_target.into_iter().filter(|(_, wanted)| *wanted).filter_map(|(wants, _)| Some(wants.rsplit_once('.')?.0.to_owned())).collect();
+    // A target that every boot reaches decides.
+    targets.sort_by_key(|target| !TARGETS.iter().any(|known| *target == format!("{known}.target")));
+    targets.into_iter().next()
+}
+
+/// Assignments with their section; a backslash continues a line, and what stands outside of a section counts for nothing.
+fn parse(text: &str, vendor: bool) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    let (mut section, mut pending) = (None, String::new());
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if trimmed.starts_with(['#', ';']) || (trimmed.is_empty() && pending.is_empty()) {
+            continue;
+        }
+        if let Some(start) = trimmed.strip_suffix('\\') {
+            pending.push_str(start);
+            pending.push(' ');
+            continue;
+        }
+        pending.push_str(trimmed);
+        let line = std::mem::take(&mut pending);
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = Some(name.to_owned());
+        } else if let (Some(section), Some((key, value))) = (&section, line.split_once('=')) {
+            let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+            settings.push(Setting { section: section.clone(), key, value, vendor });
+        }
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let directory = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = directory.path().join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            match text.strip_prefix("-> ") {
+                Some(target) => symlink(target, path).unwrap(),
+                None => std::fs::write(path, text).unwrap(),
+            }
+        }
+        let root = Root::recorded(directory.path()).unwrap();
+        (directory, root)
+    }
+
+    #[test]
+    fn a_drop_in_adds_resets_and_is_masked() {
+        let (_directory, root) = tree(&[
+            ("/usr/lib/systemd/system/a.service", "[Service]\nExecStart=/bin/one \\\n  --two\n# ExecStart=/bin/no\n"),
+            ("/usr/lib/systemd/system/a.service.d/10.conf", "[Service]\nExecStart=\nExecStart=/bin/vendor\n"),
+            ("/etc/systemd/system/a.service.d/10.conf", "-> /dev/null"),
+            ("/run/systemd/system/a.service.d/20.conf", "[Service]\nExecStart=/bin/three\n"),
+            ("/etc/systemd/system/a.service.d/30.conf", "ExecStart=/bin/outside\n[Unit]\nExecStart=/bin/elsewhere\n"),
+            ("/etc/systemd/system/service.d/05.conf", "[Service]\nNice=5\n"),
+        ]);
+        let unit = Unit::read(&root, "a.service");
+        assert_eq!(unit.list("Service", "ExecStart"), ["/bin/one  --two", "/bin/three"]);
+        assert_eq!((unit.last("Service", "Nice"), unit.state), (Some("5"), UnitState::Disabled));
+        assert_eq!(unit.vendor("Service", "ExecStart"), Some("/bin/one  --two"));
+    }
+
+    #[test]
+    fn the_strongest_directory_and_its_masks_decide() {
+        let timer = "[Timer]\nOnCalendar=weekly\n";
+        let (_directory, root) = tree(&[
+            ("/usr/lib/systemd/system/a.timer", timer),
+            ("/etc/systemd/system/a.timer", "-> /dev/null"),
+            ("/usr/lib/systemd/system/b.timer", timer),
+            ("/usr/lib/systemd/system/timers.target.wants/b.timer", "-> ../b.timer"),
+            ("/etc/systemd/system/timers.target.wants/b.timer", "-> /dev/null"),
+            ("/usr/lib/systemd/system/c.timer", timer),
+            ("/usr/lib/systemd/system/timers.target.wants/c.timer", "-> ../c.timer"),
+            ("/usr/lib/systemd/system/d.timer", timer),
+            ("/etc/systemd/system/rescue.target.wants/d.timer", "-> /usr/lib/systemd/system/d.timer"),
+            ("/etc/systemd/system/e.timer", ""),
+        ]);
+        let state = |name: &str| Unit::read(&root, name).state;
+        assert_eq!((state("a.timer"), state("b.timer"), state("c.timer")), (UnitState::Masked, UnitState::Disabled, UnitState::Enabled));
+        assert_eq!((state("e.timer"), state("f.timer")), (UnitState::Masked, UnitState::Missing));
+        assert!(Unit::read(&root, "d.timer").doubt.is_some(), "no boot reaches rescue.target");
+    }
+}
