@@ -37,7 +37,7 @@ fn support(fs_type: &str) -> Option<Support> {
             (true, true)
         }
         "bcachefs" => (false, true),
-        "fuseblk" | "ntfs" | "hfs" | "hfsplus" | "ufs" | "minix" | "udf" | "reiserfs" | "affs" => (false, false),
+        "ntfs" | "hfs" | "hfsplus" | "ufs" | "minix" | "udf" | "reiserfs" | "affs" => (false, false),
         _ => return None,
     };
     Some(Support { fitrim, online })
@@ -121,11 +121,14 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         Some(_) => {
             report.gate = Gate::Blocks;
             report.why = "this filesystem driver discards nothing".to_owned();
-            let remedy = match mount.fs_type.as_str() {
-                "fuseblk" | "ntfs" => "mount it with the kernel's ntfs3 or exfat driver, if it is one of these",
-                _ => "use another filesystem, or leave part of the drive unused",
-            };
+            let remedy = "use another filesystem, or leave part of the drive unused";
             report.findings.push(Finding::new("fs.no-discards", Severity::Serious, report.why.clone()).remedy(remedy));
+        }
+        None if mount.fs_type == "fuseblk" => {
+            report.why = "a FUSE driver: only a trim shows whether it discards (ntfs-3g does, exfat-fuse does not)".to_owned();
+            let remedy = format!("trimtab trim {}", quoted(&shown(&mount.mount_point)));
+            let text = "unknown until a trim is tried: trimtab trim counts what reaches the drive";
+            report.findings.push(Finding::new("fs.fuse-untried", Severity::Caution, text).remedy(remedy));
         }
         None => report.why = "not known whether this filesystem discards what it frees".to_owned(),
     }
@@ -200,6 +203,11 @@ pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> Online {
         }
         "btrfs" if mount.option_value("discard") == Some("async") => Online::Async,
         "f2fs" if mount.has_option("discard") => Online::Thread,
+        // On by default; each device's own switch is in its superblock.
+        "bcachefs" if mount.has_option("nodiscard") => Online::Off,
+        "bcachefs" if mount.has_option("discard") => Online::Sync,
+        "bcachefs" if block::bcachefs_switches(root, &mount.source).iter().any(|on| !on) => Online::Off,
+        "bcachefs" => Online::Sync,
         _ => plain(mount),
     }
 }
@@ -225,7 +233,7 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
         let text = "the filesystem has recorded errors; it does not trim groups with damaged bitmaps";
         report.findings.push(
             Finding::new("ext4.errors", Severity::Caution, text)
-                .remedy(format!("e2fsck -f on {}, unmounted", quoted(&format!("/dev/{device}")))),
+                .remedy(format!("e2fsck -f on {}, unmounted", quoted(&format!("/dev/{}", device.replace('!', "/"))))),
         );
     }
     if mount.has_option("noload") || mount.has_option("norecovery") {

@@ -89,10 +89,20 @@ pub fn verdict(place: &Place, filesystem: Option<&LayerReport>, layers: &[LayerR
                 return Verdict::new(VerdictKind::Blocked, vec![name], text);
             }
             Gate::NotNeeded => return Verdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", fs.why)),
-            Gate::Unknown => return Verdict::new(VerdictKind::Unknown, vec![name], format!("unknown: {}", fs.why)),
+            Gate::Unknown => {
+                let below = of_layers(place, layers);
+                let decides = matches!(below.kind, VerdictKind::Blocked | VerdictKind::NotNeeded);
+                let unknown = || Verdict::new(VerdictKind::Unknown, vec![name], format!("unknown: {}", fs.why));
+                return if decides { below } else { unknown() };
+            }
             Gate::Passes => {}
         }
     }
+    of_layers(place, layers)
+}
+
+/// The verdict over the layers alone.
+fn of_layers(place: &Place, layers: &[LayerReport]) -> Verdict {
     let mut memo = vec![None; layers.len()];
     let mut whole = Reach::default();
     for &top in &place.stack.tops {

@@ -57,8 +57,11 @@ pub fn judge_on(
     let mut remarks = discards::remarks(layers);
     let verdict = diagnosis.map(|d| &d.verdict);
     let without_use = diagnosis.map(|d| d.without_use(stack)).unwrap_or_default();
+    let reached = layers.iter().filter(|l| l.lowest).map(LayerDiscards::bytes).sum::<Option<u64>>();
+    // The kernel's counters outrank an opinion that nothing arrives.
+    let refuted = |v: &doctor::Verdict| v.kind == VerdictKind::Blocked && v.reaches.is_empty() && reached.is_some_and(|bytes| bytes > 0);
     let seen = Seen {
-        reached: layers.iter().filter(|l| l.lowest).map(LayerDiscards::bytes).sum::<Option<u64>>(),
+        reached,
         on_top: on_top(layers),
         lost: onward(stack, layers, &Tables::read(root), &without_use).lost.map(|l| l.at),
         returned: returned > Bytes::ZERO,
@@ -66,7 +69,7 @@ pub fn judge_on(
         returns_what_it_sent: !matches!(mount.fs_type.as_str(), "xfs" | "f2fs"),
         sends_later: sends_later(root, mount, stack),
         thin: stack.layers.iter().any(|l| l.kind == Kind::Thin),
-        doctor: verdict.map_or(VerdictKind::Unknown, |v| v.kind),
+        doctor: verdict.filter(|v| !refuted(v)).map_or(VerdictKind::Unknown, |v| v.kind),
     };
     let (delivery, why) = seen.judge();
     if let (Delivery::Blocked, VerdictKind::Blocked, Some(verdict)) = (delivery, seen.doctor, verdict) {
