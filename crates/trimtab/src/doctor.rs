@@ -14,12 +14,14 @@ mod layers;
 mod limits;
 mod mapper;
 mod mechanisms;
+mod other;
 mod provider;
 mod quirks;
 mod reach;
 mod remedy;
 mod scsi;
 mod scsi_pages;
+mod survey;
 mod systemd;
 mod text;
 mod timer;
@@ -28,6 +30,7 @@ pub use layers::with_allow_discards;
 pub use mapper::Tables;
 pub use reach::{Verdict, VerdictKind};
 pub use remedy::{Action, Remedy, kept_options};
+pub use survey::{NotJudged, Survey};
 pub use text::render;
 
 use crate::host::block::{Kind, Layer, Stack};
@@ -251,70 +254,10 @@ impl<'a> Doctor<'a> {
         self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack: stack.clone() })
     }
 
-    /// Every mounted filesystem on a block device, each once, and every drive that none of them is on.
-    #[must_use]
-    pub fn examine_all(&self) -> Vec<Diagnosis> {
-        let mut all = Vec::new();
-        let mut seen: Vec<Vec<PathBuf>> = Vec::new();
-        let mut used: Vec<PathBuf> = Vec::new();
-        let silent = mountinfo::silent(self.root, &self.mounts);
-        let mut seen_silent = Vec::new();
-        for mount in &self.mounts {
-            let stack = Stack::of_mount(self.root, &self.mounts, mount);
-            let tops: Vec<PathBuf> = stack.top_layers().map(|l| l.sys.clone()).collect();
-            let is_silent = silent.contains(&mount.dev);
-            if is_silent && !seen_silent.contains(&mount.dev) {
-                seen_silent.push(mount.dev);
-                used.extend(stack.layers.iter().map(|l| l.sys.clone()));
-                all.push(self.examine_silent(mount));
-            }
-            if is_silent || tops.is_empty() || seen.contains(&tops) {
-                continue;
-            }
-            used.extend(stack.layers.iter().map(|l| l.sys.clone()));
-            seen.push(tops);
-            all.push(self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack }));
-        }
-        for sys in self.swaps() {
-            used.extend(self.device(&sys, &mut all));
-        }
-        for sys in self.drives() {
-            if used.contains(&sys) {
-                continue;
-            }
-            self.device(&sys, &mut all);
-        }
-        all
-    }
-
     /// A mount that does not answer: only what the kernel says of its devices is known.
     fn examine_silent(&self, mount: &Mount) -> Diagnosis {
         let place = Place { mount: Some(mount.clone()), stack: Stack::of_mount(self.root, &self.mounts, mount) };
         self.diagnose(shown(&mount.mount_point), &place, Some(filesystem::silent(mount, &place.stack)))
-    }
-
-    /// Examines the device at `sys`; gives the layers that it stands on.
-    fn device(&self, sys: &Path, all: &mut Vec<Diagnosis>) -> Vec<PathBuf> {
-        let dev = self.root.read(sys.join("dev")).and_then(|d| mountinfo::DevNumber::parse(&d));
-        let stack = dev.map(|dev| Stack::of_device(self.root, &self.mounts, dev)).unwrap_or_default();
-        let Some(top) = stack.top_layers().next() else { return Vec::new() };
-        let name = format!("/dev/{}", top.name);
-        let layers = stack.layers.iter().map(|l| l.sys.clone()).collect();
-        all.push(self.examine(name, &Place { mount: None, stack }));
-        layers
-    }
-
-    /// The devices in use as swap, not the files.
-    fn swaps(&self) -> Vec<PathBuf> {
-        mechanisms::swap_devices(self.root)
-    }
-
-    /// The drives of the machine that hold something: no empty loop devices, no optical drives, no memory disks.
-    fn drives(&self) -> Vec<PathBuf> {
-        let names = self.root.list("/sys/block").into_iter();
-        let names = names.filter(|n| !["loop", "ram", "zram", "sr", "fd", "dm-", "md"].iter().any(|p| n.starts_with(p)));
-        let paths = names.filter_map(|n| self.root.canonical(format!("/sys/block/{n}")));
-        paths.filter(|sys| self.root.read_u64(sys.join("size")).unwrap_or(0) > 0).collect()
     }
 
     fn examine(&self, subject: String, place: &Place) -> Diagnosis {
@@ -461,7 +404,7 @@ fn kernel_version(root: &Root) -> Option<(u32, u32)> {
 /// The model of a drive, or its kernel name.
 fn drive_name(root: &Root, layer: &Layer) -> String {
     match drive::identity(root, layer).model {
-        Some(model) => format!("{} ({model})", layer.name),
+        Some(model) => format!("{} ({model})", layer.shown_name()),
         None => layer.title(),
     }
 }
@@ -476,7 +419,7 @@ mod tests {
         let doctor = Doctor::new(&root).unwrap();
         let diagnosis = doctor.examine_path(Path::new("/")).unwrap();
         assert!(!render(&diagnosis).is_empty());
-        for one in doctor.examine_all() {
+        for one in doctor.survey().diagnoses {
             assert!(!one.verdict.text.is_empty(), "{one:?}");
         }
     }

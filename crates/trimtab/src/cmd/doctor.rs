@@ -2,7 +2,7 @@
 
 mod fix;
 
-use crate::doctor::{Diagnosis, Doctor, render};
+use crate::doctor::{Diagnosis, Doctor, NotJudged, Survey, render};
 use crate::host::root::Root;
 use crate::mend;
 use crate::output::Context;
@@ -100,6 +100,8 @@ impl Args {
 #[derive(Serialize)]
 struct Report {
     diagnoses: Vec<Diagnosis>,
+    /// Storage that no diagnosis is about.
+    not_judged: Vec<NotJudged>,
     /// What processes that were killed had left, and what became of it.
     left_by_killed: Vec<String>,
     /// Mount options that a process has changed for a while, which is at work.
@@ -148,11 +150,11 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         None => args.paths.clone(),
     };
     let doctor = Doctor::new(&root).context("cannot read the mount table (/proc/self/mountinfo)")?;
-    let diagnoses = if paths.is_empty() {
-        doctor.examine_all()
+    let Survey { diagnoses, not_judged } = if paths.is_empty() {
+        doctor.survey()
     } else {
         let each = paths.iter().map(|p| doctor.examine_path(p).with_context(|| format!("cannot examine '{}'", p.display())));
-        each.collect::<anyhow::Result<Vec<_>>>()?
+        Survey { diagnoses: each.collect::<anyhow::Result<Vec<_>>>()?, not_judged: Vec::new() }
     };
     anyhow::ensure!(!diagnoses.is_empty(), "found neither a mounted filesystem on a block device nor a drive");
     if let (Some(directory), Some(mut recording)) = (&args.record, root.recording()) {
@@ -173,7 +175,7 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let mending = if root.is_live() { mend::unfinished() } else { Vec::new() };
     let left_by_killed = left.into_iter().map(|left| left.text).chain(mending).collect();
-    let report = Report { diagnoses, left_by_killed, changed_for_a_while, left_directories, full };
+    let report = Report { diagnoses, not_judged, left_by_killed, changed_for_a_while, left_directories, full };
     context.report_styled("doctor", 1, &report, || text(&report))?;
     Ok(code)
 }
@@ -197,6 +199,7 @@ fn text(report: &Report) -> String {
     let mut text = report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n");
     let mut say =
         |lead: &str, what: &str| text += &paragraph(&format!("{lead}: {}", crate::output::plain(what)), crate::output::width(), "", "  ");
+    report.not_judged.iter().for_each(|one| say("not judged", &format!("{}: {}", one.name, one.why)));
     report.left_by_killed.iter().for_each(|left| say("left by a killed process", left));
     report.full.iter().for_each(|full| say("full", full));
     report.changed_for_a_while.iter().for_each(|changed| say("for a while", changed));

@@ -4,7 +4,7 @@ use super::limits::Limits;
 use super::provider::Provider;
 use super::quirks::{self, Quirk};
 use super::scsi::{self, Mode};
-use super::{Finding, Gate, LayerReport, Severity, drive_name};
+use super::{Finding, Gate, LayerReport, Severity, drive_name, other};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive::{self, AtaIdentify};
 use crate::host::environment::chosen;
@@ -30,7 +30,12 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
         Bus::Virtio => virtio(root, layer, report),
         Bus::Mmc => mmc(root, layer, report),
         Bus::Zram => report.why = "discards free memory".to_owned(),
-        Bus::Nbd | Bus::Other => by_provider(root, layer, bus, report),
+        Bus::Nbd | Bus::Other => {
+            by_provider(root, layer, bus, report);
+            if bus == Bus::Other {
+                other::judge(layer, report);
+            }
+        }
     }
     beyond_the_guest(root, layer, bus, report);
     if root.read(queue.join("zoned")).is_some_and(|z| z == "host-managed") {

@@ -1,0 +1,195 @@
+//! Everything that `trimtab doctor --all` judges, and what it leaves out.
+
+use super::{Diagnosis, Doctor, mechanisms, shown};
+use crate::host::Place;
+use crate::host::block::Stack;
+use crate::host::mountinfo::{self, DevNumber, Mount};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Storage that is not judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotJudged {
+    /// Device or mount point.
+    pub name: String,
+    /// The reason.
+    pub why: &'static str,
+}
+
+/// The diagnoses of a machine, and the storage without one.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// One for each filesystem on block devices, swap area, volume and drive.
+    pub diagnoses: Vec<Diagnosis>,
+    /// Storage that no diagnosis is about.
+    pub not_judged: Vec<NotJudged>,
+}
+
+/// What a block device is to a survey.
+enum Class {
+    /// Judged if nothing judged stands on it.
+    Drive,
+    /// The same, after the drives' users: made of other devices.
+    Volume,
+    LeftOut(&'static str),
+}
+
+fn class(name: &str) -> Class {
+    const MADE_OF_OTHERS: [&str; 6] = ["dm-", "md", "bcache", "drbd", "zd", "rbd"];
+    let numbered = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    match name {
+        _ if MADE_OF_OTHERS.iter().any(|prefix| name.starts_with(prefix) && (prefix.ends_with('-') || numbered(prefix))) => Class::Volume,
+        _ if numbered("loop") => Class::LeftOut("a loop device that nothing is mounted from"),
+        _ if numbered("zram") || numbered("ram") => Class::LeftOut("memory, not a drive"),
+        _ if numbered("sr") || numbered("fd") => Class::LeftOut("an optical or floppy drive"),
+        _ if is_boot_area(name) => Class::LeftOut("a boot or replay-protected area of an eMMC device"),
+        _ => Class::Drive,
+    }
+}
+
+/// `mmcblk0boot0`, `mmcblk0boot1`, `mmcblk0rpmb`
+fn is_boot_area(name: &str) -> bool {
+    let area = name.strip_prefix("mmcblk").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    area.is_some_and(|area| area == "rpmb" || area.strip_prefix("boot").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())))
+}
+
+/// Whether a mount without block devices holds data of this machine's drives all the same.
+fn has_hidden_drives(mount: &Mount) -> bool {
+    matches!(mount.fs_type.as_str(), "zfs" | "bcachefs") || mount.source.starts_with("/dev")
+}
+
+/// Why a mount without block devices is left out, where that is worth a line.
+fn elsewhere(mount: &Mount) -> Option<&'static str> {
+    match mount.fs_type.as_str() {
+        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "virtiofs" | "ceph" | "glusterfs" | "fuse.sshfs" => Some("on another machine"),
+        "overlay" => Some("an overlay: its upper directory is on another filesystem"),
+        "ecryptfs" | "fuse.bindfs" | "fuse.mergerfs" | "fuse.encfs" | "fuse.gocryptfs" => Some("stands on other filesystems"),
+        _ => None,
+    }
+}
+
+impl Doctor<'_> {
+    /// Every mounted filesystem on drives, each once; swap; then volumes and drives that none of these is on.
+    #[must_use]
+    pub fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
+        let mut used: Vec<PathBuf> = Vec::new();
+        self.survey_mounts(&mut survey, &mut used);
+        for sys in self.swaps() {
+            used.extend(self.device(&sys, &mut survey.diagnoses));
+        }
+        let names = self.root.list("/sys/block");
+        let sizes = |name: &String| {
+            let sys = self.root.canonical(format!("/sys/block/{name}"))?;
+            (self.root.read_u64(sys.join("size")).unwrap_or(0) > 0).then(|| (name.clone(), sys))
+        };
+        let devices: Vec<(String, PathBuf)> = names.iter().filter_map(sizes).collect();
+        let below: Vec<PathBuf> = devices.iter().flat_map(|(_, sys)| self.slaves(sys)).collect();
+        // A volume that another stands on is judged with that one.
+        let (inner, outer): (Vec<_>, Vec<_>) = devices.into_iter().partition(|(_, sys)| below.contains(sys));
+        let (volumes, others): (Vec<_>, Vec<_>) = outer.into_iter().partition(|(name, _)| matches!(class(name), Class::Volume));
+        for (name, sys) in volumes.into_iter().chain(inner).chain(others) {
+            if used.contains(&sys) {
+                continue;
+            }
+            match class(&name) {
+                Class::LeftOut(why) => survey.not_judged.push(NotJudged { name: name.replace('!', "/"), why }),
+                Class::Volume | Class::Drive => used.extend(self.device(&sys, &mut survey.diagnoses)),
+            }
+        }
+        survey
+    }
+
+    fn survey_mounts(&self, survey: &mut Survey, used: &mut Vec<PathBuf>) {
+        let mut seen: Vec<Vec<PathBuf>> = Vec::new();
+        let mut sources: Vec<PathBuf> = Vec::new();
+        let silent = mountinfo::silent(self.root, &self.mounts);
+        let mut seen_silent: Vec<DevNumber> = Vec::new();
+        for mount in &self.mounts {
+            let stack = Stack::of_mount(self.root, &self.mounts, mount);
+            if silent.contains(&mount.dev) {
+                if !seen_silent.contains(&mount.dev) {
+                    seen_silent.push(mount.dev);
+                    used.extend(stack.layers.iter().map(|l| l.sys.clone()));
+                    survey.diagnoses.push(self.examine_silent(mount));
+                }
+                continue;
+            }
+            let tops: Vec<PathBuf> = stack.top_layers().map(|l| l.sys.clone()).collect();
+            if tops.is_empty() {
+                // Datasets of one pool are one answer.
+                let pool = mount.source.iter().next().map(PathBuf::from).filter(|_| mount.fs_type == "zfs");
+                let source = pool.unwrap_or_else(|| mount.source.clone());
+                let is_first = !sources.contains(&source);
+                if has_hidden_drives(mount) && is_first {
+                    sources.push(source);
+                    survey.diagnoses.push(self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack }));
+                } else if let Some(why) = elsewhere(mount) {
+                    survey.not_judged.push(NotJudged { name: shown(&mount.mount_point), why });
+                }
+            } else if !seen.contains(&tops) {
+                used.extend(stack.layers.iter().map(|l| l.sys.clone()));
+                seen.push(tops);
+                survey.diagnoses.push(self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack }));
+            }
+        }
+    }
+
+    fn slaves(&self, sys: &Path) -> Vec<PathBuf> {
+        let slaves = sys.join("slaves");
+        self.root.list(&slaves).iter().filter_map(|name| self.root.canonical(slaves.join(name))).collect()
+    }
+
+    /// Examines the device at `sys`; returns the layers that it stands on.
+    fn device(&self, sys: &Path, all: &mut Vec<Diagnosis>) -> Vec<PathBuf> {
+        let dev = self.root.read(sys.join("dev")).and_then(|d| DevNumber::parse(&d));
+        let stack = dev.map(|dev| Stack::of_device(self.root, &self.mounts, dev)).unwrap_or_default();
+        // Metadata and caches of LVM are judged with their volumes.
+        let Some(top) = stack.top_layers().next().filter(|top| !top.gets_no_discards()) else { return Vec::new() };
+        let name = top.node();
+        let layers = stack.layers.iter().map(|l| l.sys.clone()).collect();
+        all.push(self.examine(name, &Place { mount: None, stack }));
+        layers
+    }
+
+    /// The devices in use as swap, not the files, and not memory.
+    pub(super) fn swaps(&self) -> Vec<PathBuf> {
+        mechanisms::swap_devices(self.root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_classed_by_name() {
+        let kind = |name: &str| match class(name) {
+            Class::Drive => 'd',
+            Class::Volume => 'v',
+            Class::LeftOut(_) => '-',
+        };
+        for (name, expected) in [
+            ("sda", 'd'),
+            ("nvme0n1", 'd'),
+            ("mmcblk0", 'd'),
+            ("cciss!c0d0", 'd'),
+            ("fdisk", 'd'),
+            ("mmcblk0boot0", '-'),
+            ("mmcblk1boot1", '-'),
+            ("mmcblk0rpmb", '-'),
+            ("mmcblk0gp0", 'd'),
+            ("zram3", '-'),
+            ("ram0", '-'),
+            ("loop7", '-'),
+            ("sr0", '-'),
+            ("dm-4", 'v'),
+            ("md127", 'v'),
+            ("md_d0", 'd'),
+            ("zd16", 'v'),
+            ("drbd1", 'v'),
+        ] {
+            assert_eq!(kind(name), expected, "{name}");
+        }
+    }
+}
