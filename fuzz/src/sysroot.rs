@@ -27,7 +27,7 @@ pub fn run(text: &str, base: &Path) {
     if let Ok(root) = Root::recorded(&tree)
         && let Ok(doctor) = Doctor::new(&root)
     {
-        for diagnosis in doctor.examine_all() {
+        for diagnosis in doctor.survey().diagnoses {
             let shown = render(&diagnosis);
             assert!(only_colours(&shown), "{shown:?}");
             let json = serde_json::to_string(&diagnosis).expect("it can be written");

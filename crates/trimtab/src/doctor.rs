@@ -1,6 +1,7 @@
 //! Whether discards get from a filesystem (or a device) down to the drives: layer by layer, with the evidence and the command
 //! that mends it. Reads `/sys`, `/proc` and `/etc` only, of the running machine or of a recorded tree.
 
+mod accepted;
 mod answer;
 mod command;
 mod conditions;
@@ -21,15 +22,18 @@ mod reach;
 mod remedy;
 mod scsi;
 mod scsi_pages;
+mod summary;
 mod survey;
 mod systemd;
 mod text;
 mod timer;
 
+pub use accepted::Accepted;
 pub use layers::with_allow_discards;
 pub use mapper::Tables;
 pub use reach::{Verdict, VerdictKind};
 pub use remedy::{Action, Remedy, kept_options};
+pub use summary::line as summary_line;
 pub use survey::{NotJudged, Survey};
 pub use text::render;
 
@@ -163,6 +167,10 @@ pub struct Diagnosis {
     pub fix: Option<String>,
     /// What could not be seen with the rights at hand.
     pub root_would_add: Vec<String>,
+    /// Codes of findings that the configuration accepts.
+    pub accepted: Vec<String>,
+    /// The verdict rests on accepted findings alone.
+    pub is_verdict_accepted: bool,
 }
 
 impl Diagnosis {
@@ -286,6 +294,8 @@ impl<'a> Doctor<'a> {
             to_do: Vec::new(),
             fix: None,
             root_would_add: self.root_would_add(stack),
+            accepted: Vec::new(),
+            is_verdict_accepted: false,
         };
         diagnosis.to_do = to_do(&diagnosis);
         let can = diagnosis.actionable().next().is_some();

@@ -2,7 +2,8 @@
 
 mod fix;
 
-use crate::doctor::{Diagnosis, Doctor, NotJudged, Survey, render};
+use crate::daemon::config::{Config, DEFAULT_PATH};
+use crate::doctor::{Accepted, Diagnosis, Doctor, NotJudged, Survey, render, summary_line};
 use crate::host::root::Root;
 use crate::mend;
 use crate::output::Context;
@@ -23,6 +24,7 @@ use trimtab_core::usage::UsageError;
 const EXAMPLES: &str = "\
 Examples:
   trimtab doctor                    every mounted filesystem and every drive
+  trimtab doctor --all --summary    one line for each of them
   trimtab doctor /home              the filesystem that /home is on
   trimtab doctor /dev/sda           a device
   trimtab doctor --json / | jq .diagnoses[0].verdict.kind
@@ -46,6 +48,7 @@ crypttab and the kernel's command line are in it, so look at it before you hand 
 A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict is unknown.
 
 Exit status: 0 TRIM reaches the drives or is not needed, 3 blocked at some layer, 4 unknown, 1 failed, 2 wrong usage.
+Findings that /etc/trimtab/trimtab.toml accepts ([doctor] ignore) are left out and do not count.
 With several answers the worst counts: blocked, then unknown. With --fix it is that of the end, and 1 if a step failed; with --undo 0 or 1.";
 
 /// Arguments of `trimtab doctor`.
@@ -57,6 +60,9 @@ pub struct Args {
     /// Every mounted filesystem and every drive.
     #[arg(long, conflicts_with = "paths")]
     all: bool,
+    /// One line for each filesystem and device.
+    #[arg(long, conflicts_with_all = ["fix", "undo"])]
+    summary: bool,
     /// Examine a recorded tree instead of this machine.
     #[arg(long, value_name = "DIR")]
     sysroot: Option<PathBuf>,
@@ -150,12 +156,14 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         None => args.paths.clone(),
     };
     let doctor = Doctor::new(&root).context("cannot read the mount table (/proc/self/mountinfo)")?;
-    let Survey { diagnoses, not_judged } = if paths.is_empty() {
+    let Survey { mut diagnoses, not_judged } = if paths.is_empty() {
         doctor.survey()
     } else {
         let each = paths.iter().map(|p| doctor.examine_path(p).with_context(|| format!("cannot examine '{}'", p.display())));
         Survey { diagnoses: each.collect::<anyhow::Result<Vec<_>>>()?, not_judged: Vec::new() }
     };
+    let accepted = accepted(&root, context);
+    diagnoses.iter_mut().for_each(|diagnosis| diagnosis.accept(&accepted));
     anyhow::ensure!(!diagnoses.is_empty(), "found neither a mounted filesystem on a block device nor a drive");
     if let (Some(directory), Some(mut recording)) = (&args.record, root.recording()) {
         if !args.serials {
@@ -176,7 +184,7 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mending = if root.is_live() { mend::unfinished() } else { Vec::new() };
     let left_by_killed = left.into_iter().map(|left| left.text).chain(mending).collect();
     let report = Report { diagnoses, not_judged, left_by_killed, changed_for_a_while, left_directories, full };
-    context.report_styled("doctor", 1, &report, || text(&report))?;
+    context.report_styled("doctor", 1, &report, || text(&report, args.summary))?;
     Ok(code)
 }
 
@@ -195,8 +203,31 @@ fn mount_points(diagnoses: &[Diagnosis]) -> impl Iterator<Item = PathBuf> {
         .map(|diagnosis| PathBuf::from(&diagnosis.subject))
 }
 
-fn text(report: &Report) -> String {
-    let mut text = report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n");
+/// The findings that the configuration accepts: of the recorded tree, where one is examined.
+fn accepted(root: &Root, context: &Context) -> Vec<Accepted> {
+    let config = match root.is_this_machine() {
+        true if !root.exists(DEFAULT_PATH) => return Vec::new(),
+        true => Config::read(Path::new(DEFAULT_PATH)),
+        false => match root.read(DEFAULT_PATH) {
+            Some(text) => Config::parse(Path::new(DEFAULT_PATH), &text),
+            None => return Vec::new(),
+        },
+    };
+    config.map_or_else(
+        |error| {
+            context.remark(&format!("no finding is accepted: {error}"));
+            Vec::new()
+        },
+        |config| config.ignore,
+    )
+}
+
+fn text(report: &Report, summary: bool) -> String {
+    let mut text = if summary {
+        report.diagnoses.iter().map(|diagnosis| summary_line(diagnosis) + "\n").collect()
+    } else {
+        report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n")
+    };
     let mut say =
         |lead: &str, what: &str| text += &paragraph(&format!("{lead}: {}", crate::output::plain(what)), crate::output::width(), "", "  ");
     report.not_judged.iter().for_each(|one| say("not judged", &format!("{}: {}", one.name, one.why)));
@@ -223,7 +254,7 @@ fn no_character_device(path: &Path) -> Result<(), UsageError> {
 }
 
 fn exit_code(diagnoses: &[Diagnosis]) -> ExitCode {
-    let statuses: Vec<u8> = diagnoses.iter().map(|d| d.verdict.kind.exit_status()).collect();
+    let statuses: Vec<u8> = diagnoses.iter().map(Diagnosis::exit_status).collect();
     // Blocked is worse than unknown.
     let worst = [BLOCKED, NOT_PROVED].into_iter().find(|status| statuses.contains(status));
     worst.map_or(ExitCode::SUCCESS, ExitCode::from)

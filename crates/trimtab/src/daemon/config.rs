@@ -92,6 +92,8 @@ pub struct Config {
     pub metrics_every: Nanos,
     /// One for each filesystem named, and one without a path for all others if there is to be one.
     pub rules: Vec<Rule>,
+    /// Findings of the doctor that are accepted.
+    pub ignore: Vec<crate::doctor::Accepted>,
 }
 
 impl Config {
@@ -223,6 +225,9 @@ mod tests {
             ("[default]\npolicy = 3\n", 2, "string"),
             ("[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\ncounter = \"guess\"\n", 4, "guess"),
             ("[daemon\n", 1, ""),
+            ("[doctor]\nignore = [\"nothing-trims\",\n \"stacked:srv\"]\n", 3, "ignore: 'stacked:srv' is neither CODE nor CODE:/PATH"),
+            ("[doctor]\nignore = \"x\"\n", 2, "a list of findings"),
+            ("[doctor]\nhide = []\n", 2, "unknown field `hide`"),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.line, line, "{text}: {error}");

@@ -35,6 +35,9 @@ pub fn render_at(diagnosis: &Diagnosis, width: Option<usize>) -> String {
     for more in &diagnosis.root_would_add {
         screen.plain(more, 1, "root would add  ");
     }
+    if !diagnosis.accepted.is_empty() {
+        screen.plain(&diagnosis.accepted.join(", "), 1, "accepted by the configuration  ");
+    }
     screen.verdict(diagnosis);
     for step in &diagnosis.to_do {
         screen.plain(step, 1, "to do: ");

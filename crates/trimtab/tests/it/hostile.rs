@@ -66,7 +66,7 @@ fn the_doctor_bears_any_tree() {
             }
             let root = Root::recorded(tree.path()).unwrap();
             if let Ok(doctor) = Doctor::new(&root) {
-                for diagnosis in doctor.examine_all() {
+                for diagnosis in doctor.survey().diagnoses {
                     let shown = render(&diagnosis);
                     assert!(only_colours(&shown), "{name}, round {round}: {shown:?}");
                 }

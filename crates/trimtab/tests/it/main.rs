@@ -15,6 +15,7 @@ mod cli;
 mod daemon;
 mod devtools;
 mod doctor;
+mod doctor_all;
 mod doctor_timer;
 mod drive_validate;
 mod errors;

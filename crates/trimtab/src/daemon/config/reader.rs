@@ -50,15 +50,21 @@ impl Reader<'_> {
     }
 
     fn config(&mut self, root: &Spanned<DeTable<'_>>) -> Config {
-        let mut config =
-            Config { state: crate::trim::resume::state_directory(), metrics: None, metrics_every: Nanos::from_secs(60), rules: Vec::new() };
+        let mut config = Config {
+            state: crate::trim::resume::state_directory(),
+            metrics: None,
+            metrics_every: Nanos::from_secs(60),
+            rules: Vec::new(),
+            ignore: Vec::new(),
+        };
         let mut default = None;
         for (key, value) in root.get_ref().iter() {
             match key.get_ref().as_ref() {
                 "daemon" => self.daemon(value, &mut config),
+                "doctor" => self.doctor(value, &mut config),
                 "default" => default = self.section(value, false),
                 "filesystem" => self.filesystems(value, &mut config.rules),
-                other => self.unknown(key.span(), other, "`daemon`, `default` or `filesystem`"),
+                other => self.unknown(key.span(), other, "`daemon`, `doctor`, `default` or `filesystem`"),
             }
         }
         if let Some(Section { policy: Some(policy), counter, knobs, .. }) = default {
@@ -130,6 +136,23 @@ impl Reader<'_> {
                 "metrics" => config.metrics = self.absolute("metrics", value),
                 "metrics-every" => config.metrics_every = self.duration("metrics-every", value).unwrap_or_default(),
                 other => self.unknown(key.span(), other, "`state`, `metrics` or `metrics-every`"),
+            }
+        }
+    }
+
+    fn doctor(&mut self, value: Value<'_, '_>, config: &mut Config) {
+        let DeValue::Table(table) = value.get_ref() else { return self.expected("doctor", value, "a table") };
+        for (key, value) in table.iter() {
+            match (key.get_ref().as_ref(), value.get_ref()) {
+                ("ignore", DeValue::Array(all)) => all.iter().for_each(|one| match one.get_ref() {
+                    DeValue::String(text) => match text.parse() {
+                        Ok(accepted) => config.ignore.push(accepted),
+                        Err(what) => self.error(one.span(), format!("ignore: {what}")),
+                    },
+                    _ => self.expected("ignore", one, "a string"),
+                }),
+                ("ignore", _) => self.expected("ignore", value, "a list of findings"),
+                (other, _) => self.unknown(key.span(), other, "`ignore`"),
             }
         }
     }

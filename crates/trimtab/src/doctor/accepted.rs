@@ -1,0 +1,93 @@
+//! Findings that an administrator accepts: they are left out, and no exit status comes from them.
+
+use super::{Diagnosis, Finding, Severity, VerdictKind, to_do};
+use std::path::PathBuf;
+
+/// One accepted finding: `CODE` everywhere, or `CODE:PATH` for one filesystem or device. `blocked` and `unknown` stand for the verdicts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    code: String,
+    path: Option<PathBuf>,
+}
+
+impl std::str::FromStr for Accepted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (code, path) = text.split_once(':').map_or((text, None), |(code, path)| (code, Some(PathBuf::from(path))));
+        let is_code = !code.is_empty() && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-".contains(&b));
+        if !is_code || path.as_ref().is_some_and(|path| !path.is_absolute()) {
+            return Err(format!("'{}' is neither CODE nor CODE:/PATH, as in nothing-trims:/srv", text.escape_debug()));
+        }
+        Ok(Self { code: code.to_owned(), path })
+    }
+}
+
+impl Accepted {
+    fn covers(&self, code: &str, subject: &str) -> bool {
+        self.code == code && self.path.as_ref().is_none_or(|path| path.as_os_str() == subject)
+    }
+}
+
+impl Diagnosis {
+    /// Takes out the findings that are accepted, and what was to be done about them.
+    pub fn accept(&mut self, accepted: &[Accepted]) {
+        let subject = self.subject.clone();
+        let is_accepted = |code: &str| accepted.iter().any(|one| one.covers(code, &subject));
+        let mut taken: Vec<(String, Severity)> = Vec::new();
+        let mut keep = |finding: &Finding| {
+            let keeps = !is_accepted(finding.code);
+            if !keeps {
+                taken.push((finding.code.to_owned(), finding.severity));
+            }
+            keeps
+        };
+        for report in self.layers.iter_mut().chain(&mut self.filesystem) {
+            report.findings.retain(&mut keep);
+        }
+        self.mechanisms.retain(&mut keep);
+        let verdict = match self.verdict.kind {
+            VerdictKind::Blocked => "blocked",
+            VerdictKind::Unknown => "unknown",
+            VerdictKind::Reaches | VerdictKind::NotNeeded => "",
+        };
+        let all_taken = taken.iter().any(|(_, severity)| *severity == Severity::Serious) && !self.has_serious();
+        self.is_verdict_accepted = !verdict.is_empty() && is_accepted(verdict) || self.verdict.kind == VerdictKind::Blocked && all_taken;
+        if !verdict.is_empty() && is_accepted(verdict) {
+            taken.push((verdict.to_owned(), Severity::Serious));
+        }
+        self.accepted = taken.into_iter().map(|(code, _)| code).collect();
+        self.accepted.dedup();
+        if !self.accepted.is_empty() {
+            self.to_do = if self.is_verdict_accepted { Vec::new() } else { to_do(self) };
+            self.fix = self.fix.take().filter(|_| self.actionable().next().is_some());
+        }
+    }
+
+    fn has_serious(&self) -> bool {
+        let reports = self.layers.iter().chain(&self.filesystem);
+        reports.flat_map(|report| &report.findings).chain(&self.mechanisms).any(|finding| finding.severity == Severity::Serious)
+    }
+
+    /// As `trimtab doctor` ends with it: an accepted verdict is no fault.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        if self.is_verdict_accepted { 0 } else { self.verdict.kind.exit_status() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accepted_finding_has_a_code_and_may_have_a_path() {
+        let one: Accepted = "nothing-trims:/srv".parse().unwrap();
+        assert!(one.covers("nothing-trims", "/srv") && !one.covers("nothing-trims", "/") && !one.covers("stacked", "/srv"));
+        let everywhere: Accepted = "swap.no-discard".parse().unwrap();
+        assert!(everywhere.covers("swap.no-discard", "/dev/sda2"));
+        for wrong in ["", ":/srv", "Nothing", "x y", "stacked:srv", "a\nb"] {
+            assert!(wrong.parse::<Accepted>().unwrap_err().contains("CODE:/PATH"), "{wrong}");
+        }
+    }
+}
