@@ -16,7 +16,7 @@ use crate::doctor::{self, Diagnosis, Doctor, VerdictKind};
 use crate::host::mountinfo;
 use crate::host::root::Root;
 use crate::session::discard_option::Discard;
-use crate::sys::beneath::Dir;
+use crate::sys::beneath::{Dir, Named};
 use crate::trim::resume::state_directory;
 use anyhow::{Context as _, anyhow, bail, ensure};
 pub use record::{Event, Unfinished, What, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
@@ -60,7 +60,11 @@ impl System {
             Some(directory) => (Root::recorded(directory)?, std::path::absolute(directory)?),
             None => (Root::live()?, PathBuf::from("/")),
         };
-        let config = config.map_or_else(|| Ok(PathBuf::from(DEFAULT_PATH)), std::path::absolute)?;
+        let config = match config {
+            None => PathBuf::from(DEFAULT_PATH),
+            Some(file) if sysroot.is_some() => std::path::absolute(file)?,
+            Some(file) => named_file(file)?,
+        };
         let directory = root.directory()?;
         Ok(Self { root, base, directory, config, kept_in: "applied" })
     }
@@ -122,6 +126,16 @@ impl System {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
         }
+    }
+}
+
+/// Where a file that the user named is, there or not, through no link that another user can have put on the way.
+fn named_file(file: &Path) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(file)?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else { return Err(Errno::ISDIR.into()) };
+    match Named::look_up(parent) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(absolute),
+        named => Ok(named?.real_path()?.join(name)),
     }
 }
 

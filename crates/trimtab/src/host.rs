@@ -23,6 +23,7 @@ pub mod stat;
 pub mod superblock;
 pub mod users;
 
+use crate::sys::beneath::Named;
 use block::Stack;
 use interference::{OwnIo, Sample};
 use mountinfo::{DevNumber, Mount};
@@ -45,9 +46,9 @@ impl Place {
     pub fn of_path(root: &Root, path: &Path) -> io::Result<Self> {
         let mounts = mountinfo::read(root)?;
         if root.is_live() {
-            let stat = rustix::fs::stat(path)?;
-            if rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice {
-                return Ok(Self::of_device(root, &mounts, DevNumber::from_raw(stat.st_rdev)));
+            let named = Named::look_up(path)?;
+            if named.kind() == rustix::fs::FileType::BlockDevice {
+                return Ok(Self::of_device(root, &mounts, DevNumber::from_raw(named.stat().st_rdev)));
             }
         } else if path.starts_with("/dev") || !path.is_absolute() {
             // A recorded tree has no device nodes: the names of its devices stand for them.

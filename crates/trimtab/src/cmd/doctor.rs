@@ -11,11 +11,12 @@ use crate::output::error::{BLOCKED, NOT_PROVED};
 use crate::output::lines::paragraph;
 use crate::session::notes::{self, Reach};
 use crate::session::safety;
+use crate::sys::beneath::Named;
 use crate::sys::mount_check;
 use anyhow::Context as _;
+use rustix::fs::FileType;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_core::units::Bytes;
@@ -150,8 +151,9 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let paths = match &args.record {
         // Links in /dev are not in a recorded tree.
         Some(_) => {
-            let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-            args.paths.iter().map(|path| if silent.contains(&path.as_path()) { path.clone() } else { real(path) }).collect()
+            let is_silent = |path: &PathBuf| silent.contains(&path.as_path());
+            let real = |path: &PathBuf| if is_silent(path) { Ok(path.clone()) } else { real_path(path) };
+            args.paths.iter().map(real).collect::<anyhow::Result<_>>()?
         }
         None => args.paths.clone(),
     };
@@ -190,7 +192,8 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// What crashed runs have left in the directories that were asked about, and where filesystems are mounted: they may be anywhere else, too.
 fn left_directories<'a>(paths: impl Iterator<Item = &'a PathBuf>, diagnoses: &[Diagnosis]) -> Vec<PathBuf> {
-    let asked = paths.filter(|path| path.is_dir()).filter_map(|path| path.canonicalize().ok());
+    let directory = |path: &PathBuf| Named::look_up(path).ok().filter(|named| named.kind() == FileType::Directory)?.real_path().ok();
+    let asked = paths.filter_map(directory);
     let places: BTreeSet<PathBuf> = asked.chain(mount_points(diagnoses)).collect();
     places.iter().flat_map(|place| safety::workspace::left_in(place)).collect()
 }
@@ -241,10 +244,14 @@ fn text(report: &Report, summary: bool) -> String {
     text
 }
 
+fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
+    Named::look_up(path).and_then(|named| named.real_path()).with_context(|| format!("cannot examine '{}'", path.display()))
+}
+
 /// A character device is neither a drive, nor is its directory what was asked about.
 fn no_character_device(path: &Path) -> Result<(), UsageError> {
-    match std::fs::metadata(path) {
-        Ok(meta) if meta.file_type().is_char_device() => {
+    match Named::look_up(path) {
+        Ok(named) if named.kind() == FileType::CharacterDevice => {
             Err(UsageError::new(format!("'{}' is a character device, not a block device", path.display()))
                 .hint("give a block device such as /dev/sda or /dev/nvme0n1, or anything on a filesystem"))
         }

@@ -106,7 +106,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 fn mount_point(path: &Path) -> anyhow::Result<String> {
     let root = Root::live().context("cannot open /")?;
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
-    let found = mountinfo::of_path(&root, &mounts, path).ok().flatten();
+    let found = match mountinfo::of_path(&root, &mounts, path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        found => found.with_context(|| format!("cannot look at '{}'", path.display()))?,
+    };
     Ok(found.map_or_else(|| path.display().to_string(), |mount| mount.mount_point.display().to_string()))
 }
 

@@ -120,6 +120,9 @@ impl Config {
         if !meta.is_file() {
             return Err(whole("is not a regular file".into()));
         }
+        if !named::is_trusted(meta.uid()) {
+            return Err(whole(format!("belongs to another user (uid {}); chown it to root", meta.uid())));
+        }
         if meta.mode() & 0o022 != 0 {
             return Err(whole(format!("may be written to by others (mode {:o}); chmod go-w {}", meta.mode() & 0o777, path.display())));
         }

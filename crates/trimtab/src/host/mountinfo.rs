@@ -1,6 +1,7 @@
 //! The mount table, `/proc/self/mountinfo`: which filesystem a path is on, with which options, from which device.
 
 use super::root::{Root, TABLE_BYTES_MAX};
+use crate::sys::beneath::Named;
 use crate::sys::mount_check;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -292,24 +293,22 @@ fn stands_on(mounts: &[Mount], mount: &Mount, id: u32) -> bool {
     std::iter::successors(Some(mount), parent).take(DEPTH_MAX).any(|one| one.parent == id)
 }
 
-/// The mount that `path` is on, on the running machine: by the kernel's own answer (`statx`, since Linux 5.8), else by name. `None` also where that is a mount
-/// of another namespace (`/proc/PID/root/…`), though one of ours may have the same name.
+/// The mount that `path` is on. A link that another user can have put on the way is an error ([`Named`]).
 pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Result<Option<&'a Mount>> {
     if !root.is_live() {
         let path = root.canonical(path).unwrap_or_else(|| lexical(path));
         return Ok(containing(mounts, &path));
     }
-    let absolute = std::fs::canonicalize(path)?;
-    // The path itself: without its links it may lead elsewhere.
-    Ok(match mount_id(path) {
-        Some(id) => mounts.iter().find(|m| m.id == id),
-        None => containing(mounts, &absolute),
-    })
+    of_named(mounts, &Named::look_up(path)?)
 }
 
-fn mount_id(path: &Path) -> Option<u32> {
-    use rustix::fs::{CWD, Mode, OFlags, openat};
-    mount_id_of(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)
+/// The mount that an object of the running machine is on: by the kernel's own answer (`statx`, since Linux 5.8), else by name. `None` also where that is a mount
+/// of another namespace (`/proc/PID/root/…`), though one of ours may have the same name.
+pub fn of_named<'a>(mounts: &'a [Mount], named: &Named) -> std::io::Result<Option<&'a Mount>> {
+    Ok(match mount_id_of(named) {
+        Some(id) => mounts.iter().find(|m| m.id == id),
+        None => containing(mounts, &named.real_path()?),
+    })
 }
 
 /// The id of the mount that an open file is on; `None` before Linux 5.8.

@@ -154,7 +154,7 @@ impl Dir {
     /// An error if others than root and this user may write to it; `may_be_sticky`: it is fine if they cannot take away what is another's.
     fn require_sheltered(&self, may_be_sticky: bool) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
-        if !named::is_shared(&stat) || may_be_sticky && named::is_trusted(stat.st_uid) && stat.st_mode & STICKY != 0 {
+        if !named::is_shared(&self.fd, &stat) || may_be_sticky && named::is_trusted(stat.st_uid) && stat.st_mode & STICKY != 0 {
             return Ok(());
         }
         let why = if named::is_trusted(stat.st_uid) { "others may write to it" } else { "it belongs to another user" };

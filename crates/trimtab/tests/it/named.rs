@@ -103,6 +103,23 @@ fn state(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
+/// Everything that looks at a path or trims there, as arguments.
+const LOOKS: [&[&str]; 13] = [
+    &["trim", "--dry-run", "@"],
+    &["trim", "@"],
+    &["trim", "/proc", "@"],
+    &["doctor", "@"],
+    &["doctor", "/", "@"],
+    &["doctor", "--record", "%/recorded", "@"],
+    &["doctor", "--fix", "--dry-run", "@"],
+    &["verify", "--yes", "--reserve", "0", "@"],
+    &["history", "@"],
+    &["apply", "idle", "--dry-run", "@"],
+    &["apply", "idle", "--dry-run", "--config", "@", "/"],
+    &["drive", "learn", "--yes", "--reserve", "0", "@"],
+    &["drive", "check", "@", "drive:ocz-vertex-le-100gb"],
+];
+
 #[test]
 fn a_link_that_another_user_put_in_a_path_is_followed_by_no_command() {
     if !have_root() {
@@ -128,10 +145,11 @@ fn a_link_that_another_user_put_in_a_path_is_followed_by_no_command() {
         chown(&ground, Some(owner), Some(owner)).unwrap();
     }
     for link in tried {
-        let mut cases: Vec<(&[&str], Option<&str>)> = OUTPUTS.iter().map(|args| (*args, None)).collect();
+        let mut cases: Vec<(&[&str], Option<&str>)> = OUTPUTS.iter().chain(&INPUTS).chain(&LOOKS).map(|args| (*args, None)).collect();
         cases.extend(POSTMARK_OUTPUTS.iter().map(|text| (&["-q", "postmark", "/dev/null"][..], Some(*text))));
         for (args, stdin) in cases {
-            let of_directory = args.contains(&"--sysroot") || args.contains(&"--yes") && args.last() == Some(&"@");
+            let of_directory =
+                args.contains(&"--sysroot") || args.contains(&"--yes") && args.contains(&"@") || ["trim", "doctor"].contains(&args[0]);
             let path = link.join(if of_directory { "dir" } else { "dir/out" });
             let output = scratch.run(args, &path, stdin);
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -301,6 +319,22 @@ fn pipes_that_a_shell_gives_are_read_and_written() {
     }
     use std::os::unix::fs::MetadataExt as _;
     assert_eq!(fs::symlink_metadata("/dev/stdout").unwrap().ino(), node.ino(), "/dev/stdout was replaced");
+}
+
+#[test]
+fn daemon_config_of_another_user_is_refused() {
+    if !have_root() {
+        return skip("root: two users");
+    }
+    let scratch = Scratch::new();
+    let config = scratch.at("trimtab.toml");
+    fs::write(&config, "[default]\npolicy = \"none\"\n").unwrap();
+    chown(&config, Some(ATTACKER), Some(ATTACKER)).unwrap();
+    for args in [&["daemon", "--check", "--config", "@"][..], &["daemon", "--config", "@"]] {
+        let output = scratch.run(args, &config, None);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("belongs to another user (uid 65534)"), "{args:?}: {said}");
+    }
 }
 
 #[test]

@@ -4,10 +4,10 @@ use crate::host::mountinfo::{DevNumber, Mount, own_namespace};
 use crate::host::processes::boot_id;
 use crate::host::superblock::Superblock;
 use crate::session::discard_option::{self, mount_of};
-use rustix::fs::{AtFlags, StatxFlags, fstatvfs, statx};
+use crate::sys::beneath::Named;
+use rustix::fs::{AtFlags, FileType, StatxFlags, fstatvfs, statx};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: the mount's number is none that another mount of this boot ever had.
@@ -134,7 +134,6 @@ impl Reach {
 
 /// Whether a path is on a device, or is that device.
 fn is_on(path: &Path, device: DevNumber) -> bool {
-    let is_it =
-        std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device() && DevNumber::from_raw(found.rdev()) == device);
-    is_it || mount_of(path).is_ok_and(|mount| mount.dev == device)
+    let is_it = |named: Named| named.kind() == FileType::BlockDevice && DevNumber::from_raw(named.stat().st_rdev) == device;
+    Named::look_up(path).is_ok_and(is_it) || mount_of(path).is_ok_and(|mount| mount.dev == device)
 }

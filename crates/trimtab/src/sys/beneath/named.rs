@@ -2,7 +2,7 @@
 //! have put it, or put it there instead of another: as Linux does in `/tmp` (`fs.protected_symlinks`), but in every directory that others may
 //! write to, always, and whoever owns the link. `/home -> /usr/home` leads where it always did.
 
-use rustix::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -30,16 +30,29 @@ pub struct Named {
 }
 
 /// Whether what belongs to `uid` was put there by root or by who runs this: this user, or who called `sudo`.
-pub(super) fn is_trusted(uid: u32) -> bool {
+#[must_use]
+pub fn is_trusted(uid: u32) -> bool {
     let user = rustix::process::geteuid().as_raw();
     let called_sudo = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
     uid == 0 || uid == user || user == 0 && called_sudo() == Some(uid)
 }
 
-/// Whether others than root and this user may put something into this directory, or write to this file. A group that is a user's own has the user's number.
-pub(super) fn is_shared(directory: &Stat) -> bool {
-    let group = directory.st_mode & 0o020 != 0 && (directory.st_gid == 0 || directory.st_gid != directory.st_uid);
-    !is_trusted(directory.st_uid) || group || directory.st_mode & 0o002 != 0
+/// Whether others than root and this user may put something into this directory, or write to this file. A group that is a user's own has the user's number;
+/// where there is an access list the bits of the group are a mask over it, and say that somebody on it may write.
+pub(super) fn is_shared(object: impl AsFd, stat: &Stat) -> bool {
+    let own_group = stat.st_gid != 0 && stat.st_gid == stat.st_uid;
+    let group = stat.st_mode & 0o020 != 0 && (!own_group || has_access_list(object));
+    !is_trusted(stat.st_uid) || group || stat.st_mode & 0o002 != 0
+}
+
+/// Whether a POSIX access list grants more than the mode of what is open, if only as a place.
+pub(super) fn has_access_list(object: impl AsFd) -> bool {
+    let path = format!("/proc/self/fd/{}", object.as_fd().as_raw_fd());
+    let mut nothing: [u8; 0] = [];
+    match rustix::fs::getxattr(path, c"system.posix_acl_access", &mut nothing[..]) {
+        Ok(bytes) => bytes > 0,
+        Err(errno) => !matches!(errno, Errno::NODATA | Errno::OPNOTSUPP),
+    }
 }
 
 /// The steps of a path, first one first.
@@ -102,7 +115,7 @@ impl Walk {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        let guarded = !is_shared(&self.at_stat);
+        let guarded = !is_shared(&self.at, &self.at_stat);
         Ok(Named { object: self.at, stat: self.at_stat, held: false, guarded })
     }
 
@@ -114,7 +127,7 @@ impl Walk {
             if !self.todo.is_empty() {
                 return Err(Errno::NOTDIR.into());
             }
-            return Ok(Some(Named { object, stat, held: false, guarded: !is_shared(&self.at_stat) }));
+            return Ok(Some(Named { object, stat, held: false, guarded: !is_shared(&self.at, &self.at_stat) }));
         }
         self.links += 1;
         if self.links > LINKS_MAX {
@@ -145,13 +158,19 @@ impl Walk {
     fn require_trusted(&self, name: &OsStr, link: &Stat) -> io::Result<()> {
         let whose = if !is_trusted(link.st_uid) {
             format!("a link of another user's (uid {})", link.st_uid)
-        } else if is_shared(&self.at_stat) {
+        } else if is_shared(&self.at, &self.at_stat) {
             "a link in a directory that others may write to".to_owned()
         } else {
             return Ok(());
         };
         let what = format!("{} is {whose}, and not followed; name what it leads to", self.shown.join(name).display());
         Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+    }
+}
+
+impl AsFd for Named {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.object.as_fd()
     }
 }
 
@@ -251,17 +270,30 @@ pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
 /// Whether others than root and this user may write to what is open.
 #[must_use]
 pub fn is_open_to_others(file: &File) -> bool {
-    rustix::fs::fstat(file).map_or(true, |stat| is_shared(&stat))
+    rustix::fs::fstat(file).map_or(true, |stat| is_shared(file, &stat))
 }
 
 /// All of a file that the user named, if it is no longer than `bytes_max`.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_all(open_to_read(path, Streams::Pipes)?, bytes_max)
+}
+
+fn read_all(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_to_read(path, Streams::Pipes)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {bytes_max} bytes")));
     }
     Ok(bytes)
+}
+
+/// The same of a file that this program keeps: an error where another user can have written it.
+pub fn read_own(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = open_to_read(path, Streams::No)?;
+    if is_open_to_others(&file) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user, or others may write to it"));
+    }
+    read_all(file, bytes_max)
 }
 
 /// The same as text.

@@ -352,3 +352,26 @@ fn output_goes_to_files_and_streams_and_never_over_a_device() {
     open_stream_to_write(&held).unwrap().unwrap().write_all(b"y").unwrap();
     assert_eq!(fs::read(at("a/f")).unwrap(), b"xy");
 }
+
+/// The bits of the group look like those of a user's own group, and another user may write.
+#[test]
+fn access_list_of_another_user_is_seen() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let open = || fs::File::open(directory.path()).unwrap();
+    assert!(!named::has_access_list(open()));
+    // Version 2; tag, permissions and id of: owner, user 65534, group, mask, others.
+    let entries: [(u16, u16, u32); 5] = [(1, 7, u32::MAX), (2, 7, 65_534), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        list.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    let path = directory.path();
+    match rustix::fs::setxattr(path, c"system.posix_acl_access", &list, rustix::fs::XattrFlags::empty()) {
+        Err(Errno::OPNOTSUPP) => return crate::skip::skip("access lists on /dev/shm"),
+        set => set.unwrap(),
+    }
+    assert_eq!(mode(path) & 0o020, 0o020, "the mask");
+    assert!(named::has_access_list(open()));
+    assert!(named::has_access_list(Named::look_up(path).unwrap()), "also of a place");
+}
