@@ -330,11 +330,9 @@ impl Ledger {
         (held, until.min(end))
     }
 
-    /// Takes over which units hold data.
-    pub fn resume(&mut self, mapped: &[Range<u64>]) {
-        for units in mapped {
-            self.map.insert(units.clone());
-        }
+    /// Takes over, without counting it, that units hold data.
+    pub fn resume(&mut self, mapped: Range<u64>) {
+        self.map.insert(mapped);
     }
 
     /// Notes without counting it that a range holds no data.
@@ -488,7 +486,7 @@ mod tests {
             let mut ledger = Ledger::new(size, UNIT as u32);
             let mut held = vec![false; (size / UNIT) as usize];
             let resumed: Vec<Range<u64>> = resumed.into_iter().map(|(start, len)| start..start + len).collect();
-            ledger.resume(&resumed);
+            resumed.iter().for_each(|units| ledger.resume(units.clone()));
             resumed.into_iter().for_each(|units| held[units.start as usize..units.end as usize].fill(true));
             let (mut asked, mut effective, mut whole_bytes, mut trimmed_bytes, mut ignored) = (0, 0, 0, 0, 0);
             for (what, offset, len) in changes {

@@ -119,6 +119,9 @@ pub trait Model: Device + Send {
     /// Everything that has to be kept between attachments; empty if there is nothing of that kind.
     fn snapshot(&self) -> Vec<u8>;
 
+    /// No snapshot of a drive of its specification has more bytes.
+    fn snapshot_bytes_max(&self) -> u64;
+
     /// To be called before the first write if the power may be cut.
     fn expect_power_cuts(&mut self);
 
@@ -235,6 +238,10 @@ impl Model for Hdd {
         Vec::new()
     }
 
+    fn snapshot_bytes_max(&self) -> u64 {
+        0
+    }
+
     fn boxed_clone(&self) -> Box<dyn Model> {
         Box::new(self.clone())
     }
@@ -310,6 +317,10 @@ impl Model for Ssd {
 
     fn snapshot(&self) -> Vec<u8> {
         self.snapshot()
+    }
+
+    fn snapshot_bytes_max(&self) -> u64 {
+        self.snapshot_bytes_max()
     }
 
     fn boxed_clone(&self) -> Box<dyn Model> {

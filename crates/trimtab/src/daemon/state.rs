@@ -91,7 +91,7 @@ impl StateFile {
     /// What is remembered; nothing without a file. A file that cannot be used is set aside, and the second value says so.
     #[must_use]
     pub fn load(&self) -> (Remembered, Option<String>) {
-        let why = match named::read(&self.0, STATE_BYTES_MAX) {
+        let why = match named::read_own(&self.0, STATE_BYTES_MAX) {
             Ok(bytes) => match serde_json::from_slice::<Remembered>(&bytes) {
                 Ok(found) if found.version == 1 => return (found, None),
                 Ok(found) => format!("it has version {}, and this program knows version 1", found.version),

@@ -4,7 +4,7 @@ use crate::drives::model;
 use crate::serve::classify::classify;
 use crate::serve::engine::{Drive, Engine, Settings};
 use crate::serve::request::Powered as _;
-use crate::serve::state::{self, Header, Saved};
+use crate::serve::state::{self, Header, Leave, Saved};
 use crate::serve::store::Store;
 use anyhow::Context as _;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub fn in_memory(spec: &DriveSpec, settings: &Settings, seed: u64) -> anyhow::Re
 pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, adopt: bool) -> anyhow::Result<(Drive, Option<String>)> {
     let shown = data.display();
     let store = Store::in_file(data, settings.geometry.size)?;
-    let Some(saved) = state::load(data)? else {
+    let Some(saved) = state::open(data)? else {
         let has_data = store.data_extents().next().transpose().with_context(|| format!("cannot look for data in {shown}"))?.is_some();
         let mut drive = fresh(store, model::build(spec, seed)?, settings);
         if !has_data {
@@ -43,8 +43,9 @@ pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, ad
         let written = bring_up_to_data(&mut drive, settings)?;
         return Ok((drive, Some(format!("the data of {shown} ({}) were written to a new drive", Bytes(written)))));
     };
-    let mut drive = resume(spec, settings, store, &saved).with_context(|| format!("cannot continue with {shown}"))?;
-    if saved.clean {
+    let clean = saved.clean;
+    let mut drive = resume(spec, settings, store, saved).with_context(|| format!("cannot continue with {shown}"))?;
+    if clean {
         return Ok((drive, None));
     }
     let written = bring_up_to_data(&mut drive, settings)?;
@@ -55,14 +56,8 @@ pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, ad
     Ok((drive, Some(remark)))
 }
 
-/// Notes beside the data file that the drive is in use, so that a crash is found out.
-pub fn begin(engine: &Engine, drive: &str, data: &Path) -> anyhow::Result<()> {
-    keep(engine, drive, data)?;
-    state::mark_in_use(data)
-}
-
-/// Keeps what is left of a drive beside its data file.
-pub fn keep(engine: &Engine, drive: &str, data: &Path) -> anyhow::Result<()> {
+/// Keeps a drive beside its data file. One that is left in use is known to have crashed where it is found so.
+pub fn keep(engine: &Engine, drive: &str, data: &Path, leave: Leave) -> anyhow::Result<()> {
     anyhow::ensure!(!engine.is_broken(), "the drive model had failed: its state is not kept, the data are");
     engine.store().sync().with_context(|| format!("cannot write the data file {}", data.display()))?;
     let lasting = engine.lasting();
@@ -73,7 +68,7 @@ pub fn keep(engine: &Engine, drive: &str, data: &Path) -> anyhow::Result<()> {
         model_time_ns: lasting.now.0,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    state::save(data, &header, lasting.mapped.into_iter(), &lasting.model)
+    state::save(data, &header, lasting.mapped.into_iter(), &lasting.model, leave)
 }
 
 fn fresh(store: Store, model: Box<dyn model::Model>, settings: &Settings) -> Drive {
@@ -81,7 +76,7 @@ fn fresh(store: Store, model: Box<dyn model::Model>, settings: &Settings) -> Dri
     Drive { model, store, ledger, now: Nanos::ZERO }
 }
 
-fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: &Saved) -> anyhow::Result<Drive> {
+fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: Saved) -> anyhow::Result<Drive> {
     let (is, has) = (&saved.header, &settings.geometry);
     if is.drive != spec.name || is.size != has.size {
         return Err(UsageError::new(format!(
@@ -91,10 +86,12 @@ fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: &Saved) ->
         .hint("attach it with the specification and size it was made with")
         .into());
     }
-    let mut drive = fresh(store, model::resume(spec, &saved.model)?, settings);
+    let mut drive = fresh(store, model::build(spec, 0)?, settings);
     anyhow::ensure!(is.unit == drive.ledger.unit(), "its map has units of {} bytes, not {}", is.unit, drive.ledger.unit());
-    drive.ledger.resume(&saved.mapped);
     drive.now = saved.model_time();
+    let (bytes_max, ledger) = (drive.model.snapshot_bytes_max(), &mut drive.ledger);
+    let snapshot = saved.load(bytes_max, |run| ledger.resume(run))?;
+    drive.model = model::resume(spec, &snapshot)?;
     Ok(drive)
 }
 

@@ -12,6 +12,7 @@ use crate::serve::persist;
 use crate::serve::recording::Recorder;
 use crate::serve::request::{Powered as _, Serve};
 use crate::serve::runtime::{self, Home, Record, Runtime};
+use crate::serve::state::Leave;
 use crate::serve::status::{ByKind, Status};
 use crate::serve::transport::{Transport, Wanted};
 use crate::serve::waits::Waits;
@@ -117,7 +118,7 @@ impl Server {
         };
         let engine = Arc::new(Engine::new(drive, settings, recorder));
         if let Some(data) = &options.data {
-            persist::begin(&engine, &options.spec.name, data)?;
+            persist::keep(&engine, &options.spec.name, data, Leave::InUse)?;
         }
         let (id, home) = match &crashed {
             Some((home, record)) => (record.id.clone(), home.clone()),
@@ -295,7 +296,7 @@ impl Server {
             self.problems.push(format!("{error:#}"));
         }
         if let Some(data) = &self.record.data
-            && let Err(error) = persist::keep(&self.engine, &self.record.drive, data)
+            && let Err(error) = persist::keep(&self.engine, &self.record.drive, data, Leave::Detached)
         {
             self.problems.push(format!("{error:#}"));
         }

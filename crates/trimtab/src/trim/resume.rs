@@ -69,7 +69,7 @@ impl ResumeFile {
     /// What is there, if it is not too old and can be read.
     #[must_use]
     pub fn load(&self, now_unix_s: u64) -> Option<Interrupted> {
-        let found: Interrupted = serde_json::from_slice(&named::read(&self.path, BYTES_MAX).ok()?).ok()?;
+        let found: Interrupted = serde_json::from_slice(&named::read_own(&self.path, BYTES_MAX).ok()?).ok()?;
         let age = now_unix_s.checked_sub(found.started_unix_s)?;
         (found.version == 1 && age <= AGE_MAX_S).then_some(found)
     }

@@ -61,6 +61,10 @@ impl Model for Quick {
     fn snapshot(&self) -> Vec<u8> {
         Vec::new()
     }
+
+    fn snapshot_bytes_max(&self) -> u64 {
+        0
+    }
     fn boxed_clone(&self) -> Box<dyn Model> {
         Box::new(Self)
     }

@@ -81,6 +81,14 @@ impl Ssd {
         sealed
     }
 
+    /// No snapshot of a drive of its specification has more bytes: twelve for each mapped unit, and what every block, row and tag may take at most.
+    pub(crate) fn snapshot_bytes_max(&self) -> u64 {
+        const FIXED: u64 = 16 << 20;
+        let count = |len: usize| len as u64;
+        let tags = self.map_cache.as_ref().map_or(0, |cache| count(cache.tags.len()));
+        FIXED + 12 * count(self.ftl.map.len()) + 96 * count(self.ftl.blocks.len()) + 24 * count(self.clock.rows.len()) + 12 * tags
+    }
+
     /// A number that two drives have in common only if their whole state is the same.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {

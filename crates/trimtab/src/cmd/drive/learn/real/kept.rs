@@ -4,7 +4,7 @@ use super::super::whole::OfWhole;
 use super::Round;
 use crate::drives::twins;
 use crate::output::Context;
-use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -84,6 +84,10 @@ impl Kept {
         let none = || UsageError::new("there is nothing to resume: no round of these probes was finished").hint("leave out --resume");
         let mut text = String::new();
         match self.directory.open_read(&self.name) {
+            Ok(file) if named::is_open_to_others(&file) => {
+                let what = "the rounds that were kept belong to another user, or others may write to them";
+                return Err(UsageError::missing(what).hint("leave out --resume").into());
+            }
             Ok(file) => file.take(BYTES_MAX).read_to_string(&mut text).context("cannot read the rounds that were kept")?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none().into()),
             Err(error) => return Err(error).context("cannot open the rounds that were kept"),
