@@ -5,13 +5,16 @@ use anyhow::Context as _;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::time::{Duration, Instant};
 use trimtab_core::sweep::table::{Outcome, Row};
 use trimtab_core::usage::UsageError;
 
 /// What was written is made durable this often: a power cut costs no more than that; a killed process costs nothing.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
+
+/// No line is longer: figures, and what a plan keeps of a cell besides.
+const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// A line.
 #[derive(Serialize, Deserialize)]
@@ -85,23 +88,27 @@ pub fn read(directory: &Dir, name: &str) -> anyhow::Result<Vec<Row>> {
 
 /// The rows, and how many bytes hold them. A last line without its end is none.
 fn rows(file: &mut File, shown: &str) -> anyhow::Result<(Vec<Row>, u64)> {
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
-    let (mut rows, mut len) = (Vec::new(), 0);
-    for (at, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+    let (mut rows, mut len, mut line) = (Vec::new(), 0, Vec::new());
+    let mut reader = io::BufReader::new(file);
+    loop {
+        line.clear();
+        let read = (&mut reader).take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line).with_context(|| format!("cannot read {shown}"))?;
+        let wrong = |what: String| {
+            let error = UsageError::missing(format!("{shown}, line {}: {what}", rows.len() + 1));
+            error.hint("remove that line, and the next 'sweep run' makes its cell again")
+        };
+        if read as u64 > LINE_BYTES_MAX {
+            return Err(wrong(format!("it is longer than {LINE_BYTES_MAX} bytes")).into());
+        }
         if line.last() != Some(&b'\n') {
-            break;
+            return Ok((rows, len));
         }
-        match row(line) {
+        match row(&line) {
             Some(row) => rows.push(row),
-            None => {
-                let error = UsageError::missing(format!("{shown}, line {}: it is damaged", at + 1));
-                return Err(error.hint("remove that line, and the next 'sweep run' makes its cell again").into());
-            }
+            None => return Err(wrong("it is damaged".to_owned()).into()),
         }
-        len += line.len() as u64;
+        len += read as u64;
     }
-    Ok((rows, len))
 }
 
 fn row(line: &[u8]) -> Option<Row> {
@@ -156,6 +163,16 @@ mod tests {
             journal.put(&some(77)).unwrap();
             drop(journal);
             assert_eq!(read(&directory, "j").unwrap().last(), Some(&some(77)));
+        }
+    }
+
+    #[test]
+    fn journal_without_lines_is_refused_at_a_limit() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Dir::open(scratch.path()).unwrap();
+        File::create(scratch.path().join("j")).unwrap().set_len(3 << 40).unwrap();
+        for error in [read(&directory, "j").unwrap_err(), Journal::open(&directory, "j").unwrap_err()] {
+            assert!(error.to_string().contains("line 1: it is longer than 67108864 bytes"), "{error}");
         }
     }
 
