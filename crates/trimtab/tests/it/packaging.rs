@@ -62,6 +62,15 @@ fn the_script_for_openrc_is_one() {
     }
 }
 
+#[test]
+fn trim_unit_takes_findings_and_ends_in_time() {
+    let unit = settings(&packaging().join("systemd/trimtab-trim@.service"));
+    let value = |key: &str| unit.iter().find(|(section, name, _)| section == "Service" && name == key).map(|(_, _, value)| value.as_str());
+    assert_eq!(value("SuccessExitStatus"), Some("3 4"));
+    // RuntimeMaxSec= does nothing for a oneshot, which is starting as long as it runs.
+    assert_eq!((value("Type"), value("TimeoutStartSec")), (Some("oneshot"), Some("1d")));
+}
+
 /// As `systemd-analyze` sees it, where there is one.
 #[test]
 fn systemd_takes_the_units_and_finds_them_safe() {
