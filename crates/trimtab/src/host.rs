@@ -12,6 +12,7 @@ pub mod disk;
 pub mod drive;
 pub mod environment;
 pub mod health;
+pub mod identity;
 pub mod interference;
 pub mod loops;
 pub mod mountinfo;

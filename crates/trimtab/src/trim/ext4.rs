@@ -26,6 +26,8 @@ pub struct Superblock {
     pub blocks: u64,
     /// Blocks in a group.
     pub blocks_per_group: u64,
+    /// When it was made, seconds since 1970.
+    pub made: u32,
 }
 
 impl Superblock {
@@ -52,7 +54,7 @@ impl Superblock {
         let blocks_per_group = u64::from(u32_at(0x20)?);
         let block_size = 1024_u64 << log_block_size;
         let sane = blocks_per_group > 0 && blocks > 0 && blocks.checked_mul(block_size).is_some();
-        sane.then_some(Self { block_size, blocks, blocks_per_group })
+        sane.then_some(Self { block_size, blocks, blocks_per_group, made: u32_at(0x108)? })
     }
 
     /// Bytes in a block group.

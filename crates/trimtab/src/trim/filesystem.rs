@@ -17,6 +17,7 @@ use super::xfs;
 use crate::doctor::{Diagnosis, Doctor};
 use crate::host::block::Stack;
 use crate::host::discards::Meter;
+use crate::host::identity;
 use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
@@ -95,6 +96,8 @@ pub struct WindowTrim {
 pub struct Filesystem {
     root: Root,
     mount: Mount,
+    /// Names the filesystem, also a copy of it on another device.
+    name: String,
     id: String,
     stack: Stack,
     /// `None` while released.
@@ -129,6 +132,8 @@ fn open_mount(mount: &Mount) -> Result<Option<File>, Errno> {
 struct Ext4 {
     last: LastTrim,
     block_size: u64,
+    /// When it was made, seconds since 1970.
+    made: u32,
     granularity: u64,
     /// It discards by itself too.
     online: bool,
@@ -167,13 +172,15 @@ impl Filesystem {
         let layout = Layout::read(&root, &mount, &stack, &file)?;
         let stat = |stack: &Stack| watched(stack).and_then(|l| StatFile::open(&root, &l.sys).ok());
         let ext4 = Ext4::of(&root, &mount, &stack);
+        let name = name_for_good(&mount, &file);
         Ok(Self {
             meter: Meter::of_stack(Root::live().context("cannot open /")?, stack.clone()),
             watch: Watch::start(stat(&stack)).context("cannot start a thread")?,
             limit: CommandLimit::of_stack(&root, &stack),
             activity: Activity::new(Root::live().context("cannot open /")?, stat(&stack), OwnWrites::of(&mount, &stack)),
             kernel_log: KernelLog::of_stack(&stack),
-            id: name_for_good(&mount, &file),
+            id: format!("{name}-{}", identity(&root, &stack, ext4.as_ref())),
+            name,
             root,
             mount,
             stack,
@@ -197,7 +204,7 @@ impl Filesystem {
     pub fn file(&mut self) -> Result<BorrowedFd<'_>, Errno> {
         if self.file.is_none() {
             // Numbers of mounts and devices are used again; the name is not.
-            let file = open_mount(&self.mount)?.filter(|file| name_for_good(&self.mount, file) == self.id);
+            let file = open_mount(&self.mount)?.filter(|file| name_for_good(&self.mount, file) == self.name);
             self.file = Some(file.ok_or(Errno::NODEV)?);
         }
         self.file.as_ref().map(|f| f.as_fd()).ok_or(Errno::NODEV)
@@ -245,7 +252,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Names the filesystem for good, also over reboots and other mount points.
+    /// Names this filesystem on these devices of this machine, also after a reboot and at other mount points. A copy of it elsewhere has
+    /// another id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -473,7 +481,11 @@ impl Filesystem {
     }
 }
 
-/// See [`Filesystem::id`].
+/// Of the devices, of this machine and of the making of the filesystem.
+fn identity(root: &Root, stack: &Stack, ext4: Option<&Ext4>) -> String {
+    format!("{}{}", identity::of_stack(root, stack), ext4.map_or(String::new(), |ext4| format!("-{:x}", ext4.made)))
+}
+
 fn name_for_good(mount: &Mount, file: &File) -> String {
     let kind: String = mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let uuid = crate::sys::filesystem::uuid(file).or_else(|| (kind == "xfs").then(|| xfs::geometry(file).ok().map(|g| g.uuid)).flatten());
@@ -500,10 +512,10 @@ impl Ext4 {
         }
         let layer = stack.top_layers().next()?;
         let last = LastTrim::of_device(root, &layer.name)?;
-        let block_size = ext4::Superblock::of_device(stack).ok()?.block_size;
+        let ext4::Superblock { block_size, made, .. } = ext4::Superblock::of_device(stack).ok()?;
         let granularity = root.read_u64(layer.queue().join("discard_granularity")).unwrap_or(0);
         let online = crate::doctor::discards_online(root, mount, stack);
-        Some(Self { last, block_size, granularity, online, forget: false })
+        Some(Self { last, block_size, made, granularity, online, forget: false })
     }
 
     /// Whether there may be groups that a trim with this least extent passes over, since it takes them for trimmed.

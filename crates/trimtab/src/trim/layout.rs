@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn ext4_windows_are_whole_groups_even_when_there_are_very_many() {
-        let superblock = ext4::Superblock { block_size: 4096, blocks: 64 << 28, blocks_per_group: 32_768 };
+        let superblock = ext4::Superblock { block_size: 4096, blocks: 64 << 28, blocks_per_group: 32_768, made: 0 };
         let layout = Layout::ext4(&superblock, Bytes::MAX);
         assert!(layout.windows.len() <= WINDOWS_MAX);
         assert!(layout.windows.iter().all(|w| w.start % superblock.group_bytes() == 0));
@@ -250,8 +250,9 @@ mod tests {
     /// 1024 groups of 128 MiB are windows by themselves; 2^15 of them are too many, so two stand together.
     #[test]
     fn the_number_of_ext4_groups_in_a_window_is_said() {
-        let of =
-            |groups: u64| Layout::ext4(&ext4::Superblock { block_size: 4096, blocks: groups << 15, blocks_per_group: 32_768 }, Bytes(64));
+        let of = |groups: u64| {
+            Layout::ext4(&ext4::Superblock { block_size: 4096, blocks: groups << 15, blocks_per_group: 32_768, made: 0 }, Bytes(64))
+        };
         let (few, most, many) = (of(1024), of(1 << 14), of((1 << 14) + 1));
         assert_eq!((few.windows.len(), few.windows[1].len, few.unit.as_str()), (1024, 128 << 20, "block groups of 128 MiB"));
         assert_eq!((most.windows.len(), most.unit.as_str()), (1 << 14, "block groups of 128 MiB"));

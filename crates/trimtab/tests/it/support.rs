@@ -68,6 +68,19 @@ impl LoopMount {
         Some(mount)
     }
 
+    /// A byte copy of it as it is on its device now, on a device of its own and mounted.
+    pub fn copy(&self) -> Option<Self> {
+        let mut copy = Self::scratch()?;
+        let (from, image) = (self.scratch.path().join("image"), copy.scratch.path().join("image"));
+        run("sync", &["--file-system", self.path().to_str()?])?;
+        run("cp", &["--sparse=always", from.to_str()?, image.to_str()?])?;
+        let device = FreshLoop::attach(image.to_str()?)?;
+        let node = device.node();
+        copy.device = Some(device);
+        run("mount", &["-o", "nodiscard", &node, copy.path().to_str()?])?;
+        Some(copy)
+    }
+
     /// A filesystem in memory of `mib` MiB.
     pub fn tmpfs(mib: u64) -> Option<Self> {
         let mount = Self::scratch()?;

@@ -240,6 +240,44 @@ fn btrfs_is_trimmed_where_its_chunks_are_after_a_balance() {
 }
 
 #[test]
+fn interrupted_trim_is_not_resumed_on_a_copy() {
+    let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    holes(&mount.path(), 100);
+    let state = tempfile::tempdir().unwrap();
+    let mut child = process()
+        .args(["trim", "--policy", "idle:met-per-mille=0:quiet=1h:patience=500ms"])
+        .arg(mount.path())
+        .env("TRIMTAB_STATE_DIR", state.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let kept =
+        || fs::read_dir(state.path()).unwrap().filter(|entry| entry.as_ref().unwrap().path().extension() == Some("json".as_ref())).count();
+    let patience = std::time::Instant::now() + Duration::from_secs(240);
+    while kept() == 0 {
+        assert!(std::time::Instant::now() < patience && child.try_wait().unwrap().is_none(), "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // A byte copy, UUID and all, on another device.
+    let copy = mount.copy().unwrap();
+    let trim = |path: &Path| {
+        let run = trimtab()
+            .args(["trim", "--json", "--policy", "idle:met-per-mille=0:quiet=0s"])
+            .arg(path)
+            .env("TRIMTAB_STATE_DIR", state.path())
+            .assert();
+        let document: Value = serde_json::from_slice(&run.success().get_output().stdout).unwrap();
+        document["filesystems"][0].clone()
+    };
+    let of_copy = trim(&copy.path());
+    assert_eq!((of_copy["resumed"].clone(), of_copy["complete"].clone()), (false.into(), true.into()), "{of_copy}");
+    assert!(of_copy["sent_bytes"].as_u64().unwrap() >= free(&copy.path()) / 100 * 97, "{of_copy}");
+    assert_eq!(trim(&mount.path())["resumed"], true, "the pass itself is still there");
+}
+
+#[test]
 fn an_interrupted_trim_goes_on_where_it_left_off() {
     let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let path = mount.path();
