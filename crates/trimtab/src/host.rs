@@ -11,6 +11,7 @@ pub mod discards;
 pub mod disk;
 pub mod drive;
 pub mod environment;
+pub mod fstab;
 pub mod health;
 pub mod identity;
 pub mod interference;

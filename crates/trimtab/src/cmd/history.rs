@@ -13,8 +13,9 @@ use crate::report::terse::{Terse, number};
 use crate::report::text::clean;
 use crate::store::{Filter, Store};
 use crate::sys::clock::unix_ms;
-use crate::trim::history::{BY, FILE, WORKLOAD};
+use crate::trim::history::{BY, FILE, MINIMUM, WORKLOAD};
 use crate::trim::resume::state_directory;
+use crate::trim::surface::at_least;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,8 @@ struct Event {
     /// What reached the drives, where they count.
     sent_bytes: Option<u64>,
     sent_commands: Option<u64>,
+    /// The drives may have got more.
+    sent_is_minimum: bool,
     seconds: Option<f64>,
     outcome: String,
     /// The run in the store of the history.
@@ -128,6 +131,7 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
         by: None,
         sent_bytes: None,
         sent_commands: None,
+        sent_is_minimum: false,
         seconds: None,
         outcome: event.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
         id: None,
@@ -157,6 +161,7 @@ fn of_run(run: &Run, id: String) -> Event {
         by: Some(by.to_owned()),
         sent_bytes: discards.and_then(|d| d.accepted).map(|a| a.bytes.0),
         sent_commands: discards.and_then(|d| d.accepted).map(|a| a.count),
+        sent_is_minimum: run.warnings.iter().any(|warning| warning.code == MINIMUM),
         seconds: run.phases.first().map(|phase| phase.took.as_secs_f64()),
         outcome: match (run.complete, refused) {
             (true, _) => "complete".to_owned(),
@@ -180,8 +185,8 @@ fn table(events: &Events) -> Table {
             clean(&event.path),
             clean(&event.policy),
             text(&event.by),
-            event.sent_bytes.map_or_else(not_counted, |bytes| Bytes(bytes).to_string()),
-            event.sent_commands.map(grouped).unwrap_or_default(),
+            event.sent_bytes.map_or_else(not_counted, |bytes| at_least(event.sent_is_minimum, &Bytes(bytes).to_string())),
+            event.sent_commands.map(|n| at_least(event.sent_is_minimum, &grouped(n))).unwrap_or_default(),
             event.seconds.map(|s| Nanos((s * 1e9) as u64).to_string()).unwrap_or_default(),
             clean(&event.outcome),
             text(&event.id),

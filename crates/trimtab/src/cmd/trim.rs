@@ -3,25 +3,29 @@
 mod outcome;
 mod whole;
 
-use self::outcome::{Outcome, Report, WouldSend, exit_code, finish, refusal, text};
+use self::outcome::{Failed, Outcome, PassedBy, Report, WouldSend, exit_code, finish, refusal, text};
 use self::whole::whole;
-use crate::host::discards::Meter;
+use crate::host::discards::{LayerDiscards, Meter};
+use crate::host::fstab;
 use crate::host::root::Root;
-use crate::output::Context;
+use crate::output::error::{Blocked, one_line};
 use crate::output::progress::{Counting, Progress};
+use crate::output::{self, Context};
 use crate::session::directories::run_directory;
 use crate::session::notes::Reach;
+use crate::sys::beneath::Named;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted as UserInterrupt;
 use crate::sys::priority;
 use crate::trim::delivery::{self, Delivery};
 use crate::trim::filesystem::{Filesystem, unix_now};
-use crate::trim::fitrim::{self, Obstacle};
+use crate::trim::fitrim::Obstacle;
 use crate::trim::history::{Ending, History, Pass};
 use crate::trim::lock::DriveLocks;
 use crate::trim::resume::state_directory;
 use crate::trim::surface::{Account, at_once};
 use anyhow::Context as _;
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,6 +39,7 @@ use trimtab_core::usage::UsageError;
 const EXAMPLES: &str = "\
 Examples:
   trimtab trim /                         everything, at once, in windows that are right for the filesystem
+  trimtab trim --all                     what 'fstrim --fstab' trims: every filesystem of /etc/fstab
   trimtab trim / /home --policy idle     in idle time, in commands of 5 ms at most where the drive has such
   trimtab trim /srv --policy idle:budget=2ms
   trimtab trim /srv --policy idle --finish-within 1h
@@ -52,11 +57,12 @@ While it runs the filesystem cannot be unmounted. Where others would wait longer
 idle:complete=yes sends them too. An idle trim runs with nice 10, as the services do. With --finish-within what is left when the time is over is sent at once. Only one trim runs on a drive at a time; this one waits for its
 turn (--lock-wait), also beside the daemon.
 
+A path that fails does not stop the others. --all passes by what fstrim passes by: filesystems that are not mounted, read-only, marked
+X-fstrim.notrim, not on a block device, or on a device that takes no discards.
+
 Exit status: 0 all windows trimmed, or no trim needed (hard disks), 1 something was refused or failed, 2 wrong usage, 3 a layer below is in the way (as trimtab doctor
 has it), for all of it or for one of several drives, 4 not proved (sent later, or not counted), 130 interrupted.";
 
-/// How long to wait for discards of which nothing is seen below.
-const LATE: Duration = Duration::from_secs(2);
 /// A window that is refused is left out. After this many in a row it is not a place on the drive that fails; the rest is left alone.
 const PATIENCE: Patience = Patience { tries: 1, windows: 8 };
 
@@ -65,8 +71,11 @@ const PATIENCE: Patience = Patience { tries: 1, windows: 8 };
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Mount points, or other directories on the filesystems.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
     paths: Vec<PathBuf>,
+    /// Trim what 'fstrim --fstab' trims: the filesystems of /etc/fstab that are mounted read-write, and the root filesystem.
+    #[arg(long, conflicts_with = "window")]
+    all: bool,
     /// now, or idle with settings such as idle:budget=2ms:quiet=50ms:patience=10s.
     #[arg(long, default_value = "now", value_name = "POLICY")]
     policy: String,
@@ -99,7 +108,7 @@ pub struct Args {
 impl Args {
     /// The mounts that it works on.
     pub fn reach(&self) -> Reach {
-        Reach::Paths(self.paths.clone())
+        if self.all { Reach::Everything } else { Reach::Paths(self.paths.clone()) }
     }
 }
 
@@ -116,7 +125,7 @@ fn parse_range(text: &str) -> Result<TrimWindow, String> {
     Ok(TrimWindow { start, len })
 }
 
-/// Trims, one filesystem after the other.
+/// Trims, one filesystem after the other. What fails does not stop the rest; the status is that of the worst.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let policy = How::of(args)?;
     if matches!(policy, How::Idle(_)) {
@@ -124,38 +133,85 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     interrupt::install().context("cannot handle signals")?;
     interrupt::must_finish();
-    let mut report = Report { dry_run: args.dry_run, filesystems: Vec::new() };
-    let mut seen: Vec<String> = Vec::new();
-    let mut interrupted = false;
-    args.paths.iter().try_for_each(|path| refuse_files(path))?;
-    for path in &args.paths {
-        let mut fs = Filesystem::open(path)?;
-        // Bind mounts, subvolumes, two paths on one filesystem.
-        if seen.iter().any(|id| id == fs.id()) {
-            continue;
+    let (paths, passed_by) = if args.all { in_fstab()? } else { (args.paths.clone(), Vec::new()) };
+    let mut report = Report { dry_run: args.dry_run, filesystems: Vec::new(), passed_by, failed: Vec::new() };
+    let mut trimmed: Vec<(String, String)> = Vec::new();
+    let mut errors: Vec<(&PathBuf, anyhow::Error)> = Vec::new();
+    for path in &paths {
+        match one(args, &policy, path, &mut trimmed, context) {
+            Ok(One::Done(outcome)) => report.filesystems.push(*outcome),
+            Ok(One::Again(what)) => report.passed_by.push(PassedBy { path: path.display().to_string(), why: what }),
+            // As fstrim --fstab: a device that takes no discards is no fault.
+            Err(error) if args.all && error.is::<Blocked>() => {
+                report.passed_by.push(PassedBy { path: path.display().to_string(), why: one_line(&error) });
+            }
+            Err(error) => errors.push((path, error)),
         }
-        seen.push(fs.id().to_owned());
-        let mut outcome = if args.dry_run { dry_run(args, &policy, &mut fs)? } else { trim(args, &policy, &mut fs, context)? };
-        outcome.named = other_name(path, &fs);
-        interrupted = !args.dry_run && interrupt::requested();
-        report.filesystems.push(outcome);
-        if interrupted {
+        if !args.dry_run && interrupt::requested() {
             break;
         }
     }
-    context.report("trim", 1, &report, || text(&report))?;
-    if interrupted {
+    conclude(args, context, report, errors)
+}
+
+/// The mount points of fstab to trim, and those that are passed by.
+fn in_fstab() -> anyhow::Result<(Vec<PathBuf>, Vec<PassedBy>)> {
+    let root = Root::live().context("cannot open /")?;
+    let (mut paths, mut passed_by) = (Vec::new(), Vec::new());
+    for (path, why) in fstab::to_trim(&root).context("cannot read the mount table")? {
+        match why {
+            Some(why) => passed_by.push(PassedBy { path: path.display().to_string(), why: why.to_owned() }),
+            None => paths.push(path),
+        }
+    }
+    Ok((paths, passed_by))
+}
+
+/// Prints the report, then what failed, the worst last: it decides the status.
+fn conclude(args: &Args, context: &Context, mut report: Report, mut errors: Vec<(&PathBuf, anyhow::Error)>) -> anyhow::Result<ExitCode> {
+    let alone = report.filesystems.is_empty() && report.passed_by.is_empty() && errors.len() == 1;
+    errors.sort_by_key(|(_, error)| error.is::<Blocked>());
+    errors.reverse();
+    if !alone {
+        let failed = |(path, error): &(&PathBuf, anyhow::Error)| Failed { path: path.display().to_string(), why: one_line(error) };
+        report.failed = errors.iter().map(failed).collect();
+        context.report("trim", 1, &report, || text(&report))?;
+    }
+    if !args.dry_run && interrupt::requested() {
         return Err(UserInterrupt.into());
     }
     let refused: Vec<String> = report.filesystems.iter().filter_map(refusal).collect();
-    anyhow::ensure!(refused.is_empty(), "{}", refused.join("; "));
-    Ok(exit_code(&report))
+    let refused = (!refused.is_empty()).then(|| anyhow::anyhow!("{}", refused.join("; ")));
+    let mut errors: Vec<anyhow::Error> = errors.into_iter().map(|(_, error)| error).chain(refused).collect();
+    let Some(worst) = errors.pop() else { return Ok(exit_code(&report)) };
+    errors.iter().for_each(|error| output::complain(&one_line(error)));
+    Err(worst)
+}
+
+/// What became of one path.
+enum One {
+    Done(Box<Outcome>),
+    /// Its filesystem is another path's, too.
+    Again(String),
+}
+
+/// Trims the filesystem of `path`, unless it is in `trimmed`: ids, and what they were trimmed as.
+fn one(args: &Args, policy: &How, path: &Path, trimmed: &mut Vec<(String, String)>, context: &Context) -> anyhow::Result<One> {
+    refuse_files(path)?;
+    let mut fs = Filesystem::open(path)?;
+    if let Some((_, other)) = trimmed.iter().find(|(id, _)| id == fs.id()) {
+        return Ok(One::Again(format!("on the same filesystem as {other}, trimmed once")));
+    }
+    let mut outcome = if args.dry_run { dry_run(args, policy, &mut fs)? } else { trim(args, policy, &mut fs, context)? };
+    trimmed.push((fs.id().to_owned(), path.display().to_string()));
+    outcome.named = other_name(path, &fs);
+    Ok(One::Done(Box::new(outcome)))
 }
 
 /// Whoever names a file means the file; fstrim refuses it as well.
 fn refuse_files(path: &Path) -> anyhow::Result<()> {
-    // What is not there is said by who opens it.
-    if path.metadata().is_ok_and(|found| !found.is_dir()) {
+    // A path that leads nowhere is reported when it is opened.
+    if Named::look_up(path).is_ok_and(|found| found.kind() != FileType::Directory) {
         let what = format!("cannot trim '{}': it is not a directory, and a trim is for a whole filesystem", path.display());
         return Err(UsageError::new(what).hint("name the directory where that is mounted").into());
     }
@@ -164,7 +220,7 @@ fn refuse_files(path: &Path) -> anyhow::Result<()> {
 
 /// What was named, if it is not where the filesystem is mounted.
 fn other_name(path: &Path, fs: &Filesystem) -> Option<String> {
-    let named = path.canonicalize().ok()?;
+    let named = Named::look_up(path).ok()?.real_path().ok()?;
     (named != fs.mount().mount_point).then(|| path.display().to_string())
 }
 
@@ -298,6 +354,7 @@ fn blank(args: &Args, policy: &How, fs: &Filesystem) -> Outcome {
         returned_bytes: 0,
         sent_bytes: None,
         sent_commands: None,
+        sent_is_minimum: false,
         sent_twice_bytes: 0,
         would_send: None,
         delivery: None,
@@ -349,7 +406,7 @@ fn trim(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context) -> an
         return Err(delivery::obstructed(fs, Obstacle::Device));
     }
     finish(&mut outcome, &account, started);
-    deliver(&mut outcome, fs, &meter);
+    deliver(&mut outcome, fs, meter.judge(&account.layers));
     remember(policy, fs, &account, began, &mut outcome);
     drop(locks);
     Ok(outcome)
@@ -377,13 +434,9 @@ fn remember(policy: &How, fs: &Filesystem, account: &Account, began: Nanos, outc
     }
 }
 
-/// How far the discards came.
-fn deliver(outcome: &mut Outcome, fs: &Filesystem, meter: &Meter) {
-    if meter.count().is_some_and(|c| c.count == 0) {
-        // They may still be on their way down.
-        fitrim::settle(meter, LATE);
-    }
-    outcome.layers = meter.layers();
+/// How far the discards came, by what the layers counted.
+fn deliver(outcome: &mut Outcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
+    outcome.layers = layers;
     if outcome.refused.is_empty() {
         let (delivery, remarks) = delivery::judge(fs, &outcome.layers, Bytes(outcome.returned_bytes));
         outcome.delivery = Some(delivery);

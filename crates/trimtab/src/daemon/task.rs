@@ -14,7 +14,7 @@ use crate::sys::mount_check::{self, MountCheck};
 use crate::trim::filesystem::{Filesystem, Refused, unix_now};
 use crate::trim::history::{Ending, History, Pass};
 use crate::trim::lock::{Busy, DriveLocks};
-use crate::trim::surface::{Account, Mounted, World};
+use crate::trim::surface::{Account, Mounted, World, at_least};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -424,10 +424,15 @@ impl Task {
             Some(name) if ending == Ending::Complete => Ending::Stopped(format!("{name} is gone; what it got last is not known")),
             _ => ending,
         };
+        let complete = ending == Ending::Complete;
+        if complete {
+            let before = (self.account.discards.clone(), self.account.trimming);
+            self.account.finish(&mut self.fs);
+            self.note(&before);
+        }
         // What others send now is not to be cut to the length that this pass needed.
         self.fs.unlimit_commands();
         let ended = unix_now();
-        let complete = ending == Ending::Complete;
         let account = std::mem::take(&mut self.account);
         let started = self.started.take().unwrap_or(ended);
         let took = ended.saturating_sub(started);
@@ -467,6 +472,7 @@ impl Task {
             .discards
             .accepted
             .map_or("discards are not counted".to_owned(), |s| format!("{} in {} discards reached the drives", s.bytes, s.count));
+        let sent = at_least(account.is_minimum, &sent);
         let wait = account.wait_during.map_or(String::new(), |w| format!(", others waited up to {w}"));
         format!("{}: {what}: {sent} in {took}, {} of it in requests{wait}", self.shown, account.trimming)
     }

@@ -22,6 +22,34 @@ pub struct Snapshot {
     occupied: Vec<Option<u64>>,
 }
 
+/// What each layer of a stack counted, in its order; `None` for a layer that does not count, or did not always.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts(Option<Vec<Option<Amount>>>);
+
+impl Counts {
+    /// What was counted, in the order of the stack.
+    #[must_use]
+    pub fn of(counts: &[Option<Amount>]) -> Self {
+        Self(Some(counts.to_vec()))
+    }
+
+    /// Adds what the same layers counted at another time.
+    pub fn add(&mut self, more: &Self) {
+        let Some(more) = &more.0 else { return };
+        match &mut self.0 {
+            None => self.0 = Some(more.clone()),
+            Some(sums) => sums.iter_mut().zip(more).for_each(|(sum, one)| *sum = sum.zip(*one).map(|(sum, one)| sum + one)),
+        }
+    }
+
+    /// The sum over these layers; `None` if one of them does not count, or there is none.
+    #[must_use]
+    pub fn at(&self, layers: &[usize]) -> Option<Amount> {
+        let of = |&layer: &usize| self.0.as_ref()?.get(layer).copied().flatten();
+        layers.iter().map(of).reduce(|a, b| Some(a? + b?))?
+    }
+}
+
 /// What a layer's count says about its discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -89,16 +117,24 @@ impl Snapshot {
         Self { layers: stack.layers.iter().enumerate().map(read).collect(), occupied: occupied.collect() }
     }
 
+    /// What every layer counted since `before`.
+    #[must_use]
+    pub fn counts_since(&self, before: &Self) -> Counts {
+        let one = |(i, now): (usize, &(PathBuf, Option<Amount>))| {
+            now.1.zip(before.layers.get(i).and_then(|l| l.1)).map(|(now, then)| now.since(then))
+        };
+        Counts(Some(self.layers.iter().enumerate().map(one).collect()))
+    }
+
     /// What every layer got since `before`, in the order of the stack.
     #[must_use]
     pub fn since(&self, before: &Self, stack: &Stack) -> Vec<LayerDiscards> {
-        let own: Vec<Option<Amount>> = self
-            .layers
-            .iter()
-            .enumerate()
-            .map(|(i, now)| now.1.zip(before.layers.get(i).and_then(|l| l.1)).map(|(now, then)| now.since(then)))
-            .collect();
-        let mut layers = fates(stack, &own);
+        self.judge(before, stack, &self.counts_since(before))
+    }
+
+    /// What `counts`, taken between `before` and now, say of every layer.
+    fn judge(&self, before: &Self, stack: &Stack, counts: &Counts) -> Vec<LayerDiscards> {
+        let mut layers = fates(stack, counts.0.as_deref().unwrap_or_default());
         for (layer, (now, then)) in layers.iter_mut().zip(self.occupied.iter().zip(&before.occupied)) {
             layer.given_back_bytes = now.zip(*then).map(|(now, then)| then.saturating_sub(now));
         }
@@ -170,36 +206,47 @@ impl Meter {
         Self { ends: stack.ends(), root, stack, before }
     }
 
-    /// Begins again at zero.
-    pub fn restart(&mut self) {
-        self.before = Snapshot::take(&self.root, &self.stack);
+    /// What every layer counted since the start; begins again at zero, and misses nothing between.
+    pub fn take(&mut self) -> Counts {
+        let now = Snapshot::take(&self.root, &self.stack);
+        let counts = now.counts_since(&self.before);
+        self.before = now;
+        counts
+    }
+
+    /// The lowest layers that count.
+    #[must_use]
+    pub fn ends(&self) -> &[usize] {
+        &self.ends
     }
 
     /// What reached the drives since the start, all of them together: mirrors count as often as they are. `None` if one of the lowest
     /// layers does not count.
     #[must_use]
     pub fn count(&self) -> Option<Amount> {
-        self.sum(&self.ends)
-    }
-
-    /// What the devices that the filesystem itself is on counted, whatever that means there; `None` if one of them does not count.
-    #[must_use]
-    pub fn on_top(&self) -> Option<Amount> {
-        self.sum(&self.stack.tops)
-    }
-
-    fn sum(&self, layers: &[usize]) -> Option<Amount> {
         let since = |&i: &usize| {
             let (sys, then) = self.before.layers.get(i)?;
             Some(DiskStat::read(&self.root, sys)?.discards?.since((*then)?))
         };
-        layers.iter().map(since).reduce(|a, b| Some(a? + b?))?
+        self.ends.iter().map(since).reduce(|a, b| Some(a? + b?))?
+    }
+
+    /// The counters of the device below that serves every request, where there is one such device.
+    #[must_use]
+    pub fn stat(&self) -> Option<DiskStat> {
+        DiskStat::read(&self.root, &super::interference::watched(&self.stack)?.sys)
     }
 
     /// What every layer got since the start.
     #[must_use]
     pub fn layers(&self) -> Vec<LayerDiscards> {
         Snapshot::take(&self.root, &self.stack).since(&self.before, &self.stack)
+    }
+
+    /// What `counts`, taken since the start, say of every layer.
+    #[must_use]
+    pub fn judge(&self, counts: &Counts) -> Vec<LayerDiscards> {
+        Snapshot::take(&self.root, &self.stack).judge(&self.before, &self.stack, counts)
     }
 
     /// The layers.

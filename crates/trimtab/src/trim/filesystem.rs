@@ -1,11 +1,11 @@
 //! A mounted filesystem that can be trimmed in windows, each of them counted on its devices.
 
 mod by_size;
-mod drain;
 
 pub use by_size::{BySize, ByWhich};
 
 use super::activity::{Activity, Look, OwnWrites};
+use super::drain::Drain;
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
 use super::free_space::{Counting, Known, Sendable, first_commands, sendable};
@@ -16,7 +16,7 @@ use super::watch::{Seen, Watch};
 use super::xfs;
 use crate::doctor::{Diagnosis, Doctor};
 use crate::host::block::Stack;
-use crate::host::discards::Meter;
+use crate::host::discards::{Counts, Meter};
 use crate::host::identity;
 use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
@@ -36,6 +36,8 @@ use trimtab_core::units::{Bytes, Nanos};
 /// A window that may have been cut short is trimmed again at most this often.
 const REPEATS_MAX: u32 = 4;
 
+/// How long to wait for discards of which nothing has been counted.
+const LATE: Duration = Duration::from_secs(2);
 /// Finding out where free space is may take this long. ext4 lists the metadata of all groups each time.
 const MAP_MAX: Duration = Duration::from_millis(100);
 /// So often in a row.
@@ -84,6 +86,8 @@ impl Refused {
 pub struct WindowTrim {
     /// As policies want it.
     pub outcome: TrimOutcome,
+    /// What each layer counted, with what earlier requests had left in flight.
+    pub layers: Counts,
     /// What was seen meanwhile.
     pub seen: Seen,
     /// What the device counted above what the filesystem says it sent. No error: the filesystem's own discards may still have been on
@@ -104,6 +108,11 @@ pub struct Filesystem {
     file: Option<File>,
     layout: Layout,
     meter: Meter,
+    drain: Drain,
+    /// Discards may be in flight although the request is over.
+    pending: bool,
+    /// What was counted since, and during requests that failed.
+    late: Counts,
     watch: Watch,
     limit: CommandLimit,
     activity: Activity,
@@ -175,6 +184,9 @@ impl Filesystem {
         let name = name_for_good(&mount, &file);
         Ok(Self {
             meter: Meter::of_stack(Root::live().context("cannot open /")?, stack.clone()),
+            drain: Drain::of(&mount.fs_type),
+            pending: false,
+            late: Counts::default(),
             watch: Watch::start(stat(&stack)).context("cannot start a thread")?,
             limit: CommandLimit::of_stack(&root, &stack),
             activity: Activity::new(Root::live().context("cannot open /")?, stat(&stack), OwnWrites::of(&mount, &stack)),
@@ -444,12 +456,13 @@ impl Filesystem {
             let _ = ext4.last.forget();
         }
         self.activity.before_trim();
-        self.meter.restart();
+        self.take_late();
         self.kernel_log.skip();
         self.watch.begin();
         let started = Instant::now();
         let result = self.file().and_then(|file| fitrim(file, window, min_extent));
-        let counted = drain::drain(self.activity.last(), || self.meter.count(), || self.activity.read());
+        self.drain();
+        let counts = self.meter.take();
         let took = nanos(started.elapsed());
         let seen = self.watch.end();
         self.activity.after_trim();
@@ -457,21 +470,60 @@ impl Filesystem {
             Ok(returned) => returned,
             // The last ranges may lie behind the end, which only the kernel knows exactly.
             Err(Errno::INVAL) if window.start >= self.layout.sure_until => Bytes::ZERO,
-            Err(errno) => return Err(Refused { errno, cut_short: errno == Errno::INTR }),
+            Err(errno) => return Err(self.refuse(&counts, Refused { errno, cut_short: errno == Errno::INTR })),
         };
         // The device said no, and the filesystem did not pass it on.
         if self.kernel_log.failed_discards() > 0 {
-            return Err(Refused { errno: Errno::IO, cut_short: false });
+            return Err(self.refuse(&counts, Refused { errno: Errno::IO, cut_short: false }));
         }
-        let outcome = TrimOutcome { asked: Bytes(window.len), returned, counted, took };
-        Ok(WindowTrim { outcome, seen, excess: self.excess(returned) })
+        let outcome = TrimOutcome { asked: Bytes(window.len), returned, counted: counts.at(self.meter.ends()), took };
+        let excess = self.excess(returned, &counts);
+        let mut layers = std::mem::take(&mut self.late);
+        layers.add(&counts);
+        Ok(WindowTrim { outcome, layers, seen, excess })
+    }
+
+    /// Waits for the discards that are in flight.
+    fn drain(&mut self) {
+        let (meter, activity) = (&self.meter, &self.activity);
+        let drained =
+            self.drain.wait(activity.last(), Duration::ZERO, || meter.count(), || activity.read(), crate::sys::interrupt::requested);
+        self.pending = !drained.all;
+    }
+
+    /// Begins to count at zero. What was counted since the last request belongs to it if some of its discards were in flight.
+    fn take_late(&mut self) {
+        let since = self.meter.take();
+        if self.pending {
+            self.late.add(&since);
+        }
+    }
+
+    /// What a failed request sent all the same is added to the next counts.
+    fn refuse(&mut self, counts: &Counts, reason: Refused) -> Refused {
+        self.late.add(counts);
+        reason
+    }
+
+    /// At the end of a pass: waits for discards that are in flight, and gives what was counted since the last request. `nothing_yet`:
+    /// no discard of the pass was counted, so one may be on its way to the layers that count. False: the counts are a minimum.
+    pub fn finish(&mut self, nothing_yet: bool) -> (Counts, bool) {
+        if nothing_yet {
+            fitrim::settle(&self.meter, LATE);
+        }
+        if self.pending || nothing_yet {
+            self.drain();
+            let since = self.meter.take();
+            self.late.add(&since);
+        }
+        (std::mem::take(&mut self.late), !self.pending)
     }
 
     /// What the device counted above what ext4 returns, which is what it discarded without an error. Where ext4 discards by itself as well
     /// that says nothing.
-    fn excess(&self, returned: Bytes) -> Bytes {
+    fn excess(&self, returned: Bytes, counts: &Counts) -> Bytes {
         let says = self.ext4.as_ref().is_some_and(|e| !e.online);
-        let counted = says.then(|| self.meter.on_top()).flatten();
+        let counted = says.then(|| counts.at(&self.stack.tops)).flatten();
         counted.map_or(Bytes::ZERO, |c| c.bytes.saturating_sub(returned))
     }
 
@@ -530,7 +582,10 @@ impl Ext4 {
 /// The sum of a request and its repetition; frozen or not is as of the last.
 fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
     let (a, b) = (&before.outcome, &now.outcome);
+    let mut layers = before.layers.clone();
+    layers.add(&now.layers);
     WindowTrim {
+        layers,
         outcome: TrimOutcome {
             asked: b.asked,
             returned: a.returned.saturating_add(b.returned),

@@ -3,6 +3,7 @@
 //! The length that the call returns is no proof: it means different things per filesystem. The discard counters of the
 //! devices, before and after, are ([`crate::host::discards`]).
 
+use super::drain::Drain;
 use crate::host::block::Stack;
 use crate::host::discards::Meter;
 use crate::host::mountinfo::Mount;
@@ -18,8 +19,6 @@ use trimtab_core::units::{Bytes, Nanos};
 
 /// Discards count as over when the counters have not moved for this long.
 const QUIET: Duration = Duration::from_millis(200);
-/// Time between two looks at the counters.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Discards the free extents of at least `min_extent` in `window` of the filesystem that `file` is on. Gives what the
 /// filesystem returned.
@@ -52,23 +51,15 @@ pub struct Settled {
     pub quiet: bool,
 }
 
-/// Waits until the discard counters have not moved for a while, `at_most` this long.
+/// Waits until no discard is in flight and the discard counters have not moved for a while, `at_most` this long.
 pub fn settle(meter: &Meter, at_most: Duration) -> Settled {
-    let started = Instant::now();
-    let mut counted = meter.count();
-    let mut moved = Duration::ZERO;
-    while counted.is_some() && started.elapsed() < at_most && !interrupt::requested() {
-        if started.elapsed() - moved >= QUIET {
-            return Settled { counted, went_on: nanos(moved), quiet: true };
-        }
-        std::thread::sleep(LOOK_EVERY);
-        let now = meter.count();
-        if now != counted {
-            counted = now;
-            moved = started.elapsed();
-        }
+    if meter.count().is_none() {
+        return Settled { counted: None, went_on: Nanos::ZERO, quiet: true };
     }
-    Settled { counted, went_on: nanos(moved), quiet: counted.is_none() }
+    let started = Instant::now();
+    let stop = || started.elapsed() >= at_most || interrupt::requested();
+    let drained = Drain::of("").wait(None, QUIET, || meter.count(), || meter.stat(), stop);
+    Settled { counted: meter.count(), went_on: nanos(drained.moved), quiet: drained.all }
 }
 
 fn nanos(duration: Duration) -> Nanos {

@@ -21,6 +21,9 @@ pub const WORKLOAD: &str = "trim";
 /// Setting that says who trimmed: `daemon` or `hand`.
 pub const BY: &str = "by";
 
+/// Code of the warning that the counts are a minimum.
+pub const MINIMUM: &str = "trim.minimum";
+
 /// The history's store.
 #[derive(Debug)]
 pub struct History {
@@ -157,6 +160,10 @@ fn warnings(pass: &Pass<'_>) -> Vec<Warning> {
     if let Ending::Stopped(why) = &pass.ending {
         let text = format!("stopped ({why}); the remaining windows follow when it continues");
         warnings.push(Warning { code: "trim.stopped".into(), severity: Severity::Caution, facts: Vec::new(), text });
+    }
+    if pass.account.is_minimum {
+        let (severity, text) = (Severity::Caution, pass.account.minimum_remark());
+        warnings.push(Warning { code: MINIMUM.into(), severity, facts: Vec::new(), text });
     }
     // The first few in full; all of them are in the count.
     for (window, refused) in pass.account.refusals.iter().take(20) {

@@ -1,6 +1,7 @@
 //! A mounted filesystem as the surface that a trim policy works on: looks at it, trims it, accounts for it.
 
-use super::filesystem::{ByWhich, Filesystem, Refused, unix_now};
+use super::filesystem::{ByWhich, Filesystem, Refused, WindowTrim, unix_now};
+use crate::host::discards::Counts;
 use std::time::Instant;
 use trimtab_core::discards::{Amount, Discards};
 use trimtab_core::policy::{Driver, Now, Observation, Patience, Sizes, State, Surface, Then, Trim, TrimRequest, Turn};
@@ -25,6 +26,10 @@ pub struct World {
 pub struct Account {
     /// Requests, in bytes of address space that they covered; as accepted what the devices counted.
     pub discards: Discards,
+    /// What each layer counted: [`Discards::accepted`] is their sum over the lowest ones.
+    pub layers: Counts,
+    /// Discards were still in flight when the pass ended: the counts are a minimum.
+    pub is_minimum: bool,
     /// Of the addresses of those that were carried out, all but trials', whose windows are asked for as a whole later.
     pub gone_over: Bytes,
     /// What the filesystem said it did; no proof.
@@ -46,20 +51,47 @@ pub struct Account {
 }
 
 impl Account {
-    fn add(&mut self, outcome: &TrimOutcome, trial: bool) {
+    /// Adds a request that covered `asked` bytes of addresses; `ends` are the lowest layers.
+    fn add(&mut self, trim: &WindowTrim, ends: &[usize], asked: Bytes, trial: bool) {
+        let outcome = TrimOutcome { asked, ..trim.outcome.clone() };
         let of_trial = outcome.counted.filter(|_| trial).map_or(Bytes::ZERO, |counted| counted.bytes);
         self.trials = self.trials.saturating_add(of_trial);
-        self.discards.carry_out(Amount::new(1, outcome.asked.0), outcome.counted);
+        self.layers.add(&trim.layers);
+        self.discards.carry_out(Amount::new(1, outcome.asked.0), None);
+        self.discards.accepted = self.layers.at(ends);
+        self.excess = self.excess.saturating_add(trim.excess);
+        self.wait_during = self.wait_during.max(trim.seen.wait_max_behind);
         self.gone_over = self.gone_over.saturating_add(if trial { Bytes::ZERO } else { outcome.asked });
         self.returned = self.returned.saturating_add(outcome.returned);
         self.trimming = self.trimming.saturating_add(outcome.took);
         self.longest = self.longest.max(outcome.took);
     }
 
+    /// Adds discards that were in flight after the last request of a pass. Waits for them, unless the user stops it.
+    pub fn finish(&mut self, fs: &mut Filesystem) {
+        let none = self.discards.accepted.is_some_and(|accepted| accepted.count == 0);
+        let (late, all) = fs.finish(none);
+        self.layers.add(&late);
+        self.discards.accepted = self.layers.at(&fs.stack().ends());
+        self.is_minimum = !all;
+    }
+
+    /// Why the counts are a minimum.
+    #[must_use]
+    pub fn minimum_remark(&self) -> String {
+        "discards were still in flight at the end: the drives may have got more than was counted".to_owned()
+    }
+
     fn refuse(&mut self, window: TrimWindow, reason: Refused) {
         self.discards.refuse(Amount::new(1, window.len), reason.errno.raw_os_error());
         self.refusals.push((window, reason));
     }
+}
+
+/// A count in words; `is_minimum`: it may be more.
+#[must_use]
+pub fn at_least(is_minimum: bool, count: &str) -> String {
+    format!("{}{count}", if is_minimum { "at least " } else { "" })
 }
 
 /// A mounted filesystem as a policy sees it, with an account of what it was asked for.
@@ -118,9 +150,7 @@ impl Surface for Mounted<'_> {
                 if window.len < request.window.len && self.fs.has_nothing_for(&request, &done.outcome) {
                     done.outcome.asked = Bytes(request.window.len);
                 }
-                self.account.add(&done.outcome, request.trial);
-                self.account.excess = self.account.excess.saturating_add(done.excess);
-                self.account.wait_during = self.account.wait_during.max(done.seen.wait_max_behind);
+                self.account.add(&done, &self.fs.stack().ends(), done.outcome.asked, request.trial);
                 Trim::Done { outcome: done.outcome, waited: done.seen.wait_max }
             }
             Err(reason) => {
@@ -143,9 +173,7 @@ impl Mounted<'_> {
             Ok(ByWhich::PutOff) => Trim::PutOff,
             Ok(ByWhich::Size(done)) => {
                 if let Some((trim, range)) = done.trim.as_ref().zip(done.range) {
-                    self.account.add(&TrimOutcome { asked: Bytes(range.len), ..trim.outcome.clone() }, request.trial);
-                    self.account.excess = self.account.excess.saturating_add(trim.excess);
-                    self.account.wait_during = self.account.wait_during.max(trim.seen.wait_max_behind);
+                    self.account.add(trim, &self.fs.stack().ends(), Bytes(range.len), request.trial);
                     self.account.gone_over =
                         self.account.gone_over.saturating_sub(if request.trial { Bytes::ZERO } else { Bytes(range.len) });
                 }
@@ -178,6 +206,7 @@ pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, m
         let turn = driver.turn(&mut Mounted { fs, world, account: &mut account, only: Some(windows) });
         let over = matches!(turn, Turn::Nothing | Turn::Wait(_) | Turn::Refused { then: Then::Never, .. });
         if over || stop(&account) {
+            account.finish(fs);
             return account;
         }
     }
@@ -186,18 +215,19 @@ pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, m
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trim::watch::Seen;
 
     #[test]
     fn what_is_tried_before_its_window_is_sent_twice_and_gone_over_once() {
-        let outcome = |asked, bytes| TrimOutcome {
-            asked: Bytes(asked),
-            returned: Bytes(bytes),
-            counted: Some(Amount::new(1, bytes)),
-            took: Nanos(7),
+        let trim = |asked, bytes| WindowTrim {
+            outcome: TrimOutcome { asked: Bytes(asked), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos(7) },
+            layers: Counts::of(&[Some(Amount::new(1, bytes))]),
+            seen: Seen::default(),
+            excess: Bytes::ZERO,
         };
         let mut account = Account::default();
-        account.add(&outcome(10, 8), true);
-        account.add(&outcome(100, 80), false);
+        account.add(&trim(10, 8), &[0], Bytes(10), true);
+        account.add(&trim(100, 80), &[0], Bytes(100), false);
         assert_eq!((account.discards.asked, account.gone_over), (Amount::new(2, 110), Bytes(100)));
         assert_eq!((account.discards.accepted, account.trials), (Some(Amount::new(2, 88)), Bytes(8)));
     }

@@ -59,6 +59,7 @@ mod sweep;
 mod sysroot;
 mod tidy;
 mod trim;
+mod trim_slow;
 mod verify;
 mod virtual_ssd;
 mod windowed_trim;

@@ -539,9 +539,19 @@ fn a_file_is_refused_and_a_directory_stands_for_its_filesystem() {
     let sent = counted(&path, || {
         let one_line = || predicate::str::contains("not a directory").and(predicate::str::contains("\n").count(1));
         trimtab().arg("trim").arg(path.join("file")).assert().code(2).stdout("").stderr(one_line());
-        trimtab().arg("trim").arg(&path).arg(mount.device()).assert().code(2).stdout("").stderr(one_line());
     });
-    assert_eq!(sent, (0, 0), "nothing is trimmed before all is looked at");
+    assert_eq!(sent, (0, 0));
+    // One that cannot be trimmed does not stop the others, and is said with its status.
+    let bad = [Path::new(&mount.device()).to_owned(), "/nowhere".into(), "/proc".into()];
+    let run = trimtab().args(["trim", "--json"]).args(&bad).arg(&path).arg(path.join("directory")).assert().code(2);
+    let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    assert_eq!(document["filesystems"][0]["path"], path.to_str().unwrap());
+    assert!(document["filesystems"][0]["sent_bytes"].as_u64() > Some(0), "{document}");
+    let paths = |what: &str| document[what].as_array().unwrap().iter().map(|one| one["path"].clone()).collect::<Vec<_>>();
+    assert_eq!(paths("failed").len(), bad.len(), "{document}");
+    assert_eq!(paths("passed_by"), [path.join("directory").to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    assert_eq!(said.lines().count(), bad.len(), "{said}");
     for more in [&["--dry-run"][..], &[]] {
         let run = trimtab().arg("trim").arg(path.join("directory")).args(more).assert().success();
         let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();

@@ -5,7 +5,7 @@ use crate::output::error::{BLOCKED, NOT_PROVED};
 use crate::output::lines::prose;
 use crate::report::layout;
 use crate::trim::delivery::Delivery;
-use crate::trim::surface::Account;
+use crate::trim::surface::{Account, at_least};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -48,16 +48,18 @@ pub struct Outcome {
     pub free_bytes: u64,
     pub asked_bytes: u64,
     pub returned_bytes: u64,
-    /// What the lowest layers counted, all of them together; absent if they do not count.
+    /// What the lowest of `layers` counted, all of them together; absent if they do not count.
     pub sent_bytes: Option<u64>,
     pub sent_commands: Option<u64>,
+    /// Discards were still in flight at the end, so that the counts are a minimum.
+    pub sent_is_minimum: bool,
     /// Of these bytes, what was sent twice: by itself, to learn what a command costs, and with its window.
     pub sent_twice_bytes: u64,
     /// For a dry run: what would be sent, where the filesystem says where its free space lies.
     pub would_send: Option<WouldSend>,
     /// Whether that is all of it, on every leg; absent for a dry run.
     pub delivery: Option<Delivery>,
-    /// What each layer counted from the first request to the last.
+    /// What each layer counted while requests ran.
     pub layers: Vec<LayerDiscards>,
     pub refused: Vec<RefusedWindow>,
     pub seconds: f64,
@@ -68,10 +70,26 @@ pub struct Outcome {
     pub remarks: Vec<String>,
 }
 
+/// A path that was not trimmed, which is no fault.
+#[derive(Debug, Serialize)]
+pub struct PassedBy {
+    pub path: String,
+    pub why: String,
+}
+
+/// A path that could not be trimmed.
+#[derive(Debug, Serialize)]
+pub struct Failed {
+    pub path: String,
+    pub why: String,
+}
+
 #[derive(Serialize)]
 pub struct Report {
     pub dry_run: bool,
     pub filesystems: Vec<Outcome>,
+    pub passed_by: Vec<PassedBy>,
+    pub failed: Vec<Failed>,
 }
 
 /// The worst of all filesystems.
@@ -100,6 +118,10 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     outcome.returned_bytes = account.returned.0;
     outcome.sent_bytes = account.discards.accepted.map(|s| s.bytes.0);
     outcome.sent_commands = account.discards.accepted.map(|s| s.count);
+    outcome.sent_is_minimum = account.is_minimum;
+    if account.is_minimum {
+        outcome.remarks.push(account.minimum_remark());
+    }
     outcome.sent_twice_bytes = account.trials.0;
     if account.trials > Bytes::ZERO {
         outcome.remarks.push(format!(
@@ -128,9 +150,15 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
 }
 
 pub fn text(report: &Report) -> String {
-    if report.dry_run {
-        return dry_text(report);
+    let passed_by = report.passed_by.iter().map(|p| prose(&format!("{}: passed by: {}", p.path, p.why))).collect::<String>();
+    match (report.filesystems.is_empty(), report.dry_run) {
+        (true, _) => passed_by,
+        (_, true) => format!("{}\n{passed_by}", dry_text(report)),
+        _ => format!("{}{passed_by}", table_text(report)),
     }
+}
+
+fn table_text(report: &Report) -> String {
     let mut table =
         Table::new("", &["filesystem", "reached the drives", "commands", "free", "requests", "refused", "time", "others waited"])
             .when_narrow(Narrow::Records);
@@ -142,8 +170,8 @@ pub fn text(report: &Report) -> String {
         };
         table.row([
             format!("{} [{}]", f.path, f.fs_type),
-            f.sent_bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string()),
-            f.sent_commands.map_or("-".to_owned(), grouped),
+            f.sent_bytes.map_or("not counted".to_owned(), |b| at_least(f.sent_is_minimum, &Bytes(b).to_string())),
+            f.sent_commands.map_or("-".to_owned(), |n| at_least(f.sent_is_minimum, &grouped(n))),
             Bytes(f.free_bytes).to_string(),
             grouped(f.requests),
             grouped(f.refused.len() as u64),

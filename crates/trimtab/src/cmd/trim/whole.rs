@@ -6,12 +6,13 @@ use crate::output::Context;
 use crate::output::progress::Progress;
 use crate::sys::interrupt;
 use crate::trim::filesystem::{Filesystem, unix_now};
+use crate::trim::free_space::Sendable;
 use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
 use crate::trim::surface::{Account, Mounted, World};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trimtab_core::policy::{Driver, Then, Turn};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_core::policy::{Driver, IdleSettings, Then, Turn};
+use trimtab_core::units::{Bytes, Nanos, grouped};
 
 /// All windows, under the policy, from where an interrupted pass left off.
 pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
@@ -42,13 +43,33 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     if !outcome.resumed {
         pass.driver.force();
     }
+    if let How::Idle(settings) = policy {
+        let windows = fs.layout().windows.clone();
+        if let Some(remark) = fs.would_send(&windows, super::least(args, policy)).and_then(|(sendable, _)| duration(settings, &sendable)) {
+            context.remark(&format!("{}: {remark}", outcome.path));
+        }
+    }
     let progress = view(context, Path::new(&outcome.path), fs.layout().windows.iter());
     let ended = pass.run(fs, progress);
+    pass.account.finish(fs);
     outcome.remarks.extend(pass.unsaved.take());
     outcome.remarks.extend(pass.driver.policy().learned().map(|cost| format!("trims take {cost}")));
     outcome.remarks.extend(pass.driver.policy().remark());
     outcome.complete = ended && pass.account.refusals.is_empty();
     Ok(pass.account)
+}
+
+/// How long an idle pass may take that sends so much; `None` where that is bounded, or nothing is to be sent.
+fn duration(settings: &IdleSettings, sendable: &Sendable) -> Option<String> {
+    if settings.finish_within > Nanos::ZERO || sendable.extents == 0 {
+        return None;
+    }
+    let busy = Nanos(settings.patience.0.saturating_mul(sendable.extents));
+    Some(format!(
+        "up to {} in {} free extents to send in idle moments; on a drive that is never idle this takes up to {busy}; --finish-within TIME bounds it",
+        Bytes(sendable.bytes),
+        grouped(sendable.extents)
+    ))
 }
 
 /// A policy without its settings. A trim of another kind goes over the same in another order, and an idle one may have left something.
@@ -128,4 +149,18 @@ impl WholePass<'_> {
 fn wait(until: Nanos) {
     let left = Duration::from_nanos(until.saturating_sub(unix_now()).0);
     std::thread::sleep(left.min(Duration::from_millis(100)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_pass_says_how_long_it_may_take_unless_it_is_bounded() {
+        let sendable = Sendable { bytes: 3_000_000_000, extents: 24 };
+        let said = duration(&IdleSettings::default(), &sendable).unwrap();
+        assert!(said.contains("3.00 GB in 24 free extents") && said.contains("up to 24 min") && said.contains("--finish-within"), "{said}");
+        assert_eq!(duration(&IdleSettings { finish_within: Nanos(1), ..IdleSettings::default() }, &sendable), None);
+        assert_eq!(duration(&IdleSettings::default(), &Sendable { bytes: 0, extents: 0 }), None);
+    }
 }
