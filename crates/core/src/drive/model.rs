@@ -3,7 +3,7 @@
 use super::spec::SpecError;
 use super::ssd::SnapshotError;
 use crate::drive::hdd::Hdd;
-use crate::drive::spec::{DriveSpec, Geometry, Medium, SlcSize, Thermal};
+use crate::drive::spec::{DriveSpec, Flash, Geometry, Medium, SlcSize, Thermal};
 use crate::drive::ssd::Ssd;
 use crate::drive::{Device, Extent};
 use crate::run::pictures::Superblock;
@@ -17,29 +17,69 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// `spec` with another capacity: over-provisioning, the SLC cache, the cache for mapping tables and what may be written before the drive throttles for the
-/// sake of its life stay in proportion. Channels, dies and the write cache, which go with the speed, stay as they are.
+/// sake of its life stay in proportion. Channels, dies and the write cache, which go with the speed, stay as they are. A drive with too few superblocks for
+/// that has smaller ones.
+///
+/// # Errors
+/// No such drive is possible; the hint has the nearest sizes that are.
 pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageError> {
     let Some(size) = size else { return Ok(spec) };
-    let scaled = scaled(spec.clone(), size);
-    match scaled.validate() {
-        Ok(()) => Ok(scaled),
-        Err(problem) => {
-            let error = UsageError::new(format!("a size of {size} is not possible: {problem}"));
-            Err(match enough(&spec).filter(|enough| *enough > size) {
-                Some(enough) => error.hint(format!("{}GiB is enough for this drive", enough.0 >> 30)),
-                None => error,
-            })
+    possible(&spec, size).map_err(|problem| {
+        let mib = |size: Bytes| format!("{}MiB", size.0 >> 20);
+        let error = UsageError::new(format!("a size of {size} is not possible: {problem}"));
+        match (nearest_possible(&spec, size, false), nearest_possible(&spec, size, true)) {
+            (Some(smaller), Some(larger)) => error.hint(format!("{} and {} are possible for this drive", mib(smaller), mib(larger))),
+            (Some(size), None) | (None, Some(size)) => error.hint(format!("{} is possible for this drive", mib(size))),
+            (None, None) => error,
         }
-    }
+    })
 }
 
-/// The first size in whole GiB, each a quarter larger than the one before, at which `spec` is possible.
-fn enough(spec: &DriveSpec) -> Option<Bytes> {
-    let larger = |gib: &u64| Some(gib + gib.div_ceil(4));
-    core::iter::successors(Some(1), larger)
-        .map(|gib| Bytes(gib << 30))
-        .take_while(|size| size.0 <= spec.capacity_bytes)
-        .find(|size| scaled(spec.clone(), *size).validate().is_ok())
+/// `spec` at `size`, with the largest superblocks that allow it.
+fn possible(spec: &DriveSpec, size: Bytes) -> Result<DriveSpec, SpecError> {
+    let as_is = scaled(spec.clone(), size);
+    let Err(problem) = as_is.validate() else { return Ok(as_is) };
+    let smaller = smaller_superblocks(spec).map(|spec| scaled(spec, size));
+    smaller.into_iter().find(|spec| spec.validate().is_ok()).ok_or(problem)
+}
+
+/// The nearest size in whole MiB, within a thirty-second, at which `spec` is possible.
+fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Option<Bytes> {
+    const MIB: u64 = 1 << 20;
+    const STEP_SHARE: u64 = 32;
+    let next = |size: &u64| {
+        let step = (size / STEP_SHARE).max(MIB);
+        if larger { size.checked_add(step).filter(|size| *size <= 1 << 50) } else { size.checked_sub(step).filter(|size| *size > 0) }
+    };
+    let whole = |size: u64| Bytes(if larger { size.div_ceil(MIB) } else { size / MIB } * MIB);
+    core::iter::successors(Some(size), next).map(whole).find(|size| size.0 > 0 && possible(spec, *size).is_ok())
+}
+
+/// `spec` with superblocks of half the size, a quarter and so on, as large as it is. None for a disk.
+pub(crate) fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> {
+    let pages = spec.flash().map_or(0, |flash| flash.geometry.pages_per_block);
+    let fewer = core::iter::successors(Some(pages / 2), |pages| Some(pages / 2)).take_while(|pages| *pages > 0);
+    fewer.map(|pages| {
+        let mut spec = spec.clone();
+        if let Medium::Flash(flash) = &mut spec.medium {
+            with_pages(flash, pages);
+        }
+        spec
+    })
+}
+
+/// Gives blocks about `pages` pages, and planes as many more blocks. Gives the share that is left of a block.
+pub(crate) fn with_pages(flash: &mut Flash, pages: u32) -> f64 {
+    let geometry = &mut flash.geometry;
+    let before = geometry.pages_per_block;
+    // With one bit a cell a block has a whole number of rows: of 26 pages of three bits 8 would be left, where of 512 it is 170.
+    let bits = if flash.slc_cache.is_some() { u32::from(geometry.bits_per_cell.max(1)) } else { 1 };
+    geometry.pages_per_block = (pages / bits * bits).clamp(bits.min(before), before);
+    let (left, whole) = (u64::from(geometry.pages_per_block), u64::from(before));
+    geometry.blocks_per_plane = u32::try_from((u64::from(geometry.blocks_per_plane) * whole).div_ceil(left)).unwrap_or(u32::MAX);
+    // An erasure takes as long for each page as before.
+    flash.nand.erase_ns = (u128::from(flash.nand.erase_ns) * u128::from(left) / u128::from(whole)) as u64;
+    left as f64 / whole as f64
 }
 
 /// Over-provisioning (T - U) / U of a geometry, in per mille, rounded up.
@@ -48,7 +88,7 @@ pub(crate) fn over_provisioning_permille(geometry: &Geometry, capacity_bytes: u6
     u32::try_from(permille).unwrap_or(u32::MAX)
 }
 
-/// As [`sized`], but whether there can be such a drive is not asked yet.
+/// `spec` at another capacity as [`sized`] makes it, with superblocks of the same size, which may be too few.
 pub(crate) fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
     let block = u64::from(spec.logical_block_bytes);
     let capacity = size / block * block;
@@ -338,5 +378,66 @@ impl Model for Ssd {
             last.insert(fate.extent, fate.survives);
         }
         last.into_iter().filter(|(_, survives)| !survives).map(|(extent, _)| extent).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::DataClass;
+    use crate::drive::Command;
+    use crate::drive::shipped;
+    use crate::drive::spec::file::parse;
+    use alloc::string::ToString as _;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn every_shipped_drive_has_every_size_from_256_mib() {
+        for text in shipped::files() {
+            let full = parse(text).unwrap().spec;
+            let sizes = [256, 257, 300, 333, 512, 1000, 1024, 1500, 2048, 3000, 4096, 8192, 16_384, 65_536].map(|mib| mib * MIB);
+            for size in sizes.into_iter().chain([1_000_000_000, 2_000_000_000, full.capacity_bytes, 2 * full.capacity_bytes]) {
+                let spec = sized(full.clone(), Some(Bytes(size))).unwrap_or_else(|error| panic!("{} at {size}: {error:?}", full.name));
+                assert_eq!(spec.capacity_bytes, size / u64::from(full.logical_block_bytes) * u64::from(full.logical_block_bytes));
+                let (Some(flash), Some(of_full)) = (spec.flash(), full.flash()) else { continue };
+                assert_eq!(spec, sized(full.clone(), Some(Bytes(size))).unwrap());
+                let spare = |geometry: &Geometry, capacity: u64| geometry.raw_bytes() as f64 / capacity as f64;
+                let (small, large) = (spare(&flash.geometry, spec.capacity_bytes), spare(&of_full.geometry, full.capacity_bytes));
+                assert!(small >= large - 0.001, "{} at {size}: {small} of {large} raw", full.name);
+                assert_eq!(flash.geometry.dies(), of_full.geometry.dies(), "{}", full.name);
+            }
+        }
+    }
+
+    #[test]
+    fn small_shipped_drives_take_writes_for_good() {
+        for drive in shipped::drives() {
+            let spec = sized(drive.spec, Some(Bytes(256 * MIB))).unwrap();
+            let Some(flash) = spec.flash() else { continue };
+            let mut ssd = Ssd::new(&spec, 1).unwrap();
+            let (unit, mut now) = (flash.ftl.mapping_unit_bytes.max(1 << 16), Nanos::ZERO);
+            let mut rng = crate::rng::Stream::new(1, "small");
+            for nth in 0..12_000 {
+                let at = if nth < 4096 { nth * unit } else { rng.below(spec.capacity_bytes / unit) * unit };
+                let extent = Extent { offset: at % spec.capacity_bytes, len: unit };
+                let done = ssd.submit(now, &Command::Write(extent, DataClass::Random));
+                assert_eq!(done.result, Ok(()), "{} write {nth}", spec.name);
+                now = done.done;
+            }
+            ssd.check_invariants().unwrap_or_else(|broken| panic!("{}: {broken}", spec.name));
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_name_nearest_possible_ones() {
+        let spec = shipped::drive("crucial-m4-128gb").spec;
+        let refused = |size: u64| sized(spec.clone(), Some(Bytes(size))).unwrap_err().advice().unwrap().to_string();
+        for (size, larger) in [(MIB / 2, true), (1 << 49, false)] {
+            let hint = refused(size);
+            let mib: u64 = hint.split("MiB").next().unwrap().parse().unwrap();
+            assert!((mib * MIB > size) == larger && hint.ends_with("is possible for this drive"), "{hint}");
+            assert!(sized(spec.clone(), Some(Bytes(mib * MIB))).is_ok(), "{hint}");
+        }
     }
 }

@@ -110,7 +110,7 @@ impl Small {
 
 /// Makes superblocks smaller where there would be too few at `size`, and what else goes with the capacity. Gives the share that is left of a superblock.
 fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
-    let geometry = &mut flash.geometry;
+    let geometry = &flash.geometry;
     let raw = geometry.raw_bytes() as f64 * size.as_f64() / capacity as f64;
     let wanted = raw / SUPERBLOCKS_MIN as f64;
     let pages = geometry.pages_per_block;
@@ -118,16 +118,9 @@ fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
     if fewer >= pages {
         return 1.0;
     }
-    // With one bit a cell a block has a whole number of rows: of 26 pages of three bits 8 would be left, where of 512 it is 170.
-    let bits = if flash.slc_cache.is_some() { u32::from(geometry.bits_per_cell.max(1)) } else { 1 };
-    let whole = fewer.max(PAGES_MIN.min(pages)) / bits * bits;
-    geometry.pages_per_block = whole.clamp(bits, pages);
-    let share = f64::from(geometry.pages_per_block) / f64::from(pages);
-    geometry.blocks_per_plane = libm::ceil(f64::from(geometry.blocks_per_plane) / share) as u32;
+    let share = model::with_pages(flash, fewer.max(PAGES_MIN.min(pages)));
     // The buffer keeps its proportion to the superblocks, but still holds what all dies take at once.
     flash.write_cache.bytes = ((flash.write_cache.bytes as f64 * share) as u64).max(CACHE_MIN.min(flash.write_cache.bytes));
-    // An erasure takes as long for each page as before.
-    flash.nand.erase_ns = (flash.nand.erase_ns as f64 * share) as u64;
     share
 }
 

@@ -222,8 +222,22 @@ fn changed_by(drive: Drive, mut section: Section<'_>) -> Result<Changed, Wrong> 
     Ok(Changed { drive: made, few })
 }
 
-/// `drive` at a capacity, with over-provisioning in per mille if that is `asked` for, and with the fields that are left in `section`.
-fn at_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, Wrong> {
+/// `drive` at a capacity, with over-provisioning in per mille if that is `asked` for, and with the fields that are left in `section`. Where superblocks are
+/// too few at that capacity, and their pages are not set, they are smaller.
+fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, Wrong> {
+    let as_is = of_capacity(drive.clone(), capacity, asked, section);
+    if capacity.is_none() || section.values.contains_key("flash.geometry.pages_per_block") {
+        return as_is;
+    }
+    let smaller = || model::smaller_superblocks(&drive.spec).map(|spec| Drive { spec, ..drive.clone() });
+    as_is.or_else(|wrong| match wrong.key {
+        Some(_) => Err(wrong),
+        None => smaller().find_map(|drive| of_capacity(drive, capacity, asked, section).ok()).ok_or(wrong),
+    })
+}
+
+/// The same with the superblocks of `drive`.
+fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, Wrong> {
     let before = drive.spec.clone();
     let spare = drive.spec.flash().map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
     if let Some(capacity) = capacity {
