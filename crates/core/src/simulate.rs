@@ -9,7 +9,7 @@ pub mod steered;
 pub mod timing;
 
 use crate::analysis::change_points::{Options, knees};
-use crate::analysis::steady::{SteadyState, steady_state};
+use crate::analysis::steady::steady_state;
 use crate::data::DataClass;
 use crate::drive::interface::Interface;
 use crate::drive::model::{self, Model, Unlasting};
@@ -487,10 +487,12 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     // No rate lasts that heat or the flash's life has yet to bring down.
     rounds.iter_mut().zip(sampled.unlasting(group)).filter(|(_, later)| later.is_some()).for_each(|(round, _)| *round = f64::NAN);
     let round_bytes: Vec<Bytes> = bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
-    if let SteadyState::Reached(window) = steady_state(&rounds, &round_bytes, capacity) {
+    let knees = knees(&rates, &Options::default());
+    let settled = knees.last().map_or(0, |knee| knee.index.div_ceil(group));
+    if let Some(window) = steady_state(&rounds, &round_bytes, capacity, settled).window() {
         metrics.push(rate(metrics::WRITE_RATE_STEADY, window.average));
     }
-    for (n, knee) in (1..).zip(knees(&rates, &Options::default())) {
+    for (n, knee) in (1..).zip(knees) {
         let before: Bytes = bytes[..knee.index].iter().copied().sum();
         metrics.push(metric(&format!("write.rate.knee-{n}.written"), Unit::Bytes, Better::Neither, before.as_f64()));
         metrics.push(metric(&format!("write.rate.knee-{n}.rate"), Unit::MegabytesPerSecond, Better::Neither, knee.after));
@@ -527,7 +529,7 @@ fn not_steady(written: u64, capacity: Bytes, later: Option<Unlasting>) -> Warnin
         None => (
             "steady-state.not-reached",
             vec![Field::new("written-capacities", three_digits(written as f64 / capacity.as_f64()))],
-            "steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after one capacity written) was not reached; write more".to_owned(),
+            "steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after one capacity written and after the last knee) was not reached; write more".to_owned(),
         ),
     };
     Warning { code: code.to_owned(), severity: Severity::Note, facts, text }

@@ -6,7 +6,8 @@
 //!   10 % of that average.
 //!
 //! No round counts that began before the target had been written over once: until then a drive may still be
-//! filling flash that has never been written, and looks steady while it does.
+//! filling flash that has never been written, and looks steady while it does. No round counts before the last knee
+//! either, because the run left that level.
 
 use crate::units::Bytes;
 
@@ -72,8 +73,13 @@ impl Window {
 /// Whether and where a series of rounds became steady.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SteadyState {
-    /// This is the first window that satisfies the rule; the steady level is its average.
-    Reached(Window),
+    /// The series is steady until its end.
+    Reached {
+        /// Index of the first round of the first window that satisfies the rule.
+        since: usize,
+        /// The last window that satisfies the rule; the steady level is its average.
+        window: Window,
+    },
     /// Fewer than five rounds began after the target had been written over once.
     TooFewRounds {
         /// Rounds that count.
@@ -81,7 +87,8 @@ pub enum SteadyState {
         /// Written in all rounds together.
         written: Bytes,
     },
-    /// There were enough rounds, but no window satisfied the rule. This is the last one that has an average.
+    /// There were enough rounds, but no window satisfied the rule, or the rounds after it left its level. This is the last
+    /// window that has an average.
     NotSteady(Option<Window>),
 }
 
@@ -90,23 +97,23 @@ impl SteadyState {
     #[must_use]
     pub const fn window(&self) -> Option<Window> {
         match self {
-            Self::Reached(window) => Some(*window),
+            Self::Reached { window, .. } => Some(*window),
             _ => None,
         }
     }
 }
 
 /// Applies the rule to `rounds` (one value a round: IOPS, MB/s or a latency), of which round `i` wrote
-/// `bytes_written_per_round[i]` to a target of `target_size`.
+/// `bytes_written_per_round[i]` to a target of `target_size`. Rounds before index `settled`, the last knee, do not count.
 ///
 /// Write `Bytes::ZERO` as the target's size if it has been preconditioned already. A round without a figure in
 /// `bytes_written_per_round` counts as having written nothing.
 #[must_use]
-pub fn steady_state(rounds: &[f64], bytes_written_per_round: &[Bytes], target_size: Bytes) -> SteadyState {
+pub fn steady_state(rounds: &[f64], bytes_written_per_round: &[Bytes], target_size: Bytes, settled: usize) -> SteadyState {
     let mut written = Bytes::ZERO;
     let mut first_counting = rounds.len();
     for i in 0..rounds.len() {
-        if written >= target_size && first_counting == rounds.len() {
+        if i >= settled && written >= target_size && first_counting == rounds.len() {
             first_counting = i;
         }
         written = written.saturating_add(bytes_written_per_round.get(i).copied().unwrap_or(Bytes::ZERO));
@@ -115,16 +122,20 @@ pub fn steady_state(rounds: &[f64], bytes_written_per_round: &[Bytes], target_si
     if counting < ROUNDS {
         return SteadyState::TooFewRounds { counting, written };
     }
-    let mut last = None;
-    for first in first_counting..=rounds.len() - ROUNDS {
-        if let Some(window) = Window::at(rounds, first) {
-            if window.is_steady() {
-                return SteadyState::Reached(window);
-            }
-            last = Some(window);
+    let windows = || (first_counting..=rounds.len() - ROUNDS).filter_map(|first| Window::at(rounds, first));
+    let steady = || windows().filter(Window::is_steady);
+    match (steady().next(), steady().last()) {
+        (Some(first), Some(window)) if holds(&rounds[rounds.len() - ROUNDS..], window.average) => {
+            SteadyState::Reached { since: first.first, window }
         }
+        _ => SteadyState::NotSteady(windows().last()),
     }
-    SteadyState::NotSteady(last)
+}
+
+/// Whether the mean of the last rounds still lies at `level`, as closely as the best linear fit of a window must.
+fn holds(last: &[f64], level: f64) -> bool {
+    let (sum, count) = last.iter().filter(|value| value.is_finite()).fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    libm::fabs(sum / f64::from(count) - level) <= EXCURSION_MAX * level
 }
 
 #[cfg(test)]
@@ -140,16 +151,16 @@ mod tests {
     fn both_halves_of_the_rule_are_needed() {
         // Range 20 % exactly and no slope: steady.
         let level = [100.0, 110.0, 90.0, 110.0, 100.0];
-        let window = steady_state(&level, &[], Bytes::ZERO).window().unwrap();
+        let window = steady_state(&level, &[], Bytes::ZERO, 0).window().unwrap();
         assert_eq!((window.average, window.range, window.excursion), (102.0, 20.0 / 102.0, 0.0));
         assert_eq!((window.first, window.end()), (0, 5));
         // A line from 106 down to 94: range 11.8 %, excursion 12 %: the fit alone forbids it.
         let falling = [106.0, 103.0, 100.0, 97.0, 94.0];
-        let SteadyState::NotSteady(Some(window)) = steady_state(&falling, &[], Bytes::ZERO) else { panic!("falls") };
+        let SteadyState::NotSteady(Some(window)) = steady_state(&falling, &[], Bytes::ZERO, 0) else { panic!("falls") };
         assert!(window.range <= RANGE_MAX && (window.excursion - 0.12).abs() < 1e-12 && window.slope == -3.0);
         // One outlier in the middle: no slope at all, range 25 %.
         let peak = [100.0, 100.0, 126.0, 100.0, 100.0];
-        let SteadyState::NotSteady(Some(window)) = steady_state(&peak, &[], Bytes::ZERO) else { panic!("peaks") };
+        let SteadyState::NotSteady(Some(window)) = steady_state(&peak, &[], Bytes::ZERO, 0) else { panic!("peaks") };
         assert!(window.excursion == 0.0 && window.range > RANGE_MAX);
     }
 
@@ -157,30 +168,49 @@ mod tests {
     fn no_round_counts_before_the_target_has_been_written_over() {
         let rounds = [100.0; 20];
         let written = [Bytes(10 * GB); 20];
-        let window = steady_state(&rounds, &written, Bytes(95 * GB)).window().unwrap();
-        assert_eq!(window.first, 10, "100 GB of 95 GB had been written when round 10 began");
+        let SteadyState::Reached { since, window } = steady_state(&rounds, &written, Bytes(95 * GB), 0) else { panic!("steady") };
+        assert_eq!((since, window.first), (10, 15), "100 GB of 95 GB had been written when round 10 began");
         assert_eq!(
-            steady_state(&rounds[..14], &written, Bytes(95 * GB)),
+            steady_state(&rounds[..14], &written, Bytes(95 * GB), 0),
             SteadyState::TooFewRounds { counting: 4, written: Bytes(140 * GB) }
         );
-        assert_eq!(steady_state(&rounds, &[], Bytes(1)), SteadyState::TooFewRounds { counting: 0, written: Bytes::ZERO });
-        assert_eq!(steady_state(&[], &[], Bytes::ZERO), SteadyState::TooFewRounds { counting: 0, written: Bytes::ZERO });
+        assert_eq!(steady_state(&rounds, &[], Bytes(1), 0), SteadyState::TooFewRounds { counting: 0, written: Bytes::ZERO });
+        assert_eq!(steady_state(&[], &[], Bytes::ZERO, 0), SteadyState::TooFewRounds { counting: 0, written: Bytes::ZERO });
     }
 
     #[test]
     fn rounds_without_a_value_are_never_steady() {
-        assert_eq!(steady_state(&[0.0; 9], &[], Bytes::ZERO), SteadyState::NotSteady(None));
-        assert_eq!(steady_state(&[f64::NAN; 5], &[], Bytes::ZERO), SteadyState::NotSteady(None));
+        assert_eq!(steady_state(&[0.0; 9], &[], Bytes::ZERO, 0), SteadyState::NotSteady(None));
+        assert_eq!(steady_state(&[f64::NAN; 5], &[], Bytes::ZERO, 0), SteadyState::NotSteady(None));
         let gap = [1.0, 1.0, f64::NAN, 1.0, 1.0, 1.0, 1.0, 1.0];
-        assert_eq!(steady_state(&gap, &[], Bytes::ZERO).window().unwrap().first, 3);
+        assert!(matches!(steady_state(&gap, &[], Bytes::ZERO, 0), SteadyState::Reached { since: 3, .. }));
     }
 
     #[test]
     fn a_drive_that_falls_off_and_levels_out_is_steady_from_there() {
         let rounds: Vec<f64> = (0..30).map(|i| if i < 12 { 193.0 - 3.0 * f64::from(i) } else { 160.0 }).collect();
         let written = vec![Bytes(9_200_000_000); 30];
-        let window = steady_state(&rounds, &written, Bytes(120 * GB)).window().unwrap();
-        assert_eq!((window.first, window.average), (14, 160.0));
+        let SteadyState::Reached { since, window } = steady_state(&rounds, &written, Bytes(120 * GB), 0) else { panic!("steady") };
+        assert_eq!((since, window.first, window.average), (14, 25, 160.0));
+    }
+
+    #[test]
+    fn steady_level_is_that_after_last_knee() {
+        // 143 MB/s for 20 rounds, then 64.5 MB/s: the first level was left.
+        let rounds: Vec<f64> = (0..40).map(|i| if i < 20 { 143.0 } else { 64.5 }).collect();
+        for settled in [0, 20] {
+            assert_eq!(steady_state(&rounds, &[], Bytes::ZERO, settled).window().map(|w| w.average), Some(64.5), "{settled}");
+        }
+        // Too short after the knee, still falling after the knee, and falling without any knee: no level.
+        assert_eq!(steady_state(&rounds[..24], &[], Bytes::ZERO, 20), SteadyState::TooFewRounds { counting: 4, written: Bytes::ZERO });
+        assert_eq!(steady_state(&rounds[..24], &[], Bytes::ZERO, 0).window(), None);
+        let falling: Vec<f64> = (0..40).map(|i| 143.0 - 4.0 * f64::from((i - 20_i32).max(0))).collect();
+        for settled in [0, 20, 30] {
+            assert_eq!(steady_state(&falling, &[], Bytes::ZERO, settled).window(), None, "{settled}");
+        }
+        // One slow round at the end does not leave the level.
+        let outlier: Vec<f64> = (0..20).map(|i| if i == 18 { 70.0 } else { 100.0 }).collect();
+        assert_eq!(steady_state(&outlier, &[], Bytes::ZERO, 0).window().map(|w| (w.first, w.average)), Some((13, 100.0)));
     }
 
     proptest! {
@@ -188,13 +218,14 @@ mod tests {
         fn the_verdict_does_not_depend_on_the_unit(values in prop::collection::vec(1.0_f64..100.0, 5..40)) {
             // A power of two scales exactly, so that the comparison with the limits is the same to the bit.
             let scaled: Vec<f64> = values.iter().map(|v| v * 1024.0).collect();
-            let (a, b) = (steady_state(&values, &[], Bytes::ZERO), steady_state(&scaled, &[], Bytes::ZERO));
+            let (a, b) = (steady_state(&values, &[], Bytes::ZERO, 0), steady_state(&scaled, &[], Bytes::ZERO, 0));
             prop_assert_eq!(a.window().map(|w| w.first), b.window().map(|w| w.first));
         }
 
         #[test]
-        fn the_first_steady_window_is_found(values in prop::collection::vec(80.0_f64..130.0, 5..40)) {
-            let expected = (0..=values.len() - ROUNDS).find(|&first| {
+        fn the_last_steady_window_is_found(values in prop::collection::vec(80.0_f64..130.0, 5..40)) {
+            let average = |window: &[f64]| window.iter().sum::<f64>() / 5.0;
+            let expected = (0..=values.len() - ROUNDS).rfind(|&first| {
                 let window = &values[first..first + ROUNDS];
                 let average = window.iter().sum::<f64>() / 5.0;
                 let high = window.iter().copied().fold(f64::MIN, f64::max);
@@ -205,7 +236,9 @@ mod tests {
                 let slope = (5.0 * sxy - sx * average * 5.0) / (5.0 * sxx - sx * sx);
                 (high - low) / average <= 0.2 && slope.abs() * 4.0 / average <= 0.1
             });
-            prop_assert_eq!(steady_state(&values, &[], Bytes::ZERO).window().map(|w| w.first), expected);
+            let level = |first: usize| average(&values[first..first + ROUNDS]);
+            let expected = expected.filter(|first| (average(&values[values.len() - ROUNDS..]) / level(*first) - 1.0).abs() <= 0.1);
+            prop_assert_eq!(steady_state(&values, &[], Bytes::ZERO, 0).window().map(|w| w.first), expected);
         }
     }
 }

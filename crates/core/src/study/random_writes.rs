@@ -118,7 +118,7 @@ fn steady_from(rounds: &[Tried]) -> Option<usize> {
     let last = &rounds[first..];
     let rates: Vec<f64> = last.iter().map(|round| if round.later.is_some() { f64::NAN } else { round.rate() }).collect();
     // The drive has been written over before: every round counts.
-    steady_state(&rates, &[], Bytes::ZERO).window()?;
+    steady_state(&rates, &[], Bytes::ZERO, 0).window()?;
     let credit = last.iter().map(|round| round.free.1 as f64 - round.free.0 as f64).sum::<f64>();
     let written = last.iter().map(|round| round.medium as f64).sum::<f64>();
     (credit.abs() <= CREDIT_MAX * written).then_some(first)

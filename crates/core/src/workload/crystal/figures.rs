@@ -126,12 +126,7 @@ fn trend(passes: &[Pass], name: &str, target_size: Bytes) -> Trend {
     let each: Vec<Bytes> =
         (0..written.len()).map(|i| written[i].saturating_sub(if i == 0 { Bytes::ZERO } else { written[i - 1] })).collect();
     let knees = change_points::knees(&rounds, &Options::default());
-    let settled = knees.last().map_or(0, |knee| knee.index);
-    let before = if settled == 0 { Bytes::ZERO } else { written[settled - 1] };
-    let mut steady = steady_state(&rounds[settled..], &each[settled..], target_size.saturating_sub(before));
-    if let SteadyState::Reached(window) | SteadyState::NotSteady(Some(window)) = &mut steady {
-        window.first += settled;
-    }
+    let steady = steady_state(&rounds, &each, target_size, knees.last().map_or(0, |knee| knee.index));
     Trend {
         phase: name.to_string(),
         max: passes.iter().filter(|p| p.phase == name).map(|p| p.rate).fold(0.0, f64::max),
@@ -160,9 +155,9 @@ impl Trend {
             metric("rate.first", Unit::MegabytesPerSecond, Better::Higher, *first);
         }
         metric(metrics::RATE_MAX, Unit::MegabytesPerSecond, Better::Higher, self.max);
-        if let Some(window) = self.steady.window() {
+        if let SteadyState::Reached { since, window } = &self.steady {
             metric("rate.steady", Unit::MegabytesPerSecond, Better::Higher, window.average);
-            metric("rate.steady.since", Unit::Bytes, Better::Neither, self.written_before(window.first).as_f64());
+            metric("rate.steady.since", Unit::Bytes, Better::Neither, self.written_before(*since).as_f64());
         }
         if let Some(last) = self.rounds.last() {
             metric("rate.last", Unit::MegabytesPerSecond, Better::Higher, *last);

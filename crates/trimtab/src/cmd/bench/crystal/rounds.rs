@@ -186,7 +186,7 @@ impl Rounds {
                 severity: Severity::Note,
                 facts: vec![Field::new("written-bytes", written.0.to_string()), Field::new("needed-bytes", steady_size.0.to_string())],
                 text: format!(
-                    "no test became steady (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after {steady_size} written); write more"
+                    "no test became steady (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after {steady_size} written and after the last knee); write more"
                 ),
             });
         }
