@@ -264,17 +264,41 @@ impl Simulated {
 }
 
 /// Runs `plan` on a new drive of `spec`. What was simulated before an interrupt is in it.
+/// Checks that `plan` can be run on a drive of `spec`, without running it.
+///
+/// # Errors
+/// The refusal with which [`run`] would begin. A trace is read only by the run.
+pub fn check<T: Trace>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
+    let capacity = Bytes(spec.capacity_bytes);
+    let total = plan.until_written.map(|amount| amount.of(capacity));
+    check_policy(spec, plan)?;
+    match &plan.load {
+        Load::Synthetic(addresses) => {
+            let settings = synthetic_settings(spec, plan, addresses, total.unwrap_or(capacity))?;
+            settings.check(addresses.trims_of).map_err(|error| UsageError::new(error.to_string()))?;
+        }
+        Load::Crystal(loops) => drop(loops.workload(spec, plan, total)?),
+        Load::Trace(_) => {}
+    }
+    fill(spec, plan).map(drop)
+}
+
+fn check_policy<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
+    match &plan.trim {
+        Some(policy) if !matches!(policy, PolicySpec::None) && !Interface::of(spec).takes_trim() => {
+            Err(UsageError::new(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)))
+        }
+        _ => Ok(()),
+    }
+}
+
 ///
 /// # Errors
 /// Settings that mean nothing on this drive; a trace that cannot be read.
 pub fn run<T: Trace>(spec: &DriveSpec, plan: &Plan<T>, watcher: &mut dyn Watcher) -> Result<Simulated, T::Error> {
     let capacity = Bytes(spec.capacity_bytes);
     let total = plan.until_written.map(|amount| amount.of(capacity));
-    if let Some(policy) = plan.trim.as_ref().filter(|policy| !matches!(policy, PolicySpec::None))
-        && !Interface::of(spec).takes_trim()
-    {
-        return Err(UsageError::new(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)).into());
-    }
+    check_policy(spec, plan)?;
     // Refused before the fill, which takes a while.
     let workload = Prepared::new(spec, plan, total)?;
     let drive = watcher.build(spec, plan.seed)?;
@@ -346,13 +370,13 @@ fn share(spec: &DriveSpec, permille: u32, grain: u64) -> u64 {
     (u128::from(spec.capacity_bytes) * u128::from(permille) / 1000) as u64 / grain * grain
 }
 
-fn synthetic<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
+fn synthetic_settings<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: Bytes) -> Result<SyntheticSettings, UsageError> {
     let smallest = addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
     let writes_percent = 100_u64.saturating_sub(u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent));
     if writes_percent == 0 {
         return Err(UsageError::new("a workload without writes never gets to its end").hint("leave a share for writes"));
     }
-    let settings = SyntheticSettings {
+    Ok(SyntheticSettings {
         pattern: addresses.pattern,
         mix: addresses.mix,
         sizes: addresses.sizes.clone(),
@@ -362,8 +386,11 @@ fn synthetic<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: 
         queue_depth: addresses.queue_depth,
         // The budget of a phase counts all bytes; of these the share of the writes is written.
         limit: Limit::Bytes(Bytes((u128::from(total.0) * 100 / u128::from(writes_percent)) as u64)),
-    };
-    let workload = Synthetic::new(settings, plan.seed);
+    })
+}
+
+fn synthetic<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
+    let workload = Synthetic::new(synthetic_settings(spec, plan, addresses, total)?, plan.seed);
     let workload = match addresses.trims_of {
         TrimsOf::All => workload,
         TrimsOf::InUse => workload.and_then(|workload| workload.trimming_in_use(share(spec, plan.fill_permille, 1))),

@@ -183,6 +183,8 @@ pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) 
     let (load, content, amount) = load(&name, &mut workload, sources)?;
     let plan = requests(name, load, amount, policy, &mut workload, seed)?;
     let Changed { drive, few } = drive?;
+    // A cell that its run would refuse at once is refused here, so that a plan shows it before anything runs.
+    crate::simulate::check(&drive.spec, &plan).map_err(|refused| Wrong::together(refused.to_string()))?;
     Ok(Cell { drive: drive.spec, few, work: Work::Requests { plan: Box::new(plan), content } })
 }
 

@@ -23,7 +23,7 @@ pub enum Pattern {
         /// Share of the operations that go there.
         ops: f64,
     },
-    /// Zipf's law: the k-th most popular place is used in proportion to 1 / k^`theta`; above 0, not 1.
+    /// Zipf's law: the k-th most popular place is used in proportion to 1 / k^`theta`, from 0 (uniform) to below 10.
     /// Popularity is spread over the space by a fixed permutation.
     Zipf {
         /// Exponent.
@@ -71,6 +71,21 @@ pub struct Settings {
     pub queue_depth: u32,
     /// When it ends.
     pub limit: Limit,
+}
+
+impl Settings {
+    /// Checks the settings without making a workload.
+    ///
+    /// # Errors
+    /// Settings that mean nothing, as [`Synthetic::new`] refuses them, and with [`TrimsOf::InUse`] as many trims as writes or more.
+    pub fn check(&self, trims_of: TrimsOf) -> Result<(), SettingsError> {
+        check(self)?;
+        let Mix { read_percent, trim_percent } = self.mix;
+        if trims_of == TrimsOf::InUse && u32::from(trim_percent) * 2 + u32::from(read_percent) >= 100 {
+            return Err(SettingsError("trims of what is in use must be fewer than writes, or nothing stays in use".to_string()));
+        }
+        Ok(())
+    }
 }
 
 /// Why settings are refused.
@@ -132,12 +147,9 @@ impl Synthetic {
     /// # Errors
     /// As many trims as writes or more: nothing would stay in use.
     pub fn trimming_in_use(mut self, in_use: u64) -> Result<Self, SettingsError> {
-        let Mix { read_percent, trim_percent } = self.settings.mix;
-        if u32::from(trim_percent) * 2 + u32::from(read_percent) >= 100 {
-            return Err(SettingsError("trims of what is in use must be fewer than writes, or nothing stays in use".to_string()));
-        }
+        self.settings.check(TrimsOf::InUse)?;
         let first = in_use.min(self.settings.span) / self.grain;
-        self.in_use = (trim_percent > 0).then(|| InUse::new(self.places, first, self.seed));
+        self.in_use = (self.settings.mix.trim_percent > 0).then(|| InUse::new(self.places, first, self.seed));
         Ok(self)
     }
 
@@ -173,8 +185,7 @@ impl Synthetic {
                 self.spread.place(rank.min(self.places - 1)).min(last)
             }
             Pattern::Zipf { .. } => {
-                let draw = self.addresses.unit();
-                let rank = self.zipf.as_ref().map_or(0, |zipf| zipf.rank(draw));
+                let rank = self.zipf.as_ref().map_or(0, |zipf| zipf.rank(&mut self.addresses));
                 self.spread.place(rank).min(last)
             }
         }
@@ -199,9 +210,7 @@ fn check(settings: &Settings) -> Result<u64, SettingsError> {
             Pattern::HotCold { space, ops } if !(space > 0.0 && space < 1.0 && ops > 0.0 && ops < 1.0) => {
                 "the hot shares of space and operations must lie between 0 and 1"
             }
-            Pattern::Zipf { theta } if !(theta > 0.0 && theta < 10.0) || (theta - 1.0).abs() < 1e-6 => {
-                "the Zipf exponent must be above 0, below 10 and not 1"
-            }
+            Pattern::Zipf { theta } if !(0.0..10.0).contains(&theta) => "the Zipf exponent must be at least 0 and below 10",
             _ => return Ok(smallest),
         }
     };
@@ -328,29 +337,74 @@ impl InUse {
     }
 }
 
-/// Ranks of Zipf's law from uniform draws, by inverting the integral of the density: constant time, no table.
+/// Ranks of Zipf's law by rejection-inversion (Hoermann and Derflinger 1996): exactly the discrete law, in constant time, without a table.
+///
+/// A uniform draw below the integral of x^-theta is inverted and rounded to a rank. It is kept with the probability that makes each
+/// rank as frequent as its own term of the sum; less than a third of the draws are repeated.
 #[derive(Clone, Debug)]
 struct Zipf {
     places: u64,
     exponent: f64,
+    /// The integral at both ends of the range that is drawn from.
     low: f64,
-    integral: f64,
+    high: f64,
+    /// A rank so little above its draw is always kept.
+    squeeze: f64,
 }
 
 impl Zipf {
     fn new(places: u64, theta: f64) -> Self {
-        let exponent = 1.0 - theta;
-        // Integral of x^-theta from 0.5 to places + 0.5: the half steps centre each rank on its density.
-        let low = libm::pow(0.5, exponent);
-        let high = libm::pow(places as f64 + 0.5, exponent);
-        Self { places, exponent, low, integral: high - low }
+        let mut zipf = Self { places, exponent: 1.0 - theta, low: 0.0, high: 0.0, squeeze: 0.0 };
+        // The first rank has exactly its own weight, 1, below the integral from there on.
+        zipf.low = zipf.integral(1.5) - 1.0;
+        zipf.high = zipf.integral(places as f64 + 0.5);
+        zipf.squeeze = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.weight(2.0));
+        zipf
     }
 
-    fn rank(&self, draw: f64) -> u64 {
-        let x = libm::pow(self.low + draw * self.integral, 1.0 / self.exponent);
-        (libm::round(x) as u64).clamp(1, self.places) - 1
+    /// x^-theta.
+    fn weight(&self, x: f64) -> f64 {
+        libm::exp((self.exponent - 1.0) * libm::log(x))
+    }
+
+    /// The integral of x^-theta from 1 to `x`: (x^(1 - theta) - 1) / (1 - theta), and its limit ln x where theta is 1.
+    fn integral(&self, x: f64) -> f64 {
+        let log = libm::log(x);
+        let scaled = self.exponent * log;
+        if libm::fabs(scaled) < SERIES_BELOW {
+            log * (1.0 + scaled / 2.0 * (1.0 + scaled / 3.0))
+        } else {
+            libm::expm1(scaled) / self.exponent
+        }
+    }
+
+    /// The x whose integral is `area`.
+    fn inverse(&self, area: f64) -> f64 {
+        let scaled = (self.exponent * area).max(-1.0);
+        let log = if libm::fabs(scaled) < SERIES_BELOW {
+            area * (1.0 - scaled / 2.0 * (1.0 - scaled * (2.0 / 3.0)))
+        } else {
+            libm::log1p(scaled) / self.exponent
+        };
+        libm::exp(log)
+    }
+
+    /// The next rank, from 0.
+    fn rank(&self, draws: &mut Stream) -> u64 {
+        loop {
+            let area = self.high + draws.unit() * (self.low - self.high);
+            let x = self.inverse(area);
+            let rank = (libm::round(x) as u64).clamp(1, self.places);
+            let k = rank as f64;
+            if k - x <= self.squeeze || area >= self.integral(k + 0.5) - self.weight(k) {
+                return rank - 1;
+            }
+        }
     }
 }
+
+/// Arguments below which a series is more exact than a quotient of small numbers.
+const SERIES_BELOW: f64 = 1e-6;
 
 /// A fixed permutation of `0..places` that scatters neighbours: a four-round Feistel network over the next power of
 /// two, walked until the value is inside (cycle walking). Where its bits are odd in number, one half has one more: what the
@@ -442,13 +496,55 @@ mod tests {
         assert!((88_000..92_000).contains(&hot), "{hot}");
     }
 
+    /// Chi-square of drawn ranks against 1 / k^theta / H: ranks 1 to 10 each, and beyond them ranges that double. Gives it with its
+    /// degrees of freedom.
+    fn zipf_chi_square(places: u64, theta: f64, draws: u32) -> (f64, u32) {
+        let bin = |rank: u64| if rank <= 10 { rank - 1 } else { 10 + u64::from((rank / 11).ilog2()) } as usize;
+        let mut expected = vec![0.0; bin(places) + 1];
+        // The smallest terms first, so that the sum is exact enough.
+        (1..=places).rev().for_each(|rank| expected[bin(rank)] += libm::pow(rank as f64, -theta));
+        let total: f64 = expected.iter().rev().sum();
+        let (zipf, mut stream) = (Zipf::new(places, theta), Stream::new(places, "chi-square"));
+        let mut counts = vec![0_u32; expected.len()];
+        (0..draws).for_each(|_| counts[bin(zipf.rank(&mut stream) + 1)] += 1);
+        // Bins with few draws go together with their neighbours.
+        let (mut chi_square, mut bins, mut pending) = (0.0, 0, (0.0, 0.0));
+        for (weight, count) in expected.iter().zip(&counts) {
+            pending = (pending.0 + weight / total * f64::from(draws), pending.1 + f64::from(*count));
+            if pending.0 >= 10.0 {
+                chi_square += (pending.1 - pending.0).powi(2) / pending.0;
+                (bins, pending) = (bins + 1, (0.0, 0.0));
+            }
+        }
+        assert!(pending.0 < 10.0 && (pending.1 - pending.0).abs() < 30.0, "{pending:?}");
+        (chi_square, bins - 1)
+    }
+
+    /// Oracle: the probabilities of the law itself. Within five standard deviations of a chi-square, by Wilson and Hilferty's cube root.
     #[test]
-    fn zipf_follows_its_law() {
-        let mut counts = histogram(Pattern::Zipf { theta: 0.99 }, 1_000_000);
-        counts.sort_unstable_by(|a, b| b.cmp(a));
-        // The tenth is used about 10^0.99 times less often than the first.
-        let ratio = f64::from(counts[0]) / f64::from(counts[9]);
-        assert!((8.0..12.0).contains(&ratio), "{ratio}");
+    fn zipf_ranks_follow_exact_probabilities() {
+        for theta in [0.0, 0.5, 0.99, 1.0, 1.000_000_1, 1.2, 3.0, 9.9] {
+            for places in [1, 2, 3, 12, 1000, 3_000_000] {
+                let (chi_square, freedom) = zipf_chi_square(places, theta, 400_000);
+                if freedom == 0 {
+                    continue;
+                }
+                let n = f64::from(freedom);
+                let deviation = (libm::cbrt(chi_square / n) - (1.0 - 2.0 / (9.0 * n))) / libm::sqrt(2.0 / (9.0 * n));
+                assert!(deviation < 5.0, "theta {theta}, {places} places: chi-square {chi_square:.1} of {freedom}");
+            }
+        }
+    }
+
+    #[test]
+    fn zipf_first_rank_is_as_frequent_as_its_term() {
+        // 1 / H(1000, 1) = 1 / 7.485470861 and 1 / H(1000, 0.99) = 1 / 7.728933.
+        for (theta, expected) in [(1.0, 1.0 / 7.485_470_861), (0.99, 1.0 / 7.728_933), (0.0, 0.001)] {
+            let (zipf, mut stream) = (Zipf::new(1000, theta), Stream::new(5, "first"));
+            let first = (0..2_000_000).filter(|_| zipf.rank(&mut stream) == 0).count() as f64 / 2e6;
+            let deviation = libm::sqrt(expected * (1.0 - expected) / 2e6);
+            assert!((first - expected).abs() < 5.0 * deviation, "{theta}: {first}, not {expected}");
+        }
     }
 
     #[test]
@@ -463,7 +559,9 @@ mod tests {
         refused(|s| s.span = 4095);
         refused(|s| s.queue_depth = 0);
         refused(|s| s.mix = Mix { read_percent: 60, trim_percent: 60 });
-        refused(|s| s.pattern = Pattern::Zipf { theta: 1.0 });
+        refused(|s| s.pattern = Pattern::Zipf { theta: 10.0 });
+        refused(|s| s.pattern = Pattern::Zipf { theta: -0.1 });
+        refused(|s| s.pattern = Pattern::Zipf { theta: f64::NAN });
         refused(|s| s.pattern = Pattern::HotCold { space: 0.0, ops: 0.5 });
     }
 

@@ -203,12 +203,27 @@ fn finished(directory: &str) -> usize {
 fn a_cell_that_fails_stays_with_its_reason_and_others_go_on() {
     let (scratch, plan) = place(&format!("{BASE}[axes]\ndrive.flash.geometry.superblock_dies = [16, 3, 4]\n"));
     let out = at(&scratch, "out");
-    let said = sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
+    let said = sweep(&["run", plan.to_str().unwrap(), "--output", &out]).code(1);
     let said = text(&said.get_output().stdout);
     assert!(said.contains("2 of 3 cells are finished, 1 failed") && said.contains("superblock_dies"), "{said}");
+    sweep(&["status", &out]).success();
     let table = csv(&out);
     let failed = table.lines().nth(2).unwrap();
     assert!(failed.contains(",failed,") && failed.contains("superblock_dies"), "{failed}");
+}
+
+/// A workload that its run would refuse is in the plan's own count, and the run that leaves it out does not succeed.
+#[test]
+fn sweep_plan_counts_cells_that_run_refuses() {
+    let axes = "[axes]\nworkload.theta = [0.0, 1.0, 10.0]\n";
+    let (scratch, plan) = place(&format!("{}{axes}", BASE.replace("\"random\"", "\"zipf\"")));
+    let (out, plan) = (at(&scratch, "out"), plan.to_str().unwrap());
+    let said = sweep(&["plan", plan, "--no-calibration"]).success();
+    let said = text(&said.get_output().stdout);
+    assert!(said.contains("1 cannot be run") && said.contains("Zipf exponent"), "{said}");
+    let said = sweep(&["run", plan, "--output", &out]).code(1);
+    let said = text(&said.get_output().stdout);
+    assert!(said.contains("2 of 3 cells are finished, 1 failed") && said.contains("Zipf exponent"), "{said}");
 }
 
 /// More values, the same cells: what is there is not run again.
