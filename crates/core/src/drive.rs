@@ -127,6 +127,20 @@ pub enum Refusal {
     ClockEnd,
 }
 
+impl Refusal {
+    /// The error number of a worn-out drive: what Linux calls a read-only device.
+    const EROFS: i32 = 30;
+
+    /// The error number under which a target reports it, where it has one of its own.
+    #[must_use]
+    pub const fn errno(self) -> Option<i32> {
+        match self {
+            Self::ReadOnly => Some(Self::EROFS),
+            _ => None,
+        }
+    }
+}
+
 /// When and how a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {

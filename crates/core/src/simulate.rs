@@ -7,6 +7,7 @@ pub mod replay;
 pub mod sampled;
 pub mod steered;
 pub mod timing;
+pub mod worn_out;
 
 use crate::analysis::change_points::{Options, knees};
 use crate::analysis::steady::steady_state;
@@ -263,7 +264,6 @@ impl Simulated {
     }
 }
 
-/// Runs `plan` on a new drive of `spec`. What was simulated before an interrupt is in it.
 /// Checks that `plan` can be run on a drive of `spec`, without running it.
 ///
 /// # Errors
@@ -292,6 +292,7 @@ fn check_policy<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
     }
 }
 
+/// Runs `plan` on a new drive of `spec`. What was simulated before an interrupt is in it.
 ///
 /// # Errors
 /// Settings that mean nothing on this drive; a trace that cannot be read.
@@ -317,11 +318,11 @@ pub fn run<T: Trace>(spec: &DriveSpec, plan: &Plan<T>, watcher: &mut dyn Watcher
     };
     let finished = workload.run(spec, plan, subject, now, watcher)?;
     let policy = plan.trim.as_ref().map_or_else(|| "online".to_owned(), ToString::to_string);
-    let (sampled, account) = finished.subject.into_parts();
+    let (mut sampled, account) = finished.subject.into_parts();
     Ok(Simulated {
         settings: settings(plan, total),
         policy: (policy, plan.trim.as_ref().map(PolicySpec::settings).unwrap_or_default()),
-        end: finished.end,
+        end: worn_out::concluded(finished.end, sampled.finish()),
         recorded: finished.recorded,
         sampled,
         account,
@@ -422,7 +423,8 @@ fn fill<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<Option<(Synthetic, Bytes)
 fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, watcher: &dyn Watcher) -> Result<(Box<dyn Model>, Nanos), Stopped> {
     const PAUSE: Nanos = Nanos::from_secs(60);
     let mut target = DriveTarget::new(drive, 64);
-    blocks::run(fill, &mut target, &mut Until(watcher)).complete()?;
+    let outcome = blocks::run(fill, &mut target, &mut Until(watcher));
+    worn_out::conclude(outcome, target.drive().as_ref()).complete()?;
     let now = target.now() + PAUSE;
     target.idle_until(now);
     Ok((target.into_drive(), now))
@@ -485,15 +487,16 @@ fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bo
             all.push(metric(name, Unit::Bytes, Better::Neither, when.as_f64()));
         }
     }
+    run.counters.extend(counters);
+    worn_out::describe(run);
     if !in_rounds {
         run.metrics.extend(levels(sampled, capacity));
-        if !run.metrics.iter().any(|metric| metric.name == metrics::WRITE_RATE_STEADY) {
+        if !worn_out::is_worn_out(run) && !run.metrics.iter().any(|metric| metric.name == metrics::WRITE_RATE_STEADY) {
             let later = sampled.unlasting(group_of(sampled.write_rates().len())).pop().flatten();
             run.warnings.push(not_steady(written, capacity, later));
         }
     }
     run.metrics.extend(all);
-    run.counters.extend(counters);
     run.environment.push(Field::new("drive.size", capacity.to_string()));
 }
 

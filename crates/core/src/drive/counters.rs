@@ -44,6 +44,8 @@ pub struct Counters {
     pub nand_read_map_pages: u64,
     /// Superblocks erased.
     pub erases: u64,
+    /// Bytes that the host had written when the first superblock retired; 0 while none has.
+    pub first_retired_written_bytes: u64,
     /// Superblocks collected.
     pub gc_superblocks: u64,
     /// Superblocks moved out of the SLC cache.
@@ -149,6 +151,7 @@ each_counter!(
     nand_read_rest_rows,
     nand_read_map_pages,
     erases,
+    first_retired_written_bytes,
     gc_superblocks,
     folded_superblocks,
     levelled_superblocks,

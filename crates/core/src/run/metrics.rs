@@ -8,6 +8,8 @@ pub const DISCARD_AMPLIFICATION: &str = "discard.amplification";
 pub const DISCARD_BYTES: &str = "discard.bytes";
 /// Discards that the device counted.
 pub const DISCARD_COMMANDS: &str = "discard.commands";
+/// Bytes that the host had written when the first superblock of the drive retired.
+pub const FIRST_RETIRED_WRITTEN: &str = "first-retired.written";
 /// The longest that an operation took in each interval, nanoseconds.
 pub const LATENCY_MAX: &str = "latency.max";
 /// What an operation took on average in each interval, nanoseconds.
@@ -24,6 +26,8 @@ pub const TRIM_SECONDS: &str = "trim.seconds";
 pub const WAF: &str = "waf";
 /// The same over the last quarter of what was written.
 pub const WAF_LAST_QUARTER: &str = "waf.last-quarter";
+/// Bytes that the host had written when the drive was worn out: its endurance (TBW).
+pub const WORN_OUT_WRITTEN: &str = "worn-out.written";
 /// Megabytes written a second.
 pub const WRITE_RATE: &str = "write.rate";
 /// The same in steady state.

@@ -93,7 +93,7 @@ impl Pass {
                     action: event.kind.op().name(),
                     object,
                     reason: refusal.to_string(),
-                    errno: None,
+                    errno: refusal.errno(),
                 })));
             }
             self.recorder.op(event.kind.op(), served.arrived, served.done, event.len);

@@ -18,7 +18,7 @@ use crate::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, War
 use crate::runner::header::Header;
 use crate::runner::recorder::Recorder;
 use crate::runner::{End, files};
-use crate::simulate::Watcher;
+use crate::simulate::{Watcher, worn_out};
 use crate::target::{Clock as _, FileTarget as _, TargetResult};
 use crate::units::{Bytes, Nanos};
 use crate::volume::Steered;
@@ -158,7 +158,7 @@ impl Ageing {
         let end = match months.run(&mut workload, &mut target, &mut recorder, watcher) {
             Ok(end) => end,
             Err(_) if watcher.stopped() => End::Interrupted,
-            Err(error) => End::Failed(error),
+            Err(error) => worn_out::concluded(End::Failed(error), target.volume().drive().as_ref()),
         };
         let now = target.now();
         let mut recorded = recorder.finish(now);

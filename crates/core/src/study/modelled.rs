@@ -14,7 +14,7 @@ use crate::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning
 use crate::runner::header::Header;
 use crate::runner::recorder::{Recorded, Recorder};
 use crate::runner::{End, Events};
-use crate::simulate::Watcher;
+use crate::simulate::{Watcher, worn_out};
 use crate::target::{Clock as _, TargetResult};
 use crate::units::{Bytes, Nanos};
 use crate::volume::Steered;
@@ -312,6 +312,7 @@ pub fn describe(run: &mut Run, setup: &Setup, target: &Steered<Box<dyn Model>>) 
     run.environment.push(Field::new("fs.fill", format!("{:.0}%", setup.fill * 100.0)));
     run.environment.extend(target.volume().spec().fields());
     run.counters.extend(target.volume().drive().counters());
+    worn_out::describe(run);
     if let Some(cost) = target.policy().learned() {
         let named = [("policy_trim_command_ns", cost.command), ("policy_trim_mib_ns", cost.mib), ("policy_trim_error_ns", cost.error)];
         run.counters.extend(named.map(|(name, nanos)| (name.to_owned(), nanos.0)));

@@ -117,7 +117,7 @@ impl<D: Device> DriveTarget<D> {
             action: op.kind().name(),
             object: describe(op),
             reason: refusal.to_string(),
-            errno: None,
+            errno: refusal.errno(),
         })?;
         self.in_flight.push(InFlight { done: completion.done, sequence: self.submitted, tag, issued: self.now });
         self.submitted += 1;

@@ -62,4 +62,5 @@ mod trim;
 mod trim_slow;
 mod verify;
 mod virtual_ssd;
+mod wear_out;
 mod windowed_trim;

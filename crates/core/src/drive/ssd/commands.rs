@@ -70,6 +70,7 @@ impl Ssd {
         while offset < end {
             let piece = (end - offset).min(PIECE_BYTES - offset % PIECE_BYTES);
             if self.ftl.read_only {
+                self.ftl.counters.host_written_bytes -= end - offset;
                 return Err(Refusal::ReadOnly);
             }
             ready = self.clock.receive(ready, piece);

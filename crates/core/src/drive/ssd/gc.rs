@@ -42,12 +42,13 @@ impl Ftl {
     pub(super) fn make_room(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         while self.slc_used > self.slc_limit() && self.fold_oldest(clock, now, When::Foreground) {}
         self.level_wear(clock, now);
-        if self.pool.free() >= self.gc.free_low {
+        let reserve = self.pool.reserve();
+        if self.pool.free() >= self.gc.free_low + reserve {
             return;
         }
         // Random victims may be full of valid data and free nothing; many in a row are as good as impossible.
         for _ in 0..64 * u64::from(self.layout.superblocks) {
-            if self.pool.free() + u32::from(self.frontiers[at].has_room(slots)) >= self.gc.free_high {
+            if self.pool.free() + u32::from(self.frontiers[at].has_room(slots)) >= self.gc.free_high + reserve {
                 break;
             }
             if !self.collect_next(clock, now, When::Foreground) && !self.fold_oldest(clock, now, When::Foreground) {
@@ -204,6 +205,9 @@ impl Ftl {
         } else if self.pool.erase(block) {
             self.free_slots += u64::from(self.layout.superblock_slots);
         } else {
+            if self.pool.worn_out == 1 {
+                self.counters.first_retired_written_bytes = self.counters.host_written_bytes;
+            }
             let good = u64::from(self.layout.superblocks - self.pool.worn_out);
             self.read_only = good <= self.superblocks_needed;
         }

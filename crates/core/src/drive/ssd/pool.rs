@@ -80,8 +80,8 @@ impl Pool {
         self.free += 1;
     }
 
-    /// Erases `block`. False if that wore it out; it is then used no more. Never the last free superblock: that one is kept for
-    /// the collection under way, and found worn out at its next erase.
+    /// Erases `block`. False if that wore it out; it is then never used again. The last free superblock is kept for the collection
+    /// under way and retires at its next erase; [`reserve`](Self::reserve) makes that rare.
     pub(super) fn erase(&mut self, block: u32) -> bool {
         let erases = &mut self.erases[block as usize];
         *erases = erases.saturating_add(1);
@@ -95,10 +95,21 @@ impl Pool {
         true
     }
 
+    /// Superblocks that collection keeps free beyond its watermarks, so that one that wears out is not the last free one. Zero
+    /// while no superblock is near its end.
+    pub(super) fn reserve(&self) -> u32 {
+        u32::from(self.wear.erase_limit.is_some_and(|limit| u64::from(self.erases_max) + 1 >= u64::from(limit) - self.spread(limit)))
+    }
+
+    /// How far a superblock's own limit may lie from `limit`.
+    fn spread(&self, limit: u32) -> u64 {
+        u64::from(limit) * u64::from(self.wear.erase_limit_spread_permille) / 1000
+    }
+
     /// Erases that `block` survives.
     fn limit(&self, block: u32) -> u32 {
         let Some(limit) = self.wear.erase_limit else { return u32::MAX };
-        let spread = u64::from(limit) * u64::from(self.wear.erase_limit_spread_permille) / 1000;
+        let spread = self.spread(limit);
         let drawn = crate::rng::Counted { seed: self.limit_seed, drawn: u64::from(block) }.below(2 * spread + 1);
         u32::try_from(u64::from(limit) - spread + drawn).unwrap_or(u32::MAX).max(1)
     }

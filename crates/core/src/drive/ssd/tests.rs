@@ -8,6 +8,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
+mod wear_out;
+
 /// A small drive: 64 KiB superblocks of 4 KiB units unless changed.
 pub(super) fn small(change: impl FnOnce(&mut DriveSpec, &mut Flash)) -> DriveSpec {
     let geometry = Geometry {

@@ -31,6 +31,7 @@ use trimtab_core::run::metrics;
 use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_core::runner::recorder::{Recorded, Recorder};
 use trimtab_core::runner::{End, Outcome, blocks, files};
+use trimtab_core::simulate::worn_out;
 use trimtab_core::study::modelled::describe;
 use trimtab_core::study::policy;
 use trimtab_core::study::policy_events::PolicyEvents;
@@ -283,7 +284,8 @@ fn on_model(args: &Args, context: &Context, mut workload: Age, name: &str) -> an
         parts.add_at(target.now() - started, || trim(&mut target));
         parts.add_at(target.now() - started, || on_test_file(context, random_writes(args, AFTER_TRIM), &mut target));
     }
-    let (mut run, end) = finish::assemble(header, None, parts.outcome(), metrics);
+    let outcome = worn_out::conclude(parts.outcome(), target.volume().drive().as_ref());
+    let (mut run, end) = finish::assemble(header, None, outcome, metrics);
     recipe::note_drive(&mut run, &setup.drive);
     describe(&mut run, &setup, &target);
     Ok((run, end))

@@ -30,6 +30,7 @@ use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind,
 use trimtab_core::runner::header::Header;
 use trimtab_core::runner::recorder::Recorder;
 use trimtab_core::runner::{End, Events, Outcome, Progress};
+use trimtab_core::simulate::worn_out;
 use trimtab_core::target::TargetResult;
 use trimtab_core::units::{Bytes, Nanos, three_digits};
 use trimtab_core::usage::UsageError;
@@ -279,6 +280,7 @@ fn conclude_run(
     let (mut run, end) = finish::assemble(header, observer, outcome, crystal::metrics);
     run.warnings.extend(warnings);
     run.counters.extend(counters);
+    worn_out::describe(&mut run);
     if let Some(verified) = verified {
         run.counters.push(("verified.bytes".to_owned(), verified.0));
     }

@@ -13,6 +13,7 @@ use trimtab_core::policy::{PolicySpec, State};
 use trimtab_core::run::{Metric, Phase, Run};
 use trimtab_core::runner::header::Header;
 use trimtab_core::runner::{End, files};
+use trimtab_core::simulate::worn_out;
 use trimtab_core::study::modelled::{Setup, describe, volume_named};
 use trimtab_core::study::policy_events::PolicyEvents;
 use trimtab_core::study::used::Used;
@@ -102,7 +103,7 @@ pub fn run<W: FileWorkload>(args: &ModelArgs, context: &Context, name: &str, job
     let mut watch = Watch::new(context, job.workload_name, &job.workload.plan(), None);
     let online = matches!(policy, PolicySpec::Online);
     let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
-    let outcome = files::run(job.workload, &mut target, &mut events);
+    let outcome = worn_out::conclude(files::run(job.workload, &mut target, &mut events), target.volume().drive().as_ref());
     drop(watch);
     let (mut run, end) = finish::assemble(header, None, outcome, job.metrics);
     recipe::note_drive(&mut run, &setup.drive);

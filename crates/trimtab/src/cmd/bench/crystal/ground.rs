@@ -14,6 +14,7 @@ use anyhow::Context as _;
 use std::path::Path;
 use trimtab_core::run::{TargetKind, Warning};
 use trimtab_core::runner::{Outcome, blocks};
+use trimtab_core::simulate::worn_out;
 use trimtab_core::target::BlockTarget as _;
 use trimtab_core::target::drive::DriveTarget;
 use trimtab_core::units::Bytes;
@@ -95,7 +96,7 @@ impl Ground {
     pub fn run(&mut self, mut workload: Crystal, watch: &mut Watch<'_>) -> Outcome {
         match self {
             Self::Real { target, .. } => blocks::run(&mut workload, target.as_mut(), watch),
-            Self::Modelled(target) => blocks::run(&mut workload, target, watch),
+            Self::Modelled(target) => worn_out::conclude(blocks::run(&mut workload, target, watch), target.drive().as_ref()),
             Self::Null(target) => blocks::run(&mut workload, target, watch),
         }
     }
