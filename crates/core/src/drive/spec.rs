@@ -13,8 +13,8 @@ mod validate;
 
 pub use disk::{Disk, Zone};
 pub use flash::{
-    Compression, EraseCommands, Flash, FlushBehaviour, Ftl, GarbageCollection, GcPacing, Geometry, HotCold, LifeThrottle, NandTiming,
-    SlcCache, SlcFull, SlcSize, Streams, Thermal, Trim, TrimInvalidation, TrimmedReads, VictimPolicy, Wear, WriteCache,
+    ChannelOrder, Compression, EraseCommands, Flash, FlushBehaviour, Ftl, GarbageCollection, GcPacing, Geometry, HotCold, LifeThrottle,
+    NandTiming, SlcCache, SlcFull, SlcSize, Streams, Thermal, Trim, TrimInvalidation, TrimmedReads, VictimPolicy, Wear, WriteCache,
 };
 
 pub(in crate::drive) use validate::wrong;

@@ -19,6 +19,7 @@ mod pool;
 mod reads;
 mod snapshot;
 mod survey;
+mod transfers;
 mod trim;
 mod victims;
 

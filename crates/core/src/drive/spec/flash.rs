@@ -239,6 +239,24 @@ impl Default for Wear {
     }
 }
 
+/// Which read uses a channel first, of those whose data cross it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChannelOrder {
+    /// A page that is in its die's register need not wait for a page that is not. Of those that are, the earliest submitted goes first.
+    #[default]
+    Ready,
+    /// The order of submission: a page waits for all that were asked for before it, even while the channel is idle.
+    Submission,
+}
+
+impl ChannelOrder {
+    /// Whether it is the order of drives whose file names none.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What flash operations take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -251,6 +269,9 @@ pub struct NandTiming {
     pub erase_ns: u64,
     /// Bytes per second on a channel.
     pub channel_bytes_per_s: u64,
+    /// Which read uses a channel first.
+    #[serde(skip_serializing_if = "ChannelOrder::is_default")]
+    pub channel_order: ChannelOrder,
     /// Time after which a read interrupts a program or an erase under way; `None` waits for its end.
     pub suspend_ns: Option<u64>,
     /// Relocated pages stay in their die (copy-back) and do not cross the channel.
@@ -274,6 +295,7 @@ impl Default for NandTiming {
             program_ns: 600_000,
             erase_ns: 5_000_000,
             channel_bytes_per_s: 800_000_000,
+            channel_order: ChannelOrder::Ready,
             suspend_ns: None,
             copyback: false,
             read_ahead_bytes: 512 << 10,

@@ -2,6 +2,7 @@
 //!
 //! `docs/method/ssd.md` states the formulas. The slowest of processor, queue, link, channels and dies decides.
 
+mod channels;
 mod collection;
 mod groups;
 mod laws;

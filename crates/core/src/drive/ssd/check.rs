@@ -47,7 +47,7 @@ impl Ssd {
     fn check_time(&self) -> Result<(), String> {
         let clock = &self.clock;
         // Sums of times saturate behind the end of the clock; what would end there is refused.
-        let ended = |lanes: &Lanes| lanes.each.iter().any(|lane| lane.free.max(lane.owed).max(lanes.charged_ns) >= CLOCK_END_NS);
+        let ended = |lanes: &Lanes| lanes.each.iter().any(|lane| lane.given_until().max(lane.owed).max(lanes.charged_ns) >= CLOCK_END_NS);
         if ended(&clock.dies) || ended(&clock.channels) {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Ssd {
             require!(lanes.undivided_ns < lanes.each.len() as u64, "{kind}: {} ns could be divided", lanes.undivided_ns);
             for (nth, lane) in lanes.each.iter().enumerate() {
                 let busy = lane.host_ns + lane.background_ns;
-                let elapsed = lane.free.saturating_sub(clock.counted_since);
+                let elapsed = lane.given_until().saturating_sub(clock.counted_since);
                 require!(busy <= elapsed, "{kind}: number {nth} was busy for {busy} ns of {elapsed}");
             }
         }

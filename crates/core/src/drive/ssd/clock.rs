@@ -5,7 +5,7 @@
 
 use super::lane::Lanes;
 use crate::drive::layout::Layout;
-use crate::drive::spec::{DriveSpec, Flash, GcPacing};
+use crate::drive::spec::{ChannelOrder, DriveSpec, Flash, GcPacing};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -71,6 +71,9 @@ pub(super) struct Clock {
     superblock_dies: u64,
     channel_rate: u64,
     suspend: Option<u64>,
+    channel_order: ChannelOrder,
+    /// No read from now on begins before this.
+    pub(super) reads_begin: u64,
     copyback: bool,
     burst: bool,
     link_rate: u64,
@@ -145,6 +148,8 @@ impl Clock {
             superblock_dies: u64::from(geometry.superblock_dies),
             channel_rate: nand.channel_bytes_per_s,
             suspend: nand.suspend_ns,
+            channel_order: nand.channel_order,
+            reads_begin: 0,
             copyback: nand.copyback,
             burst: flash.ftl.gc.pacing == GcPacing::Burst,
             link_rate,
@@ -327,7 +332,11 @@ impl Clock {
         self.heat_bytes = self.heat_bytes.wrapping_add(bytes);
         // Writes wait for the bus in the order of their commands, maybe for data that come later; reads do not wait for these.
         let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
-        channel.read(sensed, transfer_ns(bytes, self.channel_rate), Some(0))
+        let took = transfer_ns(bytes, self.channel_rate);
+        match self.channel_order {
+            ChannelOrder::Ready => channel.read_when_ready(sensed, took, self.reads_begin),
+            ChannelOrder::Submission => channel.read(sensed, took, Some(0)),
+        }
     }
 
     /// Time of `work` summed over dies, and summed over channels.

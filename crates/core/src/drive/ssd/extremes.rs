@@ -49,6 +49,7 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
             program_ns: duration(rng),
             erase_ns: duration(rng),
             channel_bytes_per_s: rate(rng),
+            channel_order: if rng.chance(0.3) { ChannelOrder::Submission } else { ChannelOrder::Ready },
             suspend_ns: optional(rng),
             copyback: rng.chance(0.3),
             read_spread_permille: any(rng, 0, 1000, 300) as u16,

@@ -1,5 +1,7 @@
 //! A resource that does one thing at a time: a die, or the bus of a channel.
 
+use super::transfers::Transfers;
+
 /// A share is at least one part in two to the power of this of what a lane owes.
 pub(super) const LEAST_SHARE_BITS: u32 = 12;
 
@@ -9,12 +11,14 @@ pub(super) const LEAST_SHARE_BITS: u32 = 12;
 /// charged at the earliest, uses the time in which there is nothing else to do, and what that does not suffice for is worked off
 /// in shares before each program of host data. What programs leave over, because they do not fall on all lanes evenly, is worked off in the end:
 /// a share is never less than a small part of what its lane owes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lane {
-    /// When everything that it has begun or been given has ended, but for what it owes.
+    /// When everything that it has begun or been given has ended, but for what it owes and for `transfers`.
     pub(super) free: u64,
     /// When its reads have ended, which may go ahead of other work.
     pub(super) reads_free: u64,
+    /// Reads whose data cross a channel as soon as they are there. Background work has used what is free between them as far as `free`.
+    pub(super) transfers: Transfers,
     /// Time of background work that it has not spent yet.
     pub(super) owed: u64,
     /// Time spent on commands of the host since time has been counted.
@@ -28,10 +32,12 @@ impl Lane {
     #[inline(always)]
     pub(super) fn serve(&mut self, ready: u64, took: u64, share: u64) -> u64 {
         if self.owed != 0 {
+            self.settle(self.reads_free);
+            self.free = self.free.max(self.reads_free);
             let idle = ready.saturating_sub(self.free);
             self.work_off(self.owed.min(idle.max(share).max(self.owed >> LEAST_SHARE_BITS)));
         }
-        self.free = ready.max(self.free).saturating_add(took);
+        self.free = ready.max(self.free).max(self.reads_free).saturating_add(took);
         self.host_ns = self.host_ns.saturating_add(took);
         self.free
     }
@@ -53,10 +59,36 @@ impl Lane {
         self.reads_free
     }
 
+    /// A read that crosses the channel as soon as its data are there, at `ready`: it waits for earlier reads whose data are there, too, and for nothing
+    /// else. No later read is ready before `floor`. Gives its end; what it delays is delayed by as much, but for what has been promised already.
+    pub(super) fn read_when_ready(&mut self, ready: u64, took: u64, floor: u64) -> u64 {
+        while let Some((from, to)) = self.transfers.pop_until(floor) {
+            self.work_off(self.owed.min(from.saturating_sub(self.free)));
+            self.free = self.free.max(to);
+        }
+        let (end, before) = self.transfers.take(ready, took, self.free);
+        self.free = self.transfers.after(self.free, before);
+        self.reads_free = self.reads_free.max(end);
+        self.host_ns = self.host_ns.saturating_add(took);
+        end
+    }
+
     /// Works off what is owed in the time until `until` in which there is nothing else to do.
     #[inline]
     pub(super) fn settle(&mut self, until: u64) {
-        self.work_off(self.owed.min(until.saturating_sub(self.free)));
+        if self.owed != 0 {
+            self.work_off(self.owed.min(self.transfers.free_between(self.free, until)));
+        }
+    }
+
+    /// When everything that it has begun or been given has ended, but for what it owes.
+    pub(super) fn given_until(&self) -> u64 {
+        self.free.max(self.reads_free)
+    }
+
+    /// When it has nothing left to do.
+    fn quiet_from(&self) -> u64 {
+        self.transfers.after(self.free, self.owed).max(self.reads_free)
     }
 
     /// Owes `ns` more, from `at` on.
@@ -72,7 +104,7 @@ impl Lane {
     #[inline(always)]
     pub(super) fn work_off(&mut self, ns: u64) {
         self.owed -= ns;
-        self.free = self.free.saturating_add(ns);
+        self.free = self.transfers.after(self.free, ns);
         self.background_ns = self.background_ns.saturating_add(ns);
     }
 
@@ -138,7 +170,7 @@ impl Lanes {
         self.uncovered_ns = self.uncovered_ns.saturating_sub(self.share.saturating_mul(done));
         self.each.iter_mut().for_each(|lane| lane.settle(now));
         // Else the host's own work goes on, and nothing was begun.
-        if self.each.iter().all(|lane| lane.free <= now) {
+        if self.each.iter().all(|lane| lane.given_until() <= now) {
             let owed = owed(&self.each);
             self.idle_uncovered_ns = self.idle_uncovered_ns.min(owed);
             self.uncovered_ns = self.uncovered_ns.min(owed - self.idle_uncovered_ns);
@@ -149,12 +181,12 @@ impl Lanes {
 
     /// When all of them have nothing left to do.
     pub(super) fn quiet_from(&self) -> u64 {
-        self.each.iter().map(|lane| lane.free.saturating_add(lane.owed)).max().unwrap_or(0)
+        self.each.iter().map(Lane::quiet_from).max().unwrap_or(0)
     }
 
     /// How long each of them still has to do after `now`, on average: what it has been given, and what it owes.
     pub(super) fn backlog(&self, now: u64) -> u64 {
-        let left = |lane: &Lane| lane.free.saturating_sub(now).saturating_add(lane.owed);
+        let left = |lane: &Lane| lane.given_until().saturating_sub(now).saturating_add(lane.owed);
         self.each.iter().fold(0_u64, |sum, lane| sum.saturating_add(left(lane))) / self.each.len().max(1) as u64
     }
 

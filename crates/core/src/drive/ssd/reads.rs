@@ -23,6 +23,11 @@ impl ReadAhead {
         Self { window, recent: VecDeque::new() }
     }
 
+    /// The earliest instant at which the flash may begin a read from `now` on.
+    fn earliest(&self, now: u64) -> u64 {
+        self.recent.front().map_or(now, |(_, at)| *at)
+    }
+
     /// When the flash could begin to read `extent`, which is asked for at `now`.
     fn begin(&mut self, extent: Extent, now: u64) -> u64 {
         let mut begun = now;
@@ -61,6 +66,7 @@ impl Ssd {
             return Ok(started.saturating_add(self.clock.latency));
         }
         let begun = if self.flash.nand.read_ahead_bytes == 0 { started } else { self.read_ahead.begin(extent, started) };
+        self.clock.reads_begin = self.read_ahead.earliest(started);
         let first = extent.offset / self.layout.unit_bytes;
         let count = (extent.offset + extent.len).div_ceil(self.layout.unit_bytes) - first;
         let found = self.look_up(first as u32, count as u32, false, begun);

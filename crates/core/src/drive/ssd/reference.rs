@@ -126,7 +126,8 @@ impl Reference {
         let row_bytes = geometry.page_bytes * u64::from(geometry.planes);
         let places = if flash.write_cache.bytes == 0 { dies } else { ((flash.write_cache.bytes / row_bytes) as usize).max(1) };
         let mut engine = Engine::default();
-        let server = Server { jobs: VecDeque::new(), doing: Doing::Nothing, since: 0, until: 0, owed: 0, worked_off: 0 };
+        let server =
+            Server { jobs: VecDeque::new(), transfers: Vec::new(), doing: Doing::Nothing, since: 0, until: 0, owed: 0, worked_off: 0 };
         engine.servers = vec![server; dies + geometry.channels as usize];
         let zero = engine.gate(Vec::new(), 0);
         engine.run_to(0);

@@ -8,6 +8,7 @@ use super::codec::{COUNT_MAX, Reader, Writer, checksum};
 use super::ftl::{Frontier, Ftl};
 use super::lane::{Lane, Lanes};
 use super::partial::Part;
+use super::transfers::Transfers;
 use super::victims::Victims;
 use super::{NEVER, Ssd, TRIMMED};
 use crate::data::DataClass;
@@ -19,7 +20,9 @@ use alloc::vec::Vec;
 
 const MAGIC: &[u8; 5] = b"TTSSD";
 /// Version of the layout; raised whenever it changes.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
+/// Instants of the transfers of a channel that a snapshot may hold: far more than reads that can be in flight cause.
+const TRANSFERS_MAX: usize = 1 << 24;
 /// Magic, version, two checksums.
 const HEADER_BYTES: usize = 5 + 1 + 8 + 8;
 
@@ -389,10 +392,11 @@ fn read_frontier(reader: &mut Reader<'_>, fresh: &Frontier, ftl: &Ftl) -> Result
 
 fn write_lanes(out: &mut Writer, lanes: &Lanes) {
     for lane in &lanes.each {
-        let Lane { free, reads_free, owed, host_ns, background_ns } = *lane;
+        let Lane { free, reads_free, ref transfers, owed, host_ns, background_ns } = *lane;
         for value in [free, reads_free, owed, host_ns, background_ns] {
             out.number(value);
         }
+        out.numbers(transfers.instants());
     }
     for value in [lanes.share, lanes.charged_ns, lanes.undivided_ns, lanes.uncovered_ns, lanes.idle_uncovered_ns] {
         out.number(value);
@@ -407,7 +411,11 @@ fn read_lanes(reader: &mut Reader<'_>, lanes: &mut Lanes) -> Result<(), usize> {
             owed: reader.count()?,
             host_ns: reader.count()?,
             background_ns: reader.count()?,
+            transfers: Transfers::default(),
         };
+        let instants = reader.numbers(TRANSFERS_MAX, COUNT_MAX)?;
+        lane.transfers =
+            Transfers::from_instants(&instants).filter(|_| instants.last().is_none_or(|end| *end <= lane.reads_free)).ok_or(reader.at)?;
     }
     let Lanes { each: _, share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns } = lanes;
     for value in [share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns] {
@@ -434,6 +442,7 @@ fn write_clock(out: &mut Writer, clock: &Clock) {
         clock.programs_end,
         clock.flushed_slots,
         clock.heat_bytes,
+        clock.reads_begin,
     ] {
         out.number(value);
     }
@@ -454,5 +463,6 @@ fn read_clock(reader: &mut Reader<'_>, clock: &mut Clock) -> Result<(), usize> {
     clock.programs_end = reader.count()?;
     clock.flushed_slots = reader.count()?;
     clock.heat_bytes = reader.count()?;
+    clock.reads_begin = reader.count()?;
     Ok(())
 }

@@ -19,7 +19,7 @@ fn pick<T: Copy>(rng: &mut Stream, of: &[T]) -> T {
 /// Any small drive of what the reference knows.
 fn any_spec(rng: &mut Stream) -> DriveSpec {
     small(|spec, flash| {
-        let (channels, dies_per_channel) = (pick(rng, &[1, 2, 3]), pick(rng, &[1, 2]));
+        let (channels, dies_per_channel) = (pick(rng, &[1, 2, 3]), pick(rng, &[1, 2, 4]));
         let dies = channels * dies_per_channel;
         let superblock_dies = if rng.chance(0.6) { dies } else { pick(rng, &[1, channels]) };
         let (page_bytes, unit) = pick(rng, &[(4096, 4096), (16384, 4096), (16384, 16384), (8192, 4096)]);
@@ -51,6 +51,7 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
             program_ns: rng.between(100_000, 2_000_000),
             erase_ns: rng.between(100_000, 5_000_000),
             channel_bytes_per_s: rng.between(20_000_000, 1_000_000_000),
+            channel_order: pick(rng, &[ChannelOrder::Ready, ChannelOrder::Ready, ChannelOrder::Submission]),
             suspend_ns: rng.chance(0.5).then(|| rng.between(1_000, 100_000)),
             copyback: rng.chance(0.2),
             read_ahead_bytes: 0,
@@ -107,11 +108,12 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
     })
 }
 
-fn any_ask(rng: &mut Stream, unit: u64, units: u64) -> Ask {
+/// Reads come in groups of a few.
+fn any_ask(rng: &mut Stream, unit: u64, units: u64, reading: bool) -> Ask {
     let most = pick(rng, &[1, 2, 8, 24, 90]).min(units);
     let len = rng.between(1, most);
     let at = rng.below(units - len + 1);
-    match rng.below(100) {
+    match if reading && rng.chance(0.7) { 80 } else { rng.below(100) } {
         0..78 => Ask::Write(at * unit, len * unit),
         78..86 => Ask::Read(at * unit, len * unit),
         86..93 => Ask::Trim(at * unit, len * unit),
@@ -123,12 +125,12 @@ fn any_ask(rng: &mut Stream, unit: u64, units: u64) -> Ask {
 fn differs(seed: u64) -> Option<String> {
     let mut rng = Stream::new(seed, "reference");
     let spec = any_spec(&mut rng);
-    let (unit, depth) = (spec.flash().unwrap().ftl.mapping_unit_bytes, rng.between(1, 5) as usize);
+    let (unit, depth) = (spec.flash().unwrap().ftl.mapping_unit_bytes, pick(&mut rng, &[1, 2, 3, 5, 16]));
     let mut model = Ssd::new(&spec, 1).unwrap();
     let mut reference = Reference::new(&spec);
     let mut window: VecDeque<u64> = VecDeque::new();
     let mut asked = Vec::new();
-    let mut now = 0;
+    let (mut now, mut reading) = (0, false);
     for nth in 0..rng.between(20, 120) {
         if rng.chance(0.08) {
             now = window.iter().copied().fold(now, u64::max) + pick(&mut rng, &[10_000, 3_000_000, 30_000_000, 300_000_000]);
@@ -138,11 +140,12 @@ fn differs(seed: u64) -> Option<String> {
                 reference.pass(now, true);
             }
         }
-        let ask = any_ask(&mut rng, unit, spec.capacity_bytes / unit);
+        let ask = any_ask(&mut rng, unit, spec.capacity_bytes / unit, reading);
         if window.len() >= depth {
             now = now.max(window.pop_front().unwrap());
         }
-        if matches!(ask, Ask::Read(..)) {
+        let reads_before = core::mem::replace(&mut reading, matches!(ask, Ask::Read(..)));
+        if reading && !reads_before {
             // Programs are promised, and so are bursts; a read beside them would break the promise here, and not in the model.
             now = window.iter().copied().fold(now, u64::max);
             loop {

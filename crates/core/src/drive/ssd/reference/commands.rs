@@ -1,7 +1,8 @@
 //! What the host asks for.
 
-use super::engine::{Job, Signal};
+use super::engine::{Job, Signal, Transfer};
 use super::{Ask, Reference, ns};
+use crate::drive::spec::ChannelOrder;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -110,7 +111,19 @@ impl Reference {
             let wait = self.flash.nand.suspend_ns;
             self.engine.servers[die].jobs.push_back(Job::Read { after: vec![started], took, wait, done: sensed });
             let transfer = ns(units * self.unit, self.flash.nand.channel_bytes_per_s);
-            self.engine.servers[channel].jobs.push_back(Job::Read { after: vec![sensed], took: transfer, wait: Some(0), done: arrived });
+            match self.flash.nand.channel_order {
+                ChannelOrder::Ready => {
+                    self.engine.servers[channel].transfers.push(Transfer { after: sensed, left: transfer, done: arrived });
+                }
+                ChannelOrder::Submission => {
+                    self.engine.servers[channel].jobs.push_back(Job::Read {
+                        after: vec![sensed],
+                        took: transfer,
+                        wait: Some(0),
+                        done: arrived,
+                    });
+                }
+            }
             // The host gets what it asked for in order: these and all after them are still to cross the link.
             ended.push(self.engine.gate(vec![arrived], ns(offset + len - first * self.unit, rate)));
         }

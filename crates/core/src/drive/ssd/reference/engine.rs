@@ -20,10 +20,20 @@ pub(super) enum Job {
     Drain,
 }
 
+/// A read whose data cross a channel in parts, whenever they are there and no earlier read's are.
+#[derive(Clone, Debug)]
+pub(super) struct Transfer {
+    pub(super) after: Signal,
+    pub(super) left: u64,
+    pub(super) done: Signal,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Doing {
     Nothing,
     Background,
+    /// That many-th of the transfers.
+    Transfer(usize),
     Job(Signal),
 }
 
@@ -31,12 +41,21 @@ pub(super) enum Doing {
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) jobs: VecDeque<Job>,
+    /// In the order of submission.
+    pub(super) transfers: Vec<Transfer>,
     pub(super) doing: Doing,
     pub(super) since: u64,
     pub(super) until: u64,
     pub(super) owed: u64,
     /// Worked off since the last job was done.
     pub(super) worked_off: u64,
+}
+
+impl Server {
+    /// Nothing but background work is left to do.
+    pub(super) fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && self.transfers.is_empty() && !matches!(self.doing, Doing::Job(_))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,7 +148,7 @@ impl Engine {
 
     /// Whether nothing is left to do.
     pub(super) fn quiet(&self) -> bool {
-        self.servers.iter().all(|server| server.jobs.is_empty() && server.owed == 0 && !matches!(server.doing, Doing::Job(_)))
+        self.servers.iter().all(|server| server.is_idle() && server.owed == 0)
     }
 
     /// A server takes note of the time that has passed, and goes on with what is next.
@@ -149,6 +168,9 @@ impl Engine {
             server.owed -= worked;
             server.worked_off += worked;
             server.doing = Doing::Nothing;
+        }
+        if self.transfer(at) {
+            return;
         }
         loop {
             let wake = match self.servers[at].jobs.front().cloned() {
@@ -203,6 +225,28 @@ impl Engine {
             }
             return;
         }
+    }
+
+    /// Goes on with the first transfer whose data are there, if any are.
+    fn transfer(&mut self, at: usize) -> bool {
+        let now = self.now;
+        let server = &mut self.servers[at];
+        if let Doing::Transfer(nth) = server.doing {
+            server.doing = Doing::Nothing;
+            server.worked_off = 0;
+            server.transfers[nth].left -= now - server.since;
+            if server.transfers[nth].left == 0 {
+                let done = server.transfers.remove(nth).done;
+                self.at(now, Event::Fire(done));
+            }
+        }
+        let there = |transfer: &Transfer| self.fired[transfer.after].is_some_and(|at| at <= now);
+        let Some(nth) = self.servers[at].transfers.iter().position(there) else { return false };
+        let server = &mut self.servers[at];
+        (server.doing, server.since) = (Doing::Transfer(nth), now);
+        let end = now + server.transfers[nth].left;
+        self.at(end, Event::Wake(at));
+        true
     }
 
     fn next_job(&mut self, at: usize) {

@@ -1,6 +1,6 @@
 //! What the drive does by itself while nothing comes.
 
-use super::engine::{Doing, Server, Signal};
+use super::engine::{Server, Signal};
 use super::{Reference, ns};
 use core::cmp::Reverse;
 
@@ -82,11 +82,10 @@ impl Reference {
         let count = self.engine.servers.len();
         for (debt, servers, most) in [(0, 0..self.dies, nand.read_ns + nand.program_ns), (1, self.dies..count, crossed)] {
             let (debt, servers) = (&mut self.debts[debt], &mut self.engine.servers[servers]);
-            let idle = |server: &Server| server.jobs.is_empty() && !matches!(server.doing, Doing::Job(_));
             // The next program's share is of what is left now.
-            servers.iter_mut().filter(|server| idle(server)).for_each(|server| server.worked_off = 0);
+            servers.iter_mut().filter(|server| server.is_idle()).for_each(|server| server.worked_off = 0);
             debt.uncovered = debt.uncovered.saturating_sub(debt.share * self.programs);
-            if servers.iter().all(idle) {
+            if servers.iter().all(Server::is_idle) {
                 let owed: u64 = servers.iter().map(|server| server.owed).sum();
                 debt.idle = debt.idle.min(owed);
                 debt.uncovered = debt.uncovered.min(owed - debt.idle);

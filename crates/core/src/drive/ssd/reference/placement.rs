@@ -112,7 +112,7 @@ impl Reference {
     /// Programs the row that a head has been filling, whose last slot was just written.
     pub(super) fn program(&mut self, at: usize) {
         let block = self.heads[at].open.unwrap();
-        let row = self.heads[at].row.take().unwrap();
+        let mut row = self.heads[at].row.take().unwrap();
         let nth = (self.superblocks[block].slots.len() - 1) / self.row_slots;
         let die = block % self.groups * self.group_dies + nth % self.group_dies;
         let channel = self.dies + die % self.flash.geometry.channels as usize;
@@ -120,6 +120,8 @@ impl Reference {
         let took = slc.map_or(self.flash.nand.program_ns, |slc| slc.program_ns);
         let transfer = ns(self.row_slots as u64 * self.unit, self.flash.nand.channel_bytes_per_s);
         let (arrived, ended) = (self.engine.signal(), self.engine.signal());
+        // A program waits for all reads that were submitted before it.
+        row.after.extend(self.engine.servers[channel].transfers.iter().map(|transfer| transfer.done));
         let job = |after, took, share, done| Job::Program { after, took, share, done };
         self.engine.servers[channel].jobs.push_back(job(row.after, transfer, self.debts[1].share, arrived));
         self.engine.servers[die].jobs.push_back(job(vec![arrived], took, self.debts[0].share, ended));
