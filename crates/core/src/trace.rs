@@ -1,19 +1,29 @@
 //! Block traces, a line at a time: from the text formats in which they are published to one record.
 //!
-//! Reading is streaming: a [`Parser`] keeps only what a line may refer back to.
+//! Reading is streaming: a [`Parser`] keeps only what a line may refer back to, [`Lines`] also which volume is read.
 
 mod blkparse;
-mod columns;
-mod csv;
+mod fiu;
+mod format;
 mod iolog;
+mod lines;
+mod table;
+mod volume;
+
+pub use blkparse::Action;
+pub use format::{Format, Recognised};
+pub use lines::{Lines, TextError};
+pub use volume::Volume;
 
 use crate::data::DataClass;
 use crate::op::OpKind;
 use crate::units::Nanos;
 use alloc::format;
 use alloc::string::{String, ToString};
-use core::fmt;
 use core::str::FromStr;
+
+/// Bytes of the sectors that every block device is divided into.
+const SECTOR_BYTES: u64 = 512;
 
 /// What a record asks the device to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,75 +51,52 @@ impl Kind {
     }
 }
 
+/// How a text trace is to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Its format; detected if `None`.
+    pub format: Option<Format>,
+    /// The one volume that is read of a trace of several.
+    pub volume: Option<Volume>,
+    /// Which events of blkparse text are requests; queued ones if `None`.
+    pub events: Option<Action>,
+}
+
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When, since the first record of the trace.
+    /// Time since the first record of the trace.
     pub at: Nanos,
-    /// Which volume, in traces of several (Alibaba's device, MSR's disk number); 0 elsewhere.
-    pub volume: u64,
-    /// What.
+    /// The volume, in traces of several; number 0 elsewhere.
+    pub volume: Volume,
+    /// The request.
     pub kind: Kind,
     /// First byte.
     pub offset: u64,
     /// Bytes.
     pub len: u64,
+    /// The device flushes its cache before it serves the request.
+    pub preflush: bool,
+    /// A write that is durable when it completes.
+    pub fua: bool,
 }
 
-/// A text format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// MSR Cambridge: `timestamp (100 ns), host, disk, Read|Write, offset, size, response time`.
-    Msr,
-    /// Alibaba block traces: `device, R|W, offset, length, timestamp (µs)`.
-    Alibaba,
-    /// fio's iolog, version 2 or 3 (its first line says which).
-    FioIolog,
-    /// blkparse's default text; only queue events (`Q`) are requests.
-    Blkparse,
-    /// White-space columns: `seconds, type (0 read, 1 write, 3 trim), block of 4 KiB, bytes, stream` and possibly one more.
-    Columns,
-}
-
-impl Format {
-    /// Every format with the name by which it is asked for.
-    pub const ALL: &'static [(&'static str, Self)] = &[
-        ("msr", Self::Msr),
-        ("alibaba", Self::Alibaba),
-        ("fio", Self::FioIolog),
-        ("blkparse", Self::Blkparse),
-        ("columns", Self::Columns),
-    ];
-
-    /// The format that a trace's first line is of, if it is of exactly one.
-    #[must_use]
-    pub fn detect(first_line: &str) -> Option<Self> {
-        if first_line.starts_with("fio version") {
-            return Some(Self::FioIolog);
-        }
-        let mut fitting = Self::ALL.iter().filter(|(_, format)| Parser::new(*format).line(first_line).is_ok_and(|record| record.is_some()));
-        match (fitting.next(), fitting.next()) {
-            (Some((_, format)), None) => Some(*format),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(Self::ALL.iter().find(|(_, format)| format == self).map_or("unknown", |(name, _)| name))
-    }
-}
-
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .iter()
-            .find(|(name, _)| *name == text)
-            .map(|(_, format)| *format)
-            .ok_or_else(|| format!("'{text}' is not a trace format; they are msr, alibaba, fio, blkparse and columns"))
+impl Record {
+    /// The requests that the device serves: a flush first, where the record carries one.
+    pub fn events(self) -> impl Iterator<Item = Event> {
+        let event = Event {
+            at: self.at,
+            kind: self.kind,
+            offset: self.offset,
+            len: self.len,
+            class: DataClass::Random,
+            fua: self.fua,
+            continues: false,
+            latency: Nanos::ZERO,
+            errno: None,
+        };
+        let flush = Event { kind: Kind::Flush, offset: 0, len: 0, fua: false, ..event };
+        self.preflush.then_some(flush).into_iter().chain([event])
     }
 }
 
@@ -136,10 +123,16 @@ pub struct Event {
     pub errno: Option<u16>,
 }
 
-/// What is wrong with a line.
+/// The reason why a line cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LineError(pub String);
+
+impl LineError {
+    fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
 
 /// Reads lines of one format.
 #[derive(Clone, Debug)]
@@ -147,43 +140,81 @@ pub struct Parser {
     format: Format,
     /// Time of the first record, in nanoseconds on the trace's own clock.
     first_ns: Option<u128>,
+    /// A line came that is not blank.
+    begun: bool,
+    /// A line came that no other format has.
+    certain: bool,
     iolog: iolog::State,
+    blkparse: blkparse::State,
+}
+
+/// What one line holds.
+#[derive(Clone, Copy, Debug)]
+enum Line {
+    /// A request.
+    Request(Raw),
+    /// No request, in a form that only this format has: a header, another event.
+    Characteristic,
+    /// Neither: a comment, a request that is not served by a block device.
+    Other,
 }
 
 impl Parser {
     /// A reader of `format`, before the first line.
     #[must_use]
-    pub fn new(format: Format) -> Self {
-        Self { format, first_ns: None, iolog: iolog::State::default() }
+    pub fn new(format: Format, events: Option<Action>) -> Self {
+        let blkparse = blkparse::State::new(events.unwrap_or_default());
+        Self { format, first_ns: None, begun: false, certain: false, iolog: iolog::State::default(), blkparse }
     }
 
-    /// Reads one line without its newline. `None` for lines that are no request: headers, comments, events other than requests.
+    /// Reads one line. `None` for lines that are no request: headers, comments, other events.
     ///
     /// # Errors
-    /// A line that is not of the format, or whose numbers are out of range.
+    /// A line that is not of the format, whose numbers are out of range, or whose range is not whole sectors.
     pub fn line(&mut self, line: &str) -> Result<Option<Record>, LineError> {
         let line = line.trim_end_matches(['\r', '\n']);
+        let line = if self.begun { line } else { line.trim_start_matches('\u{feff}') };
         if line.trim().is_empty() {
             return Ok(None);
         }
-        let raw = match self.format {
-            Format::Msr => csv::msr(line),
-            Format::Alibaba => csv::alibaba(line),
-            Format::FioIolog => self.iolog.line(line),
-            Format::Blkparse => blkparse::line(line),
-            Format::Columns => columns::line(line),
+        let first = !core::mem::replace(&mut self.begun, true);
+        let line = match self.format {
+            Format::Iolog => self.iolog.line(line),
+            Format::Blkparse => self.blkparse.line(line),
+            Format::Fiu => fiu::line(line),
+            Format::Table(table) => table.line(line, first),
         }?;
-        let Some(raw) = raw else { return Ok(None) };
-        if raw.offset.checked_add(raw.len).is_none() {
-            return Err(LineError("the range ends beyond 2^64 bytes".to_string()));
+        match line {
+            Line::Request(raw) => {
+                self.certain |= self.format.has_letters();
+                self.record(raw)
+            }
+            Line::Characteristic => {
+                self.certain = true;
+                Ok(None)
+            }
+            Line::Other => Ok(None),
         }
-        if raw.len == 0 && raw.kind != Kind::Flush {
+    }
+
+    fn record(&mut self, raw: Raw) -> Result<Option<Record>, LineError> {
+        let Raw { at_ns, volume, kind, offset, len, preflush, fua } = raw;
+        if offset.checked_add(len).is_none() {
+            return Err(LineError::new("the range ends beyond 2^64 bytes"));
+        }
+        if offset % SECTOR_BYTES != 0 || len % SECTOR_BYTES != 0 {
+            return Err(LineError(format!("{len} bytes at byte {offset} are not whole sectors of 512 bytes: is it another format?")));
+        }
+        let kind = if len == 0 && preflush { Kind::Flush } else { kind };
+        if len == 0 && kind != Kind::Flush {
             return Ok(None);
         }
-        let first = *self.first_ns.get_or_insert(raw.at_ns);
+        let first = *self.first_ns.get_or_insert(at_ns);
         // Lines of a merged trace may be a little out of order; time does not run backwards for the device.
-        let at = u64::try_from(raw.at_ns.saturating_sub(first)).map_err(|_| LineError("the time is out of range".to_string()))?;
-        Ok(Some(Record { at: Nanos(at), volume: raw.volume, kind: raw.kind, offset: raw.offset, len: raw.len }))
+        let at = u64::try_from(at_ns.saturating_sub(first)).map_err(|_| LineError::new("the time is out of range"))?;
+        let preflush = preflush && kind != Kind::Flush;
+        let (offset, len) = if kind == Kind::Flush { (0, 0) } else { (offset, len) };
+        Ok(Some(Record { at: Nanos(at), volume, kind, offset, len, preflush, fua: fua && kind == Kind::Write }))
     }
 }
 
@@ -191,42 +222,51 @@ impl Parser {
 #[derive(Clone, Copy, Debug)]
 struct Raw {
     at_ns: u128,
-    volume: u64,
+    volume: Volume,
     kind: Kind,
     offset: u64,
     len: u64,
+    preflush: bool,
+    fua: bool,
 }
 
-/// Reads the number in `field`, which `line` calls `name`.
+impl Raw {
+    /// A request without flags.
+    const fn new(at_ns: u128, volume: Volume, kind: Kind, offset: u64, len: u64) -> Self {
+        Self { at_ns, volume, kind, offset, len, preflush: false, fua: false }
+    }
+}
+
+/// Reads the number in `field`, which messages call `name`.
 fn number<T: FromStr>(field: Option<&str>, name: &str) -> Result<T, LineError> {
     let Some(field) = field else { return Err(LineError(format!("{name} is missing"))) };
     field.trim().parse().map_err(|_| LineError(format!("{name} '{}' is not a number in range", shortened(field.trim()))))
 }
 
-/// Reads decimal seconds as nanoseconds, without the rounding of a float.
-fn seconds(field: Option<&str>, name: &str) -> Result<u128, LineError> {
-    let Some(field) = field else { return Err(LineError(format!("{name} is missing"))) };
-    let wrong = || LineError(format!("{name} '{}' is not a time in seconds", shortened(field)));
+/// Reads a decimal number of units of `unit_ns` (a power of ten) as nanoseconds, without the rounding of a float.
+fn decimal(field: Option<&str>, name: &str, unit_ns: u32) -> Result<u128, LineError> {
+    let Some(field) = field.map(str::trim) else { return Err(LineError(format!("{name} is missing"))) };
+    let wrong = || LineError(format!("{name} '{}' is not a number in range", shortened(field)));
     let (whole, fraction) = field.split_once('.').unwrap_or((field, ""));
     let whole: u64 = whole.parse().map_err(|_| wrong())?;
     if !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return Err(wrong());
     }
-    let mut ns = u128::from(whole) * 1_000_000_000;
-    let mut unit = 100_000_000_u128;
-    for digit in fraction.bytes().take(9) {
-        ns += u128::from(digit - b'0') * unit;
+    let mut ns = u128::from(whole) * u128::from(unit_ns);
+    let mut unit = unit_ns;
+    for digit in fraction.bytes() {
         unit /= 10;
+        ns += u128::from(digit - b'0') * u128::from(unit);
     }
     Ok(ns)
 }
 
-/// `sectors` of 512 bytes in bytes.
-fn sectors(sectors: u64, name: &str) -> Result<u64, LineError> {
-    sectors.checked_mul(512).ok_or_else(|| LineError(format!("{name} {sectors} is out of range")))
+/// `count` units of `unit` bytes in bytes.
+fn bytes(count: u64, unit: u64, name: &str) -> Result<u64, LineError> {
+    count.checked_mul(unit).ok_or_else(|| LineError(format!("{name} {count} is out of range")))
 }
 
-/// At most 40 characters of what stood there, for a message.
+/// At most 40 characters of `text`, for a message.
 fn shortened(text: &str) -> String {
     if text.chars().count() <= 40 {
         return text.to_string();
@@ -237,107 +277,4 @@ fn shortened(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::vec::Vec;
-    use proptest::prelude::*;
-
-    fn parse(format: Format, text: &str) -> Vec<Record> {
-        let mut parser = Parser::new(format);
-        text.lines().filter_map(|line| parser.line(line).unwrap()).collect()
-    }
-
-    fn record(at_ns: u64, volume: u64, kind: Kind, offset: u64, len: u64) -> Record {
-        Record { at: Nanos(at_ns), volume, kind, offset, len }
-    }
-
-    #[test]
-    fn msr_cambridge() {
-        let text = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,1217\n";
-        let expected = [record(0, 1, Kind::Read, 383_496_192, 32_768), record(1_332_052_600, 1, Kind::Write, 2_822_144, 4096)];
-        assert_eq!(parse(Format::Msr, text), expected);
-        assert_eq!(Format::detect(text.lines().next().unwrap()), Some(Format::Msr));
-    }
-
-    #[test]
-    fn alibaba() {
-        let text = "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n";
-        let expected = [record(0, 419, Kind::Write, 8_792_731_648, 16_384), record(46_000, 725, Kind::Read, 59_110_326_272, 360_448)];
-        assert_eq!(parse(Format::Alibaba, text), expected);
-        assert_eq!(Format::detect(text.lines().next().unwrap()), Some(Format::Alibaba));
-    }
-
-    #[test]
-    fn fio_iolog_versions_2_and_3() {
-        let two = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 4096 8192\n/dev/sda wait 250 0\n/dev/sda trim 0 4096\n/dev/sda sync 0 0\n/dev/sda close\n";
-        let expected =
-            [record(0, 0, Kind::Write, 4096, 8192), record(250_000, 0, Kind::Trim, 0, 4096), record(250_000, 0, Kind::Flush, 0, 0)];
-        assert_eq!(parse(Format::FioIolog, two), expected);
-        let three = "fio version 3 iolog\n0 /dev/sda add\n10 /dev/sda open\n20 /dev/sda read 512 512\n45 /dev/sdb write 0 4096\n50 /dev/sda datasync 0 0\n";
-        let expected = [record(0, 0, Kind::Read, 512, 512), record(25_000, 1, Kind::Write, 0, 4096), record(30_000, 0, Kind::Flush, 0, 0)];
-        assert_eq!(parse(Format::FioIolog, three), expected);
-        assert_eq!(Format::detect("fio version 3 iolog"), Some(Format::FioIolog));
-    }
-
-    #[test]
-    fn blkparse_queue_events() {
-        let text = "\
-  8,0    1        1     0.000000000  1234  Q  WS 2048 + 8 [jbd2]
-  8,0    1        2     0.000001000  1234  G  WS 2048 + 8 [jbd2]
-  8,0    1        3     0.000250000  1234  Q   D 4096 + 2048 [kworker/0:1]
-  8,0    1        4     0.000260000  1234  Q FWS [jbd2]
-  8,0    0        5     0.001000000  1235  Q  RA 16 + 8 [cat]
-CPU0 (8,0):
- Reads Queued:           1,        4KiB\t Writes Queued:           1,        4KiB
-";
-        let expected = [
-            record(0, 0, Kind::Write, 2048 * 512, 4096),
-            record(250_000, 0, Kind::Trim, 4096 * 512, 2048 * 512),
-            record(260_000, 0, Kind::Flush, 0, 0),
-            record(1_000_000, 0, Kind::Read, 8192, 4096),
-        ];
-        assert_eq!(parse(Format::Blkparse, text), expected);
-        assert_eq!(Format::detect(text.lines().next().unwrap()), Some(Format::Blkparse));
-        assert!(Parser::new(Format::Blkparse).line("garbage line,,,").is_err());
-    }
-
-    #[test]
-    fn columns_with_trims() {
-        let text = "0.5 1 10 4096 0\n0.75 3 10 8192 0\n1.000000001 0 7 4096 0 0\n";
-        let expected = [
-            record(0, 0, Kind::Write, 40_960, 4096),
-            record(250_000_000, 0, Kind::Trim, 40_960, 8192),
-            record(500_000_001, 0, Kind::Read, 28_672, 4096),
-        ];
-        assert_eq!(parse(Format::Columns, text), expected);
-        assert_eq!(Format::detect(text.lines().next().unwrap()), Some(Format::Columns));
-    }
-
-    #[test]
-    fn wrong_lines_say_what_is_wrong() {
-        for (format, line, expected) in [
-            (Format::Msr, "1,hm,1,Raed,0,1,1", "'Raed' is neither Read nor Write"),
-            (Format::Msr, "1,hm,1", "the kind of request is missing"),
-            (Format::Alibaba, "1,W,x,1,1", "the offset 'x' is not a number in range"),
-            (Format::Alibaba, "1,W,18446744073709551615,2,1", "the range ends beyond 2^64 bytes"),
-            (Format::Columns, "0 2 0 0 0", "the request type 2 is not 0 (read), 1 (write) or 3 (trim)"),
-            (Format::FioIolog, "0 /dev/sda read 0 1", "the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'"),
-        ] {
-            assert_eq!(Parser::new(format).line(line), Err(LineError(expected.to_string())), "{line}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_line_panics(lines in proptest::collection::vec("[ -~]{0,60}|[0-9., RWDQF+x-]{0,60}|\\PC{0,30}", 1..6)) {
-            for (_, format) in Format::ALL {
-                let mut parser = Parser::new(*format);
-                let _ = parser.line("fio version 3 iolog");
-                for line in &lines {
-                    let _ = parser.line(line);
-                }
-            }
-            let _ = Format::detect(&lines[0]);
-        }
-    }
-}
+mod tests;

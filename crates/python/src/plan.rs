@@ -54,12 +54,12 @@ impl Sources for Plan {
 
     fn trace(&self, path: &str, asked: &Asked) -> Result<(Timed, String), String> {
         let mut known = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |(name, other, _): &&Known| name == path && (other.format, other.volume) == (asked.format, asked.volume);
+        let same = |(name, other, _): &&Known| name == path && other.reading == asked.reading;
         let found = known.iter().find(same).map(|(.., trace)| trace.clone());
         let trace = found.unwrap_or_else(|| {
             let trace = match &self.given {
-                Some(given) => sent(given, path).and_then(|text| Trace::parse(Path::new(path), text, asked.format, asked.volume)),
-                None => Trace::read(&self.directory.join(path), asked.format, asked.volume),
+                Some(given) => sent(given, path).and_then(|text| Trace::parse(Path::new(path), text, &asked.reading)),
+                None => Trace::read(&self.directory.join(path), &asked.reading),
             };
             known.push((path.to_owned(), *asked, trace.clone()));
             trace

@@ -1,7 +1,7 @@
 //! Traces: requests as arrays, or read from the text formats that the command line knows.
 
 use crate::error;
-use crate::values::{Whole, column};
+use crate::values::column;
 use numpy::{PyArray1, ToPyArray as _};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -13,7 +13,7 @@ use trimtab_core::runner::Stopped;
 use trimtab_core::simulate::passes::Requests;
 use trimtab_core::simulate::timing::Timing;
 use trimtab_core::sweep::short_hash;
-use trimtab_core::trace::{Event, Format, Kind, Parser};
+use trimtab_core::trace::{Event, Format, Kind, Lines, Reading as Options, Recognised};
 use trimtab_core::units::Nanos;
 use trimtab_core::usage::UsageError;
 
@@ -88,42 +88,47 @@ impl Trace {
     ///
     /// # Errors
     /// A file that cannot be read, a format that is not known, a line that is not of it.
-    pub fn read(path: &Path, format: Option<Format>, volume: Option<u64>) -> Result<Self, String> {
+    pub fn read(path: &Path, options: &Options) -> Result<Self, String> {
         let file = std::fs::File::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        Self::parse(path, BufReader::new(file), format, volume)
+        Self::parse(path, BufReader::with_capacity(LINE_BYTES_MAX as usize, file), options)
     }
 
-    /// Reads the content of a file that is called `path` where anything is wrong with it.
+    /// Reads the content of a file that is called `path` in error messages.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn parse(path: &Path, mut input: impl BufRead, format: Option<Format>, volume: Option<u64>) -> Result<Self, String> {
-        let place = |number: usize| format!("{}, line {number}", path.display());
-        let (mut parser, mut events, mut only, mut line) = (format.map(Parser::new), Vec::new(), volume, String::new());
+    pub fn parse(path: &Path, mut input: impl BufRead, options: &Options) -> Result<Self, String> {
+        let shown = path.display();
+        let format = match options.format {
+            Some(format) => format,
+            None => recognised(path, input.fill_buf().map_err(|error| format!("cannot read {shown}: {error}"))?)?,
+        };
+        let (mut lines, mut events, mut line) = (Lines::new(format, options), Vec::new(), Vec::new());
         for number in 1.. {
             line.clear();
-            let read = input.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
-            if read.map_err(|error| format!("{}: {error}", place(number)))? == 0 {
+            let place = || format!("{shown}, line {number}");
+            let read = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            if read.map_err(|error| format!("{}: {error}", place()))? == 0 {
                 break;
             }
-            if parser.is_none() {
-                let known = Format::detect(line.trim_end()).ok_or_else(|| format!("{}: say the format of the trace", path.display()))?;
-                parser = Some(Parser::new(known));
+            if line.len() as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
+                return Err(format!("{}: the line is longer than {LINE_BYTES_MAX} bytes", place()));
             }
-            let Some(record) =
-                parser.as_mut().map_or(Ok(None), |parser| parser.line(&line)).map_err(|error| format!("{}: {error}", place(number)))?
-            else {
-                continue;
-            };
-            if volume.is_some_and(|volume| volume != record.volume) {
-                continue;
-            }
-            if *only.get_or_insert(record.volume) != record.volume {
-                return Err(format!("{}: the trace is of several volumes; choose one with volume", place(number)));
-            }
-            events.push(event(record.at.0, record.kind, record.offset, record.len));
+            let record = lines.line(&String::from_utf8_lossy(&line)).map_err(|error| format!("{}: {error}", place()))?;
+            events.extend(record.into_iter().flat_map(|record| record.events()));
         }
-        if events.is_empty() { Err(format!("{} has no request", path.display())) } else { Ok(Self::of(events)) }
+        lines.end().map_err(|error| format!("{shown}: {error}"))?;
+        Ok(Self::of(events))
+    }
+}
+
+/// The format that the text beginning with `bytes` is recognised as.
+fn recognised(path: &Path, bytes: &[u8]) -> Result<Format, String> {
+    let begin = &bytes[..bytes.len().min(LINE_BYTES_MAX as usize)];
+    let whole = begin.iter().rposition(|byte| *byte == b'\n').map_or(begin, |end| &begin[..end]);
+    match Format::recognise(&String::from_utf8_lossy(whole)) {
+        Recognised::Certain(format) => Ok(format),
+        Recognised::Possible(_) => Err(format!("{}: say the format of the trace: {}", path.display(), Format::names())),
     }
 }
 
@@ -158,15 +163,18 @@ impl Trace {
         if events.is_empty() { Err(error("a trace has at least one request")) } else { Ok(Self::of(events)) }
     }
 
-    /// Reads a trace: MSR Cambridge, Alibaba, fio's iolog, blkparse, columns.
+    /// Reads a trace in one of the formats that `trimtab drive trace` reads. A volume is a number, or a text such as '8,16'; events are
+    /// 'Q', 'D' or 'C' of blkparse.
     #[staticmethod]
-    #[pyo3(signature = (path, *, format=None, volume=None))]
-    fn load(path: PathBuf, format: Option<&str>, volume: Option<Whole>) -> PyResult<Self> {
+    #[pyo3(signature = (path, *, format=None, volume=None, events=None))]
+    fn load(path: PathBuf, format: Option<&str>, volume: Option<&Bound<'_, PyAny>>, events: Option<&str>) -> PyResult<Self> {
         let format = format.map(str::parse).transpose().map_err(error)?;
+        let volume = volume.map(|volume| volume.str()?.to_cow()?.parse().map_err(error)).transpose()?;
+        let options = Options { format, volume, events: events.map(str::parse).transpose().map_err(error)? };
         if !path.is_file() {
             return Err(error(format!("cannot read {}: it is not a file", path.display())));
         }
-        Self::read(&path, format, volume.map(|volume| volume.0)).map_err(error)
+        Self::read(&path, &options).map_err(error)
     }
 
     /// The arrays that it is made of again, for copies and other processes.

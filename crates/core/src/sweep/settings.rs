@@ -15,7 +15,7 @@ use crate::study::ageing::{self, Ageing};
 use crate::study::modelled::{Setup, volume_named};
 use crate::study::small;
 use crate::study::used::Used;
-use crate::trace::Format;
+use crate::trace::Reading;
 use crate::units::Bytes;
 use crate::usage::nearest;
 use crate::volume::VolumeSpec;
@@ -44,6 +44,8 @@ const FRACTIONAL: [&str; 11] = [
     "workload.median_bytes",
     "workload.rate",
 ];
+/// The longest name of a parameter, and more.
+const KEY_BYTES_MAX: usize = 200;
 /// Drive parameters that are no fields of a specification.
 const OF_DRIVES: [&str; 3] = ["name", "capacity", "over_provisioning_percent"];
 /// Per cent of the filesystem that is in use, unless said otherwise.
@@ -77,10 +79,8 @@ pub trait Sources {
 /// How a trace is to be read and replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// Its format, if its first line does not give it away.
-    pub format: Option<Format>,
-    /// Which volume of several.
-    pub volume: Option<u64>,
+    /// How its text is read.
+    pub reading: Reading,
     /// When requests are made.
     pub timing: Timing,
 }
@@ -157,6 +157,7 @@ impl<'a> Section<'a> {
 /// # Errors
 /// The parameter that is wrong, or that all of them together are.
 pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) -> Result<Cell<S::Trace>, Wrong> {
+    check_keys(settings)?;
     for (key, _) in settings {
         let section = key.split('.').next().unwrap_or_default();
         if !SECTIONS.contains(&section) {
@@ -202,7 +203,19 @@ fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Changed, W
 /// # Errors
 /// The parameter that is wrong, or that all of them together are.
 pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Changed, Wrong> {
+    check_keys(settings)?;
     changed_by(drive, Section::of("drive", settings))
+}
+
+/// Refuses names that no parameter has: each dot in them is a table inside another one.
+fn check_keys(settings: &[(&str, &Value)]) -> Result<(), Wrong> {
+    match settings.iter().find(|(key, _)| key.len() > KEY_BYTES_MAX) {
+        Some((key, _)) => {
+            let begin: String = key.chars().take(30).collect();
+            Err(Wrong::of(format!("{begin}…"), format!("no parameter has a name of more than {KEY_BYTES_MAX} bytes")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A drive with other parameters.
@@ -410,7 +423,8 @@ fn asked(section: &mut Section<'_>) -> Result<Asked, Wrong> {
         (None, None) => Timing::Recorded,
         (Some(_), Some(_)) => return Err(Wrong::of("workload.closed_loop", "a trace has a rate or is a closed loop, not both")),
     };
-    Ok(Asked { format: section.parsed("format")?, volume: section.parsed("volume")?, timing })
+    let reading = Reading { format: section.parsed("format")?, volume: section.parsed("volume")?, events: section.parsed("events")? };
+    Ok(Asked { reading, timing })
 }
 
 fn addresses(pattern: Pattern, section: &mut Section<'_>) -> Result<Addresses, Wrong> {
@@ -484,7 +498,7 @@ fn requests<T>(
             Pattern::Zipf { .. } => &["theta", "size", "read_percent", "trim_percent", "trims_of", "queue_depth", "span_percent"],
             _ => &["size", "read_percent", "trim_percent", "trims_of", "queue_depth", "span_percent"],
         },
-        Load::Trace(_) => &["format", "volume", "rate", "closed_loop"],
+        Load::Trace(_) => &["format", "volume", "events", "rate", "closed_loop"],
         Load::Crystal(_) => &[],
     };
     section.end(&format!("workload {}", plan.name), &[&common, more].concat())?;

@@ -1,69 +1,132 @@
 //! blkparse's default output.
 
-use super::{Kind, LineError, Raw, number, seconds, sectors};
-use alloc::string::ToString;
+use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, Volume, bytes, decimal, number};
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
 
-/// How lines of the summary at the end begin, and what is said about the input files before it.
-const SUMMARY: [&str; 13] = [
-    "CPU",
-    "Total (",
-    "Reads ",
-    "Read ",
-    "PC Read",
-    "IO unplugs:",
-    "Throughput (R/W):",
-    "Events (",
-    "Skips:",
-    "Input file ",
-    "Trace started",
-    "Timer unplugs:",
-    "Writes ",
-];
-
-/// `maj,min cpu sequence seconds pid action RWBS sector + sectors [process]`. Other lines than queue events are passed over:
-/// the summary at the end, messages, later stages of the same request.
-pub(super) fn line(line: &str) -> Result<Option<Raw>, LineError> {
-    let mut fields = line.split_ascii_whitespace();
-    let is_event = fields.next().is_some_and(|device| {
-        device.split_once(',').is_some_and(|(major, minor)| major.parse::<u32>().is_ok() && minor.parse::<u32>().is_ok())
-    });
-    // cpu, sequence, time, pid, action
-    if !is_event && !is_summary(line) {
-        return Err(LineError("it is neither an event nor part of a summary".to_string()));
-    }
-    let (Some(_cpu), Some(_sequence), Some(time), Some(_pid), Some(action)) =
-        (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
-    else {
-        return if is_event { Err(LineError("the event is cut short".to_string())) } else { Ok(None) };
-    };
-    if !is_event || action != "Q" {
-        return Ok(None);
-    }
-    let at_ns = seconds(Some(time), "the time")?;
-    let flags = fields.next().ok_or_else(|| LineError("the event has no RWBS field".to_string()))?;
-    let sector = fields.next();
-    let flush = Raw { at_ns, volume: 0, kind: Kind::Flush, offset: 0, len: 0 };
-    let kind = match flags.trim_start_matches('F').chars().next() {
-        Some('R') => Kind::Read,
-        Some('W') => Kind::Write,
-        Some('D') => Kind::Trim,
-        None => return Ok(Some(flush)),
-        // N: neither read nor write, such as passed-through commands.
-        Some(_) => return Ok(None),
-    };
-    let Some(sector) = sector.filter(|sector| !sector.starts_with('[')) else {
-        // A write without data that carries a preflush is a flush.
-        return Ok(flags.starts_with('F').then_some(flush));
-    };
-    let offset = sectors(number(Some(sector), "the sector")?, "the sector")?;
-    match fields.next() {
-        Some("+") => {}
-        _ => return Err(LineError("the event has no '+ sectors'".to_string())),
-    }
-    let len = sectors(number(fields.next(), "the number of sectors")?, "the number of sectors")?;
-    Ok(Some(Raw { at_ns, volume: 0, kind, offset, len }))
+/// The event of a request's life that counts as the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// `Q`: queued by a filesystem or a program.
+    #[default]
+    Queued,
+    /// `D`: issued to the device, after merging.
+    Issued,
+    /// `C`: completed by the device.
+    Completed,
 }
 
-fn is_summary(line: &str) -> bool {
-    SUMMARY.iter().any(|start| line.trim_start().starts_with(start))
+impl Action {
+    const ALL: [(&'static str, Self); 3] = [("Q", Self::Queued), ("D", Self::Issued), ("C", Self::Completed)];
+
+    fn of(letter: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(name, _)| *name == letter).map(|(_, action)| *action)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(Self::ALL[*self as usize].0)
+    }
+}
+
+impl FromStr for Action {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::of(text).ok_or_else(|| format!("'{text}' is not an event: Q (queued), D (issued) or C (completed)"))
+    }
+}
+
+/// What decides how the next line is read.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    wanted: Action,
+    /// A summary was reached: only events count from here on.
+    summary: bool,
+    /// Requests with other events than the wanted one, by [`Action`].
+    others: [u64; 3],
+}
+
+impl State {
+    pub(super) const fn new(wanted: Action) -> Self {
+        Self { wanted, summary: false, others: [0; 3] }
+    }
+
+    pub(super) const fn wanted(&self) -> Action {
+        self.wanted
+    }
+
+    /// Another event that the text has, and how many of them.
+    pub(super) fn other(&self) -> Option<(Action, u64)> {
+        Action::ALL.iter().map(|(_, action)| (*action, self.others[*action as usize])).find(|(_, count)| *count > 0)
+    }
+
+    /// `maj,min cpu sequence seconds pid action RWBS sector + sectors [process]`. Passes over input files, summaries, messages, and other
+    /// events of the same requests.
+    pub(super) fn line(&mut self, line: &str) -> Result<Line, LineError> {
+        let mut fields = line.split_ascii_whitespace();
+        let Some(device) = fields.next().and_then(device) else { return self.between(line) };
+        let (Some(_cpu), Some(_sequence), Some(time), Some(_pid), Some(action)) =
+            (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            return Err(LineError::new("the event is cut short"));
+        };
+        let at_ns = decimal(Some(time), "the time", 1_000_000_000)?;
+        let Some(action) = Action::of(action) else { return Ok(Line::Characteristic) };
+        let Some(raw) = request(device, at_ns, fields)? else { return Ok(Line::Characteristic) };
+        if action != self.wanted {
+            self.others[action as usize] += 1;
+            return Ok(Line::Characteristic);
+        }
+        Ok(Line::Request(raw))
+    }
+
+    /// A line that is no event.
+    fn between(&mut self, line: &str) -> Result<Line, LineError> {
+        const BEFORE: [&str; 2] = ["Input file ", "Trace started at "];
+        const SUMMARY: [&str; 6] = ["CPU", "Total", "Throughput (R/W):", "Events (", "Skips:", "==="];
+        let begins = |starts: &[&str]| starts.iter().any(|start| line.trim_start().starts_with(start));
+        self.summary |= begins(&SUMMARY);
+        if self.summary || begins(&BEFORE) { Ok(Line::Other) } else { Err(LineError::new("it is neither an event nor part of a summary")) }
+    }
+}
+
+/// `8,16`.
+fn device(field: &str) -> Option<Volume> {
+    let (major, minor) = field.split_once(',')?;
+    Some(Volume::Device(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The request of an event; `None` if no block device serves it.
+fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a str>) -> Result<Option<Raw>, LineError> {
+    let flags = fields.next().ok_or_else(|| LineError::new("the event has no RWBS field"))?;
+    let (preflush, kind, fua) = rwbs(flags);
+    let flush = preflush.then(|| Raw::new(at_ns, volume, Kind::Flush, 0, 0));
+    let Some(kind) = kind else { return Ok(flush) };
+    let Some(sector) = fields.next().filter(|sector| !sector.starts_with('[')) else { return Ok(flush) };
+    let offset = bytes(number(Some(sector), "the sector")?, SECTOR_BYTES, "the sector")?;
+    match fields.next() {
+        Some("+") => {}
+        // No data: a flush, or the length of a passed-through command, whose bytes follow in parentheses.
+        Some(next) if next.starts_with(['(', '[']) => return Ok(flush),
+        _ => return Err(LineError::new("the event has no '+ sectors'")),
+    }
+    let len = bytes(number(fields.next(), "the number of sectors")?, SECTOR_BYTES, "the number of sectors")?;
+    Ok(Some(Raw { preflush, fua, ..Raw::new(at_ns, volume, kind, offset, len) }))
+}
+
+/// RWBS: an F for a flush before, the operation, an F for FUA and other flags. A second F in place of the operation is that of the flush itself.
+fn rwbs(flags: &str) -> (bool, Option<Kind>, bool) {
+    let (preflush, rest) = flags.strip_prefix('F').map_or((false, flags), |rest| (true, rest));
+    let kind = match rest.as_bytes().first() {
+        Some(b'R') => Some(Kind::Read),
+        Some(b'W') => Some(Kind::Write),
+        Some(b'D') => Some(Kind::Trim),
+        // N: neither read nor write, such as passed-through commands.
+        _ => None,
+    };
+    (preflush, kind, kind == Some(Kind::Write) && rest.contains('F'))
 }

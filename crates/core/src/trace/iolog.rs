@@ -1,11 +1,11 @@
 //! fio's iolog, versions 2 and 3.
 
-use super::{Kind, LineError, Raw, number, shortened};
+use super::{Kind, Line, LineError, Raw, Volume, number, shortened};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 
-/// What a line may refer back to: the version, the files in order of appearance, the time waited so far.
+/// What a line may refer back to: the version, the files in order of appearance, the time that was waited for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     version: u8,
@@ -14,53 +14,60 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Version 2: `file action [offset length]` and `file wait µs`; version 3: a timestamp in µs before it, and no waits.
-    pub(super) fn line(&mut self, line: &str) -> Result<Option<Raw>, LineError> {
+    /// Version 2: `file action [offset length]`; version 3: a timestamp in µs before it.
+    ///
+    /// `file wait N` holds the log up until N milliseconds after its start. That is what fio 3.33 does; its manual says that N are microseconds
+    /// after the previous wait.
+    pub(super) fn line(&mut self, line: &str) -> Result<Line, LineError> {
         if self.version == 0 {
             self.version = match line.trim() {
                 "fio version 2 iolog" => 2,
                 "fio version 3 iolog" => 3,
-                _ => return Err(LineError("the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'".to_string())),
+                _ => return Err(LineError::new("the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'")),
             };
-            return Ok(None);
-        }
-        if line.starts_with("fio version") {
-            return Ok(None);
+            return Ok(Line::Characteristic);
         }
         let mut fields = line.split_ascii_whitespace();
-        let at_ns = if self.version == 3 { u128::from(number::<u64>(fields.next(), "the timestamp")?) * 1000 } else { self.waited_ns };
-        let file = fields.next().ok_or_else(|| LineError("the file name is missing".to_string()))?;
-        let action = fields.next().ok_or_else(|| LineError("the action is missing".to_string()))?;
+        let stamp = if self.version == 3 { u128::from(number::<u64>(fields.next(), "the timestamp")?) * 1000 } else { 0 };
+        let at_ns = self.waited_ns.max(stamp);
+        let file = fields.next().ok_or_else(|| LineError::new("the file name is missing"))?;
+        let action = fields.next().ok_or_else(|| LineError::new("the action is missing"))?;
         let kind = match action {
-            "add" | "open" | "close" => return Ok(None),
+            "add" | "open" | "close" => return Ok(Line::Other),
             "wait" => {
-                self.waited_ns += u128::from(number::<u64>(fields.next(), "the time to wait")?) * 1000;
-                return Ok(None);
+                let until_ns = u128::from(number::<u64>(fields.next(), "the time to wait for")?) * 1_000_000;
+                self.waited_ns = self.waited_ns.max(until_ns);
+                return Ok(Line::Other);
             }
             "read" => Kind::Read,
             "write" => Kind::Write,
             "trim" => Kind::Trim,
-            "sync" | "datasync" => Kind::Flush,
+            "sync" | "datasync" | "sync_file_range" | "syncfs" => Kind::Flush,
             other => return Err(LineError(format!("'{}' is not an action of an iolog", shortened(other)))),
         };
-        let volume = self.volume(file)?;
+        let volume = Volume::Number(self.volume(file)?);
         if kind == Kind::Flush {
-            return Ok(Some(Raw { at_ns, volume, kind, offset: 0, len: 0 }));
+            return Ok(Line::Request(Raw::new(at_ns, volume, kind, 0, 0)));
         }
         let offset = number(fields.next(), "the offset")?;
         let len = number(fields.next(), "the length")?;
-        Ok(Some(Raw { at_ns, volume, kind, offset, len }))
+        Ok(Line::Request(Raw::new(at_ns, volume, kind, offset, len)))
     }
 
     fn volume(&mut self, file: &str) -> Result<u64, LineError> {
         /// Bounds what a hostile log can make us remember.
         const FILES_MAX: usize = 65_536;
+        /// fio reads no longer names.
+        const NAME_BYTES_MAX: usize = 256;
         let next = self.files.len() as u64;
         if let Some(volume) = self.files.get(file) {
             return Ok(*volume);
         }
         if self.files.len() == FILES_MAX {
             return Err(LineError(format!("the log names more than {FILES_MAX} files")));
+        }
+        if file.len() > NAME_BYTES_MAX {
+            return Err(LineError(format!("a file name is longer than {NAME_BYTES_MAX} bytes")));
         }
         self.files.insert(file.to_string(), next);
         Ok(next)

@@ -155,8 +155,10 @@ class Trace:
     def __init__(self, time_ns: _Whole, kind: _Whole, offset: _Whole, length: _Whole) -> None:
         """When (nanoseconds, not falling), what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes): arrays of whole numbers, or lists."""
     @staticmethod
-    def load(path: str | PathLike[str], *, format: str | None = None, volume: int | None = None) -> Trace:
-        """Reads a trace: ``msr``, ``alibaba``, ``fio``, ``blkparse``, ``columns``."""
+    def load(path: str | PathLike[str], *, format: str | None = None, volume: int | str | None = None, events: str | None = None) -> Trace:
+        """Reads a trace: ``fio``, ``blkparse``, ``msr``, ``alibaba``, ``tencent``, ``spc``, ``fiu``, ``systor17``, ``mqsim``, ``disksim``, ``columns``.
+
+        A volume is a number, or device numbers such as ``"8,16"``; events are ``"Q"``, ``"D"`` or ``"C"`` of blkparse."""
     def __len__(self) -> int: ...
 
 class Ssd:

@@ -1,5 +1,6 @@
 //! Options that several commands have, and the values of some: what the rest of the program takes as plain values.
 
+use crate::drives::trace::Source;
 use crate::output::{Context, Showing};
 use crate::serve::transport::{Transport, Wanted};
 use crate::target::block::EngineChoice;
@@ -7,8 +8,9 @@ use crate::target::block::device::Destroy;
 use crate::target::dir::Fsync;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trimtab_core::simulate::timing::Timing;
+use trimtab_core::trace::{Action, Format, Reading, Volume};
 use trimtab_core::units::Bytes;
 
 /// Options that every command takes.
@@ -73,6 +75,39 @@ impl DestroyArgs {
     /// What was named.
     pub fn named(&self) -> Destroy {
         Destroy { again: self.destroy.clone(), overwrite: self.overwrite.clone() }
+    }
+}
+
+/// How the text of a trace is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
+pub struct ReadingArgs {
+    /// Format of a text trace: fio, blkparse, msr, alibaba, tencent, spc, fiu, systor17, mqsim, disksim or columns. Numbers alone do not
+    /// say whether they are tencent, mqsim, disksim or columns; the others are recognised.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Volume of a trace of several: a number, or the device numbers in blkparse and FIU text, such as 8,16.
+    #[arg(long, value_name = "VOLUME")]
+    volume: Option<Volume>,
+    /// Event of blkparse text that counts as a request: Q (queued), D (issued) or C (completed) [default: Q].
+    #[arg(long, value_name = "EVENT")]
+    events: Option<Action>,
+}
+
+impl ReadingArgs {
+    /// What was chosen.
+    pub fn reading(self) -> Reading {
+        Reading { format: self.format, volume: self.volume, events: self.events }
+    }
+
+    /// Says which format the trace at `path` was recognised as.
+    ///
+    /// # Errors
+    /// A trace that cannot be opened or recognised.
+    pub fn announce(self, path: &Path, context: &Context) -> anyhow::Result<()> {
+        if let Some(format) = Source::open(path, &self.reading())?.format().filter(|_| self.format.is_none()) {
+            context.remark(&format!("{} is read as {format}: {}", path.display(), format.description()));
+        }
+        Ok(())
     }
 }
 

@@ -56,6 +56,7 @@ mod tests {
     use crate::drives;
     use crate::drives::trace::timing::Timing;
     use trimtab_core::data::DataClass;
+    use trimtab_core::trace::Reading;
     use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
 
     fn addresses(mix: Mix) -> Addresses {
@@ -148,7 +149,7 @@ mod tests {
         let path = dir.path().join("trace.csv");
         std::fs::write(&path, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n20000000,h,0,Write,1048576,4096,1\n").unwrap();
         let plan = |until_written, path: &std::path::Path| Plan {
-            load: Load::Trace(Traced { path: path.to_owned(), format: None, volume: None, timing: Timing::Recorded }),
+            load: Load::Trace(Traced { path: path.to_owned(), reading: Reading::default(), timing: Timing::Recorded }),
             fill_permille: 0,
             until_written,
             ..plan()

@@ -64,14 +64,14 @@ impl Sources for Files {
 
     fn trace(&self, path: &str, asked: &Asked) -> Result<(Traced, String), String> {
         let path = self.path(path);
-        let Asked { format, volume, timing } = *asked;
+        let Asked { reading, timing } = *asked;
         let mut known = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let load = || {
-            timing::check(timing, &path, format, volume).map_err(|error| format!("{error:#}"))?;
+            timing::check(timing, &path, &reading).map_err(|error| format!("{error:#}"))?;
             content(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
         };
         let content = known.entry(path.clone()).or_insert_with(load).clone()?;
-        Ok((Traced { path, format, volume, timing }, content))
+        Ok((Traced { path, reading, timing }, content))
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod kept;
 
-use crate::cmd::options::TimingArgs;
+use crate::cmd::options::{ReadingArgs, TimingArgs};
 use crate::drives;
 use crate::drives::model;
 use crate::drives::trace::Source;
@@ -27,7 +27,6 @@ use trimtab_core::policy::PolicySpec;
 use trimtab_core::runner::recorder::{Recorded, Recorder};
 use trimtab_core::simulate::few;
 use trimtab_core::simulate::replay::{self, Outcome};
-use trimtab_core::trace::Format;
 use trimtab_core::units::{Bytes, Nanos};
 use trimtab_core::usage::UsageError;
 
@@ -46,7 +45,7 @@ Each policy's replay is kept as a run: trimtab results compare last~1 last, trim
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A recording of 'trimtab drive attach --record', or a text trace (MSR, Alibaba, fio iolog, blkparse, columns).
+    /// A recording of 'trimtab drive attach --record', or a text trace (see --format).
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// A shipped drive, or the path of a specification file.
@@ -64,12 +63,8 @@ pub struct Args {
     /// Let the drive rest for this long afterwards (such as 8d), so that a policy can still act. That time is not counted.
     #[arg(long, value_name = "TIME")]
     rest: Option<Nanos>,
-    /// Format of a text trace, if its first line does not give it away.
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
-    /// Which volume of a trace of several.
-    #[arg(long, value_name = "N")]
-    volume: Option<u64>,
+    #[command(flatten)]
+    reading: ReadingArgs,
     #[command(flatten)]
     timing: TimingArgs,
     /// Seed of everything random in the drive.
@@ -112,7 +107,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&warning.text);
     }
     let interface = Interface::of(&spec);
-    timing::check(args.timing.timing(), &args.trace, args.format, args.volume)?;
+    timing::check(args.timing.timing(), &args.trace, &args.reading.reading())?;
+    args.reading.announce(&args.trace, context)?;
     let mut outcomes = Vec::new();
     let mut kept = Vec::new();
     for trim in &args.policies {
@@ -139,7 +135,7 @@ fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, cont
     let mut recorder = Recorder::new(filled.1);
     recorder.begin_phase("replay", filled.1);
     let outcome = replay::outcome(drive, interface, trim.0.as_ref(), args.timing.timing(), filled, interrupt::requested, |replay| {
-        let mut source = Source::open(&args.trace, args.format, args.volume)?;
+        let mut source = Source::open(&args.trace, &args.reading.reading())?;
         let mut n = 0_u64;
         while let Some(event) = source.next() {
             let event = event?;
@@ -156,6 +152,9 @@ fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, cont
         }
         if n == 0 {
             return Err(UsageError::new(format!("{} has no request", args.trace.display())).into());
+        }
+        if let Some(warning) = source.warning() {
+            context.remark(&warning);
         }
         if let Some(rest) = args.rest {
             replay.rest(rest);

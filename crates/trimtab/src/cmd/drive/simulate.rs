@@ -1,6 +1,6 @@
 //! `trimtab drive simulate`.
 
-use crate::cmd::options::TimingArgs;
+use crate::cmd::options::{ReadingArgs, TimingArgs};
 use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::traced::Traced;
 use crate::drives::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
@@ -26,7 +26,6 @@ use trimtab_core::policy::PolicySpec;
 use trimtab_core::run::Run;
 use trimtab_core::runner::End;
 use trimtab_core::simulate::few;
-use trimtab_core::trace::Format;
 use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
@@ -43,8 +42,7 @@ Workloads:
       interval=5s before each test, tests=write|both, place=next|same|scattered,
       space=SIZE: the part of the drive in which the files are placed
   trace:FILE
-      a recording of 'trimtab drive attach --record', MSR Cambridge or Alibaba CSV, fio iolog 2 and 3, blkparse's text, or columns
-      (seconds, 0 read 1 write 3 trim, block of 4 KiB, bytes, stream), at its own times
+      a recording of 'trimtab drive attach --record', or a text trace in one of the formats of --format, at its own times
 
 Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload random --until-written 3x
@@ -123,12 +121,8 @@ enum TrimSet {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With trace")]
 struct TraceArgs {
-    /// Format of a text trace, if its first line does not give it away: msr, alibaba, fio, blkparse or columns.
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
-    /// Which volume of a trace of several.
-    #[arg(long, value_name = "N")]
-    volume: Option<u64>,
+    #[command(flatten)]
+    reading: ReadingArgs,
     #[command(flatten)]
     timing: TimingArgs,
 }
@@ -211,7 +205,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let specs: Vec<(String, DriveSpec)> =
         args.drives.iter().cloned().zip(sized).map(|(name, spec)| Ok((name, spec?))).collect::<anyhow::Result<_>>()?;
     if let Load::Trace(trace) = &plan.load {
-        timing::check(trace.timing, &trace.path, trace.format, trace.volume)?;
+        timing::check(trace.timing, &trace.path, &trace.reading)?;
+        args.trace.reading.announce(&trace.path, context)?;
     }
     if let Load::Synthetic(addresses) = &plan.load {
         for (name, spec) in &specs {
@@ -262,9 +257,9 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         let text = "--size, --reads, --trims, --queue-depth and --span go with sequential, random, hot-cold and zipf only";
         return Err(UsageError::new(text).hint("settings of crystal are written behind it: 'crystal:size=1GB:tests=both'").into());
     }
-    let of_trace = args.trace.format.is_some() || args.trace.volume.is_some() || args.trace.timing.timing() != Timing::Recorded;
+    let of_trace = args.trace.reading != ReadingArgs::default() || args.trace.timing.timing() != Timing::Recorded;
     if of_trace && !matches!(args.workload.kind, WorkloadKind::Trace(_)) {
-        return Err(UsageError::new("--format, --volume, --rate and --closed-loop go with --workload trace:FILE").into());
+        return Err(UsageError::new("--format, --volume, --events, --rate and --closed-loop go with --workload trace:FILE").into());
     }
     let load = match &args.workload.kind {
         WorkloadKind::Addresses(pattern) => Load::Synthetic(Addresses {
@@ -278,12 +273,9 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
             queue_depth: given.queue_depth.unwrap_or(32),
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
         }),
-        WorkloadKind::Trace(path) => Load::Trace(Traced {
-            path: path.clone(),
-            format: args.trace.format,
-            volume: args.trace.volume,
-            timing: args.trace.timing.timing(),
-        }),
+        WorkloadKind::Trace(path) => {
+            Load::Trace(Traced { path: path.clone(), reading: args.trace.reading.reading(), timing: args.trace.timing.timing() })
+        }
         WorkloadKind::Crystal(loops) => Load::Crystal(loops.clone()),
     };
     let addresses = matches!(load, Load::Synthetic(_));

@@ -1,5 +1,6 @@
 //! `trimtab drive trace`.
 
+use crate::cmd::options::ReadingArgs;
 use crate::drives::trace::{ExportFormat, Kind, Source, export};
 use crate::output::Context;
 use crate::report::file::{self, Place};
@@ -9,7 +10,6 @@ use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_core::document::Table;
-use trimtab_core::trace::Format;
 use trimtab_core::units::{Bytes, Nanos};
 
 const EXAMPLES: &str = "\
@@ -22,7 +22,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A recording of 'trimtab drive attach --record', or a text trace (MSR, Alibaba, fio iolog, blkparse, columns).
+    /// A recording of 'trimtab drive attach --record', or a text trace (see --format).
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print it in the format of another tool: fio (iolog version 3) or blkparse.
@@ -34,12 +34,8 @@ pub struct Args {
     /// Replace an existing file.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Format of a text trace, if its first line does not give it away.
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
-    /// Which volume of a trace of several.
-    #[arg(long, value_name = "N")]
-    volume: Option<u64>,
+    #[command(flatten)]
+    reading: ReadingArgs,
 }
 
 #[derive(Default, Serialize)]
@@ -51,6 +47,7 @@ struct Sum {
 
 #[derive(Default, Serialize)]
 struct Summary {
+    format: Option<String>,
     drive: Option<String>,
     speed: Option<String>,
     took_ns: u64,
@@ -63,18 +60,17 @@ struct Summary {
 
 /// Says what is in a trace, or prints it in other words.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let source = Source::open(&args.file, args.format, args.volume)?;
+    let mut source = Source::open(&args.file, &args.reading.reading())?;
     if let Some(format) = args.to {
-        let name = source.header().map_or_else(|| "trace".to_owned(), |header| header.drive.clone());
+        args.reading.announce(&args.file, context)?;
         match &args.output {
             Some(path) => {
                 let mut failed = None;
-                let mut source = Some(source);
                 let place = if args.force { Place::Replace } else { Place::New };
                 let written = file::write_with(path, place, |file| {
                     let mut out = BufWriter::new(file);
-                    match source.take().map(|source| export(&name, source, format, &mut out)) {
-                        Some(Err(error)) => {
+                    match export(&mut source, format, &mut out) {
+                        Err(error) => {
                             failed = Some(error);
                             Err(std::io::ErrorKind::Other.into())
                         }
@@ -88,19 +84,28 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             }
             None => {
                 let mut out = BufWriter::new(crate::output::stdout());
-                export(&name, source, format, &mut out)?;
+                export(&mut source, format, &mut out)?;
                 out.flush()?;
             }
         }
+        warn(&source, context);
         return Ok(ExitCode::SUCCESS);
     }
-    let summary = summed(source)?;
+    let summary = summed(&mut source)?;
+    warn(&source, context);
     context.report("drive-trace", 1, &summary, || in_words(&summary))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn summed(source: Source) -> anyhow::Result<Summary> {
+fn warn(source: &Source, context: &Context) {
+    if let Some(warning) = source.warning() {
+        context.remark(&warning);
+    }
+}
+
+fn summed(source: &mut Source) -> anyhow::Result<Summary> {
     let mut summary = Summary {
+        format: source.format().map(|format| format.to_string()),
         drive: source.header().map(|header| header.drive.clone()),
         speed: source.header().map(|header| header.speed.clone()),
         ..Summary::default()
@@ -129,7 +134,7 @@ fn in_words(summary: &Summary) -> String {
     }
     let head = match (&summary.drive, &summary.speed) {
         (Some(drive), Some(speed)) => format!("recorded on {drive} at speed {speed}\n"),
-        _ => String::new(),
+        _ => summary.format.as_ref().map_or_else(String::new, |format| format!("read as {format}\n")),
     };
     format!("{head}{}\n{} in model time, up to byte {}\n", on_screen(&table), Nanos(summary.took_ns), summary.end_bytes)
 }

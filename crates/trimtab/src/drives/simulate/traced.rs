@@ -5,17 +5,15 @@ use std::path::PathBuf;
 use trimtab_core::simulate::Trace;
 use trimtab_core::simulate::passes::Requests;
 use trimtab_core::simulate::timing::Timing;
-use trimtab_core::trace::Format;
+use trimtab_core::trace::Reading;
 
 /// A trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
     /// Its file.
     pub path: PathBuf,
-    /// Its format, if it is text whose first line does not give it away.
-    pub format: Option<Format>,
-    /// Which volume of a trace of several.
-    pub volume: Option<u64>,
+    /// How its text is read.
+    pub reading: Reading,
     /// When its requests are made.
     pub timing: Timing,
 }
@@ -34,7 +32,7 @@ impl Trace for Traced {
     }
 
     fn open(&self) -> anyhow::Result<Source> {
-        Source::open(&self.path, self.format, self.volume)
+        Source::open(&self.path, &self.reading)
     }
 }
 

@@ -27,24 +27,22 @@ impl FromStr for ExportFormat {
     }
 }
 
-/// Writes `events` to `out`; gives how many there were. fio's time stamps are in microseconds, and its file is called `name`.
+/// What fio opens, in its current directory, unless --replay_redirect names a device. Never a name that a recording brought along.
+const IOLOG_FILE: &str = "trimtab-replay";
+
+/// Writes `events` to `out`; gives how many there were. fio's time stamps are in microseconds.
 ///
 /// # Errors
 /// Those of the events and those of writing.
-pub fn export(
-    name: &str,
-    events: impl Iterator<Item = anyhow::Result<Event>>,
-    format: ExportFormat,
-    out: &mut impl Write,
-) -> anyhow::Result<u64> {
+pub fn export(events: impl Iterator<Item = anyhow::Result<Event>>, format: ExportFormat, out: &mut impl Write) -> anyhow::Result<u64> {
     match format {
-        ExportFormat::FioIolog => fio(name, events, out),
+        ExportFormat::FioIolog => fio(events, out),
         ExportFormat::Blkparse => blkparse(events, out),
     }
 }
 
-fn fio(name: &str, events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write) -> anyhow::Result<u64> {
-    // fio opens a file of this name in its current directory, or what --replay_redirect says.
+fn fio(events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write) -> anyhow::Result<u64> {
+    let name = IOLOG_FILE;
     writeln!(out, "fio version 3 iolog\n0 {name} add\n0 {name} open")?;
     let mut records = 0;
     let mut last = 0;
@@ -110,7 +108,7 @@ fn line(out: &mut impl Write, sequence: &mut u64, at_ns: u64, action: char, what
 mod tests {
     use super::*;
     use trimtab_core::data::DataClass;
-    use trimtab_core::trace::{Format, Parser, Record};
+    use trimtab_core::trace::{Format, Parser, Recognised, Volume};
     use trimtab_core::units::Nanos;
 
     fn events() -> Vec<Event> {
@@ -135,18 +133,18 @@ mod tests {
 
     #[test]
     fn exports_are_read_back_as_the_same_requests() {
-        let expected: Vec<Record> = events()
-            .iter()
-            .map(|event| Record { at: event.at, volume: 0, kind: event.kind, offset: event.offset, len: event.len })
-            .collect();
-        for (export_format, format) in [(ExportFormat::FioIolog, Format::FioIolog), (ExportFormat::Blkparse, Format::Blkparse)] {
+        let blkparse = (ExportFormat::Blkparse, Format::Blkparse, Volume::Device(7, 0));
+        for (export_format, format, volume) in [(ExportFormat::FioIolog, Format::Iolog, Volume::default()), blkparse] {
             let mut text = Vec::new();
-            let records = export("x", events().into_iter().map(Ok), export_format, &mut text).unwrap();
+            let records = export(events().into_iter().map(Ok), export_format, &mut text).unwrap();
             assert_eq!(records, 4);
             let text = String::from_utf8(text).unwrap();
-            assert_eq!(Format::detect(text.lines().next().unwrap()), Some(format), "{text}");
-            let mut parser = Parser::new(format);
-            let read: Vec<Record> = text.lines().filter_map(|line| parser.line(line).unwrap()).collect();
+            assert_eq!(Format::recognise(&text), Recognised::Certain(format), "{text}");
+            let mut parser = Parser::new(format, None);
+            let read: Vec<_> = text.lines().filter_map(|line| parser.line(line).unwrap()).collect();
+            assert!(read.iter().all(|record| record.volume == volume), "{text}");
+            let read: Vec<Event> = read.into_iter().flat_map(|record| record.events()).collect();
+            let expected: Vec<Event> = events().into_iter().map(|event| Event { latency: Nanos::ZERO, ..event }).collect();
             assert_eq!(read, expected, "{text}");
         }
     }

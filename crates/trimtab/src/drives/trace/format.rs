@@ -220,6 +220,11 @@ impl<R: Read> Reader<R> {
         if header.logical_block == 0 {
             return Err(wrong(16, "the header has a logical block of 0 bytes".to_owned()));
         }
+        for (name, text) in [("drive", &header.drive), ("speed", &header.speed), ("tool_version", &header.tool_version)] {
+            if !is_identifier(text) {
+                return Err(wrong(16, format!("{name} in the header is not a name of letters, digits and '.-_+', at most 64 of them")));
+            }
+        }
         Ok(Self {
             input,
             header,
@@ -327,6 +332,12 @@ impl<R: Read> Iterator for Reader<R> {
         self.ended = !matches!(next, Some(Ok(_)));
         next
     }
+}
+
+/// Whether `text` can stand in a line or a file name of another program without meaning anything there.
+fn is_identifier(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
+    (1..=64).contains(&text.len()) && !text.starts_with(['.', '-']) && text.chars().all(plain)
 }
 
 fn parse_event(rest: &mut &[u8], before: Nanos, position: &mut u64, block_bytes: u64) -> Option<Event> {
@@ -502,6 +513,30 @@ mod tests {
                 prop_assert!(reader.count() < 10_000);
             }
         }
+    }
+
+    #[test]
+    fn header_with_a_path_as_drive_is_refused() {
+        for drive in ["/etc/passwd", "../x", "a b", "a\nb write 0 4096", "\u{1b}[2J", "-x", "", "é", &"x".repeat(65)] {
+            let bytes = Writer::new(Vec::new(), &Header { drive: drive.into(), ..header() }).unwrap().finish().unwrap();
+            let error = Reader::new(bytes.as_slice()).unwrap_err().to_string();
+            assert!(error.contains("drive in the header is not a name"), "{drive:?}: {error}");
+        }
+        let twin = Header { drive: "twin-of_x.2".into(), speed: "1.5x".into(), tool_version: "0.1.0-rc.1+x".into(), ..header() };
+        assert!(Reader::new(Writer::new(Vec::new(), &twin).unwrap().finish().unwrap().as_slice()).is_ok());
+    }
+
+    #[test]
+    fn block_that_unpacks_to_more_than_it_says_is_refused() {
+        let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 19).unwrap();
+        let mut file = Writer::new(Vec::new(), &header()).unwrap().out;
+        for number in [bomb.len() as u32, 4096, 1, crc32(&bomb)] {
+            file.extend(number.to_le_bytes());
+        }
+        file.extend(&bomb);
+        assert!(bomb.len() < RAW_BYTES_MAX, "the size of the stored block is no reason to refuse it");
+        let error = Reader::new(file.as_slice()).unwrap().next().unwrap().unwrap_err().to_string();
+        assert!(error.contains("this block is damaged"), "{error}");
     }
 
     #[test]

@@ -1,16 +1,13 @@
 //! Opening a trace, whichever format it is in.
 
 use super::format::MAGIC;
-use super::{Event, Header, Kind, Reader};
+use super::{Event, Header, Reader};
 use crate::sys::beneath::named::{self, Streams};
 use anyhow::Context as _;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use trimtab_core::data::DataClass;
-use trimtab_core::trace::{Format, Parser};
-use trimtab_core::units::Nanos;
+use trimtab_core::trace::{Format, Lines, Reading, Recognised, TextError, Volume};
 use trimtab_core::usage::UsageError;
 
 /// The longest line of a text trace.
@@ -27,7 +24,7 @@ pub enum Source {
         /// Records read.
         number: u64,
     },
-    /// Text in a format of others. Such traces know no latencies, and all data count as incompressible.
+    /// Text in a published format. It has no latencies, and all data count as incompressible.
     Text(Box<TextTrace>),
 }
 
@@ -35,21 +32,18 @@ pub enum Source {
 pub struct TextTrace {
     path: PathBuf,
     input: BufReader<File>,
-    parser: Parser,
-    line: String,
+    format: Format,
+    lines: Lines,
+    line: Vec<u8>,
     number: u64,
-    volume: Option<u64>,
-    wanted: Option<u64>,
-    /// Volumes that were passed over, as far as they can be named in a line.
-    others: BTreeSet<u64>,
+    /// The request that follows the flush which it carried.
+    next: Option<Event>,
+    ended: bool,
 }
 
-/// So many volumes are named where another one was asked for.
-const NAMED_MAX: usize = 20;
-
 impl Source {
-    /// Opens the trace at `path`. `format` is that of a text trace; found out from its first line if `None`. `volume` chooses one of a trace of several.
-    pub fn open(path: &Path, format: Option<Format>, volume: Option<u64>) -> anyhow::Result<Self> {
+    /// Opens the trace at `path`, read as `reading` says if it is text.
+    pub fn open(path: &Path, reading: &Reading) -> anyhow::Result<Self> {
         let shown = path.display();
         let mut file = named::open_to_read(path, Streams::No).with_context(|| format!("cannot open {shown}"))?;
         let mut magic = Vec::new();
@@ -57,41 +51,56 @@ impl Source {
         file.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {shown}"))?;
         let mut input = BufReader::with_capacity(1 << 20, file);
         if magic == MAGIC {
-            if volume.is_some_and(|volume| volume != 0) {
+            if reading.volume.is_some_and(|volume| volume != Volume::default()) {
                 return Err(UsageError::missing(format!("{shown} is a recording of one drive")).hint("leave --volume out").into());
             }
             let reader = Reader::new(input).with_context(|| shown.to_string())?;
             return Ok(Self::Recording { path: path.to_owned(), reader: Box::new(reader), number: 0 });
         }
-        let format = match format {
+        let format = match reading.format {
             Some(format) => format,
-            None => {
-                let start = input.fill_buf().with_context(|| format!("cannot read {shown}"))?;
-                let first = start.split(|byte| *byte == b'\n').next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or("");
-                Format::detect(first).ok_or_else(|| {
-                    UsageError::new(format!("{shown} is neither a recording nor a trace whose format its first line gives away"))
-                        .hint("say it with --format")
-                })?
-            }
+            None => recognised(path, input.fill_buf().with_context(|| format!("cannot read {shown}"))?)?,
         };
-        let parser = Parser::new(format);
+        if reading.events.is_some() && format != Format::Blkparse {
+            return Err(UsageError::new(format!("{shown} is read as {format}, and only blkparse text has events"))
+                .hint("leave --events out")
+                .into());
+        }
         Ok(Self::Text(Box::new(TextTrace {
             path: path.to_owned(),
             input,
-            parser,
-            line: String::new(),
+            format,
+            lines: Lines::new(format, reading),
+            line: Vec::new(),
             number: 0,
-            volume: None,
-            wanted: volume,
-            others: BTreeSet::new(),
+            next: None,
+            ended: false,
         })))
+    }
+
+    /// The format of a text trace.
+    pub fn format(&self) -> Option<Format> {
+        match self {
+            Self::Recording { .. } => None,
+            Self::Text(trace) => Some(trace.format),
+        }
+    }
+
+    /// What to warn of after the last event: a last line that was cut off.
+    pub fn warning(&self) -> Option<String> {
+        match self {
+            Self::Text(trace) if trace.lines.is_cut() => {
+                Some(format!("{}: the last line, {}, is cut off and left out", trace.path.display(), trace.number))
+            }
+            _ => None,
+        }
     }
 
     /// Where the event that came last stands: file, and line or record.
     pub fn place(&self) -> String {
         match self {
             Self::Recording { path, number, .. } => format!("{}, record {number}", path.display()),
-            Self::Text(trace) => format!("{}, line {}", trace.path.display(), trace.number),
+            Self::Text(trace) => trace.place(),
         }
     }
 
@@ -118,55 +127,69 @@ impl Iterator for Source {
     }
 }
 
-impl TextTrace {
-    /// The end of the file: an error if the volume that was asked for is not in it, once.
-    fn ended(&mut self) -> anyhow::Result<Option<Event>> {
-        let Some(wanted) = self.wanted.filter(|_| self.volume.is_none()) else { return Ok(None) };
-        // What comes after an error is nothing.
-        self.wanted = None;
-        let missing = UsageError::missing(format!("{} has no request of volume {wanted}", self.path.display()));
-        let named: Vec<String> = self.others.iter().take(NAMED_MAX).map(u64::to_string).collect();
-        Err(match named.as_slice() {
-            [] => missing,
-            named => {
-                let more = if self.others.len() > NAMED_MAX { " and others" } else { "" };
-                missing.hint(format!("it has {}{more}", named.join(", ")))
-            }
+/// The format that the text beginning with `bytes` is recognised as.
+fn recognised(path: &Path, bytes: &[u8]) -> anyhow::Result<Format> {
+    let begin = &bytes[..bytes.len().min(LINE_BYTES_MAX as usize)];
+    // Whole lines, unless there is only one.
+    let whole = begin.iter().rposition(|byte| *byte == b'\n').map_or(begin, |end| &begin[..end]);
+    let shown = path.display();
+    match Format::recognise(&String::from_utf8_lossy(whole)) {
+        Recognised::Certain(format) => Ok(format),
+        Recognised::Possible(possible) if possible.is_empty() => {
+            let what = format!("{shown} is neither a recording nor a text trace that is recognised");
+            Err(UsageError::new(what).hint(format!("say its format with --format: {}", Format::names())).into())
         }
-        .into())
+        Recognised::Possible(possible) => {
+            let choices: Vec<String> = possible.iter().map(|format| format!("--format {format} ({})", format.description())).collect();
+            let what = format!("{shown} has nothing but numbers, which fit several formats or units");
+            Err(UsageError::new(what).hint(format!("say which it is: {}", choices.join(", "))).into())
+        }
     }
+}
 
+impl TextTrace {
     fn next_event(&mut self) -> anyhow::Result<Option<Event>> {
-        loop {
+        if let Some(event) = self.next.take() {
+            return Ok(Some(event));
+        }
+        while !self.ended {
             self.line.clear();
             self.number += 1;
-            let place = || format!("{}, line {}", self.path.display(), self.number);
-            if self.input.by_ref().take(LINE_BYTES_MAX).read_line(&mut self.line).with_context(place)? == 0 {
-                return self.ended();
+            let read = self.input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line);
+            if read.with_context(|| self.place())? == 0 {
+                self.ended = true;
+                self.number -= 1;
+                self.lines.end().map_err(|error| self.refused(error))?;
+                break;
             }
-            let Some(record) = self.parser.line(&self.line).with_context(place)? else { continue };
-            if self.wanted.is_some_and(|wanted| wanted != record.volume) {
-                if self.others.len() <= NAMED_MAX {
-                    self.others.insert(record.volume);
-                }
-                continue;
+            if self.line.len() as u64 == LINE_BYTES_MAX && !self.line.ends_with(b"\n") {
+                return Err(anyhow::anyhow!("{}: the line is longer than {LINE_BYTES_MAX} bytes", self.place()));
             }
-            if *self.volume.get_or_insert(record.volume) != record.volume {
-                return Err(UsageError::new(format!("{}: the trace is of several volumes", place()))
-                    .hint("choose one with --volume")
-                    .into());
+            let record = self.lines.line(&String::from_utf8_lossy(&self.line));
+            if let Some(record) = record.map_err(|error| self.refused(error))? {
+                let mut events = record.events();
+                let event = events.next();
+                self.next = events.next();
+                return Ok(event);
             }
-            return Ok(Some(Event {
-                at: record.at,
-                kind: record.kind,
-                offset: record.offset,
-                len: if record.kind == Kind::Flush { 0 } else { record.len },
-                class: DataClass::Random,
-                fua: false,
-                continues: false,
-                latency: Nanos::ZERO,
-                errno: None,
-            }));
+        }
+        Ok(None)
+    }
+
+    fn place(&self) -> String {
+        format!("{}, line {}", self.path.display(), self.number)
+    }
+
+    fn refused(&self, error: TextError) -> anyhow::Error {
+        let whole = |error: &TextError| UsageError::missing(format!("{}: {error} (read as {})", self.path.display(), self.format));
+        match error {
+            TextError::Line(error) => anyhow::Error::new(error).context(self.place()),
+            TextError::Several(one, other) => {
+                let hint = format!("choose one with --volume {one} or --volume {other}");
+                UsageError::new(format!("{}: {error}", self.place())).hint(hint).into()
+            }
+            TextError::OtherEvents(_, other, _) => whole(&error).hint(format!("read those with --events {other}")).into(),
+            TextError::NoVolume(..) | TextError::Empty => whole(&error).into(),
         }
     }
 }
@@ -174,6 +197,8 @@ impl TextTrace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_core::trace::Kind;
+    use trimtab_core::units::Nanos;
 
     fn written(text: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
@@ -182,10 +207,14 @@ mod tests {
         (dir, path)
     }
 
+    fn of_volume(number: u64) -> Reading {
+        Reading { volume: Some(Volume::Number(number)), ..Reading::default() }
+    }
+
     #[test]
     fn text_traces_are_recognised_and_wrong_lines_are_named() {
         let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n20001,hm,1,Read,4096,512,1\nrubbish\n");
-        let mut source = Source::open(&path, None, None).unwrap();
+        let mut source = Source::open(&path, &Reading::default()).unwrap();
         assert_eq!(source.next().unwrap().unwrap().kind, Kind::Write);
         let read = source.next().unwrap().unwrap();
         assert_eq!((read.kind, read.at), (Kind::Read, Nanos::from_millis(2)));
@@ -196,21 +225,21 @@ mod tests {
     #[test]
     fn one_of_several_volumes_has_to_be_chosen() {
         let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n2,hm,2,Write,8192,4096,1\n");
-        let error = Source::open(&path, None, None).unwrap().collect::<anyhow::Result<Vec<_>>>().unwrap_err();
+        let error = Source::open(&path, &Reading::default()).unwrap().collect::<anyhow::Result<Vec<_>>>().unwrap_err();
         assert!(error.is::<UsageError>() && error.to_string().contains("line 2"), "{error}");
-        let events: Vec<Event> = Source::open(&path, None, Some(2)).unwrap().map(Result::unwrap).collect();
+        let events: Vec<Event> = Source::open(&path, &of_volume(2)).unwrap().map(Result::unwrap).collect();
         assert_eq!(events.iter().map(|event| event.offset).collect::<Vec<_>>(), [8192]);
-        let mut missing = Source::open(&path, None, Some(7)).unwrap();
+        let mut missing = Source::open(&path, &of_volume(7)).unwrap();
         let error = missing.next().unwrap().unwrap_err().to_string();
-        assert!(error.contains("has no request of volume 7") && error.ends_with("it has 1, 2"), "{error}");
+        assert!(error.contains("has no request of volume 7; it has 1, 2"), "{error}");
         assert!(missing.next().is_none());
     }
 
     #[test]
     fn what_is_no_trace_is_refused() {
         let (_dir, path) = written(b"\x00\x01\x02");
-        assert!(Source::open(&path, None, None).is_err_and(|error| error.is::<UsageError>()));
+        assert!(Source::open(&path, &Reading::default()).is_err_and(|error| error.is::<UsageError>()));
         let (_dir, path) = written(b"TRIMTRC1");
-        assert!(Source::open(&path, None, None).is_err_and(|error| format!("{error:#}").contains("cut off")));
+        assert!(Source::open(&path, &Reading::default()).is_err_and(|error| format!("{error:#}").contains("cut off")));
     }
 }

@@ -3,7 +3,7 @@
 use super::{Kind, Source};
 use std::path::Path;
 pub use trimtab_core::simulate::timing::Timing;
-use trimtab_core::trace::Format;
+use trimtab_core::trace::Reading;
 use trimtab_core::units::Nanos;
 use trimtab_core::usage::UsageError;
 
@@ -11,11 +11,11 @@ use trimtab_core::usage::UsageError;
 ///
 /// # Errors
 /// That, and whatever is wrong with the trace until its first time after zero.
-pub fn check(timing: Timing, path: &Path, format: Option<Format>, volume: Option<u64>) -> anyhow::Result<()> {
+pub fn check(timing: Timing, path: &Path, reading: &Reading) -> anyhow::Result<()> {
     if timing != Timing::Recorded {
         return Ok(());
     }
-    let source = Source::open(path, format, volume)?;
+    let source = Source::open(path, reading)?;
     if source.header().is_some() {
         return Ok(());
     }

@@ -16,7 +16,7 @@ pub fn header(args: &Args, drive: &Drive, trim: &Trim) -> Header {
     let mut settings = vec![Field::new("trace", args.trace.display().to_string()), Field::new("fill", args.fill.to_string())];
     settings.extend(args.timing.timing().setting().map(|(key, value)| Field::new(key, value)));
     settings.extend(args.size.map(|size| Field::new("capacity-bytes", size.0.to_string())));
-    settings.extend(args.volume.map(|volume| Field::new("volume", volume.to_string())));
+    settings.extend(args.reading.reading().volume.map(|volume| Field::new("volume", volume.to_string())));
     settings.extend(args.rest.map(|rest| Field::new("rest", rest.to_string())));
     let policy = trim.0.as_ref().map_or("recorded", PolicySpec::name);
     let label = format!("drive:{}", args.drive);

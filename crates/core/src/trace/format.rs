@@ -1,0 +1,125 @@
+//! The text formats, their names, and how one is recognised.
+
+use super::Parser;
+use super::table::{self, Table};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+
+/// A text format.
+#[derive(Clone, Copy, Debug)]
+pub enum Format {
+    /// fio's iolog, version 2 or 3 (its first line says which).
+    Iolog,
+    /// blkparse's default text.
+    Blkparse,
+    /// Florida International University: `ns pid process sector sectors W|R major minor MD5`.
+    Fiu,
+    /// One request a line in fixed columns.
+    Table(&'static Table),
+}
+
+/// The result of [`Format::recognise`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recognised {
+    /// The text is of this format and no other.
+    Certain(Format),
+    /// Its numbers fit these formats as well as others, so the user has to say which; none may fit.
+    Possible(Vec<Format>),
+}
+
+impl Format {
+    /// Every format, with the name that asks for it and what it is.
+    pub const ALL: &'static [(&'static str, Self, &'static str)] = &[
+        ("fio", Self::Iolog, "fio iolog, version 2 or 3"),
+        ("blkparse", Self::Blkparse, "the default text of blkparse"),
+        ("msr", Self::Table(&table::MSR), "MSR Cambridge"),
+        ("alibaba", Self::Table(&table::ALIBABA), "Alibaba block traces"),
+        ("tencent", Self::Table(&table::TENCENT), "Tencent block storage: seconds, sector, sectors, 0 read 1 write, volume"),
+        ("spc", Self::Table(&table::SPC), "SPC traces, as of UMass"),
+        ("fiu", Self::Fiu, "FIU IODedup and SRCMap"),
+        ("systor17", Self::Table(&table::SYSTOR17), "SYSTOR '17"),
+        ("mqsim", Self::Table(&table::MQSIM), "MQSim: nanoseconds, device, sector, sectors, 0 write 1 read"),
+        ("disksim", Self::Table(&table::DISKSIM), "DiskSim ASCII: milliseconds, device, sector, sectors, 0 write 1 read"),
+        ("columns", Self::Table(&table::COLUMNS), "seconds, 0 read 1 write 3 trim, block of 4 KiB, bytes, stream"),
+    ];
+
+    /// Says what the format is.
+    #[must_use]
+    pub fn description(self) -> &'static str {
+        Self::ALL.iter().find(|(_, format, _)| *format == self).map_or("", |(.., description)| description)
+    }
+
+    /// All names, as a list in words.
+    #[must_use]
+    pub fn names() -> String {
+        let names: Vec<&str> = Self::ALL.iter().map(|(name, ..)| *name).collect();
+        names.join(", ")
+    }
+
+    /// Whether a request has letters or words that other formats lack: otherwise any line of so many numbers fits.
+    pub(super) fn has_letters(self) -> bool {
+        match self {
+            Self::Table(table) => table.has_letters(),
+            _ => true,
+        }
+    }
+
+    /// Recognises the format of a trace from its `beginning`: whole lines, with the headers that each format may have. A format that any line
+    /// of numbers fits is recognised by its header only.
+    #[must_use]
+    pub fn recognise(beginning: &str) -> Recognised {
+        let (mut certain, mut possible) = (Vec::new(), Vec::new());
+        for (_, format, _) in Self::ALL {
+            let mut parser = Parser::new(*format, None);
+            for line in beginning.lines() {
+                let record = parser.line(line);
+                if parser.certain {
+                    certain.push(*format);
+                    break;
+                }
+                match record {
+                    Ok(None) => {}
+                    Ok(Some(_)) => {
+                        possible.push(*format);
+                        break;
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+        match certain.as_slice() {
+            [format] => Recognised::Certain(*format),
+            [] => Recognised::Possible(possible),
+            _ => Recognised::Possible(certain),
+        }
+    }
+}
+
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Table(one), Self::Table(other)) => core::ptr::eq(*one, *other),
+            _ => core::mem::discriminant(self) == core::mem::discriminant(other),
+        }
+    }
+}
+
+impl Eq for Format {}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(Self::ALL.iter().find(|(_, format, _)| format == self).map_or("unknown", |(name, ..)| name))
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(name, ..)| *name == text);
+        found.map(|(_, format, _)| *format).ok_or_else(|| format!("'{text}' is not a trace format; they are {}", Self::names()))
+    }
+}

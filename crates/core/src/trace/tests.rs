@@ -1,0 +1,322 @@
+use super::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+fn format(name: &str) -> Format {
+    name.parse().unwrap()
+}
+
+fn parse_events(name: &str, events: Option<Action>, text: &str) -> Vec<Record> {
+    let mut parser = Parser::new(format(name), events);
+    text.lines().filter_map(|line| parser.line(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
+}
+
+fn parse(name: &str, text: &str) -> Vec<Record> {
+    parse_events(name, None, text)
+}
+
+fn record(at_ns: u64, volume: Volume, kind: Kind, offset: u64, len: u64) -> Record {
+    Record { at: Nanos(at_ns), volume, kind, offset, len, preflush: false, fua: false }
+}
+
+fn number(number: u64) -> Volume {
+    Volume::Number(number)
+}
+
+fn recognised(text: &str) -> Option<String> {
+    match Format::recognise(text) {
+        Recognised::Certain(format) => Some(format.to_string()),
+        Recognised::Possible(_) => None,
+    }
+}
+
+/// The text is recognised as the format, and holds these records.
+fn holds(name: &str, text: &str, expected: &[Record]) {
+    assert_eq!(recognised(text).as_deref(), Some(name), "{text}");
+    assert_eq!(parse(name, text), expected, "{text}");
+}
+
+#[test]
+fn msr_with_and_without_header_reads_file_times() {
+    let text = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,1217\n";
+    let expected = [record(0, number(1), Kind::Read, 383_496_192, 32_768), record(1_332_052_600, number(1), Kind::Write, 2_822_144, 4096)];
+    holds("msr", text, &expected);
+    holds("msr", &alloc::format!("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n{text}"), &expected);
+    holds("msr", &text.replace('\n', "\r\n"), &expected);
+    holds("msr", &alloc::format!("\u{feff}{}", text.replace(",413", "").replace(",1217", "")), &expected);
+}
+
+#[test]
+fn alibaba_with_and_without_header_keeps_devices_apart() {
+    let text = "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n";
+    let expected =
+        [record(0, number(419), Kind::Write, 8_792_731_648, 16_384), record(46_000, number(725), Kind::Read, 59_110_326_272, 360_448)];
+    holds("alibaba", text, &expected);
+    holds("alibaba", &alloc::format!("device_id,opcode,offset,length,timestamp\n{text}"), &expected);
+}
+
+#[test]
+fn tencent_is_in_sectors_and_recognised_by_header_only() {
+    let text = "1538323200,87046144,8,1,1283\n1538323201,12932096,16,0,1283\n";
+    let expected = [
+        record(0, number(1283), Kind::Write, 87_046_144 * 512, 4096),
+        record(1_000_000_000, number(1283), Kind::Read, 12_932_096 * 512, 8192),
+    ];
+    assert_eq!(parse("tencent", text), expected);
+    assert_eq!(Format::recognise(text), Recognised::Possible(vec![format("tencent")]));
+    holds("tencent", &alloc::format!("Timestamp,Offset,Size,IOType,VolumeID\n{text}"), &expected);
+    // The same columns in another order are not read as if they were in this one.
+    let header = "Timestamp,VolumeID,Offset,Size,IOType\n";
+    assert_eq!(recognised(&alloc::format!("{header}{text}")), None);
+    assert!(Parser::new(format("tencent"), None).line(header).is_err());
+}
+
+#[test]
+fn spc_addresses_are_sectors_and_sizes_bytes() {
+    let text = "0,20941264,8192,W,0.551706\n0,20939840,8192,w,0.554041\n1,3072256,4096,r,1.2,x,y,z\n";
+    let expected = [
+        record(0, number(0), Kind::Write, 20_941_264 * 512, 8192),
+        record(2_335_000, number(0), Kind::Write, 20_939_840 * 512, 8192),
+        record(648_294_000, number(1), Kind::Read, 3_072_256 * 512, 4096),
+    ];
+    holds("spc", text, &expected);
+}
+
+#[test]
+fn fiu_processes_may_have_spaces() {
+    let text = "89967404327337 4892 syslogd 904265560 8 W 6 0 531e779d4fc7\n\
+                89967404394587 4892 syslogd 904265568 8 R 6 0\n\
+                89967404394687 1 a b c 16 8 W 6 1 0a 0b 0c\n";
+    let expected = [
+        record(0, Volume::Device(6, 0), Kind::Write, 904_265_560 * 512, 4096),
+        record(67_250, Volume::Device(6, 0), Kind::Read, 904_265_568 * 512, 4096),
+        record(67_350, Volume::Device(6, 1), Kind::Write, 16 * 512, 4096),
+    ];
+    holds("fiu", text, &expected);
+}
+
+#[test]
+fn systor17_requests_without_response_are_left_out() {
+    let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1455592160.000037000,0.000257000,W,0,5678080,4096\n\
+                1455592160.000137000,,,0,0,512\n1455592161.000037000,0.000257,R,2,512,512\n";
+    let expected = [record(0, number(0), Kind::Write, 5_678_080, 4096), record(1_000_000_000, number(2), Kind::Read, 512, 512)];
+    holds("systor17", text, &expected);
+    holds("systor17", text.split_once('\n').unwrap().1, &expected);
+}
+
+#[test]
+fn simulator_traces_are_in_sectors_and_never_guessed() {
+    let text = "48513000 0 6160447 8 1\n180000000 0 4096000 32 0\n";
+    let expected =
+        [record(0, number(0), Kind::Read, 6_160_447 * 512, 4096), record(131_487_000, number(0), Kind::Write, 4_096_000 * 512, 16_384)];
+    assert_eq!(parse("mqsim", text), expected);
+    assert_eq!(parse("disksim", "48.513 0 6160447 8 1\n180.000000 0 4096000 32 0\n"), expected);
+    // The first line fits `columns` as well, with a read of 4 KiB at block 0.
+    for text in [text, "0 0 0 4096 1\n", "4851300 1 524288 16 0\n", "0.5 1 10 4096 0\n"] {
+        assert!(matches!(Format::recognise(text), Recognised::Possible(possible) if !possible.is_empty()), "{text}");
+    }
+}
+
+#[test]
+fn columns_have_trims_and_need_whole_sectors() {
+    let text = "# made by hand\n0.5 1 10 4096 0\n0.75 3 10 8192 0\n1.000000001 0 7 4096 0 0\n";
+    let expected = [
+        record(0, number(0), Kind::Write, 40_960, 4096),
+        record(250_000_000, number(0), Kind::Trim, 40_960, 8192),
+        record(500_000_001, number(0), Kind::Read, 28_672, 4096),
+    ];
+    assert_eq!(parse("columns", text), expected);
+    let error = Parser::new(format("columns"), None).line("4851300 1 524288 16 0").unwrap_err().to_string();
+    assert!(error.starts_with("16 bytes at byte 2147483648 are not whole sectors"), "{error}");
+}
+
+#[test]
+fn iolog_waits_are_milliseconds_since_the_start() {
+    let two = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 4096 8192\n/dev/sda wait 1000 0\n/dev/sda trim 0 4096\n\
+               /dev/sda wait 1500 0\n/dev/sda sync 0 0\n/dev/sda wait 200 0\n/dev/sda read 0 512\n/dev/sda close\n";
+    let expected = [
+        record(0, number(0), Kind::Write, 4096, 8192),
+        record(1_000_000_000, number(0), Kind::Trim, 0, 4096),
+        record(1_500_000_000, number(0), Kind::Flush, 0, 0),
+        record(1_500_000_000, number(0), Kind::Read, 0, 512),
+    ];
+    holds("fio", two, &expected);
+}
+
+#[test]
+fn iolog_version_3_has_microseconds_and_every_sync() {
+    let three = "fio version 3 iolog\n0 /dev/sda add\n10 /dev/sda open\n20 /dev/sda read 512 512\n45 /dev/sdb write 0 4096\n\
+                 50 /dev/sda datasync 0 0\n60 /dev/sda sync_file_range 512 0\n70 /dev/sda syncfs 0 0\n80 /dev/sda close\n";
+    let expected = [
+        record(0, number(0), Kind::Read, 512, 512),
+        record(25_000, number(1), Kind::Write, 0, 4096),
+        record(30_000, number(0), Kind::Flush, 0, 0),
+        record(40_000, number(0), Kind::Flush, 0, 0),
+        record(50_000, number(0), Kind::Flush, 0, 0),
+    ];
+    holds("fio", three, &expected);
+    holds("fio", &alloc::format!("\u{feff}{}", three.replace('\n', "\r\n")), &expected);
+}
+
+const SDA: Volume = Volume::Device(8, 0);
+
+#[test]
+fn blkparse_heads_summaries_and_messages_are_passed_over() {
+    let text = "\
+Input file sda.blktrace.0 added
+Trace started at Tue Mar  3 12:00:00 2020
+
+  8,0    1        1     0.000000000  1234  Q  WS 2048 + 8 [jbd2]
+  8,0    1        2     0.000001000  1234  G  WS 2048 + 8 [jbd2]
+  8,0    1        2     0.000001000  1234  A  WS 2048 + 8 <- (8,1) 0
+  8,0    1        3     0.000250000  1234  Q   D 4096 + 2048 [kworker/0:1 H]
+  8,0    1        4     0.000260000  1234  Q FWS [jbd2]
+  8,0    1        4     0.000260000  1234  Q   R 36 (12 00 00 00 24 00 ..) [sg_inq]
+  8,0    1        4     0.000260000  1234  Q   N 0 [sg_inq]
+  8,0    1        0     0.000261000     0  m   N cfq1234 Q whatever
+  8,0    0        5     0.001000000  1235  Q  RA 16 + 8 [cat]
+CPU0 (8,0):
+ Reads Queued:           1,        4KiB\t Writes Queued:           1,        4KiB
+ Allocation wait:        0        \t Allocation wait:        0
+ IO unplugs:             4        \t Timer unplugs:           0
+
+Throughput (R/W): 0KiB/s / 0KiB/s
+Events (8,0): 99 entries
+Skips: 0 forward (0 -   0.0%)
+";
+    let expected = [
+        record(0, SDA, Kind::Write, 2048 * 512, 4096),
+        record(250_000, SDA, Kind::Trim, 4096 * 512, 2048 * 512),
+        record(260_000, SDA, Kind::Flush, 0, 0),
+        record(1_000_000, SDA, Kind::Read, 8192, 4096),
+    ];
+    holds("blkparse", text, &expected);
+    assert!(Parser::new(format("blkparse"), None).line("garbage line,,,").is_err());
+    assert!(Parser::new(format("blkparse"), None).line(" Reads Queued:  1").is_err(), "a summary begins with its CPU");
+}
+
+#[test]
+fn blkparse_f_before_the_operation_is_flush_and_after_it_fua() {
+    let flags = |flags: &str| {
+        let line = alloc::format!("  8,16   3      101     0.000000000   812  Q {flags} 4096 + 8 [x]");
+        parse("blkparse", &line).first().map(|record| (record.kind, record.preflush, record.fua))
+    };
+    assert_eq!(flags("W"), Some((Kind::Write, false, false)));
+    assert_eq!(flags("FWFS"), Some((Kind::Write, true, true)));
+    assert_eq!(flags("WFS"), Some((Kind::Write, false, true)));
+    assert_eq!(flags("FWSM"), Some((Kind::Write, true, false)));
+    assert_eq!(flags("RF"), Some((Kind::Read, false, false)));
+    assert_eq!(flags("DE"), Some((Kind::Trim, false, false)));
+    assert_eq!(flags("FN"), Some((Kind::Flush, false, false)));
+    assert_eq!(flags("FF"), Some((Kind::Flush, false, false)));
+    assert_eq!(flags("N"), None);
+    let both: Vec<Event> = parse("blkparse", "8,0 1 1 0.5 1 Q FWF 8 + 8 [x]").into_iter().flat_map(Record::events).collect();
+    let shape: Vec<_> = both.iter().map(|event| (event.kind, event.offset, event.len, event.fua)).collect();
+    assert_eq!(shape, [(Kind::Flush, 0, 0, false), (Kind::Write, 4096, 4096, true)]);
+    let empty = parse("blkparse", "8,0 1 1 0.5 1 D FF 0 + 0 [x]\n8,0 1 1 0.5 1 Q FW 0 + 0 [x]");
+    assert_eq!(empty, [record(0, SDA, Kind::Flush, 0, 0)]);
+}
+
+#[test]
+fn blkparse_other_events_are_counted_and_can_be_chosen() {
+    let text = "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n202,16 7 50008 675.822691803 661 C R 8 + 8 [0]\n";
+    let sdb = Volume::Device(202, 16);
+    assert_eq!(recognised(text).as_deref(), Some("blkparse"));
+    assert_eq!(parse_events("blkparse", Some(Action::Issued), text), [record(0, sdb, Kind::Write, 95_839_968 * 512, 40_960)]);
+    assert_eq!(parse_events("blkparse", Some(Action::Completed), text), [record(0, sdb, Kind::Read, 4096, 4096)]);
+    let mut lines = Lines::new(format("blkparse"), &Reading::default());
+    text.split_inclusive('\n').for_each(|line| assert_eq!(lines.line(line), Ok(None)));
+    assert_eq!(lines.end(), Err(TextError::OtherEvents(Action::Queued, Action::Issued, 1)));
+}
+
+/// As blkparse 1.2.0 prints them, with -t.
+#[test]
+fn blkparse_events_without_data_are_flushes_or_no_requests() {
+    let text = "\
+  8,16   0        7     0.002000000   812  Q  FW [(null)]
+  8,16   0        9     0.002050000   812  C  FW 0 [0]
+  8,16   0       15     0.004050000   812  C   D 16384 + 2048 (   50000) [0]
+  8,16   0       18     0.005050000   812  C WFM 34359738368 + 1 [0]
+  8,16   0       19     0.006000000   812  Q   R 36 [(null)]
+  8,16   0       21     0.006050000   812  C   R [0]
+";
+    let sdb = Volume::Device(8, 16);
+    assert_eq!(parse("blkparse", text), [record(0, sdb, Kind::Flush, 0, 0)]);
+    let fua = Record { fua: true, ..record(3_000_000, sdb, Kind::Write, 1 << 44, 512) };
+    let completed = [record(0, sdb, Kind::Flush, 0, 0), record(2_000_000, sdb, Kind::Trim, 16_384 * 512, 1 << 20), fua];
+    assert_eq!(parse_events("blkparse", Some(Action::Completed), text), completed);
+}
+
+fn read(name: &str, volume: Option<Volume>, text: &str) -> Result<(usize, bool), TextError> {
+    let reading = Reading { volume, ..Reading::default() };
+    let mut lines = Lines::new(format(name), &reading);
+    let mut records = 0;
+    for line in text.split_inclusive('\n') {
+        records += usize::from(lines.line(line)?.is_some());
+    }
+    lines.end()?;
+    Ok((records, lines.is_cut()))
+}
+
+#[test]
+fn one_of_several_volumes_has_to_be_chosen() {
+    let text = "8,0 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.6 1 Q W 8 + 8 [x]\n";
+    let sdb = "8,16".parse().unwrap();
+    assert_eq!(read("blkparse", None, text), Err(TextError::Several(SDA, sdb)));
+    assert_eq!(read("blkparse", Some(sdb), text), Ok((2, false)));
+    let none = read("blkparse", Some(number(7)), text).unwrap_err();
+    assert_eq!(none.to_string(), "it has no request of volume 7; it has 8,0, 8,16");
+    assert!("8,".parse::<Volume>().is_err() && "sda".parse::<Volume>().is_err());
+}
+
+#[test]
+fn last_line_without_end_is_cut_but_others_are_wrong() {
+    let head = "fio version 3 iolog\n29 x add\n264 x open\n270 x write 0 65536\n";
+    for end in ["961 x", "961 x wri", "961 x write 65536 6", "96"] {
+        assert_eq!(read("fio", None, &alloc::format!("{head}{end}")), Ok((1, true)), "{end}");
+        assert!(read("fio", None, &alloc::format!("{head}{end}\n")).is_err(), "{end}");
+    }
+    assert_eq!(read("fio", None, &alloc::format!("{head}961 x close")), Ok((1, false)));
+    assert_eq!(read("fio", None, "fio version 3 iolog\n"), Err(TextError::Empty));
+}
+
+#[test]
+fn text_that_is_no_trace_is_not_recognised() {
+    for text in ["", "Lorem ipsum\n", "1 2 3\n", "a,b,c,d,e\n", "CPU0 (sda):\n Reads Queued: 0\n", "{\"a\": 1}\n"] {
+        assert_eq!(Format::recognise(text), Recognised::Possible(Vec::new()), "{text}");
+    }
+}
+
+#[test]
+fn wrong_lines_say_what_is_wrong() {
+    for (name, line, expected) in [
+        ("msr", "1,hm,1,Raed,0,1,1", "the kind of request 'Raed' is not one of Read, Write, R, W"),
+        ("msr", "1,hm,1", "the kind of request is missing"),
+        ("msr", "1,hm,1,Read,0,512,1,2", "there are more than 7 columns"),
+        ("alibaba", "1,W,x,1,1", "the offset 'x' is not a number in range"),
+        ("alibaba", "1,W,18446744073709551104,1024,1", "the range ends beyond 2^64 bytes"),
+        ("alibaba", "1,W,100,512,1", "512 bytes at byte 100 are not whole sectors of 512 bytes: is it another format?"),
+        ("tencent", "1,36028797018963968,8,1,0", "the offset 36028797018963968 is out of range"),
+        ("columns", "0 2 0 0 0", "the request type '2' is not one of 0, 1, 3"),
+        ("fiu", "1 2 x W 6 0", "it has no 'sector sectors W|R major minor'"),
+        ("blkparse", "8,0 1 1 0.5 1 Q W 8 8", "the event has no '+ sectors'"),
+        ("fio", "0 /dev/sda read 0 1", "the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'"),
+    ] {
+        assert_eq!(Parser::new(format(name), None).line(line), Err(LineError(expected.to_string())), "{line}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_line_panics(lines in proptest::collection::vec("[ -~]{0,60}|[0-9., RWDQF+x-]{0,60}|\\PC{0,30}", 1..6)) {
+        for (_, format, _) in Format::ALL {
+            let mut parser = Parser::new(*format, None);
+            let _ = parser.line("fio version 3 iolog");
+            for line in &lines {
+                let _ = parser.line(line);
+            }
+        }
+        let _ = Format::recognise(&lines.join("\n"));
+    }
+}
