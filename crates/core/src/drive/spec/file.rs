@@ -109,6 +109,9 @@ fn logical_block_bytes() -> u32 {
     512
 }
 
+/// The longest text of a file that a user is shown.
+const TEXT_BYTES_MAX: usize = 10_000;
+
 /// Reads a specification file. The error is one line that names the line or the field.
 pub fn parse(text: &str) -> Result<Drive, String> {
     let file: File = toml::from_str(text).map_err(|error| {
@@ -117,6 +120,9 @@ pub fn parse(text: &str) -> Result<Drive, String> {
         line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
     })?;
     for (place, text) in of_one_line(&file) {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(format!("{place} is longer than {TEXT_BYTES_MAX} bytes"));
+        }
         if let Some(odd) = text.chars().find(|one| one.is_control()) {
             return Err(format!("{place} has a '{}' in it: such texts are one line, without control characters", odd.escape_debug()));
         }
@@ -125,7 +131,7 @@ pub fn parse(text: &str) -> Result<Drive, String> {
         return Err("twin.origin.learned is not a date, such as 2026-11-22".to_owned());
     }
     file.twin.as_ref().map_or(Ok(()), twin::Written::check_size)?;
-    let alternatives = file.uncertain.iter().map(|one| alternative(text, one)).collect::<Result<_, String>>()?;
+    let alternatives = alternatives(text, &file)?;
     let sources = file.sources.iter().map(|(field, text)| Ok((field.clone(), source(field, text)?))).collect::<Result<_, String>>()?;
     let twin = file.twin.as_ref().map(|written| members(text, written)).transpose()?;
     Ok(Drive { spec: spec_of(file)?, sources, alternatives, twin })
@@ -155,11 +161,27 @@ fn members(text: &str, written: &twin::Written) -> Result<Twin, String> {
     Ok(Twin { origin: written.origin.clone(), parameters: written.parameters.clone(), members })
 }
 
-/// The file with other values in place of its own.
-fn alternative(text: &str, uncertain: &Uncertain) -> Result<Alternative, String> {
-    let wrong = |field: &str| format!("uncertain.set names {field}, which is not a field of the file");
+/// No file has more of them.
+const UNCERTAIN_MAX: usize = 100;
+
+/// The file with other values in place of its own, as often as it says so.
+fn alternatives(text: &str, file: &File) -> Result<Vec<Alternative>, String> {
+    if file.uncertain.is_empty() {
+        return Ok(Vec::new());
+    }
+    if file.uncertain.len() > UNCERTAIN_MAX {
+        return Err(format!("it has {} [[uncertain]] sections, and no file has more than {UNCERTAIN_MAX}", file.uncertain.len()));
+    }
     let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
-    table.remove("uncertain");
+    for part in ["twin", "uncertain", "sources"] {
+        table.remove(part);
+    }
+    file.uncertain.iter().map(|one| alternative(table.clone(), one)).collect()
+}
+
+/// The file's `table` with other values in place of its own.
+fn alternative(mut table: toml::Table, uncertain: &Uncertain) -> Result<Alternative, String> {
+    let wrong = |field: &str| format!("uncertain.set names {}, which is not a field of the file", shortened(field));
     for (field, value) in &uncertain.set {
         let (path, last) = field.rsplit_once('.').ok_or_else(|| wrong(field))?;
         let mut place = &mut table;
@@ -170,6 +192,12 @@ fn alternative(text: &str, uncertain: &Uncertain) -> Result<Alternative, String>
     }
     let file: File = table.try_into().map_err(|error: toml::de::Error| format!("uncertain: {}", error.message().replace('\n', " ")))?;
     Ok(Alternative { because: uncertain.because.clone(), spec: spec_of(file)? })
+}
+
+/// At most 60 characters of `text`, for a message.
+fn shortened(text: &str) -> String {
+    let short: String = text.chars().take(60).collect();
+    if short.len() < text.len() { short + "…" } else { short }
 }
 
 fn spec_of(file: File) -> Result<DriveSpec, String> {
@@ -234,6 +262,17 @@ mod tests {
             let message = parse(&text).unwrap_err();
             assert!(message.contains(expected) && !message.contains('\n'), "{message:?} for {expected:?}");
         }
+    }
+
+    #[test]
+    fn many_uncertain_sections_are_refused_in_one_line() {
+        let minimal = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n";
+        let uncertain = "[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n";
+        let with = |count: usize| parse(&format!("{minimal}{}", uncertain.repeat(count)));
+        assert_eq!(with(UNCERTAIN_MAX).map(|drive| drive.alternatives.len()), Ok(UNCERTAIN_MAX));
+        assert_eq!(with(2000).unwrap_err(), "it has 2000 [[uncertain]] sections, and no file has more than 100");
+        let dotted = format!("{minimal}[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk{}\" = 1 }}\n", ".a".repeat(200_000));
+        assert!(parse(&dotted).unwrap_err().len() < 200);
     }
 
     #[test]
