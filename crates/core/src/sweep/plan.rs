@@ -85,7 +85,7 @@ impl Plan {
     /// # Errors
     /// The first mistake. Whether drives and parameters exist is asked later, by [`Plan::check`].
     pub fn parse(text: &str) -> Result<Self, PlanError> {
-        Reader { text }.plan()
+        Reader::new(text).plan()
     }
 
     /// Cells in all.
@@ -170,13 +170,19 @@ impl Plan {
 /// Reads one plan.
 struct Reader<'a> {
     text: &'a str,
+    /// Where its lines end.
+    ends: Vec<usize>,
 }
 
 type Entry<'d, 'i> = (&'d Spanned<DeString<'i>>, &'d Spanned<DeValue<'i>>);
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, ends: text.match_indices('\n').map(|(at, _)| at).collect() }
+    }
+
     fn line(&self, at: usize) -> usize {
-        self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+        self.ends.partition_point(|end| *end < at) + 1
     }
 
     fn wrong<T>(&self, at: usize, key: &str, text: impl Into<String>) -> Result<T, PlanError> {
@@ -212,8 +218,9 @@ impl Reader<'_> {
         }
         axes.sort_by_key(|(at, _)| *at);
         let axes: Vec<Axis> = axes.into_iter().map(|(_, axis)| axis).collect();
-        for (n, axis) in axes.iter().enumerate() {
-            if axes[..n].iter().any(|other| other.key == axis.key) || base.iter().any(|(key, ..)| *key == axis.key) {
+        let mut known: BTreeSet<&str> = base.iter().map(|(key, ..)| key.as_str()).collect();
+        for axis in &axes {
+            if !known.insert(&axis.key) {
                 return Err(PlanError {
                     line: Some(axis.line),
                     key: axis.key.clone(),

@@ -208,7 +208,12 @@ impl Directory {
             let what = format!("{} has version {}; this program reads {}", shown(&dir, ABOUT), about.version, table::SCHEMA);
             return Err(UsageError::missing(what).into());
         }
-        let plan = Plan::parse(&text_in(&dir, PLAN)?).with_context(|| format!("cannot read {}", shown(&dir, PLAN)))?;
+        let text = text_in(&dir, PLAN)?;
+        let plan = Plan::parse(&text).with_context(|| format!("cannot read {}", shown(&dir, PLAN)))?;
+        if about.plan != short_hash(&text) || about.cells != plan.cells() {
+            let what = format!("{} and {} are not of the same sweep", shown(&dir, ABOUT), PLAN);
+            return Err(UsageError::missing(what).hint("'trimtab sweep run' with the plan writes both anew").into());
+        }
         Ok(Self { dir, about, plan })
     }
 
@@ -385,5 +390,8 @@ fn text_in(dir: &Dir, name: &str) -> anyhow::Result<String> {
 }
 
 fn about_in(dir: &Dir) -> anyhow::Result<About> {
-    serde_json::from_str(&text_in(dir, ABOUT)?).with_context(|| format!("cannot read {}", shown(dir, ABOUT)))
+    let about: About = serde_json::from_str(&text_in(dir, ABOUT)?).with_context(|| format!("cannot read {}", shown(dir, ABOUT)))?;
+    // Names of files begin with it.
+    let is_hash = about.plan.len() == 32 && about.plan.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hash { Ok(about) } else { Err(UsageError::missing(format!("{}: 'plan' is not a hash", shown(dir, ABOUT))).into()) }
 }

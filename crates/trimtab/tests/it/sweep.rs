@@ -333,3 +333,35 @@ fn a_full_disk_costs_what_was_not_finished() {
     sweep(&["run", plan, "--output", &whole]).success();
     assert!(results(out.to_str().unwrap()) == results(&whole));
 }
+
+#[test]
+fn sweep_json_that_does_not_fit_its_plan_is_refused() {
+    let (scratch, plan) = place(&format!("{BASE}{AXES}"));
+    let out = at(&scratch, "out");
+    sweep(&["run", plan.to_str().unwrap(), "--output", &out, "--shard", "1/12"]).success();
+    let about: serde_json::Value = serde_json::from_str(&fs::read_to_string(Path::new(&out).join("sweep.json")).unwrap()).unwrap();
+    let other = "0".repeat(32);
+    for (field, value, expected) in [
+        ("plan", serde_json::json!("x"), "'plan' is not a hash"),
+        ("plan", serde_json::json!("ééééééé"), "'plan' is not a hash"),
+        ("plan", serde_json::json!(other), "are not of the same sweep"),
+        ("cells", serde_json::json!(u64::MAX), "are not of the same sweep"),
+    ] {
+        let mut changed = about.clone();
+        changed[field] = value;
+        fs::write(Path::new(&out).join("sweep.json"), changed.to_string()).unwrap();
+        let merged = at(&scratch, "merged");
+        for args in [
+            &["status", &out][..],
+            &["export", &out],
+            &["report", &out, "--output", &at(&scratch, "r.html")],
+            &["merge", &out, "--output", &merged],
+        ] {
+            let assert = sweep(args).code(1);
+            let said = text(&assert.get_output().stderr);
+            assert!(said.contains(expected) && said.lines().count() == 1, "{args:?}: {said}");
+        }
+    }
+    sweep(&["run", plan.to_str().unwrap(), "--output", &out, "--shard", "1/12"]).success();
+    sweep(&["status", &out]).success();
+}
