@@ -73,13 +73,20 @@ fn is_unit(word: &str) -> bool {
 pub fn lines(text: &str, width: Option<usize>) -> Vec<String> {
     let width = width.unwrap_or(usize::MAX);
     let mut lines: Vec<String> = Vec::new();
+    // Of the last line, which may be as long as the text.
+    let mut taken = 0;
     for atom in atoms(text) {
+        let more = width_of(&atom);
         match lines.last_mut() {
-            Some(line) if width_of(line) + 1 + width_of(&atom) <= width => {
+            Some(line) if taken + 1 + more <= width => {
                 line.push(' ');
                 line.push_str(&atom);
+                taken += 1 + more;
             }
-            _ => lines.push(atom),
+            _ => {
+                taken = more;
+                lines.push(atom);
+            }
         }
     }
     lines

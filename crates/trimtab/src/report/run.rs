@@ -188,6 +188,8 @@ pub fn discards(phases: &[Phase]) -> Table {
 
 /// Figures with their repeats: the best, the mean, and how far apart they lie in per cent of the mean.
 pub fn metrics(metrics: &[Metric]) -> Table {
+    /// Repeats that are shown one by one.
+    const SHOWN_MAX: usize = 100;
     let repeats = metrics.iter().map(|m| m.samples.len()).max().unwrap_or(0);
     let header: &[&str] = if repeats > 1 { &["figure", "best", "mean", "spread", "each"] } else { &["figure", "value"] };
     let mut table = Table::new("", header);
@@ -204,7 +206,10 @@ pub fn metrics(metrics: &[Metric]) -> Table {
             row.push(quantity(mean, metric.unit));
             let several = metric.samples.len() > 1 && mean > 0.0;
             row.push(if several { quantity((high - low) / mean * 100.0, Unit::Percent) } else { String::new() });
-            row.push(metric.samples.iter().map(|v| quantity(*v, metric.unit)).collect::<Vec<_>>().join(", "));
+            let each: Vec<String> = metric.samples.iter().take(SHOWN_MAX).map(|v| quantity(*v, metric.unit)).collect();
+            let more = metric.samples.len() - each.len();
+            let more = if more > 0 { format!(" and {} more (--json has all)", grouped(more as u64)) } else { String::new() };
+            row.push(each.join(", ") + &more);
         } else {
             row.push(quantity(mean, metric.unit));
         }
