@@ -33,8 +33,13 @@ impl Scratch {
 
     /// Made again, the run is the one that is stored, as both are printed.
     fn check(&self, run: &str) {
+        self.check_with(run, &[]);
+    }
+
+    /// The same where the user names the files that it needs.
+    fn check_with(&self, run: &str, inputs: &[&str]) {
         let text = |args: &[&str]| self.trimtab(args).arg("--json").output().unwrap();
-        let again = text(&["results", "rerun", run]);
+        let again = text(&[&["results", "rerun", run], inputs].concat());
         assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
         let stored = text(&["results", "show", run]).stdout;
         assert_eq!(String::from_utf8_lossy(&again.stdout), String::from_utf8_lossy(&stored));
@@ -104,7 +109,7 @@ fn rounds_of_files_rounds_of_tests_and_replays_come_out_again() {
     let trace = trace.to_str().unwrap();
     let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "1GB", "--workload"];
     scratch.made(&[&simulate[..], &[&format!("trace:{trace}")]].concat());
-    scratch.check("last");
+    scratch.check_with("last", &["--input", trace]);
     let loops = "crystal:size=20MB:pass=2MB:small-pass=1MB:passes=1";
     scratch.made(&[&simulate[..], &[loops, "--until-written", "200MB", "--trim", "online"]].concat());
     scratch.check("last");
@@ -123,7 +128,7 @@ fn rounds_of_files_rounds_of_tests_and_replays_come_out_again() {
         assert_eq!(Some(written), printed["requests"]["write"]["bytes"].as_u64(), "{}", run["phases"]);
         // Of 5000 lines every third is a read.
         assert_eq!(written, (5000 - 5000 / 3) * 65536);
-        scratch.check(&name);
+        scratch.check_with(&name, &["--input", trace]);
     }
 }
 
@@ -286,6 +291,38 @@ fn what_cannot_be_made_again_says_why() {
     run["version"] = serde_json::json!(1);
     import(&run);
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(contains("kept no command and no specification"));
+}
+
+/// A run that was imported names files of whoever reruns it.
+#[test]
+fn rerun_reads_no_file_that_only_the_run_names() {
+    let scratch = Scratch::new();
+    let secret = scratch.0.path().join("secret");
+    std::fs::write(&secret, "root:hunter2:19000\n").unwrap();
+    let secret = secret.to_str().unwrap();
+    scratch.made(&SIMULATE);
+    let run = scratch.json(&["results", "show", "last"]);
+    let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--workload"];
+    let commands = [
+        [&simulate[..], &[&format!("trace:{secret}"), "--format", "msr"]].concat().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["drive", "replay", secret, "--drive", "ocz-vertex-le-100gb", "--format", "msr"].map(str::to_owned).into(),
+        ["bench", "tree", "--tar", secret, "drive:ocz-vertex-le-100gb"].map(str::to_owned).into(),
+        ["bench", "tree", &format!("drive:{secret}")].map(str::to_owned).into(),
+    ];
+    for (n, command) in commands.iter().enumerate() {
+        let mut other = run.clone();
+        other.as_object_mut().unwrap().remove("id");
+        other["seed"] = (1000 + n).into();
+        other["specification"]["command"] = serde_json::to_string(command).unwrap().into();
+        scratch.trimtab(&["results", "import", "-"]).write_stdin(other.to_string()).assert().success();
+        for inputs in [&[][..], &["--input", "other"], &["--input", secret]] {
+            let output = scratch.trimtab(&[&["results", "rerun", "last"], inputs].concat()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success(), "{command:?}: {said}");
+            assert!(!said.contains("hunter2") && !said.contains("root:"), "{command:?}: {said}");
+            assert!(!inputs.is_empty() || said.contains(&format!("--input {secret}")), "{command:?}: {said}");
+        }
+    }
 }
 
 #[test]

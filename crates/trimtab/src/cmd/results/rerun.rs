@@ -6,20 +6,22 @@ use crate::store::recipe;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{Filter, Reference, RunId, Store};
 use crate::study::checkpoint;
-use crate::sys::interrupt;
+use crate::sys::{confinement, interrupt};
 use anyhow::Context as _;
 use serde_json::Value;
 use std::io::{Read as _, Seek as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 use trimtab_core::run::{Provenance, Run};
+use trimtab_core::usage::UsageError;
 
 /// Repeat a modelled run from the specification, settings and seed stored in it, and check that every byte is the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The drive is the one in the result, whatever its name means today and whether its file is still there. When the run began is taken
 from the result, too: all else has to come out again. Nothing is stored. What was measured gives other figures each time; its command is shown.
+A result may come from anywhere, so a file that it names is read only if --input names it, too.
 
 Exit status: 0 the same to the byte, 1 it differs or cannot be made again.
 
@@ -30,6 +32,9 @@ pub struct Args {
     /// The run: first digits of its id, last, last~1 …
     #[arg(value_name = "RUN", value_parser = super::reference)]
     run: Reference,
+    /// A file that the run names and that may be read, such as its trace or archive. Repeat for more.
+    #[arg(long = "input", value_name = "FILE")]
+    inputs: Vec<PathBuf>,
 }
 
 /// Makes it again.
@@ -40,7 +45,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let command = command_of(id, &run)?;
     interrupt::install().context("cannot catch signals")?;
     let scratch = tempfile::Builder::new().prefix("trimtab-rerun-").tempdir().context("cannot make a directory for the run")?;
-    let mut again = made_again(&run, &command, scratch.path())?;
+    let mut again = made_again(&run, &command, &args.inputs, scratch.path())?;
     // When it began, and beside which others it was made.
     again.started_unix_ms = run.started_unix_ms;
     for field in again.specification.iter_mut().filter(|field| field.key == recipe::COMMAND) {
@@ -100,13 +105,15 @@ fn status_of(process: &mut Command) -> anyhow::Result<ExitStatus> {
 }
 
 /// Runs the command in a process of its own, with the drive that the run holds and a store of its own, and takes the same run out of that.
-fn made_again(run: &Run, command: &[String], scratch: &Path) -> anyhow::Result<Run> {
+fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path) -> anyhow::Result<Run> {
     let reference = run.target_label.strip_prefix("drive:").unwrap_or(&run.target_label);
     let (variable, directory) = again::put_drive(run, reference, scratch)?;
     let store = scratch.join("results.db");
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut process = Command::new(program);
     process.args(only_drive(command, reference)).arg("--quiet").arg("--store").arg(&store).env(variable, directory);
+    let joined = std::env::join_paths(inputs).map_err(|_| UsageError::new("--input takes no path with a colon in it"))?;
+    process.env(confinement::INPUTS, joined);
     if let Some(cell) = checkpoint::cell_of(run) {
         process.args(["--cell", cell]).arg("--report").arg(scratch.join("report.html"));
     }
@@ -115,6 +122,8 @@ fn made_again(run: &Run, command: &[String], scratch: &Path) -> anyhow::Result<R
     let written = errors.try_clone().context("cannot make a file for the run")?;
     let status = status_of(process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(written))?;
     if !status.success() {
+        // What is wrong with a file would quote it, and the run says where.
+        anyhow::ensure!(inputs.is_empty(), "'trimtab {}' failed; run it yourself to see why", command.join(" "));
         let mut said = Vec::new();
         errors.rewind().and_then(|()| errors.read_to_end(&mut said)).context("cannot read what the run said")?;
         let said = String::from_utf8_lossy(&said);

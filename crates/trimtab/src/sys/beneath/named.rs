@@ -247,6 +247,7 @@ pub enum Streams {
 /// Opens a file that the user named, to read it. What is no file is refused before it is opened: a pipe would be waited for, a device read
 /// without end, and opening one may do something.
 pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
+    crate::sys::confinement::check_read(path)?;
     let named = Named::look_up(path)?;
     let is_null = || named.stat.st_rdev == rustix::fs::makedev(1, 3);
     let what = match named.kind() {
