@@ -1,6 +1,6 @@
 //! `trimtab bench tree [TARGET]`.
 
-mod archive;
+pub mod archive;
 
 use super::finish::{self, Watch};
 use super::modelled::{self, Job, ModelArgs};

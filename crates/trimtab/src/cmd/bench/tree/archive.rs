@@ -4,7 +4,6 @@ use crate::host::processes::available_memory;
 use crate::sys::beneath::named::{self, Streams};
 use anyhow::{Context as _, anyhow, bail};
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, BufReader, Read, Write as _};
 use std::path::Path;
 use std::rc::Rc;
@@ -24,6 +23,11 @@ const DECODER_BYTES_MAX: u64 = 512 << 20;
 /// The same for zstd, which counts its window in bits: 128 MiB, what every decoder has to bear.
 const ZSTD_WINDOW_BITS_MAX: u32 = 27;
 
+/// Contents that any archive may have, however small it is.
+const CONTENT_BYTES_MIN: u64 = 256 << 20;
+/// Bytes of contents for each byte of the archive beyond that. Source trees have 3 to 12, logs up to 50; a bomb has 1,000 and more.
+const CONTENT_PER_BYTE_MAX: u64 = 100;
+
 /// A tree from an archive.
 #[derive(Debug, Clone)]
 pub struct Archive {
@@ -37,9 +41,52 @@ pub struct Archive {
 pub fn read(path: &Path) -> anyhow::Result<Archive> {
     let shown = path.display();
     let file = named::open_to_read(path, Streams::Pipes).with_context(|| format!("cannot open {shown}"))?;
-    let stream = decompressed(BufReader::with_capacity(1 << 20, file)).with_context(|| format!("cannot read {shown}"))?;
-    let most = memory_for_contents();
-    parse(stream, most).with_context(|| format!("cannot unpack {shown}"))
+    unpack(file, memory_for_contents()).with_context(|| format!("cannot unpack {shown}"))
+}
+
+/// Reads an archive from a stream. Names and contents take at most `most`.
+///
+/// # Errors
+/// It is no archive, is damaged, leads out of its tree, or unpacks to more than that or than its own length explains.
+pub fn unpack(archive: impl Read + 'static, most: Bytes) -> anyhow::Result<Archive> {
+    let read = Rc::new(Cell::new(0));
+    let counted = Counted { inner: archive, read: Rc::clone(&read) };
+    let stream = decompressed(BufReader::with_capacity(1 << 20, counted))?;
+    parse(Proportionate { inner: stream, given: 0, read }, most)
+}
+
+/// Counts the bytes of the archive itself.
+struct Counted<R> {
+    inner: R,
+    read: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.read.set(self.read.get() + read as u64);
+        Ok(read)
+    }
+}
+
+/// Gives no more than an archive of the length that was `read` so far can hold: neither a bomb nor an endless entry is unpacked to its end.
+struct Proportionate<R> {
+    inner: R,
+    given: u64,
+    read: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Proportionate<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let given = self.inner.read(buffer)?;
+        self.given += given as u64;
+        let most = CONTENT_BYTES_MIN.saturating_add(self.read.get().saturating_mul(CONTENT_PER_BYTE_MAX));
+        if self.given > most {
+            let what = format!("it unpacks to more than {CONTENT_PER_BYTE_MAX} times its own size");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        Ok(given)
+    }
 }
 
 /// Half of what memory is available: contents are kept until the end.
@@ -47,7 +94,7 @@ fn memory_for_contents() -> Bytes {
     available_memory().map_or(Bytes(4 << 30), |available| Bytes(available.0 / 2))
 }
 
-fn decompressed(mut file: BufReader<File>) -> io::Result<Box<dyn Read>> {
+fn decompressed<R: Read + 'static>(mut file: BufReader<R>) -> io::Result<Box<dyn Read>> {
     use std::io::BufRead as _;
     let magic = file.fill_buf()?;
     Ok(match magic {
@@ -238,17 +285,6 @@ mod tests {
         header.as_bytes().to_vec()
     }
 
-    /// Counts what is taken from it.
-    struct Counted<R>(R, Rc<Cell<u64>>);
-
-    impl<R: Read> Read for Counted<R> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let read = self.0.read(buffer)?;
-            self.1.set(self.1.get() + read as u64);
-            Ok(read)
-        }
-    }
-
     #[test]
     fn headers_are_bounded_whatever_they_say() {
         // Long names and links of GNU, attributes of PAX, first or after other entries. (Global ones are passed over like a file.)
@@ -256,7 +292,7 @@ mod tests {
             for before in [&b""[..], &tar_of(&[("a", b"x")])[..1024]] {
                 let taken = Rc::new(Cell::new(0));
                 let endless = before.chain(io::Cursor::new(header_of(kind, 6 << 30))).chain(io::repeat(b'a'));
-                let error = parse(Counted(endless, Rc::clone(&taken)), Bytes::MAX).unwrap_err();
+                let error = parse(Counted { inner: endless, read: Rc::clone(&taken) }, Bytes::MAX).unwrap_err();
                 assert!(format!("{error:#}").contains("a header of more than 1.05 MB"), "{}: {error:#}", kind as char);
                 assert!(taken.get() < 2 * HEADER_BYTES_MAX, "{} bytes were read", taken.get());
             }
@@ -266,6 +302,23 @@ mod tests {
         skipped.extend(vec![1; 8 << 20]);
         skipped.extend(tar_of(&[("a", b"x")]));
         assert_eq!(parse(&skipped[..], Bytes::MAX).unwrap().list.files(), 1);
+    }
+
+    #[test]
+    fn archive_that_unpacks_out_of_proportion_is_refused() {
+        // 1 GiB of zeros in an entry, compressed by a factor of a thousand and more.
+        let bomb = |encoder: &mut dyn io::Write| {
+            encoder.write_all(&header_of(b'0', 1 << 30)).unwrap();
+            (0..1 << 10).for_each(|_| encoder.write_all(&[0; 1 << 20]).unwrap());
+        };
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        bomb(&mut gz);
+        let mut zst = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        bomb(&mut zst);
+        for bytes in [gz.finish().unwrap(), zst.finish().unwrap()] {
+            let error = format!("{:#}", read(written(&bytes).path()).unwrap_err());
+            assert!(error.ends_with("it unpacks to more than 100 times its own size"), "{} bytes: {error}", bytes.len());
+        }
     }
 
     #[test]
