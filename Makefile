@@ -93,10 +93,10 @@ packages:
 # Ten minutes of coverage-guided fuzzing for each parser (cargo install cargo-fuzz). Works with a stable toolchain. Those of the binary
 # crate are built apart, because that takes several times as long.
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= spec trace policy import recording tables layout sysroot
+FUZZ_TARGETS ?= spec trace policy plan import recording tables layout sysroot archive sweep
 fuzz:
 	for t in $(FUZZ_TARGETS); do \
-	  case $$t in spec|trace|policy) features="";; *) features="--features binary";; esac; \
+	  case $$t in spec|trace|policy|plan) features="";; *) features="--features binary";; esac; \
 	  mkdir -p fuzz/corpus/$$t; \
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$features $$t $(CURDIR)/fuzz/corpus/$$t $(CURDIR)/fuzz/seeds/$$t $(CURDIR)/drives -- \
 	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -timeout=60 || exit 1; done

@@ -4,16 +4,22 @@ use std::fs;
 use std::path::Path;
 use trimtab_core::rng::Stream;
 
+#[path = "../../../../fuzz/src/archive.rs"]
+mod archive;
 #[path = "../../../../fuzz/src/import.rs"]
 mod import;
 #[path = "../../../../fuzz/src/layout.rs"]
 mod layout;
+#[path = "../../../../fuzz/src/plan.rs"]
+mod plan;
 #[path = "../../../../fuzz/src/policy.rs"]
 mod policy;
 #[path = "../../../../fuzz/src/recording.rs"]
 mod recording;
 #[path = "../../../../fuzz/src/spec.rs"]
 mod spec;
+#[path = "../../../../fuzz/src/sweep.rs"]
+mod sweep;
 #[path = "../../../../fuzz/src/sysroot.rs"]
 mod sysroot;
 #[path = "../../../../fuzz/src/tables.rs"]
@@ -63,6 +69,7 @@ fn text(bytes: &[u8]) -> &str {
 
 #[test]
 fn formats_of_bytes_are_read_or_refused() {
+    on_changed_seeds("archive", 100, archive::run);
     on_changed_seeds("import", 100, import::run);
     on_changed_seeds("layout", 100, layout::run);
     on_changed_seeds("recording", 300, recording::run);
@@ -71,6 +78,7 @@ fn formats_of_bytes_are_read_or_refused() {
 
 #[test]
 fn formats_of_text_are_read_or_refused() {
+    on_changed_seeds("plan", 100, |bytes| plan::run(text(bytes)));
     on_changed_seeds("policy", 100, |bytes| policy::run(text(bytes)));
     on_changed_seeds("trace", 100, |bytes| trace::run(text(bytes)));
     on_changed_seeds("spec", 30, |bytes| spec::run(text(bytes)));
@@ -80,5 +88,6 @@ fn formats_of_text_are_read_or_refused() {
 fn recorded_trees_that_lie_are_answered() {
     // A directory of its own: nobody else can have put anything there, and it goes with the test.
     let directory = tempfile::tempdir().unwrap();
+    on_changed_seeds("sweep", 100, |bytes| sweep::run(bytes, &directory.path().join("sweep")));
     on_changed_seeds("sysroot", 20, |bytes| sysroot::run(text(bytes), &directory.path().join("machine")));
 }

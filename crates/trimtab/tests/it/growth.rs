@@ -1,0 +1,256 @@
+//! Ten times as much input takes about ten times as long and as much memory, or is refused in one line: for every parser of files that may come
+//! from anywhere. Judged is processor time, not the clock, so that other processes do not matter.
+
+use crate::support::{process, program};
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+/// Writes an input of so many parts into a directory; gives what it is read with. Of several commands the last is measured.
+type Make = fn(&Path, usize) -> Vec<Vec<&'static str>>;
+
+/// A parser, an input of a size that takes long enough to be measured, and how many parts that is.
+const PARSERS: &[(&str, Make, usize)] = &[
+    ("specification, [[uncertain]]", uncertain, 200),
+    ("specification, sources", sources, 2000),
+    ("plan, values", plan_values, 2000),
+    ("plan, long name", plan_name, 20_000),
+    ("plan, parameters", plan_parameters, 2000),
+    ("daemon configuration", configuration, 1000),
+    ("blkparse text", |at, n| trace(at, n, "8,0 1 1 {}.0 1 Q W {} + 8 [x]\n"), 20_000),
+    ("MSR trace", |at, n| trace(at, n, "{},h,1,Write,4096,4096,1\n"), 20_000),
+    ("FIU trace", |at, n| trace(at, n, "{} 1 x {} 8 W 8 0 ab\n"), 20_000),
+    ("iolog, files", iolog_files, 5000),
+    ("trace, one line", |at, n| trace(at, 1, &"1 ".repeat(n)), 20_000),
+    ("result, samples", |at, n| result(at, "metrics", n), 10_000),
+    ("result, phases", |at, n| result(at, "phases", n), 200),
+    ("result, counters", |at, n| result(at, "counters", n), 2000),
+    ("result, settings", |at, n| result(at, "settings", n), 2000),
+    ("result, points of a series", |at, n| result(at, "series", n), 10_000),
+    ("results in CSV", csv, 500),
+    ("archive, files", archive, 2000),
+    ("postmark commands", postmark, 10000),
+    ("recorded tree, mounts", mounts, 300),
+    ("recorded tree, devices", devices, 300),
+    ("journal of a sweep", journal, 1),
+];
+
+/// Processor time in seconds, and peak memory in MiB.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    seconds: f64,
+    mib: f64,
+}
+
+fn measured(mut command: Command) -> (ExitStatus, String, Cost) {
+    let scratch = tempfile::tempfile().unwrap();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(scratch.try_clone().unwrap()).spawn().unwrap();
+    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: the process is a child of this one that nothing else waits for, and both places are large enough.
+    let usage = unsafe {
+        assert_eq!(libc::wait4(child.id().cast_signed(), &raw mut status, 0, usage.as_mut_ptr()), child.id().cast_signed());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let mut said = String::new();
+    std::io::Seek::rewind(&mut &scratch).unwrap();
+    std::io::Read::read_to_string(&mut &scratch, &mut said).unwrap();
+    let cost = Cost { seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime), mib: usage.ru_maxrss as f64 / 1024.0 };
+    (ExitStatus::from_raw(status), said, cost)
+}
+
+/// What an input of `n` parts costs, and whether it was refused in one short line.
+fn cost(name: &str, make: Make, n: usize) -> (Cost, bool) {
+    let scratch = tempfile::tempdir().unwrap();
+    let commands = make(scratch.path(), n);
+    let mut last = None;
+    for args in &commands {
+        let mut command = process();
+        command.current_dir(scratch.path()).args(["--store", "store.db"]).args(args);
+        // Whatever takes this long is neither linear nor refused.
+        let mut limited = Command::new("prlimit");
+        limited.args(["--cpu=60", "--as=4294967296"]).arg(program()).args(command.get_args()).current_dir(scratch.path());
+        crate::support::at_home(&mut limited);
+        last = Some(measured(limited));
+    }
+    let (status, said, cost) = last.expect("there is a command");
+    assert!(status.code().is_some_and(|code| code < 100), "{name}, {n} parts: {status}, {cost:?}: {said}");
+    // The doctor has verdicts in its exit status.
+    let refused = !status.success() && !said.is_empty();
+    assert!(!refused || said.lines().count() == 1 && said.len() < 2000, "{name}, {n} parts: {said}");
+    (cost, refused)
+}
+
+#[test]
+fn ten_times_the_input_costs_ten_times_as_much_or_is_refused() {
+    let mut wrong = Vec::new();
+    for (name, make, n) in PARSERS {
+        let ((small, _), (large, refused)) = (cost(name, *make, *n), cost(name, *make, n * 10));
+        // Fourfold room, and a second for what does not grow. What grows with the square takes a hundred times as long.
+        let linear = large.seconds <= 40.0 * small.seconds + 1.0 && large.mib <= 40.0 * small.mib.max(16.0);
+        println!("{name}: {small:?}, ten times that: {large:?}{}", if refused { ", refused" } else { "" });
+        if !linear {
+            wrong.push(format!("{name}: {small:?} for {n} parts, {large:?} for ten times that"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn write(at: &Path, name: &str, text: impl AsRef<[u8]>) {
+    fs::write(at.join(name), text).unwrap();
+}
+
+const DISK: &str = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n";
+
+fn uncertain(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    write(at, "x.toml", DISK.to_owned() + &"[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n".repeat(n));
+    vec![vec!["drive", "show", "./x.toml"]]
+}
+
+fn sources(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let sources = (0..n).fold(String::new(), |mut text, n| {
+        writeln!(text, "\"disk.x{n}\" = \"assumed: x\"").unwrap();
+        text
+    });
+    write(at, "x.toml", format!("{DISK}[sources]\n{sources}"));
+    vec![vec!["drive", "show", "./x.toml"]]
+}
+
+const BASE: &str = "[base]\ndrive.name = \"crucial-m4-128gb\"\nworkload.name = \"random\"\n";
+
+fn plan_values(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let values: Vec<String> = (0..n).map(|n| format!("{n}.5")).collect();
+    write(at, "plan.toml", format!("{BASE}[axes]\nworkload.fill_percent = [\n{}\n]\n", values.join(",\n")));
+    vec![vec!["sweep", "plan", "plan.toml", "--no-calibration"]]
+}
+
+fn plan_name(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    write(at, "plan.toml", format!("{BASE}\"drive.flash{}\" = 1\n[axes]\nworkload.queue_depth = [1, 2]\n", ".a".repeat(n)));
+    vec![vec!["sweep", "plan", "plan.toml", "--no-calibration"]]
+}
+
+fn plan_parameters(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let axes: String = (0..n).map(|n| format!("drive.x{n} = [1]\n")).collect();
+    write(at, "plan.toml", format!("{BASE}[axes]\n{axes}"));
+    vec![vec!["sweep", "plan", "plan.toml", "--no-calibration"]]
+}
+
+fn configuration(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let rules: String = (0..n).map(|n| format!("[[filesystem]]\npath = \"/x{n}\"\npolicy = \"none\"\n")).collect();
+    write(at, "daemon.toml", rules);
+    vec![vec!["daemon", "--check", "--config", "daemon.toml"]]
+}
+
+/// Lines of a form in which each `{}` is a number.
+fn trace(at: &Path, n: usize, form: &str) -> Vec<Vec<&'static str>> {
+    let lines: String = (0..n).map(|n| form.replace("{}", &(n * 8).to_string())).collect();
+    write(at, "trace", lines);
+    vec![vec!["drive", "trace", "trace"]]
+}
+
+fn iolog_files(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let lines: String = (0..n).map(|n| format!("{n} /{n}{} write 0 4096\n", "x".repeat(200))).collect();
+    write(at, "trace", format!("fio version 3 iolog\n{lines}"));
+    vec![vec!["drive", "trace", "trace", "--volume", "0"]]
+}
+
+/// A stored run of which one part is long, imported and shown.
+fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
+    let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/import/run.json");
+    let mut run: serde_json::Value = serde_json::from_str(&fs::read_to_string(seed).unwrap()).unwrap();
+    run["id"] = serde_json::Value::Null;
+    let number = |n: usize| 1.0 + n as f64 * 0.618 % 1.0;
+    match part {
+        "metrics" => run["metrics"][0]["samples"] = (0..n).map(number).collect(),
+        "phases" => {
+            let phase = run["phases"][0].clone();
+            let of = |n: usize| {
+                let mut phase = phase.clone();
+                phase["name"] = format!("phase {n}").into();
+                phase
+            };
+            run["phases"] = (0..n).map(of).collect();
+        }
+        "series" => {
+            run["series"][0]["x"] = (0..n).collect();
+            run["series"][0]["y"] = (0..n).map(number).collect();
+        }
+        map => (0..n).for_each(|n| run[map][format!("k{n}")] = if map == "counters" { n.into() } else { "v".into() }),
+    }
+    write(at, "run.json", run.to_string());
+    vec![vec!["results", "import", "run.json"], vec!["results", "show", "last"]]
+}
+
+fn csv(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let rows: String = (0..n).map(|n| format!("w{},t,m{n},s,{n}\n", n % 7)).collect();
+    write(at, "runs.csv", format!("workload,target_label,metric,unit,value\n{rows}"));
+    vec![vec!["results", "import", "runs.csv"]]
+}
+
+fn archive(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for n in 0..n {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(0);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, format!("d{}/f{n}", n % 10), &b""[..]).unwrap();
+    }
+    write(at, "x.tar", builder.into_inner().unwrap());
+    vec![vec!["bench", "tree", "--tar", "x.tar", "--tries", "1", "null:"]]
+}
+
+fn postmark(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    write(at, "pm", "set location /tmp\nset number 5\n".repeat(n) + "quit\n");
+    vec![vec!["postmark", "pm"]]
+}
+
+fn tree(at: &Path, mountinfo: &str) -> Vec<Vec<&'static str>> {
+    fs::create_dir_all(at.join("root/proc/self")).unwrap();
+    fs::create_dir_all(at.join("root/sys/block")).unwrap();
+    write(at, "root/proc/self/mountinfo", mountinfo);
+    vec![vec!["doctor", "--all", "--sysroot", "root"]]
+}
+
+fn mounts(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let lines: String = (0..n).map(|n| format!("{} 1 8:{n} / /m{n} rw - ext4 /dev/sd{n} rw\n", n + 10)).collect();
+    tree(at, &lines)
+}
+
+/// Disks, each with a link to itself and to the one before among what it stands on.
+fn devices(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    for n in 0..n {
+        let disk = at.join(format!("root/sys/devices/d{n}"));
+        for part in ["queue", "slaves", "holders"] {
+            fs::create_dir_all(disk.join(part)).unwrap();
+        }
+        fs::write(disk.join("dev"), format!("8:{n}\n")).unwrap();
+        fs::create_dir_all(at.join("root/sys/block")).unwrap();
+        fs::create_dir_all(at.join("root/sys/dev/block")).unwrap();
+        let link = |to: &str, from: String| std::os::unix::fs::symlink(to, at.join("root/sys").join(from)).unwrap();
+        link(&format!("../devices/d{n}"), format!("block/d{n}"));
+        link(&format!("../../devices/d{n}"), format!("dev/block/8:{n}"));
+        link(&format!("/sys/devices/d{n}"), format!("devices/d{n}/slaves/d{n}"));
+        link(&format!("/sys/devices/d{}", n.saturating_sub(1)), format!("devices/d{n}/slaves/before"));
+    }
+    let lines: String = (0..n.min(20)).map(|n| format!("{} 1 8:{n} / /m{n} rw - ext4 /dev/d{n} rw\n", n + 10)).collect();
+    tree(at, &lines)
+}
+
+/// A sweep whose journal is a long file without a line end, most of which is a hole.
+fn journal(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let plan = format!("{BASE}[axes]\nworkload.queue_depth = [1, 2]\n");
+    let hash = trimtab_core::sweep::short_hash(&plan);
+    let model = trimtab_core::sweep::MODEL;
+    let about = serde_json::json!({
+        "schema": "trimtab.sweep", "version": trimtab_core::sweep::table::SCHEMA, "name": "sweep", "plan": hash, "tool_version": "0.1.0",
+        "model": model, "inputs": {}, "cells": 2,
+    });
+    fs::create_dir(at.join("out")).unwrap();
+    write(at, "out/plan.toml", plan);
+    write(at, "out/sweep.json", about.to_string());
+    let journal = fs::File::create(at.join(format!("out/cells-{}-1-of-1.jsonl", &hash[..8]))).unwrap();
+    journal.set_len(n as u64 * (300 << 20)).unwrap();
+    vec![vec!["sweep", "status", "out"]]
+}

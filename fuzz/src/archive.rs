@@ -1,0 +1,14 @@
+//! Archives, plain or compressed: any bytes are unpacked within bounds or refused.
+
+use trimtab::cmd::bench::tree::archive::unpack;
+use trimtab_core::units::Bytes;
+
+/// Names and contents take no more.
+const MOST: Bytes = Bytes(1 << 20);
+
+/// One input.
+pub fn run(bytes: &[u8]) {
+    if let Ok(archive) = unpack(std::io::Cursor::new(bytes.to_vec()), MOST) {
+        assert!(archive.list.files() > 0 && archive.list.size() <= MOST);
+    }
+}
