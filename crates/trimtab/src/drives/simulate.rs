@@ -161,9 +161,9 @@ mod tests {
         let twice = run(&small(), "x", &plan(Some(Amount::Bytes(Bytes(2 << 20))), &path), &mut ()).unwrap().0;
         assert_eq!(twice.phases[0].written, Bytes((2 << 20) + 4096), "the second time as far as needed");
         let bad = dir.path().join("bad.csv");
-        std::fs::write(&bad, "0,h,0,Write,0,4096,1\n1,h,0,Write,99999999999,4096,1\n").unwrap();
+        std::fs::write(&bad, "0,h,0,Write,0,4096,1\n1,h,0,Write,99999999488,4096,1\n").unwrap();
         let error = run(&small(), "x", &plan(None, &bad), &mut ()).err().unwrap().to_string();
-        assert!(error.contains("bad.csv, line 2: 4096 bytes at 99999999999"), "{error}");
+        assert!(error.contains("bad.csv, line 2: 4096 bytes at 99999999488"), "{error}");
         std::fs::write(&bad, "0,h,0,Read,0,4096,1\n").unwrap();
         let error = run(&small(), "x", &plan(Some(Amount::Capacities(1.0)), &bad), &mut ()).err().unwrap().to_string();
         assert!(error.contains("writes nothing"), "{error}");

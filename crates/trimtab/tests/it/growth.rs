@@ -32,8 +32,8 @@ const PARSERS: &[(&str, Make, usize)] = &[
     ("results in CSV", csv, 500),
     ("archive, files", archive, 2000),
     ("postmark commands", postmark, 10000),
-    ("recorded tree, mounts", mounts, 300),
-    ("recorded tree, devices", devices, 300),
+    ("recorded tree, mounts", mounts, 200),
+    ("recorded tree, devices", devices, 200),
     ("journal of a sweep", journal, 1),
 ];
 
@@ -206,36 +206,42 @@ fn postmark(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     vec![vec!["postmark", "pm"]]
 }
 
-fn tree(at: &Path, mountinfo: &str) -> Vec<Vec<&'static str>> {
-    fs::create_dir_all(at.join("root/proc/self")).unwrap();
-    fs::create_dir_all(at.join("root/sys/block")).unwrap();
-    write(at, "root/proc/self/mountinfo", mountinfo);
-    vec![vec!["doctor", "--all", "--sysroot", "root"]]
-}
-
+/// A filesystem on each disk.
 fn mounts(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
-    let lines: String = (0..n).map(|n| format!("{} 1 8:{n} / /m{n} rw - ext4 /dev/sd{n} rw\n", n + 10)).collect();
-    tree(at, &lines)
+    machine(at, n, n, |_, _| {})
 }
 
-/// Disks, each with a link to itself and to the one before among what it stands on.
+/// Each disk stands on itself and on the one before.
 fn devices(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
-    for n in 0..n {
-        let disk = at.join(format!("root/sys/devices/d{n}"));
+    machine(at, n, n.min(20), |slaves, n| {
+        std::os::unix::fs::symlink(format!("/sys/devices/d{n}"), slaves.join("itself")).unwrap();
+        std::os::unix::fs::symlink(format!("/sys/devices/d{}", n.saturating_sub(1)), slaves.join("before")).unwrap();
+    })
+}
+
+/// A recorded tree with `disks`, of which the first `mounted` have a filesystem; `below` fills the directory of what a disk stands on.
+fn machine(at: &Path, disks: usize, mounted: usize, below: fn(&Path, usize)) -> Vec<Vec<&'static str>> {
+    let sys = at.join("root/sys");
+    for directory in ["block", "dev/block"] {
+        fs::create_dir_all(sys.join(directory)).unwrap();
+    }
+    let mut lines = String::new();
+    for n in 0..disks {
+        let disk = sys.join(format!("devices/d{n}"));
         for part in ["queue", "slaves", "holders"] {
             fs::create_dir_all(disk.join(part)).unwrap();
         }
         fs::write(disk.join("dev"), format!("8:{n}\n")).unwrap();
-        fs::create_dir_all(at.join("root/sys/block")).unwrap();
-        fs::create_dir_all(at.join("root/sys/dev/block")).unwrap();
-        let link = |to: &str, from: String| std::os::unix::fs::symlink(to, at.join("root/sys").join(from)).unwrap();
-        link(&format!("../devices/d{n}"), format!("block/d{n}"));
-        link(&format!("../../devices/d{n}"), format!("dev/block/8:{n}"));
-        link(&format!("/sys/devices/d{n}"), format!("devices/d{n}/slaves/d{n}"));
-        link(&format!("/sys/devices/d{}", n.saturating_sub(1)), format!("devices/d{n}/slaves/before"));
+        below(&disk.join("slaves"), n);
+        std::os::unix::fs::symlink(format!("../devices/d{n}"), sys.join(format!("block/d{n}"))).unwrap();
+        std::os::unix::fs::symlink(format!("../../devices/d{n}"), sys.join(format!("dev/block/8:{n}"))).unwrap();
+        if n < mounted {
+            writeln!(lines, "{} 1 8:{n} / /m{n} rw - ext4 /dev/d{n} rw", n + 10).unwrap();
+        }
     }
-    let lines: String = (0..n.min(20)).map(|n| format!("{} 1 8:{n} / /m{n} rw - ext4 /dev/d{n} rw\n", n + 10)).collect();
-    tree(at, &lines)
+    fs::create_dir_all(at.join("root/proc/self")).unwrap();
+    write(at, "root/proc/self/mountinfo", lines);
+    vec![vec!["doctor", "--all", "--sysroot", "root"]]
 }
 
 /// A sweep whose journal is a long file without a line end, most of which is a hole.
