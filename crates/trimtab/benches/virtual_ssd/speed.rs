@@ -26,8 +26,8 @@ const JOBS: [Job; 6] = [
     job("4 KiB random write, QD32", ["--rw=randwrite", "--bs=4k", "--iodepth=32"], "write", 0.4, false),
     job("128 KiB sequential read, QD8", ["--rw=read", "--bs=128k", "--iodepth=8"], "read", 0.4, false),
     job("128 KiB sequential write, QD8", ["--rw=write", "--bs=128k", "--iodepth=8"], "write", 0.4, false),
-    job("4 KiB random read, QD1", ["--rw=randread", "--bs=4k", "--iodepth=1"], "read", 3.0, true),
-    job("4 KiB random write, QD1", ["--rw=randwrite", "--bs=4k", "--iodepth=1"], "write", 3.0, true),
+    job("4 KiB random read, QD1", ["--rw=randread", "--bs=4k", "--iodepth=1"], "read", 10.0, true),
+    job("4 KiB random write, QD1", ["--rw=randwrite", "--bs=4k", "--iodepth=1"], "write", 10.0, true),
 ];
 
 pub fn run() -> bool {
