@@ -252,6 +252,11 @@ fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
     (size.and_then(|size| known(size.ws_col)), size.and_then(|size| known(size.ws_row)))
 }
 
+/// Whether standard output is a terminal.
+pub fn is_on_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
 /// Replaces the contents of the terminal behind standard output with `text`, cut to the terminal's size.
 pub fn redraw(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();

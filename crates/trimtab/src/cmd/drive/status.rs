@@ -10,7 +10,6 @@ use crate::serve::runtime::{self, Entry, Runtime, State};
 use crate::serve::status::Status;
 use crate::serve::transport::Transport;
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_core::document::Table;
@@ -57,7 +56,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// Redraws the status each second until the user interrupts it. Without a terminal, prints it once.
 pub fn watch(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    if context.json || !std::io::stdout().is_terminal() {
+    if context.json || !output::is_on_terminal() {
         return run(args, context);
     }
     loop {
