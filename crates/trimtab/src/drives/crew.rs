@@ -1,6 +1,8 @@
 //! Whoever runs the cells of a study or of a sweep: threads that take one after another, until there are none, one fails, or the user interrupts.
 
 use crate::sys::interrupt;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Runs `work` on everything that `next` gives, on so many threads. `next` is told which of them asks.
@@ -31,6 +33,25 @@ pub fn run<T>(
     failure().take().map_or(Ok(()), Err)
 }
 
+/// What `work` makes of each of `items`, in their order, on all processors.
+pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let numbers = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
+        numbers.map_while(|at| items.get(at).map(|item| (at, work(item)))).collect::<Vec<_>>()
+    };
+    let threads = processors().min(items.len());
+    if threads < 2 {
+        return items.iter().map(work).collect();
+    }
+    let mut made: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    made.sort_unstable_by_key(|(at, _)| *at);
+    made.into_iter().map(|(_, made)| made).collect()
+}
+
 /// As many threads as there are processors for this program.
 #[must_use]
 pub fn processors() -> usize {
@@ -41,7 +62,21 @@ pub fn processors() -> usize {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn map_keeps_the_order_of_its_items() {
+        let calls = AtomicU64::new(0);
+        for count in [0, 1, 2, 1000] {
+            let items: Vec<u64> = (0..count).collect();
+            let doubled = map(&items, |n| {
+                calls.fetch_add(1, Ordering::Relaxed);
+                2 * n
+            });
+            assert_eq!(doubled, items.iter().map(|n| 2 * n).collect::<Vec<_>>());
+        }
+        assert_eq!(calls.into_inner(), 1003, "each item once");
+    }
 
     #[test]
     fn each_is_done_once_and_the_first_failure_is_the_last_that_is_begun() {

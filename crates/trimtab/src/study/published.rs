@@ -12,9 +12,9 @@ pub mod spec;
 mod sustained;
 pub mod text;
 
+use crate::drives::crew;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
-use rayon::prelude::*;
 use score::{Row, Score};
 use serde::Serialize;
 use spec::{Configuration, Plan, Workload, number};
@@ -62,15 +62,11 @@ pub fn run(plan: &Plan, only: Option<&str>, seed: u64, done: &(dyn Fn() + Sync))
     let mut chosen: Vec<(usize, &Configuration)> = plan.configurations.iter().filter(|c| c.is_of(only)).enumerate().collect();
     // The longest first, or one of them would be left alone at the end.
     chosen.sort_by_key(|(_, configuration)| std::cmp::Reverse(configuration.of.work()));
-    let modelled: Vec<anyhow::Result<(usize, Modelled)>> = chosen
-        .par_iter()
-        .with_max_len(1)
-        .map(|(at, configuration)| {
-            let modelled = model(plan, configuration, seed);
-            done();
-            Ok((*at, modelled?))
-        })
-        .collect();
+    let modelled: Vec<anyhow::Result<(usize, Modelled)>> = crew::map(&chosen, |(at, configuration)| {
+        let modelled = model(plan, configuration, seed);
+        done();
+        Ok((*at, modelled?))
+    });
     if interrupt::requested() {
         return Err(Interrupted.into());
     }

@@ -4,7 +4,7 @@ mod real;
 
 use super::ground;
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
-use crate::drives::{self, Drive, twins};
+use crate::drives::{self, Drive, crew, twins};
 use crate::output::lines::prose;
 use crate::output::{self, Context};
 use crate::report::file::{self, Place};
@@ -12,7 +12,6 @@ use crate::report::layout::on_screen;
 use crate::sys::interrupt::{self, Interrupted};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
-use rayon::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::path::PathBuf;
@@ -149,8 +148,9 @@ fn predicted(
     show: impl Fn(usize, &DriveSpec) -> Option<Vec<Figure>> + Sync + Send,
 ) -> anyhow::Result<Vec<Prediction>> {
     let tried = twin.members.len().min(args.members as usize);
-    let members = twin.members[..tried].par_iter().enumerate().filter(|_| !interrupt::requested());
-    let shown: Vec<Vec<Figure>> = members.filter_map(|(nth, member)| show(nth, member)).collect();
+    let members: Vec<(usize, &DriveSpec)> = twin.members[..tried].iter().enumerate().collect();
+    let shown = crew::map(&members, |(nth, member)| if interrupt::requested() { None } else { show(*nth, member) });
+    let shown: Vec<Vec<Figure>> = shown.into_iter().flatten().collect();
     if interrupt::requested() {
         return Err(Interrupted.into());
     }

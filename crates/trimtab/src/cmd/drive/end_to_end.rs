@@ -1,6 +1,7 @@
 //! Files on a modelled filesystem, under each trim policy, on a modelled drive, against theory: the last table of `trimtab drive validate`.
 
 use super::validate::policy_name;
+use crate::drives::crew;
 use crate::output::Context;
 use crate::output::lines::prose;
 use crate::output::progress::{Counting, Progress};
@@ -8,7 +9,6 @@ use crate::report::layout::on_screen;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
-use rayon::prelude::*;
 use serde::Serialize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,16 +82,14 @@ pub fn compare(context: &Context, thorough: bool, seed: u64) -> anyhow::Result<V
     let cases = cases();
     let progress = Mutex::new(Progress::new(context, "trim policies against theory", Counting::Items, cases.len() as u64));
     let done = AtomicU64::new(0);
-    cases
-        .par_iter()
-        .map(|case| {
-            let outcome = case.run(effort(case, thorough), seed, &interrupt::requested).with_context(|| case.policy.to_string())?;
-            if let Ok(mut progress) = progress.lock() {
-                progress.set(done.fetch_add(1, Ordering::Relaxed) + 1);
-            }
-            Ok(row(case, &outcome.ok_or(Interrupted)?))
-        })
-        .collect()
+    let rows = crew::map(&cases, |case| {
+        let outcome = case.run(effort(case, thorough), seed, &interrupt::requested).with_context(|| case.policy.to_string())?;
+        if let Ok(mut progress) = progress.lock() {
+            progress.set(done.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        Ok(row(case, &outcome.ok_or(Interrupted)?))
+    });
+    rows.into_iter().collect()
 }
 
 fn row(case: &Case, outcome: &Outcome) -> Row {

@@ -7,7 +7,7 @@ mod whole;
 use super::ground;
 use super::show::{LEGEND, parameters};
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
-use crate::drives::{self, twins};
+use crate::drives::{self, crew, twins};
 use crate::host::below::Below;
 use crate::host::root::Root;
 use crate::output::lines::prose;
@@ -19,7 +19,6 @@ use crate::sys::interrupt::{self, Interrupted};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use limit::WriteLimit;
-use rayon::prelude::*;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -186,7 +185,7 @@ struct InParallel;
 
 impl Tries for InParallel {
     fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>> {
-        candidates.par_iter().map(show).collect()
+        crew::map(candidates, show)
     }
 }
 

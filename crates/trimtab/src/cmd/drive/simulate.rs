@@ -5,7 +5,7 @@ use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::traced::Traced;
 use crate::drives::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
 use crate::drives::trace::timing::{self, Timing};
-use crate::drives::{self, Drive, model};
+use crate::drives::{self, Drive, crew, model};
 use crate::output::Context;
 use crate::output::progress::{Counting, Progress};
 use crate::report;
@@ -15,7 +15,6 @@ use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
-use rayon::prelude::*;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -225,10 +224,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let total = specs.iter().map(|(_, spec)| plan.until_written.map_or(0, |amount| amount.of(Bytes(spec.capacity_bytes)).0)).sum();
     let bar = Mutex::new(Shared { bar: Progress::new(context, "simulate", Counting::Bytes, total), written: 0 });
-    let results: Vec<anyhow::Result<(Run, End)>> = specs
-        .par_iter()
-        .map(|(name, spec)| simulate::run(spec, &format!("drive:{name}"), &plan, &mut Reporter { shared: &bar, last: 0 }))
-        .collect();
+    let results: Vec<anyhow::Result<(Run, End)>> =
+        crew::map(&specs, |(name, spec)| simulate::run(spec, &format!("drive:{name}"), &plan, &mut Reporter { shared: &bar, last: 0 }));
     drop(bar);
     let mut runs = Vec::new();
     let mut end = End::Complete;

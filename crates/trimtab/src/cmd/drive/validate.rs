@@ -1,13 +1,13 @@
 //! `trimtab drive validate`: the drive model against what theory says about write amplification.
 
 use super::end_to_end;
+use crate::drives::crew;
 use crate::output::Context;
 use crate::output::lines::prose;
 use crate::output::progress::{Counting, Progress};
 use crate::report::layout::on_screen;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
-use rayon::prelude::*;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -132,20 +132,17 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let progress = Mutex::new(Progress::new(context, "model against theory", Counting::Items, cases.len() as u64));
     let done = AtomicU64::new(0);
-    let outcomes: Vec<anyhow::Result<Outcome>> = cases
-        .par_iter()
-        .map(|case| {
-            let outcome = case
-                .run(effort(case, pages), args.seed, &interrupt::requested)
-                .map_err(|problem| UsageError::new(format!("{} cannot be compared: {problem}", name(case))))?
-                .ok_or(Interrupted)?;
-            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            if let Ok(mut progress) = progress.lock() {
-                progress.set(done);
-            }
-            Ok(outcome)
-        })
-        .collect();
+    let outcomes: Vec<anyhow::Result<Outcome>> = crew::map(&cases, |case| {
+        let outcome = case
+            .run(effort(case, pages), args.seed, &interrupt::requested)
+            .map_err(|problem| UsageError::new(format!("{} cannot be compared: {problem}", name(case))))?
+            .ok_or(Interrupted)?;
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Ok(mut progress) = progress.lock() {
+            progress.set(done);
+        }
+        Ok(outcome)
+    });
     drop(progress);
     let rows: Vec<Row> =
         cases.iter().zip(outcomes).map(|(case, outcome)| outcome.map(|outcome| row(case, outcome))).collect::<anyhow::Result<_>>()?;

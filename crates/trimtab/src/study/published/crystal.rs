@@ -2,11 +2,10 @@
 
 use super::Modelled;
 use super::spec::{Configuration, Plan};
-use crate::drives::Drive;
 use crate::drives::simulate::{self, Amount, Load};
+use crate::drives::{Drive, crew};
 use crate::sys::interrupt::Interrupted;
 use anyhow::Context as _;
-use rayon::prelude::*;
 use trimtab_core::analysis::change_points::{ChangePoint, Options, change_points};
 use trimtab_core::data::DataClass;
 use trimtab_core::policy::PolicySpec;
@@ -119,11 +118,8 @@ pub fn rounds(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u
     let settings = configuration.rounds.as_deref().unwrap_or_default();
     let loops: simulate::loops::Loops = settings.parse().map_err(anyhow::Error::msg)?;
     let written = plan.setting(configuration.of, "written_total_TB")? * 1e12;
-    let runs: Vec<Rounds> = VARIANTS
-        .into_par_iter()
-        .with_max_len(1)
-        .map(|variant| variant.run(drive, &configuration.drive, &loops, written, seed))
-        .collect::<anyhow::Result<_>>()?;
+    let runs = crew::map(&VARIANTS, |variant| variant.run(drive, &configuration.drive, &loops, written, seed));
+    let runs: Vec<Rounds> = runs.into_iter().collect::<anyhow::Result<_>>()?;
     let [random, trimmed, zero] = &runs[..] else { unreachable!("as many runs as variants") };
     Ok(figures(random, trimmed, zero, advertised))
 }
