@@ -1,5 +1,9 @@
 //! What a user asked for and cannot have, in words for that user.
 
+mod similar;
+
+pub use similar::similar;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -60,6 +64,15 @@ impl fmt::Display for UsageError {
 }
 
 impl core::error::Error for UsageError {}
+
+/// A question about the names that may have been meant: `did you mean 'a' or 'b'?`; `None` without any.
+#[must_use]
+pub fn did_you_mean(names: &[&str]) -> Option<String> {
+    let (last, others) = names.split_last()?;
+    let quoted: Vec<String> = others.iter().map(|name| alloc::format!("'{name}'")).collect();
+    let or = if quoted.is_empty() { "" } else { " or " };
+    Some(alloc::format!("did you mean {}{or}'{last}'?", quoted.join(", ")))
+}
 
 /// That of the `known` words which is much like `word`, if there is one.
 #[must_use]

@@ -13,7 +13,7 @@ use trimtab_core::drive::spec::file::{self, parse};
 use trimtab_core::drive::spec::text;
 use trimtab_core::run::Warning;
 use trimtab_core::sweep::{Value, settings};
-use trimtab_core::usage::nearest;
+use trimtab_core::usage::{did_you_mean, similar};
 
 /// No specification is longer.
 const SPEC_BYTES_MAX: u64 = 1 << 20;
@@ -50,8 +50,7 @@ pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
     shipped::named(reference).ok_or_else(|| {
         let names = drives();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let hint =
-            nearest(reference, &names).map_or_else(|| format!("there are {}", names.join(", ")), |near| format!("did you mean '{near}'?"));
+        let hint = did_you_mean(&similar(reference, &names)).unwrap_or_else(|| format!("there are {}", names.join(", ")));
         format!("there is no drive '{reference}'; {hint}")
     })
 }

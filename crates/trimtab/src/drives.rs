@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 use trimtab_core::drive::shipped::{FILES, MEASURED, files};
-use trimtab_core::usage::UsageError;
+use trimtab_core::usage::{UsageError, did_you_mean, similar};
 
 pub use trimtab_core::drive::spec::file::{Drive, Source, SourceKind, parse};
 
@@ -121,15 +121,14 @@ fn read(path: &str) -> anyhow::Result<String> {
     named::read_text(Path::new(path), SPEC_BYTES_MAX).with_context(|| format!("cannot read {path}"))
 }
 
-/// No drive of that name; the nearest one is suggested.
+/// No drive of that name; the most similar names are suggested.
 fn unknown(name: &str) -> UsageError {
     const ADVICE: &str = "'trimtab drive list' shows all, and a path to a .toml file is taken too";
-    let likeness = |known: &String| strsim::jaro_winkler(known, name);
-    // Backwards, because of equals the last one would be taken.
-    let nearest = names().into_iter().rev().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > 0.7);
+    let names = names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let error = UsageError::missing(format!("there is no drive called '{name}'"));
-    match nearest {
-        Some(known) => error.hint(format!("did you mean '{known}'? ({ADVICE})")),
+    match did_you_mean(&similar(name, &names)) {
+        Some(question) => error.hint(format!("{question} ({ADVICE})")),
         None => error.hint(ADVICE),
     }
 }
@@ -242,7 +241,9 @@ mod tests {
         assert!(message.contains("did you mean 'ocz-vertex-le-100gb'"), "{message}");
         assert!(measured().windows(2).all(|pair| pair[0].spec.name < pair[1].spec.name));
         assert!(measured().iter().all(|one| shipped().iter().all(|drive| drive.spec.name != one.spec.name)));
-        let message = load("samsung-980-pro-1tb").unwrap_err().to_string();
-        assert!(message.contains("did you mean 'samsung-ssd-980-pro-1tb'"), "{message}");
+        for (name, meant) in [("samsung-980-pro-1tb", "samsung-ssd-980-pro-1tb"), ("samsung-970-evo", "samsung-ssd-970-evo-500gb")] {
+            let message = load(name).unwrap_err().to_string();
+            assert!(message.contains(&format!("did you mean '{meant}'?")), "{message}");
+        }
     }
 }

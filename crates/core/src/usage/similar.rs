@@ -1,0 +1,125 @@
+//! Known names that share words with a name that is unknown: `samsung-970-evo` for `samsung-ssd-970-evo-500gb`.
+
+use super::{edits, nearest};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Most names that are suggested.
+const SUGGESTED_MAX: usize = 3;
+/// Least share of the words asked for, by weight, that a suggested name has.
+const SHARE_MIN: f64 = 0.3;
+/// A word that is spelled slightly differently counts this much.
+const SLIP: f64 = 0.7;
+/// Shortest word that may hold a slip: `sn770` and `sn850` are two models.
+const SLIP_LENGTH_MIN: usize = 4;
+
+/// The `known` names that share most words with `asked`, the most similar first: at most three, all equally similar by their words. A word weighs more the
+/// fewer names have it. Without a common word the one nearest by spelling, if there is one.
+#[must_use]
+pub fn similar<'a>(asked: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let wanted = words(asked);
+    let all: Vec<Vec<String>> = known.iter().map(|name| words(name)).collect();
+    let weight = |word: &String| {
+        let holders = all.iter().filter(|words| words.contains(word)).count();
+        libm::log((all.len() + 1) as f64 / (holders + 1) as f64)
+    };
+    let weights: Vec<f64> = wanted.iter().map(weight).collect();
+    let total: f64 = weights.iter().sum();
+    let share = |words: &Vec<String>| {
+        let matched =
+            wanted.iter().zip(&weights).map(|(word, weight)| weight * words.iter().map(|other| likeness(word, other)).fold(0.0, f64::max));
+        matched.sum::<f64>() / total
+    };
+    let shares: Vec<f64> = all.iter().map(share).collect();
+    let best = shares.iter().copied().fold(0.0, f64::max);
+    if best < SHARE_MIN {
+        return nearest(asked, known).into_iter().collect();
+    }
+    let mut found: Vec<usize> = (0..known.len()).filter(|at| shares[*at] > best - 1e-9).collect();
+    found.sort_by_key(|at| (all[*at].len(), edits(asked, known[*at])));
+    found.into_iter().take(SUGGESTED_MAX).map(|at| known[at]).collect()
+}
+
+/// Words and numbers of a name: `sn850x-1tb` has `sn`, `850`, `x`, `1`, `tb`.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut before = None;
+    for letter in name.chars().take(64).flat_map(char::to_lowercase) {
+        let kind = letter.is_alphanumeric().then(|| letter.is_numeric());
+        match words.last_mut().filter(|_| kind == before) {
+            Some(word) if kind.is_some() => word.push(letter),
+            _ if kind.is_some() => words.push(letter.into()),
+            _ => {}
+        }
+        before = kind;
+    }
+    words
+}
+
+/// 1 for the same word, less for one with a slip or inside the other.
+fn likeness(asked: &str, known: &str) -> f64 {
+    let numbers = asked.starts_with(char::is_numeric) || known.starts_with(char::is_numeric);
+    let length = asked.chars().count().min(known.chars().count());
+    if asked == known {
+        1.0
+    } else if numbers || length < SLIP_LENGTH_MIN {
+        0.0
+    } else if known.contains(asked) || asked.contains(known) || edits(asked, known) * SLIP_LENGTH_MIN <= length {
+        SLIP
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRIVES: [&str; 12] = [
+        "crucial-m4-128gb",
+        "crucial-m4-512gb",
+        "ocz-vertex-2-le-100gb",
+        "ocz-vertex-le-100gb",
+        "ocz-vertex-le-200gb",
+        "samsung-ssd-970-evo-500gb",
+        "samsung-ssd-970-pro-512gb",
+        "samsung-ssd-980-pro-1tb",
+        "samsung-ssd-990-evo-1tb",
+        "skhynix-pc711-nvme-512gb",
+        "wd-black-sn770-1tb",
+        "wd-black-sn850x-1000gb",
+    ];
+
+    #[test]
+    fn similar_names_share_most_words() {
+        for (asked, expected) in [
+            ("samsung-970-evo", "samsung-ssd-970-evo-500gb"),
+            ("Samsung SSD 970 EVO 1TB", "samsung-ssd-970-evo-500gb"),
+            ("970evo", "samsung-ssd-970-evo-500gb"),
+            ("samsung_980pro", "samsung-ssd-980-pro-1tb"),
+            ("samsng-990-evo", "samsung-ssd-990-evo-1tb"),
+            ("western-digital-sn770", "wd-black-sn770-1tb"),
+            ("sn850", "wd-black-sn850x-1000gb"),
+            ("hynix-pc711", "skhynix-pc711-nvme-512gb"),
+        ] {
+            assert_eq!(similar(asked, &DRIVES), [expected], "{asked}");
+        }
+    }
+
+    #[test]
+    fn similar_names_that_tie_are_all_listed() {
+        assert_eq!(similar("samsung-970", &DRIVES), ["samsung-ssd-970-evo-500gb", "samsung-ssd-970-pro-512gb"]);
+        assert_eq!(similar("ocz-vertex-le", &DRIVES), ["ocz-vertex-le-100gb", "ocz-vertex-le-200gb", "ocz-vertex-2-le-100gb"]);
+        assert_eq!(similar("samsung", &DRIVES).len(), SUGGESTED_MAX);
+        assert_eq!(similar("crucial-mx500", &DRIVES), ["crucial-m4-128gb", "crucial-m4-512gb"]);
+    }
+
+    #[test]
+    fn similar_finds_nothing_for_unlike_names() {
+        for asked in ["no-such-thing", "", "---", "42", &"x".repeat(500)] {
+            assert!(similar(asked, &DRIVES).is_empty(), "{asked}");
+        }
+        assert_eq!(similar("onlime", &["online", "idle"]), ["online"], "by spelling");
+        assert!(similar("x", &[]).is_empty());
+    }
+}
