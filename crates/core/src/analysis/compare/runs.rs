@@ -83,6 +83,25 @@ pub fn are_exact(a: Side<'_>, b: Side<'_>) -> bool {
     modelled(a) && modelled(b) && seeds(a) == seeds(b) && seeds(a).len() == 1
 }
 
+/// The workloads of the sides, if they differ: figures of different work have no ratio that means anything.
+#[must_use]
+pub fn unlike(sides: &[Side<'_>]) -> Option<String> {
+    let of_run = |run: &Run| match Field::find(&run.settings, "workload") {
+        Some(kind) => format!("{} {kind}", run.workload),
+        None => run.workload.clone(),
+    };
+    let of_side = |side: &Side<'_>| {
+        let mut all: Vec<String> = side.runs.iter().map(of_run).collect();
+        all.dedup();
+        all.join(" and ")
+    };
+    let workloads: Vec<String> = sides.iter().map(of_side).collect();
+    let first = sides.first().and_then(|side| side.runs.first()).map(of_run)?;
+    let shown =
+        || sides.iter().zip(&workloads).map(|(side, workload)| format!("{} is {workload}", side.label)).collect::<Vec<_>>().join(", ");
+    workloads.iter().any(|workload| *workload != first).then(shown)
+}
+
 fn systems(runs: &[Run]) -> u32 {
     runs.iter().map(|run| run.systems).max().unwrap_or(1).max(1)
 }
@@ -192,8 +211,7 @@ pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
 /// What the runs are, beside settings and environment.
 fn head_differences(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     type Read = fn(&Run) -> String;
-    let heads: [(&str, &str, Severity, Read); 6] = [
-        ("workload", "the workload", Severity::Serious, |run| run.workload.clone()),
+    let heads: [(&str, &str, Severity, Read); 5] = [
         ("provenance", "where the figures come from", Severity::Serious, |run| run.provenance.name().to_owned()),
         ("target", "the kind of target", Severity::Caution, |run| run.target.name().to_owned()),
         ("seed", "the seed", Severity::Note, |run| run.seed.to_string()),
@@ -388,6 +406,25 @@ mod tests {
         assert_eq!(codes, expected);
         assert_eq!(warnings[1].text, "setting tries differs: A not set; B 3");
         assert!(super::warnings(&two(&a, &a)).is_empty());
+    }
+
+    #[test]
+    fn unlike_names_the_workloads_that_differ() {
+        let of = |workload: &str, kind: Option<&str>| Run {
+            workload: workload.to_owned(),
+            settings: kind.map(|kind| Field::new("workload", kind)).into_iter().collect(),
+            ..run("x", &[])
+        };
+        let unlike = |a: &[Run], b: &[Run]| super::unlike(&two(a, b));
+        let (tree, postmark) = ([of("tree", None)], [of("postmark", None)]);
+        assert_eq!(unlike(&tree, &tree), None);
+        assert_eq!(unlike(&tree, &postmark).unwrap(), "A is tree, B is postmark");
+        let simulate = |kind| [of("simulate", Some(kind))];
+        assert_eq!(unlike(&simulate("random"), &simulate("random")), None);
+        assert_eq!(unlike(&simulate("random"), &simulate("zipf")).unwrap(), "A is simulate random, B is simulate zipf");
+        let mixed = [of("tree", None), of("postmark", None)];
+        assert_eq!(unlike(&tree, &mixed).unwrap(), "A is tree, B is tree and postmark");
+        assert_eq!(unlike(&mixed, &mixed).unwrap(), "A is tree and postmark, B is tree and postmark");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! When two sets of repeats differ.
 
-use crate::analysis::compare::{self, Statistic};
+use crate::analysis::compare;
 use crate::run::Better;
 
-/// With fewer repeats than a confidence interval needs, a difference counts if no repeat of one is within the range of
+/// With fewer repeats than [`REPEATS_MIN`], a difference counts if no repeat of one is within the range of
 /// the other and one mean is at least this many times the other.
 pub(super) const DIFFERENCE_FEW: f64 = 1.5;
-/// Repeats from which there is a confidence interval.
-pub(super) const REPEATS_MIN: usize = Statistic::Mean.repeats_min();
+/// Repeats from which the confidence interval decides, and a recommendation may rest on it.
+pub(super) const REPEATS_MIN: usize = 3;
 
 /// How two sets of repeats compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
