@@ -101,7 +101,9 @@ pub enum StoreError {
         reference: String,
     },
     /// A study is meant, and this is for a single run.
-    #[error("'{reference}' is a study, and this is for one of its runs ({runs}): see trimtab results list --study {id}")]
+    #[error(
+        "'{reference}' is a study, and this command takes one of its runs ({runs}): choose one from 'trimtab results list --study {id}'"
+    )]
     Study {
         /// What was said.
         reference: String,

@@ -33,9 +33,8 @@ pub fn answer(studies: &[Judged<'_>], around: &Around, height: fn(&Answer) -> us
         more.push(("Report".to_owned(), report.clone(), String::new()));
     }
     let runs: usize = studies.iter().map(|study| study.all().count()).sum();
-    let one_drive = "one drive: trimtab study drive:NAME";
     more.push(match &around.kept {
-        Some(_) => ("Data".to_owned(), "trimtab results list".to_owned(), format!("({runs} runs; {one_drive})")),
+        Some(id) => ("Data".to_owned(), format!("trimtab results show study:{id}"), format!("({runs} runs, kept)")),
         None => ("More".to_owned(), "trimtab study drive:NAME".to_owned(), format!("(one drive; {runs} runs, not kept)")),
     });
     let mut answer = Answer {
@@ -54,7 +53,8 @@ pub fn answer(studies: &[Judged<'_>], around: &Around, height: fn(&Answer) -> us
         more,
     };
     answer.notes.retain(|(_, text)| !text.is_empty());
-    let beside = height(&answer);
+    // A study out of the store has no report, and the same table.
+    let beside = height(&answer) + usize::from(around.report.is_none());
     let room = LINES.saturating_sub(beside + HEADER);
     let table = table(studies, room);
     // An empty line can go, too.

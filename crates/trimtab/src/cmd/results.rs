@@ -12,14 +12,13 @@ mod rerun;
 mod show;
 mod studies;
 
+use super::study::Restored;
 use crate::output::Context;
 use crate::store::{self, Reference, RunId, Store, StoreError};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_core::run::Run;
 use trimtab_core::study::answer::Around;
-use trimtab_core::study::predicted::Predicted;
-use trimtab_core::study::{Study, Untried};
 use trimtab_core::usage::UsageError;
 
 /// Arguments of `trimtab results`.
@@ -98,18 +97,16 @@ fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, R
     Ok(runs)
 }
 
-/// A study out of the store.
+/// A study out of the store: one target, or several that were studied together.
 struct Kept {
     id: RunId,
-    study: Study,
-    /// What months of use do to the twin of what was measured.
-    predicted: Option<Predicted>,
+    restored: Restored,
 }
 
 impl Kept {
     /// What there is to say around it.
     fn around(&self) -> Around {
-        Around { kept: Some(self.id.short()), predicted: self.predicted.clone().map(Box::new), ..Around::default() }
+        Around { kept: Some(self.id.short()), predicted: self.restored.predicted.clone().map(Box::new), ..Around::default() }
     }
 }
 
@@ -126,13 +123,7 @@ fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<Kept>> {
         },
     };
     let (id, record) = found;
-    let mut study = Study { target: record.target, complete: record.complete, ..Study::default() };
-    study.untried = record.untried.into_iter().map(|field| Untried { policy: field.key, reason: field.value }).collect();
-    let mut predicted = None;
-    for (part, run) in record.runs {
-        super::study::put_back(&mut study, &mut predicted, &part, store.load(run)?);
-    }
-    Ok(Some(Kept { id, study, predicted }))
+    Ok(Some(Kept { id, restored: Restored::of(&record, |run| store.load(run))? }))
 }
 
 /// `KEY=VALUE`.

@@ -5,7 +5,7 @@ mod modelled;
 mod published;
 mod three;
 
-pub use kept::{print, put_back};
+pub use kept::{Restored, document, print};
 
 use crate::cmd::options::SafetyArgs;
 use crate::drives::twins;
@@ -33,7 +33,7 @@ use trimtab_core::study::job::Job;
 use trimtab_core::study::judged::Judged;
 use trimtab_core::study::predicted::Predicted;
 use trimtab_core::study::scale::{DEFAULT, FULL, QUICK, Scale};
-use trimtab_core::study::{Study, document, policy, small};
+use trimtab_core::study::{Study, policy, small};
 use trimtab_core::units::Bytes;
 use trimtab_core::usage::UsageError;
 use trimtab_core::workload::Plan;
@@ -240,7 +240,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let workspace = rig.into_workspace();
     let months = args.questions.is_empty() && args.cell.is_none() && study.complete;
     let predicted = twin.and_then(Result::ok).filter(|_| months).and_then(|twin| months_of(args, context, &path, twin));
-    workspace.close_after(context, conclude(args, context, &study, predicted, began))
+    workspace.close_after(context, conclude(args, context, &[study], predicted, began))
 }
 
 /// What a TRIM takes, in fields of a drive.
@@ -340,42 +340,44 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
     Ok((chosen, jobs))
 }
 
-/// Keeps the runs, writes the report, prints the answer, and ends as the study ended.
-fn conclude(args: &Args, context: &Context, study: &Study, predicted: Option<Predicted>, began: Instant) -> anyhow::Result<ExitCode> {
-    if study.is_empty() && !study.complete {
+/// Keeps the runs of studies that were made together, writes the report, prints the answer, and ends as the studies ended.
+fn conclude(args: &Args, context: &Context, studies: &[Study], predicted: Option<Predicted>, began: Instant) -> anyhow::Result<ExitCode> {
+    let complete = studies.iter().all(|study| study.complete);
+    if !complete && studies.iter().all(Study::is_empty) {
         context.remark(NOTHING_FINISHED);
         return Err(Interrupted.into());
     }
-    let kept = kept::keep(context, study, predicted.as_ref());
+    let kept = kept::keep(context, studies, predicted.as_ref());
     let id = kept.as_ref().ok().copied().flatten();
     let mut around =
         Around { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()), predicted: predicted.map(Box::new) };
-    let judged = Judged::of(study);
+    let judged = Judged::all(studies);
     let report = write_report(args, context, &judged, &around);
     around.report = report.as_ref().ok().and_then(|path| path.as_ref().map(|path| path.display().to_string()));
     kept::print(context, id, &judged, &around, args.details)?;
     // The first screen says both, and is to stay on the screen.
     let first_screen = !args.details && !context.json;
     if let Some(id) = kept.context("the result above could not be kept")?.filter(|_| !first_screen) {
-        let runs = study.all().count() + around.predicted.as_ref().map_or(0, |predicted| predicted.study.all().count());
+        let predicted = around.predicted.iter().map(|predicted| &predicted.study);
+        let runs: usize = studies.iter().chain(predicted).map(|study| study.all().count()).sum();
         let s = if runs == 1 { "" } else { "s" };
         context.remark(&format!("kept as study {} ({runs} run{s}): trimtab results show study:{}", id.short(), id.short()));
     }
-    if !study.complete {
+    if !complete {
         context.remark("Interrupted. What was finished is kept; the same command with --resume continues from there.");
     }
     if let Some(path) = report?.filter(|_| !first_screen) {
         context.remark(&format!("report: {}", path.display()));
     }
-    if study.complete { Ok(ExitCode::SUCCESS) } else { Err(Interrupted.into()) }
+    if complete { Ok(ExitCode::SUCCESS) } else { Err(Interrupted.into()) }
 }
 
 /// Writes the report as one HTML file and says where. A report that cannot be written does not touch the runs, which are kept.
-fn write_report(args: &Args, context: &Context, study: &Judged<'_>, around: &Around) -> anyhow::Result<Option<PathBuf>> {
-    if study.is_empty() {
+fn write_report(args: &Args, context: &Context, studies: &[Judged<'_>], around: &Around) -> anyhow::Result<Option<PathBuf>> {
+    if studies.iter().all(|study| study.is_empty()) {
         return Ok(None);
     }
-    write_html(args, context, &document::of(study, around)).map(Some)
+    write_html(args, context, &document(studies, around)).map(Some)
 }
 
 fn write_html(args: &Args, context: &Context, document: &Document) -> anyhow::Result<PathBuf> {

@@ -5,7 +5,7 @@ use trimtab_core::analysis::compare::runs::{Against, Row, Side};
 use trimtab_core::analysis::compare::{Comparison, MATTERS_FROM, Verdict};
 use trimtab_core::document::{Block, Chart, ChartKind, Document, Section, Table};
 use trimtab_core::run::shown::{quantity, ratio};
-use trimtab_core::run::{Run, Series, Unit, Warning};
+use trimtab_core::run::{Run, Series, Severity, Unit, Warning};
 use trimtab_core::units::three_digits;
 
 /// A report about sides, the first of which is the baseline, and about the others against it, in their order.
@@ -22,7 +22,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
         }
         if against.figures.iter().any(|row| row.comparison.interval.is_none() && row.comparison.verdict == Verdict::CannotTell) {
             blocks.push(Block::Text(
-                "Without an interval it cannot be told; that needs three repeats a side, five of medians, and positive figures.".to_owned(),
+                "Without an interval it cannot be told; that needs two repeats a side, five of medians, and positive figures.".to_owned(),
             ));
         }
         if against.figures.is_empty() {
@@ -34,7 +34,10 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
         sections.push(Section::new(format!("{} against {baseline}", side.label), blocks));
     }
     if !warnings.is_empty() {
-        sections.push(Section::new("Warnings", vec![Block::Warnings(warnings.to_vec())]));
+        // What can make a ratio mean something else comes before the ratios.
+        let first = warnings.iter().any(|warning| warning.severity > Severity::Note);
+        let at = if first { 0 } else { sections.len() };
+        sections.insert(at, Section::new("Warnings", vec![Block::Warnings(warnings.to_vec())]));
     }
     let names: Vec<&str> = sides.iter().map(|side| side.label).collect();
     let subtitle = sides.iter().zip(ids).map(|(side, ids)| describe(side, ids)).collect();

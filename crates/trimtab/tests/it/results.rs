@@ -265,6 +265,53 @@ fn a_comparison_fails_where_something_is_worse_than_allowed() {
 }
 
 #[test]
+fn compare_of_unlike_workloads_is_refused() {
+    let scratch = Scratch::new();
+    for (workload, seconds) in [("tree", "40.2,40.9,40.4"), ("tree", "41.2,41.9,41.4"), ("postmark", "0.65,0.64,0.66")] {
+        scratch.results(&["add", "--name", "x", "--workload", workload, "--metric", &format!("total={seconds} s")]).assert().success();
+    }
+    let said = "different workloads cannot be compared: A is tree, B is postmark; choose runs of one workload from 'trimtab results list'";
+    for args in [
+        &["compare", "last~1", "last"][..],
+        &["compare", "last~1", "last", "--json"],
+        &["compare", "last~1", "last", "--as", "tsv"],
+        &["report", "last~1", "last"],
+    ] {
+        let refused = scratch.results(args).current_dir(scratch.file("")).assert().code(2).stdout("");
+        let error = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+        assert!(error.contains(said) && error.lines().count() == 1, "{args:?}: {error}");
+    }
+    assert!(!scratch.file("trimtab-report.html").exists());
+    scratch.results(&["compare", "last~2", "last~1+last"]).assert().code(2).stderr(contains("B is tree and postmark"));
+    scratch.results(&["compare", "last~2", "last~1"]).assert().success();
+}
+
+#[test]
+fn compare_warns_of_unlike_settings_before_its_ratios() {
+    let scratch = Scratch::new();
+    for files in ["500", "36706"] {
+        let setting = format!("files={files}");
+        scratch.results(&["add", "--name", "x", "--workload", "tree", "--metric", "total=5 s", "--setting", &setting]).assert().success();
+    }
+    let shown = scratch.results(&["compare", "last~1", "last", "--as", "text"]).assert().success();
+    let shown = String::from_utf8(shown.get_output().stdout.clone()).unwrap();
+    let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no '{text}' in\n{shown}"));
+    assert!(at("setting files differs: A 500; B 36706") < at("B against A"), "{shown}");
+}
+
+#[test]
+fn compare_of_two_repeats_tells_a_large_difference() {
+    let scratch = Scratch::new();
+    for rate in ["5130,5118", "550,561"] {
+        scratch.results(&["add", "--name", "x", "--workload", "crystal", "--metric", &format!("read={rate} MB/s")]).assert().success();
+    }
+    let row = scratch.json(&["compare", "last~1", "last"])["comparisons"][0]["figures"][0].clone();
+    assert_eq!(row["verdict"], "slower", "{row}");
+    let (low, high) = (row["interval"][0].as_f64().unwrap(), row["interval"][1].as_f64().unwrap());
+    assert!(low < 0.108 && 0.108 < high && high < 0.2, "{row}");
+}
+
+#[test]
 fn a_study_where_a_run_is_wanted_says_how_to_find_its_runs() {
     let scratch = Scratch::new();
     scratch.add("one", "1");
@@ -276,8 +323,8 @@ fn a_study_where_a_run_is_wanted_says_how_to_find_its_runs() {
     let studies = scratch.json(&["list", "--studies"]);
     let study = &studies["studies"][0]["id"].as_str().unwrap_or_else(|| panic!("{studies}"))[..8];
     for name in [study.to_owned(), format!("study:{study}"), "study:last".to_owned()] {
-        let hint =
-            contains("is a study, and this is for one of its runs (1)").and(contains(format!("trimtab results list --study {study}")));
+        let hint = contains("is a study, and this command takes one of its runs (1)")
+            .and(contains(format!("trimtab results list --study {study}")));
         scratch.results(&["rerun", &name]).assert().code(1).stdout("").stderr(hint);
     }
 }

@@ -144,6 +144,40 @@ fn without_a_target_three_drives_stand_beside_each_other() {
     assert!(shown.lines().count() <= 24 && shown.matches("USE").count() == 1, "{shown}");
     let html = std::fs::read_to_string(&report).unwrap();
     assert!(html.len() < 1_500_000 && html.contains("NVMe: the drive itself"), "{}", html.len());
+
+    // The study comes back as a whole.
+    let results = |args: &[&str]| {
+        let mut command = trimtab();
+        command.arg("results").args(args).args(["--store", store.to_str().unwrap()]).env("COLUMNS", "80");
+        command.assert()
+    };
+    let text = |assert: assert_cmd::assert::Assert| String::from_utf8(assert.success().get_output().stdout.clone()).unwrap();
+    let id = &json["id"].as_str().unwrap()[..8];
+    assert!(shown.contains(&format!("trimtab results show study:{id}")), "{shown}");
+    let lines = |screen: &str| screen.lines().skip(1).filter(|line| !line.starts_with("Report")).map(str::to_owned).collect::<Vec<_>>();
+    for name in ["study:last", "last", &format!("study:{id}")] {
+        assert_eq!(lines(&text(results(&["show", name]))), lines(&shown), "{name}");
+    }
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&text(results(&["show", "study:last", "--json"]))).unwrap(), json);
+    let again = text(results(&["report", "study:last", "--output", "-"]));
+    for section in ["Trim policies on three drives", "OCZ: the drive itself", "SATA: the drive itself", "NVMe: the drive itself"] {
+        assert!(again.contains(section) && html.contains(section), "{section}");
+    }
+    let compared: serde_json::Value = serde_json::from_str(&text(results(&["compare", "last", "last", "--json"]))).unwrap();
+    let cells = compared["comparisons"][0]["cells"].as_array().unwrap();
+    assert!(cells.len() == 6 && cells.iter().all(|cell| cell["ratio"] == 1.0), "two policies on each of three drives: {compared}");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&text(results(&["list", "--studies", "--json"]))).unwrap()["studies"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    // One of its runs can be made again, and the study says which it has.
+    let said = format!("takes one of its runs (6): choose one from 'trimtab results list --study {id}'");
+    results(&["rerun", "last"]).code(1).stdout("").stderr(predicate::str::contains(said));
+    let run = json["studies"][1]["ageing"][0]["id"].as_str().unwrap();
+    results(&["rerun", run]).success().stdout(predicate::str::contains("the same to the byte"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `trimtab results compare`.
 
+use super::Kept;
 use super::form::{Form, FormArgs};
 use crate::output::Context;
 use crate::output::error::{NOT_PROVED, WORSE};
@@ -8,16 +9,17 @@ use crate::report::{self, markdown};
 use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::store::{Reference, RunId, Store};
 use std::process::ExitCode;
-use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, warnings};
+use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, unlike, warnings};
 use trimtab_core::analysis::compare::{Options, Statistic, Verdict};
 use trimtab_core::run::{Better, Run};
-use trimtab_core::study::Study;
 use trimtab_core::usage::UsageError;
 
 /// Compare stored runs with the first of them: ratio, interval and verdict for every figure they share.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The verdict on measured runs needs three repeats a side (five with --median). They can be in one run, as with bench tree --tries 3, or in several runs joined by +. If the interval lies on one side of 1 there is a difference. If all of it lies between 0.909 and 1.1 there is no measurable difference: one of more than 10 % is excluded. Anything else is 'cannot tell'. A difference that is surely below 1 % does not matter, and is called so.
+Only runs of the same workload are compared.
+
+The verdict on measured runs needs two repeats a side (five with --median); three or more tell smaller differences. They can be in one run, as with bench tree --tries 3, or in several runs joined by +. If the interval lies on one side of 1 there is a difference. If all of it lies between 0.909 and 1.1 there is no measurable difference: one of more than 10 % is excluded. Anything else is 'cannot tell'. A difference that is surely below 1 % does not matter, and is called so.
 
 Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one, and one of less than 1 % does not matter ('0.02 % more: does not matter'). docs/method/statistics.md says how the interval is made.
 
@@ -92,6 +94,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let loaded = load(&store, &args.sides)?;
     let runs: Vec<Vec<Run>> = loaded.iter().map(|(_, runs)| runs.iter().map(|(_, run)| run.clone()).collect()).collect();
     let sides: Vec<Side<'_>> = loaded.iter().zip(&runs).map(|((label, _), runs)| Side { label, runs }).collect();
+    check_workloads(&sides)?;
     let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
     let warnings = warnings(&sides);
     let shape = ComparisonV1::new(&loaded, options.confidence, &others, &warnings);
@@ -107,6 +110,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let rows = sides.iter().skip(1).zip(&others);
     let named = rows.flat_map(|(side, against)| against.figures.iter().map(move |row| (format!("{}: {}", side.label, row.name), row)));
     gate(args, named, context)
+}
+
+/// Refuses sides of different workloads.
+pub fn check_workloads(sides: &[Side<'_>]) -> Result<(), UsageError> {
+    unlike(sides).map_or(Ok(()), |workloads| {
+        Err(UsageError::new(format!("different workloads cannot be compared: {workloads}"))
+            .hint("choose runs of one workload from 'trimtab results list'"))
+    })
 }
 
 /// Worse than allowed, by the verdict or by the look of it.
@@ -174,11 +185,11 @@ fn terse<'a>(others: impl Iterator<Item = (&'a str, &'a Against)>) -> String {
 }
 
 /// The studies, if each side is one. Repeats of a study's unlike runs mean nothing together.
-fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<(RunId, Study)>>> {
+fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<Kept>>> {
     let mut studies = Vec::new();
     for References(side) in sides {
         for reference in side {
-            studies.extend(super::study(store, reference)?.map(|kept| (kept.id, kept.study)));
+            studies.extend(super::study(store, reference)?);
         }
     }
     if !studies.is_empty() && (studies.len() < sides.len() || sides.iter().any(|side| side.0.len() > 1)) {

@@ -1,6 +1,7 @@
 //! `trimtab results report`.
 
 use super::Kept;
+use crate::cmd::study;
 use crate::output::Context;
 use crate::report;
 use crate::report::file::Place;
@@ -11,8 +12,8 @@ use trimtab_core::analysis::compare::Options;
 use trimtab_core::analysis::compare::runs::{Side, against, warnings};
 use trimtab_core::document::{Document, Section};
 use trimtab_core::run::Run;
-use trimtab_core::study;
-use trimtab_core::study::beside::Named;
+use trimtab_core::study::Study;
+use trimtab_core::study::beside::{self, Named};
 use trimtab_core::study::judged::Judged;
 use trimtab_core::usage::UsageError;
 
@@ -44,13 +45,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let html = report::html::render(&match &studies[..] {
         [] => {
             let runs = super::load(&store, &args.runs)?;
-            document(&runs.iter().map(|(id, run)| (id.short(), run)).collect::<Vec<_>>())
+            document(&runs.iter().map(|(id, run)| (id.short(), run)).collect::<Vec<_>>())?
         }
         _ if studies.len() < args.runs.len() => {
             let hint = "its runs are in 'trimtab results list --study'";
             return Err(UsageError::new("a study can be compared with another study only").hint(hint).into());
         }
-        [kept] => study::document::of(&Judged::of(&kept.study), &kept.around()),
+        [kept] => study::document(&Judged::all(&kept.restored.studies), &kept.around()),
         several => beside_each_other(several),
     });
     if args.output.as_os_str() == "-" {
@@ -63,32 +64,55 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A comparison of studies; where one is of several targets, target by target.
 fn beside_each_other(studies: &[Kept]) -> Document {
+    let single = studies.iter().all(|kept| kept.restored.studies.len() == 1);
+    if single {
+        return compared(studies, &|_| true);
+    }
+    let mut targets: Vec<&str> = Vec::new();
+    for study in studies.iter().flat_map(|kept| &kept.restored.studies) {
+        if !targets.contains(&study.target.as_str()) {
+            targets.push(&study.target);
+        }
+    }
+    let mut whole = Document { title: format!("Comparison of {} studies", studies.len()), ..Document::default() };
+    for target in targets {
+        let part = compared(studies, &|study| study.target == target);
+        whole.subtitle.extend(part.subtitle);
+        let named = |section: Section| Section { title: format!("{target}: {}", section.title), ..section };
+        whole.sections.extend(part.sections.into_iter().map(named));
+    }
+    whole
+}
+
+/// A comparison of the one study of each that `wanted` holds for.
+fn compared(studies: &[Kept], wanted: &dyn Fn(&Study) -> bool) -> Document {
     let labels: Vec<String> = (0..studies.len()).map(super::compare::label).collect();
     let ids: Vec<String> = studies.iter().map(|kept| kept.id.short()).collect();
-    let judged: Vec<Judged<'_>> = studies.iter().map(|kept| Judged::of(&kept.study)).collect();
-    let named = ids.iter().zip(&judged).zip(&labels).map(|((id, study), label)| Named { label, id, study });
-    let named: Vec<Named<'_>> = named.collect();
-    study::beside::document(&named, &Options::default())
+    let judged: Vec<Option<Judged<'_>>> =
+        studies.iter().map(|kept| kept.restored.studies.iter().find(|study| wanted(study)).map(Judged::of)).collect();
+    let named = ids.iter().zip(&judged).zip(&labels).filter_map(|((id, study), label)| Some(Named { label, id, study: study.as_ref()? }));
+    beside::document(&named.collect::<Vec<_>>(), &Options::default())
 }
 
 /// All that is known of a run; of several what is different first, with pictures of all in one, and folded away all that is known of each.
-fn document(runs: &[(String, &Run)]) -> Document {
+fn document(runs: &[(String, &Run)]) -> anyhow::Result<Document> {
     if let [(id, run)] = runs {
         let mut document = report::run::everything(run);
         document.title = format!("{id}: {}", document.title);
-        return document;
+        return Ok(document);
     }
     let labels: Vec<String> = (0..runs.len()).map(super::compare::label).collect();
     let sides: Vec<Side<'_>> = runs.iter().zip(&labels).map(|((_, run), label)| Side { label, runs: std::slice::from_ref(*run) }).collect();
+    super::compare::check_workloads(&sides)?;
     let ids: Vec<String> = runs.iter().map(|(id, _)| id.clone()).collect();
     let options = Options::default();
     let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
     let mut whole = report::compare::document(&sides, &ids, options.confidence, &others, &warnings(&sides));
     let pictures = report::compare::pictures(&sides);
     if !pictures.is_empty() {
-        let at = whole.sections.iter().position(|section| section.title == "Warnings").unwrap_or(whole.sections.len());
-        whole.sections.insert(at, Section::new("All in one picture", pictures));
+        whole.sections.push(Section::new("All in one picture", pictures));
     }
     for ((id, run), label) in runs.iter().zip(&labels) {
         let document = report::run::everything(run);
@@ -97,5 +121,5 @@ fn document(runs: &[(String, &Run)]) -> Document {
             |section: Section| Section { title: format!("{label} = {id}: {} ({}{policy})", section.title, run.workload), ..section };
         whole.sections.extend(document.sections.into_iter().map(|section| named(section).folded()));
     }
-    whole
+    Ok(whole)
 }

@@ -1,6 +1,7 @@
 //! `trimtab results show`.
 
 use super::form::{Form, FormArgs};
+use crate::cmd::study;
 use crate::output::Context;
 use crate::report::terse::{Terse, number};
 use crate::report::{self, markdown};
@@ -37,16 +38,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
     if let Some(kept) = super::study(&store, &args.run)? {
-        let (id, around, study) = (kept.id, kept.around(), kept.study);
+        let (id, around, studies) = (kept.id, kept.around(), Judged::all(&kept.restored.studies));
         if form == Form::Markdown {
-            return crate::output::print(&markdown::render(&trimtab_core::study::document::of(&Judged::of(&study), &around)))
-                .map(|()| ExitCode::SUCCESS);
+            return crate::output::print(&markdown::render(&study::document(&studies, &around))).map(|()| ExitCode::SUCCESS);
         }
         if form == Form::Tsv {
             let hint = format!("its runs: trimtab results list --study {} --as tsv", id.short());
             return Err(UsageError::new("a study has no tab-separated form").hint(hint).into());
         }
-        return crate::cmd::study::print(context, Some(id), &Judged::of(&study), &around, args.details).map(|()| ExitCode::SUCCESS);
+        return study::print(context, Some(id), &studies, &around, args.details).map(|()| ExitCode::SUCCESS);
     }
     let id = store.find(&args.run)?;
     let run = store.load(id)?;

@@ -1,5 +1,6 @@
 //! Studies beside each other: each of their runs with its like.
 
+use super::Kept;
 use super::form::Form;
 use crate::output::Context;
 use crate::report::{self, markdown};
@@ -33,28 +34,47 @@ struct CellV1 {
 }
 
 /// Compares studies with the first of them, prints that, and gives the figures that matter with their cells.
-pub fn compare(studies: &[(RunId, Study)], options: &Options, form: Form, context: &Context) -> anyhow::Result<Vec<(String, Row)>> {
-    let Some(((base_id, base), others)) = studies.split_first() else { return Ok(Vec::new()) };
+pub fn compare(studies: &[Kept], options: &Options, form: Form, context: &Context) -> anyhow::Result<Vec<(String, Row)>> {
+    let Some((base, others)) = studies.split_first() else { return Ok(Vec::new()) };
     if form == Form::Tsv {
         return Err(UsageError::new("a comparison of studies has no tab-separated form").hint("use --json or --as markdown").into());
     }
     let mut all = Vec::new();
     let mut compared = Vec::new();
     let mut sections = Vec::new();
-    for (id, study) in others {
-        let rows = beside::headlines(base, study, options);
-        let only = beside::only_in_one(base, study);
-        sections.push(section(*base_id, *id, &rows, &only));
-        compared.push(shape(*base_id, *id, &rows, only));
+    for other in others {
+        let (rows, only) = paired(&base.restored.studies, &other.restored.studies, options);
+        sections.push(section(base.id, other.id, &rows, &only));
+        compared.push(shape(base.id, other.id, &rows, only));
         all.extend(rows);
     }
-    let subtitle = studies.iter().map(|(id, study)| format!("{}: {}", id.short(), study.target)).collect();
+    let targets = |kept: &Kept| kept.restored.studies.iter().map(|study| study.target.clone()).collect::<Vec<_>>().join(", ");
+    let subtitle = studies.iter().map(|kept| format!("{}: {}", kept.id.short(), targets(kept))).collect();
     let document = Document { title: format!("Comparison of {} studies", studies.len()), subtitle, sections, ..Document::default() };
     context.report_styled("studies-comparison", 1, &serde_json::json!({ "comparisons": compared }), || match form {
         Form::Markdown => markdown::render(&document),
         _ => report::text::render(&document),
     })?;
     Ok(all)
+}
+
+/// The figures that matter of the runs that both have, and the runs that only one of them has. Where one of them is of several targets, each is
+/// compared with the study of the same target.
+fn paired(base: &[Study], other: &[Study], options: &Options) -> (Vec<(String, Row)>, Vec<String>) {
+    if let ([a], [b]) = (base, other) {
+        return (beside::headlines(a, b, options), beside::only_in_one(a, b));
+    }
+    let none = Study::default();
+    let like = |study: &Study, all| <[Study]>::iter(all).find(|one| one.target == study.target);
+    let shared = base.iter().map(|a| (a, like(a, other).unwrap_or(&none)));
+    let others = other.iter().filter(|b| like(b, base).is_none()).map(|b| (&none, b));
+    let (mut rows, mut only) = (Vec::new(), Vec::new());
+    for (a, b) in shared.chain(others) {
+        let target = if a.target.is_empty() { &b.target } else { &a.target };
+        rows.extend(beside::headlines(a, b, options).into_iter().map(|(cell, row)| (format!("{target}, {cell}"), row)));
+        only.extend(beside::only_in_one(a, b).into_iter().map(|cell| format!("{target}, {cell}")));
+    }
+    (rows, only)
 }
 
 fn section(base: RunId, id: RunId, rows: &[(String, Row)], only: &[String]) -> Section {

@@ -32,7 +32,7 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     let checkpoints = checkpoints(args, context, target)?;
     let used = used(args)?;
     let made = run::modelled(context, vec![study(args, name, target, &asked, &used, &*checkpoints)?])?;
-    conclude(args, context, made.first().context("no study was made")?, None, began)
+    conclude(args, context, &made, None, began)
 }
 
 /// Months of use on a twin, on a filesystem that is `percent` full, under all policies: no deleting, which was measured.
