@@ -18,6 +18,10 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: u32 = 1;
 /// Columns that every table has before those of the axes.
 pub const FIXED: [&str; 7] = ["cell", "point", "repeat", "seed", "cell_id", "outcome", "reason"];
+/// Prefix of the columns of counters.
+pub const COUNTER: &str = "counter_";
+/// Up to here a number of 64 bits holds every whole number.
+const EXACT_MAX: u64 = 1 << 53;
 /// Prefix of the columns of axes.
 pub const AXIS: &str = "axis_";
 
@@ -27,8 +31,11 @@ pub const AXIS: &str = "axis_";
 pub enum Outcome {
     /// Its figures by their columns, and the codes of the run's warnings.
     Finished {
-        /// Figures; each is finite.
+        /// Figures; each is finite. Those of counters are rounded above 2^53.
         figures: BTreeMap<String, f64>,
+        /// Counters above 2^53 by their columns, to the last digit.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        large_counters: BTreeMap<String, u64>,
         /// Codes of warnings.
         warnings: Vec<String>,
         /// What else the plan asks for.
@@ -37,6 +44,23 @@ pub enum Outcome {
     },
     /// Why there are none.
     Failed(String),
+}
+
+impl Outcome {
+    /// What any run says in figures.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        let large = run.counters.iter().filter(|(_, value)| *value > EXACT_MAX);
+        let large_counters = large.map(|(name, value)| (counter_column(name), *value)).collect();
+        Self::Finished { figures: figures(run), large_counters, warnings: warnings(run), detail: Detail::default() }
+    }
+
+    /// A counter by its column, to the last digit.
+    #[must_use]
+    pub fn counter(&self, column: &str) -> Option<u64> {
+        let Self::Finished { figures, large_counters, .. } = self else { return None };
+        large_counters.get(column).copied().or_else(|| figures.get(column).map(|value| *value as u64))
+    }
 }
 
 /// A row.
@@ -72,6 +96,8 @@ pub struct Column {
 pub enum Cells {
     /// Whole numbers.
     Integers(Vec<i64>),
+    /// Counters; `None` where there is none.
+    Counters(Vec<Option<i64>>),
     /// Numbers; `None` where there is none.
     Numbers(Vec<Option<f64>>),
     /// Words; `None` where there is none.
@@ -84,6 +110,7 @@ impl Cells {
     pub const fn len(&self) -> usize {
         match self {
             Self::Integers(values) => values.len(),
+            Self::Counters(values) => values.len(),
             Self::Numbers(values) => values.len(),
             Self::Texts(values) => values.len(),
         }
@@ -98,7 +125,9 @@ impl Cells {
 
 /// The outcome of a run of a cell.
 pub fn outcome<T>(cell: &Cell<T>, run: &Run, keep: &Keep) -> Outcome {
-    let mut figures = figures(run);
+    let mut outcome = Outcome::of(run);
+    let Outcome::Finished { figures, detail, .. } = &mut outcome else { return outcome };
+    *detail = keep.of(run);
     let mut add = |name: &str, value: Option<f64>| {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             figures.insert(name.to_owned(), value);
@@ -108,7 +137,7 @@ pub fn outcome<T>(cell: &Cell<T>, run: &Run, keep: &Keep) -> Outcome {
     add("drive_over_provisioning_percent", cell.over_provisioning_percent());
     let utilisation = cell.drive.flash().and_then(|flash| utilisation(run, flash.geometry.raw_bytes() as f64));
     add("flash_utilisation_last_quarter_ratio", utilisation);
-    Outcome::Finished { figures, warnings: warnings(run), detail: keep.of(run) }
+    outcome
 }
 
 /// What any run says in figures: means of its metrics, latencies over all phases, counters. Names end with their units.
@@ -132,7 +161,7 @@ pub fn figures(run: &Run) -> BTreeMap<String, f64> {
         add(format!("{kind}_latency_mean_ns"), histogram.mean_ns());
     }
     for (name, value) in &run.counters {
-        add(format!("counter_{}", plain(name)), *value as f64);
+        add(counter_column(name), *value as f64);
     }
     figures
 }
@@ -170,6 +199,11 @@ pub(super) fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
 /// Letters, digits and underscores.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+}
+
+/// The column of a counter.
+fn counter_column(name: &str) -> String {
+    format!("{COUNTER}{}", plain(name))
 }
 
 /// The column of a metric: its name, and the unit last.
@@ -227,10 +261,14 @@ pub fn table(plan: &Plan, rows: &[Row]) -> Vec<Column> {
     }
     let all: Vec<Option<&BTreeMap<String, f64>>> = rows.iter().map(Row::figures).collect();
     let names: BTreeSet<&String> = all.iter().flatten().flat_map(|row| row.keys()).collect();
-    let (counters, others): (Vec<&String>, Vec<&String>) = names.into_iter().partition(|name| name.starts_with("counter_"));
-    for name in others.into_iter().chain(counters) {
+    let (counters, others): (Vec<&String>, Vec<&String>) = names.into_iter().partition(|name| name.starts_with(COUNTER));
+    for name in others {
         let of = |row: &Option<&BTreeMap<String, f64>>| row.and_then(|row| row.get(name).copied());
         columns.push(Column { name: name.clone(), values: Cells::Numbers(all.iter().map(of).collect()) });
+    }
+    for name in counters {
+        let of = |row: &Row| row.outcome.counter(name).map(|value| i64::try_from(value).unwrap_or(i64::MAX));
+        columns.push(Column { name: name.clone(), values: Cells::Counters(rows.iter().map(of).collect()) });
     }
     let warnings = |row: &Row| {
         if let Outcome::Finished { warnings, .. } = &row.outcome { Some(warnings.join(" ")).filter(|text| !text.is_empty()) } else { None }
@@ -244,12 +282,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn counters_above_2_to_the_53_are_exact() {
+        let run = Run {
+            counters: [("host.written-bytes", (1 << 60) + 1), ("nand.erases", 7)].map(|(name, n)| (name.to_owned(), n)).into(),
+            ..Run::empty()
+        };
+        let outcome = Outcome::of(&run);
+        let exact = ["counter_host_written_bytes", "counter_nand_erases", "counter_x"].map(|column| outcome.counter(column));
+        assert_eq!(exact, [Some((1 << 60) + 1), Some(7), None]);
+        let plan = Plan::parse("[base]\ndrive.name = \"x\"\n[axes]\npolicy.name = [\"none\", \"online\"]\n").unwrap();
+        let rows = [outcome, Outcome::Failed("no".to_owned())].into_iter().zip(0..);
+        let rows: Vec<Row> = rows.map(|(outcome, cell)| Row { cell, id: String::new(), outcome }).collect();
+        let columns = table(&plan, &rows);
+        let column = columns.iter().find(|column| column.name == "counter_host_written_bytes").unwrap();
+        assert_eq!(column.values, Cells::Counters(alloc::vec![Some((1 << 60) + 1), None]));
+    }
+
+    #[test]
     fn what_is_read_again_is_what_was_written_to_the_last_bit() {
         let mut rng = crate::rng::Stream::new(1, "figures");
         for _ in 0..10_000 {
             let value = rng.below(1 << 53) as f64 / rng.below(1 << 40).max(1) as f64;
             let figures = [("x".to_owned(), value)].into();
-            let outcome = Outcome::Finished { figures, warnings: Vec::new(), detail: Detail::default() };
+            let large_counters = [("counter_x".to_owned(), u64::MAX - rng.below(1 << 60))].into();
+            let outcome = Outcome::Finished { figures, large_counters, warnings: Vec::new(), detail: Detail::default() };
             let again: Outcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
             assert_eq!(again, outcome);
         }

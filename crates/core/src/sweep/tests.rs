@@ -390,7 +390,11 @@ fn known(plan: &Plan) -> Vec<Row> {
         let number = |at: usize| values[at].number().unwrap();
         let more = if values[2].to_string() == "online" && number(1) == 4.0 { 5.0 } else { 0.0 };
         let figures = [("waf_last_quarter_ratio".to_owned(), number(0) + 10.0 * number(1) + more)].into();
-        Row { cell, id: cell.to_string(), outcome: Outcome::Finished { figures, warnings: Vec::new(), detail: Detail::default() } }
+        Row {
+            cell,
+            id: cell.to_string(),
+            outcome: Outcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
+        }
     };
     (0..plan.cells()).map(row).collect()
 }
@@ -469,7 +473,11 @@ fn where_points_are_drawn_no_policy_wins_by_where_they_fell() {
             let values = plan.place(cell).values;
             let idle = if values[2].to_string() == "idle" { idle_adds } else { 0.0 };
             let figures = [("waf_last_quarter_ratio".to_owned(), values[0].number().unwrap() + idle)].into();
-            Row { cell, id: String::new(), outcome: Outcome::Finished { figures, warnings: Vec::new(), detail: Detail::default() } }
+            Row {
+                cell,
+                id: String::new(),
+                outcome: Outcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
+            }
         };
         let rows: Vec<Row> = (0..plan.cells()).map(row).collect();
         let document = super::report::document(&plan, &rows, &Filter::default(), &[]);
@@ -518,7 +526,11 @@ fn a_design_for_sensitivity_gives_indices() {
         let v: Vec<f64> = plan.place(cell).values.iter().map(|value| value.number().unwrap()).collect();
         // x of variance 100/12, 20 y of 400/12: shares of 20 and 80 %.
         let figures = [("waf_ratio".to_owned(), v[0] + 20.0 * v[1])].into();
-        Row { cell, id: String::new(), outcome: Outcome::Finished { figures, warnings: Vec::new(), detail: Detail::default() } }
+        Row {
+            cell,
+            id: String::new(),
+            outcome: Outcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
+        }
     };
     let rows: Vec<Row> = (0..plan.cells()).map(row).collect();
     let document = super::report::document(&plan, &rows, &Filter::default(), &["waf_ratio".to_owned()]);

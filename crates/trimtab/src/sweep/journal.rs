@@ -135,7 +135,7 @@ mod tests {
     fn some(cell: u64) -> Row {
         let figures = BTreeMap::from([("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64), ("small".to_owned(), 5e-324)]);
         let outcome = if cell.is_multiple_of(2) {
-            Outcome::Finished { figures, warnings: vec!["w".into()], detail: Detail::default() }
+            Outcome::Finished { figures, large_counters: Default::default(), warnings: vec!["w".into()], detail: Detail::default() }
         } else {
             Outcome::Failed("no\n\"room\"".into())
         };

@@ -43,6 +43,7 @@ pub fn file(columns: &[Column], provenance: &[(String, String)]) -> anyhow::Resu
 fn field(column: &Column) -> parquet::errors::Result<Type> {
     let (physical, logical, repetition) = match column.values {
         Cells::Integers(_) => (Physical::INT64, None, Repetition::REQUIRED),
+        Cells::Counters(_) => (Physical::INT64, None, Repetition::OPTIONAL),
         Cells::Numbers(_) => (Physical::DOUBLE, None, Repetition::OPTIONAL),
         Cells::Texts(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::OPTIONAL),
     };
@@ -52,6 +53,10 @@ fn field(column: &Column) -> parquet::errors::Result<Type> {
 fn write(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: Range<usize>) -> parquet::errors::Result<usize> {
     match &column.values {
         Cells::Integers(values) => out.typed::<Int64Type>().write_batch(&values[rows], None, None),
+        Cells::Counters(values) => {
+            let (there, levels) = present(&values[rows], |value| *value);
+            out.typed::<Int64Type>().write_batch(&there, Some(&levels), None)
+        }
         Cells::Numbers(values) => {
             let (there, levels) = present(&values[rows], |value| *value);
             out.typed::<DoubleType>().write_batch(&there, Some(&levels), None)
@@ -81,6 +86,10 @@ mod tests {
         let columns = [
             Column { name: "cell".into(), values: Cells::Integers((0..rows as i64).map(|n| n * 3 - 1).collect()) },
             Column { name: "waf_ratio".into(), values: Cells::Numbers((0..rows).map(|n| (n % 3 > 0).then(|| n as f64 / 7.0)).collect()) },
+            Column {
+                name: "counter_x".into(),
+                values: Cells::Counters((0..rows as i64).map(|n| (n % 4 > 0).then_some((1 << 60) + n)).collect()),
+            },
             Column { name: "reason".into(), values: Cells::Texts((0..rows).map(|n| (n % 5 == 0).then(|| format!("é {n}"))).collect()) },
         ];
         let provenance = [("trimtab.plan".to_owned(), "[axes]\n".to_owned())];
@@ -96,7 +105,8 @@ mod tests {
             let row = row.unwrap();
             assert_eq!(row.get_long(0).unwrap(), n as i64 * 3 - 1);
             assert_eq!(row.get_double(1).ok(), (n % 3 > 0).then(|| n as f64 / 7.0));
-            assert_eq!(row.get_string(2).ok().cloned(), (n % 5 == 0).then(|| format!("é {n}")));
+            assert_eq!(row.get_long(2).ok(), (n % 4 > 0).then_some((1 << 60) + n as i64));
+            assert_eq!(row.get_string(3).ok().cloned(), (n % 5 == 0).then(|| format!("é {n}")));
             n += 1;
         }
         assert_eq!(n, rows);
