@@ -171,6 +171,8 @@ const LABORATORY_PAGES: u32 = 192;
 const SUPERBLOCKS_MIN: u64 = 160;
 /// Mapping unit of which a map is largest.
 const SMALLEST_UNIT: u64 = 4096;
+/// Largest mapping unit of a candidate.
+pub const UNIT_MAX: u64 = 64 << 10;
 /// Every number of bits divides this.
 const PAGES_STEP: u32 = 12;
 /// Blocks of a plane that are added where there would be too few.

@@ -1,6 +1,6 @@
 //! What learning ends with: a drive file that says how each of its figures is known.
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, UNIT_MAX};
 use super::fit::{self, Fitted, OF_THE_RIGHT_KIND, Tries};
 use super::lab::Lab;
 use super::probes::whole::{SIZE, Whole};
@@ -69,6 +69,13 @@ impl Measured {
         observer: &mut dyn Observer,
     ) -> Result<Self, Cannot> {
         let reported = Reported::of(spec).ok_or_else(|| UsageError::new(format!("{called} is a disk, which has no twin")))?;
+        let unit = spec.flash().map_or(0, |flash| flash.ftl.mapping_unit_bytes);
+        if unit > UNIT_MAX {
+            let (unit, most) = (unit >> 10, UNIT_MAX >> 10);
+            return Err(UsageError::new(format!("{called} has mapping units of {unit} KiB, and twins have units of {most} KiB at most"))
+                .hint("learn a drive with a smaller flash.ftl.mapping_unit_bytes")
+                .into());
+        }
         let limit = write_limit.unwrap_or_else(|| Plan::usual_limit(budget, spec.capacity_bytes));
         let mut plan = Plan::new(budget, reported, limit, seed).ok_or_else(|| too_little(called, limit, AREA_MIN * AREA_WRITES))?;
         let mut target = DriveTarget::new(model::build(spec, plan.seed)?, DEPTH_MAX);
@@ -378,5 +385,10 @@ mod tests {
         };
         assert!(matches!(learn("laptop-7200rpm", None), Cannot::Asked(why) if why.message().contains("a disk")), "a disk");
         assert!(matches!(learn("sata-tlc-500gb", Some(1 << 20)), Cannot::Asked(why) if why.advice().is_some()));
+        let mut spec = shipped::named("sata-tlc-500gb").unwrap().spec;
+        let crate::drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!() };
+        flash.ftl.mapping_unit_bytes = 128 << 10;
+        let said = format!("{}", Measured::in_virtual_time(&spec, "x", Budget::Small, None, 1, &mut ()).unwrap_err());
+        assert!(said.starts_with("x has mapping units of 128 KiB, and twins have units of 64 KiB at most; "), "{said}");
     }
 }

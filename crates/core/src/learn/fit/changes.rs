@@ -1,6 +1,6 @@
 //! Which other drives a candidate might be: what is one change away, and what is drawn around it.
 
-use super::super::candidate::{Candidate, Kind, at};
+use super::super::candidate::{Candidate, Kind, UNIT_MAX, at};
 use super::super::classes;
 use super::super::invert::PROGRAM_OF_FLUSH;
 use crate::rng::Stream;
@@ -71,7 +71,7 @@ pub(super) fn divided(from: &Candidate, crossing: f64) -> Candidate {
 /// With another mapping unit, what a TRIM costs for each byte unchanged; and what counts for TRIM stays, the larger of unit and alignment.
 pub(super) fn mapped_by(from: &Candidate, unit: u64) -> Option<Candidate> {
     let granularity = from.kind.unit_bytes.max(from.kind.trim_alignment_bytes);
-    let mut to = (4096..=65_536).contains(&unit).then(|| {
+    let mut to = (4096..=UNIT_MAX).contains(&unit).then(|| {
         arranged(from, |kind| {
             kind.unit_bytes = unit;
             kind.trim_alignment_bytes = if granularity > unit { granularity } else { 0 };
