@@ -275,8 +275,18 @@ mod tests {
 
         #[test]
         fn any_length_is_filled(class in prop::sample::select(&CLASSES[..]), len in 0_usize..10_000) {
-            let mut buffer = vec![0; len];
-            Content::new(1).fill(class, 0, 5, &mut buffer);
+            let content = Content::new(1);
+            let mut buffer = vec![0xa5; len];
+            content.fill(class, 0, 5, &mut buffer);
+            for (number, unit) in buffer.chunks(UNIT).enumerate() {
+                let place = (number * UNIT) as u64;
+                let nonce = content.nonce(class, place, 5);
+                match unit.len() {
+                    _ if class == DataClass::Zero => prop_assert!(unit.iter().all(|byte| *byte == 0)),
+                    8.. => prop_assert_eq!(content.check(class, place, unit), Found::Written(nonce)),
+                    short => prop_assert_eq!(unit, &nonce.to_le_bytes()[..short]),
+                }
+            }
         }
     }
 }

@@ -146,15 +146,18 @@ fn data_and_pictures_can_be_taken_away() {
     }
     for path in [&MADE.1, &MADE.2] {
         let mut browser = open(path, 1200);
-        let saved = browser.value(
-            "(async () => { const saved = []; const blobs = new Map(); let number = 0; \
+        // A picture is drawn before it can be saved, and that takes as long as it takes.
+        let pressed = browser.number(
+            "(() => { window.saved = []; const blobs = new Map(); let number = 0; \
              URL.createObjectURL = (blob) => { blobs.set('b' + ++number, blob); return '#b' + number; }; \
              HTMLAnchorElement.prototype.click = function () { saved.push([this.download, blobs.get(this.getAttribute('href').slice(1))]); }; \
              document.querySelectorAll('details').forEach((d) => { d.open = true; }); \
-             document.querySelectorAll('button.csv, .outputs button').forEach((b) => { if (b.textContent !== 'Copy data') b.click(); }); \
-             await new Promise((done) => setTimeout(done, 1500)); \
-             return Promise.all(saved.map(async ([name, blob]) => [name, blob.size, blob.type, (await blob.text()).slice(0, 60)])); })()",
+             const buttons = [...document.querySelectorAll('button.csv, .outputs button')].filter((b) => b.textContent !== 'Copy data'); \
+             buttons.forEach((b) => b.click()); return buttons.length; })()",
         );
+        browser.until(&format!("window.saved.length === {pressed}"));
+        let saved = browser
+            .value("Promise.all(window.saved.map(async ([name, blob]) => [name, blob.size, blob.type, (await blob.text()).slice(0, 60)]))");
         let saved = saved.as_array().unwrap();
         let of = |kind: &str| saved.iter().filter(|s| s[2].as_str().unwrap().starts_with(kind)).count();
         assert!(of("text/csv") > 3 && of("image/png") >= 1 && of("image/svg") >= 1, "{saved:?}");

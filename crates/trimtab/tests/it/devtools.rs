@@ -114,7 +114,7 @@ impl Browser {
     pub fn until(&mut self, expression: &str) {
         let began = Instant::now();
         while self.value(expression) != json!(true) {
-            assert!(began.elapsed() < Duration::from_secs(30), "never: {expression}");
+            assert!(began.elapsed() < Duration::from_secs(120), "never: {expression}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
