@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_secs(15);
 const BEGINS: Duration = Duration::from_millis(1500);
 
 /// Commands that take far longer than this test; DIR is a directory, and TRACE a trace with centuries between its requests.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "bench postmark DIR --transactions 200000000 --yes",
     "bench tree DIR --tries 10000 --yes",
     "bench age DIR --total 2GB --yes --reserve 1MiB",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 18] = [
     "study",
     "study drive:ocz-vertex-le-100gb",
     "study DIR --yes --full",
+    "study --published",
     "drive simulate --drive ocz-vertex-le-100gb --until-written 1000TB",
     "drive learn drive:ocz-vertex-le-100gb",
     "drive learn DIR --yes",

@@ -394,14 +394,14 @@ fn a_store_that_cannot_be_used_is_noticed_before_anything_runs() {
 }
 
 #[test]
-fn a_newer_store_is_refused_by_every_command() {
+fn store_of_another_version_is_refused_by_every_command() {
     let scratch = Scratch::new();
     scratch.add("one", "1");
     let connection = rusqlite::Connection::open(scratch.file("r.db")).unwrap();
     connection.pragma_update(None, "user_version", 1000).unwrap();
     drop(connection);
     for args in [&["list"][..], &["show"], &["export"], &["delete", "last"]] {
-        scratch.results(args).assert().code(1).stdout("").stderr(contains("has version 1000, and this trimtab knows versions up to"));
+        scratch.results(args).assert().code(1).stdout("").stderr(contains("has version 1000, and this trimtab reads version 1"));
     }
 }
 
