@@ -205,6 +205,7 @@ fn removal_without_progress_ends_after_the_run_is_kept() {
     // The next run removes what is left, unless it may be being made at this moment.
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     for name in mount.left() {
+        wait_until("the server lets go of the file", || fs::read_dir(mount.path.join(&name)).unwrap().next().is_none());
         fs::File::open(mount.path.join(name)).unwrap().set_modified(long_ago).unwrap();
     }
     trimtab()

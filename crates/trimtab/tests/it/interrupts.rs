@@ -29,7 +29,7 @@ const COMMANDS: [&str; 19] = [
     "drive learn drive:ocz-vertex-le-100gb",
     "drive learn DIR --yes",
     "drive validate",
-    "drive replay TRACE --drive ocz-vertex-le-100gb --trim adaptive:poll=1us",
+    "drive replay TRACE --drive ocz-vertex-le-100gb --fill 100",
     "doctor --all",
 ];
 

@@ -7,6 +7,7 @@ use super::{Ground, Guard, consent};
 use crate::host::mountinfo::{self, Mount};
 use crate::host::processes::{boot_id, started};
 use crate::output::Context;
+use crate::sys::beneath::remove::is_renamed_open_file;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, Removal};
 use crate::sys::interrupt::Unfinished;
 use anyhow::{Context as _, anyhow};
@@ -427,8 +428,9 @@ fn is_old(dir: &Dir) -> bool {
     now.saturating_sub(modified) > 60
 }
 
+/// Nothing is in it but what a FUSE server or NFS client has left of removed files.
 fn is_empty(dir: &Dir) -> bool {
-    dir.names().is_ok_and(|names| names.is_empty())
+    dir.names().is_ok_and(|names| names.iter().all(|name| is_renamed_open_file(name.as_encoded_bytes())))
 }
 
 #[cfg(test)]
