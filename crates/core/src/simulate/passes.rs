@@ -116,7 +116,7 @@ impl Pass {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::drive::shipped::drive;
     use crate::policy::PolicySpec;
@@ -127,9 +127,9 @@ mod tests {
 
     /// Requests in memory.
     #[derive(Clone)]
-    struct Given(Vec<Event>);
+    pub(in crate::simulate) struct Given(Vec<Event>);
 
-    struct Reading<'a>(core::slice::Iter<'a, Event>);
+    pub(in crate::simulate) struct Reading<'a>(core::slice::Iter<'a, Event>);
 
     impl Requests for Reading<'_> {
         type Error = std::boxed::Box<dyn core::error::Error>;

@@ -68,3 +68,68 @@ pub fn describe(run: &mut Run) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::DataClass;
+    use crate::drive::spec::Medium;
+    use crate::simulate::passes::tests::Given;
+    use crate::simulate::{Addresses, Amount, Load, Plan, run, shipped};
+    use crate::workload::synthetic::{Mix, Pattern, TrimsOf};
+
+    /// Every request of random writes to a drive whose superblocks survive `erase_limit` erases.
+    fn worn(erase_limit: u32, separate_gc: bool, fill_permille: u32) -> (Run, End) {
+        let mut spec = shipped("crucial-m4-128gb", Bytes(256 << 20));
+        let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        flash.ftl.wear.erase_limit = Some(erase_limit);
+        flash.ftl.streams.separate_gc = separate_gc;
+        let addresses = Addresses {
+            pattern: Pattern::Uniform,
+            mix: Mix::default(),
+            trims_of: TrimsOf::All,
+            sizes: vec![(65_536, 1)],
+            queue_depth: 8,
+            span_permille: 1000,
+        };
+        let plan: Plan<Given> = Plan {
+            name: "random".into(),
+            load: Load::Synthetic(addresses),
+            data: DataClass::Random,
+            fill_permille,
+            until_written: Some(Amount::Capacities(1000.0)),
+            trim: None,
+            seed: 1,
+        };
+        let mut simulated = run(&spec, &plan, &mut ()).unwrap();
+        let end = simulated.end.clone();
+        let header = crate::runner::header::Header::new("simulate", vec![], crate::run::TargetKind::ModelledDrive, "x", "", 1);
+        let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == End::Complete);
+        simulated.describe(&mut run);
+        (run, end)
+    }
+
+    #[test]
+    fn worn_out_drive_completes_run_with_its_endurance() {
+        for (separate_gc, fill_permille) in [(true, 1000), (false, 1000), (false, 0)] {
+            let (run, end) = worn(6, separate_gc, fill_permille);
+            assert_eq!(end, End::Complete);
+            let value = |name: &str| run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.samples[0]);
+            let (first, worn) = (value(metrics::FIRST_RETIRED_WRITTEN).unwrap(), value(metrics::WORN_OUT_WRITTEN).unwrap());
+            let raw = 256.0 * 1.0735 * 1_048_576.0;
+            // No more goes to the flash than all superblocks survive, and the host's share is that over the write amplification.
+            let flash = of_run(&run, "nand_written_bytes") as f64;
+            assert!(flash < 6.7 * raw && flash > 4.0 * raw, "{flash} of {raw}");
+            assert!(first <= worn && worn < flash && worn > raw, "{first} {worn} {flash}");
+            assert_eq!(worn, of_run(&run, "host_written_bytes") as f64);
+            assert!(run.warnings.iter().any(|warning| warning.code == WORN_OUT), "{:?}", run.warnings);
+            assert!(run.series.iter().any(|series| series.name == metrics::WRITE_RATE && !series.y.is_empty()), "the curve until then");
+        }
+    }
+
+    #[test]
+    fn drive_that_survives_one_erase_is_a_result() {
+        let (run, end) = worn(1, false, 1000);
+        assert_eq!((end, is_worn_out(&run)), (End::Complete, true));
+    }
+}
