@@ -10,8 +10,8 @@ use super::lab::Lab;
 use super::probes::{DEPTH_MAX, Findings, Plan};
 use super::{Budget, Observation, Reported, TrimLimits, classes};
 use crate::data::DataClass;
-use crate::drive::spec::VictimPolicy;
 use crate::drive::spec::file::{Drive, Source, SourceKind};
+use crate::drive::spec::{ChannelOrder, DriveSpec, Medium, VictimPolicy};
 use crate::drive::{Command, Extent, model};
 use crate::rng::Stream;
 use crate::target::drive::DriveTarget;
@@ -151,9 +151,17 @@ pub fn models(csv: &str) -> Result<Vec<Measured>, String> {
     Ok(models)
 }
 
+/// `spec` with reads in the order of submission on each channel: the catalogue is fitted under that rule.
+fn in_order(mut spec: DriveSpec) -> DriveSpec {
+    if let Medium::Flash(flash) = &mut spec.medium {
+        flash.nand.channel_order = ChannelOrder::Submission;
+    }
+    spec
+}
+
 /// Logarithms of what the six streams take on a candidate, for each byte or operation, to the last program; in the order of [`RATES`].
 fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
-    let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
+    let drive = model::build(&in_order(candidate.laboratory(plan)), plan.seed).ok()?;
     let mut target = DriveTarget::new(drive, DEPTH_MAX);
     let mut lab = Lab::new(&mut target);
     let pieces = || (0..FILE / PIECE).map(|nth| Extent { offset: nth * PIECE, len: PIECE });
@@ -262,7 +270,7 @@ pub fn entry(measured: &Measured, tries: &dyn Tries) -> Option<Entry> {
 fn plain(measured: &Measured, plan: &Plan, told: &OfRates) -> Drive {
     let shown: Vec<&str> = measured.model.split('_').collect();
     let description = format!("{}, as six published rates show it; its SLC cache and its TRIM were not measured", shown.join(" "));
-    let spec = told.best.spec(&measured.name(), &description, &plan.reported);
+    let spec = in_order(told.best.spec(&measured.name(), &description, &plan.reported));
     Drive { spec, sources: BTreeMap::new(), alternatives: Vec::new(), twin: None }
 }
 
