@@ -48,6 +48,11 @@ pub fn can_discard(fs_type: &str) -> bool {
     support(fs_type).is_some_and(|s| s.fitrim || s.online)
 }
 
+/// Whether the filesystem takes FITRIM; `None` for a type that is not known.
+pub fn takes_fitrim(fs_type: &str) -> Option<bool> {
+    support(fs_type).map(|s| s.fitrim)
+}
+
 /// Filesystems that never free anything.
 fn is_image(fs_type: &str) -> bool {
     matches!(fs_type, "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs")

@@ -29,7 +29,9 @@ pub enum Release {
     V2_36,
     /// `ro` and `X-fstrim.notrim`.
     V2_38,
-    /// `--types`; duplicates go last.
+    /// Duplicates go last.
+    V2_38_1,
+    /// `--types`.
     V2_39,
 }
 
@@ -48,8 +50,10 @@ impl Release {
     fn parse(output: &str) -> Option<Self> {
         let mut parts = output.split_ascii_whitespace().last()?.split(|c: char| !c.is_ascii_digit());
         let version: (u32, u32) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let patch: u32 = parts.next().and_then(|patch| patch.parse().ok()).unwrap_or(0);
         Some(match version {
             version if version >= (2, 39) => Self::V2_39,
+            (_, 38) if patch > 0 => Self::V2_38_1,
             (_, 38) => Self::V2_38,
             (_, 36 | 37) => Self::V2_36,
             (_, 34 | 35) => Self::V2_34,
@@ -312,7 +316,7 @@ impl<'a> Machine<'a> {
         let unwanted = |visit: &Visit<'_>| self.unwanted(visit, types);
         let unreachable = |visit: &Visit<'_>| self.unreachable(visit);
         match self.release {
-            Release::V2_39 => {
+            Release::V2_38_1 | Release::V2_39 => {
                 each(&mut visits, unwanted);
                 each(&mut visits, unreachable);
                 self.one_for_each_source(&mut visits);

@@ -15,6 +15,9 @@ use trimtab_core::document::quoted;
 /// Places of scripts that some distributions install.
 const CRON_SCRIPTS: [&str; 4] = ["/etc/cron.daily/fstrim", "/etc/cron.weekly/fstrim", "/etc/cron.weekly/trim", "/etc/cron.monthly/fstrim"];
 
+/// fstrim has nothing to ask this type of filesystem for.
+const NO_FITRIM: &str = "fstrim.no-fitrim";
+
 /// What is configured on this machine.
 #[derive(Clone, Debug)]
 pub struct Configured {
@@ -133,7 +136,12 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
             Answer::Yes => {
                 by.push(format!("fstrim.timer ({})", configured.timer.calendar.as_deref().unwrap_or("see systemctl cat fstrim.timer")));
             }
-            Answer::No(reason) => findings.push(left_out(reason, mount)),
+            Answer::No(reason) if reason.code == NO_FITRIM => {}
+            Answer::No(reason) => {
+                let finding = left_out(reason, mount);
+                // Where another mechanism trims, nothing is missing.
+                findings.push(if by.is_empty() { finding } else { Finding::new(finding.code, Severity::Note, finding.text) });
+            }
             Answer::Maybe(doubt) => {
                 let text = format!("fstrim.timer may trim this filesystem: {doubt}");
                 findings.push(Finding::new("fstrim.may-be", Severity::Note, text));
@@ -142,7 +150,7 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
     }
     let open = configured.timer.state == UnitState::Enabled && matches!(timer, Answer::Maybe(_));
     if by.is_empty() && !open && filesystem::can_discard(&mount.fs_type) {
-        findings.push(nothing_trims(configured, &timer, mount, verdict));
+        findings.push(nothing_trims(configured, &timer, writable(doctor, mount), verdict));
     } else {
         stacked(online, configured, &by, &mut findings);
     }
@@ -159,7 +167,12 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
 /// Whether fstrim.timer trims a filesystem, once it is enabled: any mount of it will do.
 fn timer_trims(doctor: &Doctor<'_>, mount: &Mount) -> Answer {
     let is_same = |m: &Mount| m.dev == mount.dev || (m.fs_type == mount.fs_type && m.source == mount.source);
-    doctor.mechanisms.timer.trims(doctor.root, &doctor.mounts, &is_same)
+    let visited = || doctor.mechanisms.timer.trims(doctor.root, &doctor.mounts, &is_same);
+    match filesystem::takes_fitrim(&mount.fs_type) {
+        Some(true) => visited(),
+        Some(false) => Answer::no(NO_FITRIM, "its driver takes no FITRIM"),
+        None => visited().and(|| Answer::maybe(format!("it is not known whether {} takes FITRIM", mount.fs_type))),
+    }
 }
 
 /// fstrim.timer is enabled and leaves the filesystem out.
@@ -173,6 +186,12 @@ fn left_out(reason: &Reason, mount: &Mount) -> Finding {
         }
         code => Finding::new(code, Severity::Caution, text).remedy(format!("let trimtab daemon watch {shown}")),
     }
+}
+
+/// A mount of the same filesystem that can be written, if there is one.
+fn writable<'a>(doctor: &'a Doctor<'_>, mount: &'a Mount) -> &'a Mount {
+    let others = || doctor.mounts.iter().find(|other| other.dev == mount.dev && other.is_writable());
+    if mount.is_writable() { mount } else { others().unwrap_or(mount) }
 }
 
 fn nothing_trims(configured: &Configured, timer: &Answer, mount: &Mount, verdict: &Verdict) -> Finding {

@@ -36,7 +36,7 @@ fn reason(diagnosis: &Diagnosis) -> String {
     let findings: Vec<&Finding> = reports.flat_map(|report| &report.findings).chain(&diagnosis.mechanisms).collect();
     let of = |severity: Severity| findings.iter().find(|finding| finding.severity == severity).map(|finding| finding.code.to_owned());
     let serious = of(Severity::Serious);
-    let trims = || diagnosis.trimmed_by.first().map(|by| by.split([',', '(']).next().unwrap_or(by).trim().to_owned());
+    let trims = || diagnosis.trimmed_by.first().map(|by| by.split([':', ',', '(']).next().unwrap_or(by).trim().to_owned());
     let mechanism = || diagnosis.mechanisms.iter().find(|finding| finding.severity > Severity::Note).map(|finding| finding.code.to_owned());
     serious.or_else(mechanism).or_else(trims).or_else(|| of(Severity::Caution)).unwrap_or_default()
 }

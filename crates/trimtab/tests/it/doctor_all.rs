@@ -174,9 +174,9 @@ impl Drop for FuseMount {
 #[test]
 fn doctor_of_ntfs_3g_agrees_with_what_a_trim_counts() {
     if !have_tool("ntfs-3g") {
-        return crate::skip::skip("ntfs-3g");
+        return crate::support::skip::skip("ntfs-3g");
     }
-    let Some(mount) = FuseMount::ntfs() else { return crate::skip::skip("root, loop devices and ntfs-3g") };
+    let Some(mount) = FuseMount::ntfs() else { return crate::support::skip::skip("root, loop devices and ntfs-3g") };
     let path = mount.directory.path().to_str().unwrap();
     let said = trimtab().args(["doctor", "--json", path]).assert().code(4);
     let document: Value = serde_json::from_slice(&said.get_output().stdout).unwrap();

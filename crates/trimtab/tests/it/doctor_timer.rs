@@ -58,11 +58,11 @@ fn timer_visits_what_util_linux_and_systemd_say() {
 #[test]
 fn timer_visits_what_fstrim_of_this_machine_visits() {
     if !have_tool("fstrim") {
-        return crate::skip::skip("fstrim");
+        return crate::support::skip::skip("fstrim");
     }
     let mounts: Option<Vec<LoopMount>> =
         ["", "", "", "ro", "X-fstrim.notrim"].iter().map(|options| LoopMount::new("ext4", 16, options)).collect();
-    let Some(mounts) = mounts else { return crate::skip::skip("root, loop devices and mkfs.ext4") };
+    let Some(mounts) = mounts else { return crate::support::skip::skip("root, loop devices and mkfs.ext4") };
     let point = |at: usize| mounts[at].path().display().to_string();
     let device = |at: usize| mounts[at].device();
     let scratch = tempfile::tempdir().unwrap();
@@ -83,13 +83,14 @@ fn timer_visits_what_fstrim_of_this_machine_visits() {
         ("read-only", format!("{} {} ext4 defaults 0 2\n{} {} ext4\n", device(3), point(3), device(4), point(4))),
         ("twice", format!("{0} {1} ext4 defaults\n{0} {1} ext4 ro\n{2} {3} xfs defaults\n", device(0), point(0), device(1), point(1))),
         ("unlisted", format!("# {} {} ext4\n{} /nowhere ext4\n{} none swap sw\n", device(0), point(0), device(1), device(2))),
+        ("read-only-source-first", format!("{0} {1} ext4\n{0} {2} ext4\n", device(3), point(3), point(0))),
         ("bad-number", format!("{} {} ext4 defaults 0 x\n{} {} ext4\n", device(0), point(0), device(1), point(1))),
         ("pseudo", format!("{} {} none bind\n{} {} nfs\n{} {} auto\n", device(0), point(0), device(1), point(1), device(2), point(2))),
     ] {
         let file = scratch.path().join(name);
         fs::write(&file, &table).unwrap();
         let Some(output) = run("fstrim", &["--dry-run", "--verbose", "--listed-in", file.to_str().unwrap()]) else {
-            return crate::skip::unavailable("a fstrim with --listed-in and --dry-run");
+            return crate::support::skip::unavailable("a fstrim with --listed-in and --dry-run");
         };
         let tree = scratch.path().join(format!("{name}-tree"));
         trimtab().args(["doctor", "--record", tree.to_str().unwrap()]).assert();

@@ -76,7 +76,8 @@ fn the_release_is_read_from_program_and_unit() {
     for (output, release) in [
         ("2.33.1", Release::V2_33),
         ("2.37.4", Release::V2_36),
-        ("2.38.1", Release::V2_38),
+        ("2.38", Release::V2_38),
+        ("2.38.1", Release::V2_38_1),
         ("2.41-rc2", Release::V2_39),
         ("3.0", Release::V2_39),
     ] {
@@ -122,6 +123,7 @@ fn each_release_visits_what_its_source_says() {
     let fstab = "/dev/sda4 /srv ext4 defaults 0 2\n/dev/sda4 /data ext4 defaults 0 2\n/dev/sda2 / ext4 defaults 0 1\n";
     let mounts = format!("{MOUNTS}39 27 8:4 / /data rw,relatime - ext4 /dev/sda4 rw\n");
     assert_eq!(trimmed(Release::V2_38, fstab, &mounts, "-A"), ["/"]);
+    assert_eq!(trimmed(Release::V2_38_1, fstab, &mounts, "-A"), ["/data", "/"]);
     assert_eq!(trimmed(Release::V2_39, fstab, &mounts, "-A"), ["/data", "/"]);
     assert_eq!(trimmed(Release::V2_39, fstab, &mounts, "-A -t noxfs"), ["/data", "/"]);
     assert_eq!(trimmed(Release::V2_39, "", &mounts, "-a"), ["/", "/home", "/data"]);
