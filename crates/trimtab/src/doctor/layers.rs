@@ -173,7 +173,12 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
     let granularity = limits.granularity.unwrap_or(0);
     let unit = aligned_unit(granularity);
-    let remedy = format!("when the partition is next created, give it a start and a size that are multiples of {} MiB", unit >> 20);
+    let remedy = match unit >> 20 {
+        1 => "when it is next created, start the partition on a multiple of 1 MiB (parted -a optimal, fdisk's default)".to_owned(),
+        unit => {
+            format!("when it is next created, give the partition a start and a size that are multiples of {unit} MiB, the discard unit")
+        }
+    };
     if start_bytes % physical != 0 {
         let text =
             format!("starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut");

@@ -69,6 +69,8 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
             let limit = longest(blocks, &pages, block_bytes(root, layer), limits);
             not_used(root, layer, bus, &mode, method, limit, report);
         }
+        // What was switched off was offered once, whoever presents the disk.
+        (Some(mode), Offer::Unknown) if mode.word == "disabled" => not_asked(root, layer, bus, Some(&mode), report),
         (mode, offer) => match Provider::of(root, layer, bus) {
             Some(provider) => provider.judge_without_discards(bus, rotational, report),
             None if rotational && bus != Bus::Usb => drives::hard_disk(report),
@@ -138,7 +140,10 @@ fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, re
 fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: &mut LayerReport) {
     let Some(mode) = mode else { return };
     report.why = format!("takes no discards (provisioning mode {})", mode.word);
-    let text = "the kernel asks this device for no page that says whether it offers UNMAP";
+    let text = match mode.word.as_str() {
+        "disabled" => "provisioning_mode is disabled: the kernel stops after the device refuses a discard, or the mode was set by hand",
+        _ => "the kernel asks this device for no page that says whether it offers UNMAP",
+    };
     let node = quoted(&format!("/dev/{}", layer.name));
     let block = block_bytes(root, layer);
     let mut steps = vec![

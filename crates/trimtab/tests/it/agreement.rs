@@ -24,7 +24,9 @@ const BLOCKED: u8 = 3;
 
 /// Whether the kernel hands a discard to this layer at all.
 fn takes(root: &Root, layer: &Layer) -> bool {
-    matches!(layer.kind, Kind::File { .. }) || root.read_u64(layer.queue().join("discard_max_bytes")).is_some_and(|most| most > 0)
+    let read_only = root.read_u64(layer.sys.join("ro")) == Some(1);
+    matches!(layer.kind, Kind::File { .. })
+        || !read_only && root.read_u64(layer.queue().join("discard_max_bytes")).is_some_and(|most| most > 0)
 }
 
 fn keeps(tree: &Sysroot, layer: &Layer) -> bool {
