@@ -64,6 +64,10 @@ fn sigint_ends_every_command_soon() {
         use std::os::unix::process::ExitStatusExt as _;
         let ended = output.status.code() == Some(130) || output.status.signal() == Some(libc::SIGINT) || command.starts_with("doctor");
         assert!(took < SOON && ended, "{command}: {:?} after {took:?}: {stderr}", output.status);
-        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "{command} leaves something: {stderr}");
+        // A workspace whose removal takes longer stays for the next run to remove.
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(name.starts_with("trimtab-work-"), "{command} leaves {name}: {stderr}");
+        }
     }
 }
