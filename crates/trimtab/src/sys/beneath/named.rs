@@ -48,8 +48,7 @@ pub(super) fn is_shared(object: impl AsFd, stat: &Stat) -> bool {
 /// Whether a POSIX access list grants more than the mode of what is open, if only as a place.
 pub(super) fn has_access_list(object: impl AsFd) -> bool {
     let path = format!("/proc/self/fd/{}", object.as_fd().as_raw_fd());
-    let mut nothing: [u8; 0] = [];
-    match rustix::fs::getxattr(path, c"system.posix_acl_access", &mut nothing[..]) {
+    match rustix::fs::getxattr_query(path, c"system.posix_acl_access") {
         Ok(bytes) => bytes > 0,
         Err(errno) => !matches!(errno, Errno::NODATA | Errno::OPNOTSUPP),
     }
