@@ -125,12 +125,18 @@ pub struct Event {
 
 /// The reason why a line cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct LineError(pub String);
+pub enum LineError {
+    /// It ends before its last field.
+    #[error("{0}")]
+    Short(String),
+    /// Something in it is wrong.
+    #[error("{0}")]
+    Wrong(String),
+}
 
 impl LineError {
     fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self::Wrong(text.into())
     }
 }
 
@@ -203,7 +209,9 @@ impl Parser {
             return Err(LineError::new("the range ends beyond 2^64 bytes"));
         }
         if offset % SECTOR_BYTES != 0 || len % SECTOR_BYTES != 0 {
-            return Err(LineError(format!("{len} bytes at byte {offset} are not whole sectors of 512 bytes: is it another format?")));
+            return Err(LineError::Wrong(format!(
+                "{len} bytes at byte {offset} are not whole sectors of 512 bytes: is it another format?"
+            )));
         }
         let kind = if len == 0 && preflush { Kind::Flush } else { kind };
         if len == 0 && kind != Kind::Flush {
@@ -239,14 +247,14 @@ impl Raw {
 
 /// Reads the number in `field`, which messages call `name`.
 fn number<T: FromStr>(field: Option<&str>, name: &str) -> Result<T, LineError> {
-    let Some(field) = field else { return Err(LineError(format!("{name} is missing"))) };
-    field.trim().parse().map_err(|_| LineError(format!("{name} '{}' is not a number in range", shortened(field.trim()))))
+    let Some(field) = field else { return Err(LineError::Short(format!("{name} is missing"))) };
+    field.trim().parse().map_err(|_| LineError::Wrong(format!("{name} '{}' is not a number in range", shortened(field.trim()))))
 }
 
 /// Reads a decimal number of units of `unit_ns` (a power of ten) as nanoseconds, without the rounding of a float.
 fn decimal(field: Option<&str>, name: &str, unit_ns: u32) -> Result<u128, LineError> {
-    let Some(field) = field.map(str::trim) else { return Err(LineError(format!("{name} is missing"))) };
-    let wrong = || LineError(format!("{name} '{}' is not a number in range", shortened(field)));
+    let Some(field) = field.map(str::trim) else { return Err(LineError::Short(format!("{name} is missing"))) };
+    let wrong = || LineError::Wrong(format!("{name} '{}' is not a number in range", shortened(field)));
     let (whole, fraction) = field.split_once('.').unwrap_or((field, ""));
     let whole: u64 = whole.parse().map_err(|_| wrong())?;
     if !fraction.bytes().all(|b| b.is_ascii_digit()) {
@@ -263,7 +271,7 @@ fn decimal(field: Option<&str>, name: &str, unit_ns: u32) -> Result<u128, LineEr
 
 /// `count` units of `unit` bytes in bytes.
 fn bytes(count: u64, unit: u64, name: &str) -> Result<u64, LineError> {
-    count.checked_mul(unit).ok_or_else(|| LineError(format!("{name} {count} is out of range")))
+    count.checked_mul(unit).ok_or_else(|| LineError::Wrong(format!("{name} {count} is out of range")))
 }
 
 /// At most 40 characters of `text`, for a message.

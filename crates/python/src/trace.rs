@@ -114,7 +114,8 @@ impl Trace {
             if line.len() as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
                 return Err(format!("{}: the line is longer than {LINE_BYTES_MAX} bytes", place()));
             }
-            let record = lines.line(&String::from_utf8_lossy(&line)).map_err(|error| format!("{}: {error}", place()))?;
+            let is_last = input.fill_buf().map_err(|error| format!("{}: {error}", place()))?.is_empty();
+            let record = lines.line(&String::from_utf8_lossy(&line), is_last).map_err(|error| format!("{}: {error}", place()))?;
             events.extend(record.into_iter().flat_map(|record| record.events()));
         }
         lines.end().map_err(|error| format!("{shown}: {error}"))?;

@@ -72,7 +72,7 @@ impl State {
         let (Some(_cpu), Some(_sequence), Some(time), Some(_pid), Some(action)) =
             (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
         else {
-            return Err(LineError::new("the event is cut short"));
+            return Err(LineError::Short("the event is cut short".into()));
         };
         let at_ns = decimal(Some(time), "the time", 1_000_000_000)?;
         let Some(action) = Action::of(action) else { return Ok(Line::Characteristic) };
@@ -102,7 +102,7 @@ fn device(field: &str) -> Option<Volume> {
 
 /// The request of an event; `None` if no block device serves it.
 fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a str>) -> Result<Option<Raw>, LineError> {
-    let flags = fields.next().ok_or_else(|| LineError::new("the event has no RWBS field"))?;
+    let flags = fields.next().ok_or_else(|| LineError::Short("the event has no RWBS field".into()))?;
     let (preflush, kind, fua) = rwbs(flags);
     let flush = preflush.then(|| Raw::new(at_ns, volume, Kind::Flush, 0, 0));
     let Some(kind) = kind else { return Ok(flush) };

@@ -30,8 +30,8 @@ impl State {
         let mut fields = line.split_ascii_whitespace();
         let stamp = if self.version == 3 { u128::from(number::<u64>(fields.next(), "the timestamp")?) * 1000 } else { 0 };
         let at_ns = self.waited_ns.max(stamp);
-        let file = fields.next().ok_or_else(|| LineError::new("the file name is missing"))?;
-        let action = fields.next().ok_or_else(|| LineError::new("the action is missing"))?;
+        let file = fields.next().ok_or_else(|| LineError::Short("the file name is missing".into()))?;
+        let action = fields.next().ok_or_else(|| LineError::Short("the action is missing".into()))?;
         let kind = match action {
             "add" | "open" | "close" => return Ok(Line::Other),
             "wait" => {
@@ -43,7 +43,7 @@ impl State {
             "write" => Kind::Write,
             "trim" => Kind::Trim,
             "sync" | "datasync" | "sync_file_range" | "syncfs" => Kind::Flush,
-            other => return Err(LineError(format!("'{}' is not an action of an iolog", shortened(other)))),
+            other => return Err(LineError::Wrong(format!("'{}' is not an action of an iolog", shortened(other)))),
         };
         let volume = Volume::Number(self.volume(file)?);
         if kind == Kind::Flush {
@@ -64,10 +64,10 @@ impl State {
             return Ok(*volume);
         }
         if self.files.len() == FILES_MAX {
-            return Err(LineError(format!("the log names more than {FILES_MAX} files")));
+            return Err(LineError::Wrong(format!("the log names more than {FILES_MAX} files")));
         }
         if file.len() > NAME_BYTES_MAX {
-            return Err(LineError(format!("a file name is longer than {NAME_BYTES_MAX} bytes")));
+            return Err(LineError::Wrong(format!("a file name is longer than {NAME_BYTES_MAX} bytes")));
         }
         self.files.insert(file.to_string(), next);
         Ok(next)

@@ -47,13 +47,13 @@ impl Lines {
         Self { parser: Parser::new(format, reading.events), wanted: reading.volume, volume: None, others: BTreeSet::new(), cut: false }
     }
 
-    /// Reads a line with its line end. A line without one is the last; if it cannot be read, it was cut off and is passed over.
+    /// Reads a line with its line end. The last one is passed over as cut off if it is short, or has no line end and cannot be read.
     ///
     /// # Errors
     /// A wrong line, or a request of a second volume where none was chosen.
-    pub fn line(&mut self, line: &str) -> Result<Option<Record>, TextError> {
+    pub fn line(&mut self, line: &str, is_last: bool) -> Result<Option<Record>, TextError> {
         let record = match self.parser.line(line) {
-            Err(_) if !line.ends_with('\n') => {
+            Err(error) if is_last && (matches!(error, LineError::Short(_)) || !line.ends_with('\n')) => {
                 self.cut = true;
                 None
             }

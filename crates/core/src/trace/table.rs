@@ -193,10 +193,10 @@ impl Table {
             return self.header(&fields);
         }
         if let Some(missing) = self.columns[..self.least].get(fields.len()) {
-            return Err(LineError(format!("{} is missing", missing.name)));
+            return Err(LineError::Short(format!("{} is missing", missing.name)));
         }
         if fields.len() > self.most {
-            return Err(LineError(format!("there are more than {} columns", self.most)));
+            return Err(LineError::Wrong(format!("there are more than {} columns", self.most)));
         }
         Ok(self.request(&fields)?.map_or(Line::Other, Line::Request))
     }
@@ -235,7 +235,7 @@ fn kind(field: &str, name: &str, words: &[(&str, Option<Kind>)]) -> Result<Optio
     let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(field));
     found.map(|(_, kind)| *kind).ok_or_else(|| {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
-        LineError(format!("{name} '{}' is not one of {}", shortened(field), known.join(", ")))
+        LineError::Wrong(format!("{name} '{}' is not one of {}", shortened(field), known.join(", ")))
     })
 }
 

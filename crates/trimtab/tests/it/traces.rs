@@ -96,6 +96,7 @@ fn blkparse_devices_are_volumes_and_events_are_chosen() {
 
 #[test]
 fn cut_last_line_is_a_warning() {
+    assert_eq!(shape(&summary("fio version 3 iolog\n29 x add\n270 x write 0 65536\n961 x\n", &[])).1, [(0, 0), (1, 65_536), (0, 0)]);
     let scratch = tempfile::tempdir().unwrap();
     let log = "fio version 3 iolog\r\n29 x add\r\n270 x write 0 65536\r\n300 x sync_file_range 0 65536\r\n961 x wri";
     fs::write(scratch.path().join("cut.log"), log).unwrap();

@@ -165,7 +165,9 @@ impl TextTrace {
             if self.line.len() as u64 == LINE_BYTES_MAX && !self.line.ends_with(b"\n") {
                 return Err(anyhow::anyhow!("{}: the line is longer than {LINE_BYTES_MAX} bytes", self.place()));
             }
-            let record = self.lines.line(&String::from_utf8_lossy(&self.line));
+            let is_last = self.input.fill_buf().map(<[u8]>::is_empty);
+            let is_last = is_last.with_context(|| self.place())?;
+            let record = self.lines.line(&String::from_utf8_lossy(&self.line), is_last);
             if let Some(record) = record.map_err(|error| self.refused(error))? {
                 let mut events = record.events();
                 let event = events.next();
